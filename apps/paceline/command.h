@@ -1,0 +1,31 @@
+// What every command of the program shares: how it is added, how it reports, which exit code an error gets (docs/cli.md).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+
+namespace paceline::cli {
+
+enum ExitCode { kDone = 0, kFailed = 1, kWrongRequest = 2, kInterrupted = 130 };
+
+// 2 for kBadRequest, 130 for kCancelled, 1 for everything else.
+int exit_code(const Status& status);
+
+// Prints `paceline: error: ...` on standard error, one line, and returns the exit code.
+int report_error(const Status& status);
+
+// The command that the command line chose; run after parsing. main owns it.
+struct Chosen {
+  std::function<int()> run;
+};
+
+// Each adds its command(s) to `app`; the callback of a command sets `chosen.run`.
+void add_plan(CLI::App& app, Chosen& chosen);
+
+// Text shown below the options of --help: examples that work when pasted, one per line.
+void set_examples(CLI::App& command, const std::string& examples);
+
+}  // namespace paceline::cli

@@ -1,0 +1,74 @@
+// paceline: one program for people and for scripts. Commands are added by their own files; this one parses, runs the chosen one
+// and turns every failure into one line and an exit code.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "base/text.h"
+#include "paceline/command.h"
+
+namespace paceline::cli {
+namespace {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
+// reached knows the legal names.
+Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
+  const CLI::App* reached = &app;
+  while (!reached->get_subcommands().empty()) reached = reached->get_subcommands().back();
+  if (problem.get_name() == "ExtrasError") {
+    for (const std::string& extra : reached->remaining(true)) {
+      const bool option = extra.rfind("--", 0) == 0;
+      const std::string name = option ? extra.substr(0, extra.find('=')) : extra;
+      const auto legal = option ? option_names(*reached) : command_names(*reached);
+      return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(), option ? "option" : "command", name,
+                   suggestion(name, legal), reached == &app ? "paceline" : "paceline " + reached->get_name());
+    }
+  }
+  return error(ErrorKind::kBadRequest, "{}", problem.what());
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Paceline trains one network on many workers and hides the communication behind the computation.", "paceline");
+  app.set_version_flag("--version", "paceline " PACELINE_VERSION);
+  app.require_subcommand(1);
+  set_examples(app, "  paceline plan gpus --overhead 0.1 --speedup 3");
+
+  Chosen chosen;
+  add_plan(app, chosen);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& problem) {
+    return report_error(usage_error(app, problem));
+  }
+  return chosen.run();
+}
+
+}  // namespace
+}  // namespace paceline::cli
+
+int main(int argc, char** argv) {
+  try {
+    return paceline::cli::run(argc, argv);
+  } catch (const std::exception& unexpected) {
+    std::fprintf(stderr, "paceline: error: %s\n", unexpected.what());
+    return paceline::cli::kFailed;
+  }
+}

@@ -1,0 +1,50 @@
+// `paceline plan X`: a question with named keys, answered for one case or an array of cases without running anything.
+// A question only says what its keys are and how one case is answered; reading options, files and arrays, checking names and
+// types, and printing is done here once for all of them.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "paceline/command.h"
+
+namespace paceline::cli {
+
+using Json = nlohmann::ordered_json;
+
+enum class KeyType { kBytes, kRate, kSeconds, kNumber, kCount, kText, kNumbers, kCounts, kJson };
+
+struct Key {
+  std::string name;  // as in JSON: parameter_bytes; the option is --parameter-bytes
+  KeyType type;
+  std::string help;
+  bool required = true;
+};
+
+struct Choice {  // an option that holds for all cases: --algorithm, --objective, --side
+  std::string name;
+  std::vector<std::string> values;  // legal ones; the first is the default
+  std::string help;
+};
+
+struct Question {
+  std::string name;
+  std::string purpose;
+  std::string examples;
+  std::vector<Key> keys;
+  std::vector<Choice> choices;
+  // One case, whose keys have been checked for presence and type (numbers finite and not negative), and the value of each
+  // choice by name. A case without an answer is an answer with "feasible": false; an error is a wrong request.
+  std::function<Result<Json>(const Json& input, const Json& choices)> answer;
+};
+
+// Adds `paceline plan <question.name>`: --input FILE (- = standard input), an option for each key and choice, --json.
+void add_question(CLI::App& plan, Chosen& chosen, Question question);
+
+// Each file of this folder offers its questions.
+void add_communication_questions(CLI::App& plan, Chosen& chosen);  // batches, iteration, slice, collective
+void add_cluster_questions(CLI::App& plan, Chosen& chosen);        // barrier, gpus, servers, memory, algorithms, mini-batch, fft-ratio
+
+}  // namespace paceline::cli
