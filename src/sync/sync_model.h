@@ -1,0 +1,116 @@
+// When a push becomes an update, and when a worker may go on: one state machine per server, stepped by events.
+// Pure: no thread, clock or I/O; time is an argument. Owned by one progress loop.
+//
+// Two granularities. *Updates* are per unit: the server tells each push of a unit (`on_push`) and applies what comes back.
+// *Starts* are per worker and iteration: a worker ends an iteration when all its pushes have arrived, and then asks for the next.
+//
+//   kind         a push is applied                      the new value goes                 a worker may start iteration i
+//   bsp          with those of all live workers, mean   to all, when applied               when all live workers have ended i-1
+//   asp          on arrival, full step                  to the pusher, when applied        at once
+//   ssp(s)       on arrival, full step                  to a worker, with its start        when all live workers have ended i-s-1
+//   elastic-bsp  on arrival, full step; the first       to a worker, with its start        up to its count of the predicted barrier;
+//                `history` iterations like bsp                                             there when all are at the barrier
+//
+// How a server uses it:
+// - push of a unit arrives: `on_push`; apply each Update (sum of the named workers' gradients in the given order, times scale);
+//   then send the new value as `delivery()` says.
+// - all pushes of a worker's iteration i have arrived: `on_start_asked(worker, i+1)`. With one server the server sees that itself.
+//   With several, each server may do so for its own units when the kind is bsp, asp or ssp, since a worker that every server
+//   lets start satisfies the rule as a whole. ElasticBSP predicts, and two predictions may differ and block each other: there *one* server
+//   (rank 0) is asked, by a message the worker sends when every server has received its pushes; the others only get on_push,
+//   and send a worker its values when it asks them for the values of iteration i.
+// - with kToAll and kToPusher a worker's gates open layer by layer as values arrive, and no server needs to ask.
+// - a worker leaves, dead or done: `on_left`. Nobody waits for it any more; what it has pushed stays counted.
+//
+// Wrong events (unknown worker, unit out of range, an iteration twice or out of order) come from outside, so they are refused with
+// kBadRequest and change nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "sync/sync_options.h"
+
+namespace paceline::sync {
+
+// Apply to `unit`, now: scale * (sum of the gradients that `workers` pushed for `iteration`, added in this order).
+struct Update {
+  std::int32_t unit = 0;
+  Iteration iteration = 0;
+  std::vector<Rank> workers;  // ascending; one worker where pushes are applied on arrival
+  double scale = 1;
+};
+
+// `worker` may start `iteration`.
+struct Start {
+  Rank worker;
+  Iteration iteration = 0;
+};
+
+// What may follow from one event. Updates come first: apply them before values are sent for the starts.
+struct Decisions {
+  std::vector<Update> updates;  // by (iteration, unit)
+  std::vector<Start> starts;    // by rank
+};
+
+// To whom a unit's new value goes, and when.
+enum class Delivery {
+  kToAll,     // to all live workers as soon as it is applied
+  kToPusher,  // to the worker whose push it was, as soon as it is applied
+  kAtStart,   // all units to a worker when it may start: their latest values at that moment
+};
+
+// Why a worker does not start: it waits until every live worker in `behind` has ended its `until`.
+struct Wait {
+  Iteration iteration = 0;  // that the worker wants to start
+  std::vector<Rank> behind;
+  std::vector<Iteration> until;  // as long as `behind`
+};
+
+class SyncModel {
+ public:
+  virtual ~SyncModel() = default;
+
+  virtual SyncKind kind() const = 0;
+  virtual Delivery delivery() const = 0;
+
+  // A gradient of one unit has arrived. O(1) where applied on arrival, else O(workers).
+  virtual Result<std::vector<Update>> on_push(Rank worker, std::int32_t unit, Iteration iteration) = 0;
+
+  // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. The answer names it if it may start now, and
+  // everybody else whom this event lets start. Asking for the first iteration is legal and needed. O(workers); a predicted barrier
+  // O(workers * lookahead * log workers) once per superstep.
+  virtual Result<std::vector<Start>> on_start_asked(Rank worker, Iteration iteration, TimePoint now) = 0;
+
+  // `worker` takes part from iteration `first` on. Requires first >= earliest_join(). It is nobody's obstacle before that.
+  virtual Status on_joined(Rank worker, Iteration first) = 0;
+  // The first iteration that a new worker can take part in. Several servers: take the largest of their answers.
+  virtual Iteration earliest_join() const = 0;
+
+  // `worker` is lost, or has done its share. Its pushes stay.
+  virtual Result<Decisions> on_left(Rank worker, TimePoint now) = 0;
+
+  // Whom a worker that has asked waits for; nothing when it is not waiting. For messages and `top`.
+  virtual std::optional<Wait> waits_for(Rank worker) const = 0;
+
+  // Iterations that `worker` has ended more than the slowest live worker (ElasticBSP: since the last barrier). Never above the bound:
+  // bsp 1, ssp s+1, elastic-bsp R (one of them is the iteration that was started while within the bound). 0 for unknown workers.
+  virtual std::int64_t ahead(Rank worker) const = 0;
+};
+
+// What the model starts from.
+struct SyncCluster {
+  std::int32_t units = 0;       // of this server; >= 0
+  std::vector<Rank> workers;    // live at the beginning, any order, none twice
+  Iteration first = 1;          // their first iteration; larger after a resume
+};
+
+// kBadRequest when an option is out of range or the cluster is malformed.
+Result<std::unique_ptr<SyncModel>> make_sync_model(const SyncOptions& options, const SyncCluster& cluster);
+
+}  // namespace paceline::sync
