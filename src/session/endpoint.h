@@ -1,0 +1,120 @@
+// Reliable exchange of messages with peers over any transport: the one place where sequence numbers, acknowledgement of receipt,
+// chunks, priority, window, heartbeats, the silence deadline, reconnect and resend live.
+//
+// One Endpoint per process (more exactly: per network interface of a node), shared by all it talks to, because priority and
+// window mean something only over everything that shares the link. It keeps a session with each peer; a session survives its
+// connections: after a cut, a damaged frame or a duplicate connect the connecting side connects again (jittered back-off) and both
+// sides resend what was not acknowledged, so every message arrives exactly once, and the chunks of one message in order.
+// Messages of one session are NOT in order among themselves: a more urgent one overtakes between chunks.
+//
+// Threads: belongs to the transport's loop; call and be called there only.
+// Memory: nothing is allocated per message once warm.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/transport.h"
+#include "wire/message.h"
+
+namespace paceline::session {
+
+enum class Role : std::uint8_t { kCoordinator, kWorker, kServer };
+const char* to_string(Role role);
+
+// Who a peer is, unique in a job. Rank -1: has not got one yet (it is joining).
+struct PeerName {
+  Role role = Role::kWorker;
+  Rank rank{-1};
+
+  auto operator<=>(const PeerName&) const = default;
+  std::string text() const;  // "worker 2", "coordinator"
+};
+
+using PeerId = std::uint32_t;  // local handle of a session; never used again after its on_peer_lost
+
+enum class Order { kByLayer, kFirstInFirstOut };
+
+struct EndpointOptions {
+  PeerName self;
+  std::uint64_t job = 0;      // drawn by the coordinator; 0: not known yet. Peers of different jobs (both known) refuse each other.
+  std::uint32_t epoch = 0;    // membership epoch; peers of different epochs (both not 0) refuse each other
+  std::uint64_t seed = 0;     // for session ids and back-off jitter; differs between processes
+  Duration silence_deadline = std::chrono::seconds(10);  // heartbeats go out every fifth of it
+  Order order = Order::kByLayer;
+  Bytes chunk{65'536};
+  Bytes window{400'000};      // unacknowledged payload bytes over all peers; at least two chunks. One peer may hold at most
+                              // max(2 chunks, 2 * window / peers with something to send).
+};
+// Errors: kBadRequest naming the option and its legal range.
+Result<EndpointOptions> validated(EndpointOptions options);
+
+class EndpointHandler {
+ public:
+  virtual ~EndpointHandler() = default;
+
+  // Somebody connected and says who it is: accept, or refuse with a reason that the peer is told (its connect fails with it).
+  virtual Status on_hello(const PeerName& name) = 0;
+  // A session begins: for the connecting side once the peer has accepted, for the listening side after on_hello.
+  virtual void on_peer(PeerId peer, const PeerName& name) = 0;
+  // The first chunk of a message is coming. Returns the place for its payload (exactly head.payload_bytes bytes, valid until
+  // on_message or on_peer_lost), or an error: the session ends with it and on_peer_lost follows.
+  virtual Result<std::span<std::byte>> on_message_begin(PeerId peer, const wire::MessageHead& head) = 0;
+  // The whole message is there, once. For a message without payload this is the only call.
+  virtual void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) = 0;
+  // The peer has received the message sent with `ticket`; its payload is the caller's again.
+  virtual void on_delivered(PeerId peer, std::uint64_t ticket) = 0;
+  // Once, last, for every peer of on_peer and for every connect() that failed: silent longer than the deadline, refused, said goodbye,
+  // broke the protocol. Payloads not delivered by now are the caller's again. The message names the peer, its address and the
+  // milliseconds since it was last heard.
+  virtual void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) = 0;
+};
+
+struct EndpointCounters {
+  std::uint64_t messages_sent = 0, messages_received = 0;
+  std::uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // each message's payload once, however often resent
+  std::uint64_t chunks_resent = 0, duplicates_dropped = 0, reconnects = 0, frames_damaged = 0, strangers_refused = 0;
+  std::uint64_t overtakes = 0;  // chunks that left before one that was ready earlier
+};
+
+class Endpoint {
+ public:
+  Endpoint(transport::Transport& transport, EndpointOptions options, EndpointHandler& handler);
+  ~Endpoint();  // closes everything without callbacks
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  // Accepts sessions at `address` (port 0: the kernel chooses); returns where.
+  Result<transport::Address> listen(const transport::Address& address);
+
+  // Begins a session. on_peer follows when the peer accepts; on_peer_lost when it refuses, or cannot be reached within
+  // `deadline` (tries again until then, so that processes may start in any order).
+  PeerId connect(const transport::Address& address, const PeerName& expected, Duration deadline);
+
+  // Sends a message. The payload (head.payload_bytes long) is borrowed until on_delivered(peer, ticket) or on_peer_lost.
+  // After on_peer_lost it does nothing.
+  void send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket);
+  // Sends a message whose payload the endpoint keeps itself; no on_delivered. For the control plane: it allocates.
+  void send_owned(PeerId peer, wire::MessageHead head, std::vector<std::byte> payload);
+
+  // From now on this process is called so and belongs to this job (after the coordinator's welcome).
+  void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch);
+
+  // Ends one session without waiting; the peer is told goodbye with the reason. on_peer_lost follows on this side (kCancelled).
+  void drop(PeerId peer, const std::string& reason);
+  // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once.
+  void close(Duration limit, std::function<void()> done);
+
+  std::string address_of(PeerId peer) const;
+  const EndpointCounters& counters() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace paceline::session

@@ -1,0 +1,53 @@
+#include "wire/message.h"
+
+#include <cstring>
+
+#include "wire/codec.h"
+
+namespace paceline::wire {
+
+void encode(const ChunkBody& chunk, std::span<std::byte, kChunkBodyBytes> to) {
+  std::size_t at = 0;
+  const auto put = [&](auto value) {
+    std::memcpy(to.data() + at, &value, sizeof value);
+    at += sizeof value;
+  };
+  put(chunk.message);
+  put(chunk.offset);
+  put(chunk.head.kind);
+  put(chunk.head.flags);
+  put(std::uint16_t{0});
+  put(chunk.head.layer.index);
+  put(chunk.head.unit);
+  put(std::uint32_t{0});
+  put(chunk.head.iteration);
+  put(chunk.head.payload_bytes);
+  static_assert(kChunkBodyBytes == 48);
+  PACELINE_CHECK(at == kChunkBodyBytes, "wrote {} bytes", at);
+}
+
+Result<ChunkBody> decode_chunk(std::span<const std::byte> body) {
+  if (body.size() != kChunkBodyBytes) return error(ErrorKind::kCorrupt, "a chunk's body has {} bytes instead of {}", body.size(), kChunkBodyBytes);
+  Reader reader(body);
+  ChunkBody chunk;
+  chunk.message = reader.get<std::uint64_t>();
+  chunk.offset = reader.get<std::uint64_t>();
+  const auto kind = reader.get<std::uint8_t>();
+  chunk.head.flags = reader.get<std::uint8_t>();
+  const auto reserved = reader.get<std::uint16_t>();
+  chunk.head.layer.index = reader.get<std::int32_t>();
+  chunk.head.unit = reader.get<std::uint32_t>();
+  const auto reserved_too = reader.get<std::uint32_t>();
+  chunk.head.iteration = reader.get<std::int64_t>();
+  chunk.head.payload_bytes = reader.get<std::uint64_t>();
+  if (kind > static_cast<std::uint8_t>(kLastMessageKind) || reserved != 0 || reserved_too != 0) {
+    return error(ErrorKind::kCorrupt, "a chunk of unknown kind {}", kind);
+  }
+  chunk.head.kind = static_cast<MessageKind>(kind);
+  if (chunk.head.payload_bytes > kMaxMessageBytes || chunk.offset > chunk.head.payload_bytes) {
+    return error(ErrorKind::kCorrupt, "a chunk at offset {} of a message of {} bytes; at most {} are legal", chunk.offset, chunk.head.payload_bytes, kMaxMessageBytes);
+  }
+  return chunk;
+}
+
+}  // namespace paceline::wire

@@ -1,0 +1,70 @@
+// What peers say to each other. A message is a fixed head and a payload of any length; session/ cuts it into chunks, each of which
+// carries the head again, so that a receiver can place any chunk by itself.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/quantity.h"
+#include "base/status.h"
+
+namespace paceline::wire {
+
+enum class MessageKind : std::uint8_t {
+  // parameter server
+  kInitial,     // worker 0 -> server: the unit's initial value
+  kPush,        // worker -> server: the unit's gradient of `iteration`; no payload and kUnused set: not used in this iteration
+  kPull,        // worker -> server: send the unit's value once its version is at least `iteration`
+  kValue,       // server -> worker: the unit's value, version `iteration` (= updates applied to it)
+  kIterationEnd,// worker -> server: every push of `iteration` has been sent (non-BSP models, clipping)
+  kSquareSum,   // server -> server: its part of the gradient's squared norm of `iteration`
+  kSave,        // coordinator -> server, worker: save the state after `iteration`
+  kSaved,       // the answer
+  kFetch,       // worker -> server: value and optimizer state of a unit, for checkpoints and tests
+  // control plane, payloads in wire/control.h
+  kJoin,
+  kWelcome,
+  kRefuse,
+  kReady,
+  kProgress,
+  kReport,
+  kFailed,      // a process tells the coordinator what went wrong
+  kStop,        // the coordinator ends the job: done, interrupted or failed, with the reason
+};
+inline constexpr MessageKind kLastMessageKind = MessageKind::kStop;
+
+enum MessageFlags : std::uint8_t {
+  kNoFlags = 0,
+  kUnused = 1,  // kPush: the parameters were not used in this iteration and contribute zero
+};
+
+struct MessageHead {
+  MessageKind kind = MessageKind::kPush;
+  std::uint8_t flags = kNoFlags;
+  Layer layer;                // priority: lower first; control messages use kControlLayer
+  std::uint32_t unit = 0;     // index into the job's unit plan
+  std::int64_t iteration = 0;
+  std::uint64_t payload_bytes = 0;
+
+  bool operator==(const MessageHead&) const = default;
+};
+
+// Before every layer.
+inline constexpr Layer kControlLayer{-1};
+inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 36;
+
+// A chunk's body on the wire: message number (u64), offset of the chunk in the payload (u64), the head (32 bytes).
+struct ChunkBody {
+  std::uint64_t message = 0;  // counts the messages of a session and direction, from 1
+  std::uint64_t offset = 0;
+  MessageHead head;
+
+  bool operator==(const ChunkBody&) const = default;
+};
+inline constexpr std::size_t kChunkBodyBytes = 48;
+
+void encode(const ChunkBody& chunk, std::span<std::byte, kChunkBodyBytes> to);
+// Errors: kCorrupt for an unknown kind, a length over kMaxMessageBytes, or an offset beyond it.
+Result<ChunkBody> decode_chunk(std::span<const std::byte> body);
+
+}  // namespace paceline::wire

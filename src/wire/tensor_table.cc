@@ -1,0 +1,111 @@
+#include "wire/tensor_table.h"
+
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "base/checksum.h"
+
+namespace paceline::wire {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
+std::string describe(const TensorInfo& tensor) {
+  return fmt::format("\"{}\" {} [{}] in layer {}, group {}", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "), tensor.layer.index, tensor.group);
+}
+
+}  // namespace
+
+std::int64_t TensorInfo::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t dimension : shape) product *= dimension;
+  return product;
+}
+
+std::int64_t TensorTable::elements() const {
+  std::int64_t sum = 0;
+  for (const TensorInfo& tensor : tensors) sum += tensor.elements();
+  return sum;
+}
+
+std::vector<std::int64_t> TensorTable::offsets() const {
+  std::vector<std::int64_t> offsets = {0};
+  offsets.reserve(tensors.size() + 1);
+  for (const TensorInfo& tensor : tensors) offsets.push_back(offsets.back() + tensor.elements());
+  return offsets;
+}
+
+std::string TensorTable::digest() const {
+  Writer writer;
+  encode(*this, writer);
+  Hash128 hash;
+  hash.update(writer.take());
+  return hash.hex();
+}
+
+Status validate(const TensorTable& table) {
+  if (table.tensors.empty()) return error(ErrorKind::kBadRequest, "the model has no parameters to train");
+  std::int32_t layer = 0;
+  std::int64_t total = 0;
+  std::set<std::string> names;
+  for (const TensorInfo& tensor : table.tensors) {
+    if (tensor.dtype != "float32") return error(ErrorKind::kBadRequest, "tensor \"{}\" is {}; only float32 can be trained", tensor.name, tensor.dtype);
+    if (tensor.layer.index < layer || tensor.layer.index > layer + 1 || tensor.layer.index >= static_cast<std::int32_t>(table.layers.size())) {
+      return error(ErrorKind::kBadRequest, "tensor \"{}\" stands in layer {} after layer {}; layers ascend one by one and have a name", tensor.name, tensor.layer.index, layer);
+    }
+    layer = tensor.layer.index;
+    std::int64_t elements = 1;
+    for (const std::int64_t dimension : tensor.shape) {
+      if (dimension < 0 || (dimension > 0 && elements > kMostElements / dimension)) {
+        return error(ErrorKind::kBadRequest, "tensor \"{}\" has the illegal shape [{}]", tensor.name, fmt::join(tensor.shape, ", "));
+      }
+      elements *= dimension;
+    }
+    total += elements;
+    if (total > kMostElements) return error(ErrorKind::kBadRequest, "the model has more than {} parameters", kMostElements);
+    if (!names.insert(tensor.name).second) return error(ErrorKind::kBadRequest, "tensor \"{}\" stands twice in the table", tensor.name);
+  }
+  return {};
+}
+
+std::optional<std::string> first_difference(const TensorTable& a, const TensorTable& b) {
+  const std::size_t common = std::min(a.tensors.size(), b.tensors.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    if (a.tensors[i] != b.tensors[i]) return fmt::format("tensor {}: {} against {}", i, describe(a.tensors[i]), describe(b.tensors[i]));
+  }
+  if (a.tensors.size() != b.tensors.size()) return fmt::format("the number of tensors: {} against {}", a.tensors.size(), b.tensors.size());
+  for (std::size_t i = 0; i < std::min(a.layers.size(), b.layers.size()); ++i) {
+    if (a.layers[i] != b.layers[i]) return fmt::format("layer {}: \"{}\" against \"{}\"", i, a.layers[i], b.layers[i]);
+  }
+  if (a.layers.size() != b.layers.size()) return fmt::format("the number of layers: {} against {}", a.layers.size(), b.layers.size());
+  return std::nullopt;
+}
+
+void encode(const TensorTable& table, Writer& to) {
+  to.put_list(table.tensors, [](Writer& writer, const TensorInfo& tensor) {
+    writer.put_text(tensor.name);
+    writer.put_text(tensor.dtype);
+    writer.put_list(tensor.shape, [](Writer& w, std::int64_t dimension) { w.put(dimension); });
+    writer.put(tensor.layer.index);
+    writer.put(tensor.group);
+  });
+  to.put_list(table.layers, [](Writer& writer, const std::string& name) { writer.put_text(name); });
+}
+
+TensorTable decode_tensor_table(Reader& from) {
+  TensorTable table;
+  table.tensors = from.get_list<TensorInfo>(20, [](Reader& reader) {
+    TensorInfo tensor;
+    tensor.name = reader.get_text();
+    tensor.dtype = reader.get_text();
+    tensor.shape = reader.get_list<std::int64_t>(8, [](Reader& r) { return r.get<std::int64_t>(); });
+    tensor.layer.index = reader.get<std::int32_t>();
+    tensor.group = reader.get<std::int32_t>();
+    return tensor;
+  });
+  table.layers = from.get_list<std::string>(4, [](Reader& reader) { return reader.get_text(); });
+  return table;
+}
+
+}  // namespace paceline::wire
