@@ -1,7 +1,8 @@
 // paceline: one program for people and for scripts. Commands are added by their own files; this one parses, runs the chosen one
 // and turns every failure into one line and an exit code.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -25,19 +26,33 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// "paceline plan slice"
+std::string path_of(const CLI::App& command) {
+  return (command.get_parent() == nullptr ? "" : path_of(*command.get_parent()) + " ") + command.get_name();
+}
+
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
 // reached knows the legal names.
 Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   const CLI::App* reached = &app;
   while (!reached->get_subcommands().empty()) reached = reached->get_subcommands().back();
-  if (problem.get_name() == "ExtrasError") {
-    for (const std::string& extra : reached->remaining(true)) {
+  const bool not_expected = dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr;
+  const bool no_command = dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr;
+  if (not_expected || no_command) {
+    // The options of a command that does not exist are not what is wrong; the value of an option that does not exist is not either.
+    const bool commands_first = !command_names(*reached).empty();
+    std::vector<std::string> extras = reached->remaining(true);
+    std::stable_partition(extras.begin(), extras.end(), [&](const std::string& extra) { return (extra.rfind("--", 0) != 0) == commands_first; });
+    for (const std::string& extra : extras) {
       const bool option = extra.rfind("--", 0) == 0;
       const std::string name = option ? extra.substr(0, extra.find('=')) : extra;
       const auto legal = option ? option_names(*reached) : command_names(*reached);
       return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(), option ? "option" : "command", name,
-                   suggestion(name, legal), reached == &app ? "paceline" : "paceline " + reached->get_name());
+                   suggestion(name, legal), path_of(*reached));
     }
+  }
+  if (no_command && reached == &app) {
+    return error(ErrorKind::kBadRequest, "a command is missing: {}; see 'paceline --help'", fmt::join(command_names(app), ", "));
   }
   return error(ErrorKind::kBadRequest, "{}", problem.what());
 }

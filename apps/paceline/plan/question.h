@@ -3,6 +3,8 @@
 // types, and printing is done here once for all of them.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +16,8 @@ namespace paceline::cli {
 
 using Json = nlohmann::ordered_json;
 
+// What a key holds. All numbers are finite and not negative; a rate is above zero; bytes and counts are whole and at most 2^53.
+// kJson is any JSON value (an array of rows, of objects): the answer checks its form, its numbers have been checked.
 enum class KeyType { kBytes, kRate, kSeconds, kNumber, kCount, kText, kNumbers, kCounts, kJson };
 
 struct Key {
@@ -35,13 +39,19 @@ struct Question {
   std::string examples;
   std::vector<Key> keys;
   std::vector<Choice> choices;
-  // One case, whose keys have been checked for presence and type (numbers finite and not negative), and the value of each
-  // choice by name. A case without an answer is an answer with "feasible": false; an error is a wrong request.
+  // One case, whose keys have been checked for presence and type, and the value of each choice by name. Bytes and counts arrive as
+  // integers, all other numbers (but those inside a kJson value) as doubles. A case without an answer is an answer with
+  // "feasible": false; an error is a wrong request: its message names the key, the case's index is put in front of it here.
   std::function<Result<Json>(const Json& input, const Json& choices)> answer;
+  // Keys of other tables that a case may carry along and that mean nothing here (a replay table's "model").
+  std::vector<std::string> ignored = {};
 };
 
 // Adds `paceline plan <question.name>`: --input FILE (- = standard input), an option for each key and choice, --json.
 void add_question(CLI::App& plan, Chosen& chosen, Question question);
+
+// The answer to a case that is well-formed but has none: {"feasible": false, each of `keys`: null, "reason": reason}.
+Json infeasible(const std::vector<std::string>& keys, const std::string& reason);
 
 // Each file of this folder offers its questions.
 void add_communication_questions(CLI::App& plan, Chosen& chosen);  // batches, iteration, slice, collective

@@ -1,0 +1,218 @@
+#include "paceline/plan/case_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "base/text.h"
+#include "paceline/plan/json_text.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;  // doubles are exact up to here
+
+template <typename... Args>
+Status wrong(fmt::format_string<Args...> format, Args&&... args) {
+  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
+}
+
+Result<double> checked_number(const Json& value, const std::string& where) {
+  if (!value.is_number()) return wrong("{} is {} (a {}); it must be a number", where, brief(value), value.type_name());
+  const double number = value.get<double>();
+  if (!std::isfinite(number)) return wrong("{} is not a finite number", where);
+  if (number < 0) return wrong("{} is {}; it must not be negative", where, brief(value));
+  return number == 0 ? 0.0 : number;  // -0.0 becomes 0.0
+}
+
+Result<std::int64_t> checked_count(const Json& value, const std::string& where) {
+  PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(value, where));
+  if (number != std::floor(number)) return wrong("{} is {}; it must be a whole number", where, brief(value));
+  if (number > static_cast<double>(kLargestCount)) return wrong("{} is {}; at most 2^53 = {} can be handled", where, brief(value), kLargestCount);
+  return static_cast<std::int64_t>(number);
+}
+
+// Numbers anywhere inside a kJson value.
+Status checked_inside(const Json& value, const std::string& where) {
+  if (value.is_number()) return checked_number(value, where).status();
+  if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) PACELINE_RETURN_IF_ERROR(checked_inside(value[i], fmt::format("{}[{}]", where, i)));
+  } else if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) PACELINE_RETURN_IF_ERROR(checked_inside(inner, fmt::format("{}.{}", where, key)));
+  }
+  return {};
+}
+
+Result<Json> checked_value(const Key& key, const Json& value, const std::string& where) {
+  switch (key.type) {
+    case KeyType::kBytes:
+    case KeyType::kCount: {
+      PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, checked_count(value, where));
+      return Json(count);
+    }
+    case KeyType::kSeconds:
+    case KeyType::kNumber:
+    case KeyType::kRate: {
+      PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(value, where));
+      if (key.type == KeyType::kRate && number == 0) return wrong("{} is 0; a rate must be above zero", where);
+      return Json(number);
+    }
+    case KeyType::kText:
+      if (!value.is_string()) return wrong("{} is {} (a {}); it must be a string", where, brief(value), value.type_name());
+      return value;
+    case KeyType::kNumbers:
+    case KeyType::kCounts: {
+      if (!value.is_array()) return wrong("{} is {} (a {}); it must be an array of numbers", where, brief(value), value.type_name());
+      Json list = Json::array();
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        const std::string element = fmt::format("{}[{}]", where, i);
+        if (key.type == KeyType::kCounts) {
+          PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, checked_count(value[i], element));
+          list.push_back(count);
+        } else {
+          PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(value[i], element));
+          list.push_back(number);
+        }
+      }
+      return list;
+    }
+    case KeyType::kJson:
+      PACELINE_RETURN_IF_ERROR(checked_inside(value, where));
+      return value;
+  }
+  PACELINE_CHECK(false, "unknown key type");
+}
+
+const Key* find_key(const Question& question, const std::string& name) {
+  const auto found = std::find_if(question.keys.begin(), question.keys.end(), [&](const Key& key) { return key.name == name; });
+  return found == question.keys.end() ? nullptr : &*found;
+}
+
+Result<Json> checked_case(const Question& question, const Json& given) {
+  if (!given.is_object()) return wrong("is {} (a {}); it must be an object", brief(given), given.type_name());
+  std::vector<std::string> names;
+  for (const Key& key : question.keys) names.push_back(key.name);
+  Json checked = Json::object();
+  for (const auto& [name, value] : given.items()) {
+    const Key* key = find_key(question, name);
+    if (key == nullptr) {
+      if (std::find(question.ignored.begin(), question.ignored.end(), name) != question.ignored.end()) continue;
+      return wrong("unknown key '{}'{}; the keys are {}", name, suggestion(name, names), fmt::join(names, ", "));
+    }
+    PACELINE_ASSIGN_OR_RETURN(checked[name], checked_value(*key, value, fmt::format("key '{}'", name)));
+  }
+  for (const Key& key : question.keys) {
+    if (key.required && !checked.contains(key.name)) return wrong("key '{}' is missing; it is {}", key.name, key.help);
+  }
+  return checked;
+}
+
+std::optional<double> plain_number(std::string_view text) {
+  double value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Not parse_duration, which counts whole nanoseconds: a formula may well be asked about 0.1 ns per byte. Dividing by a power of ten
+// that is exact gives the same double as the number written in seconds.
+Result<Json> seconds_from_text(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    double divisor;
+  };
+  static constexpr std::array<Unit, 5> kUnits = {{{"ns", 1e9}, {"us", 1e6}, {"ms", 1e3}, {"s", 1}, {"", 1}}};
+  for (const Unit& unit : kUnits) {
+    if (text.size() <= unit.name.size() || !text.ends_with(unit.name)) continue;
+    if (const auto number = plain_number(std::string_view(text).substr(0, text.size() - unit.name.size()))) return Json(*number / unit.divisor);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const Duration duration, parse_duration(text));
+  return Json(seconds(duration));
+}
+
+Result<Json> number_from_text(const std::string& text) {
+  const auto number = plain_number(text);
+  if (!number || !std::isfinite(*number)) return wrong("'{}' is not a number", text);
+  return Json(*number);
+}
+
+Result<Json> list_from_text(const std::string& text) {
+  Json list = Json::array();
+  std::size_t start = 0;
+  while (!text.empty() && start <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    std::string item = text.substr(start, comma - start);
+    item.erase(0, item.find_first_not_of(' '));
+    PACELINE_ASSIGN_OR_RETURN(Json number, number_from_text(item));
+    list.push_back(std::move(number));
+    start = comma + 1;
+  }
+  return list;
+}
+
+Result<Json> value_from_text(const Key& key, const std::string& text) {
+  switch (key.type) {
+    case KeyType::kBytes: {
+      if (const auto number = plain_number(text)) return Json(*number);
+      PACELINE_ASSIGN_OR_RETURN(const Bytes bytes, parse_bytes(text));
+      return Json(bytes.count);
+    }
+    case KeyType::kRate: {
+      if (const auto number = plain_number(text)) return Json(*number);
+      PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond rate, parse_rate(text));
+      return Json(rate.value);
+    }
+    case KeyType::kSeconds: return seconds_from_text(text);
+    case KeyType::kNumber:
+    case KeyType::kCount: return number_from_text(text);
+    case KeyType::kText: return Json(text);
+    case KeyType::kNumbers:
+    case KeyType::kCounts: return list_from_text(text);
+    case KeyType::kJson: return parse_json(text, "the JSON text", CaseIndex::kNone);
+  }
+  PACELINE_CHECK(false, "unknown key type");
+}
+
+}  // namespace
+
+std::string option_name(const std::string& key) {
+  std::string name = "--" + key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+Result<Cases> read_cases(const Question& question, const std::string& text, const std::string& source) {
+  PACELINE_ASSIGN_OR_RETURN(const Json document, parse_json(text, source, CaseIndex::kNamed));
+  if (!document.is_object() && !document.is_array()) {
+    return wrong("{}: found {} (a {}); it must be one JSON object or an array of them", source, brief(document), document.type_name());
+  }
+  Cases result;
+  result.is_array = document.is_array();
+  const std::size_t count = result.is_array ? document.size() : 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto checked = checked_case(question, result.is_array ? document[i] : document);
+    if (!checked.ok()) return wrong("{}: case {}: {}", source, i, checked.status().message());
+    result.cases.push_back(std::move(checked).value());
+  }
+  return result;
+}
+
+Result<Json> case_from_options(const Question& question, const std::map<std::string, std::string>& values) {
+  Json checked = Json::object();
+  for (const Key& key : question.keys) {
+    const auto given = values.find(key.name);
+    if (given == values.end()) {
+      if (key.required) return wrong("{} is missing; it is {}", option_name(key.name), key.help);
+      continue;
+    }
+    auto value = value_from_text(key, given->second);
+    if (!value.ok()) return wrong("{}: {}", option_name(key.name), value.status().message());
+    PACELINE_ASSIGN_OR_RETURN(checked[key.name], checked_value(key, *value, option_name(key.name)));
+  }
+  return checked;
+}
+
+}  // namespace paceline::cli

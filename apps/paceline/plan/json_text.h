@@ -1,0 +1,20 @@
+// Reads a JSON text strictly, so that every fault can be named by its place: repeated keys, numbers beyond double, NaN and Infinity
+// (which some writers emit although JSON has none), nesting without end.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "paceline/plan/question.h"
+
+namespace paceline::cli {
+
+// Error (kBadRequest): "<source>: line 3, column 7: ..., in case 2, key 'forward'", the case (0-based) and key as far as they had been
+// reached. With `cases` as kNone the text is one value and no case is named.
+enum class CaseIndex { kNone, kNamed };
+Result<Json> parse_json(const std::string& text, const std::string& source, CaseIndex cases);
+
+// A value as it stands in a message: compact, at most some 40 characters.
+std::string brief(const Json& value);
+
+}  // namespace paceline::cli

@@ -1,0 +1,184 @@
+#include "paceline/plan/question.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "base/text.h"
+#include "paceline/plan/answer_text.h"
+#include "paceline/plan/case_reader.h"
+
+namespace paceline::cli {
+namespace {
+
+// What the options of one `plan` command were set to; shared between CLI11, which writes it, and the run.
+struct Given {
+  std::string input;
+  std::map<std::string, std::string> keys;     // by key name: CLI11 stores here
+  std::map<std::string, std::string> choices;  // by choice name
+  bool as_json = false;
+};
+
+struct Command {
+  Question question;
+  Given given;
+  CLI::App* app = nullptr;  // owned by its parent
+};
+
+const char* metavariable(KeyType type) {
+  switch (type) {
+    case KeyType::kBytes: return "SIZE";
+    case KeyType::kRate: return "RATE";
+    case KeyType::kSeconds: return "TIME";
+    case KeyType::kNumber: return "NUMBER";
+    case KeyType::kCount: return "COUNT";
+    case KeyType::kText: return "TEXT";
+    case KeyType::kNumbers: return "NUMBERS";
+    case KeyType::kCounts: return "COUNTS";
+    case KeyType::kJson: return "JSON";
+  }
+  return "VALUE";
+}
+
+Result<std::string> read_all(const std::string& path) {
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return error(ErrorKind::kBadRequest, "--input {}: {}", path, std::strerror(errno));
+  std::string text;
+  char buffer[65536];
+  std::size_t count = 0;
+  while ((count = std::fread(buffer, 1, sizeof buffer, file)) > 0) text.append(buffer, count);
+  const int problem = std::ferror(file) != 0 ? errno : 0;
+  if (file != stdin) std::fclose(file);
+  if (problem != 0) return error(ErrorKind::kBadRequest, "--input {}: {}", path, std::strerror(problem));
+  return text;
+}
+
+// Keys whose option was given on the command line.
+std::map<std::string, std::string> given_keys(const Command& command) {
+  std::map<std::string, std::string> values;
+  for (const Key& key : command.question.keys) {
+    if (command.app->count(option_name(key.name)) > 0) values[key.name] = command.given.keys.at(key.name);
+  }
+  return values;
+}
+
+Result<Json> chosen_values(const Command& command) {
+  Json values = Json::object();
+  for (const Choice& choice : command.question.choices) {
+    const std::string& value = command.given.choices.at(choice.name);
+    if (std::find(choice.values.begin(), choice.values.end(), value) == choice.values.end()) {
+      return error(ErrorKind::kBadRequest, "{} has no value '{}'{}; legal are {}", option_name(choice.name), value, suggestion(value, choice.values),
+                   fmt::join(choice.values, ", "));
+    }
+    values[choice.name] = value;
+  }
+  return values;
+}
+
+Result<Cases> cases_of(const Command& command) {
+  const auto options = given_keys(command);
+  if (command.app->count("--input") > 0) {
+    if (!options.empty()) {
+      return error(ErrorKind::kBadRequest, "{} cannot be mixed with --input; put '{}' into the JSON, or give every value as an option",
+                   option_name(options.begin()->first), options.begin()->first);
+    }
+    PACELINE_ASSIGN_OR_RETURN(const std::string text, read_all(command.given.input));
+    return read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input);
+  }
+  if (options.empty()) {
+    std::vector<std::string> required;
+    for (const Key& key : command.question.keys) {
+      if (key.required) required.push_back(option_name(key.name));
+    }
+    return error(ErrorKind::kBadRequest, "plan {0} got no numbers: give --input FILE (- = standard input){1}{2}; see 'paceline plan {0} --help'",
+                 command.question.name, required.empty() ? " or its options" : " or the options ", fmt::join(required, ", "));
+  }
+  Cases cases;
+  PACELINE_ASSIGN_OR_RETURN(Json one, case_from_options(command.question, options));
+  cases.cases.push_back(std::move(one));
+  return cases;
+}
+
+// JSON cannot write a number that is not finite; a null in its place would be silently wrong.
+Status require_finite(const Json& value, const std::string& where) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    return error(ErrorKind::kBadRequest, "the result '{}' is beyond what a double can hold; give smaller numbers", where);
+  }
+  if (value.is_structured()) {
+    for (const auto& [key, inner] : value.items()) {
+      PACELINE_RETURN_IF_ERROR(require_finite(inner, value.is_array() ? where : (where.empty() ? key : where + "." + key)));
+    }
+  }
+  return {};
+}
+
+Result<Json> answered(const Command& command, const Json& input, const Json& choices) {
+  PACELINE_ASSIGN_OR_RETURN(Json answer, command.question.answer(input, choices));
+  PACELINE_RETURN_IF_ERROR(require_finite(answer, ""));
+  return answer;
+}
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+Status run(const Command& command) {
+  PACELINE_ASSIGN_OR_RETURN(const Json choices, chosen_values(command));
+  PACELINE_ASSIGN_OR_RETURN(const Cases cases, cases_of(command));
+  std::vector<Json> answers;
+  for (std::size_t i = 0; i < cases.cases.size(); ++i) {
+    auto answer = answered(command, cases.cases[i], choices);
+    if (!answer.ok()) return error(answer.status().kind(), "case {}: {}", i, answer.status().message());
+    answers.push_back(std::move(answer).value());
+  }
+  if (command.given.as_json) {
+    const Json document = cases.is_array ? Json(answers) : answers.front();
+    print(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  } else {
+    print(cases.is_array ? answers_table(answers) : answer_text(answers.front()));
+  }
+  if (std::fflush(stdout) != 0) return error(ErrorKind::kIo, "standard output: {}", std::strerror(errno));
+  return {};
+}
+
+}  // namespace
+
+Json infeasible(const std::vector<std::string>& keys, const std::string& reason) {
+  Json answer = Json::object();
+  answer["feasible"] = false;
+  for (const std::string& key : keys) answer[key] = nullptr;
+  answer["reason"] = reason;
+  return answer;
+}
+
+void add_question(CLI::App& plan, Chosen& chosen, Question question) {
+  auto command = std::make_shared<Command>();
+  command->question = std::move(question);
+  const Question& asked = command->question;
+  Given& given = command->given;
+  CLI::App* app = command->app = plan.add_subcommand(asked.name, asked.purpose);
+  app->add_option("--input", given.input, "One case as a JSON object, or an array of cases; - = standard input")->option_text("FILE");
+  app->add_flag("--json", given.as_json, "Print one JSON document: an object for an object, an array for an array");
+  for (const Choice& choice : asked.choices) {
+    given.choices[choice.name] = choice.values.front();
+    app->add_option(option_name(choice.name), given.choices[choice.name],
+                    fmt::format("{}: {} (default {})", choice.help, fmt::join(choice.values, ", "), choice.values.front()))
+        ->option_text("NAME");
+  }
+  for (const Key& key : asked.keys) {
+    app->add_option(option_name(key.name), given.keys[key.name], key.help + (key.required ? "" : " (optional)"))
+        ->option_text(metavariable(key.type))
+        ->group("One case by options (JSON keys: the same names with underscores)");
+  }
+  set_examples(*app, asked.examples);
+  app->callback([&chosen, command] {
+    chosen.run = [command] {
+      const Status status = run(*command);
+      return status.ok() ? static_cast<int>(kDone) : report_error(status);
+    };
+  });
+}
+
+}  // namespace paceline::cli
