@@ -43,6 +43,7 @@ struct MessageHead {
   std::uint8_t flags = kNoFlags;
   Layer layer;                // priority: lower first; control messages use kControlLayer
   std::uint32_t unit = 0;     // index into the job's unit plan
+  std::uint32_t micros = 0;   // kValue: time the server spent to aggregate and update the unit; otherwise 0
   std::int64_t iteration = 0;
   std::uint64_t payload_bytes = 0;
 
