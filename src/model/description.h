@@ -1,6 +1,6 @@
 // What a network looks like, without LibTorch: its layers in forward order, their tensors, their work, and the geometry that the
-// memory model needs (Yan et al., Eq 1-5). Plain values; anybody may call from any thread. `trainer/tests/models_test.cc` compares every
-// description with the instantiated torch module and with the tensors of a real forward pass.
+// memory model needs (Yan et al., Eq 1-5). Plain values; anybody may call from any thread. `trainer/tests/models_test.cc` compares
+// every description with the instantiated torch module and with the tensors of a real forward pass.
 //
 // A layer is a module that owns parameters, in the order of the first call of its forward; its name is the module's path in
 // PyTorch ("layer1.0.conv1"). Pooling owns nothing, so it is no layer: it stands with the layer after which it runs.
@@ -79,9 +79,9 @@ struct LayerDescription {
   LayerKind kind = LayerKind::kLinear;
   std::vector<TensorDescription> tensors;  // in PyTorch's order of registration
   std::int64_t parameters = 0;             // sum over the tensors
-  // Multiply-accumulates of one sample's forward pass: products with the layer's weights, and an attention's products of activations.
-  // Biases, normalisation, look-ups, activations and pooling count 0, as in the published figures. Recurrent layers: for the length of
-  // the description's input.
+  // Multiply-accumulates of one sample's forward pass: products with the layer's weights, and an attention's products of
+  // activations. Biases, normalisation, look-ups, activations and pooling count 0, as in the published figures. Recurrent layers:
+  // for the length of the description's input.
   std::int64_t macs = 0;
   std::optional<ConvolutionGeometry> convolution;  // exactly for kConvolution
   std::optional<LinearGeometry> linear;            // exactly for kLinear
