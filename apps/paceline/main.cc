@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
 
   Chosen chosen;
   add_plan(app, chosen);
+  add_models(app, chosen);
 
   try {
     app.parse(argc, argv);
