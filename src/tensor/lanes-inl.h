@@ -53,10 +53,10 @@ struct HalfLanes {
 
 struct BFloat16Codec {
   template <class D>
-  static HWY_INLINE hn::Vec<D> widen(D d, hn::Vec<hn::RebindToUnsigned<D>> bits) { return hn::BitCast(d, hn::ShiftLeft<16>(bits)); }
+  static HWY_INLINE hn::Vec<D> widen([[maybe_unused]] D d, hn::Vec<hn::RebindToUnsigned<D>> bits) { return hn::BitCast(d, hn::ShiftLeft<16>(bits)); }
 
   template <class D>
-  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> narrow(D d, hn::Vec<D> v) {
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> narrow([[maybe_unused]] D d, hn::Vec<D> v) {
     const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, v);
     const auto upper = hn::ShiftRight<16>(bits);
@@ -70,7 +70,7 @@ struct BFloat16Codec {
 
 struct Float16Codec {
   template <class D>
-  static HWY_INLINE hn::Vec<D> widen(D d, hn::Vec<hn::RebindToUnsigned<D>> bits) {
+  static HWY_INLINE hn::Vec<D> widen([[maybe_unused]] D d, hn::Vec<hn::RebindToUnsigned<D>> bits) {
     const hn::RebindToUnsigned<D> du;
     const hn::RebindToSigned<D> di;
     const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
@@ -87,7 +87,7 @@ struct Float16Codec {
   }
 
   template <class D>
-  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> narrow(D d, hn::Vec<D> v) {
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> narrow([[maybe_unused]] D d, hn::Vec<D> v) {
     const hn::RebindToUnsigned<D> du;
     const hn::RebindToSigned<D> di;
     const auto bits = hn::BitCast(du, v);

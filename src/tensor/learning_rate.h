@@ -1,7 +1,7 @@
 // Learning-rate schedules: a value, and a pure function of the iteration. Any thread.
 //
 // Shape of the rate at iteration t = 1, 2, ... with w warm-up iterations:
-//   t <= w:  base * t / w                               (linear; iteration w already runs at base)
+//   t <= w:  base * (t / w)                             (linear; iteration w runs at base)
 //   t > w:   with u = t - 1 - w iterations since then and x = min(1, u / (total - w))
 //     constant     base
 //     step         base * factor ^ floor(u / every)

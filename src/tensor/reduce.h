@@ -2,7 +2,7 @@
 //
 // The same bits on every instruction set: no fused multiply-add, no reordered sums. Every operation rounds to the element type at once:
 // float16 and bfloat16 are computed in float32 and rounded to nearest-even after each single operation. Only the payload of a NaN is
-// not fixed. int32 sums wrap around.
+// not fixed. int32 sums wrap around. Sums of squares: tensor/square_sum.h.
 //
 // Arrays of one call have the same element type and number of elements (aborts otherwise: whoever takes bytes from the wire checks
 // before). `dst` may be the same array as a source; apart from that they do not overlap.
@@ -45,10 +45,5 @@ struct NonFinite {
 // `sum` is what sum_in_rank_order made of `sources` with a finite scale. A finite sum proves finite sources, so that only `sum` is
 // read. Otherwise the sources are searched: when all are finite (the sum overflowed by itself) the answer is none.
 std::optional<NonFinite> find_non_finite(ConstTensorView sum, std::span<const ConstTensorView> sources);
-
-// Sum of the squares in float64, in an order fixed by the index alone: partial sum j (0..7) adds the squares of the elements
-// j, j+8, j+16, ... in this order, each square exact in float64; the result is ((s0+s1)+(s2+s3)) + ((s4+s5)+(s6+s7)).
-// Depends, in the last bits, on where an array is cut.
-double square_sum(std::span<const float> values);
 
 }  // namespace paceline::tensor
