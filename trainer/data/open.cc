@@ -1,0 +1,127 @@
+#include "trainer/data/open.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+
+#include "base/text.h"
+#include "trainer/data/idx.h"
+#include "trainer/data/synthetic.h"
+
+namespace paceline::trainer::data {
+namespace {
+
+const std::array<Kind, 3> kKinds = {{
+    {"mnist-5k", "", "5000 of MNIST's images, 1x28x28, 10 classes; comes with scripts/setup"},
+    {"digits", "", "1797 small images of digits, 1x8x8, 10 classes; comes with scripts/setup"},
+    {"synthetic", "CxHxW[,classes=10][,samples=1000][,test=200][,seed=1]", "made-up images that can be learned, e.g. synthetic:3x32x32"},
+}};
+
+const IdxSet kMnist{"mnist", {{0.1307f}, {0.3081f}}};
+
+// What stands behind the colon, cut at commas: leading parts without '=' joined again (a path may hold a comma), then key=value pairs.
+struct Argument {
+  std::string whole;  // the spec, for messages
+  std::string subject;
+  std::map<std::string, std::string> options;
+};
+
+std::string joined(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Takes `,key=value` parts off the end as long as their keys are legal names (letters only).
+Result<Argument> parse_argument(std::string_view spec, std::string_view argument, std::span<const std::string> keys) {
+  Argument parsed{.whole = std::string(spec), .subject = "", .options = {}};
+  for (;;) {
+    const std::size_t comma = argument.rfind(',');
+    if (keys.empty() || comma == std::string_view::npos) break;
+    const std::string_view part = argument.substr(comma + 1);
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) break;
+    const std::string key(part.substr(0, equals));
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      return error(ErrorKind::kBadRequest, "data set '{}' has no option '{}'{}; its options are {}", spec, key, suggestion(key, keys), joined(keys));
+    }
+    if (!parsed.options.emplace(key, part.substr(equals + 1)).second) {
+      return error(ErrorKind::kBadRequest, "data set '{}' gives '{}' twice", spec, key);
+    }
+    argument = argument.substr(0, comma);
+  }
+  parsed.subject = std::string(argument);
+  return parsed;
+}
+
+template <typename Number>
+Status parse_number(std::string_view text, std::string_view what, const std::string& spec, Number& number) {
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem == std::errc() && end == text.data() + text.size()) return {};
+  return error(ErrorKind::kBadRequest, "data set '{}': {} is '{}', expected a whole number", spec, what, text);
+}
+
+template <typename Number>
+Status take_option(const Argument& argument, const std::string& key, Number& number) {
+  const auto found = argument.options.find(key);
+  return found == argument.options.end() ? Status() : parse_number(found->second, "'" + key + "'", argument.whole, number);
+}
+
+Result<DatasetPair> open_shipped(const std::string& name, const Normalisation& normalisation, const std::filesystem::path& data_root) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(data_root / name, ignored)) {
+    return error(ErrorKind::kBadRequest, "data set {}: there is no folder {}; run scripts/setup, which writes it", name, (data_root / name).string());
+  }
+  return open_idx(data_root / name, {name, normalisation});
+}
+
+Result<DatasetPair> open_synthetic_spec(std::string_view spec, std::string_view text) {
+  static const std::array<std::string, 4> kKeys = {"classes", "samples", "test", "seed"};
+  PACELINE_ASSIGN_OR_RETURN(const Argument argument, parse_argument(spec, text, kKeys));
+  SyntheticOptions options;
+  std::array<std::int64_t*, 3> sides = {&options.channels, &options.height, &options.width};
+  std::string_view shape = argument.subject;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    const std::size_t cross = shape.find('x');
+    if ((cross == std::string_view::npos) != (i + 1 == sides.size())) {
+      return error(ErrorKind::kBadRequest, "data set '{}': the shape is '{}', expected CHANNELSxHEIGHTxWIDTH, for example 3x32x32", spec, argument.subject);
+    }
+    PACELINE_RETURN_IF_ERROR(parse_number(shape.substr(0, cross), "a side of the shape", argument.whole, *sides[i]));
+    shape = shape.substr(i + 1 == sides.size() ? shape.size() : cross + 1);
+  }
+  PACELINE_RETURN_IF_ERROR(take_option(argument, "classes", options.classes));
+  PACELINE_RETURN_IF_ERROR(take_option(argument, "samples", options.samples));
+  PACELINE_RETURN_IF_ERROR(take_option(argument, "test", options.test));
+  PACELINE_RETURN_IF_ERROR(take_option(argument, "seed", options.seed));
+  return open_synthetic(options, argument.whole);
+}
+
+}  // namespace
+
+std::span<const Kind> kinds() { return kKinds; }
+
+Result<DatasetPair> open(std::string_view spec, const std::filesystem::path& data_root) {
+  const std::size_t colon = spec.find(':');
+  const std::string name(spec.substr(0, colon));
+  const std::string_view argument = colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1);
+
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) names.push_back(kind.name);
+  const auto kind = std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return k.name == name; });
+  if (kind == kKinds.end()) {
+    return error(ErrorKind::kBadRequest, "unknown data set '{}'{}; known are {}", spec, suggestion(name, names), joined(names));
+  }
+  if (kind->argument.empty() && colon != std::string_view::npos) {
+    return error(ErrorKind::kBadRequest, "data set '{}': {} takes nothing behind its name", spec, name);
+  }
+  if (!kind->argument.empty() && argument.empty()) {
+    return error(ErrorKind::kBadRequest, "data set '{}' is incomplete, expected {}:{}", spec, name, kind->argument);
+  }
+
+  if (name == "mnist-5k") return open_shipped(name, kMnist.normalisation, data_root);
+  if (name == "digits") return open_shipped(name, {{0.5f}, {0.5f}}, data_root);
+  return open_synthetic_spec(spec, argument);
+}
+
+}  // namespace paceline::trainer::data
