@@ -18,8 +18,7 @@ enum class MessageKind : std::uint8_t {
   kValue,       // server -> worker: the unit's value, version `iteration` (= updates applied to it)
   kIterationEnd,// worker -> server: every push of `iteration` has been sent (non-BSP models, clipping)
   kSquareSum,   // server -> server: its part of the gradient's squared norm of `iteration`
-  kSave,        // coordinator -> server, worker: save the state after `iteration`
-  kSaved,       // the answer
+  kSaved,       // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
   kFetch,       // worker -> server: value and optimizer state of a unit, for checkpoints and tests
   // control plane, payloads in wire/control.h
   kJoin,
@@ -29,6 +28,9 @@ enum class MessageKind : std::uint8_t {
   kProgress,
   kReport,
   kFailed,      // a process tells the coordinator what went wrong
+  kPark,        // coordinator -> worker: stand still after the iteration you are in, and say which
+  kParked,      // the answer
+  kFinishAt,    // coordinator -> all: `iteration` is the last one
   kStop,        // the coordinator ends the job: done, interrupted or failed, with the reason
 };
 inline constexpr MessageKind kLastMessageKind = MessageKind::kStop;

@@ -1,0 +1,225 @@
+#include "membership/roster.h"
+
+#include <algorithm>
+
+namespace paceline::membership {
+
+using session::PeerId;
+using session::PeerName;
+using session::Role;
+
+Roster::Roster(RosterOptions options) : options_(std::move(options)) {
+  PACELINE_CHECK(options_.workers >= 1 && options_.servers >= 1, "{} workers, {} servers", options_.workers, options_.servers);
+  PACELINE_CHECK(options_.job != 0, "a job has a number");
+}
+
+std::int32_t Roster::count(Role role) const {
+  return static_cast<std::int32_t>(std::count_if(members_.begin(), members_.end(), [&](const auto& member) { return member.second.name.role == role; }));
+}
+
+std::string Roster::missing() const {
+  return fmt::format("{} of {} workers and {} of {} servers have joined", count(Role::kWorker), options_.workers, count(Role::kServer), options_.servers);
+}
+
+std::optional<PeerName> Roster::name_of(PeerId peer) const {
+  const auto member = members_.find(peer);
+  if (member == members_.end()) return std::nullopt;
+  return member->second.name;
+}
+
+std::optional<std::string> Roster::refusal(Role role, const std::string& address, const wire::Join& join) const {
+  const std::int32_t places = role == Role::kWorker ? options_.workers : options_.servers;
+  const std::string who = fmt::format("a {} ({})", to_string(role), address);
+  if (phase_ != Phase::kGathering) return fmt::format("{} came too late: the job has already begun with {} workers and {} servers", who, options_.workers, options_.servers);
+  if (join.release != options_.release) {
+    return fmt::format("{} runs release {}, the coordinator {}; run the same release everywhere", who, join.release, options_.release);
+  }
+  if (join.world_workers != 0 && join.world_workers != options_.workers) {
+    return fmt::format("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who, join.world_workers, options_.workers);
+  }
+  if (join.wanted_rank < -1 || join.wanted_rank >= places) {
+    return fmt::format("{} wants rank {}, but the job has {} {}s: ranks 0..{} are legal", who, join.wanted_rank, places, to_string(role), places - 1);
+  }
+  for (const auto& [peer, member] : members_) {
+    if (join.wanted_rank >= 0 && member.name == PeerName{role, Rank{join.wanted_rank}}) {
+      return fmt::format("{} wants rank {}, which {} at {} already has; give every {} its own rank", who, join.wanted_rank, member.name.text(), member.address,
+                         to_string(role));
+    }
+  }
+  if (count(role) >= places) return fmt::format("{} is one too many: the job has its {} {}s", who, places, to_string(role));
+  return std::nullopt;
+}
+
+Rank Roster::free_rank(Role role, std::int32_t wanted) const {
+  if (wanted >= 0) return Rank{wanted};
+  for (std::int32_t rank = 0;; ++rank) {
+    const bool taken = std::any_of(members_.begin(), members_.end(), [&](const auto& member) { return member.second.name == PeerName{role, Rank{rank}}; });
+    if (!taken) return Rank{rank};
+  }
+}
+
+Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire::Join join) {
+  if (const auto refused = refusal(role, address, join)) {
+    return {SendStop{peer, {wire::StopKind::kFailed, ErrorKind::kBadRequest, *refused}}};
+  }
+  const PeerName name{role, free_rank(role, join.wanted_rank)};
+  members_.emplace(peer, Member{name, address, std::move(join)});
+  if (count(Role::kWorker) < options_.workers || count(Role::kServer) < options_.servers) return {};
+  if (const auto difference = disagreement()) return stop_all({wire::StopKind::kFailed, ErrorKind::kBadRequest, *difference});
+  return welcome_servers();
+}
+
+// Every worker is compared with worker 0, in rank order, so that everybody is told the same first difference.
+std::optional<std::string> Roster::disagreement() const {
+  std::map<Rank, const Member*> workers;
+  for (const auto& [peer, member] : members_) {
+    if (member.name.role == Role::kWorker) workers[member.name.rank] = &member;
+  }
+  const Member& first = *workers.begin()->second;
+  for (const auto& [rank, worker] : workers) {
+    auto difference = wire::first_difference(first.join.settings, worker->join.settings);
+    if (!difference) difference = wire::first_difference(first.join.table, worker->join.table);
+    if (difference) {
+      return fmt::format("workers 0 ({}) and {} ({}) disagree on {}; start every worker with the same model and options", first.address, rank.value, worker->address, *difference);
+    }
+  }
+  if (const Status valid = validate(first.join.table); !valid.ok()) return valid.message();
+  return std::nullopt;
+}
+
+wire::Welcome Roster::welcome_for(const Member& member) const {
+  wire::Welcome welcome;
+  welcome.rank = member.name.rank.value;
+  welcome.workers = options_.workers;
+  welcome.job = options_.job;
+  welcome.epoch = options_.epoch;
+  welcome.servers.resize(static_cast<std::size_t>(options_.servers));
+  for (const auto& [peer, other] : members_) {
+    if (other.name.role == Role::kServer) welcome.servers[static_cast<std::size_t>(other.name.rank.value)] = other.join.address;
+  }
+  welcome.table = table_;
+  welcome.settings = settings_;
+  return welcome;
+}
+
+Actions Roster::welcome_servers() {
+  phase_ = Phase::kPreparing;
+  for (const auto& [peer, member] : members_) {
+    if (member.name == PeerName{Role::kWorker, Rank{0}}) {
+      settings_ = member.join.settings;
+      table_ = member.join.table;
+    }
+  }
+  Actions actions;
+  for (const auto& [peer, member] : members_) {
+    if (member.name.role == Role::kServer) actions.push_back(SendWelcome{peer, welcome_for(member)});
+  }
+  return actions;
+}
+
+Actions Roster::welcome_workers() {
+  phase_ = Phase::kRunning;
+  Actions actions;
+  for (const auto& [peer, member] : members_) {
+    if (member.name.role == Role::kWorker) actions.push_back(SendWelcome{peer, welcome_for(member)});
+  }
+  return actions;
+}
+
+Actions Roster::on_ready(PeerId server) {
+  const auto name = name_of(server);
+  if (phase_ != Phase::kPreparing || !name || name->role != Role::kServer) return {};
+  if (++servers_ready_ < options_.servers) return {};
+  return welcome_workers();
+}
+
+Actions Roster::on_report(PeerId peer, std::string report) {
+  const auto member = members_.find(peer);
+  if (member == members_.end() || phase_ == Phase::kEnded) return {};
+  const PeerName name = member->second.name;
+  if (name.role == Role::kServer) {
+    server_reports_[name.rank] = std::move(report);
+    member->second.left = true;
+    return end_when_all_left();
+  }
+  worker_reports_[name.rank] = std::move(report);
+  if (phase_ != Phase::kRunning || static_cast<std::int32_t>(worker_reports_.size()) < options_.workers) return {};
+  if (interrupt_reason_.empty()) return stop_all({});
+  return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, interrupt_reason_});
+}
+
+Actions Roster::on_failed(PeerId peer, const wire::Stop& stop) {
+  if (!name_of(peer) || phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
+  return stop_all(stop);
+}
+
+Actions Roster::on_peer_lost(PeerId peer, const Status& reason) {
+  const auto member = members_.find(peer);
+  if (member == members_.end() || phase_ == Phase::kEnded) return {};
+  member->second.left = true;
+  if (phase_ == Phase::kEnding) return end_when_all_left();
+  if (phase_ == Phase::kGathering) {  // it may come back; its place is free again
+    members_.erase(member);
+    return {};
+  }
+  return stop_all({wire::StopKind::kFailed, reason.kind() == ErrorKind::kCancelled ? ErrorKind::kPeerLost : reason.kind(), reason.message()});
+}
+
+Actions Roster::on_gathering_deadline(Duration waited) {
+  if (phase_ != Phase::kGathering) return {};
+  return stop_all({wire::StopKind::kFailed, ErrorKind::kDeadline,
+                   fmt::format("only {} after {:.1f} s; start the others, or wait longer with --stall-deadline", missing(), seconds(waited))});
+}
+
+Actions Roster::on_interrupt(const std::string& reason) {
+  if (phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
+  if (phase_ != Phase::kRunning || !interrupt_reason_.empty()) return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason});
+  interrupt_reason_ = reason;
+  Actions actions;
+  for (const auto& [peer, member] : members_) {
+    if (member.name.role == Role::kWorker) actions.push_back(SendPark{peer});
+  }
+  return actions;
+}
+
+Actions Roster::on_parked(PeerId worker, Iteration iteration) {
+  const auto name = name_of(worker);
+  if (phase_ != Phase::kRunning || interrupt_reason_.empty() || !name) return {};
+  parked_[name->rank] = iteration;
+  if (static_cast<std::int32_t>(parked_.size()) < options_.workers) return {};
+  Iteration last = 0;
+  for (const auto& [rank, ended] : parked_) last = std::max(last, ended);
+  Actions actions;
+  // Servers first: they must know where to take the last checkpoint before a worker's push can complete it.
+  for (const Role role : {Role::kServer, Role::kWorker}) {
+    for (const auto& [peer, member] : members_) {
+      if (member.name.role == role) actions.push_back(SendFinishAt{peer, last});
+    }
+  }
+  return actions;
+}
+
+Actions Roster::stop_all(const wire::Stop& stop) {
+  stop_ = stop;
+  phase_ = Phase::kEnding;
+  Actions actions;
+  for (auto& [peer, member] : members_) {
+    if (member.left) continue;
+    actions.push_back(SendStop{peer, stop});
+    // A worker has reported before; a job that failed waits for nobody's report.
+    if (member.name.role == Role::kWorker || stop.kind == wire::StopKind::kFailed) member.left = true;
+  }
+  for (const Action& end : end_when_all_left()) actions.push_back(end);
+  return actions;
+}
+
+Actions Roster::end_when_all_left() {
+  if (phase_ != Phase::kEnding) return {};
+  for (const auto& [peer, member] : members_) {
+    if (!member.left) return {};
+  }
+  phase_ = Phase::kEnded;
+  return {Ended{stop_}};
+}
+
+}  // namespace paceline::membership

@@ -1,0 +1,115 @@
+// Who takes part in a job, and how far it is: the coordinator's decisions. Pure: events in, actions out; no clock, thread or I/O.
+// Owned by the coordinator's loop.
+//
+//   gathering   workers and servers join; when all are there their tables and settings are compared; any difference refuses everybody
+//               with the same words
+//   preparing   servers are welcomed and say ready, so that a worker never meets a server that does not know the job
+//   running     workers are welcomed; each reports when it has done its iterations
+//   ending      everybody was told to stop; servers still report
+//   ended
+//
+// A failure in any phase (a peer lost, a process that says it failed) ends the job for everyone with the reason that came first.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "session/endpoint.h"
+#include "wire/control.h"
+
+namespace paceline::membership {
+
+struct RosterOptions {
+  std::int32_t workers = 1;  // at least 1
+  std::int32_t servers = 1;  // at least 1
+  std::uint64_t job = 0;     // not 0
+  std::uint32_t epoch = 1;
+  std::string release;       // of this program; processes of another one are refused
+};
+
+// What the coordinator is to do, in order.
+struct SendWelcome {
+  session::PeerId to;
+  wire::Welcome welcome;
+};
+struct SendStop {  // also refuses a process that tries to join
+  session::PeerId to;
+  wire::Stop stop;
+};
+struct SendPark {
+  session::PeerId to;
+};
+struct SendFinishAt {
+  session::PeerId to;
+  Iteration iteration;
+};
+struct Ended {  // nothing more will come
+  wire::Stop stop;
+};
+using Action = std::variant<SendWelcome, SendStop, SendPark, SendFinishAt, Ended>;
+using Actions = std::vector<Action>;
+
+class Roster {
+ public:
+  enum class Phase { kGathering, kPreparing, kRunning, kEnding, kEnded };
+
+  explicit Roster(RosterOptions options);
+
+  // A process of `role` wants to take part. `address` is how messages name it.
+  Actions on_join(session::PeerId peer, session::Role role, const std::string& address, wire::Join join);
+  Actions on_ready(session::PeerId server);
+  // A worker has done its iterations, or a server its part after the stop.
+  Actions on_report(session::PeerId peer, std::string report);
+  Actions on_failed(session::PeerId peer, const wire::Stop& stop);
+  Actions on_peer_lost(session::PeerId peer, const Status& reason);
+  // Somebody asked to stop (a signal): workers finish the iteration that the foremost is in. Again: everything ends at once.
+  Actions on_interrupt(const std::string& reason);
+  Actions on_parked(session::PeerId worker, Iteration iteration);
+  // The time to join is over.
+  Actions on_gathering_deadline(Duration waited);
+
+  Phase phase() const { return phase_; }
+  // Reports by rank, once there.
+  const std::map<Rank, std::string>& worker_reports() const { return worker_reports_; }
+  const std::map<Rank, std::string>& server_reports() const { return server_reports_; }
+  // Settings and table all agreed on; after gathering.
+  const wire::Settings& settings() const { return settings_; }
+  const wire::TensorTable& table() const { return table_; }
+  std::optional<session::PeerName> name_of(session::PeerId peer) const;
+  std::string missing() const;  // "2 of 4 workers and 1 of 2 servers"
+
+ private:
+  struct Member {
+    session::PeerName name;
+    std::string address;
+    wire::Join join;
+    bool left = false;  // has reported for the last time
+  };
+
+  std::optional<std::string> refusal(session::Role role, const std::string& address, const wire::Join& join) const;
+  Rank free_rank(session::Role role, std::int32_t wanted) const;
+  std::int32_t count(session::Role role) const;
+  std::optional<std::string> disagreement() const;
+  Actions welcome_servers();
+  Actions welcome_workers();
+  Actions stop_all(const wire::Stop& stop);
+  wire::Welcome welcome_for(const Member& member) const;
+  Actions end_when_all_left();
+
+  RosterOptions options_;
+  Phase phase_ = Phase::kGathering;
+  std::map<session::PeerId, Member> members_;
+  wire::Settings settings_;
+  wire::TensorTable table_;
+  std::map<Rank, std::string> worker_reports_, server_reports_;
+  std::int32_t servers_ready_ = 0;
+  wire::Stop stop_;
+  std::string interrupt_reason_;  // not empty: workers are being parked
+  std::map<Rank, Iteration> parked_;
+};
+
+}  // namespace paceline::membership

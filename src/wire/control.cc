@@ -1,0 +1,120 @@
+#include "wire/control.h"
+
+namespace paceline::wire {
+namespace {
+
+void put_settings(Writer& to, const Settings& settings) {
+  to.put_list(settings, [](Writer& writer, const auto& setting) {
+    writer.put_text(setting.first);
+    writer.put_text(setting.second);
+  });
+}
+
+Settings get_settings(Reader& from) {
+  return from.get_list<std::pair<std::string, std::string>>(8, [](Reader& reader) {
+    std::string name = reader.get_text();
+    std::string value = reader.get_text();
+    return std::pair(std::move(name), std::move(value));
+  });
+}
+
+template <typename T>
+Result<T> finished(const Reader& reader, T value, const char* what) {
+  if (!reader.finished()) return error(ErrorKind::kCorrupt, "a {} message is malformed", what);
+  return value;
+}
+
+}  // namespace
+
+std::optional<std::string> first_difference(const Settings& a, const Settings& b) {
+  const std::size_t common = std::min(a.size(), b.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    if (a[i].first != b[i].first) return fmt::format("the settings they know: --{} against --{}", a[i].first, b[i].first);
+    if (a[i].second != b[i].second) return fmt::format("--{}: {} against {}", a[i].first, a[i].second, b[i].second);
+  }
+  if (a.size() != b.size()) return fmt::format("the number of settings: {} against {}", a.size(), b.size());
+  return std::nullopt;
+}
+
+Status Stop::status() const {
+  switch (kind) {
+    case StopKind::kDone: return {};
+    case StopKind::kInterrupted: return Status(ErrorKind::kCancelled, reason);
+    case StopKind::kFailed: return Status(error, reason);
+  }
+  return {};
+}
+
+Stop stop_for(const Status& status) {
+  if (status.ok()) return {};
+  return {status.kind() == ErrorKind::kCancelled ? StopKind::kInterrupted : StopKind::kFailed, status.kind(), status.message()};
+}
+
+std::vector<std::byte> encode(const Join& join) {
+  Writer writer;
+  writer.put(join.wanted_rank);
+  writer.put(join.world_workers);
+  writer.put_text(join.address);
+  writer.put_text(join.release);
+  encode(join.table, writer);
+  put_settings(writer, join.settings);
+  return writer.take();
+}
+
+Result<Join> decode_join(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  Join join;
+  join.wanted_rank = reader.get<std::int32_t>();
+  join.world_workers = reader.get<std::int32_t>();
+  join.address = reader.get_text();
+  join.release = reader.get_text();
+  join.table = decode_tensor_table(reader);
+  join.settings = get_settings(reader);
+  return finished(reader, std::move(join), "join");
+}
+
+std::vector<std::byte> encode(const Welcome& welcome) {
+  Writer writer;
+  writer.put(welcome.rank);
+  writer.put(welcome.workers);
+  writer.put(welcome.job);
+  writer.put(welcome.epoch);
+  writer.put_list(welcome.servers, [](Writer& w, const std::string& address) { w.put_text(address); });
+  encode(welcome.table, writer);
+  put_settings(writer, welcome.settings);
+  return writer.take();
+}
+
+Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  Welcome welcome;
+  welcome.rank = reader.get<std::int32_t>();
+  welcome.workers = reader.get<std::int32_t>();
+  welcome.job = reader.get<std::uint64_t>();
+  welcome.epoch = reader.get<std::uint32_t>();
+  welcome.servers = reader.get_list<std::string>(4, [](Reader& r) { return r.get_text(); });
+  welcome.table = decode_tensor_table(reader);
+  welcome.settings = get_settings(reader);
+  return finished(reader, std::move(welcome), "welcome");
+}
+
+std::vector<std::byte> encode(const Stop& stop) {
+  Writer writer;
+  writer.put(stop.kind);
+  writer.put(static_cast<std::uint8_t>(stop.error));
+  writer.put_text(stop.reason);
+  return writer.take();
+}
+
+Result<Stop> decode_stop(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  Stop stop;
+  stop.kind = reader.get_enum(StopKind::kFailed);
+  const auto kind = reader.get<std::uint8_t>();
+  if (kind > static_cast<std::uint8_t>(ErrorKind::kIo)) reader.fail();
+  stop.error = static_cast<ErrorKind>(kind);
+  stop.reason = reader.get_text();
+  return finished(reader, std::move(stop), "stop");
+}
+
+}  // namespace paceline::wire

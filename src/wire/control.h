@@ -1,0 +1,69 @@
+// What processes tell the coordinator and hear from it: joining, the job they join, why it ends. Payloads of the control messages
+// of wire/message.h. Progress and reports travel as JSON text and need no struct.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "wire/tensor_table.h"
+
+namespace paceline::wire {
+
+// A job's settings as (option, text) pairs in a fixed order, as on the command line without the dashes: ("optimizer", "adam").
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// `--optimizer: sgd against adam`; nothing when equal.
+std::optional<std::string> first_difference(const Settings& a, const Settings& b);
+
+struct Join {
+  std::int32_t wanted_rank = -1;  // -1: any
+  std::int32_t world_workers = 0; // how many the joiner expects; 0: does not know
+  std::string address;            // where it listens; "" for those that do not
+  std::string release;            // of the program: "0.1.0"
+  TensorTable table;              // workers only
+  Settings settings;              // workers only
+
+  bool operator==(const Join&) const = default;
+};
+
+struct Welcome {
+  std::int32_t rank = 0;
+  std::int32_t workers = 0;
+  std::uint64_t job = 0;
+  std::uint32_t epoch = 0;
+  std::vector<std::string> servers;  // addresses by rank
+  TensorTable table;
+  Settings settings;
+
+  bool operator==(const Welcome&) const = default;
+};
+
+enum class StopKind : std::uint8_t { kDone, kInterrupted, kFailed };
+
+// Why the job ends, the same words for everyone. Also kFailed's payload on the way to the coordinator.
+struct Stop {
+  StopKind kind = StopKind::kDone;
+  ErrorKind error = ErrorKind::kCancelled;  // with kFailed
+  std::string reason;
+
+  bool operator==(const Stop&) const = default;
+  Status status() const;  // success for kDone
+};
+Stop stop_for(const Status& status);
+
+std::vector<std::byte> encode(const Join& join);
+std::vector<std::byte> encode(const Welcome& welcome);
+std::vector<std::byte> encode(const Stop& stop);
+// Errors: kCorrupt when bytes are missing, left over, or false.
+Result<Join> decode_join(std::span<const std::byte> bytes);
+Result<Welcome> decode_welcome(std::span<const std::byte> bytes);
+Result<Stop> decode_stop(std::span<const std::byte> bytes);
+
+// The largest control message a process accepts.
+inline constexpr std::uint64_t kMaxControlBytes = std::uint64_t{64} << 20;
+
+}  // namespace paceline::wire
