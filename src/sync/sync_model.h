@@ -98,8 +98,8 @@ class SyncModel {
   // Whom a worker that has asked waits for; nothing when it is not waiting. For messages and `top`.
   virtual std::optional<Wait> waits_for(Rank worker) const = 0;
 
-  // Iterations that `worker` has ended more than the slowest live worker (ElasticBSP: since the last barrier). Never above the bound:
-  // bsp 1, ssp s+1, elastic-bsp R (one of them is the iteration that was started while within the bound). 0 for unknown workers.
+  // Staleness: by how many ended iterations `worker` was ahead of the slowest live worker if it began its latest started iteration now
+  // (ElasticBSP counts since the last barrier). Bounds: bsp 0, ssp s, elastic-bsp R - 1. 0 for unknown workers.
   virtual std::int64_t ahead(Rank worker) const = 0;
 };
 
