@@ -1,0 +1,158 @@
+#include "membership/roster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace paceline::membership {
+namespace {
+
+using session::Role;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr session::PeerId kWorker0 = 10, kWorker1 = 11, kServer0 = 20, kServer1 = 21;
+
+wire::Join worker(std::int32_t wanted = -1, std::string optimizer = "sgd", std::int64_t width = 4) {
+  wire::Join join{.wanted_rank = wanted, .release = "1.0"};
+  join.table = {{{"fc.weight", "float32", {2, width}, Layer{0}, 0}}, {"fc"}};
+  join.settings = {{"model", "mlp"}, {"optimizer", std::move(optimizer)}};
+  return join;
+}
+
+wire::Join server(std::string address) { return {.address = std::move(address), .release = "1.0"}; }
+
+Roster two_and_two() { return Roster({.workers = 2, .servers = 2, .job = 7, .release = "1.0"}); }
+
+template <typename T>
+std::vector<session::PeerId> receivers(const Actions& actions) {
+  std::vector<session::PeerId> to;
+  for (const Action& action : actions) {
+    if (const T* sent = std::get_if<T>(&action)) to.push_back(sent->to);
+  }
+  return to;
+}
+
+// Brings everybody in; returns the actions of the last ready.
+Actions start(Roster& roster) {
+  EXPECT_TRUE(roster.on_join(kWorker0, Role::kWorker, "a:1", worker()).empty());
+  EXPECT_TRUE(roster.on_join(kServer0, Role::kServer, "a:2", server("s:0")).empty());
+  EXPECT_TRUE(roster.on_join(kServer1, Role::kServer, "a:3", server("s:1")).empty());
+  EXPECT_THAT(receivers<SendWelcome>(roster.on_join(kWorker1, Role::kWorker, "a:4", worker())), ElementsAre(kServer0, kServer1));
+  EXPECT_TRUE(roster.on_ready(kServer0).empty());
+  return roster.on_ready(kServer1);
+}
+
+std::string stop_reason(const Actions& actions) {
+  for (const Action& action : actions) {
+    if (const auto* stop = std::get_if<SendStop>(&action)) return stop->stop.reason;
+  }
+  return "nobody was stopped";
+}
+
+TEST(Roster, WelcomesWorkersOnlyWhenEveryServerIsReady) {
+  Roster roster = two_and_two();
+  const Actions actions = start(roster);
+  ASSERT_THAT(receivers<SendWelcome>(actions), ElementsAre(kWorker0, kWorker1));
+  const wire::Welcome& welcome = std::get<SendWelcome>(actions[1]).welcome;
+  EXPECT_EQ(welcome.rank, 1);
+  EXPECT_EQ(welcome.job, 7u);
+  EXPECT_THAT(welcome.servers, ElementsAre("s:0", "s:1"));
+  EXPECT_EQ(roster.phase(), Roster::Phase::kRunning);
+}
+
+TEST(Roster, TellsEverybodyTheFirstDifferenceBetweenSettings) {
+  Roster roster = two_and_two();
+  roster.on_join(kServer0, Role::kServer, "a:2", server("s:0"));
+  roster.on_join(kServer1, Role::kServer, "a:3", server("s:1"));
+  roster.on_join(kWorker0, Role::kWorker, "a:1", worker());
+  const Actions actions = roster.on_join(kWorker1, Role::kWorker, "a:4", worker(-1, "adam"));
+  EXPECT_THAT(receivers<SendStop>(actions), ElementsAre(kWorker0, kWorker1, kServer0, kServer1));
+  EXPECT_THAT(stop_reason(actions), HasSubstr("workers 0 (a:1) and 1 (a:4) disagree on --optimizer: sgd against adam"));
+  EXPECT_EQ(std::get<Ended>(actions.back()).stop.error, ErrorKind::kBadRequest);
+}
+
+TEST(Roster, TellsTheFirstTensorThatDiffers) {
+  Roster roster = two_and_two();
+  roster.on_join(kServer0, Role::kServer, "a:2", server("s:0"));
+  roster.on_join(kServer1, Role::kServer, "a:3", server("s:1"));
+  roster.on_join(kWorker0, Role::kWorker, "a:1", worker());
+  const Actions actions = roster.on_join(kWorker1, Role::kWorker, "a:4", worker(-1, "sgd", 5));
+  EXPECT_THAT(stop_reason(actions), HasSubstr("tensor 0: \"fc.weight\" float32 [2, 4]"));
+}
+
+TEST(Roster, RefusesOneWhoDoesNotFitAndLetsTheOthersGoOn) {
+  Roster roster = two_and_two();
+  roster.on_join(kWorker0, Role::kWorker, "a:1", worker(1));
+  EXPECT_THAT(stop_reason(roster.on_join(30, Role::kWorker, "b:1", worker(1))), HasSubstr("rank 1, which worker 1 at a:1 already has"));
+  EXPECT_THAT(stop_reason(roster.on_join(31, Role::kWorker, "b:2", worker(2))), HasSubstr("ranks 0..1 are legal"));
+  wire::Join older = worker();
+  older.release = "0.9";
+  EXPECT_THAT(stop_reason(roster.on_join(32, Role::kWorker, "b:3", older)), HasSubstr("runs release 0.9, the coordinator 1.0"));
+  wire::Join other_world = worker();
+  other_world.world_workers = 8;
+  EXPECT_THAT(stop_reason(roster.on_join(33, Role::kWorker, "b:4", other_world)), HasSubstr("expects 8 workers"));
+  roster.on_join(kWorker1, Role::kWorker, "a:4", worker());
+  EXPECT_EQ(roster.name_of(kWorker1)->rank, Rank{0});  // the place that was left
+  EXPECT_THAT(stop_reason(roster.on_join(34, Role::kWorker, "b:5", worker())), HasSubstr("one too many"));
+  EXPECT_EQ(roster.phase(), Roster::Phase::kGathering);
+}
+
+TEST(Roster, FreesThePlaceOfOneWhoIsLostWhileGathering) {
+  Roster roster = two_and_two();
+  roster.on_join(kWorker0, Role::kWorker, "a:1", worker(0));
+  EXPECT_TRUE(roster.on_peer_lost(kWorker0, error(ErrorKind::kPeerLost, "gone")).empty());
+  EXPECT_TRUE(roster.on_join(40, Role::kWorker, "a:9", worker(0)).empty());
+  EXPECT_EQ(roster.name_of(40)->rank, Rank{0});
+}
+
+TEST(Roster, EndsWhenWorkersAndThenServersHaveReported) {
+  Roster roster = two_and_two();
+  start(roster);
+  EXPECT_TRUE(roster.on_report(kWorker1, "one").empty());
+  const Actions stops = roster.on_report(kWorker0, "zero");
+  EXPECT_THAT(receivers<SendStop>(stops), ElementsAre(kWorker0, kWorker1, kServer0, kServer1));
+  EXPECT_EQ(roster.worker_reports().at(Rank{1}), "one");
+  EXPECT_TRUE(roster.on_report(kServer0, "s").empty());
+  const Actions ended = roster.on_report(kServer1, "s");
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(std::get<Ended>(ended[0]).stop.kind, wire::StopKind::kDone);
+}
+
+TEST(Roster, EndsForEverybodyWithTheFirstReason) {
+  Roster roster = two_and_two();
+  start(roster);
+  const Actions actions = roster.on_peer_lost(kWorker1, error(ErrorKind::kPeerLost, "worker 1 (a:4) sent nothing for 10.0 s"));
+  EXPECT_THAT(receivers<SendStop>(actions), ElementsAre(kWorker0, kServer0, kServer1));
+  EXPECT_TRUE(std::holds_alternative<Ended>(actions.back()));
+  EXPECT_TRUE(roster.on_failed(kServer0, {wire::StopKind::kFailed, ErrorKind::kIo, "later"}).empty());
+}
+
+TEST(Roster, AnInterruptLetsAllFinishTheIterationOfTheForemost) {
+  Roster roster = two_and_two();
+  start(roster);
+  EXPECT_THAT(receivers<SendPark>(roster.on_interrupt("interrupted")), ElementsAre(kWorker0, kWorker1));
+  EXPECT_TRUE(roster.on_parked(kWorker0, 5).empty());
+  const Actions actions = roster.on_parked(kWorker1, 6);
+  EXPECT_THAT(receivers<SendFinishAt>(actions), ElementsAre(kServer0, kServer1, kWorker0, kWorker1));
+  EXPECT_EQ(std::get<SendFinishAt>(actions[0]).iteration, 6);
+  roster.on_report(kWorker0, "zero");
+  roster.on_report(kWorker1, "one");
+  roster.on_report(kServer0, "s");
+  EXPECT_EQ(std::get<Ended>(roster.on_report(kServer1, "s")[0]).stop.kind, wire::StopKind::kInterrupted);
+}
+
+TEST(Roster, ASecondInterruptEndsAtOnce) {
+  Roster roster = two_and_two();
+  start(roster);
+  roster.on_interrupt("interrupted");
+  EXPECT_EQ(receivers<SendStop>(roster.on_interrupt("interrupted twice")).size(), 4u);
+}
+
+TEST(Roster, SaysWhoIsMissingWhenTheTimeToJoinIsOver) {
+  Roster roster = two_and_two();
+  roster.on_join(kWorker0, Role::kWorker, "a:1", worker());
+  EXPECT_THAT(stop_reason(roster.on_gathering_deadline(std::chrono::seconds(60))), HasSubstr("only 1 of 2 workers and 0 of 2 servers have joined after 60.0 s"));
+}
+
+}  // namespace
+}  // namespace paceline::membership
