@@ -63,7 +63,7 @@ struct BFloat16Codec {
     // Just under half a unit, plus one when the last kept bit is odd: ties carry into odd numbers only.
     const auto bias = hn::Add(hn::Set(du, 0x7FFFu), hn::And(upper, hn::Set(du, 1u)));
     const auto rounded = hn::ShiftRight<16>(hn::Add(bits, bias));
-    const auto nan = hn::RebindMask(du, hn::Ne(v, v));
+    const auto nan = hn::RebindMask(du, hn::IsNaN(v));
     return hn::IfThenElse(nan, hn::Or(upper, hn::Set(du, 0x40u)), rounded);
   }
 };

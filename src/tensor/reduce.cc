@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 template <class D, class V>
 HWY_INLINE V larger([[maybe_unused]] D d, V a, V b) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
-    return hn::IfThenElse(hn::Or(hn::Ge(a, b), hn::Ne(a, a)), a, b);
+    return hn::IfThenElse(hn::Or(hn::Ge(a, b), hn::IsNaN(a)), a, b);
   } else {
     return hn::Max(a, b);
   }
@@ -22,7 +22,7 @@ HWY_INLINE V larger([[maybe_unused]] D d, V a, V b) {
 template <class D, class V>
 HWY_INLINE V smaller([[maybe_unused]] D d, V a, V b) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
-    return hn::IfThenElse(hn::Or(hn::Le(a, b), hn::Ne(a, a)), a, b);
+    return hn::IfThenElse(hn::Or(hn::Le(a, b), hn::IsNaN(a)), a, b);
   } else {
     return hn::Min(a, b);
   }
