@@ -6,22 +6,9 @@
 namespace paceline::sync {
 namespace {
 
-TwoDoubles exact_sum(double a, double b) {
-  const double sum = a + b;
-  const double rest = sum - a;
-  return {sum, (a - (sum - rest)) + (b - rest)};
-}
-
 TwoDoubles exact_product(double a, double b) {
   const double product = a * b;
   return {product, std::fma(a, b, -product)};
-}
-
-}  // namespace
-
-TwoDoubles operator+(TwoDoubles a, double b) {
-  const TwoDoubles sum = exact_sum(a.high, b);
-  return exact_sum(sum.high, sum.low + a.low);
 }
 
 TwoDoubles operator-(TwoDoubles a, TwoDoubles b) {
@@ -38,7 +25,9 @@ TwoDoubles operator*(TwoDoubles a, TwoDoubles b) {
 
 bool operator<(TwoDoubles a, TwoDoubles b) { return a.high < b.high || (a.high == b.high && a.low < b.low); }
 
-bool better(const Score& a, const Score& b) { return a.numerator * b.denominator < b.numerator * a.denominator; }
+}  // namespace
+
+bool better_exactly(const Score& a, const Score& b) { return a.numerator * b.denominator < b.numerator * a.denominator; }
 
 Scorer::Scorer(const EndTimes& ends, Objective objective, double now)
     : objective_(objective), workers_(static_cast<double>(ends.workers())), scale_(1), now_(now) {
@@ -50,8 +39,7 @@ Scorer::Scorer(const EndTimes& ends, Objective objective, double now)
   now_ = now * scale_;
 }
 
-Score Scorer::score(double earliest, double latest, TwoDoubles sum) const {
-  if (objective_ == Objective::kSpan) return {{latest - earliest, 0}, {1, 0}};
+Score Scorer::share(double latest, TwoDoubles sum) const {
   const double scaled_latest = scaled(latest);
   const TwoDoubles available = exact_sum(scaled_latest, -now_);
   if (!(TwoDoubles{0, 0} < available)) return {{0, 0}, {1, 0}};  // the share of no time at all counts as 0

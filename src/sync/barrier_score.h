@@ -14,17 +14,32 @@ struct TwoDoubles {
   double high = 0;
   double low = 0;
 };
-TwoDoubles operator+(TwoDoubles a, double b);
-TwoDoubles operator-(TwoDoubles a, TwoDoubles b);
-TwoDoubles operator*(TwoDoubles a, TwoDoubles b);
-bool operator<(TwoDoubles a, TwoDoubles b);
+
+// a + b exactly, when neither overflows.
+inline TwoDoubles exact_sum(double a, double b) {
+  const double sum = a + b;
+  const double rest = sum - a;
+  return {sum, (a - (sum - rest)) + (b - rest)};
+}
+
+inline TwoDoubles operator+(TwoDoubles a, double b) {
+  const TwoDoubles sum = exact_sum(a.high, b);
+  return exact_sum(sum.high, sum.low + a.low);
+}
 
 // numerator / denominator; smaller is better. denominator > 0.
 struct Score {
   TwoDoubles numerator;
   TwoDoubles denominator;
 };
-bool better(const Score& a, const Score& b);
+// Is a better than b? To the last of the digits.
+bool better_exactly(const Score& a, const Score& b);
+inline bool better(const Score& a, const Score& b) {
+  const double left = a.numerator.high * b.denominator.high;
+  const double right = b.numerator.high * a.denominator.high;
+  if (left > right * (1 + 1e-12)) return false;  // clearly not, as nearly always; both are at least 0
+  return better_exactly(a, b);
+}
 
 // Scores sets of one problem. The set is described by its size, its extremes and the sum of its scaled ends.
 class Scorer {
@@ -33,9 +48,13 @@ class Scorer {
 
   // What an end adds to a set's sum.
   double scaled(double end) const { return end * scale_; }
-  Score score(double earliest, double latest, TwoDoubles sum) const;
+  Score score(double earliest, double latest, TwoDoubles sum) const {
+    return objective_ == Objective::kSpan ? Score{{latest - earliest, 0}, {1, 0}} : share(latest, sum);
+  }
 
  private:
+  Score share(double latest, TwoDoubles sum) const;
+
   Objective objective_;
   double workers_;
   double scale_;  // a power of two that brings the times near 1, so that products neither overflow nor vanish

@@ -1,5 +1,6 @@
 // ZipLine in O(events * log workers): a tournament merges the workers' rows, and the workers stand in a list ordered by their latest
 // event, so that the head of the list is the earliest end of the current set and the newest event is the latest.
+#include <algorithm>
 #include <bit>
 #include <optional>
 #include <utility>
@@ -16,53 +17,56 @@ std::uint64_t ordered(double time) {
   return (bits >> 63) != 0 ? ~bits : bits | (std::uint64_t{1} << 63);
 }
 
-struct Event {
-  std::uint64_t order = ~std::uint64_t{0};  // of a row that has run out: after every time
-  std::uint32_t worker = ~std::uint32_t{0};
-};
+// The next end of a row. One wide number, so that a match in the tournament is one comparison and the loser is chosen without a branch.
+__extension__ using Event = unsigned __int128;
 
-bool before(const Event& a, const Event& b) { return a.order < b.order || (a.order == b.order && a.worker < b.worker); }
+constexpr std::uint64_t kRunOut = ~std::uint64_t{0};  // after every time
+
+Event event_at(std::uint64_t order, std::uint32_t worker) { return (Event{order} << 64) | worker; }
+std::uint64_t order_of(Event event) { return static_cast<std::uint64_t>(event >> 64); }
+std::uint32_t worker_of(Event event) { return static_cast<std::uint32_t>(event); }
 
 // Merges the rows in the order (time, worker, iteration). A loser tree: inner node k holds the loser of the match played there.
 class Merge {
  public:
   explicit Merge(const EndTimes& ends) : ends_(ends), leaves_(std::bit_ceil(ends.workers())), losers_(leaves_), next_(ends.workers(), 1) {
-    std::vector<Event> winners(2 * leaves_);
-    for (std::size_t p = 0; p < ends.workers(); ++p) winners[leaves_ + p] = {ordered(ends.at(p, 1)), static_cast<std::uint32_t>(p)};
+    std::vector<Event> winners(2 * leaves_, event_at(kRunOut, 0));
+    for (std::size_t p = 0; p < ends.workers(); ++p) winners[leaves_ + p] = event_at(ordered(ends.at(p, 1)), static_cast<std::uint32_t>(p));
     for (std::size_t node = leaves_ - 1; node >= 1; --node) {
-      const Event& left = winners[2 * node];
-      const Event& right = winners[2 * node + 1];
-      const bool left_wins = before(left, right);
-      winners[node] = left_wins ? left : right;
-      losers_[node] = left_wins ? right : left;
+      winners[node] = std::min(winners[2 * node], winners[2 * node + 1]);
+      losers_[node] = std::max(winners[2 * node], winners[2 * node + 1]);
     }
     first_ = winners[1];
   }
 
-  bool done() const { return first_.order == ~std::uint64_t{0}; }
-  std::uint32_t worker() const { return first_.worker; }
-  std::int64_t iteration() const { return next_[first_.worker]; }
+  bool done() const { return order_of(first_) == kRunOut; }
+  std::uint32_t worker() const { return worker_of(first_); }
+  std::int64_t iteration() const { return next_[worker()]; }
 
   void pop() {
-    const std::uint32_t worker = first_.worker;
-    Event rising{~std::uint64_t{0}, worker};
-    if (++next_[worker] <= ends_.count(worker)) rising.order = ordered(ends_.at(worker, next_[worker]));
-    for (std::size_t node = (leaves_ + worker) / 2; node >= 1; node /= 2) {
-      Event& loser = losers_[node];
-      const bool swap = before(loser, rising);
-      const Event winner = swap ? loser : rising;
-      loser = swap ? rising : loser;
-      rising = winner;
-    }
-    first_ = rising;
+    const std::uint32_t worker = worker_of(first_);
+    const std::int64_t iteration = ++next_[worker];
+    Event rising = event_at(iteration <= ends_.count(worker) ? ordered(ends_.at(worker, iteration)) : kRunOut, worker);
+    first_ = play_up((leaves_ + worker) / 2, rising);
   }
 
  private:
+  // The winner of the matches on the way from `node` to the root; each loser stays where it lost.
+  Event play_up(std::size_t node, Event rising) {
+    Event* const losers = losers_.data();
+    for (; node >= 1; node /= 2) {
+      const Event resident = losers[node];
+      losers[node] = std::max(resident, rising);
+      rising = std::min(resident, rising);
+    }
+    return rising;
+  }
+
   const EndTimes& ends_;
   std::size_t leaves_;
   std::vector<Event> losers_;
   std::vector<std::int64_t> next_;  // iteration of each worker's event in the tree
-  Event first_;
+  Event first_ = 0;
 };
 
 // Workers that have had an event, by the time of their latest one.

@@ -1,0 +1,462 @@
+#include "sync/sync_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <random>
+#include <set>
+#include <tuple>
+
+namespace paceline::sync {
+
+bool operator==(const Update& a, const Update& b) {
+  return std::tie(a.unit, a.iteration, a.workers, a.scale) == std::tie(b.unit, b.iteration, b.workers, b.scale);
+}
+bool operator==(const Start& a, const Start& b) { return a.worker == b.worker && a.iteration == b.iteration; }
+
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr Rank r0{0}, r1{1}, r2{2}, r3{3};
+
+TimePoint at(double s) { return TimePoint(from_seconds(s)); }
+
+std::unique_ptr<SyncModel> model_of(SyncOptions options, std::vector<Rank> workers, std::int32_t units = 1, Iteration first = 1) {
+  return std::move(make_sync_model(options, {units, std::move(workers), first})).value();
+}
+
+SyncOptions bsp() { return {}; }
+SyncOptions asp() { return {.kind = SyncKind::kAsp}; }
+SyncOptions ssp(std::int64_t staleness) { return {.kind = SyncKind::kSsp, .staleness = staleness}; }
+SyncOptions elastic(std::int64_t lookahead, std::int64_t history, Objective objective = Objective::kSpan) {
+  return {.kind = SyncKind::kElasticBsp, .lookahead = lookahead, .objective = objective, .history = history};
+}
+
+std::vector<Start> ask(SyncModel& model, Rank worker, Iteration iteration, double now = 0) { return model.on_start_asked(worker, iteration, at(now)).value(); }
+std::vector<Update> push(SyncModel& model, Rank worker, std::int32_t unit, Iteration iteration) { return model.on_push(worker, unit, iteration).value(); }
+
+// --- BSP ---
+
+TEST(Bsp, AppliesAUnitWhenAllHavePushedItInRankOrderWithTheMean) {
+  auto model = model_of(bsp(), {r0, r1, r2}, 2);
+  EXPECT_EQ(model->delivery(), Delivery::kToAll);
+  EXPECT_THAT(push(*model, r2, 0, 1), IsEmpty());
+  EXPECT_THAT(push(*model, r0, 0, 1), IsEmpty());
+  EXPECT_THAT(push(*model, r1, 1, 1), IsEmpty());
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1, r2}, 1.0 / 3}));
+}
+
+TEST(Bsp, StartsAllWhenTheLastHasEnded) {
+  auto model = model_of(bsp(), {r0, r1});
+  EXPECT_THAT(ask(*model, r0, 1), ElementsAre(Start{r0, 1}));
+  EXPECT_THAT(ask(*model, r1, 1), ElementsAre(Start{r1, 1}));
+  EXPECT_THAT(ask(*model, r1, 2), IsEmpty());
+  const auto wait = model->waits_for(r1);
+  ASSERT_TRUE(wait);
+  EXPECT_THAT(wait->behind, ElementsAre(r0));
+  EXPECT_THAT(wait->until, ElementsAre(1));
+  EXPECT_THAT(ask(*model, r0, 2), ElementsAre(Start{r0, 2}, Start{r1, 2}));
+  EXPECT_FALSE(model->waits_for(r1));
+}
+
+TEST(Bsp, ALostWorkerIsNoLongerWaitedForAndItsPushStays) {
+  auto model = model_of(bsp(), {r0, r1, r2}, 2);
+  for (Rank worker : {r0, r1, r2}) ask(*model, worker, 1);
+  push(*model, r0, 0, 1);
+  push(*model, r0, 1, 1);
+  push(*model, r1, 0, 1);
+  push(*model, r1, 1, 1);
+  push(*model, r2, 1, 1);  // completes unit 1; unit 0 of worker 2 never comes
+  ask(*model, r0, 2);
+  ask(*model, r1, 2);
+  const Decisions decisions = model->on_left(r2, at(1)).value();
+  EXPECT_THAT(decisions.updates, ElementsAre(Update{0, 1, {r0, r1}, 0.5}));
+  EXPECT_THAT(decisions.starts, ElementsAre(Start{r0, 2}, Start{r1, 2}));
+
+  push(*model, r1, 0, 2);
+  EXPECT_THAT(model->on_left(r1, at(2))->updates, IsEmpty());  // worker 0 still has to push
+  EXPECT_THAT(push(*model, r0, 0, 2), ElementsAre(Update{0, 2, {r0, r1}, 0.5}));
+}
+
+TEST(Bsp, ThePushesOfTheLastWorkerToLeaveAreApplied) {
+  auto model = model_of(bsp(), {r0, r1}, 1);
+  push(*model, r0, 0, 1);
+  EXPECT_THAT(model->on_left(r0, at(0))->updates, IsEmpty());
+  EXPECT_THAT(model->on_left(r1, at(0))->updates, ElementsAre(Update{0, 1, {r0}, 1.0}));
+}
+
+TEST(Bsp, AWorkerJoinsAtAnIterationThatNobodyHasPushed) {
+  auto model = model_of(bsp(), {r0, r1}, 1);
+  ask(*model, r0, 1);
+  ask(*model, r1, 1);
+  push(*model, r0, 0, 1);
+  EXPECT_EQ(model->earliest_join(), 2);
+  EXPECT_THAT(model->on_joined(r2, 1).message(), HasSubstr("the earliest is 2"));
+  ASSERT_TRUE(model->on_joined(r2, 2).ok());
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1}, 0.5}));
+  EXPECT_THAT(ask(*model, r2, 2), IsEmpty());
+  ask(*model, r0, 2);
+  EXPECT_THAT(ask(*model, r1, 2), ElementsAre(Start{r0, 2}, Start{r1, 2}, Start{r2, 2}));
+  push(*model, r0, 0, 2);
+  push(*model, r1, 0, 2);
+  EXPECT_THAT(push(*model, r2, 0, 2), ElementsAre(Update{0, 2, {r0, r1, r2}, 1.0 / 3}));
+}
+
+TEST(Bsp, ResumesAtALaterIteration) {
+  auto model = model_of(bsp(), {r0}, 1, 501);
+  EXPECT_THAT(ask(*model, r0, 501), ElementsAre(Start{r0, 501}));
+  EXPECT_THAT(push(*model, r0, 0, 501), ElementsAre(Update{0, 501, {r0}, 1.0}));
+}
+
+// --- ASP, SSP ---
+
+TEST(Asp, AppliesAtOnceAtFullStepAndNobodyWaits) {
+  auto model = model_of(asp(), {r0, r1});
+  EXPECT_EQ(model->delivery(), Delivery::kToPusher);
+  for (Iteration i = 1; i <= 50; ++i) {
+    EXPECT_THAT(ask(*model, r0, i), ElementsAre(Start{r0, i}));
+    EXPECT_THAT(push(*model, r0, 0, i), ElementsAre(Update{0, i, {r0}, 1.0}));
+  }
+}
+
+TEST(Ssp, RunsAheadByItsStalenessAndNoFurther) {
+  auto model = model_of(ssp(2), {r0, r1});
+  EXPECT_EQ(model->delivery(), Delivery::kAtStart);
+  ask(*model, r1, 1);
+  for (Iteration i = 1; i <= 3; ++i) EXPECT_THAT(ask(*model, r0, i), ElementsAre(Start{r0, i}));
+  EXPECT_EQ(model->ahead(r0), 2);
+  EXPECT_THAT(ask(*model, r0, 4), IsEmpty());  // needs 4 - 2 - 1 = 1 ended by worker 1
+  EXPECT_THAT(model->waits_for(r0)->until, ElementsAre(1));
+  EXPECT_THAT(ask(*model, r1, 2), ElementsAre(Start{r0, 4}, Start{r1, 2}));
+}
+
+TEST(Ssp, OfZeroHasThePaceOfBsp) {
+  auto model = model_of(ssp(0), {r0, r1});
+  ask(*model, r0, 1);
+  ask(*model, r1, 1);
+  EXPECT_THAT(ask(*model, r0, 2), IsEmpty());
+  EXPECT_THAT(ask(*model, r1, 2), ElementsAre(Start{r0, 2}, Start{r1, 2}));
+}
+
+TEST(Ssp, TheSlowestLeavingLetsTheOthersGoOn) {
+  auto model = model_of(ssp(1), {r0, r1, r2});
+  for (Rank worker : {r0, r1, r2}) ask(*model, worker, 1);
+  ask(*model, r0, 2);
+  EXPECT_THAT(ask(*model, r0, 3), IsEmpty());
+  ask(*model, r1, 2);
+  EXPECT_THAT(model->on_left(r2, at(1))->starts, ElementsAre(Start{r0, 3}));
+}
+
+TEST(GradientScale, OverridesTheModels) {
+  SyncOptions options = ssp(3);
+  options.scale = GradientScale::kMean;
+  EXPECT_THAT(push(*model_of(options, {r0, r1}), r1, 0, 1), ElementsAre(Update{0, 1, {r1}, 0.5}));
+  options = bsp();
+  options.scale = GradientScale::kFull;
+  EXPECT_THAT(push(*model_of(options, {r1}), r1, 0, 1), ElementsAre(Update{0, 1, {r1}, 1.0}));
+  auto model = model_of(options, {r0, r1});
+  push(*model, r0, 0, 1);
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1}, 1.0}));
+}
+
+// --- ElasticBSP ---
+
+TEST(ElasticBsp, RunsSupersteps3To1WhenOneWorkerIsThreeTimesAsFast) {
+  auto model = model_of(elastic(5, 1), {r0, r1});
+  EXPECT_EQ(model->delivery(), Delivery::kAtStart);
+  ask(*model, r0, 1, 0);
+  ask(*model, r1, 1, 0);
+  // The first iteration is BSP: gradients summed, both wait.
+  EXPECT_THAT(push(*model, r0, 0, 1), IsEmpty());
+  EXPECT_THAT(ask(*model, r0, 2, 1), IsEmpty());
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1}, 0.5}));
+  EXPECT_THAT(ask(*model, r1, 2, 3), ElementsAre(Start{r0, 2}, Start{r1, 2}));
+  // Intervals 1 and 3: the barrier is 3 iterations of worker 0 and one of worker 1.
+  EXPECT_THAT(push(*model, r0, 0, 2), ElementsAre(Update{0, 2, {r0}, 1.0}));
+  EXPECT_THAT(ask(*model, r0, 3, 4), ElementsAre(Start{r0, 3}));
+  EXPECT_EQ(model->ahead(r0), 1);
+  EXPECT_THAT(ask(*model, r0, 4, 5), ElementsAre(Start{r0, 4}));
+  EXPECT_EQ(model->ahead(r0), 2);
+  EXPECT_THAT(ask(*model, r0, 5, 6), IsEmpty());
+  const auto wait = model->waits_for(r0);
+  EXPECT_THAT(wait->behind, ElementsAre(r1));
+  EXPECT_THAT(wait->until, ElementsAre(2));
+  EXPECT_THAT(ask(*model, r1, 3, 6), ElementsAre(Start{r0, 5}, Start{r1, 3}));
+}
+
+TEST(ElasticBsp, TheMedianIgnoresOnePause) {
+  auto model = model_of(elastic(4, 3), {r0, r1});
+  double now = 0;
+  Iteration i = 1;
+  for (; i <= 3; ++i, now += 2) {
+    ask(*model, r0, i, now);
+    ask(*model, r1, i, now);
+  }
+  // Worker 0 ended its iterations as late as worker 1: both intervals are 2, and the span rule takes one iteration each.
+  ask(*model, r0, i, now);
+  EXPECT_THAT(ask(*model, r1, i, now), ElementsAre(Start{r0, 4}, Start{r1, 4}));
+  ask(*model, r0, 5, now + 90);  // a pause of worker 0
+  EXPECT_THAT(ask(*model, r1, 5, now + 90), ElementsAre(Start{r0, 5}, Start{r1, 5}));
+  // By the last interval worker 1 would have been sent 90/2 iterations, here R = 4, ahead; the median says 2 and 2.
+  EXPECT_THAT(ask(*model, r1, 6, now + 92), IsEmpty());
+}
+
+TEST(ElasticBsp, AWorkerLostInASuperstepDoesNotStallTheBarrier) {
+  auto model = model_of(elastic(5, 1), {r0, r1});
+  ask(*model, r0, 1, 0);
+  ask(*model, r1, 1, 0);
+  ask(*model, r0, 2, 1);
+  ask(*model, r1, 2, 3);
+  for (Iteration i = 3; i <= 5; ++i) ask(*model, r0, i, static_cast<double>(i));
+  ASSERT_TRUE(model->waits_for(r0));
+  EXPECT_THAT(model->on_left(r1, at(9))->starts, ElementsAre(Start{r0, 5}));
+}
+
+TEST(ElasticBsp, AJoiningWorkerWaitsForTheBarrierAndThenAllDoOneEach) {
+  auto model = model_of(elastic(5, 1), {r0, r1});
+  ask(*model, r0, 1, 0);
+  ask(*model, r1, 1, 0);
+  ask(*model, r0, 2, 1);
+  ask(*model, r1, 2, 3);  // barrier 3 : 1
+  EXPECT_EQ(model->earliest_join(), 2);
+  ASSERT_TRUE(model->on_joined(r2, 2).ok());
+  EXPECT_THAT(ask(*model, r2, 2, 3.5), IsEmpty());
+  EXPECT_THAT(ask(*model, r0, 3, 4), ElementsAre(Start{r0, 3}));
+  EXPECT_THAT(ask(*model, r0, 4, 5), ElementsAre(Start{r0, 4}));
+  EXPECT_THAT(ask(*model, r0, 5, 6), IsEmpty());
+  EXPECT_THAT(ask(*model, r1, 3, 6), ElementsAre(Start{r0, 5}, Start{r1, 3}, Start{r2, 2}));
+  // Worker 2 has no interval yet: one iteration each.
+  EXPECT_THAT(ask(*model, r0, 6, 7), IsEmpty());
+  EXPECT_THAT(ask(*model, r2, 3, 7), IsEmpty());
+  EXPECT_THAT(ask(*model, r1, 4, 9), ElementsAre(Start{r0, 6}, Start{r1, 4}, Start{r2, 3}));
+  // Now it has one, of 1 s like worker 0: both do three.
+  EXPECT_THAT(ask(*model, r2, 4, 10), ElementsAre(Start{r2, 4}));
+}
+
+TEST(ElasticBsp, AWorkerThatHasJoinedButNotComeHoldsNobodyUp) {
+  auto model = model_of(elastic(5, 1), {r0});
+  ask(*model, r0, 1, 0);
+  ASSERT_TRUE(model->on_joined(r1, 2).ok());
+  for (Iteration i = 2; i < 20; ++i) EXPECT_THAT(ask(*model, r0, i, static_cast<double>(i)), ElementsAre(Start{r0, i}));
+}
+
+// --- all ---
+
+TEST(SyncModel, RefusesWrongEventsAndStaysAsItWas) {
+  for (SyncOptions options : {bsp(), asp(), ssp(1), elastic(3, 1)}) {
+    auto model = model_of(options, {r0, r1}, 2);
+    EXPECT_THAT(model->on_push(r3, 0, 1).status().message(), HasSubstr("worker 3"));
+    EXPECT_THAT(model->on_push(r0, 2, 1).status().message(), HasSubstr("units 0..1"));
+    EXPECT_THAT(model->on_push(r0, -1, 1).status().message(), HasSubstr("units 0..1"));
+    EXPECT_THAT(model->on_push(r0, 0, 2).status().message(), HasSubstr("expected iteration 1"));
+    push(*model, r0, 0, 1);
+    EXPECT_THAT(model->on_push(r0, 0, 1).status().message(), HasSubstr("expected iteration 2"));
+    EXPECT_THAT(model->on_start_asked(r3, 1, at(0)).status().message(), HasSubstr("worker 3"));
+    EXPECT_THAT(model->on_start_asked(r0, 2, at(0)).status().message(), HasSubstr("its next is 1"));
+    EXPECT_THAT(ask(*model, r0, 1), ElementsAre(Start{r0, 1}));
+    EXPECT_THAT(model->on_start_asked(r0, 1, at(0)).status().message(), HasSubstr("its next is 2"));
+    EXPECT_EQ(model->on_left(r3, at(0)).status().kind(), ErrorKind::kBadRequest);
+    EXPECT_THAT(model->on_joined(r1, 5).message(), HasSubstr("takes part already"));
+    EXPECT_EQ(model->ahead(r3), 0);
+    EXPECT_FALSE(model->waits_for(r3));
+  }
+}
+
+TEST(SyncModel, AWorkerThatWaitsCannotAskAgain) {
+  auto model = model_of(bsp(), {r0, r1});
+  ask(*model, r0, 1);
+  ask(*model, r0, 2);
+  EXPECT_THAT(model->on_start_asked(r0, 2, at(0)).status().message(), HasSubstr("while it waits for iteration 2"));
+}
+
+TEST(SyncModel, AMalformedClusterIsRefused) {
+  EXPECT_FALSE(make_sync_model(bsp(), {-1, {r0}, 1}).ok());
+  EXPECT_FALSE(make_sync_model(bsp(), {1, {r0, r0}, 1}).ok());
+  EXPECT_FALSE(make_sync_model(elastic(1, 1), {1, {r0, r0}, 1}).ok());
+  EXPECT_FALSE(make_sync_model(bsp(), {1, {Rank{-1}}, 1}).ok());
+  EXPECT_FALSE(make_sync_model(bsp(), {1, {r0}, 0}).ok());
+}
+
+TEST(SyncOptions, NamesGoBothWays) {
+  for (SyncKind kind : {SyncKind::kBsp, SyncKind::kAsp, SyncKind::kSsp, SyncKind::kElasticBsp}) EXPECT_EQ(parse_sync_kind(to_text(kind)).value(), kind);
+  EXPECT_EQ(to_text(SyncKind::kElasticBsp), "elastic-bsp");
+  EXPECT_THAT(parse_sync_kind("elastic_bsp").status().message(), HasSubstr("did you mean 'elastic-bsp'"));
+  EXPECT_EQ(parse_objective("waiting-share").value(), Objective::kWaitingShare);
+  EXPECT_FALSE(parse_objective("spam").ok());
+}
+
+TEST(SyncOptions, AreCheckedInOnePlace) {
+  EXPECT_THAT(validated({.staleness = -1}).status().message(), HasSubstr("staleness is -1"));
+  EXPECT_THAT(validated({.lookahead = 0}).status().message(), HasSubstr("lookahead is 0"));
+  EXPECT_THAT(validated({.history = 0}).status().message(), HasSubstr("history is 0"));
+  EXPECT_TRUE(validated({}).ok());
+  EXPECT_FALSE(make_sync_model({.lookahead = 0}, {1, {r0}, 1}).ok());
+}
+
+// --- random runs in virtual time ---
+
+// Runs a job of slow, pausing, leaving and joining workers against one model, and judges it from outside: it keeps its own books of who
+// has ended what.
+class VirtualJob {
+ public:
+  VirtualJob(const SyncOptions& options, std::uint64_t seed) : options_(options), random_(seed) {
+    const auto workers = static_cast<std::int32_t>(pick(1, 6));
+    units_ = static_cast<std::int32_t>(pick(0, 3));
+    std::vector<Rank> ranks;
+    for (std::int32_t r = 0; r < workers; ++r) ranks.push_back({r});
+    model_ = model_of(options, ranks, units_);
+    for (Rank rank : ranks) enter(rank, 1);
+    left_to_join_ = pick(0, 3);
+    if (left_to_join_ > 0) schedule(kJoin, Rank{workers}, real(0, 20));
+  }
+
+  // "" when every worker has run to its end, else what went wrong.
+  std::string run() {
+    for (std::int64_t steps = 0; !events_.empty() && problem_.empty(); ++steps) {
+      if (steps > 100'000) return "the run does not end";
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      if (event.kind == kJoin) join(event.worker);
+      if (event.kind == kAsk) iteration_ended(event.worker);
+      if (event.kind == kLeave) leave(event.worker);
+    }
+    if (problem_.empty() && !live_.empty()) return fmt::format("worker {} never came to its end", live_.begin()->first.value);
+    if (problem_.empty() && applied_ != pushed_) return fmt::format("{} gradients were pushed, {} applied", pushed_, applied_);
+    return problem_;
+  }
+
+ private:
+  enum Kind { kJoin, kAsk, kLeave };
+  struct Event {
+    double time;
+    std::int64_t number;
+    Kind kind;
+    Rank worker;
+    bool operator<(const Event& other) const { return std::tie(other.time, other.number) < std::tie(time, number); }
+  };
+  struct Live {
+    Iteration first;
+    Iteration running = 0;  // 0: none
+    Iteration ended;
+    Iteration last;  // leaves after it
+    double pace;
+    std::map<Rank, std::int64_t> started_meanwhile;  // by others, during the running iteration
+  };
+
+  std::int64_t pick(std::int64_t least, std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(least, most)(random_); }
+  double real(double least, double most) { return std::uniform_real_distribution<double>(least, most)(random_); }
+  void schedule(Kind kind, Rank worker, double delay) { events_.push({now_ + delay, ++numbers_, kind, worker}); }
+
+  void enter(Rank rank, Iteration first) {
+    live_[rank] = {.first = first, .ended = first - 1, .last = first + pick(0, 25), .pace = real(0.1, 4)};
+    schedule(kAsk, rank, real(0, 1));
+    if (pick(0, 4) == 0) schedule(kLeave, rank, real(0, 30));  // killed, wherever it then is
+  }
+
+  void join(Rank rank) {
+    const Iteration first = model_->earliest_join();
+    if (!model_->on_joined(rank, first).ok()) problem_ = "a legal join was refused";
+    enter(rank, first);
+    if (--left_to_join_ > 0) schedule(kJoin, Rank{rank.value + 1}, real(0, 20));
+  }
+
+  void iteration_ended(Rank rank) {
+    const auto found = live_.find(rank);
+    if (found == live_.end()) return;  // killed meanwhile
+    Live& worker = found->second;
+    if (worker.running > 0) {
+      for (std::int32_t unit = 0; unit < units_; ++unit) {
+        ++pushed_;
+        apply(model_->on_push(rank, unit, worker.running).value());
+      }
+      worker.ended = worker.running;
+      worker.running = 0;
+      if (worker.ended == worker.last) return leave(rank);
+    }
+    start(model_->on_start_asked(rank, worker.ended + 1, at(now_)).value());
+  }
+
+  void leave(Rank rank) {
+    if (!live_.contains(rank)) return;
+    live_.erase(rank);
+    const Decisions decisions = model_->on_left(rank, at(now_)).value();
+    apply(decisions.updates);
+    start(decisions.starts);
+  }
+
+  void apply(const std::vector<Update>& updates) {
+    for (const Update& update : updates) {
+      applied_ += static_cast<std::int64_t>(update.workers.size());
+      if (!std::is_sorted(update.workers.begin(), update.workers.end())) problem_ = "a sum out of rank order";
+    }
+  }
+
+  void start(const std::vector<Start>& starts) {
+    for (const Start& start : starts) {
+      const auto found = live_.find(start.worker);
+      if (found == live_.end() || found->second.ended + 1 != start.iteration || found->second.running != 0) {
+        problem_ = fmt::format("worker {} was started at {}", start.worker.value, start.iteration);
+        return;
+      }
+      found->second.running = start.iteration;
+      found->second.started_meanwhile.clear();
+      const double pause = pick(0, 15) == 0 ? real(0, 40) : 0;
+      schedule(kAsk, start.worker, found->second.pace * real(0.8, 1.2) + pause);
+    }
+    for (const Start& start : starts) judge(start);
+  }
+
+  void judge(const Start& start) {
+    std::int64_t bound = 0;
+    if (options_.kind == SyncKind::kSsp) bound = options_.staleness;
+    if (options_.kind == SyncKind::kElasticBsp) bound = options_.lookahead - 1;
+    if (options_.kind != SyncKind::kAsp && model_->ahead(start.worker) > bound) {
+      problem_ = fmt::format("worker {} is {} ahead, bound {}", start.worker.value, model_->ahead(start.worker), bound);
+    }
+    for (auto& [other, worker] : live_) {
+      if (other == start.worker || worker.running == 0) continue;
+      if (++worker.started_meanwhile[start.worker] > bound + 1 && options_.kind == SyncKind::kElasticBsp) {
+        problem_ = fmt::format("worker {} started {} iterations during one of worker {}", start.worker.value, bound + 2, other.value);
+      }
+    }
+    if (options_.kind != SyncKind::kBsp && options_.kind != SyncKind::kSsp) return;
+    for (const auto& [other, worker] : live_) {
+      if (start.iteration - 1 - worker.ended > bound) {
+        problem_ = fmt::format("worker {} started {} while worker {} had ended {}", start.worker.value, start.iteration, other.value, worker.ended);
+      }
+    }
+  }
+
+  SyncOptions options_;
+  std::mt19937_64 random_;
+  std::unique_ptr<SyncModel> model_;
+  std::int32_t units_ = 0;
+  std::map<Rank, Live> live_;
+  std::priority_queue<Event> events_;
+  std::int64_t left_to_join_ = 0;
+  std::int64_t numbers_ = 0;
+  std::int64_t pushed_ = 0;
+  std::int64_t applied_ = 0;
+  double now_ = 0;
+  std::string problem_;
+};
+
+TEST(SyncModel, EveryRandomRunEndsWithinItsStaleness) {
+  for (std::uint64_t seed = 0; seed < 2'000; ++seed) {
+    const auto step = static_cast<std::int64_t>(seed / 4);
+    const SyncOptions options[] = {
+        bsp(), asp(), ssp(step % 5), elastic(1 + step % 9, 1 + step % 4, step % 2 == 0 ? Objective::kSpan : Objective::kWaitingShare)};
+    const SyncOptions& chosen = options[seed % 4];
+    EXPECT_EQ(VirtualJob(chosen, seed).run(), "") << to_text(chosen.kind) << " seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace paceline::sync
