@@ -1,0 +1,288 @@
+#include "scheduling/egress_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <random>
+#include <vector>
+
+namespace paceline::scheduling {
+namespace {
+
+using Unit = EgressQueue::Unit;
+using Chunk = EgressQueue::Chunk;
+
+std::vector<std::uint64_t> tags_until_empty(EgressQueue& queue) {
+  std::vector<std::uint64_t> tags;
+  while (const auto chunk = queue.take()) {
+    tags.push_back(chunk->tag);
+    queue.on_acknowledged(chunk->destination, chunk->size);
+  }
+  return tags;
+}
+
+EgressQueue::Destination open(EgressQueue& queue) {
+  const auto destination = queue.add();
+  queue.resume(destination);
+  return destination;
+}
+
+TEST(EgressQueue, LowerLayersLeaveFirstAndEqualLayersInTheOrderOfBecomingReady) {
+  EgressQueue queue({.order = Order::kByLayer, .window = {1000}, .chunk = {100}});
+  const auto to = open(queue);
+  for (const auto& [layer, tag] : std::vector<std::pair<int, std::uint64_t>>{{3, 0}, {1, 1}, {2, 2}, {1, 3}, {3, 4}, {-1, 5}, {1, 6}}) {
+    queue.on_ready({.destination = to, .layer = {layer}, .size = {100}, .tag = tag});
+  }
+  EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{5, 1, 3, 6, 2, 0, 4}));
+}
+
+TEST(EgressQueue, FirstInFirstOutIgnoresLayersAndNeverOvertakes) {
+  EgressQueue queue({.order = Order::kFirstInFirstOut, .window = {1000}, .chunk = {100}});
+  const auto to = open(queue);
+  for (std::uint64_t tag = 0; tag < 5; ++tag) queue.on_ready({.destination = to, .layer = {static_cast<int>(9 - tag)}, .size = {250}, .tag = tag});
+  EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4}));
+  EXPECT_EQ(queue.overtakes(), 0U);
+}
+
+TEST(EgressQueue, AnUrgentUnitOvertakesBetweenTheChunksOfALongOne) {
+  EgressQueue queue({.window = {200}, .chunk = {100}});
+  const auto to = open(queue);
+  queue.on_ready({.destination = to, .layer = {7}, .size = {1000}, .tag = 7});
+  ASSERT_EQ(queue.take()->tag, 7U);
+  ASSERT_EQ(queue.take()->tag, 7U);
+  EXPECT_FALSE(queue.take()) << "two chunks fill the window";
+  queue.on_ready({.destination = to, .layer = {0}, .size = {150}, .tag = 1});
+  queue.on_acknowledged(to, {100});
+  const auto next = queue.take();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->tag, 1U);
+  EXPECT_EQ(queue.overtakes(), 1U);
+  queue.on_acknowledged(to, {100});
+  const auto rest = queue.take();
+  EXPECT_EQ(rest->tag, 1U);
+  EXPECT_EQ(rest->offset.count, 100);
+  EXPECT_EQ(rest->size.count, 50);
+  queue.on_acknowledged(to, {100});
+  queue.on_acknowledged(to, {50});
+  EXPECT_EQ(queue.take()->offset.count, 200) << "the long unit goes on where it stopped";
+  EXPECT_EQ(queue.overtakes(), 2U);
+}
+
+TEST(EgressQueue, AUnitWithoutBytesLeavesOnceAndTakesRoomInTheWindow) {
+  EgressQueue queue({.window = {1024}, .chunk = {512}});
+  const auto to = open(queue);
+  for (std::uint64_t tag = 0; tag < 100; ++tag) queue.on_ready({.destination = to, .tag = tag});
+  int taken = 0;
+  while (const auto chunk = queue.take()) {
+    EXPECT_EQ(chunk->size.count, 0);
+    EXPECT_EQ(chunk->tag, static_cast<std::uint64_t>(taken));
+    ++taken;
+  }
+  EXPECT_EQ(taken, 4);
+  queue.on_acknowledged(to, {0});
+  EXPECT_TRUE(queue.take());
+}
+
+TEST(EgressQueue, OneSlowDestinationOfTwoCannotFillTheWindow) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto slow = open(queue);
+  const auto quick = open(queue);
+  queue.on_ready({.destination = slow, .layer = {0}, .size = {10'000}, .tag = 1});
+  queue.on_ready({.destination = quick, .layer = {5}, .size = {10'000}, .tag = 2});
+  std::map<std::uint64_t, int> taken;
+  while (const auto chunk = queue.take()) ++taken[chunk->tag];
+  EXPECT_EQ(taken[1], 3);
+  EXPECT_EQ(taken[2], 1);
+  for (int i = 0; i < 50; ++i) {  // the slow one never acknowledges
+    queue.on_acknowledged(quick, {100});
+    const auto chunk = queue.take();
+    ASSERT_TRUE(chunk) << i;
+    EXPECT_EQ(chunk->tag, 2U);
+  }
+}
+
+TEST(EgressQueue, ADestinationThatFilledTheWindowAloneDoesNotBlockAnotherThatWakesUp) {
+  for (const std::int64_t window : {200, 250, 400}) {
+    EgressQueue queue({.window = {window}, .chunk = {100}});
+    const auto slow = open(queue);
+    const auto quick = open(queue);
+    queue.on_ready({.destination = slow, .size = {10'000}, .tag = 1});
+    while (queue.take()) {
+    }
+    EXPECT_EQ(queue.in_flight().count, window / 100 * 100) << "alone it may use all of the window";
+    queue.on_ready({.destination = quick, .size = {300}, .tag = 2});
+    const auto chunk = queue.take();
+    ASSERT_TRUE(chunk) << window;
+    EXPECT_EQ(chunk->tag, 2U);
+  }
+}
+
+TEST(EgressQueue, APausedDestinationWaitsAndKeepsWhatIsOnItsWay) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto to = queue.add();
+  queue.on_ready({.destination = to, .size = {300}, .tag = 1});
+  EXPECT_FALSE(queue.take());
+  queue.resume(to);
+  EXPECT_TRUE(queue.take());
+  queue.pause(to);
+  EXPECT_FALSE(queue.take());
+  EXPECT_EQ(queue.in_flight(to).count, 100);
+  queue.resume(to);
+  EXPECT_EQ(queue.take()->offset.count, 100);
+}
+
+TEST(EgressQueue, RemovingADestinationForgetsItsUnitsAndItsNumberIsUsedAgain) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto gone = open(queue);
+  const auto stays = open(queue);
+  queue.on_ready({.destination = gone, .size = {1000}, .tag = 1});
+  queue.on_ready({.destination = stays, .size = {100}, .tag = 2});
+  ASSERT_EQ(queue.take()->tag, 1U);
+  queue.remove(gone);
+  EXPECT_EQ(queue.in_flight().count, 0);
+  EXPECT_EQ(queue.waiting(), 1U);
+  EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{2}));
+  EXPECT_EQ(queue.add(), gone);
+  EXPECT_FALSE(queue.take());
+}
+
+// The twin that anybody believes: a plain list, searched in full for each decision.
+class Twin {
+ public:
+  explicit Twin(EgressOptions options) : options_(options) {}
+  struct Item {
+    Unit unit;
+    std::uint64_t sequence;
+    std::int64_t taken = 0;
+  };
+  std::optional<Chunk> take() {
+    std::int64_t active = 0;
+    for (const auto& [destination, held] : in_flight) {
+      const bool queued = open[destination] && std::any_of(items.begin(), items.end(), [d = destination](const Item& i) { return i.unit.destination == d; });
+      if (held > 0 || queued) ++active;
+    }
+    const auto w = options_.window.count, c = options_.chunk.count;
+    const auto share = active <= 1 ? w : std::min(std::max(2 * c, 2 * w / active), w - c);
+    std::int64_t counted = 0;
+    for (const auto& [destination, held] : in_flight) counted += std::min(held, share);
+    // The most urgent unit of each open destination, if its next chunk fits the share; of those the most urgent.
+    std::vector<Item*> heads;
+    for (const auto& [destination, held] : in_flight) {
+      Item* head = nullptr;
+      for (Item& item : items) {
+        if (item.unit.destination == destination && (head == nullptr || key(item) < key(*head))) head = &item;
+      }
+      if (head != nullptr && open[destination] && held + cost(next(*head)) <= share) heads.push_back(head);
+    }
+    if (heads.empty()) return std::nullopt;
+    Item* best = *std::min_element(heads.begin(), heads.end(), [&](Item* a, Item* b) { return key(*a) < key(*b); });
+    if (counted + cost(next(*best)) > w) return std::nullopt;
+    const bool overtakes_one = std::any_of(items.begin(), items.end(), [&](const Item& item) {
+      return item.sequence < best->sequence &&
+             std::any_of(heads.begin(), heads.end(), [&](Item* head) { return head->unit.destination == item.unit.destination; });
+    });
+    if (overtakes_one) ++overtakes;
+    const Chunk chunk{best->unit.destination, best->unit.tag, {best->taken}, {next(*best)}};
+    in_flight[chunk.destination] += cost(chunk.size.count);
+    best->taken += chunk.size.count;
+    if (best->taken == best->unit.size.count) items.erase(items.begin() + (best - items.data()));
+    return chunk;
+  }
+  std::int64_t cost(std::int64_t size) const { return std::max(size, std::min<std::int64_t>(256, options_.chunk.count)); }
+
+  std::vector<Item> items;
+  std::map<std::uint32_t, std::int64_t> in_flight;
+  std::map<std::uint32_t, bool> open;
+  std::uint64_t overtakes = 0;
+
+ private:
+  std::pair<int, std::uint64_t> key(const Item& item) const { return {options_.order == Order::kByLayer ? item.unit.layer.index : 0, item.sequence}; }
+  std::int64_t next(const Item& item) const { return std::min(options_.chunk.count, item.unit.size.count - item.taken); }
+  EgressOptions options_;
+};
+
+TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto pick = [&](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); };
+    EgressOptions options;
+    options.order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
+    options.chunk = {pick(1, 600)};
+    options.window = {options.chunk.count * pick(2, 9) + pick(0, options.chunk.count)};
+    EgressQueue queue(options);
+    Twin twin(options);
+    const auto destinations = pick(1, 5);
+    for (int d = 0; d < destinations; ++d) {
+      const auto added = queue.add();
+      twin.in_flight[added] = 0;
+      twin.open[added] = false;
+    }
+    std::vector<Chunk> on_their_way;
+    std::uint64_t sequence = 0;
+    for (int step = 0; step < 150; ++step) {
+      const auto d = static_cast<std::uint32_t>(pick(0, destinations - 1));
+      switch (pick(0, 9)) {
+        case 0:
+          (twin.open[d] ? queue.pause(d) : queue.resume(d));
+          twin.open[d] = !twin.open[d];
+          break;
+        case 1: case 2: case 3: {
+          const Unit unit{.destination = d, .layer = {static_cast<int>(pick(-1, 4))}, .size = {pick(0, 4) == 0 ? 0 : pick(1, 2000)}, .tag = sequence};
+          queue.on_ready(unit);
+          twin.items.push_back({unit, sequence++});
+          break;
+        }
+        case 4: case 5: case 6:
+          if (!on_their_way.empty()) {
+            const auto at = static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(on_their_way.size()) - 1));
+            queue.on_acknowledged(on_their_way[at].destination, on_their_way[at].size);
+            twin.in_flight[on_their_way[at].destination] -= twin.cost(on_their_way[at].size.count);
+            on_their_way.erase(on_their_way.begin() + static_cast<std::ptrdiff_t>(at));
+          }
+          break;
+        default: {
+          const auto got = queue.take();
+          const auto wanted = twin.take();
+          ASSERT_EQ(got.has_value(), wanted.has_value()) << "seed " << seed << " step " << step;
+          if (!got) break;
+          ASSERT_EQ(got->tag, wanted->tag) << "seed " << seed << " step " << step;
+          ASSERT_EQ(got->destination, wanted->destination) << "seed " << seed;
+          ASSERT_EQ(got->offset, wanted->offset) << "seed " << seed;
+          ASSERT_EQ(got->size, wanted->size) << "seed " << seed;
+          on_their_way.push_back(*got);
+        }
+      }
+      ASSERT_EQ(queue.waiting(), twin.items.size()) << "seed " << seed;
+    }
+    ASSERT_EQ(queue.overtakes(), twin.overtakes) << "seed " << seed;
+  }
+}
+
+TEST(EgressQueue, UnitsLeaveInOrderWhileAMillionWait) {
+  EgressQueue queue({.window = {131'072}, .chunk = {65'536}});
+  std::vector<EgressQueue::Destination> destinations(8);
+  for (auto& destination : destinations) destination = open(queue);
+  std::mt19937_64 random(5);
+  constexpr std::uint64_t kUnits = 1'000'000, kDecisions = 50'000;
+  std::vector<std::pair<std::int32_t, std::uint64_t>> expected(kUnits);
+  for (std::uint64_t tag = 0; tag < kUnits; ++tag) {
+    expected[tag] = {static_cast<std::int32_t>(random() % 100), tag};
+    queue.on_ready({.destination = destinations[random() % 8], .layer = {expected[tag].first}, .size = {1000}, .tag = tag});
+  }
+  std::partial_sort(expected.begin(), expected.begin() + kDecisions, expected.end());
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < kDecisions; ++i) {
+    const auto chunk = queue.take();
+    ASSERT_TRUE(chunk);
+    ASSERT_EQ(chunk->tag, expected[i].second) << i;
+    queue.on_acknowledged(chunk->destination, chunk->size);
+  }
+  const auto spent = std::chrono::steady_clock::now() - start;
+  RecordProperty("nanoseconds_per_decision", static_cast<int>(spent.count() / static_cast<std::int64_t>(kDecisions)));
+  EXPECT_EQ(queue.waiting(), kUnits - kDecisions);
+}
+
+}  // namespace
+}  // namespace paceline::scheduling
