@@ -1,0 +1,65 @@
+// What a collective costs in the linear model of a link (docs/algorithms.md, section 4; Linear Pipeline, section 3), and which
+// algorithm is the cheapest. Pure; free to call from anywhere.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "cost/link_cost.h"
+
+namespace paceline::collectives {
+
+enum class Operation { kBroadcast, kReduce, kAllreduce };
+
+// In the order in which ties are decided.
+enum class Algorithm {
+  kLinearPipeline,         // blocks along a chain of ranks; allreduce reduces up the chain and sends results back down meanwhile
+  kMinimumSpanningTree,    // binomial tree
+  kBidirectionalExchange,  // recursive halving and doubling
+  kRing,                   // allreduce only: reduce-scatter and allgather around a ring
+  kDirect,                 // allreduce only: each rank sums its part in rank order, then an allgather
+};
+
+const char* to_string(Operation operation);  // "broadcast"
+const char* to_string(Algorithm algorithm);  // "lp"
+
+// The algorithms that an operation can run with, in the order above.
+std::span<const Algorithm> algorithms_for(Operation operation);
+bool has_blocks(Algorithm algorithm);  // the linear pipeline
+
+struct CollectiveProblem {
+  Operation operation = Operation::kAllreduce;
+  std::int64_t ranks = 1;  // >= 1
+  Bytes size;              // of the whole message
+  cost::LinkCost link;
+};
+
+struct CollectiveCost {
+  Algorithm algorithm = Algorithm::kLinearPipeline;
+  std::optional<Bytes> block;  // nothing where the algorithm has none, or the message no bytes and no block was asked for
+  double seconds = 0;          // closed form, with n/b blocks; the logarithm is rounded up for ranks that are no power of two
+  std::int64_t steps = 0;      // messages one after another on the longest path, with whole blocks
+};
+
+// The block that makes the linear pipeline fastest, rounded to whole bytes within 1..size. Where it makes no difference, the whole
+// message. Nothing for an empty message.
+std::optional<Bytes> best_block(const CollectiveProblem& problem);
+
+// With `block` absent the best one is taken. A given block enters the closed form as it is, also where it exceeds the message.
+// kBadRequest: the algorithm is not one of algorithms_for(operation); no rank; a block of no bytes.
+Result<CollectiveCost> cost_of(const CollectiveProblem& problem, Algorithm algorithm, std::optional<Bytes> block = std::nullopt);
+
+// The cheapest; the first in the order of Algorithm on ties.
+Result<CollectiveCost> cheapest(const CollectiveProblem& problem, std::optional<Bytes> block = std::nullopt);
+
+// Block steps of the linear pipeline.
+std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_t blocks);
+
+// The number of rounds in which a message doubles its way to all ranks: log2(ranks), rounded up.
+std::int64_t rounds_of(std::int64_t ranks);
+
+}  // namespace paceline::collectives
