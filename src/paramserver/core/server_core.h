@@ -1,0 +1,180 @@
+// One server of a parameter server: the values and optimizer state of its units, what workers have pushed and not yet been applied, and
+// who waits for which value. Pure: events in, actions out; no thread, clock, socket or loop. Owned by one progress loop.
+//
+// One push lives like this. `place_for_push` gives the memory into which the gradient is received straight from the network; `on_push`
+// tells the synchronisation model; the updates it names are made at once: sum in rank order times scale, finite check, one optimizer
+// step with the rate of that iteration. The new value goes out as `SendValue` actions: to all whom it is due (Return::kBroadcast), or to
+// those who have asked or will ask.
+//
+// With clipping or NonFinitePolicy::kSkip the sums of an iteration are kept until every unit on every server has its sum; servers tell
+// each other their exact square sums (SendSquareSum), and then all units are updated.
+//
+// A value's label (MessageHead::iteration) is the iteration that its receiver has completed with it: in BSP the number of updates of
+// the unit, as all workers know it; in ASP the iteration of the push it answers; with Delivery::kAtStart the iteration before the start.
+// A worker that has a label of i - 1 for a layer may start that layer's forward of iteration i.
+//
+// Memory. Gradients are received into pooled buffers and given back once summed. A worker pushes nothing of iteration i before it has
+// all values of i - 1, so a unit never waits with more than one gradient per worker. Values are sent from where they stand. In
+// BSP a value has been received by all workers before any of them pushes towards the next version; in the other models, and whenever an
+// acknowledgement is late, an update that finds its value still being sent works on a copy, and the old one is given back when
+// delivered. Nothing is allocated per message once the pools are warm.
+//
+// Events that do not fit (another iteration, size, unit or worker, twice the same) are refused with kBadRequest and change nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "paramserver/core/buffer_pool.h"
+#include "paramserver/core/job_plan.h"
+#include "sync/sync_model.h"
+#include "tensor/exact_square_sum.h"
+
+namespace paceline::paramserver {
+
+struct ServerAction {
+  enum class Kind : std::uint8_t {
+    kSendValue,         // `payload`, the value of `unit` labelled `iteration`, to worker `to`
+    kSendSquareSum,     // `payload`, this server's part of `iteration`, to server `to`
+    kIterationComplete, // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before it, this
+                        // event's values have not left. BSP only.
+    kSkipped,           // `failure` says whose gradient made `iteration` change nothing
+    kStop,              // the job must end because of `failure`
+  };
+  Kind kind = Kind::kSendValue;
+  Rank to;
+  std::uint32_t unit = 0;
+  Iteration iteration = 0;
+  std::span<const std::byte> payload;  // stays as it is until on_delivered(ticket)
+  std::uint64_t ticket = 0;
+  Status failure;
+};
+
+class ServerCore {
+ public:
+  // `sync` was made for this server's units (JobPlan::units().of_server[server.value], in this order) and all workers from options().first.
+  ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync);
+
+  // Rank 0's initial value of a unit, labelled first - 1. Once per unit; it is sent on to all other workers as soon as it is there.
+  Result<std::span<float>> place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes);
+  Status on_initial(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
+
+  // A gradient begins to arrive: the place for its `bytes` bytes, valid until on_push or on_left.
+  Result<std::span<float>> place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
+  // It is there.
+  Status on_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
+  // The worker did not use the unit's tensor in `iteration`: it contributes zeros. A unit that no worker of an update used is not updated
+  // (no momentum, no decay, no step), but its version counts on.
+  Status on_unused(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
+
+  // The worker asks for the unit's value labelled `label` (or later): answered at once or when it exists.
+  Status on_pull(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
+
+  // Another server's part of `iteration`.
+  Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions);
+
+  // The payload of an action with this ticket is no longer needed, because it was received or its receiver is lost. Once per action.
+  void on_delivered(std::uint64_t ticket);
+
+  // The worker is lost or done. What it had pushed completely stays counted; half-received gradients are forgotten; nothing is sent to it.
+  Status on_left(Rank worker, TimePoint now, std::vector<ServerAction>& actions);
+
+  // For checkpoints, on the loop that owns this object. `state` is as in tensor/optimizer.h: planes of elements() floats each.
+  struct UnitSnapshot {
+    std::uint32_t unit = 0;
+    std::span<const float> value;
+    std::span<const float> state;
+    Iteration version = 0;   // iterations counted
+    std::int64_t steps = 0;  // updates made
+  };
+  UnitSnapshot export_unit(std::uint32_t unit) const;
+  // Before the first push. Sizes must fit; version must be first - 1; 0 <= steps.
+  Status import_unit(const UnitSnapshot& snapshot);
+
+  struct Counters {
+    std::int64_t gradient_bytes = 0, gradient_bytes_high = 0;  // received gradients and held sums: now, and the most there ever were
+    std::int64_t value_copies = 0;                             // updates that found their value still being sent
+    std::int64_t updates = 0, skipped_units = 0;
+  };
+  const Counters& counters() const { return counters_; }
+  const sync::SyncModel& sync() const { return *sync_; }
+  const JobPlan& plan() const { return *plan_; }
+  Rank rank() const { return server_; }
+
+ private:
+  static constexpr std::uint32_t kNoBuffer = BufferPool::kNone;
+
+  // What one worker has of one unit.
+  struct Slot {
+    Iteration pushed = 0;     // latest iteration received completely
+    Iteration receiving = 0;  // iteration of the gradient that is arriving; 0: none
+    Iteration answered = 0;   // latest label sent
+    Iteration due = 0;        // latest label that exists for this worker
+    Iteration asked = 0;      // label it has asked for and not got; kNotAsked: none
+    std::uint32_t gradient = kNoBuffer;
+    bool unused = false;
+  };
+  struct UnitState {
+    std::uint32_t value = kNoBuffer;
+    std::uint32_t sum = kNoBuffer;  // held until the iteration is released
+    bool initialised = false;
+    bool sum_used = false;
+    Iteration version = 0;
+    std::int64_t steps = 0;
+    std::vector<float> state;
+  };
+  struct SquarePart {  // of one server and one of two iterations
+    Iteration iteration = -1;
+    tensor::ExactSquareSum sum;
+  };
+
+  Status check(Rank worker, std::uint32_t unit) const;
+  Status check_push(Rank worker, std::uint32_t unit, Iteration iteration) const;
+  Status pushed(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
+  void apply(const sync::Update& update, std::vector<ServerAction>& actions);
+  bool check_finite(std::uint32_t unit, const sync::Update& update, std::span<const float> sum, std::vector<ServerAction>& actions);
+  void step(std::uint32_t unit, Iteration iteration, std::span<const float> gradient);
+  void finish_unit(std::uint32_t unit, const sync::Update& update, std::vector<ServerAction>& actions);
+  void hold(std::uint32_t unit, std::uint32_t sum, const sync::Update& update, std::vector<ServerAction>& actions);
+  void release_iteration(std::vector<ServerAction>& actions);
+  void try_release(std::vector<ServerAction>& actions);
+  void start(const std::vector<sync::Start>& starts, std::vector<ServerAction>& actions);
+  void offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
+  void send(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
+  void give_back_gradient(Slot& slot);
+  std::span<float> writable_value(std::uint32_t unit);
+
+  std::uint32_t local(std::uint32_t unit) const { return plan_->units().place_in_server[unit]; }
+  Slot& slot(std::uint32_t unit, Rank worker) { return slots_[local(unit) * static_cast<std::size_t>(workers_) + static_cast<std::size_t>(worker.value)]; }
+  const Slot& slot(std::uint32_t unit, Rank worker) const { return const_cast<ServerCore*>(this)->slot(unit, worker); }
+  std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
+
+  std::shared_ptr<const JobPlan> plan_;
+  Rank server_;
+  std::int32_t workers_;
+  std::unique_ptr<sync::SyncModel> sync_;
+  std::vector<UnitState> units_;  // by local index
+  std::vector<Slot> slots_;       // by local index, then worker
+  std::vector<char> live_;        // by worker
+  std::vector<std::int64_t> pushes_of_iteration_;  // by worker: units pushed of its current iteration
+  BufferPool pool_;
+  std::vector<float> sum_;    // scratch, as long as the largest unit
+  std::vector<float> zeros_;  // the contribution of a worker that did not use a unit; made when first needed
+  std::vector<std::span<const float>> sources_;
+  std::size_t counted_ = 0;  // units at the newest version, see kIterationComplete
+  // held updates
+  Iteration held_iteration_;
+  std::size_t held_units_ = 0;
+  Status held_failure_;
+  std::vector<std::array<SquarePart, 2>> parts_;                              // by server and parity of the iteration
+  std::array<std::array<std::byte, tensor::kSquareSumBytes>, 2> sent_parts_;  // by parity
+  Counters counters_;
+};
+
+}  // namespace paceline::paramserver

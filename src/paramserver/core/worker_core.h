@@ -1,0 +1,139 @@
+// One worker's side of a parameter server: what it pushes and asks for and when, which values have come, and which layers may run. Pure:
+// events in, actions out; no thread, clock, memory of parameters, or loop. Whoever drives it owns it.
+//
+// One iteration i. The training side tells each tensor's gradient (on_gradient_ready, any order: priority comes from the layer) and at the
+// end of backward the tensors that have none (on_backward_done). The core answers with pushes and pulls as the schedule says. Values
+// labelled i come back; when a layer has all of them, its forward of iteration i + 1 may run (layer_open).
+//
+// Two rules keep the protocol simple for servers. No unit of iteration i is pushed before all values labelled i - 1 have come (a gate
+// has waited for them anyway, except for layers that this forward did not use); and a value is accepted only for a unit whose push it
+// answers.
+//
+// Where a value is received: straight into the parameters once backward of its iteration is over (nobody reads them until the gate opens);
+// before that into a staging area, because backward may still read the parameters. What was staged is copied when the gate opens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "paramserver/core/job_plan.h"
+
+namespace paceline::paramserver {
+
+struct WorkerAction {
+  enum class Kind : std::uint8_t {
+    kPush,     // the gradient of `unit`
+    kUnused,   // that `unit` has no gradient in this iteration
+    kPull,     // ask for the value of `unit` labelled `iteration`
+  };
+  Kind kind = Kind::kPush;
+  std::uint32_t unit = 0;
+  Iteration iteration = 0;
+};
+
+// Where the training thread's time went at gates, and what was hidden; seconds since the last account. Exposed parts add up to the
+// time that the gates took. At a gate, of the unit that came last: until its own push was received = push; from then until its value
+// began to come = wait, of which at most the server's own time for the unit = update; from then on = pull.
+struct Account {
+  Duration push{}, pull{}, wait{}, update{};
+  Duration overlapped_push{}, overlapped_pull{};  // time with at least one push (pull) on its way, less the exposed part
+  std::int64_t bytes_pushed = 0, bytes_pulled = 0;  // payload
+
+  Account& operator+=(const Account& other);
+};
+
+class WorkerCore {
+ public:
+  WorkerCore(std::shared_ptr<const JobPlan> plan, Rank worker);
+
+  // Rank 0 has the initial values; all others wait for them. Before anything else.
+  void on_initial_received(std::uint32_t unit);  // rank 0: the server has it
+
+  // The gradient of `tensor` of the current iteration is final. kBadRequest: no such tensor, or twice.
+  Status on_gradient_ready(std::uint32_t tensor, TimePoint now, std::vector<WorkerAction>& actions);
+  // Backward of `iteration` is over; `unused` are the tensors without a gradient. kBadRequest, naming tensor or iteration: not the current
+  // iteration, a tensor that is neither ready nor unused, or both.
+  Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now, std::vector<WorkerAction>& actions);
+
+  enum class Place : std::uint8_t { kParameters, kStaging };
+  // A value begins to come, and is complete. kBadRequest: not this unit's server, a wrong size, or not awaited.
+  Result<Place> on_value_begin(Rank server, std::uint32_t unit, Iteration label, std::uint64_t bytes, TimePoint now);
+  Status on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now, std::vector<WorkerAction>& actions);
+
+  // The server has received the push of `unit` (kPush, not kUnused).
+  void on_push_delivered(std::uint32_t unit, TimePoint now);
+
+  // The iteration whose gradients are awaited; backward_done counts it on.
+  Iteration current() const { return current_; }
+  // Whether forward of `layer` in `iteration` <= current() may run. With Return::kPullAtOnce: when all layers may.
+  bool layer_open(Layer layer, Iteration iteration) const;
+  bool all_open(Iteration iteration) const { return iteration < current_ || (iteration == current_ && missing_ == 0); }
+  // Whether no push borrows the layer's gradients (all gradients) any more.
+  bool gradients_free(Layer layer) const { return undelivered_[static_cast<std::size_t>(layer.index)] == 0; }
+  bool gradients_free() const { return undelivered_total_ == 0; }
+  // What a closed gate waits for, for messages: a unit whose value has not come.
+  std::optional<std::uint32_t> missing_unit(Layer layer) const;
+  std::optional<std::uint32_t> undelivered_unit() const;
+
+  // A unit of `units` whose value stands complete in the staging area, marked as taken; the caller copies it. None: nothing left.
+  std::optional<std::uint32_t> take_staged(scheduling::UnitRange units);
+
+  // The training thread stood at the gate of `layer` (nothing: of all layers) of `iteration` from `entered` to `opened`.
+  void account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened);
+  // Everything since the last call.
+  Account take_account(TimePoint now);
+
+  const JobPlan& plan() const { return *plan_; }
+  Rank rank() const { return worker_; }
+
+ private:
+  // Time during which at least one of something was under way.
+  struct BusyTime {
+    std::int64_t running = 0;
+    TimePoint since{};
+    Duration total{};
+    void begin(TimePoint now);
+    void end(TimePoint now);
+    Duration take(TimePoint now);
+  };
+  struct UnitState {
+    Iteration arrived = -1;   // label of the newest complete value
+    Iteration arriving = -1;  // label that is coming; -1: none
+    Iteration pushed = -1;    // newest push sent
+    std::uint32_t micros = 0;
+    bool staging = false;     // where `arriving` goes
+    bool staged = false;      // the newest value waits in the staging area
+    bool borrowed = false;    // the push has not been delivered
+    TimePoint push_delivered{}, value_began{}, value_complete{};
+  };
+  enum class TensorState : std::uint8_t { kAwaited, kReady, kUnused };
+
+  void offer_tensor(std::uint32_t tensor, TimePoint now, std::vector<WorkerAction>& actions);
+  void flush(TimePoint now, std::vector<WorkerAction>& actions);
+  void push(std::uint32_t unit, bool unused, TimePoint now, std::vector<WorkerAction>& actions);
+  void pull(scheduling::UnitRange units, std::vector<WorkerAction>& actions);
+  void arrived(std::uint32_t unit, Iteration label);
+  scheduling::UnitRange units_of(Layer layer) const { return plan_->units().of_layer[static_cast<std::size_t>(layer.index)]; }
+
+  std::shared_ptr<const JobPlan> plan_;
+  Rank worker_;
+  Iteration current_;
+  std::vector<UnitState> units_;
+  std::vector<TensorState> tensors_;
+  std::vector<std::uint32_t> waiting_;       // tensors whose units have not been pushed yet, in the order they became known
+  std::vector<std::int64_t> to_push_;        // by layer: units not pushed in the current iteration
+  std::vector<std::int64_t> missing_in_;     // by layer: units without a value labelled current - 1
+  std::int64_t missing_ = 0;                 // the same of all layers
+  std::vector<std::int64_t> undelivered_;    // by layer
+  std::int64_t undelivered_total_ = 0;
+  bool backward_over_ = false;               // of the iteration whose pushes are in waiting_
+  BusyTime pushing_, pulling_;
+  Account account_;
+};
+
+}  // namespace paceline::paramserver

@@ -1,0 +1,111 @@
+// A worker's end of the parameter server in a process: binds WorkerCore to a loop, an Outbox, and the memory of parameters and gradients,
+// and gives the training thread a face that blocks where training must wait.
+//
+// One iteration i, on the training thread:
+//   for each layer in forward order:   wait_layer(layer, i), then its forward
+//   wait_gradients_free()              before backward may overwrite the gradients; hardly ever waits
+//   backward; after each tensor's gradient:   gradient_ready(tensor)
+//   backward_done(i, tensors without gradient)
+// Before evaluation, a checkpoint or the end: wait_all(i) - after it the parameters hold all updates up to iteration i.
+//
+// Gradients are sent from where they stand and values received into the parameters, with one exception: a value that comes while backward
+// still runs waits in a staging area (as large as the model, touched only when used) and is copied by wait_layer.
+//
+// Threads: methods under "training thread" are for one thread of its own; cancel() and account() for any; the rest for the loop.
+// Memory: nothing is allocated per message or gradient once warm.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "paramserver/core/worker_core.h"
+#include "paramserver/service/mailbox.h"
+#include "transport/transport.h"
+
+namespace paceline::paramserver {
+
+struct WorkerClientOptions {
+  std::span<float> parameters;  // the arena: JobPlan::units().elements floats, outliving the client
+  std::span<float> gradients;   // the same size
+  Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take
+  // A server broke the protocol, or is lost. Called at most once, on the loop; every wait then returns the same status.
+  std::function<void(const Status&)> on_failed;
+};
+
+class WorkerClient final : public MessageSink {
+ public:
+  // `loop` and `outbox` outlive it. Any thread. Destroy on the loop or when it does not run, after the training thread has left.
+  WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox, WorkerClientOptions options);
+  ~WorkerClient() override;
+  WorkerClient(const WorkerClient&) = delete;
+  WorkerClient& operator=(const WorkerClient&) = delete;
+
+  // --- training thread ---
+
+  // All peers are connected. Rank 0 sends its parameters, the initial values of the job (after a resume: those of the checkpoint); every
+  // rank returns when its parameters are the job's.
+  Status start();
+
+  // Reports what was wrong with the call (kBadRequest), or why the job has failed.
+  Status gradient_ready(std::uint32_t tensor);
+  Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused = {});
+
+  // Returns when `layer`'s parameters are those that iteration `iteration` is computed with. Errors: kDeadline after stall_deadline, naming
+  // server, layer, iteration and milliseconds; the reason given to cancel(); kBadRequest when the backward before it is not done.
+  Status wait_layer(Layer layer, Iteration iteration);
+  // Returns when all parameters hold every update up to and including `iteration`.
+  Status wait_all(Iteration iteration);
+  // Returns when no gradient (of the layer) is being sent any more.
+  Status wait_gradients_free();
+  Status wait_gradients_free(Layer layer);
+
+  // --- any thread ---
+
+  // Every wait, now and later, returns `reason`, which is not a success. The first reason stays.
+  void cancel(const Status& reason);
+  // Where the time went since the last call; the values of start() do not count.
+  Account take_account();
+
+  // --- loop ---
+
+  Result<std::span<std::byte>> on_message_begin(const session::PeerName& from, const wire::MessageHead& head) override;
+  void on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) override;
+  void on_delivered(const session::PeerName& to, std::uint64_t ticket) override;
+  // A lost server is a failure: cancels with the reason.
+  void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
+
+ private:
+  template <typename Done, typename Describe>
+  Status wait(std::unique_lock<std::mutex>& lock, Done done, Describe describe);
+  Status wait_open(std::optional<Layer> layer, Iteration iteration);
+  void copy_staged(std::unique_lock<std::mutex>& lock, scheduling::UnitRange units);
+  void send_outgoing();
+  void send_initial();
+  void fail(const Status& reason);
+  std::span<float> place(std::span<float> arena, std::uint32_t unit) const;
+
+  std::shared_ptr<const JobPlan> plan_;
+  Rank worker_;
+  transport::Loop& loop_;
+  Outbox& outbox_;
+  WorkerClientOptions options_;
+  std::unique_ptr<float[]> staging_memory_;
+  std::span<float> staging_;
+  std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_;
+  std::vector<WorkerAction> sending_;  // loop only
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  WorkerCore core_;
+  std::vector<WorkerAction> outgoing_;
+  Status failure_;
+  bool reported_ = false;
+};
+
+}  // namespace paceline::paramserver

@@ -1,0 +1,78 @@
+// A communication schedule as a value: what is synchronised as one message, in which order messages leave, when gradients leave and
+// how new values come back. The named schedules are values of one struct, not classes. Plain data, any thread.
+//
+//   name         cut                 order     push       back            a layer's forward awaits
+//   default      tensors, balanced   FIFO      at end     pull at once    everything
+//   layer-wise   tensors, balanced   by layer  as ready   pull by layer   its own values
+//   slicing      50 000 elements     FIFO      as ready   broadcast       its own values
+//   p3           50 000 elements     by layer  as ready   broadcast       its own values
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace paceline::scheduling {
+
+// Into which units the model is cut. A unit never crosses the border of a tensor.
+struct Cut {
+  enum class Kind {
+    kTensors,   // never: one unit per tensor
+    kBalanced,  // tensors stay whole, except that the largest are split evenly over all servers, one by one, until the servers' shares
+                // differ by at most 1 % of a fair share
+    kLarge,     // tensors of `elements` or more are split evenly over all servers (KVStore: 1 000 000)
+    kSlices,    // even parts of at most `elements` each (P3: 50 000)
+  };
+  Kind kind = Kind::kBalanced;
+  std::int64_t elements = 0;  // kLarge and kSlices: at least 1; otherwise 0
+
+  bool operator==(const Cut&) const = default;
+};
+inline constexpr Cut whole_tensors() { return {Cut::Kind::kTensors, 0}; }
+inline constexpr Cut balanced_tensors() { return {Cut::Kind::kBalanced, 0}; }
+inline constexpr Cut split_large_tensors(std::int64_t elements) { return {Cut::Kind::kLarge, elements}; }
+inline constexpr Cut slices_of(std::int64_t elements) { return {Cut::Kind::kSlices, elements}; }
+
+// Which of the messages that are ready leaves first.
+enum class Order {
+  kByLayer,          // of the lowest layer; within a layer first come, first served
+  kFirstInFirstOut,
+};
+
+enum class PushWhen {
+  kAtEnd,  // all gradients when backward is over
+  kReady,  // each unit as soon as its gradient exists
+};
+
+enum class Return {
+  kBroadcast,    // a server sends a new value to whom it is due as soon as it exists; nobody asks (P3's immediate broadcast)
+  kPullAtOnce,   // a worker asks for all units when backward is over, and starts its forward when all have come
+  kPullByLayer,  // a worker asks for a layer's units when it has pushed them all; only that layer's forward waits for them
+};
+
+struct ScheduleOptions {
+  Cut cut = balanced_tensors();
+  Order order = Order::kByLayer;
+  PushWhen push = PushWhen::kReady;
+  Return back = Return::kPullByLayer;
+
+  bool operator==(const ScheduleOptions&) const = default;
+};
+
+ScheduleOptions default_schedule();
+ScheduleOptions layer_wise();
+ScheduleOptions slicing();
+ScheduleOptions p3();  // Priority-based Parameter Propagation, section 4
+
+// The options, or kBadRequest that names the part and what is legal.
+Result<ScheduleOptions> validated(ScheduleOptions options);
+
+// The schedule of that name; kBadRequest with the legal names and the nearest one.
+Result<ScheduleOptions> parse_schedule_name(std::string_view text);
+// All names that parse_schedule_name knows, in the order of the table above.
+const std::vector<std::string>& schedule_names();
+
+}  // namespace paceline::scheduling
