@@ -44,7 +44,8 @@ EgressQueue::Destination EgressQueue::add() {
 void EgressQueue::remove(Destination destination) {
   Lane& removed = lane(destination);
   while (removed.oldest != kNone) unlink(removed, removed.oldest);
-  removed.heap.clear();
+  removed.lines.clear();
+  removed.urgent = 0;
   in_flight_ -= removed.in_flight;
   removed.in_flight = 0;
   removed.paused = true;
@@ -64,13 +65,33 @@ void EgressQueue::resume(Destination destination) {
 
 // Active: has something on its way, or something that could leave.
 void EgressQueue::refresh(Lane& lane) {
-  const bool active = lane.in_flight > 0 || (!lane.paused && !lane.heap.empty());
+  const bool active = lane.in_flight > 0 || (!lane.paused && lane.waiting > 0);
   active_ += static_cast<std::int64_t>(active) - static_cast<std::int64_t>(lane.active);
   lane.active = active;
 }
 
-bool EgressQueue::less_urgent(const Entry& a, const Entry& b) {
-  return a.layer != b.layer ? a.layer > b.layer : a.sequence > b.sequence;
+bool EgressQueue::more_urgent(const Waiting& a, const Waiting& b) const {
+  if (options_.order == Order::kByLayer && a.unit.layer != b.unit.layer) return a.unit.layer < b.unit.layer;
+  return a.sequence < b.sequence;
+}
+
+void EgressQueue::line_up(Lane& lane, std::int32_t layer, std::uint32_t slot) {
+  auto line = std::lower_bound(lane.lines.begin(), lane.lines.end(), layer, [](const LayerLine& a, std::int32_t b) { return a.layer < b; });
+  if (line == lane.lines.end() || line->layer != layer) {
+    const auto at = static_cast<std::size_t>(line - lane.lines.begin());
+    line = lane.lines.insert(line, {.layer = layer});
+    if (at < lane.urgent || lane.waiting == 0) lane.urgent = at;
+  }
+  (line->first == kNone ? line->first : units_[line->last].next) = slot;
+  line->last = slot;
+  lane.urgent = std::min(lane.urgent, static_cast<std::size_t>(line - lane.lines.begin()));
+}
+
+// The first unit of the most urgent line goes.
+void EgressQueue::leave_line(Lane& lane) {
+  LayerLine& line = lane.lines[lane.urgent];
+  line.first = units_[line.first].next;
+  while (lane.urgent < lane.lines.size() && lane.lines[lane.urgent].first == kNone) ++lane.urgent;
 }
 
 void EgressQueue::on_ready(const Unit& unit) {
@@ -87,9 +108,8 @@ void EgressQueue::on_ready(const Unit& unit) {
   (to.newest == kNone ? to.oldest : units_[to.newest].newer) = slot;
   to.newest = slot;
   // First in, first out is the same order with all layers alike.
-  const std::int32_t layer = options_.order == Order::kByLayer ? unit.layer.index : 0;
-  to.heap.push_back({layer, slot, units_[slot].sequence});
-  std::push_heap(to.heap.begin(), to.heap.end(), less_urgent);
+  line_up(to, options_.order == Order::kByLayer ? unit.layer.index : 0, slot);
+  ++to.waiting;
   ++waiting_;
   refresh(to);
 }
@@ -100,6 +120,7 @@ void EgressQueue::unlink(Lane& lane, std::uint32_t slot) {
   (gone.newer == kNone ? lane.newest : units_[gone.newer].older) = gone.older;
   gone.newer = free_;
   free_ = slot;
+  --lane.waiting;
   --waiting_;
 }
 
@@ -118,14 +139,14 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
   std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
   for (Lane& candidate : lanes_) {
     counted += std::min(candidate.in_flight, limit);
-    if (candidate.paused || candidate.heap.empty()) continue;
-    if (candidate.in_flight + cost(next_size(units_[candidate.heap.front().slot])) > limit) continue;
+    if (candidate.paused || candidate.waiting == 0) continue;
+    if (candidate.in_flight + cost(next_size(front(candidate))) > limit) continue;
     oldest = std::min(oldest, units_[candidate.oldest].sequence);
-    if (chosen == nullptr || less_urgent(chosen->heap.front(), candidate.heap.front())) chosen = &candidate;
+    if (chosen == nullptr || more_urgent(front(candidate), front(*chosen))) chosen = &candidate;
   }
   if (chosen == nullptr) return std::nullopt;
 
-  const std::uint32_t slot = chosen->heap.front().slot;
+  const std::uint32_t slot = chosen->lines[chosen->urgent].first;
   Waiting& waiting = units_[slot];
   const std::int64_t size = next_size(waiting);
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
@@ -136,8 +157,7 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
   chosen->in_flight += cost(size);
   in_flight_ += cost(size);
   if (waiting.taken == waiting.unit.size.count) {
-    std::pop_heap(chosen->heap.begin(), chosen->heap.end(), less_urgent);
-    chosen->heap.pop_back();
+    leave_line(*chosen);
     unlink(*chosen, slot);
   }
   refresh(*chosen);
@@ -154,6 +174,6 @@ void EgressQueue::on_acknowledged(Destination destination, Bytes size) {
 
 Bytes EgressQueue::in_flight(Destination destination) const { return {lanes_.at(destination).in_flight}; }
 
-std::size_t EgressQueue::waiting(Destination destination) const { return lanes_.at(destination).heap.size(); }
+std::size_t EgressQueue::waiting(Destination destination) const { return lanes_.at(destination).waiting; }
 
 }  // namespace paceline::scheduling
