@@ -1,0 +1,108 @@
+#include "transport/tcp/tcp_connector.h"
+
+#include "base/text.h"
+#include "transport/tcp/tcp_stream.h"
+
+namespace paceline::transport {
+
+using asio::ip::tcp;
+
+TcpConnector::TcpConnector(TcpLoop& loop, const TcpOptions& tcp_options, Address address, Duration deadline, Transport::Connected connected)
+    : loop_(&loop), tcp_(tcp_options), address_(std::move(address)), deadline_(deadline), until_(loop.now() + deadline), connected_(std::move(connected)) {
+  loop.add_member(*this);
+}
+
+TcpConnector::~TcpConnector() { on_loop_gone(); }
+
+void TcpConnector::on_loop_gone() {
+  resolver_.reset();
+  socket_.reset();
+  if (loop_ != nullptr) std::exchange(loop_, nullptr)->remove_member(*this);
+}
+
+void TcpConnector::finish(Result<std::unique_ptr<Connection>> result) {
+  if (loop_ == nullptr) return;
+  loop_->cancel(timer_);
+  on_loop_gone();
+  std::exchange(connected_, nullptr)(std::move(result));
+}
+
+void TcpConnector::start() {
+  asio::error_code failure;
+  const auto literal = asio::ip::make_address(address_.host, failure);
+  if (!failure) endpoints_.emplace_back(literal, address_.port);
+  // From the loop, so that the caller is not called back before it returns.
+  loop_->post([self = shared_from_this()] {
+    if (self->loop_ == nullptr) return;
+    if (!self->endpoints_.empty() || self->left() <= Duration::zero()) return self->try_next();
+    self->timer_ = self->loop_->run_after(self->left(), [weak = self->weak_from_this()] {
+      if (const auto alive = weak.lock()) alive->try_next();
+    });
+    self->resolver_.emplace(self->loop_->io());
+    self->resolver_->async_resolve(self->address_.host, std::to_string(self->address_.port), Resolver::numeric_service,
+                                   [self](const asio::error_code& error_code, const Resolver::results_type& found) {
+                                     self->on_resolved(error_code, found);
+                                   });
+  });
+}
+
+void TcpConnector::on_resolved(const asio::error_code& failure, const Resolver::results_type& found) {
+  if (loop_ == nullptr) return;
+  const TcpLoop::Turn turn(*loop_);
+  if (failure) return finish(error(ErrorKind::kPeerLost, "cannot connect to {}: {}", address_.text(), failure.message()));
+  for (const auto& entry : found) endpoints_.push_back(entry.endpoint());
+  try_next();
+}
+
+void TcpConnector::try_next() {
+  loop_->cancel(timer_);
+  socket_.reset();
+  if (left() <= Duration::zero()) {
+    return finish(error(ErrorKind::kDeadline, "cannot connect to {}: no answer within {}", address_.text(), to_text(deadline_)));
+  }
+  if (tried_ == endpoints_.size()) return finish(error(ErrorKind::kPeerLost, "cannot connect to {}: {}", address_.text(), last_failure_));
+  const tcp::endpoint endpoint = endpoints_[tried_++];
+  auto socket = make_socket(*loop_, endpoint);
+  if (!socket.ok()) return finish(error(ErrorKind::kIo, "cannot connect to {}: {}", address_.text(), socket.status().message()));
+  socket_.emplace(std::move(socket).value());
+  if (Status status = TcpStream::configure(socket_->native_handle(), tcp_); !status.ok()) {
+    return finish(error(status.kind(), "cannot connect to {}: {}", address_.text(), status.message()));
+  }
+  const auto share = left() / static_cast<Duration::rep>(1 + endpoints_.size() - tried_);
+  timer_ = loop_->run_after(share, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->on_try_timeout();
+  });
+  socket_->async_connect(endpoint, [self = shared_from_this(), number = tried_](const asio::error_code& failure) {
+    // A late answer of an address that was given up is none.
+    if (self->loop_ != nullptr && self->socket_ && self->tried_ == number) self->on_connected(failure);
+  });
+}
+
+void TcpConnector::on_try_timeout() {
+  last_failure_ = "no answer";
+  try_next();
+}
+
+void TcpConnector::on_connected(const asio::error_code& failure) {
+  const TcpLoop::Turn turn(*loop_);
+  if (failure) {
+    last_failure_ = failure.message();
+    return try_next();
+  }
+  asio::error_code ignored;
+  const auto remote = socket_->remote_endpoint(ignored);
+  if (ignored) {
+    last_failure_ = ignored.message();
+    return try_next();
+  }
+  // A port of the kernel's choosing that nobody listens on can turn out to be connected to itself.
+  if (socket_->local_endpoint(ignored) == remote) {
+    last_failure_ = "nobody listens there";
+    return try_next();
+  }
+  auto stream = std::make_shared<TcpStream>(*loop_, std::move(*socket_), endpoint_text(remote));
+  stream->become_admitted();
+  finish(std::unique_ptr<Connection>(std::make_unique<StreamConnection>(std::move(stream))));
+}
+
+}  // namespace paceline::transport

@@ -1,0 +1,54 @@
+#include "transport/tcp/tcp_loop.h"
+
+#include <asio/post.hpp>
+
+namespace paceline::transport {
+
+struct TcpLoop::Woken {
+  using allocator_type = HandlerAllocator<void>;
+  allocator_type get_allocator() const { return allocator_type(loop->wake_memory_); }
+  void operator()() const { loop->on_woken(); }
+
+  TcpLoop* loop;
+};
+
+TcpLoop::TcpLoop() : work_(io_.get_executor()), timer_(io_) {}
+
+void TcpLoop::run() {
+  while (!stop_asked()) {
+    io_.restart();
+    serve();  // what an earlier stop left over
+    obey_stop();
+    io_.run();
+  }
+  forget_stop();
+}
+
+void TcpLoop::wake() {
+  if (!wake_posted_.exchange(true, std::memory_order_acq_rel)) asio::post(io_, Woken{this});
+}
+
+void TcpLoop::on_woken() {
+  wake_posted_.exchange(false, std::memory_order_acq_rel);
+  serve();
+  obey_stop();
+}
+
+// The timer is only ever moved forward; when it fires too early because the work was cancelled, it is armed again.
+void TcpLoop::on_earlier_timer(TimePoint due) {
+  if (due >= armed_) return;
+  armed_ = due;
+  timer_.expires_at(due);
+  timer_.async_wait([this](const asio::error_code& failure) {
+    if (!failure) on_timer();
+  });
+}
+
+void TcpLoop::on_timer() {
+  armed_ = TimePoint::max();
+  serve();
+  if (const auto due = next_timer()) on_earlier_timer(*due);
+  obey_stop();
+}
+
+}  // namespace paceline::transport
