@@ -67,6 +67,7 @@ Status FrameReader::parse(ConnectionHandler& handler) {
     const std::size_t head_bytes = wire::kHeaderBytes + header.body_bytes;
     if (all.size() < head_bytes) return {};
     PACELINE_RETURN_IF_ERROR(wire::check_head(header, all.first(head_bytes)));
+    met_frame_ = true;
     const auto body = all.subspan(wire::kHeaderBytes, header.body_bytes);
     begin_ += head_bytes;
     if (header.payload_bytes == 0) {
@@ -108,6 +109,7 @@ Status FrameReader::end_payload(std::span<const std::byte> body, ConnectionHandl
 Result<wire::FrameHeader> FrameReader::open_header(std::span<const std::byte, wire::kHeaderBytes> bytes) {
   auto header = wire::open_header(bytes, payload_limit_);
   if (!header.ok() && header.status().kind() == ErrorKind::kBadRequest) {
+    if (met_frame_) return error(ErrorKind::kCorrupt, "the stream was damaged: where a frame should begin, {}", header.status().message());
     const auto ours = wire::seal({}, {}, {});
     met_other_version_ = std::equal(bytes.begin(), bytes.begin() + kMagicBytes, ours.bytes.begin());
   }
@@ -116,10 +118,11 @@ Result<wire::FrameHeader> FrameReader::open_header(std::span<const std::byte, wi
 
 // Somebody who speaks another protocol may never send as much as a header: he is known by his first bytes.
 Status FrameReader::check_stranger() {
-  if (available() < kTellsAStranger) return {};
+  if (met_frame_ || available() < kTellsAStranger) return {};
   std::array<std::byte, wire::kHeaderBytes> padded{};
   std::memcpy(padded.data(), buffer_.get() + begin_, available());
   const auto header = open_header(padded);
+  // What kBadRequest is decided by is there; the rest of the header is not.
   if (!header.ok() && header.status().kind() == ErrorKind::kBadRequest) return header.status();
   return {};
 }

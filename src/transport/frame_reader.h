@@ -46,6 +46,7 @@ class FrameReader {
 
   const bool& open_;
   bool met_other_version_ = false;
+  bool met_frame_ = false;  // a head passed its checks: the peer is no stranger, whatever comes later
   std::size_t wanted_capacity_ = kStrangerBuffer;
   std::size_t payload_limit_ = wire::kMaxStrangerPayload;
 
