@@ -12,12 +12,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "scheduling/schedule.h"
 #include "transport/transport.h"
 #include "wire/message.h"
 
@@ -37,7 +39,7 @@ struct PeerName {
 
 using PeerId = std::uint32_t;  // local handle of a session; never used again after its on_peer_lost
 
-enum class Order { kByLayer, kFirstInFirstOut };
+using Order = scheduling::Order;
 
 struct EndpointOptions {
   PeerName self;

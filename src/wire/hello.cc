@@ -1,0 +1,101 @@
+#include "wire/hello.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "wire/codec.h"
+
+namespace paceline::wire {
+namespace {
+
+template <std::size_t kSize>
+class ArrayWriter {
+ public:
+  template <Scalar T>
+  ArrayWriter& put(T value) {
+    PACELINE_CHECK(at_ + sizeof value <= kSize, "{} bytes are too few", kSize);
+    std::memcpy(bytes_.data() + at_, &value, sizeof value);
+    at_ += sizeof value;
+    return *this;
+  }
+  std::array<std::byte, kSize> take() const {
+    PACELINE_CHECK(at_ == kSize, "wrote {} of {} bytes", at_, kSize);
+    return bytes_;
+  }
+
+ private:
+  std::array<std::byte, kSize> bytes_{};
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
+  ArrayWriter<kHelloBytes> to;
+  to.put(hello.session).put(hello.job).put(hello.received).put(hello.epoch).put(hello.attempt).put(hello.lowest).put(hello.highest);
+  to.put(hello.from.role).put(hello.to.role).put(hello.resume).put(std::uint8_t{0}).put(hello.from.rank).put(hello.to.rank);
+  return to.take();
+}
+
+std::array<std::byte, kHelloReplyBytes> encode(const HelloReply& reply) {
+  ArrayWriter<kHelloReplyBytes> to;
+  to.put(reply.session).put(reply.job).put(reply.received).put(reply.epoch).put(reply.lowest).put(reply.highest);
+  to.put(reply.verdict).put(reply.from.role).put(std::uint16_t{0}).put(reply.from.rank);
+  return to.take();
+}
+
+Result<Hello> decode_hello(std::span<const std::byte> body) {
+  Reader reader(body);
+  Hello hello;
+  hello.session = reader.get<std::uint64_t>();
+  hello.job = reader.get<std::uint64_t>();
+  hello.received = reader.get<std::uint64_t>();
+  hello.epoch = reader.get<std::uint32_t>();
+  hello.attempt = reader.get<std::uint32_t>();
+  hello.lowest = reader.get<std::uint16_t>();
+  hello.highest = reader.get<std::uint16_t>();
+  hello.from.role = reader.get<std::uint8_t>();
+  hello.to.role = reader.get<std::uint8_t>();
+  hello.resume = reader.get_enum(Hello::Resume::kYes);
+  const auto zero = reader.get<std::uint8_t>();
+  hello.from.rank = reader.get<std::int32_t>();
+  hello.to.rank = reader.get<std::int32_t>();
+  if (!reader.ok()) return error(ErrorKind::kCorrupt, "a hello of {} bytes cannot be read; {} are expected", body.size(), kHelloBytes);
+  if (zero != 0 || hello.session == 0 || hello.attempt == 0 || hello.lowest > hello.highest || hello.from.rank < -1 || hello.to.rank < -1) {
+    return error(ErrorKind::kCorrupt, "a hello with impossible values (session {}, attempt {}, versions {} to {}, ranks {} and {})", hello.session,
+                 hello.attempt, hello.lowest, hello.highest, hello.from.rank, hello.to.rank);
+  }
+  return hello;
+}
+
+Result<HelloReply> decode_hello_reply(std::span<const std::byte> body) {
+  Reader reader(body);
+  HelloReply reply;
+  reply.session = reader.get<std::uint64_t>();
+  reply.job = reader.get<std::uint64_t>();
+  reply.received = reader.get<std::uint64_t>();
+  reply.epoch = reader.get<std::uint32_t>();
+  reply.lowest = reader.get<std::uint16_t>();
+  reply.highest = reader.get<std::uint16_t>();
+  reply.verdict = reader.get_enum(Verdict::kUnknown);
+  reply.from.role = reader.get<std::uint8_t>();
+  const auto zero = reader.get<std::uint16_t>();
+  reply.from.rank = reader.get<std::int32_t>();
+  if (!reader.ok()) return error(ErrorKind::kCorrupt, "the answer to a hello, of {} bytes, cannot be read; {} are expected", body.size(), kHelloReplyBytes);
+  if (zero != 0 || reply.lowest > reply.highest || reply.from.rank < -1) {
+    return error(ErrorKind::kCorrupt, "the answer to a hello has impossible values (versions {} to {}, rank {})", reply.lowest, reply.highest,
+                 reply.from.rank);
+  }
+  return reply;
+}
+
+std::string printable_reason(std::span<const std::byte> text) {
+  std::string reason(reinterpret_cast<const char*>(text.data()), std::min(text.size(), kMaxReason));
+  for (char& letter : reason) {
+    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
+  }
+  return reason;
+}
+
+}  // namespace paceline::wire

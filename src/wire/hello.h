@@ -1,0 +1,77 @@
+// The first words of a session: bodies of the frames kHello and kHelloReply (wire/frame.h). Little-endian, fixed size; a later minor
+// version may append fields, so a longer body is accepted and what follows is ignored. Golden bytes: hello_test.cc.
+//
+//   kHello       offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 attempt u32 · 32 lowest u16 · 34 highest u16
+//                36 from.role u8 · 37 to.role u8 · 38 resume u8 · 39 zero u8 · 40 from.rank i32 · 44 to.rank i32
+//   kHelloReply  offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 lowest u16 · 30 highest u16
+//                32 verdict u8 · 33 from.role u8 · 34 zero u16 · 36 from.rank i32
+//                payload: the reason of a refusal, text of at most kMaxReason bytes
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace paceline::wire {
+
+// Versions of the session protocol (chunks, acknowledgements, resending) that this build speaks, beside the version of the frames.
+inline constexpr std::uint16_t kLowestSession = 1;
+inline constexpr std::uint16_t kHighestSession = 1;
+
+inline constexpr std::size_t kMaxReason = 1024;
+
+// Role and rank as numbers; session/ knows what they mean.
+struct Party {
+  std::uint8_t role = 0;
+  std::int32_t rank = -1;
+
+  bool operator==(const Party&) const = default;
+};
+
+struct Hello {
+  std::uint64_t session = 0;   // drawn by the side that connects, never 0
+  std::uint64_t job = 0;       // 0: not known yet
+  std::uint64_t received = 0;  // highest sequence received from the peer; not 0 only when the session is resumed
+  std::uint32_t epoch = 0;     // 0: not known yet
+  std::uint32_t attempt = 1;   // counts the hellos of a session: an older one that was under way for long does not replace a newer one
+  std::uint16_t lowest = kLowestSession, highest = kHighestSession;
+  Party from, to;              // to.rank -1: any
+  enum class Resume : std::uint8_t { kNo, kYes } resume = Resume::kNo;  // yes: was accepted before, so a peer without memory of it must refuse
+
+  bool operator==(const Hello&) const = default;
+};
+inline constexpr std::size_t kHelloBytes = 48;
+
+enum class Verdict : std::uint8_t {
+  kAccepted,
+  kRefused,  // for good; the reason says why
+  kUnknown,  // a session to be resumed is not known here: this process was restarted, or has given the peer up
+};
+
+struct HelloReply {
+  std::uint64_t session = 0;
+  std::uint64_t job = 0;
+  std::uint64_t received = 0;
+  std::uint32_t epoch = 0;
+  std::uint16_t lowest = kLowestSession, highest = kHighestSession;
+  Verdict verdict = Verdict::kAccepted;
+  Party from;
+
+  bool operator==(const HelloReply&) const = default;
+};
+inline constexpr std::size_t kHelloReplyBytes = 40;
+
+std::array<std::byte, kHelloBytes> encode(const Hello& hello);
+std::array<std::byte, kHelloReplyBytes> encode(const HelloReply& reply);
+// Errors: kCorrupt for a body that is too short or a value out of range.
+Result<Hello> decode_hello(std::span<const std::byte> body);
+Result<HelloReply> decode_hello_reply(std::span<const std::byte> body);
+
+// What a peer gives as a reason, made fit for a log line: at most kMaxReason bytes, control characters replaced.
+std::string printable_reason(std::span<const std::byte> text);
+
+}  // namespace paceline::wire
