@@ -23,18 +23,18 @@ enum Token : std::int64_t { kPad = 0, kUnknown = 1, kBegin = 2, kEnd = 3, kFirst
 
 // Per channel, in units of a pixel scaled to 0..1. Deviations are above zero.
 struct Normalisation {
-  std::vector<float> mean;
-  std::vector<float> deviation;
+  std::vector<float> mean{};
+  std::vector<float> deviation{};
   bool operator==(const Normalisation&) const = default;
 };
 
 // What one sample looks like; the same for every sample of a data set, and for its training and test half.
 struct Form {
   Content content = Content::kImages;
-  std::vector<std::int64_t> shape;     // images: {C, H, W}, each at least 1; text: {} because lengths vary
+  std::vector<std::int64_t> shape{};   // images: {C, H, W}, each at least 1; text: {} because lengths vary
   std::int64_t classes = 0;            // images: labels are 0..classes-1; text: ids of the target vocabulary
   std::int64_t source_vocabulary = 0;  // text only: ids of the source vocabulary
-  Normalisation normalisation;         // images only: one value per channel
+  Normalisation normalisation{};       // images only: one value per channel
   bool operator==(const Form&) const = default;
 };
 
@@ -67,8 +67,8 @@ class Dataset {
   // Text: tokens of the source including kEnd, which decides the length bucket. Images: 0.
   virtual std::int64_t length(std::int64_t index) const;
 
-  // Looks at every stored byte as cheaply as the format allows: record files compare checksums, image folders read the head of each
-  // file. What was read completely by `open` has nothing left to check.
+  // Looks at every stored byte as cheaply as the format allows: record files compare checksums, image folders look at the first bytes of
+  // each file. What was read completely by `open` has nothing left to check.
   virtual Status verify() const;
 
   // Images: load, decode and normalise one sample. `input` holds exactly C * H * W values, `target` one.
@@ -90,8 +90,9 @@ class Normaliser {
 // (images:DIR, text:...) and there are too few.
 struct DatasetPair {
   std::string name;  // as asked for, e.g. "mnist-5k"
-  std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> test;
+  std::shared_ptr<const Dataset> train{};
+  std::shared_ptr<const Dataset> test{};
+  std::string note{};  // for people, where there is something to say: what was left out, what a record file was made from
 };
 
 }  // namespace paceline::trainer::data

@@ -132,7 +132,7 @@ Result<std::vector<std::uint8_t>> parse_idx_labels(std::span<const std::byte> co
 }
 
 Result<DatasetPair> open_idx(const std::filesystem::path& folder, const IdxSet& set) {
-  DatasetPair pair{.name = set.name, .train = nullptr, .test = nullptr};
+  DatasetPair pair{.name = set.name};
   PACELINE_ASSIGN_OR_RETURN(pair.train, open_half(folder, "train", set));
   PACELINE_ASSIGN_OR_RETURN(pair.test, open_half(folder, "t10k", set));
   if (pair.train->form() != pair.test->form()) {

@@ -6,21 +6,31 @@
 #include <map>
 
 #include "base/text.h"
+#include "trainer/data/cifar.h"
 #include "trainer/data/idx.h"
+#include "trainer/data/image_folder.h"
+#include "trainer/data/parallel_text.h"
+#include "trainer/data/records.h"
 #include "trainer/data/synthetic.h"
 
 namespace paceline::trainer::data {
 namespace {
 
-const std::array<Kind, 3> kKinds = {{
+const std::array<Kind, 9> kKinds = {{
     {"mnist-5k", "", "5000 of MNIST's images, 1x28x28, 10 classes; comes with scripts/setup"},
     {"digits", "", "1797 small images of digits, 1x8x8, 10 classes; comes with scripts/setup"},
+    {"mnist", "DIR", "MNIST or what has its format: IDX files, plain or .gz, 10 classes"},
+    {"cifar-10", "DIR", "CIFAR-10, binary version, 3x32x32, 10 classes"},
+    {"cifar-100", "DIR", "CIFAR-100, binary version, 3x32x32, 100 classes"},
+    {"images", "DIR[,size=224]", "JPEG and PNG files, one folder for each class (or train/ and test/ or val/ with such folders)"},
+    {"text", "SOURCE,TARGET", "sentence pairs in two text files, line by line"},
+    {"records", "FILE", "a record file, made by 'paceline datasets pack'"},
     {"synthetic", "CxHxW[,classes=10][,samples=1000][,test=200][,seed=1]", "made-up images that can be learned, e.g. synthetic:3x32x32"},
 }};
 
-const IdxSet kMnist{"mnist", {{0.1307f}, {0.3081f}}};
+const Normalisation kMnist{{0.1307f}, {0.3081f}};
 
-// What stands behind the colon, cut at commas: leading parts without '=' joined again (a path may hold a comma), then key=value pairs.
+// What stands behind the colon: a path or a shape, then key=value parts behind commas. A path may hold commas itself.
 struct Argument {
   std::string whole;  // the spec, for messages
   std::string subject;
@@ -33,7 +43,7 @@ std::string joined(std::span<const std::string> names) {
   return text;
 }
 
-// Takes `,key=value` parts off the end as long as their keys are legal names (letters only).
+// Takes `,key=value` parts off the end.
 Result<Argument> parse_argument(std::string_view spec, std::string_view argument, std::span<const std::string> keys) {
   Argument parsed{.whole = std::string(spec), .subject = "", .options = {}};
   for (;;) {
@@ -51,6 +61,7 @@ Result<Argument> parse_argument(std::string_view spec, std::string_view argument
     }
     argument = argument.substr(0, comma);
   }
+  if (argument.empty()) return error(ErrorKind::kBadRequest, "data set '{}': nothing stands between the colon and its options", spec);
   parsed.subject = std::string(argument);
   return parsed;
 }
@@ -97,6 +108,22 @@ Result<DatasetPair> open_synthetic_spec(std::string_view spec, std::string_view 
   return open_synthetic(options, argument.whole);
 }
 
+Result<DatasetPair> open_images_spec(std::string_view spec, std::string_view text) {
+  static const std::array<std::string, 1> kKeys = {"size"};
+  PACELINE_ASSIGN_OR_RETURN(const Argument argument, parse_argument(spec, text, kKeys));
+  std::int64_t size = 224;
+  PACELINE_RETURN_IF_ERROR(take_option(argument, "size", size));
+  return open_image_folder(argument.subject, size, argument.whole);
+}
+
+Result<DatasetPair> open_text_spec(std::string_view spec, std::string_view text) {
+  const std::size_t comma = text.find(',');
+  if (comma == 0 || comma == std::string_view::npos || comma + 1 == text.size() || text.find(',', comma + 1) != std::string_view::npos) {
+    return error(ErrorKind::kBadRequest, "data set '{}': expected two files, text:SOURCE,TARGET", spec);
+  }
+  return open_parallel_text(text.substr(0, comma), text.substr(comma + 1), std::string(spec));
+}
+
 }  // namespace
 
 std::span<const Kind> kinds() { return kKinds; }
@@ -119,8 +146,14 @@ Result<DatasetPair> open(std::string_view spec, const std::filesystem::path& dat
     return error(ErrorKind::kBadRequest, "data set '{}' is incomplete, expected {}:{}", spec, name, kind->argument);
   }
 
-  if (name == "mnist-5k") return open_shipped(name, kMnist.normalisation, data_root);
+  if (name == "mnist-5k") return open_shipped(name, kMnist, data_root);
   if (name == "digits") return open_shipped(name, {{0.5f}, {0.5f}}, data_root);
+  if (name == "mnist") return open_idx(argument, {std::string(spec), kMnist});
+  if (name == "cifar-10") return open_cifar(Cifar::k10, argument, std::string(spec));
+  if (name == "cifar-100") return open_cifar(Cifar::k100, argument, std::string(spec));
+  if (name == "images") return open_images_spec(spec, argument);
+  if (name == "text") return open_text_spec(spec, argument);
+  if (name == "records") return open_records(argument, std::string(spec));
   return open_synthetic_spec(spec, argument);
 }
 

@@ -1,6 +1,7 @@
 #include "trainer/data/synthetic.h"
 
 #include <algorithm>
+#include <array>
 
 #include "trainer/data/random.h"
 
@@ -34,11 +35,11 @@ class SyntheticDataset final : public Dataset {
     std::size_t at = 0;
     for (std::int64_t c = 0; c < options_.channels; ++c) {
       for (std::int64_t y = 0; y < options_.height; ++y) {
+        const auto row = fields_of_row(label, c, y * kFieldsPerSide / options_.height);
         for (std::int64_t x = 0; x < options_.width; ++x) {
-          const std::int64_t field = (c * kFieldsPerSide + y * kFieldsPerSide / options_.height) * kFieldsPerSide + x * kFieldsPerSide / options_.width;
-          const auto base = 64 + static_cast<std::int64_t>(random_at(options_.seed, {kFields, label, static_cast<std::uint64_t>(field)}) % 128);
-          const auto fine = static_cast<std::int64_t>(grain.next() % 33) - 16;
-          sample.pixels[at++] = static_cast<std::uint8_t>(std::clamp<std::int64_t>(base + fine + bell(noise.next()), 0, 255));
+          const std::int64_t fine = static_cast<std::int64_t>(grain.next() % 33) - 16;
+          const std::int64_t value = row[static_cast<std::size_t>(x * kFieldsPerSide / options_.width)] + fine + bell(noise.next());
+          sample.pixels[at++] = static_cast<std::uint8_t>(std::clamp<std::int64_t>(value, 0, 255));
         }
       }
     }
@@ -46,6 +47,15 @@ class SyntheticDataset final : public Dataset {
   }
 
  private:
+  std::array<std::int64_t, kFieldsPerSide> fields_of_row(std::uint64_t label, std::int64_t channel, std::int64_t field_row) const {
+    std::array<std::int64_t, kFieldsPerSide> values{};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto field = static_cast<std::uint64_t>((channel * kFieldsPerSide + field_row) * kFieldsPerSide) + i;
+      values[i] = 64 + static_cast<std::int64_t>(random_at(options_.seed, {kFields, label, field}) % 128);
+    }
+    return values;
+  }
+
   // Four bytes added up look like a bell; 0 on average, deviation 148 / 5.25 = 28.
   static std::int64_t bell(std::uint64_t random) {
     std::int64_t sum = -510;
