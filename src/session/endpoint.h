@@ -28,7 +28,7 @@ namespace paceline::session {
 enum class Role : std::uint8_t { kCoordinator, kWorker, kServer };
 const char* to_string(Role role);
 
-// Who a peer is, unique in a job. Rank -1: has not got one yet (it is joining).
+// Who a peer is, unique in a job. Rank -1: has not got one yet (it is joining); any number of peers may be called so at a time.
 struct PeerName {
   Role role = Role::kWorker;
   Rank rank{-1};
