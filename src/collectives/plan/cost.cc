@@ -17,7 +17,7 @@ struct Terms {
   explicit Terms(const CollectiveProblem& problem)
       : p(static_cast<double>(problem.ranks)),
         n(static_cast<double>(problem.size.count)),
-        lg(static_cast<double>(rounds_of(problem.ranks))),
+        lg(static_cast<double>(doubling_rounds(problem.ranks))),
         alpha(problem.link.alpha),
         beta(problem.link.beta),
         gamma(problem.link.gamma) {}
@@ -67,7 +67,7 @@ double seconds_of(Operation operation, Algorithm algorithm, const Terms& t, doub
 }
 
 std::int64_t steps_of(Operation operation, Algorithm algorithm, std::int64_t ranks, std::int64_t blocks) {
-  const std::int64_t lg = rounds_of(ranks);
+  const std::int64_t lg = doubling_rounds(ranks);
   switch (algorithm) {
     case Algorithm::kLinearPipeline: return pipeline_steps(operation, ranks, blocks);
     case Algorithm::kMinimumSpanningTree: return operation == Operation::kAllreduce ? 2 * lg : lg;
@@ -106,7 +106,7 @@ std::span<const Algorithm> algorithms_for(Operation operation) {
 
 bool has_blocks(Algorithm algorithm) { return algorithm == Algorithm::kLinearPipeline; }
 
-std::int64_t rounds_of(std::int64_t ranks) { return ranks <= 1 ? 0 : std::bit_width(static_cast<std::uint64_t>(ranks - 1)); }
+std::int64_t doubling_rounds(std::int64_t ranks) { return ranks <= 1 ? 0 : std::bit_width(static_cast<std::uint64_t>(ranks - 1)); }
 
 std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_t blocks) {
   if (ranks <= 1 || blocks == 0) return 0;

@@ -60,6 +60,6 @@ Result<CollectiveCost> cheapest(const CollectiveProblem& problem, std::optional<
 std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_t blocks);
 
 // The number of rounds in which a message doubles its way to all ranks: log2(ranks), rounded up.
-std::int64_t rounds_of(std::int64_t ranks);
+std::int64_t doubling_rounds(std::int64_t ranks);
 
 }  // namespace paceline::collectives
