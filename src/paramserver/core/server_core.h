@@ -27,6 +27,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/quantity.h"
@@ -51,7 +52,9 @@ struct ServerAction {
   Rank to;
   std::uint32_t unit = 0;
   Iteration iteration = 0;
-  std::span<const std::byte> payload;  // stays as it is until on_delivered(ticket)
+  // kSendValue: stays as it is until on_delivered(ticket). kSendSquareSum: until the next iteration but one is complete, which cannot be
+  // before it has been received.
+  std::span<const std::byte> payload;
   std::uint64_t ticket = 0;
   Status failure;
 };
@@ -79,8 +82,9 @@ class ServerCore {
   // Another server's part of `iteration`.
   Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions);
 
-  // The payload of an action with this ticket is no longer needed, because it was received or its receiver is lost. Once per action.
-  void on_delivered(std::uint64_t ticket);
+  // `worker` has received the value that was sent to it with this ticket. Once per kSendValue action; not after on_left, which implies it.
+  // kSendSquareSum needs none.
+  void on_delivered(Rank worker, std::uint64_t ticket);
 
   // The worker is lost or done. What it had pushed completely stays counted; half-received gradients are forgotten; nothing is sent to it.
   Status on_left(Rank worker, TimePoint now, std::vector<ServerAction>& actions);
@@ -109,69 +113,84 @@ class ServerCore {
 
  private:
   static constexpr std::uint32_t kNoBuffer = BufferPool::kNone;
+  static constexpr Iteration kNone = -1;
 
-  // What one worker has of one unit.
+  // What is between one worker and one unit.
   struct Slot {
-    Iteration pushed = 0;     // latest iteration received completely
-    Iteration receiving = 0;  // iteration of the gradient that is arriving; 0: none
-    Iteration answered = 0;   // latest label sent
-    Iteration due = 0;        // latest label that exists for this worker
-    Iteration asked = 0;      // label it has asked for and not got; kNotAsked: none
+    Iteration pushed = 0;         // latest iteration received completely
+    Iteration receiving = kNone;  // iteration of the gradient that is arriving
+    Iteration answered = kNone;   // latest label sent
+    Iteration due = kNone;        // latest label there is for this worker
+    Iteration asked = kNone;      // label it has asked for and not got
     std::uint32_t gradient = kNoBuffer;
     bool unused = false;
   };
   struct UnitState {
     std::uint32_t value = kNoBuffer;
-    std::uint32_t sum = kNoBuffer;  // held until the iteration is released
+    std::uint32_t sum = kNoBuffer;  // kept until the iteration is released; none when no worker used the unit
+    bool receiving_initial = false;
     bool initialised = false;
-    bool sum_used = false;
     Iteration version = 0;
     std::int64_t steps = 0;
     std::vector<float> state;
   };
-  struct SquarePart {  // of one server and one of two iterations
-    Iteration iteration = -1;
+  struct SquarePart {
+    Iteration iteration = kNone;
     tensor::ExactSquareSum sum;
   };
 
   Status check(Rank worker, std::uint32_t unit) const;
+  Status check_initial(Rank worker, std::uint32_t unit, Iteration label) const;
   Status check_push(Rank worker, std::uint32_t unit, Iteration iteration) const;
-  Status pushed(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
+  Status finish_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
   void apply(const sync::Update& update, std::vector<ServerAction>& actions);
-  bool check_finite(std::uint32_t unit, const sync::Update& update, std::span<const float> sum, std::vector<ServerAction>& actions);
+  bool gather_sources(std::uint32_t unit, const sync::Update& update);
+  std::optional<Status> non_finite(std::uint32_t unit, const sync::Update& update, std::span<const float> sum) const;
   void step(std::uint32_t unit, Iteration iteration, std::span<const float> gradient);
-  void finish_unit(std::uint32_t unit, const sync::Update& update, std::vector<ServerAction>& actions);
-  void hold(std::uint32_t unit, std::uint32_t sum, const sync::Update& update, std::vector<ServerAction>& actions);
-  void release_iteration(std::vector<ServerAction>& actions);
+  void keep_sum(std::uint32_t unit, bool used, const sync::Update& update, std::vector<ServerAction>& actions);
   void try_release(std::vector<ServerAction>& actions);
+  void release(const tensor::ExactSquareSum& squares, std::vector<ServerAction>& actions);
+  void count_version(std::uint32_t unit, Iteration iteration, std::vector<ServerAction>& actions);
   void start(const std::vector<sync::Start>& starts, std::vector<ServerAction>& actions);
   void offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
+  void offer_to_all(std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
   void send(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
-  void give_back_gradient(Slot& slot);
+  std::uint32_t take_buffer(std::uint32_t unit);  // for gradients and sums, counted
+  void give_back(std::uint32_t& buffer, std::uint32_t unit);
   std::span<float> writable_value(std::uint32_t unit);
 
-  std::uint32_t local(std::uint32_t unit) const { return plan_->units().place_in_server[unit]; }
-  Slot& slot(std::uint32_t unit, Rank worker) { return slots_[local(unit) * static_cast<std::size_t>(workers_) + static_cast<std::size_t>(worker.value)]; }
-  const Slot& slot(std::uint32_t unit, Rank worker) const { return const_cast<ServerCore*>(this)->slot(unit, worker); }
+  const std::vector<std::uint32_t>& my_units() const { return plan_->units().of_server[static_cast<std::size_t>(server_.value)]; }
+  UnitState& state(std::uint32_t unit) { return units_[plan_->units().place_in_server[unit]]; }
+  const UnitState& state(std::uint32_t unit) const { return units_[plan_->units().place_in_server[unit]]; }
+  std::size_t slot_index(std::uint32_t unit, Rank worker) const {
+    return plan_->units().place_in_server[unit] * live_.size() + static_cast<std::size_t>(worker.value);
+  }
+  Slot& slot(std::uint32_t unit, Rank worker) { return slots_[slot_index(unit, worker)]; }
+  const Slot& slot(std::uint32_t unit, Rank worker) const { return slots_[slot_index(unit, worker)]; }
   std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
+  std::string unit_text(std::uint32_t unit) const;
 
   std::shared_ptr<const JobPlan> plan_;
   Rank server_;
-  std::int32_t workers_;
   std::unique_ptr<sync::SyncModel> sync_;
-  std::vector<UnitState> units_;  // by local index
-  std::vector<Slot> slots_;       // by local index, then worker
-  std::vector<char> live_;        // by worker
-  std::vector<std::int64_t> pushes_of_iteration_;  // by worker: units pushed of its current iteration
+  std::vector<UnitState> units_;                       // by place in this server
+  std::vector<Slot> slots_;                            // by place in this server, then worker
+  std::vector<char> live_;                             // by worker
+  std::vector<std::size_t> pushed_units_;              // by worker: units pushed of its current iteration (kAtStart)
+  std::vector<std::vector<std::uint32_t>> in_flight_;  // by worker, then buffer: values being sent
   BufferPool pool_;
   std::vector<float> sum_;    // scratch, as long as the largest unit
-  std::vector<float> zeros_;  // the contribution of a worker that did not use a unit; made when first needed
+  std::vector<float> zeros_;  // what a worker that did not use a unit contributes; made when first needed
   std::vector<std::span<const float>> sources_;
-  std::size_t counted_ = 0;  // units at the newest version, see kIterationComplete
-  // held updates
-  Iteration held_iteration_;
-  std::size_t held_units_ = 0;
-  Status held_failure_;
+  // BSP
+  Iteration complete_;           // every unit has this version
+  std::size_t counted_ = 0;      // units at complete_ + 1
+  // kept sums
+  std::vector<std::size_t> part_takers_;               // servers that have units, this one excluded
+  std::size_t kept_ = 0;                               // units whose sum of iteration complete_ + 1 is there
+  bool own_part_done_ = false;
+  Status kept_failure_;
+  tensor::ExactSquareSum own_part_;
   std::vector<std::array<SquarePart, 2>> parts_;                              // by server and parity of the iteration
   std::array<std::array<std::byte, tensor::kSquareSumBytes>, 2> sent_parts_;  // by parity
   Counters counters_;

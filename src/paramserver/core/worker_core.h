@@ -56,8 +56,9 @@ class WorkerCore {
 
   // The gradient of `tensor` of the current iteration is final. kBadRequest: no such tensor, or twice.
   Status on_gradient_ready(std::uint32_t tensor, TimePoint now, std::vector<WorkerAction>& actions);
-  // Backward of `iteration` is over; `unused` are the tensors without a gradient. kBadRequest, naming tensor or iteration: not the current
-  // iteration, a tensor that is neither ready nor unused, or both.
+  // Backward of `iteration` is over; `unused` are the tensors without a gradient. Requires all_open(iteration). kBadRequest, naming tensor or
+  // iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor unused, or both.
+  // Tensors without elements may be left out.
   Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now, std::vector<WorkerAction>& actions);
 
   enum class Place : std::uint8_t { kParameters, kStaging };
@@ -76,9 +77,12 @@ class WorkerCore {
   // Whether no push borrows the layer's gradients (all gradients) any more.
   bool gradients_free(Layer layer) const { return undelivered_[static_cast<std::size_t>(layer.index)] == 0; }
   bool gradients_free() const { return undelivered_total_ == 0; }
-  // What a closed gate waits for, for messages: a unit whose value has not come.
-  std::optional<std::uint32_t> missing_unit(Layer layer) const;
+  // What a closed gate waits for, for messages: a unit whose value labelled current() - 1 has not come.
+  std::optional<std::uint32_t> missing_unit(scheduling::UnitRange units) const;
   std::optional<std::uint32_t> undelivered_unit() const;
+
+  // The units whose values the gate of `layer` (of nothing: of all layers) waits for.
+  scheduling::UnitRange units_of(std::optional<Layer> layer) const;
 
   // A unit of `units` whose value stands complete in the staging area, marked as taken; the caller copies it. None: nothing left.
   std::optional<std::uint32_t> take_staged(scheduling::UnitRange units);
@@ -113,25 +117,24 @@ class WorkerCore {
   };
   enum class TensorState : std::uint8_t { kAwaited, kReady, kUnused };
 
-  void offer_tensor(std::uint32_t tensor, TimePoint now, std::vector<WorkerAction>& actions);
+  Status check_backward(Iteration iteration, std::span<const std::uint32_t> unused) const;
   void flush(TimePoint now, std::vector<WorkerAction>& actions);
   void push(std::uint32_t unit, bool unused, TimePoint now, std::vector<WorkerAction>& actions);
-  void pull(scheduling::UnitRange units, std::vector<WorkerAction>& actions);
+  void begin_iteration();
   void arrived(std::uint32_t unit, Iteration label);
-  scheduling::UnitRange units_of(Layer layer) const { return plan_->units().of_layer[static_cast<std::size_t>(layer.index)]; }
+  Status check_value(Rank server, std::uint32_t unit) const;
 
   std::shared_ptr<const JobPlan> plan_;
   Rank worker_;
   Iteration current_;
   std::vector<UnitState> units_;
   std::vector<TensorState> tensors_;
-  std::vector<std::uint32_t> waiting_;       // tensors whose units have not been pushed yet, in the order they became known
+  std::vector<std::uint32_t> waiting_;       // tensors that have not been pushed yet, in the order they became ready or unused
   std::vector<std::int64_t> to_push_;        // by layer: units not pushed in the current iteration
   std::vector<std::int64_t> missing_in_;     // by layer: units without a value labelled current - 1
   std::int64_t missing_ = 0;                 // the same of all layers
   std::vector<std::int64_t> undelivered_;    // by layer
   std::int64_t undelivered_total_ = 0;
-  bool backward_over_ = false;               // of the iteration whose pushes are in waiting_
   BusyTime pushing_, pulling_;
   Account account_;
 };

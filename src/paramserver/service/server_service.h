@@ -7,6 +7,7 @@
 // Threads: belongs to the loop. Memory: nothing is allocated per message once warm.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +27,9 @@ struct ServerCallbacks {
   // Every unit has made its update of `iteration` and none a later one; the moment to save the state through core(). No value that could
   // let a worker go on has left yet. BSP only. May be empty.
   std::function<void(Iteration)> on_iteration_complete;
+  // The iteration changed nothing (NonFinitePolicy::kSkip); the reason names whose gradient it was, if it was found on this server. May be
+  // empty.
+  std::function<void(Iteration, const Status&)> on_skipped;
 };
 
 class ServerService final : public MessageSink {
@@ -47,28 +51,37 @@ class ServerService final : public MessageSink {
   const ServerCore& core() const { return core_; }
 
   struct Counters {
-    std::uint64_t pushes = 0;      // gradients worked off
-    std::uint64_t reorderings = 0; // of them, taken before one that had arrived earlier
-    Duration updating{};           // time spent to sum and update
+    std::uint64_t pushes = 0;              // gradients worked off
+    std::uint64_t reorderings = 0;         // of them, taken before one that had arrived earlier
+    std::uint64_t skipped_iterations = 0;
+    Duration updating{};                   // time spent to sum and update
   };
   const Counters& counters() const { return counters_; }
 
  private:
-  struct Waiting {  // a push that has arrived; the smallest (layer, sequence) is taken first
-    std::int32_t layer = 0;
+  struct Waiting {  // a push that has arrived; the smallest (urgency, sequence) is taken first
+    std::int32_t urgency = 0;
     std::uint64_t sequence = 0;
     Rank worker;
     std::uint32_t unit = 0;
     Iteration iteration = 0;
     bool unused = false;
   };
+  struct Spent {  // on the unit's newest update
+    Iteration iteration = -1;
+    Duration total{};
+  };
+  using SquareSumBytes = std::array<std::byte, tensor::kSquareSumBytes>;
 
   ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync, transport::Loop& loop, Outbox& outbox,
                 ServerCallbacks callbacks);
-  void enqueue(Rank worker, const wire::MessageHead& head);
+  Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
+  void enqueue(const session::PeerName& from, const wire::MessageHead& head);
   void work();
-  void carry_out(Duration spent, std::uint32_t unit);
-  std::uint32_t micros_of(Duration spent, std::uint32_t unit, const ServerAction& action, std::int64_t elements_in_all);
+  void work_one();
+  void carry_out(const Status& status, Duration spent);
+  void share_time(Duration spent);
+  void send_value(const ServerAction& action);
   void fail(const Status& reason);
 
   std::shared_ptr<const JobPlan> plan_;
@@ -79,11 +92,9 @@ class ServerService final : public MessageSink {
   std::unique_ptr<transport::Signal> work_signal_;
   std::vector<Waiting> queue_;  // a heap
   std::uint64_t next_sequence_ = 0;
-  std::uint64_t oldest_taken_ = 0;
-  std::vector<ServerAction> actions_;
-  std::vector<std::int64_t> spent_nanoseconds_;  // by local unit: on sums that were kept for later
-  std::array<std::byte, tensor::kSquareSumBytes> no_place_{};
-  std::vector<std::array<std::byte, tensor::kSquareSumBytes>> square_sums_;  // by server: where its part is received
+  std::vector<ServerAction> actions_;                       // of the event in progress
+  std::vector<Spent> spent_;                                // by place in this server
+  std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
   bool failed_ = false;
   Counters counters_;
 };

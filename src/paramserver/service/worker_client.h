@@ -20,7 +20,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -56,10 +58,10 @@ class WorkerClient final : public MessageSink {
   Status gradient_ready(std::uint32_t tensor);
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused = {});
 
-  // Returns when `layer`'s parameters are those that iteration `iteration` is computed with. Errors: kDeadline after stall_deadline, naming
-  // server, layer, iteration and milliseconds; the reason given to cancel(); kBadRequest when the backward before it is not done.
+  // Returns when `layer`'s parameters are those that `iteration` is computed with. Errors: kDeadline after stall_deadline, naming server, layer,
+  // iteration and milliseconds; the reason given to cancel(); kBadRequest when `iteration` is not the one after the last backward_done.
   Status wait_layer(Layer layer, Iteration iteration);
-  // Returns when all parameters hold every update up to and including `iteration`.
+  // Returns when all parameters hold every update up to and including `iteration`, the one of the last backward_done. Errors as above.
   Status wait_all(Iteration iteration);
   // Returns when no gradient (of the layer) is being sent any more.
   Status wait_gradients_free();
@@ -84,11 +86,15 @@ class WorkerClient final : public MessageSink {
   template <typename Done, typename Describe>
   Status wait(std::unique_lock<std::mutex>& lock, Done done, Describe describe);
   Status wait_open(std::optional<Layer> layer, Iteration iteration);
+  std::string describe_missing(scheduling::UnitRange units) const;
+  std::string describe_undelivered() const;
   void copy_staged(std::unique_lock<std::mutex>& lock, scheduling::UnitRange units);
   void send_outgoing();
   void send_initial();
+  void send(wire::MessageKind kind, std::uint8_t flags, std::uint32_t unit, Iteration iteration, std::span<const float> payload);
   void fail(const Status& reason);
-  std::span<float> place(std::span<float> arena, std::uint32_t unit) const;
+  // The unit's part of an arena.
+  std::span<float> part(std::span<float> arena, std::uint32_t unit) const;
 
   std::shared_ptr<const JobPlan> plan_;
   Rank worker_;
@@ -99,13 +105,13 @@ class WorkerClient final : public MessageSink {
   std::span<float> staging_;
   std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_;
   std::vector<WorkerAction> sending_;  // loop only
+  bool reported_ = false;              // loop only: on_failed has been called
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   WorkerCore core_;
   std::vector<WorkerAction> outgoing_;
   Status failure_;
-  bool reported_ = false;
 };
 
 }  // namespace paceline::paramserver

@@ -1,0 +1,274 @@
+#include "paramserver/core/worker_core.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace paceline::paramserver {
+
+Account& Account::operator+=(const Account& other) {
+  push += other.push;
+  pull += other.pull;
+  wait += other.wait;
+  update += other.update;
+  overlapped_push += other.overlapped_push;
+  overlapped_pull += other.overlapped_pull;
+  bytes_pushed += other.bytes_pushed;
+  bytes_pulled += other.bytes_pulled;
+  return *this;
+}
+
+void WorkerCore::BusyTime::begin(TimePoint now) {
+  if (running++ == 0) since = now;
+}
+
+void WorkerCore::BusyTime::end(TimePoint now) {
+  if (--running == 0) total += now - since;
+}
+
+Duration WorkerCore::BusyTime::take(TimePoint now) {
+  if (running > 0) total += now - std::exchange(since, now);
+  return std::exchange(total, Duration{});
+}
+
+WorkerCore::WorkerCore(std::shared_ptr<const JobPlan> plan, Rank worker) : plan_(std::move(plan)), worker_(worker), current_(plan_->options().first) {
+  PACELINE_CHECK(worker.value >= 0 && worker.value < plan_->options().workers, "worker {} of {}", worker.value, plan_->options().workers);
+  const auto layers = static_cast<std::size_t>(plan_->layers());
+  units_.resize(plan_->units().units.size());
+  tensors_.resize(plan_->table().tensors.size());
+  waiting_.reserve(tensors_.size());
+  to_push_.resize(layers);
+  missing_in_.resize(layers);
+  undelivered_.assign(layers, 0);
+  begin_iteration();
+}
+
+// Of `current_`: nothing is pushed yet, and the values labelled current_ - 1 are awaited.
+void WorkerCore::begin_iteration() {
+  std::ranges::fill(tensors_, TensorState::kAwaited);
+  std::ranges::fill(missing_in_, 0);
+  missing_ = 0;
+  for (std::size_t layer = 0; layer < to_push_.size(); ++layer) to_push_[layer] = plan_->units().of_layer[layer].size();
+  for (const scheduling::Unit& unit : plan_->units().units) {
+    if (units_[unit.id].arrived >= current_ - 1) continue;
+    ++missing_in_[static_cast<std::size_t>(unit.layer.index)];
+    ++missing_;
+  }
+}
+
+void WorkerCore::arrived(std::uint32_t unit, Iteration label) {
+  const Iteration before = std::exchange(units_[unit].arrived, label);
+  if (before >= current_ - 1 || label < current_ - 1) return;
+  --missing_in_[static_cast<std::size_t>(plan_->units().units[unit].layer.index)];
+  --missing_;
+}
+
+void WorkerCore::on_initial_received(std::uint32_t unit) {
+  PACELINE_CHECK(unit < units_.size() && units_[unit].arrived < 0, "unit {} has an initial value already", unit);
+  arrived(unit, plan_->options().first - 1);
+}
+
+// --- gradients ---
+
+Status WorkerCore::on_gradient_ready(std::uint32_t tensor, TimePoint now, std::vector<WorkerAction>& actions) {
+  if (tensor >= tensors_.size()) return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
+  if (tensors_[tensor] != TensorState::kAwaited) {
+    return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration", plan_->table().tensors[tensor].name, current_);
+  }
+  tensors_[tensor] = TensorState::kReady;
+  waiting_.push_back(tensor);
+  if (plan_->options().schedule.push == scheduling::PushWhen::kReady) flush(now, actions);
+  return {};
+}
+
+Status WorkerCore::check_backward(Iteration iteration, std::span<const std::uint32_t> unused) const {
+  if (iteration != current_) return error(ErrorKind::kBadRequest, "the backward of iteration {} is over in iteration {}", iteration, current_);
+  if (missing_ > 0) return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come", iteration, missing_);
+  const auto& tensors = plan_->table().tensors;
+  for (std::size_t i = 0; i < unused.size(); ++i) {
+    if (unused[i] >= tensors.size()) return error(ErrorKind::kBadRequest, "tensor {} is called unused; the model has {}", unused[i], tensors.size());
+    const bool twice = std::ranges::find(unused.first(i), unused[i]) != unused.begin() + static_cast<std::ptrdiff_t>(i);
+    if (twice || tensors_[unused[i]] != TensorState::kAwaited) {
+      return error(ErrorKind::kBadRequest, "\"{}\" is called unused in iteration {} and {}", tensors[unused[i]].name, iteration, twice ? "called so twice" : "has a gradient");
+    }
+  }
+  std::size_t known = unused.size() + static_cast<std::size_t>(std::ranges::count(tensors_, TensorState::kReady));
+  if (known == tensors.size()) return {};
+  for (std::uint32_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    if (tensors_[tensor] != TensorState::kAwaited || plan_->units().of_tensor[tensor].empty() || std::ranges::find(unused, tensor) != unused.end()) continue;
+    return error(ErrorKind::kBadRequest, "the backward of iteration {} is over, but \"{}\" has neither a gradient nor is it called unused", iteration, tensors[tensor].name);
+  }
+  return {};
+}
+
+Status WorkerCore::on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now, std::vector<WorkerAction>& actions) {
+  PACELINE_RETURN_IF_ERROR(check_backward(iteration, unused));
+  for (const std::uint32_t tensor : unused) {
+    tensors_[tensor] = TensorState::kUnused;
+    waiting_.push_back(tensor);
+  }
+  flush(now, actions);
+  if (plan_->options().schedule.back == scheduling::Return::kPullAtOnce) {
+    for (std::uint32_t unit = 0; unit < units_.size(); ++unit) actions.push_back({WorkerAction::Kind::kPull, unit, current_});
+  }
+  ++current_;
+  begin_iteration();
+  return {};
+}
+
+// Pushes what is waiting, unless values of the iteration before have not come.
+void WorkerCore::flush(TimePoint now, std::vector<WorkerAction>& actions) {
+  if (missing_ > 0) return;
+  for (const std::uint32_t tensor : waiting_) {
+    // Begins with the parts on "its" server, so that not all workers push to the same one at once (P3, section 4).
+    const scheduling::UnitRange units = plan_->units().of_tensor[tensor];
+    std::uint32_t first = units.begin;
+    const Rank own{worker_.value % plan_->options().servers};
+    while (first < units.end && plan_->units().units[first].server != own) ++first;
+    if (first == units.end) first = units.begin;
+    const bool unused = tensors_[tensor] == TensorState::kUnused;
+    for (std::uint32_t unit = first; unit < units.end; ++unit) push(unit, unused, now, actions);
+    for (std::uint32_t unit = units.begin; unit < first; ++unit) push(unit, unused, now, actions);
+  }
+  waiting_.clear();
+}
+
+void WorkerCore::push(std::uint32_t unit, bool unused, TimePoint now, std::vector<WorkerAction>& actions) {
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  const auto layer = static_cast<std::size_t>(planned.layer.index);
+  UnitState& of = units_[unit];
+  of.pushed = current_;
+  actions.push_back({unused ? WorkerAction::Kind::kUnused : WorkerAction::Kind::kPush, unit, current_});
+  of.borrowed = !unused;
+  of.push_delivered = now;
+  if (!unused) {
+    ++undelivered_[layer];
+    ++undelivered_total_;
+    account_.bytes_pushed += planned.elements * static_cast<std::int64_t>(sizeof(float));
+    pushing_.begin(now);
+  }
+  if (--to_push_[layer] > 0 || plan_->options().schedule.back != scheduling::Return::kPullByLayer) return;
+  const scheduling::UnitRange units = plan_->units().of_layer[layer];
+  for (std::uint32_t asked = units.begin; asked < units.end; ++asked) actions.push_back({WorkerAction::Kind::kPull, asked, current_});
+}
+
+void WorkerCore::on_push_delivered(std::uint32_t unit, TimePoint now) {
+  PACELINE_CHECK(unit < units_.size() && units_[unit].borrowed, "the push of unit {} was delivered, but not sent", unit);
+  units_[unit].borrowed = false;
+  units_[unit].push_delivered = now;
+  --undelivered_[static_cast<std::size_t>(plan_->units().units[unit].layer.index)];
+  --undelivered_total_;
+  pushing_.end(now);
+}
+
+// --- values ---
+
+Status WorkerCore::check_value(Rank server, std::uint32_t unit) const {
+  if (unit >= units_.size()) return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}; the job has {} units", server.value, unit, units_.size());
+  const Rank home = plan_->units().units[unit].server;
+  if (home == server) return {};
+  return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}, which lives on server {}", server.value, unit, home.value);
+}
+
+Result<WorkerCore::Place> WorkerCore::on_value_begin(Rank server, std::uint32_t unit, Iteration label, std::uint64_t bytes, TimePoint now) {
+  PACELINE_RETURN_IF_ERROR(check_value(server, unit));
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  if (bytes != static_cast<std::uint64_t>(planned.elements) * sizeof(float)) {
+    return error(ErrorKind::kBadRequest, "server {} sent {} bytes as a value of unit {} in {}; it has {}", server.value, bytes, unit, plan_->layer_text(planned.layer),
+                 static_cast<std::uint64_t>(planned.elements) * sizeof(float));
+  }
+  UnitState& of = units_[unit];
+  const Iteration initial = plan_->options().first - 1;
+  const bool awaited = label == initial ? worker_ != Rank{0} && of.arrived < label : of.pushed == label && of.arrived < label;
+  if (!awaited || of.arriving >= 0) {
+    return error(ErrorKind::kBadRequest, "server {} sent the value of unit {} in {} for iteration {}, which worker {} does not await", server.value, unit,
+                 plan_->layer_text(planned.layer), label, worker_.value);
+  }
+  of.arriving = label;
+  of.staging = label >= current_;
+  of.value_began = now;
+  if (label != initial) pulling_.begin(now);
+  return of.staging ? Place::kStaging : Place::kParameters;
+}
+
+Status WorkerCore::on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now, std::vector<WorkerAction>& actions) {
+  PACELINE_RETURN_IF_ERROR(check_value(server, unit));
+  UnitState& of = units_[unit];
+  if (of.arriving < 0 || of.arriving != label) {
+    return error(ErrorKind::kBadRequest, "server {} sent an empty value of unit {} in {} for iteration {}", server.value, unit,
+                 plan_->layer_text(plan_->units().units[unit].layer), label);
+  }
+  of.arriving = -1;
+  of.staged = of.staging;
+  of.micros = micros;
+  of.value_complete = now;
+  if (label != plan_->options().first - 1) {
+    pulling_.end(now);
+    account_.bytes_pulled += plan_->units().units[unit].elements * static_cast<std::int64_t>(sizeof(float));
+  }
+  arrived(unit, label);
+  if (plan_->options().schedule.push == scheduling::PushWhen::kReady) flush(now, actions);
+  return {};
+}
+
+std::optional<std::uint32_t> WorkerCore::take_staged(scheduling::UnitRange units) {
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+    if (std::exchange(units_[unit].staged, false)) return unit;
+  }
+  return std::nullopt;
+}
+
+// --- gates ---
+
+bool WorkerCore::layer_open(Layer layer, Iteration iteration) const {
+  if (iteration < current_) return true;
+  if (iteration > current_) return false;
+  if (plan_->options().schedule.back == scheduling::Return::kPullAtOnce) return missing_ == 0;
+  return missing_in_[static_cast<std::size_t>(layer.index)] == 0;
+}
+
+scheduling::UnitRange WorkerCore::units_of(std::optional<Layer> layer) const {
+  const bool all = !layer || plan_->options().schedule.back == scheduling::Return::kPullAtOnce;
+  return all ? scheduling::UnitRange{0, static_cast<std::uint32_t>(units_.size())} : plan_->units().of_layer[static_cast<std::size_t>(layer->index)];
+}
+
+std::optional<std::uint32_t> WorkerCore::missing_unit(scheduling::UnitRange units) const {
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+    if (units_[unit].arrived < current_ - 1) return unit;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint32_t> WorkerCore::undelivered_unit() const {
+  for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+    if (units_[unit].borrowed) return unit;
+  }
+  return std::nullopt;
+}
+
+void WorkerCore::account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened) {
+  const Iteration label = iteration - 1;
+  if (label < plan_->options().first || opened <= entered) return;
+  const scheduling::UnitRange units = units_of(layer);
+  const UnitState* last = nullptr;
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+    if (last == nullptr || units_[unit].value_complete > last->value_complete) last = &units_[unit];
+  }
+  if (last == nullptr) return;
+  // An acknowledgement that is later than the value says no more than that the push had been received.
+  const TimePoint received = last->borrowed ? last->value_began : last->push_delivered;
+  const TimePoint push_end = std::clamp(received, entered, opened);
+  const TimePoint pull_begin = std::clamp(last->value_began, push_end, opened);
+  const Duration updating = std::min<Duration>(pull_begin - push_end, std::chrono::microseconds(last->micros));
+  account_.push += push_end - entered;
+  account_.update += updating;
+  account_.wait += pull_begin - push_end - updating;
+  account_.pull += opened - pull_begin;
+}
+
+Account WorkerCore::take_account(TimePoint now) {
+  account_.overlapped_push = std::max(Duration{}, pushing_.take(now) - account_.push);
+  account_.overlapped_pull = std::max(Duration{}, pulling_.take(now) - account_.pull);
+  return std::exchange(account_, Account{});
+}
+
+}  // namespace paceline::paramserver

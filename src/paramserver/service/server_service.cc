@@ -1,0 +1,198 @@
+#include "paramserver/service/server_service.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace paceline::paramserver {
+namespace {
+
+// Work on pushes goes on for so long before the sockets are served again.
+constexpr Duration kTurn = std::chrono::microseconds(500);
+
+// A heap's top is the greatest, so the most urgent is the greatest.
+struct LessUrgent {
+  template <typename Waiting>
+  bool operator()(const Waiting& a, const Waiting& b) const {
+    return std::pair(a.urgency, a.sequence) > std::pair(b.urgency, b.sequence);
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop, Outbox& outbox,
+                                                           ServerCallbacks callbacks) {
+  const JobOptions& options = plan->options();
+  if (server.value < 0 || server.value >= options.servers) {
+    return error(ErrorKind::kBadRequest, "server {} does not exist; the job has {}", server.value, options.servers);
+  }
+  sync::SyncCluster cluster;
+  cluster.units = static_cast<std::int32_t>(plan->units().of_server[static_cast<std::size_t>(server.value)].size());
+  for (std::int32_t worker = 0; worker < options.workers; ++worker) cluster.workers.push_back(Rank{worker});
+  cluster.first = options.first;
+  PACELINE_ASSIGN_OR_RETURN(auto sync, sync::make_sync_model(options.sync, cluster));
+  return std::unique_ptr<ServerService>(new ServerService(std::move(plan), server, std::move(sync), loop, outbox, std::move(callbacks)));
+}
+
+ServerService::ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync, transport::Loop& loop,
+                             Outbox& outbox, ServerCallbacks callbacks)
+    : plan_(plan), core_(std::move(plan), server, std::move(sync)), loop_(loop), outbox_(outbox), callbacks_(std::move(callbacks)) {
+  const std::size_t units = plan_->units().of_server[static_cast<std::size_t>(server.value)].size();
+  const auto workers = static_cast<std::size_t>(plan_->options().workers);
+  queue_.reserve(units * workers);
+  actions_.reserve(units * workers + static_cast<std::size_t>(plan_->options().servers) + 2);
+  spent_.resize(units);
+  square_sums_.resize(static_cast<std::size_t>(plan_->options().servers));
+  work_signal_ = loop.make_signal([this] { work(); });
+}
+
+Result<std::span<std::byte>> ServerService::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
+  if (failed_) return error(ErrorKind::kCancelled, "server {} has stopped", core_.rank().value);
+  const bool from_worker = from.role == session::Role::kWorker;
+  if (from_worker && head.kind == wire::MessageKind::kInitial) {
+    PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_initial(from.rank, head.unit, head.iteration, head.payload_bytes));
+    return std::as_writable_bytes(place);
+  }
+  if (from_worker && head.kind == wire::MessageKind::kPush && head.flags == wire::kNoFlags) {
+    PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
+    return std::as_writable_bytes(place);
+  }
+  const bool known_server = from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_->options().servers;
+  if (known_server && head.kind == wire::MessageKind::kSquareSum && head.payload_bytes == tensor::kSquareSumBytes) {
+    return std::span<std::byte>(square_sums_[static_cast<std::size_t>(from.rank.value)][static_cast<std::size_t>(head.iteration & 1)]);
+  }
+  return unexpected(from, head);
+}
+
+Status ServerService::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
+  return error(ErrorKind::kBadRequest, "{} sent server {} a message it does not take: kind {}, flags {}, {} bytes", from.text(), core_.rank().value,
+               static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+}
+
+void ServerService::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (failed_) return;
+  if (from.role == session::Role::kServer) {
+    if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(from, head));
+    const TimePoint begin = loop_.now();
+    const Status status = core_.on_square_sum(from.rank, head.iteration, payload, actions_);
+    return carry_out(status, loop_.now() - begin);
+  }
+  if (from.role != session::Role::kWorker) return fail(unexpected(from, head));
+  switch (head.kind) {
+    case wire::MessageKind::kInitial: return carry_out(core_.on_initial(from.rank, head.unit, head.iteration, actions_), Duration{});
+    case wire::MessageKind::kPull:
+      if (head.payload_bytes != 0) return fail(unexpected(from, head));
+      return carry_out(core_.on_pull(from.rank, head.unit, head.iteration, actions_), Duration{});
+    case wire::MessageKind::kPush: return enqueue(from, head);
+    default: return fail(unexpected(from, head));
+  }
+}
+
+void ServerService::enqueue(const session::PeerName& from, const wire::MessageHead& head) {
+  const bool unused = head.flags == wire::kUnused;
+  const bool known = head.unit < plan_->units().units.size() && head.flags <= wire::kUnused;
+  if (!known || (unused && head.payload_bytes != 0)) return fail(unexpected(from, head));
+  const bool by_layer = plan_->options().schedule.order == scheduling::Order::kByLayer;
+  // The plan's layer, not the message's: what a peer says of itself orders nothing.
+  queue_.push_back({by_layer ? plan_->units().units[head.unit].layer.index : 0, next_sequence_++, from.rank, head.unit, head.iteration, unused});
+  std::ranges::push_heap(queue_, LessUrgent{});
+  work_signal_->raise();
+}
+
+void ServerService::work() {
+  const TimePoint end = loop_.now() + kTurn;
+  while (!queue_.empty() && !failed_) {
+    work_one();
+    if (loop_.now() >= end) break;
+  }
+  if (!queue_.empty() && !failed_) work_signal_->raise();
+}
+
+void ServerService::work_one() {
+  std::ranges::pop_heap(queue_, LessUrgent{});
+  const Waiting push = queue_.back();
+  queue_.pop_back();
+  ++counters_.pushes;
+  if (std::ranges::any_of(queue_, [&](const Waiting& other) { return other.sequence < push.sequence; })) ++counters_.reorderings;
+
+  const TimePoint begin = loop_.now();
+  const Status status = push.unused ? core_.on_unused(push.worker, push.unit, push.iteration, begin, actions_)
+                                    : core_.on_push(push.worker, push.unit, push.iteration, begin, actions_);
+  const Duration spent = loop_.now() - begin;
+  counters_.updating += spent;
+  if (status.ok()) {
+    Spent& of = spent_[plan_->units().place_in_server[push.unit]];
+    if (std::exchange(of.iteration, push.iteration) != push.iteration || plan_->options().sync.kind != sync::SyncKind::kBsp) of.total = {};
+    if (!plan_->holds_updates()) of.total += spent;
+  }
+  carry_out(status, spent);
+}
+
+// `spent`: what the event cost. When it released a whole iteration, its units share the time by size.
+void ServerService::carry_out(const Status& status, Duration spent) {
+  if (plan_->holds_updates()) share_time(spent);
+  for (const ServerAction& action : actions_) {
+    if (failed_) break;
+    switch (action.kind) {
+      case ServerAction::Kind::kSendValue: send_value(action); break;
+      case ServerAction::Kind::kSendSquareSum: {
+        const wire::MessageHead head{.kind = wire::MessageKind::kSquareSum, .layer = wire::kControlLayer, .iteration = action.iteration,
+                                     .payload_bytes = action.payload.size()};
+        outbox_.send_to_server(action.to, head, action.payload, action.ticket);
+        break;
+      }
+      case ServerAction::Kind::kIterationComplete:
+        if (callbacks_.on_iteration_complete) callbacks_.on_iteration_complete(action.iteration);
+        break;
+      case ServerAction::Kind::kSkipped:
+        ++counters_.skipped_iterations;
+        if (callbacks_.on_skipped) callbacks_.on_skipped(action.iteration, action.failure);
+        break;
+      case ServerAction::Kind::kStop: fail(action.failure); break;
+    }
+  }
+  actions_.clear();
+  if (!status.ok()) fail(status);
+}
+
+void ServerService::share_time(Duration spent) {
+  const bool released = std::ranges::any_of(actions_, [](const ServerAction& action) { return action.kind == ServerAction::Kind::kIterationComplete; });
+  if (!released) return;
+  const auto elements = static_cast<double>(plan_->units().elements_of(core_.rank()));
+  for (const std::uint32_t unit : plan_->units().of_server[static_cast<std::size_t>(core_.rank().value)]) {
+    const double share = static_cast<double>(plan_->units().units[unit].elements) / elements;
+    spent_[plan_->units().place_in_server[unit]].total = from_seconds(seconds(spent) * share);
+  }
+}
+
+void ServerService::send_value(const ServerAction& action) {
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(spent_[plan_->units().place_in_server[action.unit]].total).count();
+  wire::MessageHead head;
+  head.kind = wire::MessageKind::kValue;
+  head.layer = plan_->units().units[action.unit].layer;
+  head.unit = action.unit;
+  head.micros = static_cast<std::uint32_t>(std::clamp<std::int64_t>(micros, 0, std::numeric_limits<std::uint32_t>::max()));
+  head.iteration = action.iteration;
+  head.payload_bytes = action.payload.size();
+  outbox_.send_to_worker(action.to, head, action.payload, action.ticket);
+}
+
+void ServerService::on_delivered(const session::PeerName& to, std::uint64_t ticket) {
+  if (to.role == session::Role::kWorker) core_.on_delivered(to.rank, ticket);
+}
+
+void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {
+  if (failed_ || peer.role != session::Role::kWorker) return;
+  while (!queue_.empty() && !failed_) work_one();  // what it had pushed completely counts
+  if (failed_) return;
+  const TimePoint begin = loop_.now();
+  const Status status = core_.on_left(peer.rank, begin, actions_);
+  carry_out(status, loop_.now() - begin);
+}
+
+void ServerService::fail(const Status& reason) {
+  if (std::exchange(failed_, true)) return;
+  if (callbacks_.on_failed) callbacks_.on_failed(reason);
+}
+
+}  // namespace paceline::paramserver

@@ -1,0 +1,245 @@
+#include "paramserver/service/worker_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace paceline::paramserver {
+namespace {
+
+// What a ticket says: the kind of message above, the unit below.
+constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) { return (static_cast<std::uint64_t>(kind) << 32) | unit; }
+
+long long milliseconds(Duration duration) { return static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()); }
+
+}  // namespace
+
+WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox, WorkerClientOptions options)
+    : plan_(plan), worker_(worker), loop_(loop), outbox_(outbox), options_(std::move(options)), core_(std::move(plan), worker) {
+  const auto elements = static_cast<std::size_t>(plan_->units().elements);
+  PACELINE_CHECK(options_.parameters.size() == elements && options_.gradients.size() == elements, "the plan has {} elements, the arenas {} and {}", elements,
+                 options_.parameters.size(), options_.gradients.size());
+  staging_memory_.reset(new float[elements]);  // not initialised, so that pages nobody needs are never there
+  staging_ = {staging_memory_.get(), elements};
+  // At most a push and a pull of each unit are waiting.
+  outgoing_.reserve(2 * plan_->units().units.size());
+  sending_.reserve(2 * plan_->units().units.size());
+  outgoing_signal_ = loop.make_signal([this] { send_outgoing(); });
+  initial_signal_ = loop.make_signal([this] { send_initial(); });
+}
+
+WorkerClient::~WorkerClient() = default;
+
+std::span<float> WorkerClient::part(std::span<float> arena, std::uint32_t unit) const {
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  return arena.subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements));
+}
+
+// --- training thread ---
+
+// Waits with `lock` until done(), a failure, or the stall deadline; describe() says what was waited for.
+template <typename Done, typename Describe>
+Status WorkerClient::wait(std::unique_lock<std::mutex>& lock, Done done, Describe describe) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto deadline = begin + options_.stall_deadline;
+  while (failure_.ok() && !done()) {
+    if (changed_.wait_until(lock, deadline) == std::cv_status::no_timeout || done() || !failure_.ok()) continue;
+    return error(ErrorKind::kDeadline, "worker {} waited {} ms for {}; --stall-deadline is {}", worker_.value,
+                 milliseconds(std::chrono::steady_clock::now() - begin), describe(), to_text(options_.stall_deadline));
+  }
+  return failure_;
+}
+
+std::string WorkerClient::describe_missing(scheduling::UnitRange units) const {
+  const auto missing = core_.missing_unit(units);
+  if (!missing) return "nothing";
+  const scheduling::Unit& unit = plan_->units().units[*missing];
+  return fmt::format("server {} to send the value of {} after iteration {}", unit.server.value, plan_->layer_text(unit.layer), core_.current() - 1);
+}
+
+std::string WorkerClient::describe_undelivered() const {
+  const auto undelivered = core_.undelivered_unit();
+  if (!undelivered) return "nothing";
+  const scheduling::Unit& unit = plan_->units().units[*undelivered];
+  return fmt::format("server {} to receive the gradient of {} of iteration {}", unit.server.value, plan_->layer_text(unit.layer), core_.current() - 1);
+}
+
+Status WorkerClient::wait_open(std::optional<Layer> layer, Iteration iteration) {
+  if (layer && (layer->index < 0 || layer->index >= plan_->layers())) {
+    return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer->index, plan_->layers());
+  }
+  std::unique_lock lock(mutex_);
+  if (failure_.ok() && iteration != core_.current()) {
+    return error(ErrorKind::kBadRequest, "worker {} waits for the parameters of iteration {} in iteration {}", worker_.value, iteration, core_.current());
+  }
+  const TimePoint entered = loop_.now();
+  const scheduling::UnitRange units = core_.units_of(layer);
+  PACELINE_RETURN_IF_ERROR(wait(
+      lock, [&] { return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration); }, [&] { return describe_missing(units); }));
+  copy_staged(lock, units);
+  core_.account_gate(layer, iteration, entered, loop_.now());
+  return {};
+}
+
+// Nobody writes to these parts of the staging area until this thread has pushed their units again, so the copy needs no lock.
+void WorkerClient::copy_staged(std::unique_lock<std::mutex>& lock, scheduling::UnitRange units) {
+  while (const auto unit = core_.take_staged(units)) {
+    units.begin = *unit + 1;
+    lock.unlock();
+    std::ranges::copy(part(staging_, *unit), part(options_.parameters, *unit).begin());
+    lock.lock();
+  }
+}
+
+Status WorkerClient::start() {
+  if (worker_ == Rank{0}) initial_signal_->raise();
+  return wait_open(std::nullopt, plan_->options().first);
+}
+
+Status WorkerClient::wait_layer(Layer layer, Iteration iteration) { return wait_open(layer, iteration); }
+Status WorkerClient::wait_all(Iteration iteration) { return wait_open(std::nullopt, iteration + 1); }
+
+Status WorkerClient::gradient_ready(std::uint32_t tensor) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    PACELINE_RETURN_IF_ERROR(core_.on_gradient_ready(tensor, loop_.now(), outgoing_));
+    if (outgoing_.empty()) return {};
+  }
+  outgoing_signal_->raise();
+  return {};
+}
+
+Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
+  std::unique_lock lock(mutex_);
+  if (failure_.ok() && iteration == core_.current() && !core_.all_open(iteration)) {
+    // Layers that this forward did not use; their values are on the way.
+    const TimePoint entered = loop_.now();
+    const scheduling::UnitRange all = core_.units_of(std::nullopt);
+    PACELINE_RETURN_IF_ERROR(wait(lock, [&] { return core_.all_open(iteration); }, [&] { return describe_missing(all); }));
+    core_.account_gate(std::nullopt, iteration, entered, loop_.now());
+  }
+  if (!failure_.ok()) return failure_;
+  PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, loop_.now(), outgoing_));
+  lock.unlock();
+  outgoing_signal_->raise();
+  return {};
+}
+
+Status WorkerClient::wait_gradients_free() {
+  std::unique_lock lock(mutex_);
+  return wait(lock, [&] { return core_.gradients_free(); }, [&] { return describe_undelivered(); });
+}
+
+Status WorkerClient::wait_gradients_free(Layer layer) {
+  if (layer.index < 0 || layer.index >= plan_->layers()) {
+    return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer.index, plan_->layers());
+  }
+  std::unique_lock lock(mutex_);
+  return wait(lock, [&] { return core_.gradients_free(layer); }, [&] { return describe_undelivered(); });
+}
+
+// --- any thread ---
+
+void WorkerClient::cancel(const Status& reason) {
+  PACELINE_CHECK(!reason.ok(), "cancelled without a reason");
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.ok()) failure_ = reason;
+  }
+  changed_.notify_all();
+}
+
+Account WorkerClient::take_account() {
+  const std::lock_guard lock(mutex_);
+  return core_.take_account(loop_.now());
+}
+
+// --- loop ---
+
+void WorkerClient::send(wire::MessageKind kind, std::uint8_t flags, std::uint32_t unit, Iteration iteration, std::span<const float> payload) {
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  const wire::MessageHead head{.kind = kind, .flags = flags, .layer = planned.layer, .unit = unit, .micros = 0, .iteration = iteration,
+                               .payload_bytes = payload.size_bytes()};
+  // Pushes without a gradient borrow nothing, so nobody needs to know when they have arrived.
+  const bool borrows = !payload.empty();
+  outbox_.send_to_server(planned.server, head, std::as_bytes(payload), borrows ? ticket_of(kind, unit) : 0);
+}
+
+void WorkerClient::send_outgoing() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return;
+    std::swap(sending_, outgoing_);
+  }
+  for (const WorkerAction& action : sending_) {
+    switch (action.kind) {
+      case WorkerAction::Kind::kPush: send(wire::MessageKind::kPush, wire::kNoFlags, action.unit, action.iteration, part(options_.gradients, action.unit)); break;
+      case WorkerAction::Kind::kUnused: send(wire::MessageKind::kPush, wire::kUnused, action.unit, action.iteration, {}); break;
+      case WorkerAction::Kind::kPull: send(wire::MessageKind::kPull, wire::kNoFlags, action.unit, action.iteration, {}); break;
+    }
+  }
+  sending_.clear();
+}
+
+void WorkerClient::send_initial() {
+  for (const scheduling::Unit& unit : plan_->units().units) {
+    send(wire::MessageKind::kInitial, wire::kNoFlags, unit.id, plan_->options().first - 1, part(options_.parameters, unit.id));
+  }
+}
+
+Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
+  if (from.role != session::Role::kServer || head.kind != wire::MessageKind::kValue || head.flags != wire::kNoFlags) {
+    return error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}, flags {}, {} bytes", from.text(), worker_.value,
+                 static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+  }
+  const std::lock_guard lock(mutex_);
+  PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, head.unit, head.iteration, head.payload_bytes, loop_.now()));
+  return std::as_writable_bytes(part(place == WorkerCore::Place::kStaging ? staging_ : options_.parameters, head.unit));
+}
+
+void WorkerClient::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte>) {
+  if (from.role != session::Role::kServer || head.kind != wire::MessageKind::kValue) {
+    return fail(error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}", from.text(), worker_.value, static_cast<int>(head.kind)));
+  }
+  Status status;
+  bool opened = false, more = false;
+  {
+    const std::lock_guard lock(mutex_);
+    status = core_.on_value(from.rank, head.unit, head.iteration, head.micros, loop_.now(), outgoing_);
+    opened = status.ok() && core_.layer_open(plan_->units().units[head.unit].layer, core_.current());
+    more = !outgoing_.empty();
+  }
+  if (!status.ok()) return fail(status);
+  if (opened) changed_.notify_all();
+  if (more) send_outgoing();
+}
+
+void WorkerClient::on_delivered(const session::PeerName&, std::uint64_t ticket) {
+  if (ticket == 0) return;
+  const auto unit = static_cast<std::uint32_t>(ticket);
+  bool changed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ticket == ticket_of(wire::MessageKind::kInitial, unit)) {
+      core_.on_initial_received(unit);
+      changed = core_.all_open(plan_->options().first);
+    } else {
+      core_.on_push_delivered(unit, loop_.now());
+      changed = core_.gradients_free(plan_->units().units[unit].layer);
+    }
+  }
+  if (changed) changed_.notify_all();
+}
+
+void WorkerClient::on_peer_lost(const session::PeerName& peer, const Status& reason) {
+  if (peer.role == session::Role::kServer) fail(reason);
+}
+
+void WorkerClient::fail(const Status& reason) {
+  cancel(reason);
+  if (!std::exchange(reported_, true) && options_.on_failed) options_.on_failed(reason);
+}
+
+}  // namespace paceline::paramserver
