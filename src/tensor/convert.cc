@@ -18,17 +18,23 @@ HWY_INLINE void convert_elements(void* dst, const void* src, std::size_t n) {
 template <typename To>
 HWY_INLINE void convert_to(void* dst, const void* src, DType from, std::size_t n) {
   switch (from) {
-    case DType::kFloat16: return convert_elements<To, Float16>(dst, src, n);
-    case DType::kBFloat16: return convert_elements<To, BFloat16>(dst, src, n);
-    default: return convert_elements<To, float>(dst, src, n);
+    case DType::kFloat16:
+      return convert_elements<To, Float16>(dst, src, n);
+    case DType::kBFloat16:
+      return convert_elements<To, BFloat16>(dst, src, n);
+    default:
+      return convert_elements<To, float>(dst, src, n);
   }
 }
 
 void convert_any(void* dst, DType to, const void* src, DType from, std::size_t n) {
   switch (to) {
-    case DType::kFloat16: return convert_to<Float16>(dst, src, from, n);
-    case DType::kBFloat16: return convert_to<BFloat16>(dst, src, from, n);
-    default: return convert_to<float>(dst, src, from, n);
+    case DType::kFloat16:
+      return convert_to<Float16>(dst, src, from, n);
+    case DType::kBFloat16:
+      return convert_to<BFloat16>(dst, src, from, n);
+    default:
+      return convert_to<float>(dst, src, from, n);
   }
 }
 

@@ -31,11 +31,14 @@ struct BFloat16 {
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return 8;
+    case DType::kFloat64:
+      return 8;
     case DType::kFloat32:
-    case DType::kInt32: return 4;
+    case DType::kInt32:
+      return 4;
     case DType::kFloat16:
-    case DType::kBFloat16: return 2;
+    case DType::kBFloat16:
+      return 2;
   }
   PACELINE_CHECK(false, "{} is no element type", static_cast<int>(dtype));
 }
@@ -49,11 +52,26 @@ constexpr bool is_dtype(std::uint8_t number) { return number < kDTypeCount; }
 
 template <typename T>
 struct DTypeOf;  // only the five element types have one
-template <> struct DTypeOf<float> { static constexpr DType value = DType::kFloat32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::kFloat64; };
-template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::kInt32; };
-template <> struct DTypeOf<Float16> { static constexpr DType value = DType::kFloat16; };
-template <> struct DTypeOf<BFloat16> { static constexpr DType value = DType::kBFloat16; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kFloat32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kFloat64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::kInt32;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::kFloat16;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::kBFloat16;
+};
 
 // Elements in memory that somebody else owns and keeps alive. `data` is aligned to the element's size (aborts otherwise); it may be
 // null when there are no elements. Free to copy.
@@ -126,9 +144,9 @@ class TensorView {
 float to_float(Float16 half);
 constexpr float to_float(BFloat16 half) { return std::bit_cast<float>(static_cast<std::uint32_t>(half.bits) << 16); }
 
-// To the nearest half, of two equally near ones to the one with the even last bit (IEEE's default). Beyond the largest half (65504 for
-// float16): infinity from half a unit above it on. Halves below the normal range are kept. A NaN stays one: sign and upper payload
-// bits kept, made quiet.
+// To the nearest half, of two equally near ones to the one with the even last bit (IEEE's default). Beyond the largest half (65504
+// for float16): infinity from half a unit above it on. Halves below the normal range are kept. A NaN stays one: sign and upper
+// payload bits kept, made quiet.
 Float16 to_float16(float value);
 BFloat16 to_bfloat16(float value);
 

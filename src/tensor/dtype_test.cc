@@ -110,7 +110,8 @@ TYPED_TEST(Halves, AreTheNearestToAFloatWithTiesToEven) {
   on_every_target([&] {
     convert(std::span<TypeParam>(found), std::span<const float>(floats));
     EXPECT_TRUE(all_same(found, expected));
-    for (std::size_t i = 0; i < floats.size(); i += 97) ASSERT_TRUE(same(Traits<TypeParam>::from(floats[i]), expected[i])) << floats[i];
+    for (std::size_t i = 0; i < floats.size(); i += 97)
+      ASSERT_TRUE(same(Traits<TypeParam>::from(floats[i]), expected[i])) << floats[i];
   });
 }
 

@@ -1,9 +1,9 @@
-// How the kernels read, compute and write each element type with Highway. Included once per instruction set (foreach_target.h), hence
-// the toggling guard. Only for the kernels' .cc files.
+// How the kernels read, compute and write each element type with Highway. Included once per instruction set (foreach_target.h),
+// hence the toggling guard. Only for the kernels' .cc files.
 //
-// `Lanes<T>` gives the type the arithmetic is done in (`Compute`: float for the two halves) and load, store and round for any Highway
-// tag of it. The halves are converted with integer arithmetic, not with the machine's instructions: those exist on some targets only
-// and treat NaN, and small numbers in some modes, differently.
+// `Lanes<T>` gives the type the arithmetic is done in (`Compute`: float for the two halves) and load, store and round for any
+// Highway tag of it. The halves are converted with integer arithmetic, not with the machine's instructions: those exist on some
+// targets only and treat NaN, and small numbers in some modes, differently.
 #include "hwy/highway.h"
 #include "tensor/dtype.h"
 
@@ -23,11 +23,17 @@ template <typename T>
 struct Lanes {
   using Compute = T;
   template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const T* from) { return hn::LoadU(d, from); }
+  static HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+    return hn::LoadU(d, from);
+  }
   template <class D>
-  static HWY_INLINE void store(D d, hn::Vec<D> v, T* to) { hn::StoreU(v, d, to); }
+  static HWY_INLINE void store(D d, hn::Vec<D> v, T* to) {
+    hn::StoreU(v, d, to);
+  }
   template <class D>
-  static HWY_INLINE hn::Vec<D> round(D, hn::Vec<D> v) { return v; }
+  static HWY_INLINE hn::Vec<D> round(D, hn::Vec<D> v) {
+    return v;
+  }
 };
 
 // What the two halves share: `Codec` turns 16 bits in 32-bit lanes into floats (widen) and back (narrow).
@@ -48,12 +54,16 @@ struct HalfLanes {
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, Codec::narrow(d, v))), d16, reinterpret_cast<std::uint16_t*>(to));
   }
   template <class D>
-  static HWY_INLINE hn::Vec<D> round(D d, hn::Vec<D> v) { return Codec::widen(d, Codec::narrow(d, v)); }
+  static HWY_INLINE hn::Vec<D> round(D d, hn::Vec<D> v) {
+    return Codec::widen(d, Codec::narrow(d, v));
+  }
 };
 
 struct BFloat16Codec {
   template <class D>
-  static HWY_INLINE hn::Vec<D> widen([[maybe_unused]] D d, hn::Vec<hn::RebindToUnsigned<D>> bits) { return hn::BitCast(d, hn::ShiftLeft<16>(bits)); }
+  static HWY_INLINE hn::Vec<D> widen([[maybe_unused]] D d, hn::Vec<hn::RebindToUnsigned<D>> bits) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+  }
 
   template <class D>
   static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> narrow([[maybe_unused]] D d, hn::Vec<D> v) {
@@ -77,7 +87,8 @@ struct Float16Codec {
     const auto magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7FFFu)));  // exponent at a float's place, bias 15
     const auto exponent = hn::BitCast(di, hn::And(magnitude, hn::Set(du, 0x0F800000u)));
     const auto rebiased = hn::Add(magnitude, hn::Set(du, (127u - 15u) << 23));
-    const auto special = hn::Add(rebiased, hn::Set(du, (127u - 15u) << 23));  // infinity, NaN: the largest exponent stays the largest
+    const auto special =
+        hn::Add(rebiased, hn::Set(du, (127u - 15u) << 23));  // infinity, NaN: the largest exponent stays the largest
     // Below the normal range: 2^-14 * (1 + m) - 2^-14 is exact.
     const auto smallest = hn::Set(du, (127u - 14u) << 23);
     const auto small = hn::BitCast(du, hn::Sub(hn::BitCast(d, hn::Add(magnitude, smallest)), hn::BitCast(d, smallest)));
@@ -110,8 +121,10 @@ struct Float16Codec {
   }
 };
 
-template <> struct Lanes<Float16> : HalfLanes<Float16, Float16Codec> {};
-template <> struct Lanes<BFloat16> : HalfLanes<BFloat16, BFloat16Codec> {};
+template <>
+struct Lanes<Float16> : HalfLanes<Float16, Float16Codec> {};
+template <>
+struct Lanes<BFloat16> : HalfLanes<BFloat16, BFloat16Codec> {};
 
 // Calls body(tag, index) for indices 0..n-1 in runs as long as the vectors, the rest one by one with a tag of one lane: the same
 // operations, so the same bits.

@@ -1,13 +1,13 @@
 #include "tensor/learning_rate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <numbers>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 
@@ -31,7 +31,8 @@ struct Key {
 
 constexpr Key kWarmup = {"warmup", &Schedule::warmup, nullptr, false};
 constexpr std::array<Key, 1> kConstantKeys = {kWarmup};
-constexpr std::array<Key, 3> kStepKeys = {Key{"every", &Schedule::every, nullptr, true}, {"factor", nullptr, &Schedule::factor, false}, kWarmup};
+constexpr std::array<Key, 3> kStepKeys = {
+    Key{"every", &Schedule::every, nullptr, true}, {"factor", nullptr, &Schedule::factor, false}, kWarmup};
 constexpr std::array<Key, 3> kCosineKeys = {
     Key{"total", &Schedule::total, nullptr, true}, {"minimum", nullptr, &Schedule::minimum, false}, kWarmup};
 constexpr std::array<Key, 4> kPolynomialKeys = {Key{"total", &Schedule::total, nullptr, true},
@@ -41,10 +42,14 @@ constexpr std::array<Key, 4> kPolynomialKeys = {Key{"total", &Schedule::total, n
 
 std::span<const Key> keys_of(Kind kind) {
   switch (kind) {
-    case Kind::kConstant: return kConstantKeys;
-    case Kind::kStep: return kStepKeys;
-    case Kind::kCosine: return kCosineKeys;
-    case Kind::kPolynomial: return kPolynomialKeys;
+    case Kind::kConstant:
+      return kConstantKeys;
+    case Kind::kStep:
+      return kStepKeys;
+    case Kind::kCosine:
+      return kCosineKeys;
+    case Kind::kPolynomial:
+      return kPolynomialKeys;
   }
   PACELINE_CHECK(false, "{} is no kind of schedule", static_cast<int>(kind));
 }
@@ -74,8 +79,10 @@ class Parser {
  private:
   template <typename... Args>
   Status refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    return error(ErrorKind::kBadRequest, "learning rate '{}': {}; write for example 0.1, step:0.1,every=100,factor=0.5 or "
-                 "cosine:0.1,total=1000,warmup=50", text_, fmt::format(format, std::forward<Args>(args)...));
+    return error(ErrorKind::kBadRequest,
+                 "learning rate '{}': {}; write for example 0.1, step:0.1,every=100,factor=0.5 or "
+                 "cosine:0.1,total=1000,warmup=50",
+                 text_, fmt::format(format, std::forward<Args>(args)...));
   }
 
   const std::string& kind_name() const { return kind_names()[static_cast<std::size_t>(schedule_.kind)]; }
@@ -143,7 +150,8 @@ class Parser {
     if (!(s.factor > 0)) return refuse("factor={} is not above 0", s.factor);
     if (!(s.power > 0)) return refuse("power={} is not above 0", s.power);
     if ((s.kind == Kind::kCosine || s.kind == Kind::kPolynomial) && s.total <= s.warmup) {
-      return refuse("total={} is not above {}", s.total, s.warmup == 0 ? "0" : fmt::format("warmup={}, which it includes", s.warmup));
+      return refuse("total={} is not above {}", s.total,
+                    s.warmup == 0 ? "0" : fmt::format("warmup={}, which it includes", s.warmup));
     }
     if (!(s.minimum >= 0 && s.minimum <= s.base)) return refuse("minimum={} is not within 0 and the rate {}", s.minimum, s.base);
     if (!(s.end >= 0 && s.end <= s.base)) return refuse("end={} is not within 0 and the rate {}", s.end, s.base);
@@ -161,13 +169,18 @@ double learning_rate(const Schedule& schedule, Iteration iteration) {
   PACELINE_CHECK(iteration >= 1, "iterations are counted from 1, not {}", iteration);
   if (iteration <= schedule.warmup) return schedule.base * (static_cast<double>(iteration) / static_cast<double>(schedule.warmup));
   const std::int64_t since = iteration - 1 - schedule.warmup;
-  const auto progress = [&] { return std::min(1.0, static_cast<double>(since) / static_cast<double>(schedule.total - schedule.warmup)); };
+  const auto progress = [&] {
+    return std::min(1.0, static_cast<double>(since) / static_cast<double>(schedule.total - schedule.warmup));
+  };
   switch (schedule.kind) {
-    case Kind::kConstant: return schedule.base;
-    case Kind::kStep: return schedule.base * std::pow(schedule.factor, static_cast<double>(since / schedule.every));
+    case Kind::kConstant:
+      return schedule.base;
+    case Kind::kStep:
+      return schedule.base * std::pow(schedule.factor, static_cast<double>(since / schedule.every));
     case Kind::kCosine:
       return schedule.minimum + (schedule.base - schedule.minimum) * (1 + std::cos(std::numbers::pi * progress())) / 2;
-    case Kind::kPolynomial: return schedule.end + (schedule.base - schedule.end) * std::pow(1 - progress(), schedule.power);
+    case Kind::kPolynomial:
+      return schedule.end + (schedule.base - schedule.end) * std::pow(1 - progress(), schedule.power);
   }
   PACELINE_CHECK(false, "{} is no kind of schedule", static_cast<int>(schedule.kind));
 }

@@ -1,10 +1,10 @@
 #include "tensor/learning_rate.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::tensor {
 namespace {
@@ -56,7 +56,8 @@ TEST(LearningRate, FollowsAPolynomialToItsEndAndStays) {
 }
 
 TEST(LearningRate, WarmsUpLinearlyBeforeEachKindStarts) {
-  for (const char* text : {"1,warmup=4", "step:1,every=3,warmup=4", "cosine:1,total=20,warmup=4", "polynomial:1,total=20,warmup=4"}) {
+  for (const char* text :
+       {"1,warmup=4", "step:1,every=3,warmup=4", "cosine:1,total=20,warmup=4", "polynomial:1,total=20,warmup=4"}) {
     for (Iteration t = 1; t <= 4; ++t) EXPECT_EQ(rate(text, t), static_cast<double>(t) / 4) << text;
     EXPECT_EQ(rate(text, 5), 1) << text << ": the schedule's own clock starts after the warm-up";
   }
@@ -86,9 +87,11 @@ TEST(ParseSchedule, ReadsEveryKeyInAnyOrder) {
 }
 
 TEST(ParseSchedule, NamesTheWrongPartAndWhatIsLegal) {
-  EXPECT_THAT(message("cosin:0.1,total=5"), HasSubstr("'cosin' is no schedule (did you mean 'cosine'?), legal are constant, step, cosine, "
-                                                      "polynomial"));
-  EXPECT_THAT(message("cosine:0.1,totl=5"), HasSubstr("'totl' is no key of cosine (did you mean 'total'?), legal are total, minimum, warmup"));
+  EXPECT_THAT(message("cosin:0.1,total=5"),
+              HasSubstr("'cosin' is no schedule (did you mean 'cosine'?), legal are constant, step, cosine, "
+                        "polynomial"));
+  EXPECT_THAT(message("cosine:0.1,totl=5"),
+              HasSubstr("'totl' is no key of cosine (did you mean 'total'?), legal are total, minimum, warmup"));
   EXPECT_THAT(message("0.1,every=5"), HasSubstr("'every' is no key of constant, legal are warmup"));
   EXPECT_THAT(message("step:0.1"), HasSubstr("step needs 'every='"));
   EXPECT_THAT(message("polynomial:0.1,power=2"), HasSubstr("polynomial needs 'total='"));
@@ -112,7 +115,8 @@ TEST(ParseSchedule, RefusesWhatIsOutOfRange) {
 }
 
 TEST(ParseSchedule, RefusesWhatIsNoRate) {
-  for (const char* text : {"", "-0.1", "nan", "inf", "1e999", "0.1x", " 0.1", "0,1", "step:", ":0.1", "0.1,", "step:,every=5", "0.1,=5", "0.1,warmup="}) {
+  for (const char* text : {"", "-0.1", "nan", "inf", "1e999", "0.1x", " 0.1", "0,1", "step:", ":0.1", "0.1,", "step:,every=5",
+                           "0.1,=5", "0.1,warmup="}) {
     EXPECT_THAT(message(text), HasSubstr("learning rate '")) << text;
   }
 }

@@ -56,9 +56,8 @@ struct Rule {
 
 template <OptimizerKind kKind, bool kDecay>
 HWY_INLINE void run(const Coefficients& c, float* parameters, const float* gradient, float* m, float* v, std::size_t n) {
-  for_each_run<float>(n, [=](auto d, std::size_t i) HWY_ATTR {
-    Rule<kKind, kDecay>::update(d, c, parameters + i, gradient + i, m + i, v + i);
-  });
+  for_each_run<float>(
+      n, [=](auto d, std::size_t i) HWY_ATTR { Rule<kKind, kDecay>::update(d, c, parameters + i, gradient + i, m + i, v + i); });
 }
 
 template <OptimizerKind kKind>
@@ -68,11 +67,16 @@ HWY_INLINE void run_kind(bool decay, const Coefficients& c, float* p, const floa
 
 void step_any(OptimizerKind kind, bool decay, const Coefficients& c, float* p, const float* g, float* m, float* v, std::size_t n) {
   switch (kind) {
-    case OptimizerKind::kSgd: return run_kind<OptimizerKind::kSgd>(decay, c, p, g, m, v, n);
-    case OptimizerKind::kMomentum: return run_kind<OptimizerKind::kMomentum>(decay, c, p, g, m, v, n);
-    case OptimizerKind::kNesterov: return run_kind<OptimizerKind::kNesterov>(decay, c, p, g, m, v, n);
-    case OptimizerKind::kAdam: return run_kind<OptimizerKind::kAdam>(decay, c, p, g, m, v, n);
-    case OptimizerKind::kAdamW: return run_kind<OptimizerKind::kAdamW>(decay, c, p, g, m, v, n);
+    case OptimizerKind::kSgd:
+      return run_kind<OptimizerKind::kSgd>(decay, c, p, g, m, v, n);
+    case OptimizerKind::kMomentum:
+      return run_kind<OptimizerKind::kMomentum>(decay, c, p, g, m, v, n);
+    case OptimizerKind::kNesterov:
+      return run_kind<OptimizerKind::kNesterov>(decay, c, p, g, m, v, n);
+    case OptimizerKind::kAdam:
+      return run_kind<OptimizerKind::kAdam>(decay, c, p, g, m, v, n);
+    case OptimizerKind::kAdamW:
+      return run_kind<OptimizerKind::kAdamW>(decay, c, p, g, m, v, n);
   }
 }
 
@@ -133,17 +137,21 @@ Result<OptimizerOptions> validated(OptimizerOptions options) {
   const float epsilon = static_cast<float>(options.epsilon);
   if (!(epsilon > 0 && std::isfinite(epsilon))) return refuse("epsilon", options.epsilon, "above 0 and finite, also as float32");
   const float decay = static_cast<float>(options.weight_decay);
-  if (!(decay >= 0 && std::isfinite(decay))) return refuse("weight-decay", options.weight_decay, "at least 0 and finite, also as float32");
+  if (!(decay >= 0 && std::isfinite(decay)))
+    return refuse("weight-decay", options.weight_decay, "at least 0 and finite, also as float32");
   return options;
 }
 
 int state_floats_per_parameter(const OptimizerOptions& options) {
   switch (options.kind) {
-    case OptimizerKind::kSgd: return 0;
+    case OptimizerKind::kSgd:
+      return 0;
     case OptimizerKind::kMomentum:
-    case OptimizerKind::kNesterov: return 1;
+    case OptimizerKind::kNesterov:
+      return 1;
     case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW: return 2;
+    case OptimizerKind::kAdamW:
+      return 2;
   }
   PACELINE_CHECK(false, "{} is no optimizer", static_cast<int>(options.kind));
 }
@@ -172,7 +180,8 @@ void step(const OptimizerOptions& options, const StepContext& context, std::span
   const std::size_t n = parameters.size();
   const std::size_t planes = static_cast<std::size_t>(state_floats_per_parameter(options));
   PACELINE_CHECK(gradient.size() == n, "a gradient of {} elements for {} parameters", gradient.size(), n);
-  PACELINE_CHECK(state.size() == n * planes, "a state of {} floats for {} parameters of {}", state.size(), n, name_of(options.kind));
+  PACELINE_CHECK(state.size() == n * planes, "a state of {} floats for {} parameters of {}", state.size(), n,
+                 name_of(options.kind));
   // Planes that the kind does not have stand for others and are never touched.
   float* const m = planes == 0 ? parameters.data() : state.data();
   float* const v = planes == 2 ? m + n : m;

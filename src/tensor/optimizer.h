@@ -1,9 +1,9 @@
-// Optimizers: one step on a run of parameters. Elementwise, so the result does not depend on how tensors are cut into slices or on the
-// instruction set. Pure functions, any thread. The same arithmetic as LibTorch's C++ optimizers (torch::optim::SGD, Adam, AdamW; single
-// tensor, no amsgrad, dampening 0), except that LibTorch may fuse a multiplication with an addition and we never do.
+// Optimizers: one step on a run of parameters. Elementwise, so the result does not depend on how tensors are cut into slices or on
+// the instruction set. Pure functions, any thread. The same arithmetic as LibTorch's C++ optimizers (torch::optim::SGD, Adam,
+// AdamW; single tensor, no amsgrad, dampening 0), except that LibTorch may fuse a multiplication with an addition and we never do.
 //
-// The arithmetic. `coefficients()` below is the one place where hyper-parameters, float64, become float32. Then for each element, all
-// in float32, each operation rounded by itself, in the order the parentheses give (p parameter, g gradient, m and v state):
+// The arithmetic. `coefficients()` below is the one place where hyper-parameters, float64, become float32. Then for each element,
+// all in float32, each operation rounded by itself, in the order the parentheses give (p parameter, g gradient, m and v state):
 //
 //   kSgd, kMomentum, kNesterov, kAdam, when weight_decay != 0:   g = g + (decay * p)
 //   kSgd        p = p - (rate * g)
@@ -53,8 +53,8 @@ int state_floats_per_parameter(const OptimizerOptions& options);
 
 struct StepContext {
   double learning_rate = 0;  // tensor/learning_rate.h; any finite number
-  std::int64_t step = 1;     // how many updates these parameters have had, this one included: from 1. Adam's bias correction. Not the
-                             // iteration, when parameters that no worker used were skipped.
+  std::int64_t step = 1;  // how many updates these parameters have had, this one included: from 1. Adam's bias correction. Not the
+                          // iteration, when parameters that no worker used were skipped.
 };
 
 // The float32 constants of one step. Each is computed in float64 as written and then rounded once.
@@ -74,8 +74,8 @@ struct Coefficients {
 // `power` multiplies by repeated squaring, float64, because the library's pow differs between machines in the last bit.
 Coefficients coefficients(const OptimizerOptions& options, const StepContext& context);
 
-// One step on n = parameters.size() parameters. `gradient` has n elements; `state` has n * state_floats_per_parameter() as planes: m
-// in [0, n), v in [n, 2n). `options` are valid. Arrays do not overlap. Sizes that disagree or a step below 1 abort. n may be 0.
+// One step on n = parameters.size() parameters. `gradient` has n elements; `state` has n * state_floats_per_parameter() as planes:
+// m in [0, n), v in [n, 2n). `options` are valid. Arrays do not overlap. Sizes that disagree or a step below 1 abort. n may be 0.
 // About as fast as memory is.
 void step(const OptimizerOptions& options, const StepContext& context, std::span<float> parameters, std::span<const float> gradient,
           std::span<float> state);

@@ -1,8 +1,8 @@
 #include "tensor/optimizer.h"
 
-#include <gmock/gmock.h>
-
 #include <array>
+
+#include <gmock/gmock.h>
 
 #include "tensor/testing.h"
 
@@ -11,8 +11,8 @@ namespace {
 
 using Kind = OptimizerKind;
 using testing::all_same;
-using testing::on_every_target;
 using ::testing::HasSubstr;
+using testing::on_every_target;
 
 constexpr std::array<Kind, 5> kKinds = {Kind::kSgd, Kind::kMomentum, Kind::kNesterov, Kind::kAdam, Kind::kAdamW};
 

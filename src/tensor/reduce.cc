@@ -34,14 +34,16 @@ HWY_INLINE void reduce_elements(Reduction reduction, void* to, const void* from,
   T* dst = static_cast<T*>(to);
   const T* src = static_cast<const T*>(from);
   const auto combine = [=](auto operation) HWY_ATTR {
-    for_each_run<typename L::Compute>(n, [=](auto d, std::size_t i) HWY_ATTR {
-      L::store(d, operation(d, L::load(d, dst + i), L::load(d, src + i)), dst + i);
-    });
+    for_each_run<typename L::Compute>(
+        n, [=](auto d, std::size_t i) HWY_ATTR { L::store(d, operation(d, L::load(d, dst + i), L::load(d, src + i)), dst + i); });
   };
   switch (reduction) {
-    case Reduction::kSum: return combine([](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
-    case Reduction::kMax: return combine([](auto d, auto a, auto b) HWY_ATTR { return larger(d, a, b); });
-    case Reduction::kMin: return combine([](auto d, auto a, auto b) HWY_ATTR { return smaller(d, a, b); });
+    case Reduction::kSum:
+      return combine([](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+    case Reduction::kMax:
+      return combine([](auto d, auto a, auto b) HWY_ATTR { return larger(d, a, b); });
+    case Reduction::kMin:
+      return combine([](auto d, auto a, auto b) HWY_ATTR { return smaller(d, a, b); });
   }
 }
 
@@ -132,44 +134,64 @@ HWY_INLINE std::size_t first_non_finite_element(const void* from, std::size_t n)
 
 void reduce_any(Reduction reduction, DType dtype, void* dst, const void* src, std::size_t n) {
   switch (dtype) {
-    case DType::kFloat32: return reduce_elements<float>(reduction, dst, src, n);
-    case DType::kFloat64: return reduce_elements<double>(reduction, dst, src, n);
-    case DType::kInt32: return reduce_elements<std::int32_t>(reduction, dst, src, n);
-    case DType::kFloat16: return reduce_elements<Float16>(reduction, dst, src, n);
-    case DType::kBFloat16: return reduce_elements<BFloat16>(reduction, dst, src, n);
+    case DType::kFloat32:
+      return reduce_elements<float>(reduction, dst, src, n);
+    case DType::kFloat64:
+      return reduce_elements<double>(reduction, dst, src, n);
+    case DType::kInt32:
+      return reduce_elements<std::int32_t>(reduction, dst, src, n);
+    case DType::kFloat16:
+      return reduce_elements<Float16>(reduction, dst, src, n);
+    case DType::kBFloat16:
+      return reduce_elements<BFloat16>(reduction, dst, src, n);
   }
 }
 
 // Not int32.
 void scale_any(DType dtype, void* dst, std::size_t n, double factor) {
   switch (dtype) {
-    case DType::kFloat32: return scale_elements<float>(dst, n, factor);
-    case DType::kFloat64: return scale_elements<double>(dst, n, factor);
-    case DType::kFloat16: return scale_elements<Float16>(dst, n, factor);
-    case DType::kBFloat16: return scale_elements<BFloat16>(dst, n, factor);
-    case DType::kInt32: break;
+    case DType::kFloat32:
+      return scale_elements<float>(dst, n, factor);
+    case DType::kFloat64:
+      return scale_elements<double>(dst, n, factor);
+    case DType::kFloat16:
+      return scale_elements<Float16>(dst, n, factor);
+    case DType::kBFloat16:
+      return scale_elements<BFloat16>(dst, n, factor);
+    case DType::kInt32:
+      break;
   }
 }
 
 // int32 is only summed.
 void sum_any(DType dtype, void* dst, const void* const* sources, std::size_t count, std::size_t n, double factor) {
   switch (dtype) {
-    case DType::kFloat32: return sum_elements<float>(dst, sources, count, n, factor);
-    case DType::kFloat64: return sum_elements<double>(dst, sources, count, n, factor);
-    case DType::kInt32: return sum_elements<std::int32_t>(dst, sources, count, n, factor);
-    case DType::kFloat16: return sum_elements<Float16>(dst, sources, count, n, factor);
-    case DType::kBFloat16: return sum_elements<BFloat16>(dst, sources, count, n, factor);
+    case DType::kFloat32:
+      return sum_elements<float>(dst, sources, count, n, factor);
+    case DType::kFloat64:
+      return sum_elements<double>(dst, sources, count, n, factor);
+    case DType::kInt32:
+      return sum_elements<std::int32_t>(dst, sources, count, n, factor);
+    case DType::kFloat16:
+      return sum_elements<Float16>(dst, sources, count, n, factor);
+    case DType::kBFloat16:
+      return sum_elements<BFloat16>(dst, sources, count, n, factor);
   }
 }
 
 // n when there is none.
 std::size_t first_non_finite_any(DType dtype, const void* src, std::size_t n) {
   switch (dtype) {
-    case DType::kFloat32: return first_non_finite_element<float>(src, n);
-    case DType::kFloat64: return first_non_finite_element<double>(src, n);
-    case DType::kFloat16: return first_non_finite_element<Float16>(src, n);
-    case DType::kBFloat16: return first_non_finite_element<BFloat16>(src, n);
-    case DType::kInt32: break;
+    case DType::kFloat32:
+      return first_non_finite_element<float>(src, n);
+    case DType::kFloat64:
+      return first_non_finite_element<double>(src, n);
+    case DType::kFloat16:
+      return first_non_finite_element<Float16>(src, n);
+    case DType::kBFloat16:
+      return first_non_finite_element<BFloat16>(src, n);
+    case DType::kInt32:
+      break;
   }
   return n;
 }

@@ -237,7 +237,8 @@ TYPED_TEST(Finite, IsNotFooledByTheLargestValuesOrByNone) {
     EXPECT_TRUE(all_finite(std::span<const TypeParam>()));
     TypeParam largest = rounded<TypeParam>(std::numeric_limits<float>::max());
     if constexpr (std::is_same_v<TypeParam, double>) largest = std::numeric_limits<double>::max();
-    if constexpr (sizeof(TypeParam) == 2) largest.bits = static_cast<std::uint16_t>(std::is_same_v<TypeParam, Float16> ? 0x7BFF : 0x7F7F);
+    if constexpr (sizeof(TypeParam) == 2)
+      largest.bits = static_cast<std::uint16_t>(std::is_same_v<TypeParam, Float16> ? 0x7BFF : 0x7F7F);
     EXPECT_TRUE(all_finite(std::span<const TypeParam>(std::vector<TypeParam>(5000, largest))));
   });
 }
@@ -254,7 +255,9 @@ TYPED_TEST(Finite, AgreesWithAScalarLoopOnRandomBits) {
   });
 }
 
-TEST(Finite, IsEveryInteger) { EXPECT_TRUE(all_finite(std::span<const std::int32_t>(std::vector<std::int32_t>{-1, 0x7F800000, 0x7FC00000}))); }
+TEST(Finite, IsEveryInteger) {
+  EXPECT_TRUE(all_finite(std::span<const std::int32_t>(std::vector<std::int32_t>{-1, 0x7F800000, 0x7FC00000})));
+}
 
 TEST(FindNonFinite, NamesTheFirstWorkerAndItsFirstElement) {
   std::vector<std::vector<float>> gradients(3, std::vector<float>(50, 1));

@@ -1,8 +1,6 @@
 // For the tests of this folder: every instruction set in turn, numbers that kernels stumble over, comparison of bits.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +9,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "hwy/highway.h"
 #include "tensor/dtype.h"
@@ -38,15 +38,22 @@ inline float ugly_float(std::mt19937_64& random) {
   const float ordinary = std::normal_distribution<float>(0, 1)(random);
   const float sign = (draw & 64) != 0 ? -1.0f : 1.0f;
   switch (draw % 64) {
-    case 0: return sign * 0.0f;
-    case 1: return sign * std::numeric_limits<float>::denorm_min() * static_cast<float>((draw >> 8) % 1000);
-    case 2: return sign * std::numeric_limits<float>::max();
-    case 3: return sign * std::numeric_limits<float>::infinity();
-    case 4: return std::numeric_limits<float>::quiet_NaN();
+    case 0:
+      return sign * 0.0f;
+    case 1:
+      return sign * std::numeric_limits<float>::denorm_min() * static_cast<float>((draw >> 8) % 1000);
+    case 2:
+      return sign * std::numeric_limits<float>::max();
+    case 3:
+      return sign * std::numeric_limits<float>::infinity();
+    case 4:
+      return std::numeric_limits<float>::quiet_NaN();
     case 5:
     case 6:
-    case 7: return std::bit_cast<float>(static_cast<std::uint32_t>(draw >> 32));
-    default: return ordinary;
+    case 7:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(draw >> 32));
+    default:
+      return ordinary;
   }
 }
 
@@ -71,18 +78,15 @@ inline bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 inline bool same(std::int32_t a, std::int32_t b) { return a == b; }
-inline bool same(Float16 a, Float16 b) {
-  return a == b || ((a.bits & 0x7FFF) > 0x7C00 && (b.bits & 0x7FFF) > 0x7C00);
-}
-inline bool same(BFloat16 a, BFloat16 b) {
-  return a == b || ((a.bits & 0x7FFF) > 0x7F80 && (b.bits & 0x7FFF) > 0x7F80);
-}
+inline bool same(Float16 a, Float16 b) { return a == b || ((a.bits & 0x7FFF) > 0x7C00 && (b.bits & 0x7FFF) > 0x7C00); }
+inline bool same(BFloat16 a, BFloat16 b) { return a == b || ((a.bits & 0x7FFF) > 0x7F80 && (b.bits & 0x7FFF) > 0x7F80); }
 
 template <typename T>
 ::testing::AssertionResult all_same(std::span<const T> found, std::span<const T> expected) {
   if (found.size() != expected.size()) return ::testing::AssertionFailure() << found.size() << " elements, not " << expected.size();
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!same(found[i], expected[i])) return ::testing::AssertionFailure() << "element " << i << " of " << found.size() << " differs";
+    if (!same(found[i], expected[i]))
+      return ::testing::AssertionFailure() << "element " << i << " of " << found.size() << " differs";
   }
   return ::testing::AssertionSuccess();
 }

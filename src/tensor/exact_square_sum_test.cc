@@ -1,14 +1,15 @@
-#include "tensor/square_sum.h"
+#include "tensor/exact_square_sum.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tensor/testing.h"
 
 namespace paceline::tensor {
 namespace {
 
-// The twin: a sum of float64 that keeps every rounding error as a further term (Shewchuk's expansions; squares of floats are exact in
-// float64), rounded at the end by adding the terms from the largest down until the rest cannot matter.
+// The twin: a sum of float64 that keeps every rounding error as a further term (Shewchuk's expansions; squares of floats are exact
+// in float64), rounded at the end by adding the terms from the largest down until the rest cannot matter.
 class Expansion {
  public:
   void add(double x) {
@@ -51,7 +52,13 @@ double twin(const std::vector<float>& values) {
   return sum.value();
 }
 
-TEST(SquareSum, IsTheExactSumRoundedOnce) {
+double square_sum(std::span<const float> values) {
+  ExactSquareSum sum;
+  sum.add(values);
+  return sum.value();
+}
+
+TEST(ExactSquareSum, IsTheExactSumRoundedOnce) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<float> values(random() % 70);
@@ -63,7 +70,7 @@ TEST(SquareSum, IsTheExactSumRoundedOnce) {
   }
 }
 
-TEST(SquareSum, KeepsTheSmallestBesideTheLargest) {
+TEST(ExactSquareSum, KeepsTheSmallestBesideTheLargest) {
   const float tiny = std::numeric_limits<float>::denorm_min(), huge = std::numeric_limits<float>::max();
   EXPECT_EQ(square_sum(std::vector<float>{tiny}), std::ldexp(1.0, -298));
   EXPECT_EQ(square_sum(std::vector<float>{huge}), static_cast<double>(huge) * huge);
@@ -73,65 +80,74 @@ TEST(SquareSum, KeepsTheSmallestBesideTheLargest) {
   EXPECT_EQ(square_sum(std::vector<float>{one, tie, tie, tiny}), std::nextafter(1.0, 2.0));
 }
 
-TEST(SquareSum, IsTheSameForEveryCutAndOrder) {
+TEST(ExactSquareSum, IsTheSameForEveryCutAndOrder) {
   std::mt19937_64 random(3);
   std::vector<float> values = testing::ordinary_floats(200'001, random);
   const double whole = square_sum(values);
   for (int round = 0; round < 20; ++round) {
     std::shuffle(values.begin(), values.end(), random);
-    SquareSum left, right;
+    ExactSquareSum left, right;
     for (std::size_t begin = 0; begin < values.size();) {
       const std::size_t n = std::min<std::size_t>(1 + random() % 90'000, values.size() - begin);
       (random() % 2 == 0 ? left : right).add(std::span(values).subspan(begin, n));
       begin += n;
     }
-    const SquareSum received(right.parts());
+    std::array<std::byte, kSquareSumBytes> wire{};
+    right.write(wire);
+    const ExactSquareSum received = ExactSquareSum::read(wire);
+    ASSERT_EQ(received, right);
     left.add(received);
     ASSERT_EQ(left.value(), whole);
   }
 }
 
-TEST(SquareSum, HasRoomForManyOfTheLargest) {
+TEST(ExactSquareSum, HasRoomForManyOfTheLargest) {
   const std::vector<float> values(70'000, std::numeric_limits<float>::max());
-  SquareSum sum;
+  ExactSquareSum sum;
   sum.add(values);
   for (int i = 0; i < 40; ++i) sum.add(sum);
   const double square = static_cast<double>(values[0]) * values[0];
   EXPECT_EQ(sum.value(), std::ldexp(square * 70'000, 40));
 }
 
-TEST(SquareSum, OfNothingIsZero) {
+TEST(ExactSquareSum, OfNothingIsZero) {
   EXPECT_EQ(square_sum({}), 0);
   EXPECT_EQ(square_sum(std::vector<float>(9, -0.0f)), 0);
 }
 
-TEST(SquareSum, IsNanWithAnElementThatIsNotFiniteWhereverItStands) {
-  for (const float bad : {INFINITY, -INFINITY, NAN}) {
-    for (std::size_t i = 0; i < 9; ++i) {
-      std::vector<float> values(9, 1);
-      values[i] = bad;
-      SquareSum sum, other;
-      sum.add(values);
-      EXPECT_TRUE(std::isnan(sum.value()));
-      other.add(sum);
-      EXPECT_TRUE(std::isnan(other.value()));
+TEST(ExactSquareSum, RemembersWhatIsNotFiniteWhereverItStandsAndNanWins) {
+  for (std::size_t i = 0; i < 9; ++i) {
+    std::vector<float> values(9, 1);
+    for (const float infinity : {INFINITY, -INFINITY}) {
+      values[i] = infinity;
+      EXPECT_EQ(square_sum(values), INFINITY);
     }
+    ExactSquareSum infinite, nan;
+    infinite.add(values);
+    values[i] = NAN;
+    nan.add(values);
+    EXPECT_TRUE(std::isnan(nan.value()));
+    std::array<std::byte, kSquareSumBytes> wire{};
+    nan.write(wire);
+    infinite.add(ExactSquareSum::read(wire));
+    EXPECT_TRUE(std::isnan(infinite.value()));
+    EXPECT_FALSE(infinite.finite());
   }
 }
 
-TEST(SquareSum, OfPartsThatNobodySummedIsNotFinite) {
-  SquareSum::Parts parts;
-  parts.words.fill(~std::uint64_t{0});
-  SquareSum sum(parts);
-  sum.add(SquareSum(parts));
-  EXPECT_TRUE(std::isnan(sum.value()));
+float clipped(float gradient, double limit) {
+  ExactSquareSum sum;
+  sum.add(std::span(&gradient, 1));
+  return clip_coefficient(sum, limit);
 }
 
-TEST(ClipFactor, IsOneUpToTheLimitAndShrinksBeyond) {
-  EXPECT_EQ(clip_factor(0, 1), 1);
-  EXPECT_EQ(clip_factor(4, 2), 1);
-  EXPECT_EQ(clip_factor(16, 2), 0.5);
-  EXPECT_TRUE(std::isnan(clip_factor(NAN, 2)));
+TEST(ClipCoefficient, IsTorchsUpToOne) {
+  EXPECT_EQ(clipped(0, 1), 1);
+  EXPECT_EQ(clipped(1, 2), 1);
+  EXPECT_EQ(clipped(4, 2), static_cast<float>(2 / (4 + 1e-6)));
+  EXPECT_EQ(clipped(2, 2), static_cast<float>(2 / (2 + 1e-6))) << "torch shrinks a norm that is just at the limit";
+  EXPECT_EQ(clipped(INFINITY, 2), 0);
+  EXPECT_TRUE(std::isnan(clipped(NAN, 2)));
 }
 
 }  // namespace
