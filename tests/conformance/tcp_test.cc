@@ -1,0 +1,356 @@
+// What only TCP can show: strangers that speak something else, descriptors running out, names, and addresses that do not answer.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "harness.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace paceline::transport::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+class Tcp : public LeakCheck {
+ protected:
+  Backend backend_ = tcp_backend();
+};
+
+// A program that is not Paceline: a plain blocking socket.
+class Stranger {
+ public:
+  explicit Stranger(const Address& to) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(to.port);
+    ::inet_pton(AF_INET, to.host.c_str(), &address.sin_addr);
+    PACELINE_CHECK(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "connect: {}", std::strerror(errno));
+  }
+  ~Stranger() { hang_up(); }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+
+  void say(std::span<const std::byte> bytes) { ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void say(const std::string& text) { say(std::as_bytes(std::span(text))); }
+  void hang_up() {
+    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  }
+  // Everything the other side says until it closes.
+  std::vector<std::byte> listen_to_the_end() {
+    std::vector<std::byte> heard;
+    std::byte buffer[1024];
+    while (true) {
+      pollfd waiting{.fd = socket_, .events = POLLIN, .revents = 0};
+      const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(kPatience).count();
+      if (::poll(&waiting, 1, static_cast<int>(patience)) != 1) give_up("the end of a stranger's connection");
+      const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
+      if (count <= 0) return heard;
+      heard.insert(heard.end(), buffer, buffer + count);
+    }
+  }
+
+ private:
+  int socket_;
+};
+
+wire::SealedHead with(wire::SealedHead head, std::size_t offset, std::uint32_t value) {
+  std::memcpy(head.bytes.data() + offset, &value, sizeof value);
+  return head;
+}
+
+struct Strange {
+  std::string name;
+  std::vector<std::byte> bytes;
+  ErrorKind kind;
+};
+
+std::vector<Strange> strange_greetings() {
+  const auto text = [](const std::string& said) {
+    const auto bytes = std::as_bytes(std::span(said));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  const auto head = [](const wire::SealedHead& sealed) { return std::vector<std::byte>(sealed.view().begin(), sealed.view().end()); };
+  const wire::SealedHead good = wire::seal({.kind = wire::FrameKind::kHello}, {}, {});
+  std::mt19937_64 random(1);
+  std::vector<Strange> all = {
+      {"HTTP", text("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), ErrorKind::kBadRequest},
+      {"a short word", text("QUIT\r\n"), ErrorKind::kBadRequest},
+      {"TLS", text(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11)), ErrorKind::kBadRequest},
+      {"SSH", text("SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"), ErrorKind::kBadRequest},
+      {"zeros", std::vector<std::byte>(10000), ErrorKind::kBadRequest},
+      {"random bytes", random_bytes(random, 100000), ErrorKind::kBadRequest},
+      {"another major version", head([&] {
+         auto other = good;
+         other.bytes[4] = static_cast<std::byte>(wire::kMajorVersion + 1);
+         return other;
+       }()),
+       ErrorKind::kBadRequest},
+      {"a body of 4 GiB", head(with(good, 28, 0xffffffff)), ErrorKind::kCorrupt},
+      {"a payload of 4 GiB", head(with(good, 32, 0xffffffff)), ErrorKind::kCorrupt},
+      {"lengths of 2^62", head(with(with(good, 28, 0x40000000), 32, 0x40000000)), ErrorKind::kCorrupt},
+      {"a payload that only an admitted peer may send", head(with(good, 32, wire::kMaxStrangerPayload + 1)), ErrorKind::kCorrupt},
+      {"a kind that there is not", head(with(good, 4, 0x00ff0001)), ErrorKind::kCorrupt},
+      {"a wrong checksum", head(with(good, 44, 1)), ErrorKind::kCorrupt},
+      {"something in the reserved field", head(with(good, 40, 1)), ErrorKind::kCorrupt},
+  };
+  return all;
+}
+
+TEST_F(Tcp, EveryStrangerIsClosedWithAReasonAndHonestPeersAreNotDisturbed) {
+  World world(backend_, 2);
+  auto [accepted, connected] = world.pair(0, 1);
+  accepted.start();
+  connected.start();
+  const Address address = world.listen(0, {.strangers = 64, .stranger_deadline = std::chrono::hours(1)}, [](End&) {});
+  std::size_t index = 1;
+  for (const Strange& strange : strange_greetings()) {
+    SCOPED_TRACE(strange.name);
+    Stranger stranger(address);
+    stranger.say(strange.bytes);
+    End& end = world.wait_accepted(index++);
+    end.start();
+    end.wait_closed();
+    EXPECT_EQ(end.reason.kind(), strange.kind) << end.reason.message();
+    EXPECT_TRUE(end.received.empty());
+    stranger.listen_to_the_end();
+    connected.send({}, {}, std::vector<std::byte>(1000), index);
+  }
+  accepted.wait_until("all frames", [&](const End& end) { return end.received.size() == index - 1; });
+}
+
+TEST_F(Tcp, APeerOfAnotherReleaseIsToldOurVersionAndBothAreNamed) {
+  World world(backend_, 1);
+  const Address address = world.listen(0, {.strangers = 64, .stranger_deadline = std::chrono::hours(1)}, [](End&) {});
+  wire::SealedHead head = wire::seal({.kind = wire::FrameKind::kHello}, {}, {});
+  head.bytes[4] = std::byte{9};
+  Stranger stranger(address);
+  stranger.say(head.view());
+  End& end = world.wait_accepted(0);
+  end.start();
+  end.wait_closed();
+  EXPECT_THAT(end.reason.message(), HasSubstr("version 9.0"));
+  EXPECT_THAT(end.reason.message(), HasSubstr(fmt::format("this process {}.{}", wire::kMajorVersion, wire::kMinorVersion)));
+  const auto heard = stranger.listen_to_the_end();
+  ASSERT_EQ(heard.size(), wire::kHeaderBytes);
+  const auto reply = wire::open_header(std::span(heard).first<wire::kHeaderBytes>(), 0);
+  ASSERT_TRUE(reply.ok()) << reply.status().message();
+  EXPECT_EQ(reply->major, wire::kMajorVersion);
+}
+
+TEST_F(Tcp, HalfAHeaderThenTheEndIsPeerLostAndHalfAHeaderThenNothingADeadline) {
+  World world(backend_, 1);
+  const wire::SealedHead head = wire::seal({.kind = wire::FrameKind::kHello}, {}, {});
+  for (const std::size_t bytes : {1UL, 5UL, 6UL, 24UL, 47UL}) {
+    SCOPED_TRACE(bytes);
+    const Address patient = world.listen(0, {.strangers = 64, .stranger_deadline = std::chrono::hours(1)}, [](End&) {});
+    static std::size_t index;
+    if (bytes == 1) index = 0;
+    Stranger hasty(patient);
+    hasty.say(head.view().first(bytes));
+    End& first = world.wait_accepted(index++);
+    first.start();
+    hasty.hang_up();
+    first.wait_closed();
+    EXPECT_EQ(first.reason.kind(), ErrorKind::kPeerLost);
+    EXPECT_THAT(first.reason.message(), HasSubstr("in the middle of a frame"));
+
+    const Address strict = world.listen(0, {.strangers = 64, .stranger_deadline = std::chrono::milliseconds(50)}, [](End&) {});
+    Stranger slow(strict);
+    slow.say(head.view().first(bytes));
+    End& second = world.wait_accepted(index++);
+    second.start();
+    slow.listen_to_the_end();
+    second.wait_closed();
+    EXPECT_EQ(second.reason.kind(), ErrorKind::kDeadline);
+  }
+}
+
+TEST_F(Tcp, AStrangerThatDripsIsClosedAtItsDeadlineAllTheSame) {
+  World world(backend_, 1);
+  const Address address = world.listen(0, {.strangers = 64, .stranger_deadline = std::chrono::milliseconds(100)}, [](End&) {});
+  Stranger stranger(address);
+  End& end = world.wait_accepted(0);
+  end.start();
+  // A whole legal frame, byte by byte, again and again, is not an identification.
+  const wire::SealedHead head = wire::seal({.kind = wire::FrameKind::kHeartbeat}, {}, {});
+  std::atomic<bool> over = false;
+  std::thread dripping([&] {
+    for (std::size_t i = 0; !over; i = (i + 1) % head.size) stranger.say(head.view().subspan(i, 1));
+  });
+  end.wait_closed();
+  over = true;
+  dripping.join();
+  EXPECT_EQ(end.reason.kind(), ErrorKind::kDeadline);
+}
+
+TEST_F(Tcp, WithoutDescriptorsNewOnesAreRefusedOldOnesGoOnAndLaterNewOnesAreTakenAgain) {
+  World world(backend_, 2);
+  auto [accepted, connected] = world.pair(0, 1);
+  accepted.start();
+  connected.start();
+  const Address address = world.listen(0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  {
+    Stranger first(address);
+    End& taken = world.wait_accepted(1);
+    (void)taken;
+    const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    rlimit tight = before;
+    tight.rlim_cur = static_cast<rlim_t>(client) + 1;  // every number below is in use or taken now
+    std::vector<int> fillers;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+    for (int filler = ::dup(0); filler >= 0; filler = ::dup(0)) fillers.push_back(filler);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(address.port);
+    ::inet_pton(AF_INET, address.host.c_str(), &to.sin_addr);
+    ASSERT_EQ(::connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    std::byte byte;
+    EXPECT_LE(::recv(client, &byte, 1, 0), 0) << "it was refused, not left waiting";
+    ::close(client);
+    // Connecting needs a descriptor too: the place of `client` is filled again first.
+    fillers.push_back(::dup(0));
+    const auto refused = world.try_connect(1, address);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.status().kind(), ErrorKind::kIo);
+    // Those that exist do not notice.
+    connected.send({}, {}, std::vector<std::byte>(100000), 1);
+    accepted.wait_until("a frame", [](const End& end) { return end.received.size() == 1; });
+    for (const int filler : fillers) ::close(filler);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  }
+  End& later = world.connect(1, address);
+  later.start();
+  later.send({}, {}, {}, 1);
+  End& end = world.wait_accepted(2);
+  end.start();
+  end.wait_until("a frame", [](const End& now) { return now.received.size() == 1; });
+}
+
+TEST_F(Tcp, NoDescriptorIsInheritedByAChildProgram) {
+  const auto numbers = [] {
+    std::vector<int> all;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) all.push_back(std::stoi(entry.path().filename()));
+    return all;
+  };
+  const auto before = numbers();
+  World world(backend_, 2);
+  auto [accepted, connected] = world.pair(0, 1);
+  accepted.start();
+  connected.start();
+  for (const int number : numbers()) {
+    const int flags = ::fcntl(number, F_GETFD);
+    if (flags < 0 || std::find(before.begin(), before.end(), number) != before.end()) continue;  // the listing's own
+    EXPECT_TRUE(flags & FD_CLOEXEC) << std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(number));
+  }
+}
+
+TEST_F(Tcp, AnAddressThatDoesNotAnswerIsADeadline) {
+  // A listener that accepts nothing and whose queue is full: the kernel drops whoever knocks.
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  std::vector<int> knocking;
+  for (int i = 0; i < 8; ++i) {
+    knocking.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ::connect(knocking.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  }
+  {
+    World world(backend_, 1);
+    const Address to{"127.0.0.1", ntohs(address.sin_port)};
+    const auto result = world.try_connect(0, to, std::chrono::milliseconds(200));
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.status().kind(), ErrorKind::kDeadline);
+    EXPECT_THAT(result.status().message(), HasSubstr(to.text()));
+  }
+  for (const int socket : knocking) ::close(socket);
+  ::close(listener);
+}
+
+TEST_F(Tcp, NamesAreLookedUp) {
+  World world(backend_, 2);
+  const Address address = world.listen(0);
+  const auto result = world.try_connect(1, {"localhost", address.port});
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  // ".invalid" never exists (RFC 2606); whether the answer comes in time depends on the resolver.
+  const auto nobody = world.try_connect(1, {"nobody.invalid", 4100}, std::chrono::seconds(20));
+  ASSERT_FALSE(nobody.ok());
+  EXPECT_THAT(nobody.status().kind(), AnyOf(ErrorKind::kPeerLost, ErrorKind::kDeadline));
+  EXPECT_THAT(nobody.status().message(), HasSubstr("nobody.invalid:4100"));
+}
+
+TEST_F(Tcp, AnAddressThatIsNotThisMachinesIsRefusedByName) {
+  World world(backend_, 1);
+  world.rank(0).on_loop([&] {
+    for (const char* const host : {"192.0.2.1", "nobody.invalid"}) {  // RFC 5737: nobody's
+      const auto listener = world.rank(0).transport().listen({host, 0}, {}, [](std::unique_ptr<Connection>) {});
+      ASSERT_FALSE(listener.ok());
+      EXPECT_EQ(listener.status().kind(), ErrorKind::kIo);
+      EXPECT_THAT(listener.status().message(), HasSubstr(host));
+    }
+  });
+}
+
+TEST_F(Tcp, Ipv6LiteralsWorkWhereTheMachineHasThem) {
+  const int probe = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 loopback{};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const bool has_ipv6 = probe >= 0 && ::bind(probe, reinterpret_cast<const sockaddr*>(&loopback), sizeof loopback) == 0;
+  if (probe >= 0) ::close(probe);
+  backend_.host = "::1";
+  World world(backend_, 2);
+  if (!has_ipv6) {
+    world.rank(0).on_loop([&] {
+      const auto listener = world.rank(0).transport().listen({"::1", 0}, {}, [](std::unique_ptr<Connection>) {});
+      ASSERT_FALSE(listener.ok());
+      EXPECT_THAT(listener.status().message(), HasSubstr("[::1]:0"));
+    });
+    return;
+  }
+  auto [accepted, connected] = world.pair(0, 1);
+  accepted.start();
+  connected.start();
+  connected.send({.sequence = 5}, {}, std::vector<std::byte>(1000), 1);
+  accepted.wait_until("a frame", [](const End& end) { return end.received.size() == 1; });
+  std::string peer;
+  connected.rank().on_loop([&] { peer = connected.connection->peer(); });
+  EXPECT_THAT(peer, ::testing::StartsWith("[::1]:"));
+}
+
+TEST_F(Tcp, OptionsOutOfRangeAreRefused) {
+  EXPECT_EQ(try_make_tcp_transport({.user_timeout = std::chrono::milliseconds(999)}).status().kind(), ErrorKind::kBadRequest);
+  EXPECT_EQ(try_make_tcp_transport({.user_timeout = std::chrono::hours(2)}).status().kind(), ErrorKind::kBadRequest);
+  EXPECT_EQ(try_make_tcp_transport({.send_buffer = Bytes{100}}).status().kind(), ErrorKind::kBadRequest);
+}
+
+TEST_F(Tcp, ASmallSendBufferStillCarriesLargeFrames) {
+  backend_.make = [] { return make_tcp_transport({.send_buffer = Bytes{65536}}); };
+  World world(backend_, 2);
+  auto [accepted, connected] = world.pair(0, 1);
+  accepted.start();
+  connected.start();
+  std::mt19937_64 random(6);
+  const auto payload = random_bytes(random, wire::kMaxPayload);
+  for (std::uint64_t i = 0; i < 8; ++i) connected.send({.sequence = i}, {}, payload, i);
+  accepted.wait_until("frames", [](const End& end) { return end.received.size() == 8; });
+  for (const Received& frame : accepted.received) EXPECT_TRUE(frame.payload == payload);
+}
+
+}  // namespace
+}  // namespace paceline::transport::testing
