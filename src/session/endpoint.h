@@ -55,6 +55,8 @@ struct EndpointOptions {
 // Errors: kBadRequest naming the option and its legal range.
 Result<EndpointOptions> validated(EndpointOptions options);
 
+class EndpointState;  // endpoint_state.h
+
 class EndpointHandler {
  public:
   virtual ~EndpointHandler() = default;
@@ -80,7 +82,8 @@ struct EndpointCounters {
   std::uint64_t messages_sent = 0, messages_received = 0;
   std::uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // each message's payload once, however often resent
   std::uint64_t chunks_resent = 0, duplicates_dropped = 0, reconnects = 0, frames_damaged = 0, strangers_refused = 0;
-  std::uint64_t overtakes = 0;  // chunks that left before one that was ready earlier
+  std::uint64_t overtakes = 0;  // chunks that left before one that was ready earlier and had room too
+  std::uint64_t hellos_refused = 0;  // of peers that say who they are
 };
 
 class Endpoint {
@@ -111,12 +114,14 @@ class Endpoint {
   // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once.
   void close(Duration limit, std::function<void()> done);
 
+  // Changes EndpointOptions::window, when the link has been measured. Requires: at least two chunks.
+  void set_window(Bytes window);
+
   std::string address_of(PeerId peer) const;
   const EndpointCounters& counters() const;
 
  private:
-  class State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<EndpointState> state_;
 };
 
 }  // namespace paceline::session

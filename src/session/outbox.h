@@ -55,6 +55,7 @@ class Outbox {
   void on_detached();
 
   std::uint64_t last_sequence() const { return next_ - 1; }
+  std::uint64_t acknowledged() const { return acknowledged_; }
   bool idle() const { return messages_ == 0; }  // everything that was added has been delivered
 
  private:

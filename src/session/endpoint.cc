@@ -1,0 +1,244 @@
+#include "session/endpoint.h"
+
+#include <bit>
+
+#include "base/check.h"
+#include "session/endpoint_state.h"
+
+namespace paceline::session {
+
+Endpoint::Endpoint(transport::Transport& transport, EndpointOptions options, EndpointHandler& handler)
+    : state_(std::make_unique<EndpointState>(transport, options, handler)) {}
+Endpoint::~Endpoint() = default;
+
+Result<transport::Address> Endpoint::listen(const transport::Address& address) { return state_->listen(address); }
+PeerId Endpoint::connect(const transport::Address& address, const PeerName& expected, Duration deadline) {
+  return state_->connect(address, expected, deadline);
+}
+void Endpoint::send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  state_->send(peer, head, payload, ticket);
+}
+void Endpoint::send_owned(PeerId peer, wire::MessageHead head, std::vector<std::byte> payload) { state_->send_owned(peer, head, std::move(payload)); }
+void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch) { state_->set_identity(self, job, epoch); }
+void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
+void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
+void Endpoint::set_window(Bytes window) { state_->set_window(window); }
+std::string Endpoint::address_of(PeerId peer) const { return state_->address_of(peer); }
+const EndpointCounters& Endpoint::counters() const { return state_->counters(); }
+
+std::span<std::byte> Link::on_head(const wire::FrameHeader& header, std::span<const std::byte> body) { return state.on_head(*this, header, body); }
+void Link::on_frame(const transport::Frame& frame) { state.on_frame(*this, frame); }
+void Link::on_sent(std::uint64_t ticket) { state.on_sent(*this, ticket); }
+void Link::on_closed(const Status& reason) { state.on_closed(*this, reason); }
+
+std::span<std::byte> Link::scratch_of(std::size_t bytes) {
+  if (scratch.size() < bytes) scratch.resize(bytes);
+  return std::span(scratch).first(bytes);
+}
+
+namespace {
+
+EndpointOptions require_valid(const EndpointOptions& options) {
+  const auto checked = validated(options);
+  PACELINE_CHECK(checked.ok(), "{}", checked.status().message());
+  return *checked;
+}
+
+// A stream of numbers that look random (splitmix64).
+std::uint64_t mix(std::uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+EndpointState::EndpointState(transport::Transport& transport, EndpointOptions options, EndpointHandler& handler)
+    : transport_(transport),
+      options_(require_valid(options)),
+      handler_(handler),
+      queue_({.order = options.order, .window = options.window, .chunk = options.chunk}),
+      random_(mix(options.seed) ^ mix((static_cast<std::uint64_t>(options.self.role) << 32) + static_cast<std::uint32_t>(options.self.rank.value))),
+      // Two processes that were given the same seed must not draw the same session ids.
+      id_salt_(mix(static_cast<std::uint64_t>(now().time_since_epoch().count())) ^ mix(std::bit_cast<std::uintptr_t>(this))) {}
+
+EndpointState::~EndpointState() {
+  alive_.reset();
+  if (armed_ != TimePoint::max()) transport_.loop().cancel(timer_);
+}
+
+std::uint64_t EndpointState::draw() { return mix(random_ += 0x9e3779b97f4a7c15ULL); }
+
+void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch) {
+  options_.self = self;
+  options_.job = job;
+  options_.epoch = epoch;
+}
+
+void EndpointState::set_window(Bytes window) {
+  queue_.set_window(window);
+  pump();
+}
+
+std::string EndpointState::address_of(PeerId peer) const {
+  const auto found = peers_.find(peer);
+  return found == peers_.end() ? std::string() : found->second->address_text;
+}
+
+const EndpointCounters& EndpointState::counters() {
+  counters_.overtakes = queue_.overtakes();
+  return counters_;
+}
+
+Peer* EndpointState::find(PeerId peer) {
+  const auto found = peers_.find(peer);
+  return found == peers_.end() || found->second->stage == Stage::kEnding ? nullptr : found->second.get();
+}
+
+// Sending.
+
+void EndpointState::send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(), head.payload_bytes);
+  if (Peer* to = find(peer)) enqueue(*to, head, to->session.outbox().add(head, payload, ticket));
+}
+
+void EndpointState::send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload) {
+  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(), head.payload_bytes);
+  if (Peer* to = find(peer)) enqueue(*to, head, to->session.outbox().add_owned(head, std::move(payload)));
+}
+
+void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::Slot slot) {
+  ++counters_.messages_sent;
+  counters_.payload_bytes_sent += head.payload_bytes;
+  queue_.on_ready({.destination = peer.lane, .layer = head.layer, .size = {static_cast<std::int64_t>(head.payload_bytes)}, .tag = slot});
+  pump();
+}
+
+void EndpointState::transmit(Link& link, const OutFrame& frame) {
+  ++link.queued;
+  link.connection->send(frame.head, frame.payload, frame.ticket);
+}
+
+// Everything for which there is room in the window goes to the connections at once: the window is the limit of what an urgent
+// message has to wait for.
+void EndpointState::pump() {
+  while (const auto chunk = queue_.take()) {
+    Peer& peer = *lanes_[chunk->destination];
+    const auto piece = peer.session.outbox().take(static_cast<Outbox::Slot>(chunk->tag), chunk->offset, chunk->size);
+    transmit(*peer.link, peer.session.chunk(now(), options_.epoch, piece));
+  }
+}
+
+void EndpointState::release(Peer& peer) {
+  while (peer.stage != Stage::kEnding) {
+    const auto released = peer.session.outbox().release();
+    if (!released) break;
+    queue_.on_acknowledged(peer.lane, released->chunk);
+    if (released->message == Outbox::Released::Message::kDelivered) handler_.on_delivered(peer.id, released->ticket);
+  }
+  if (closing_) check_closed();
+}
+
+// While frames wait to be sent, a chunk among them may still carry the acknowledgement; when the last has left, on_sent() looks again.
+void EndpointState::acknowledge(Peer& peer) {
+  if (peer.stage != Stage::kUp || !peer.session.owes_acknowledgement() || peer.link->queued > 0) return;
+  transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kAcknowledge));
+}
+
+void EndpointState::on_sent(Link& link, std::uint64_t ticket) {
+  --link.queued;
+  Peer* peer = link.peer;
+  if (peer == nullptr || peer->link != &link || peer->stage != Stage::kUp) return;
+  if (ticket != 0) {
+    peer->session.outbox().on_sent(ticket);
+    release(*peer);
+    pump();
+  }
+  acknowledge(*peer);
+}
+
+// Receiving.
+
+std::span<std::byte> EndpointState::on_head(Link& link, const wire::FrameHeader& header, std::span<const std::byte> body) {
+  const Peer* peer = link.peer;
+  if (peer == nullptr) {
+    link.failure = error(ErrorKind::kCorrupt, "{} sent a payload before its hello", link.connection->peer());
+    return {};
+  }
+  if (peer->stage == Stage::kEnding) return link.scratch_of(header.payload_bytes);
+  const bool in_use = peer->link == &link && peer->stage == Stage::kUp;
+  if (header.kind == wire::FrameKind::kChunk && in_use) return place_of_chunk(link, header, body);
+  const bool may_have_text = header.kind == wire::FrameKind::kHelloReply || header.kind == wire::FrameKind::kGoodbye;
+  if (may_have_text && header.payload_bytes <= wire::kMaxReason) return link.scratch_of(header.payload_bytes);
+  link.failure = error(ErrorKind::kCorrupt, "a frame of kind {} with a payload of {} bytes", static_cast<int>(header.kind), header.payload_bytes);
+  return {};
+}
+
+std::span<std::byte> EndpointState::place_of_chunk(Link& link, const wire::FrameHeader& header, std::span<const std::byte> body) {
+  Peer& peer = *link.peer;
+  const auto arrival = peer.session.on_chunk_head(header, body);
+  if (!arrival.ok()) {
+    link.failure = arrival.status();
+    return {};
+  }
+  switch (arrival->kind) {
+    case Inbox::Arrival::Kind::kDuplicate: return link.scratch_of(header.payload_bytes);
+    case Inbox::Arrival::Kind::kContinues: return arrival->place;
+    case Inbox::Arrival::Kind::kBegins: break;
+  }
+  const auto place = handler_.on_message_begin(peer.id, arrival->head);
+  if (!place.ok()) {
+    const std::string why = fmt::format("sent a message that cannot be accepted: {}", place.status().message());
+    end(peer, place.status().kind(), why, fmt::format("it {}", why));
+  }
+  if (peer.stage == Stage::kEnding) return link.scratch_of(header.payload_bytes);
+  return peer.session.begin(arrival->head, *place, header.payload_bytes);
+}
+
+void EndpointState::on_frame(Link& link, const transport::Frame& frame) {
+  Peer* peer = link.peer;
+  if (!link.failure.ok()) return;
+  if (peer == nullptr) return on_hello(link, frame);
+  const bool goodbye = frame.header.kind == wire::FrameKind::kGoodbye;
+  if (peer->stage == Stage::kEnding) {
+    if (goodbye) link.connection->close();
+    return;
+  }
+  if (peer->link != &link) {  // parked, or replaced and not gone yet
+    if (goodbye && peer->parked == &link) on_event(*peer, {.kind = Session::Event::Kind::kGoodbye}, frame);
+    return;
+  }
+  if (peer->stage == Stage::kGreeting) return on_reply(*peer, frame);
+  const auto event = peer->session.on_frame(now(), frame.header, frame.body);
+  if (!event.ok()) {
+    link.failure = event.status();
+    link.connection->close();
+    return;
+  }
+  release(*peer);
+  if (peer->stage != Stage::kEnding) on_event(*peer, *event, frame);
+  pump();
+}
+
+void EndpointState::on_event(Peer& peer, const Session::Event& event, const transport::Frame& frame) {
+  switch (event.kind) {
+    case Session::Event::Kind::kNothing: break;
+    case Session::Event::Kind::kHeartbeat:
+      transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kHeartbeatReply));
+      break;
+    case Session::Event::Kind::kDuplicate: ++counters_.duplicates_dropped; break;
+    case Session::Event::Kind::kGoodbye: {
+      end(peer, ErrorKind::kCancelled, fmt::format("said goodbye: {}", wire::printable_reason(frame.payload)), {});
+      return;
+    }
+    case Session::Event::Kind::kMessage:
+      acknowledge(peer);  // of receipt: whatever becomes of the message now
+      ++counters_.messages_received;
+      counters_.payload_bytes_received += event.head.payload_bytes;
+      handler_.on_message(peer.id, event.head, event.payload);
+      return;
+  }
+  acknowledge(peer);
+}
+
+}  // namespace paceline::session
