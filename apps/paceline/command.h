@@ -25,6 +25,7 @@ struct Chosen {
 // Each adds its command(s) to `app`; the callback of a command sets `chosen.run`.
 void add_plan(CLI::App& app, Chosen& chosen);
 void add_models(CLI::App& app, Chosen& chosen);
+void add_datasets(CLI::App& app, Chosen& chosen);
 
 // Text shown below the options of --help: examples that work when pasted, one per line.
 void set_examples(CLI::App& command, const std::string& examples);

@@ -66,6 +66,7 @@ int run(int argc, char** argv) {
   Chosen chosen;
   add_plan(app, chosen);
   add_models(app, chosen);
+  add_datasets(app, chosen);
 
   try {
     app.parse(argc, argv);
