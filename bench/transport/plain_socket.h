@@ -1,0 +1,21 @@
+// The yardstick: what anybody would write in an afternoon with blocking sockets.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+
+namespace paceline::bench {
+
+enum class Check { kNone, kCrc32c };
+
+// Sends `chunks` in turn until `count` have been sent; the receiver puts each at the same place, checks it if asked to, and answers
+// one byte after the last. Returns the time from the first byte to that answer. kCorrupt when the last chunk is not what was sent.
+Result<Duration> stream_plain(const std::vector<std::vector<std::byte>>& chunks, std::size_t count, Check check);
+
+// `count` times `payload` there and back; returns the time of all.
+Result<Duration> round_trips_plain(std::span<const std::byte> payload, int count, Check check);
+
+}  // namespace paceline::bench

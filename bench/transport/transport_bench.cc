@@ -1,0 +1,215 @@
+#include "bench/transport/transport_bench.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "base/clock.h"
+#include "bench/transport/plain_socket.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace paceline::bench {
+namespace {
+
+using transport::Connection;
+using transport::ConnectionHandler;
+using transport::Frame;
+
+constexpr Duration kPatience = std::chrono::minutes(5);
+constexpr std::size_t kQueuedFrames = 16;  // what the sender keeps ready, so that the socket never waits for it
+
+// Sends its chunks until `count` have been sent, or answers what it gets.
+class End final : public ConnectionHandler {
+ public:
+  enum class Role { kStreams, kCollects, kAsks, kEchoes };
+
+  End(Role role, const std::vector<std::vector<std::byte>>& chunks, std::size_t count) : role_(role), chunks_(chunks), count_(count) {
+    std::size_t largest = 0;
+    for (const auto& chunk : chunks) largest = std::max(largest, chunk.size());
+    place_.resize(largest);
+  }
+
+  // Loop thread.
+  void adopt(std::unique_ptr<Connection> connection) {
+    connection_ = std::move(connection);
+    connection_->start(*this);
+    connection_->admit();
+    if (role_ == Role::kAsks) send_next();
+    if (role_ == Role::kStreams) {
+      for (std::size_t i = 0; i < kQueuedFrames; ++i) send_next();
+    }
+  }
+  void fail(const Status& reason) { finish(reason); }
+  void drop() { connection_.reset(); }  // when the loop stands still
+  std::future<Status> done() { return done_.get_future(); }
+
+ private:
+  void send_next() {
+    if (sent_ == count_) return;
+    const auto& chunk = chunks_[sent_++ % chunks_.size()];
+    connection_->send(wire::seal({.kind = wire::FrameKind::kChunk, .sequence = sent_}, {}, chunk), chunk, sent_);
+  }
+  std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte>) override {
+    return std::span(place_).first(std::min<std::size_t>(place_.size(), header.payload_bytes));
+  }
+  void on_frame(const Frame& frame) override {
+    ++received_;
+    switch (role_) {
+      case Role::kStreams: return finish({});
+      case Role::kCollects:
+        if (received_ == count_) {
+          // The transport has checked every chunk; this is the proof that it did so for the right bytes.
+          if (!right(frame)) return finish(error(ErrorKind::kCorrupt, "tcp transport: the last chunk arrived different"));
+          connection_->send(wire::seal({.kind = wire::FrameKind::kAcknowledge}, {}, {}), {}, 0);
+        }
+        return;
+      case Role::kEchoes: return connection_->send(wire::seal({.kind = wire::FrameKind::kChunk}, {}, frame.payload), frame.payload, 0);
+      case Role::kAsks:
+        if (received_ < count_) return send_next();
+        return finish(right(frame) ? Status() : error(ErrorKind::kCorrupt, "tcp transport: the bytes came back different"));
+    }
+  }
+  bool right(const Frame& frame) const { return std::ranges::equal(frame.payload, chunks_[(count_ - 1) % chunks_.size()]); }
+  void on_sent(std::uint64_t) override {
+    if (role_ == Role::kStreams) send_next();
+  }
+  void on_closed(const Status& reason) override { finish(reason); }
+  void finish(Status status) {
+    if (!std::exchange(finished_, true)) done_.set_value(std::move(status));
+  }
+
+  Role role_;
+  const std::vector<std::vector<std::byte>>& chunks_;
+  std::size_t count_;
+  std::size_t sent_ = 0;
+  std::size_t received_ = 0;
+  std::vector<std::byte> place_;
+  std::unique_ptr<Connection> connection_;
+  std::promise<Status> done_;
+  bool finished_ = false;
+};
+
+// One run over the transport: `here` begins, `there` listens, each on a loop of its own.
+Result<Duration> run_tcp(End::Role here_role, End::Role there_role, const std::vector<std::vector<std::byte>>& chunks, std::size_t count) {
+  PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({}));
+  PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::try_make_tcp_transport({}));
+  End here(here_role, chunks, count);
+  End there(there_role, chunks, count);
+  auto done = here.done();
+  PACELINE_ASSIGN_OR_RETURN(const auto listener, there_transport->listen({"127.0.0.1", 0}, {}, [&](std::unique_ptr<Connection> connection) {
+    there.adopt(std::move(connection));
+  }));
+  const SystemClock clock;
+  TimePoint start;
+  here_transport->connect(listener->address(), kPatience, [&](Result<std::unique_ptr<Connection>> result) {
+    start = clock.now();
+    if (result.ok()) {
+      here.adopt(std::move(result).value());
+    } else {
+      here.fail(result.status());
+    }
+  });
+  std::thread there_thread([&] { there_transport->loop().run(); });
+  std::thread here_thread([&] { here_transport->loop().run(); });
+  const bool in_time = done.wait_for(kPatience) == std::future_status::ready;
+  const Duration taken = clock.now() - start;
+  here_transport->loop().stop();
+  there_transport->loop().stop();
+  here_thread.join();
+  there_thread.join();
+  here.drop();
+  there.drop();
+  if (!in_time) return error(ErrorKind::kDeadline, "tcp transport: a run was not over after {} s", seconds(kPatience));
+  PACELINE_RETURN_IF_ERROR(done.get());
+  return taken;
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+Spread spread(const std::vector<double>& values) {
+  return {.median = median(values), .lowest = std::ranges::min(values), .highest = std::ranges::max(values)};
+}
+
+struct Series {
+  std::vector<double> rates;
+  std::vector<double> cpu;
+  std::vector<double> trips;
+
+  Contestant summary() const { return {.bytes_per_second = spread(rates), .cpu_seconds_per_gb = spread(cpu), .round_trip_seconds = spread(trips)}; }
+};
+
+Status check(const TransportBenchOptions& options) {
+  const auto between = [](const char* what, std::int64_t value, std::int64_t lowest, std::int64_t highest) -> Status {
+    if (value >= lowest && value <= highest) return {};
+    return error(ErrorKind::kBadRequest, "{} of {} is not possible; from {} to {} is legal", what, value, lowest, highest);
+  };
+  PACELINE_RETURN_IF_ERROR(between("a number of runs", options.runs, 1, 1000));
+  PACELINE_RETURN_IF_ERROR(between("an amount", options.streamed.count, 1, std::int64_t{1} << 50));
+  PACELINE_RETURN_IF_ERROR(between("a message", options.message.count, 1, 1 << 30));
+  PACELINE_RETURN_IF_ERROR(between("a chunk", options.chunk.count, 1, wire::kMaxPayload));
+  return between("a number of round trips", options.round_trips, 1, 100'000'000);
+}
+
+}  // namespace
+
+Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& options) {
+  PACELINE_RETURN_IF_ERROR(check(options));
+  std::mt19937_64 random(1);
+  std::vector<std::vector<std::byte>> chunks;
+  for (std::int64_t left = options.message.count; left > 0; left -= options.chunk.count) {
+    chunks.emplace_back(static_cast<std::size_t>(std::min(left, options.chunk.count)));
+    std::ranges::generate(chunks.back(), [&] { return static_cast<std::byte>(random()); });
+  }
+  const auto messages = static_cast<std::size_t>((options.streamed.count + options.message.count - 1) / options.message.count);
+  const std::size_t count = messages * chunks.size();
+  const double bytes = static_cast<double>(messages) * static_cast<double>(options.message.count);
+  const std::vector<std::vector<std::byte>> small = {std::vector<std::byte>(64, std::byte{42})};
+
+  Series plain;
+  Series checked;
+  Series tcp;
+  const auto measure = [&](Series& series, auto&& stream, auto&& trips) -> Status {
+    const double cpu_before = cpu_seconds();
+    PACELINE_ASSIGN_OR_RETURN(const Duration streaming, stream());
+    series.cpu.push_back((cpu_seconds() - cpu_before) / bytes * 1e9);
+    series.rates.push_back(bytes / seconds(streaming));
+    PACELINE_ASSIGN_OR_RETURN(const Duration asking, trips());
+    series.trips.push_back(seconds(asking) / options.round_trips);
+    return {};
+  };
+  const auto measure_plain = [&](Series& series, Check check_kind) {
+    return measure(series, [&] { return stream_plain(chunks, count, check_kind); }, [&] { return round_trips_plain(small[0], options.round_trips, check_kind); });
+  };
+  std::vector<double> stream_ratios;
+  std::vector<double> trip_ratios;
+  for (int run = 0; run < options.runs; ++run) {
+    PACELINE_RETURN_IF_ERROR(measure_plain(plain, Check::kNone));
+    PACELINE_RETURN_IF_ERROR(measure_plain(checked, Check::kCrc32c));
+    PACELINE_RETURN_IF_ERROR(measure(
+        tcp, [&] { return run_tcp(End::Role::kStreams, End::Role::kCollects, chunks, count); },
+        [&] { return run_tcp(End::Role::kAsks, End::Role::kEchoes, small, static_cast<std::size_t>(options.round_trips)); }));
+    stream_ratios.push_back(tcp.rates.back() / checked.rates.back());
+    trip_ratios.push_back(tcp.trips.back() / checked.trips.back());
+  }
+  return TransportBenchReport{.plain = plain.summary(),
+                              .plain_checked = checked.summary(),
+                              .tcp = tcp.summary(),
+                              .stream_of_plain_checked = median(stream_ratios),
+                              .round_trip_of_plain_checked = median(trip_ratios)};
+}
+
+}  // namespace paceline::bench
