@@ -12,7 +12,7 @@ using torch::nn::Conv2d;
 
 Tensor overlapping_max(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
 
-Tensor global_average(const Tensor& x) { return torch::adaptive_avg_pool2d(x, 1).flatten(1); }
+Tensor global_average(const Tensor& x) { return torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1); }
 
 // ---------------------------------------------------------------------------------------------------------------- GoogLeNet
 

@@ -64,7 +64,7 @@ class ResidualCifar : public Network {
   Tensor forward(const Tensor& input, const Tensor&) override {
     Tensor x = torch::relu(bn1_->forward(conv1_->forward(input)));
     for (const auto& block : blocks_) x = block->forward(x);
-    return fc_->forward(torch::adaptive_avg_pool2d(x, 1).flatten(1));
+    return fc_->forward(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
 
  private:
@@ -129,7 +129,7 @@ class Residual50 : public Network {
   Tensor forward(const Tensor& input, const Tensor&) override {
     Tensor x = torch::max_pool2d(torch::relu(bn1_->forward(conv1_->forward(input))), 3, 2, 1);
     for (const auto& block : blocks_) x = block->forward(x);
-    return fc_->forward(torch::adaptive_avg_pool2d(x, 1).flatten(1));
+    return fc_->forward(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
 
  private:
