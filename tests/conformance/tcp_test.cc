@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -149,11 +150,10 @@ TEST_F(Tcp, APeerOfAnotherReleaseIsToldOurVersionAndBothAreNamed) {
 TEST_F(Tcp, HalfAHeaderThenTheEndIsPeerLostAndHalfAHeaderThenNothingADeadline) {
   World world(backend_, 1);
   const wire::SealedHead head = wire::seal({.kind = wire::FrameKind::kHello}, {}, {});
+  std::size_t index = 0;
   for (const std::size_t bytes : {1UL, 5UL, 6UL, 24UL, 47UL}) {
     SCOPED_TRACE(bytes);
     const Address patient = world.listen(0, {.strangers = 64, .stranger_deadline = std::chrono::hours(1)}, [](End&) {});
-    static std::size_t index;
-    if (bytes == 1) index = 0;
     Stranger hasty(patient);
     hasty.say(head.view().first(bytes));
     End& first = world.wait_accepted(index++);
@@ -202,8 +202,7 @@ TEST_F(Tcp, WithoutDescriptorsNewOnesAreRefusedOldOnesGoOnAndLaterNewOnesAreTake
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   {
     Stranger first(address);
-    End& taken = world.wait_accepted(1);
-    (void)taken;
+    world.wait_accepted(1);
     const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     rlimit tight = before;
     tight.rlim_cur = static_cast<rlim_t>(client) + 1;  // every number below is in use or taken now
@@ -253,6 +252,32 @@ TEST_F(Tcp, NoDescriptorIsInheritedByAChildProgram) {
     if (flags < 0 || std::find(before.begin(), before.end(), number) != before.end()) continue;  // the listing's own
     EXPECT_TRUE(flags & FD_CLOEXEC) << std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(number));
   }
+}
+
+TEST_F(Tcp, BothEndsAreSetToLeaveAtOnceAndToNoticeACutLinkWithinSeconds) {
+  backend_.make = [] { return make_tcp_transport({.user_timeout = std::chrono::milliseconds(4321)}); };
+  World world(backend_, 2);
+  world.pair(0, 1);
+  int connected = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int number = std::stoi(entry.path().filename());
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(number, reinterpret_cast<sockaddr*>(&peer), &length) != 0 || peer.ss_family != AF_INET) continue;
+    ++connected;
+    const auto option = [number](int level, int name) {
+      int value = -1;
+      socklen_t size = sizeof value;
+      ::getsockopt(number, level, name, &value, &size);
+      return value;
+    };
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_NODELAY), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 4321);
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 1);
+  }
+  EXPECT_EQ(connected, 2);
 }
 
 TEST_F(Tcp, AnAddressThatDoesNotAnswerIsADeadline) {
