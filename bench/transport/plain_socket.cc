@@ -1,15 +1,15 @@
 #include "bench/transport/plain_socket.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <thread>
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <system_error>
-#include <thread>
 
 #include "base/checksum.h"
 #include "base/clock.h"
@@ -23,7 +23,9 @@ struct Header {
   std::byte padding[40] = {};  // as large as the transport's
 };
 
-Status system_error(const char* what) { return error(ErrorKind::kIo, "plain socket: {}: {}", what, std::generic_category().message(errno)); }
+Status system_error(const char* what) {
+  return error(ErrorKind::kIo, "plain socket: {}: {}", what, std::generic_category().message(errno));
+}
 
 class Socket {
  public:
@@ -49,7 +51,8 @@ class Socket {
       message.msg_iovlen = 2 - piece;
       ssize_t sent = ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
       if (sent < 0) return system_error("send");
-      for (; piece < 2 && sent >= static_cast<ssize_t>(pieces[piece].iov_len); ++piece) sent -= static_cast<ssize_t>(pieces[piece].iov_len);
+      for (; piece < 2 && sent >= static_cast<ssize_t>(pieces[piece].iov_len); ++piece)
+        sent -= static_cast<ssize_t>(pieces[piece].iov_len);
       if (piece < 2) {
         pieces[piece].iov_base = static_cast<std::byte*>(pieces[piece].iov_base) + sent;
         pieces[piece].iov_len -= static_cast<std::size_t>(sent);
@@ -64,7 +67,8 @@ class Socket {
     PACELINE_RETURN_IF_ERROR(receive_all(&header, sizeof header));
     if (header.bytes > place.size()) return error(ErrorKind::kCorrupt, "plain socket: a chunk of {} bytes", header.bytes);
     PACELINE_RETURN_IF_ERROR(receive_all(place.data(), header.bytes));
-    if (check == Check::kCrc32c && crc32c(place.first(header.bytes)) != header.crc) return error(ErrorKind::kCorrupt, "plain socket: a damaged chunk");
+    if (check == Check::kCrc32c && crc32c(place.first(header.bytes)) != header.crc)
+      return error(ErrorKind::kCorrupt, "plain socket: a damaged chunk");
     return std::size_t{header.bytes};
   }
 
@@ -89,7 +93,8 @@ Result<Pair> connected_pair() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* const general = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(listener.get(), general, length) != 0 || ::listen(listener.get(), 1) != 0 || ::getsockname(listener.get(), general, &length) != 0) {
+  if (::bind(listener.get(), general, length) != 0 || ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), general, &length) != 0) {
     return system_error("listen");
   }
   Pair pair;
@@ -98,7 +103,8 @@ Result<Pair> connected_pair() {
   pair.there = Socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (pair.there.get() < 0) return system_error("accept");
   const int on = 1;
-  for (const Socket* const socket : {&pair.here, &pair.there}) ::setsockopt(socket->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  for (const Socket* const socket : {&pair.here, &pair.there})
+    ::setsockopt(socket->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return pair;
 }
 
@@ -109,7 +115,8 @@ Status receive_stream(const Socket& socket, std::size_t count, std::span<const s
   for (std::size_t i = 0; i < count; ++i) {
     PACELINE_ASSIGN_OR_RETURN(filled, socket.receive_chunk(place, check));
   }
-  if (!std::ranges::equal(std::span(place).first(filled), last)) return error(ErrorKind::kCorrupt, "plain socket: the last chunk arrived different");
+  if (!std::ranges::equal(std::span(place).first(filled), last))
+    return error(ErrorKind::kCorrupt, "plain socket: the last chunk arrived different");
   const std::byte answer{1};
   return socket.send_chunk({&answer, 1}, Check::kNone);
 }

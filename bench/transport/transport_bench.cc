@@ -1,11 +1,11 @@
 #include "bench/transport/transport_bench.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <future>
 #include <random>
 #include <thread>
+
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "bench/transport/plain_socket.h"
@@ -26,7 +26,8 @@ class End final : public ConnectionHandler {
  public:
   enum class Role { kStreams, kCollects, kAsks, kEchoes };
 
-  End(Role role, const std::vector<std::vector<std::byte>>& chunks, std::size_t count) : role_(role), chunks_(chunks), count_(count) {
+  End(Role role, const std::vector<std::vector<std::byte>>& chunks, std::size_t count)
+      : role_(role), chunks_(chunks), count_(count) {
     std::size_t largest = 0;
     for (const auto& chunk : chunks) largest = std::max(largest, chunk.size());
     place_.resize(largest);
@@ -58,7 +59,8 @@ class End final : public ConnectionHandler {
   void on_frame(const Frame& frame) override {
     ++received_;
     switch (role_) {
-      case Role::kStreams: return finish({});
+      case Role::kStreams:
+        return finish({});
       case Role::kCollects:
         if (received_ == count_) {
           // The transport has checked every chunk; this is the proof that it did so for the right bytes.
@@ -66,7 +68,8 @@ class End final : public ConnectionHandler {
           connection_->send(wire::seal({.kind = wire::FrameKind::kAcknowledge}, {}, {}), {}, 0);
         }
         return;
-      case Role::kEchoes: return connection_->send(wire::seal({.kind = wire::FrameKind::kChunk}, {}, frame.payload), frame.payload, 0);
+      case Role::kEchoes:
+        return connection_->send(wire::seal({.kind = wire::FrameKind::kChunk}, {}, frame.payload), frame.payload, 0);
       case Role::kAsks:
         if (received_ < count_) return send_next();
         return finish(right(frame) ? Status() : error(ErrorKind::kCorrupt, "tcp transport: the bytes came back different"));
@@ -93,15 +96,17 @@ class End final : public ConnectionHandler {
 };
 
 // One run over the transport: `here` begins, `there` listens, each on a loop of its own.
-Result<Duration> run_tcp(End::Role here_role, End::Role there_role, const std::vector<std::vector<std::byte>>& chunks, std::size_t count) {
+Result<Duration> run_tcp(End::Role here_role, End::Role there_role, const std::vector<std::vector<std::byte>>& chunks,
+                         std::size_t count) {
   PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({}));
   PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::try_make_tcp_transport({}));
   End here(here_role, chunks, count);
   End there(there_role, chunks, count);
   auto done = here.done();
-  PACELINE_ASSIGN_OR_RETURN(const auto listener, there_transport->listen({"127.0.0.1", 0}, {}, [&](std::unique_ptr<Connection> connection) {
-    there.adopt(std::move(connection));
-  }));
+  PACELINE_ASSIGN_OR_RETURN(const auto listener,
+                            there_transport->listen({"127.0.0.1", 0}, {}, [&](std::unique_ptr<Connection> connection) {
+                              there.adopt(std::move(connection));
+                            }));
   const SystemClock clock;
   TimePoint start;
   here_transport->connect(listener->address(), kPatience, [&](Result<std::unique_ptr<Connection>> result) {
@@ -149,7 +154,9 @@ struct Series {
   std::vector<double> cpu;
   std::vector<double> trips;
 
-  Contestant summary() const { return {.bytes_per_second = spread(rates), .cpu_seconds_per_gb = spread(cpu), .round_trip_seconds = spread(trips)}; }
+  Contestant summary() const {
+    return {.bytes_per_second = spread(rates), .cpu_seconds_per_gb = spread(cpu), .round_trip_seconds = spread(trips)};
+  }
 };
 
 Status check(const TransportBenchOptions& options) {
@@ -192,7 +199,9 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
     return {};
   };
   const auto measure_plain = [&](Series& series, Check check_kind) {
-    return measure(series, [&] { return stream_plain(chunks, count, check_kind); }, [&] { return round_trips_plain(small[0], options.round_trips, check_kind); });
+    return measure(
+        series, [&] { return stream_plain(chunks, count, check_kind); },
+        [&] { return round_trips_plain(small[0], options.round_trips, check_kind); });
   };
   std::vector<double> stream_ratios;
   std::vector<double> trip_ratios;

@@ -10,11 +10,11 @@
 namespace paceline::bench {
 
 struct TransportBenchOptions {
-  int runs = 7;                           // of each contestant, in turn; at least 1
-  Bytes streamed{2'000'000'000};          // per run, rounded up to whole messages
-  Bytes message{200'000};                 // sent as chunks
-  Bytes chunk{65'536};                    // at most wire::kMaxPayload
-  int round_trips = 10'000;               // of 64 bytes, per run
+  int runs = 7;                   // of each contestant, in turn; at least 1
+  Bytes streamed{2'000'000'000};  // per run, rounded up to whole messages
+  Bytes message{200'000};         // sent as chunks
+  Bytes chunk{65'536};            // at most wire::kMaxPayload
+  int round_trips = 10'000;       // of 64 bytes, per run
 };
 
 // Of the runs.
@@ -25,9 +25,9 @@ struct Spread {
 };
 
 struct Contestant {
-  Spread bytes_per_second;     // stream, one direction
-  Spread cpu_seconds_per_gb;   // both ends together
-  Spread round_trip_seconds;   // 64 bytes there and back
+  Spread bytes_per_second;    // stream, one direction
+  Spread cpu_seconds_per_gb;  // both ends together
+  Spread round_trip_seconds;  // 64 bytes there and back
 };
 
 struct TransportBenchReport {
@@ -44,6 +44,7 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Spread, median, lowest, highest)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contestant, bytes_per_second, cpu_seconds_per_gb, round_trip_seconds)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransportBenchReport, plain, plain_checked, tcp, stream_of_plain_checked, round_trip_of_plain_checked)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransportBenchReport, plain, plain_checked, tcp, stream_of_plain_checked,
+                                   round_trip_of_plain_checked)
 
 }  // namespace paceline::bench

@@ -11,7 +11,8 @@ std::string Address::text() const {
 
 Result<Address> parse_address(std::string_view text) {
   const auto refuse = [&](const char* why) {
-    return error(ErrorKind::kBadRequest, "'{}' is not an address: {}; write host:port, for example 127.0.0.1:4100 or [::1]:4100", text, why);
+    return error(ErrorKind::kBadRequest, "'{}' is not an address: {}; write host:port, for example 127.0.0.1:4100 or [::1]:4100",
+                 text, why);
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse("the port is missing");

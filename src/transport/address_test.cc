@@ -16,9 +16,11 @@ TEST(Address, IsReadAndWrittenInTheSameForm) {
 }
 
 TEST(Address, WhatIsNotOneIsRefusedAndNamed) {
-  for (const char* const text : {"", ":", "host", "host:", ":4100", "host:65536", "host:-1", "host:+1", "host:4100x", "host: 1", "ho st:1", "::1:4100",
-                                 "::1", "[::1]", "[::1", "[::1]4100", "[]:1", "[host]:1", "host]:1", "host/:1", "host:99999999999999999999", "http://h:1",
-                                 "host:1:2", "ho\tst:1"}) {
+  for (const char* const text :
+       {"",           ":",          "host",    "host:",    ":4100",    "host:65536", "host:-1",
+        "host:+1",    "host:4100x", "host: 1", "ho st:1",  "::1:4100", "::1",        "[::1]",
+        "[::1",       "[::1]4100",  "[]:1",    "[host]:1", "host]:1",  "host/:1",    "host:99999999999999999999",
+        "http://h:1", "host:1:2",   "ho\tst:1"}) {
     const auto address = parse_address(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.status().kind(), ErrorKind::kBadRequest) << text;

@@ -109,7 +109,8 @@ Status FrameReader::end_payload(std::span<const std::byte> body, ConnectionHandl
 Result<wire::FrameHeader> FrameReader::open_header(std::span<const std::byte, wire::kHeaderBytes> bytes) {
   auto header = wire::open_header(bytes, payload_limit_);
   if (!header.ok() && header.status().kind() == ErrorKind::kBadRequest) {
-    if (met_frame_) return error(ErrorKind::kCorrupt, "the stream was damaged: where a frame should begin, {}", header.status().message());
+    if (met_frame_)
+      return error(ErrorKind::kCorrupt, "the stream was damaged: where a frame should begin, {}", header.status().message());
     const auto ours = wire::seal({}, {}, {});
     met_other_version_ = std::equal(bytes.begin(), bytes.begin() + kMagicBytes, ours.bytes.begin());
   }

@@ -3,18 +3,19 @@
 // through the buffer. Nothing is allocated per frame, and no length is believed before wire/frame.h has checked it.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
 
+#include <sys/uio.h>
+
 #include "transport/transport.h"
 
 namespace paceline::transport {
 
-inline constexpr std::size_t kStrangerBuffer = 4096;  // all that a peer that was not admitted may occupy, besides the place of its payload
+inline constexpr std::size_t kStrangerBuffer =
+    4096;  // all that a peer that was not admitted may occupy, besides the place of its payload
 inline constexpr std::size_t kPeerBuffer = 32768;
 
 class FrameReader {

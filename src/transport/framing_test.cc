@@ -1,9 +1,9 @@
 // The reader and the send queue against a stream that is cut into pieces anywhere: down to single bytes.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "transport/frame_reader.h"
 #include "transport/send_queue.h"

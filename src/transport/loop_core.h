@@ -20,8 +20,8 @@ namespace paceline::transport {
 class LoopMember {
  public:
   virtual ~LoopMember() = default;
-  virtual void on_loop_gone() = 0;   // last call; the loop is not to be touched after it
-  virtual void on_turn_end() = 0;    // asked for by LoopCore::at_turn_end
+  virtual void on_loop_gone() = 0;  // last call; the loop is not to be touched after it
+  virtual void on_turn_end() = 0;   // asked for by LoopCore::at_turn_end
 };
 
 class LoopCore : public Loop {

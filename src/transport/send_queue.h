@@ -2,14 +2,14 @@
 // because it must not allocate once it has reached its largest length.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include <sys/uio.h>
 
 #include "wire/frame.h"
 
@@ -38,11 +38,11 @@ class SendQueue {
   void grow();
   const Entry& at(std::size_t index) const { return ring_[(first_ + index) & (ring_.size() - 1)]; }
 
-  std::vector<Entry> ring_;   // a power of two
+  std::vector<Entry> ring_;  // a power of two
   std::size_t first_ = 0;
   std::size_t size_ = 0;
-  std::size_t written_ = 0;   // of the first frames, how many are wholly written
-  std::size_t offset_ = 0;    // bytes of frame `written_` that are written
+  std::size_t written_ = 0;  // of the first frames, how many are wholly written
+  std::size_t offset_ = 0;   // bytes of frame `written_` that are written
 };
 
 }  // namespace paceline::transport

@@ -8,8 +8,8 @@ namespace paceline::transport {
 namespace {
 
 constexpr std::size_t kMostPieces = 64;
-constexpr std::size_t kWriteBytes = 512 * 1024;    // to one write
-constexpr std::size_t kTurnBytes = 1024 * 1024;    // to read or write before others get their turn
+constexpr std::size_t kWriteBytes = 512 * 1024;  // to one write
+constexpr std::size_t kTurnBytes = 1024 * 1024;  // to read or write before others get their turn
 
 }  // namespace
 
@@ -25,7 +25,8 @@ void Stream::become_stranger(std::shared_ptr<StrangerCount> count, Duration dead
   reader_.set_limits(kStrangerBuffer, wire::kMaxStrangerPayload);
   probation_ = loop_->run_after(deadline, [weak = weak_from_this(), deadline] {
     if (const auto self = weak.lock()) {
-      self->finish(error(ErrorKind::kDeadline, "{} connected and did not identify itself within {}", self->peer_, to_text(deadline)));
+      self->finish(
+          error(ErrorKind::kDeadline, "{} connected and did not identify itself within {}", self->peer_, to_text(deadline)));
     }
   });
 }
@@ -169,7 +170,9 @@ void Stream::on_readable() {
       return;
     }
     if (moved.outcome == Moved::Outcome::kEnd) {
-      const std::string how = !moved.reason.ok() ? moved.reason.message() : write_failed_ ? write_error_.message() : "it closed the connection";
+      const std::string how = !moved.reason.ok() ? moved.reason.message()
+                              : write_failed_    ? write_error_.message()
+                                                 : "it closed the connection";
       finish(error(ErrorKind::kPeerLost, "lost {}{}: {}", peer_, reader_.inside_frame() ? " in the middle of a frame" : "", how));
       return;
     }

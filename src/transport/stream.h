@@ -77,11 +77,11 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
   ConnectionHandler* handler_ = nullptr;
   bool open_ = true;
   bool reported_ = false;
-  bool flush_planned_ = false;   // on_turn_end() will come
-  bool write_blocked_ = false;   // on_writable() will come
-  bool write_failed_ = false;    // nothing more can be sent; what the peer sent before may still be read
+  bool flush_planned_ = false;  // on_turn_end() will come
+  bool write_blocked_ = false;  // on_writable() will come
+  bool write_failed_ = false;   // nothing more can be sent; what the peer sent before may still be read
   Status write_error_;
-  Status reason_;                // why it is not open any more
+  Status reason_;  // why it is not open any more
   FrameReader reader_;
   SendQueue queue_;
 

@@ -43,7 +43,7 @@ class TimerQueue {
   std::vector<std::uint32_t> free_;
   std::vector<Entry> heap_;  // earliest on top; cancelled entries stay until they surface or are too many
   std::uint64_t asked_ = 0;
-  std::size_t dead_ = 0;     // cancelled entries in heap_
+  std::size_t dead_ = 0;  // cancelled entries in heap_
 };
 
 }  // namespace paceline::transport

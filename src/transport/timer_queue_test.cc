@@ -1,9 +1,9 @@
 #include "transport/timer_queue.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace paceline::transport {
 namespace {
@@ -45,7 +45,8 @@ TEST(TimerQueue, DoesTheSameAsASearchedList) {
         while (true) {
           const auto work = queue.take_due(now);
           // The earliest; of equals the one asked for first, which stands first.
-          const auto first = std::min_element(twin.begin(), twin.end(), [](const Listed& a, const Listed& b) { return a.due < b.due; });
+          const auto first =
+              std::min_element(twin.begin(), twin.end(), [](const Listed& a, const Listed& b) { return a.due < b.due; });
           const bool due = first != twin.end() && first->due <= now;
           ASSERT_EQ(static_cast<bool>(work), due);
           if (!due) break;

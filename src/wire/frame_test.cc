@@ -1,13 +1,13 @@
 #include "wire/frame.h"
 
-#include <fmt/ranges.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include "base/checksum.h"
 
@@ -46,30 +46,31 @@ struct Golden {
 
 std::vector<Golden> goldens() {
   return {
-    {FrameKind::kHello, 0x0, 0x0, 0x1, "who", "",
-     "504c4e310100000000000000000000000000000000000000010000000300000000000000000000000000000042d6fbc8"
-     "77686f"},
-    {FrameKind::kHelloReply, 0x0, 0x3, 0x2, "ok", "welcome",
-     "504c4e3101000100000000000000000003000000000000000200000002000000070000000aa434c200000000d37da7a1"
-     "6f6b"},
-    {FrameKind::kChunk, 0x1122334455667788, 0x99aabbccddeeff00, 0xdeadbeef, "place", "payload bytes",
-     "504c4e3101000200887766554433221100ffeeddccbbaa99efbeadde050000000d0000004898cad2000000009e8a9924"
-     "706c616365"},
-    {FrameKind::kAcknowledge, 0x0, 0x5, 0x0, "", "",
-     "504c4e3101000300000000000000000005000000000000000000000000000000000000000000000000000000d4f56b21"},
-    {FrameKind::kHeartbeat, 0x0, 0x0, 0x0, "", "",
-     "504c4e3101000400000000000000000000000000000000000000000000000000000000000000000000000000c3a9b2cf"},
-    {FrameKind::kHeartbeatReply, 0x0, 0x1, 0x0, "", "",
-     "504c4e3101000500000000000000000001000000000000000000000000000000000000000000000000000000d782282e"},
-    {FrameKind::kGoodbye, 0x0, 0x7, 0x4, "", "",
-     "504c4e3101000600000000000000000007000000000000000400000000000000000000000000000000000000e81dfef5"},
+      {FrameKind::kHello, 0x0, 0x0, 0x1, "who", "",
+       "504c4e310100000000000000000000000000000000000000010000000300000000000000000000000000000042d6fbc8"
+       "77686f"},
+      {FrameKind::kHelloReply, 0x0, 0x3, 0x2, "ok", "welcome",
+       "504c4e3101000100000000000000000003000000000000000200000002000000070000000aa434c200000000d37da7a1"
+       "6f6b"},
+      {FrameKind::kChunk, 0x1122334455667788, 0x99aabbccddeeff00, 0xdeadbeef, "place", "payload bytes",
+       "504c4e3101000200887766554433221100ffeeddccbbaa99efbeadde050000000d0000004898cad2000000009e8a9924"
+       "706c616365"},
+      {FrameKind::kAcknowledge, 0x0, 0x5, 0x0, "", "",
+       "504c4e3101000300000000000000000005000000000000000000000000000000000000000000000000000000d4f56b21"},
+      {FrameKind::kHeartbeat, 0x0, 0x0, 0x0, "", "",
+       "504c4e3101000400000000000000000000000000000000000000000000000000000000000000000000000000c3a9b2cf"},
+      {FrameKind::kHeartbeatReply, 0x0, 0x1, 0x0, "", "",
+       "504c4e3101000500000000000000000001000000000000000000000000000000000000000000000000000000d782282e"},
+      {FrameKind::kGoodbye, 0x0, 0x7, 0x4, "", "",
+       "504c4e3101000600000000000000000007000000000000000400000000000000000000000000000000000000e81dfef5"},
   };
 }
 
 TEST(Frame, EachKindHasItsGoldenBytesAndReadsBackAsItWas) {
   for (const Golden& golden : goldens()) {
     SCOPED_TRACE(static_cast<int>(golden.kind));
-    const FrameHeader header{.kind = golden.kind, .sequence = golden.sequence, .acknowledged = golden.acknowledged, .epoch = golden.epoch};
+    const FrameHeader header{
+        .kind = golden.kind, .sequence = golden.sequence, .acknowledged = golden.acknowledged, .epoch = golden.epoch};
     const SealedHead sealed = seal(header, bytes_of(golden.body), bytes_of(golden.payload));
     EXPECT_EQ(hex_of(sealed.view()), golden.head);
     EXPECT_EQ(sealed.payload_bytes, golden.payload.size());
@@ -92,13 +93,16 @@ TEST(Frame, EachKindHasItsGoldenBytesAndReadsBackAsItWas) {
 TEST(Frame, EveryChangeOfEveryByteIsFound) {
   for (const Golden& golden : goldens()) {
     const auto payload = bytes_of(golden.payload);
-    const SealedHead sealed = seal({.kind = golden.kind, .sequence = golden.sequence, .acknowledged = golden.acknowledged, .epoch = golden.epoch}, bytes_of(golden.body), payload);
+    const SealedHead sealed =
+        seal({.kind = golden.kind, .sequence = golden.sequence, .acknowledged = golden.acknowledged, .epoch = golden.epoch},
+             bytes_of(golden.body), payload);
     for (std::size_t at = 0; at < sealed.size + payload.size(); ++at) {
       for (unsigned change = 1; change < 256; ++change) {
         SealedHead head = sealed;
         auto changed = payload;
         (at < sealed.size ? head.bytes[at] : changed[at - sealed.size]) ^= static_cast<std::byte>(change);
-        EXPECT_FALSE(receive(head.view(), changed).ok()) << "kind " << static_cast<int>(golden.kind) << " byte " << at << " xor " << change;
+        EXPECT_FALSE(receive(head.view(), changed).ok())
+            << "kind " << static_cast<int>(golden.kind) << " byte " << at << " xor " << change;
       }
     }
   }
@@ -112,7 +116,11 @@ TEST(Frame, RandomFramesReadBackAndRandomDamageIsFound) {
     std::vector<std::byte> payload(random() % 300);
     for (std::byte& byte : body) byte = static_cast<std::byte>(random());
     for (std::byte& byte : payload) byte = static_cast<std::byte>(random());
-    SealedHead sealed = seal({.kind = static_cast<FrameKind>(random() % 7), .sequence = random(), .acknowledged = random(), .epoch = static_cast<std::uint32_t>(random())}, body, payload);
+    SealedHead sealed = seal({.kind = static_cast<FrameKind>(random() % 7),
+                              .sequence = random(),
+                              .acknowledged = random(),
+                              .epoch = static_cast<std::uint32_t>(random())},
+                             body, payload);
     EXPECT_TRUE(receive(sealed.view(), payload).ok());
     EXPECT_TRUE(std::ranges::equal(sealed.view().subspan(kHeaderBytes), body));
     std::size_t flips = 1 + random() % 3;  // up to three bits: within the guaranteed distance of CRC32C at these lengths
@@ -137,7 +145,8 @@ TEST(Frame, LengthsBeyondTheirLimitsAreRefusedBeforeAnythingElseIsAsked) {
   for (const std::uint32_t length : {std::uint32_t{kMaxBody + 1}, std::uint32_t{0x7fffffff}, std::uint32_t{0xffffffff}}) {
     EXPECT_EQ(with_length(28, length).status().kind(), ErrorKind::kCorrupt);
   }
-  for (const std::uint32_t length : {std::uint32_t{kMaxStrangerPayload + 1}, std::uint32_t{kMaxPayload}, std::uint32_t{0xffffffff}}) {
+  for (const std::uint32_t length :
+       {std::uint32_t{kMaxStrangerPayload + 1}, std::uint32_t{kMaxPayload}, std::uint32_t{0xffffffff}}) {
     const auto refused = with_length(32, length);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.status().kind(), ErrorKind::kCorrupt);
@@ -171,7 +180,8 @@ TEST(Frame, AnotherMajorVersionIsABadRequestThatNamesBothAndAHigherMinorIsAccept
 
 TEST(Frame, AStrangerIsABadRequestAndUnknownKindsAndFlagsAreCorrupt) {
   const std::string http = "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n";
-  EXPECT_EQ(open_header(std::span<const std::byte>(bytes_of(http)).first<kHeaderBytes>(), kMaxPayload).status().kind(), ErrorKind::kBadRequest);
+  EXPECT_EQ(open_header(std::span<const std::byte>(bytes_of(http)).first<kHeaderBytes>(), kMaxPayload).status().kind(),
+            ErrorKind::kBadRequest);
   SealedHead kind = seal({}, {}, {});
   kind.bytes[6] = std::byte{static_cast<unsigned>(FrameKind::kGoodbye) + 1};
   EXPECT_EQ(open_header(kind.view().first<kHeaderBytes>(), kMaxPayload).status().kind(), ErrorKind::kCorrupt);

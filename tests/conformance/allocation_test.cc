@@ -87,7 +87,9 @@ TEST_P(Allocation, FramesCostNoneOnceWarm) {
     class Halving final : public ConnectionHandler {
      public:
       Halving(ConnectionHandler& inner, std::atomic<std::uint64_t>& at_half) : inner_(inner), at_half_(at_half) {}
-      std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte> body) override { return inner_.on_head(header, body); }
+      std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte> body) override {
+        return inner_.on_head(header, body);
+      }
       void on_frame(const Frame& frame) override {
         if (frame.header.acknowledged == 2000) at_half_ = allocations.load();
         if (frame.header.acknowledged == 4000) at_end = allocations.load();

@@ -13,7 +13,8 @@ class ConnectConformance : public LeakCheck, public ::testing::WithParamInterfac
   Backend backend_ = GetParam()();
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, ConnectConformance, ::testing::Values(&inproc_backend, &tcp_backend, &faultless_backend), backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, ConnectConformance, ::testing::Values(&inproc_backend, &tcp_backend, &faultless_backend),
+                         backend_name);
 
 constexpr ListenOptions kPatientListener = {.strangers = 64, .stranger_deadline = std::chrono::hours(1)};
 
@@ -101,7 +102,8 @@ TEST_P(ConnectConformance, AStrangerThatSaysNothingIsClosedAtItsDeadline) {
 TEST_P(ConnectConformance, AnAdmittedPeerHasNoDeadline) {
   World world(backend_, 2);
   constexpr Duration kDeadline = std::chrono::milliseconds(30);
-  const Address address = world.listen(0, {.strangers = 64, .stranger_deadline = kDeadline}, [](End& end) { end.connection->admit(); });
+  const Address address =
+      world.listen(0, {.strangers = 64, .stranger_deadline = kDeadline}, [](End& end) { end.connection->admit(); });
   End& connected = world.connect(1, address);
   connected.start();
   End& accepted = world.wait_accepted(0);

@@ -128,7 +128,11 @@ std::span<std::byte> End::on_head(const wire::FrameHeader& header, std::span<con
 
 void End::on_frame(const Frame& frame) {
   record([&] {
-    received.push_back({frame.header, {frame.body.begin(), frame.body.end()}, {frame.payload.begin(), frame.payload.end()}, frame.payload.data(), place_.data()});
+    received.push_back({frame.header,
+                        {frame.body.begin(), frame.body.end()},
+                        {frame.payload.begin(), frame.payload.end()},
+                        frame.payload.data(),
+                        place_.data()});
   });
   if (frame_hook) frame_hook(frame);
 }
@@ -177,18 +181,19 @@ Address World::listen(int index, const ListenOptions& options, std::function<voi
   Address address;
   Rank& listening = rank(index);
   listening.on_loop([&] {
-    auto listener = listening.transport().listen({backend_.host, 0}, options, [this, &listening, accepted](std::unique_ptr<Connection> connection) {
-      End& end = add(listening);
-      end.adopt(std::move(connection));
-      if (accepted) {
-        accepted(end);
-      } else {
-        end.connection->admit();
-      }
-      const std::lock_guard lock(mutex_);
-      accepted_.push_back(&end);
-      changed_.notify_all();
-    });
+    auto listener = listening.transport().listen({backend_.host, 0}, options,
+                                                 [this, &listening, accepted](std::unique_ptr<Connection> connection) {
+                                                   End& end = add(listening);
+                                                   end.adopt(std::move(connection));
+                                                   if (accepted) {
+                                                     accepted(end);
+                                                   } else {
+                                                     end.connection->admit();
+                                                   }
+                                                   const std::lock_guard lock(mutex_);
+                                                   accepted_.push_back(&end);
+                                                   changed_.notify_all();
+                                                 });
     ASSERT_TRUE(listener.ok()) << listener.status().message();
     address = listener.value()->address();
     listeners_.push_back(std::move(listener).value());
@@ -200,7 +205,8 @@ Result<std::unique_ptr<Connection>> World::try_connect(int from, const Address& 
   std::promise<Result<std::unique_ptr<Connection>>> promise;
   auto future = promise.get_future();
   rank(from).on_loop([&] {
-    rank(from).transport().connect(to, deadline, [&promise](Result<std::unique_ptr<Connection>> result) { promise.set_value(std::move(result)); });
+    rank(from).transport().connect(
+        to, deadline, [&promise](Result<std::unique_ptr<Connection>> result) { promise.set_value(std::move(result)); });
   });
   if (future.wait_for(kPatience) != std::future_status::ready) give_up("connect to " + to.text());
   return future.get();

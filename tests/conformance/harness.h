@@ -2,8 +2,6 @@
 // happens to them. No test waits by sleeping; every wait ends after kPatience with a message that names it.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <condition_variable>
 #include <functional>
 #include <future>
@@ -13,6 +11,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "transport/transport.h"
 
@@ -92,7 +92,9 @@ class End final : public ConnectionHandler {
 
   // Waits until the condition on what was recorded holds.
   void wait_until(const std::string& what, const std::function<bool(const End&)>& condition);
-  void wait_closed() { wait_until("on_closed", [](const End& end) { return end.closed == 1; }); }
+  void wait_closed() {
+    wait_until("on_closed", [](const End& end) { return end.closed == 1; });
+  }
 
   std::function<std::span<std::byte>(const wire::FrameHeader&)> head_hook;  // instead of a place of the end's own
   std::function<void(const Frame&)> frame_hook;
@@ -132,7 +134,8 @@ class World {
   World& operator=(const World&) = delete;
 
   Rank& rank(int index) { return *ranks_[static_cast<std::size_t>(index)]; }
-  // Listens on `rank`; each connection becomes an End that `accepted` (loop thread) may set up. Admitted unless `accepted` is given.
+  // Listens on `rank`; each connection becomes an End that `accepted` (loop thread) may set up. Admitted unless `accepted` is
+  // given.
   Address listen(int rank, const ListenOptions& options = {}, std::function<void(End&)> accepted = {});
   End& connect(int from, const Address& to);  // not started
   Result<std::unique_ptr<Connection>> try_connect(int from, const Address& to, Duration deadline = std::chrono::seconds(60));

@@ -1,4 +1,7 @@
 // What only TCP can show: strangers that speak something else, descriptors running out, names, and addresses that do not answer.
+#include <cstring>
+#include <filesystem>
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -8,9 +11,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cstring>
-#include <filesystem>
 
 #include "harness.h"
 #include "transport/tcp/tcp_transport.h"
@@ -34,7 +34,8 @@ class Stranger {
     address.sin_family = AF_INET;
     address.sin_port = htons(to.port);
     ::inet_pton(AF_INET, to.host.c_str(), &address.sin_addr);
-    PACELINE_CHECK(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "connect: {}", std::strerror(errno));
+    PACELINE_CHECK(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "connect: {}",
+                   std::strerror(errno));
   }
   ~Stranger() { hang_up(); }
   Stranger(const Stranger&) = delete;
@@ -79,7 +80,9 @@ std::vector<Strange> strange_greetings() {
     const auto bytes = std::as_bytes(std::span(said));
     return std::vector<std::byte>(bytes.begin(), bytes.end());
   };
-  const auto head = [](const wire::SealedHead& sealed) { return std::vector<std::byte>(sealed.view().begin(), sealed.view().end()); };
+  const auto head = [](const wire::SealedHead& sealed) {
+    return std::vector<std::byte>(sealed.view().begin(), sealed.view().end());
+  };
   const wire::SealedHead good = wire::seal({.kind = wire::FrameKind::kHello}, {}, {});
   std::mt19937_64 random(1);
   std::vector<Strange> all = {
@@ -239,7 +242,8 @@ TEST_F(Tcp, WithoutDescriptorsNewOnesAreRefusedOldOnesGoOnAndLaterNewOnesAreTake
 TEST_F(Tcp, NoDescriptorIsInheritedByAChildProgram) {
   const auto numbers = [] {
     std::vector<int> all;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) all.push_back(std::stoi(entry.path().filename()));
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+      all.push_back(std::stoi(entry.path().filename()));
     return all;
   };
   const auto before = numbers();

@@ -1,7 +1,7 @@
 // What every backend of transport/transport.h promises about frames.
-#include <gmock/gmock.h>
-
 #include <algorithm>
+
+#include <gmock/gmock.h>
 
 #include "harness.h"
 
@@ -15,7 +15,8 @@ class TransportConformance : public LeakCheck, public ::testing::WithParamInterf
   Backend backend_ = GetParam()();
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, TransportConformance, ::testing::Values(&inproc_backend, &tcp_backend, &faultless_backend), backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, TransportConformance, ::testing::Values(&inproc_backend, &tcp_backend, &faultless_backend),
+                         backend_name);
 
 struct Plan {
   wire::FrameHeader header;
@@ -26,7 +27,8 @@ struct Plan {
 std::vector<Plan> every_kind_and_size(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::size_t> sizes = {0, 1, 2, 47, 48, 49, 255, 256, 257, 4095, 4096, 4097, 8191, 8192, 8193, 32767, 32768, 32769};
-  for (const std::size_t size : {65535UL, 65536UL, 65537UL, 131072UL, 200000UL, wire::kMaxPayload - 1, wire::kMaxPayload}) sizes.push_back(size);
+  for (const std::size_t size : {65535UL, 65536UL, 65537UL, 131072UL, 200000UL, wire::kMaxPayload - 1, wire::kMaxPayload})
+    sizes.push_back(size);
   for (int i = 0; i < 300; ++i) sizes.push_back(random() % (i % 3 == 0 ? 70000 : 300));
   std::vector<Plan> plans;
   for (const std::size_t size : sizes) {
@@ -96,7 +98,8 @@ TEST_P(TransportConformance, OnSentComesOncePerFrameInTheOrderOfSending) {
   std::mt19937_64 random(4);
   for (int i = 0; i < 500; ++i) tickets.push_back(random());  // the transport does not interpret them
   connected.rank().on_loop([&] {
-    for (std::size_t i = 0; i < tickets.size(); ++i) connected.send_here({}, {}, std::vector<std::byte>(i % 7 == 0 ? 50000 : i % 5), tickets[i]);
+    for (std::size_t i = 0; i < tickets.size(); ++i)
+      connected.send_here({}, {}, std::vector<std::byte>(i % 7 == 0 ? 50000 : i % 5), tickets[i]);
   });
   accepted.wait_until("all frames", [&](const End& end) { return end.received.size() == tickets.size(); });
   connected.wait_until("all sent", [&](const End& end) { return end.sent.size() >= tickets.size(); });
@@ -310,7 +313,8 @@ TEST_P(TransportConformance, ManyConnectionsOfManyRanksDoNotMixTheirFrames) {
   }
   for (std::uint64_t frame = 0; frame < 20; ++frame) {
     for (std::uint64_t i = 0; i < kConnections; ++i) {
-      connected[i]->send({.sequence = i, .acknowledged = frame}, {}, std::vector<std::byte>(i * 100, static_cast<std::byte>(i)), frame);
+      connected[i]->send({.sequence = i, .acknowledged = frame}, {}, std::vector<std::byte>(i * 100, static_cast<std::byte>(i)),
+                         frame);
     }
   }
   std::vector<int> seen(kConnections);

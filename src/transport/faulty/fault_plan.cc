@@ -3,8 +3,8 @@
 namespace paceline::transport {
 
 FaultPlan::FaultPlan(const FaultOptions& options) : options_(options), state_(options.seed) {
-  for (const double chance : {options.delay, options.reorder, options.cut_before, options.cut_inside, options.cut_after, options.corrupt_head,
-                              options.corrupt_payload, options.duplicate_connect}) {
+  for (const double chance : {options.delay, options.reorder, options.cut_before, options.cut_inside, options.cut_after,
+                              options.corrupt_head, options.corrupt_payload, options.duplicate_connect}) {
     PACELINE_CHECK(chance >= 0 && chance <= 1, "a chance of {}", chance);
   }
   PACELINE_CHECK(options.longest_delay > Duration::zero(), "a longest delay of {} ns", options.longest_delay.count());

@@ -34,7 +34,7 @@ class FaultyStream final : public ConnectionHandler, public std::enable_shared_f
     std::uint64_t ticket;
     Fate fate;
   };
-  struct Leaving {  // handed over, not reported as sent yet
+  struct Leaving {                     // handed over, not reported as sent yet
     std::vector<std::byte> corrupted;  // the copy with the flipped bit
     bool whole = true;
   };

@@ -47,7 +47,8 @@ class Duplicate final : public ConnectionHandler {
 
 class Faulty final : public FaultyTransport {
  public:
-  Faulty(std::unique_ptr<Transport> inner, const FaultOptions& options) : inner_(std::move(inner)), plan_(std::make_shared<FaultPlan>(options)) {}
+  Faulty(std::unique_ptr<Transport> inner, const FaultOptions& options)
+      : inner_(std::move(inner)), plan_(std::make_shared<FaultPlan>(options)) {}
   ~Faulty() override { plan_->alive = false; }
   Faulty(const Faulty&) = delete;
   Faulty& operator=(const Faulty&) = delete;

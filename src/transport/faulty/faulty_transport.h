@@ -14,7 +14,7 @@ struct FaultOptions {
   std::uint64_t seed = 1;
   std::uint64_t first_faults_after = 0;  // frames, of all connections together, that pass unharmed; connects too until then
 
-  double delay = 0;    // the frame, and all behind it on its connection, wait up to longest_delay
+  double delay = 0;  // the frame, and all behind it on its connection, wait up to longest_delay
   Duration longest_delay = std::chrono::milliseconds(20);
   double reorder = 0;  // it waits until another connection has sent a frame, at most longest_delay
 

@@ -1,9 +1,9 @@
 #include "transport/faulty/faulty_transport.h"
 
-#include <gtest/gtest.h>
-
 #include <list>
 #include <map>
+
+#include <gtest/gtest.h>
 
 #include "transport/inproc/inproc_transport.h"
 
@@ -63,20 +63,22 @@ class FaultyTest : public ::testing::Test {
   Recorder& connect() {
     senders_.push_back(std::make_unique<Recorder>());
     Recorder& sender = *senders_.back();
-    transport_->connect(listener_->address(), std::chrono::seconds(10), [this, &sender](Result<std::unique_ptr<Connection>> result) {
-      ASSERT_TRUE(result.ok());
-      sender.connection = std::move(result).value();
-      sender.changed = [this] { stop_if_done(); };
-      sender.connection->start(sender);
-      stop_if_done();
-    });
+    transport_->connect(listener_->address(), std::chrono::seconds(10),
+                        [this, &sender](Result<std::unique_ptr<Connection>> result) {
+                          ASSERT_TRUE(result.ok());
+                          sender.connection = std::move(result).value();
+                          sender.changed = [this] { stop_if_done(); };
+                          sender.connection->start(sender);
+                          stop_if_done();
+                        });
     const std::size_t wanted = senders_.size();
     run_until([this, wanted, &sender] { return sender.connection != nullptr && receivers_.size() >= wanted; });
     return sender;
   }
   void send(Recorder& sender, std::uint64_t sequence, std::size_t bytes = 100) {
     payloads_.push_back(std::vector<std::byte>(bytes, static_cast<std::byte>(sequence)));
-    sender.connection->send(wire::seal({.kind = wire::FrameKind::kChunk, .sequence = sequence}, {}, payloads_.back()), payloads_.back(), sequence);
+    sender.connection->send(wire::seal({.kind = wire::FrameKind::kChunk, .sequence = sequence}, {}, payloads_.back()),
+                            payloads_.back(), sequence);
   }
   void run_until(std::function<bool()> done) {
     done_ = std::move(done);
@@ -184,7 +186,8 @@ TEST_F(FaultyTest, ACutInsideAFrameIsSeenAsHalfAFrameWhereverItIs) {
     run_until([&] { return sender.closed == 1 && receivers_[0]->closed == 1; });
     EXPECT_EQ(receivers_[0]->got, up_to(1));
     EXPECT_EQ(sender.sent, up_to(1)) << "half a frame was reported as sent";
-    EXPECT_NE(receivers_[0]->reason.message().find("in the middle of a frame"), std::string::npos) << receivers_[0]->reason.message();
+    EXPECT_NE(receivers_[0]->reason.message().find("in the middle of a frame"), std::string::npos)
+        << receivers_[0]->reason.message();
     EXPECT_EQ(transport_->counts().cuts, 1U);
   }
 }

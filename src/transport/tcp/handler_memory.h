@@ -43,7 +43,9 @@ struct HandlerAllocator {
   T* allocate(std::size_t count) { return static_cast<T*>(memory->take(count * sizeof(T))); }
   void deallocate(T* place, std::size_t) { memory->give_back(place); }
   template <typename U>
-  bool operator==(const HandlerAllocator<U>& other) const { return memory == other.memory; }
+  bool operator==(const HandlerAllocator<U>& other) const {
+    return memory == other.memory;
+  }
 
   HandlerMemory* memory;
 };

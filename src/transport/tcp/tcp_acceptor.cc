@@ -1,9 +1,9 @@
 #include "transport/tcp/tcp_acceptor.h"
 
+#include <cerrno>
+
 #include <fcntl.h>
 #include <sys/socket.h>
-
-#include <cerrno>
 
 #include "base/log.h"
 #include "transport/tcp/tcp_stream.h"
@@ -53,7 +53,8 @@ void TcpAcceptor::on_loop_gone() { close(); }
 Status TcpAcceptor::open(const Address& address) {
   Resolver resolver(loop_->io());
   asio::error_code failure;
-  const auto found = resolver.resolve(address.host, std::to_string(address.port), Resolver::numeric_service | Resolver::passive, failure);
+  const auto found =
+      resolver.resolve(address.host, std::to_string(address.port), Resolver::numeric_service | Resolver::passive, failure);
   if (failure) return error(ErrorKind::kIo, "cannot listen on {}: {}", address.text(), failure.message());
   Status status;
   for (const auto& entry : found) {

@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "transport/stream.h"
 #include "transport/tcp/tcp_loop.h"
 #include "transport/tcp/tcp_transport.h"
-#include "transport/stream.h"
 
 namespace paceline::transport {
 

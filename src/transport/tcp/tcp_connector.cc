@@ -7,8 +7,14 @@ namespace paceline::transport {
 
 using asio::ip::tcp;
 
-TcpConnector::TcpConnector(TcpLoop& loop, const TcpOptions& tcp_options, Address address, Duration deadline, Transport::Connected connected)
-    : loop_(&loop), tcp_(tcp_options), address_(std::move(address)), deadline_(deadline), until_(loop.now() + deadline), connected_(std::move(connected)) {
+TcpConnector::TcpConnector(TcpLoop& loop, const TcpOptions& tcp_options, Address address, Duration deadline,
+                           Transport::Connected connected)
+    : loop_(&loop),
+      tcp_(tcp_options),
+      address_(std::move(address)),
+      deadline_(deadline),
+      until_(loop.now() + deadline),
+      connected_(std::move(connected)) {
   loop.add_member(*this);
 }
 
@@ -39,10 +45,9 @@ void TcpConnector::start() {
       if (const auto alive = weak.lock()) alive->try_next();
     });
     self->resolver_.emplace(self->loop_->io());
-    self->resolver_->async_resolve(self->address_.host, std::to_string(self->address_.port), Resolver::numeric_service,
-                                   [self](const asio::error_code& error_code, const Resolver::results_type& found) {
-                                     self->on_resolved(error_code, found);
-                                   });
+    self->resolver_->async_resolve(
+        self->address_.host, std::to_string(self->address_.port), Resolver::numeric_service,
+        [self](const asio::error_code& error_code, const Resolver::results_type& found) { self->on_resolved(error_code, found); });
   });
 }
 
@@ -60,7 +65,8 @@ void TcpConnector::try_next() {
   if (left() <= Duration::zero()) {
     return finish(error(ErrorKind::kDeadline, "cannot connect to {}: no answer within {}", address_.text(), to_text(deadline_)));
   }
-  if (tried_ == endpoints_.size()) return finish(error(ErrorKind::kPeerLost, "cannot connect to {}: {}", address_.text(), last_failure_));
+  if (tried_ == endpoints_.size())
+    return finish(error(ErrorKind::kPeerLost, "cannot connect to {}: {}", address_.text(), last_failure_));
   const tcp::endpoint endpoint = endpoints_[tried_++];
   auto socket = make_socket(*loop_, endpoint);
   if (!socket.ok()) return finish(error(ErrorKind::kIo, "cannot connect to {}: {}", address_.text(), socket.status().message()));

@@ -1,10 +1,11 @@
 // The loop over Asio. Everything that Asio calls back runs inside a Turn, at whose end the connections write what they were given.
 #pragma once
 
+#include <atomic>
+
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/steady_timer.hpp>
-#include <atomic>
 
 #include "transport/loop_core.h"
 #include "transport/tcp/handler_memory.h"

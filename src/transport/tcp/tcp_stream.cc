@@ -1,10 +1,10 @@
 #include "transport/tcp/tcp_stream.h"
 
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <cerrno>
 #include <system_error>
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 namespace paceline::transport {
 

@@ -36,10 +36,12 @@ class TcpTransport final : public Transport {
 
 Status check(const TcpOptions& options) {
   if (options.user_timeout < std::chrono::seconds(1) || options.user_timeout > std::chrono::hours(1)) {
-    return error(ErrorKind::kBadRequest, "a connection cannot be given up after {}; from 1 s to 1 h is legal", to_text(options.user_timeout));
+    return error(ErrorKind::kBadRequest, "a connection cannot be given up after {}; from 1 s to 1 h is legal",
+                 to_text(options.user_timeout));
   }
   if (options.send_buffer && (options.send_buffer->count < 4096 || options.send_buffer->count > (1 << 30))) {
-    return error(ErrorKind::kBadRequest, "a send buffer of {} bytes is not possible; from 4096 bytes to 1 GiB is legal", options.send_buffer->count);
+    return error(ErrorKind::kBadRequest, "a send buffer of {} bytes is not possible; from 4096 bytes to 1 GiB is legal",
+                 options.send_buffer->count);
   }
   return {};
 }
@@ -55,6 +57,8 @@ Result<std::unique_ptr<Transport>> try_make_tcp_transport(const TcpOptions& opti
   }
 }
 
-std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options) { return std::move(try_make_tcp_transport(options)).value(); }
+std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options) {
+  return std::move(try_make_tcp_transport(options)).value();
+}
 
 }  // namespace paceline::transport
