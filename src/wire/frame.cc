@@ -83,7 +83,7 @@ Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, 
   return header;
 }
 
-Status check_head(const FrameHeader& header, std::span<const std::byte> header_and_body) {
+Status check_head([[maybe_unused]] const FrameHeader& header, [[maybe_unused]] std::span<const std::byte> header_and_body) {
 #ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
   if (get<std::uint32_t>(header_and_body, 40) != 0 || head_checksum(header_and_body) != header.header_crc) {
     return error(ErrorKind::kCorrupt, "the header of a frame was damaged on its way");
@@ -92,7 +92,7 @@ Status check_head(const FrameHeader& header, std::span<const std::byte> header_a
   return {};
 }
 
-Status check_payload(const FrameHeader& header, std::span<const std::byte> payload) {
+Status check_payload([[maybe_unused]] const FrameHeader& header, [[maybe_unused]] std::span<const std::byte> payload) {
 #ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
   if (crc32c(payload) != header.payload_crc) {
     return error(ErrorKind::kCorrupt, "a payload of {} bytes was damaged on its way", payload.size());
