@@ -179,6 +179,7 @@ Result<Json> value_from_text(const Key& key, const std::string& text) {
 }  // namespace
 
 std::string option_name(const std::string& key) {
+  if (key == "input") return "--input-size";  // --input is the file with the cases
   std::string name = "--" + key;
   std::replace(name.begin(), name.end(), '_', '-');
   return name;

@@ -10,7 +10,7 @@
 
 namespace paceline::cli {
 
-// parameter_bytes -> --parameter-bytes
+// parameter_bytes -> --parameter-bytes; input -> --input-size, since --input names the file.
 std::string option_name(const std::string& key);
 
 // The cases of a JSON text: one object, or an array of them. `is_array` says which, because the answer has the same form.
