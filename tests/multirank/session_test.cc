@@ -1,0 +1,488 @@
+// How sessions begin and end, over inproc/ and tcp/: refusals, strangers, second connections, frozen and dead peers, goodbyes; and
+// that urgent messages overtake.
+#include <gmock/gmock.h>
+
+#include "session_node.h"
+#include "wire/hello.h"
+
+namespace paceline::session::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::testing::End;
+using transport::testing::MakeBackend;
+using ::testing::HasSubstr;
+
+const PeerName kServer{Role::kServer, {0}};
+const PeerName kWorker1{Role::kWorker, {1}};
+const PeerName kWorker2{Role::kWorker, {2}};
+
+EndpointOptions named(const PeerName& self, Duration deadline = 10s) {
+  return {.self = self, .job = 7, .epoch = 2, .seed = static_cast<std::uint64_t>(self.rank.value), .silence_deadline = deadline, .chunk = {1024}, .window = {4096}};
+}
+
+wire::MessageHead head(std::uint32_t unit, int layer = 0) { return {.kind = wire::MessageKind::kPush, .layer = {layer}, .unit = unit}; }
+
+class SessionTest : public LeakCheck, public ::testing::WithParamInterface<MakeBackend> {
+ protected:
+  SessionTest() : backend_(GetParam()()) {}
+  Backend backend_;
+};
+
+// A peer whose frames the test writes itself.
+class RawPeer {
+ public:
+  explicit RawPeer(const Backend& backend) : rank_(backend) {}
+  ~RawPeer() {
+    rank_.stop();
+    ends_.clear();
+    listener_.reset();
+  }
+  End& connect(const transport::Address& to) {
+    std::promise<void> connected;
+    End& end = *ends_.emplace_back(std::make_unique<End>(rank_));
+    rank_.on_loop([&] {
+      rank_.transport().connect(to, 60s, [&](Result<std::unique_ptr<transport::Connection>> result) {
+        PACELINE_CHECK(result.ok(), "{}", result.status().message());
+        end.adopt(std::move(result).value());
+        connected.set_value();
+      });
+    });
+    if (connected.get_future().wait_for(kPatience) != std::future_status::ready) give_up("a raw connection");
+    end.start();
+    return end;
+  }
+  // Answers every hello with `reply`, whose session it fills in.
+  transport::Address listen(const std::string& host, wire::HelloReply reply, const std::string& reason) {
+    transport::Address where;
+    rank_.on_loop([&] {
+      auto listener = rank_.transport().listen({host, 0}, {}, [this, reply, reason](std::unique_ptr<transport::Connection> connection) {
+        End& end = *ends_.emplace_back(std::make_unique<End>(rank_));
+        connection->admit();
+        end.adopt(std::move(connection));
+        end.frame_hook = [&end, reply, reason](const transport::Frame& frame) {
+          auto answer = reply;
+          answer.session = wire::decode_hello(frame.body).value().session;
+          const auto body = wire::encode(answer);
+          const auto text = std::as_bytes(std::span(reason));
+          end.send_here({.kind = wire::FrameKind::kHelloReply}, {body.begin(), body.end()}, {text.begin(), text.end()}, 0);
+        };
+        end.connection->start(end);
+      });
+      where = listener.value()->address();
+      listener_ = std::move(listener).value();
+    });
+    return where;
+  }
+
+ private:
+  Rank rank_;
+  std::vector<std::unique_ptr<End>> ends_;
+  std::unique_ptr<transport::Listener> listener_;
+};
+
+void say_hello(End& end, const wire::Hello& hello) {
+  const auto body = wire::encode(hello);
+  end.send({.kind = wire::FrameKind::kHello, .acknowledged = hello.received}, {body.begin(), body.end()}, {}, 0);
+}
+
+wire::HelloReply wait_reply(End& end, std::string* reason = nullptr) {
+  wire::HelloReply reply;
+  end.wait_until("the answer to a hello", [&](const End& e) {
+    if (e.received.empty()) return false;
+    reply = wire::decode_hello_reply(e.received[0].body).value();
+    if (reason != nullptr) *reason = wire::printable_reason(e.received[0].payload);
+    return true;
+  });
+  return reply;
+}
+
+wire::Hello hello_of(const PeerName& name, std::uint64_t session, std::uint32_t attempt = 1) {
+  return {.session = session, .job = 7, .epoch = 2, .attempt = attempt, .from = {static_cast<std::uint8_t>(name.role), name.rank.value}, .to = {2, 0}};
+}
+
+TEST_P(SessionTest, MessagesOfEverySizeArriveAndTheSendersPayloadComesBack) {
+  Node server(backend_, named(kServer)), worker(backend_, named(kWorker1));
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId to = worker.wait_peer(kServer);
+  server.wait_peer(kWorker1);
+  const std::vector<std::size_t> sizes = {0, 1, 1023, 1024, 1025, 2048, 100'000};
+  std::vector<std::vector<std::byte>> payloads;
+  for (const std::size_t size : sizes) fill(payloads.emplace_back(size), 1, 0, size);
+  worker.rank.on_loop([&] {
+    for (std::uint32_t i = 0; i < payloads.size(); ++i) {
+      auto h = head(i);
+      h.payload_bytes = payloads[i].size();
+      worker.endpoint->send(to, h, payloads[i], i);
+    }
+  });
+  server.wait_until("all", [&](Node& node) { return node.arrived.size() == sizes.size(); });
+  worker.wait_until("deliveries", [&](Node& node) { return node.delivered.size() == sizes.size(); });
+  server.rank.stop();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_EQ(server.arrived[i].head.unit, i) << "equal layers keep their order";
+    EXPECT_EQ(server.arrived[i].payload, payloads[i]);
+  }
+}
+
+TEST_P(SessionTest, AnUrgentMessageOvertakesTheBacklogAndWaitsOnlyForTheWindow) {
+  for (const Order order : {Order::kByLayer, Order::kFirstInFirstOut}) {
+    auto options = named(kWorker1);
+    options.order = order;
+    Node server(backend_, named(kServer)), worker(backend_, options);
+    worker.connect(server.listen(backend_.host), kServer);
+    const PeerId to = worker.wait_peer(kServer);
+    constexpr std::uint32_t kBacklog = 200;
+    std::vector<std::byte> payload(1024);
+    worker.rank.on_loop([&] {
+      for (std::uint32_t i = 0; i <= kBacklog; ++i) {
+        auto h = head(i, i == kBacklog ? 0 : 9);
+        h.payload_bytes = payload.size();
+        worker.endpoint->send(to, h, payload, i);
+      }
+    });
+    server.wait_until("all", [&](Node& node) { return node.arrived.size() == kBacklog + 1; });
+    worker.wait_until("deliveries", [&](Node& node) { return node.delivered.size() == kBacklog + 1; });
+    server.rank.stop();
+    const auto urgent = std::find_if(server.arrived.begin(), server.arrived.end(), [](const Node::Arrival& a) { return a.head.unit == kBacklog; });
+    // The window is 4 chunks; they had left before the urgent one was there.
+    EXPECT_EQ(urgent - server.arrived.begin(), order == Order::kByLayer ? 4 : static_cast<std::ptrdiff_t>(kBacklog));
+    EXPECT_EQ(worker.counters().overtakes, order == Order::kByLayer ? 1U : 0U);
+  }
+}
+
+TEST_P(SessionTest, AFrozenPeerDoesNotKeepOthersFromBeingServed) {
+  Node frozen(backend_, named(kWorker1, 60s)), quick(backend_, named(kWorker2, 60s)), server(backend_, named(kServer, 60s));
+  const auto address = server.listen(backend_.host);
+  frozen.connect(address, kServer);
+  quick.connect(address, kServer);
+  const PeerId to_frozen = server.wait_peer(kWorker1), to_quick = server.wait_peer(kWorker2);
+  frozen.wait_peer(kServer);
+  frozen.freeze();
+  std::vector<std::byte> payload(50'000);
+  server.rank.on_loop([&] {
+    auto h = head(0, 0);
+    h.payload_bytes = payload.size();
+    server.endpoint->send(to_frozen, h, payload, 1000);
+    for (std::uint64_t i = 0; i < 20; ++i) server.endpoint->send(to_quick, h, payload, i);
+  });
+  server.wait_until("the quick peer's messages", [](Node& node) { return node.delivered.size() == 20; });
+  server.rank.stop();
+  EXPECT_FALSE(server.delivered.contains(1000));
+}
+
+TEST_P(SessionTest, AFrozenPeerIsLostWithinTheDeadlineAndNamedByBothSides) {
+  for (const bool connecting_freezes : {false, true}) {
+    const Duration deadline = 1s;
+    Node server(backend_, named(kServer, deadline)), worker(backend_, named(kWorker2, deadline));
+    worker.connect(server.listen(backend_.host), kServer);
+    const PeerId of_worker = server.wait_peer(kWorker2), of_server = worker.wait_peer(kServer);
+    Node& frozen = connecting_freezes ? worker : server;
+    Node& other = connecting_freezes ? server : worker;
+    const PeerId peer = connecting_freezes ? of_worker : of_server;
+    frozen.freeze();
+    const auto from = std::chrono::steady_clock::now();
+    const Status reason = other.wait_lost(peer);
+    EXPECT_GE(std::chrono::steady_clock::now() - from, deadline / 2) << "too early to be sure";
+    EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
+    EXPECT_THAT(reason.message(), HasSubstr(frozen.options.self.text() + " ("));
+    EXPECT_THAT(reason.message(), HasSubstr("was silent for longer than 1000 ms"));
+    EXPECT_THAT(reason.message(), HasSubstr(" ms ago"));
+  }
+}
+
+TEST_P(SessionTest, ADeadPeerIsLostWithinTheDeadlineAndWhatWasSentToItIsTheCallersAgain) {
+  Node server(backend_, named(kServer, 1s)), worker(backend_, named(kWorker2, 1s));
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId peer = worker.wait_peer(kServer);
+  server.kill();
+  std::vector<std::byte> payload(100'000);
+  worker.rank.on_loop([&] {
+    auto h = head(0);
+    h.payload_bytes = payload.size();
+    worker.endpoint->send(peer, h, payload, 1);
+  });
+  const Status reason = worker.wait_lost(peer);
+  payload.clear();
+  payload.shrink_to_fit();  // a later touch would be found
+  EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
+  EXPECT_THAT(reason.message(), HasSubstr("server 0 ("));
+  worker.send_owned(peer, head(1), {});  // does nothing
+  worker.close(10s);
+}
+
+TEST_P(SessionTest, IdleSessionsLiveOnHeartbeats) {
+  Node server(backend_, named(kServer, 400ms)), worker(backend_, named(kWorker1, 400ms));
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId peer = worker.wait_peer(kServer);
+  auto passed = std::make_shared<std::promise<void>>();
+  worker.rank.on_loop([&] { worker.rank.loop().run_after(2s, [passed] { passed->set_value(); }); });
+  ASSERT_EQ(passed->get_future().wait_for(kPatience), std::future_status::ready);
+  worker.send_owned(peer, head(5), {});
+  server.wait_until("a message after the silence", [](Node& node) { return node.arrived.size() == 1; });
+  server.rank.stop();
+  EXPECT_TRUE(server.lost.empty());
+}
+
+TEST_P(SessionTest, AGoodbyeEndsTheSessionAtOnceWithItsReason) {
+  Node server(backend_, named(kServer, 60s)), worker(backend_, named(kWorker2, 60s));
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId of_server = worker.wait_peer(kServer), of_worker = server.wait_peer(kWorker2);
+  server.rank.on_loop([&] { server.endpoint->drop(of_worker, "evicted: too slow"); });
+  const Status told = worker.wait_lost(of_server);
+  EXPECT_EQ(told.kind(), ErrorKind::kCancelled);
+  EXPECT_THAT(told.message(), HasSubstr("server 0 ("));
+  EXPECT_THAT(told.message(), HasSubstr("said goodbye: evicted: too slow"));
+  EXPECT_EQ(server.wait_lost(of_worker).kind(), ErrorKind::kCancelled);
+}
+
+TEST_P(SessionTest, CloseWaitsUntilEverythingHasArrivedAndSaysGoodbye) {
+  Node server(backend_, named(kServer, 60s)), worker(backend_, named(kWorker1, 60s));
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId peer = worker.wait_peer(kServer), of_worker = server.wait_peer(kWorker1);
+  for (std::uint32_t i = 0; i < 50; ++i) worker.send_owned(peer, head(i), std::vector<std::byte>(30'000));
+  worker.close(100s);
+  EXPECT_EQ(worker.lost.at(peer).reason.kind(), ErrorKind::kCancelled);
+  EXPECT_EQ(server.wait_lost(of_worker).kind(), ErrorKind::kCancelled);
+  server.rank.stop();
+  EXPECT_EQ(server.arrived.size(), 50U);
+}
+
+TEST_P(SessionTest, CloseGivesUpOnAPeerThatDoesNotAcknowledge) {
+  Node server(backend_, named(kServer, 60s)), worker(backend_, named(kWorker1, 60s));
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId peer = worker.wait_peer(kServer);
+  server.freeze();
+  worker.send_owned(peer, head(0), std::vector<std::byte>(30'000));
+  worker.close(100ms);
+  EXPECT_TRUE(worker.lost.contains(peer));
+}
+
+TEST_P(SessionTest, ARefusalReachesTheOneWhoConnectsWithItsReason) {
+  Node coordinator(backend_, {.self = {Role::kCoordinator, {0}}}), worker(backend_, {.self = {Role::kWorker, {-1}}, .seed = 3});
+  coordinator.hello_hook = [](const PeerName& name) { return error(ErrorKind::kBadRequest, "the job is full; {} comes too late", name.text()); };
+  const PeerId peer = worker.connect(coordinator.listen(backend_.host), {Role::kCoordinator, {-1}});
+  const Status reason = worker.wait_lost(peer);
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("coordinator ("));
+  EXPECT_THAT(reason.message(), HasSubstr("refused: the job is full; worker without a rank yet comes too late"));
+  EXPECT_EQ(coordinator.counters().hellos_refused, 1U);
+}
+
+TEST_P(SessionTest, TwoJoiningWorkersOfTheSameSeedAreTwoSessions) {
+  Node coordinator(backend_, {.self = {Role::kCoordinator, {0}}}), a(backend_, {.self = {Role::kWorker, {-1}}}), b(backend_, {.self = {Role::kWorker, {-1}}});
+  const auto address = coordinator.listen(backend_.host);
+  a.connect(address, {Role::kCoordinator, {-1}});
+  b.connect(address, {Role::kCoordinator, {-1}});
+  coordinator.wait_until("both", [](Node& node) { return node.peers.size() == 2; });
+  EXPECT_EQ(coordinator.counters().reconnects, 0U);
+}
+
+TEST_P(SessionTest, ASecondProcessOfTheSameNameIsRefusedNamingTheFirst) {
+  Node server(backend_, named(kServer)), first(backend_, named(kWorker2)), second(backend_, named(kWorker2));
+  const auto address = server.listen(backend_.host);
+  const PeerId of_first = first.connect(address, kServer);
+  first.wait_peer(kServer);
+  const PeerId of_worker = server.wait_peer(kWorker2);
+  std::string where;
+  server.rank.on_loop([&] { where = server.endpoint->address_of(of_worker); });
+  EXPECT_FALSE(where.empty());
+  const Status reason = second.wait_lost(second.connect(address, kServer));
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("worker 2 is already in this job at " + where));
+  first.send_owned(of_first, head(1), {});
+  server.wait_until("a message of the first", [](Node& node) { return node.arrived.size() == 1; });
+}
+
+TEST_P(SessionTest, TheWrongDestinationJobOrEpochIsRefused) {
+  Node server(backend_, named(kServer));
+  const auto address = server.listen(backend_.host);
+  const auto refusal = [&](auto change, const PeerName& expected) {
+    auto options = named(kWorker1);
+    change(options);
+    Node worker(backend_, options);
+    const Status reason = worker.wait_lost(worker.connect(address, expected));
+    EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+    return reason.message();
+  };
+  EXPECT_THAT(refusal([](EndpointOptions&) {}, {Role::kServer, {3}}), HasSubstr("the process at this address is server 0, not server 3"));
+  EXPECT_THAT(refusal([](EndpointOptions& o) { o.job = 8; }, kServer), HasSubstr("worker 1 belongs to job 0000000000000008"));
+  EXPECT_THAT(refusal([](EndpointOptions& o) { o.epoch = 1; }, kServer), HasSubstr("stale epoch: worker 1 is at membership epoch 1, server 0 at 2"));
+}
+
+TEST_P(SessionTest, ProcessesMayStartInAnyOrder) {
+  transport::Address address;
+  {
+    Node earlier(backend_, named(kServer));
+    address = earlier.listen(backend_.host);
+  }
+  Node worker(backend_, named(kWorker1));
+  const PeerId peer = worker.connect(address, kServer);
+  worker.send_owned(peer, head(3), std::vector<std::byte>(5000));  // waits with it
+  Node server(backend_, named(kServer));
+  server.rank.on_loop([&] { ASSERT_TRUE(server.endpoint->listen(address).ok()); });
+  server.wait_until("the message", [](Node& node) { return node.arrived.size() == 1; });
+}
+
+TEST_P(SessionTest, WhoCannotBeReachedIsLostAtTheDeadlineOfTheConnect) {
+  transport::Address address;
+  {
+    Node gone(backend_, named(kServer));
+    address = gone.listen(backend_.host);
+  }
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(address, kServer, 200ms));
+  EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
+  EXPECT_THAT(reason.message(), HasSubstr(fmt::format("server 0 ({}) could not be reached in time", address.text())));
+}
+
+TEST_P(SessionTest, AMessageThatTheHandlerRefusesEndsTheSessionOnBothSides) {
+  Node server(backend_, named(kServer)), worker(backend_, named(kWorker1));
+  server.begin_hook = [](PeerId, const wire::MessageHead&) -> Result<std::span<std::byte>> { return error(ErrorKind::kBadRequest, "unit 9 does not exist"); };
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId of_server = worker.wait_peer(kServer), of_worker = server.wait_peer(kWorker1);
+  worker.send_owned(of_server, head(9), std::vector<std::byte>(10'000));
+  const Status here = server.wait_lost(of_worker);
+  EXPECT_EQ(here.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(here.message(), HasSubstr("unit 9 does not exist"));
+  EXPECT_THAT(worker.wait_lost(of_server).message(), HasSubstr("unit 9 does not exist"));
+}
+
+TEST_P(SessionTest, ARestartedProcessDoesNotTakeUpASessionThatItNeverHad) {
+  auto server = std::make_unique<Node>(backend_, named(kServer, 60s));
+  Node worker(backend_, named(kWorker1, 60s));
+  const auto address = server->listen(backend_.host);
+  worker.connect(address, kServer);
+  const PeerId peer = worker.wait_peer(kServer);
+  server->kill();
+  server = std::make_unique<Node>(backend_, named(kServer, 60s));
+  server->rank.on_loop([&] { ASSERT_TRUE(server->endpoint->listen(address).ok()); });
+  const Status reason = worker.wait_lost(peer);
+  EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
+  EXPECT_THAT(reason.message(), HasSubstr("does not know this session any more"));
+}
+
+TEST_P(SessionTest, StrangersAreCountedAndDisturbNobody) {
+  Node server(backend_, named(kServer)), worker(backend_, named(kWorker1));
+  const auto address = server.listen(backend_.host);
+  worker.connect(address, kServer);
+  const PeerId peer = worker.wait_peer(kServer);
+  RawPeer raw(backend_);
+  End& chunk_first = raw.connect(address);
+  chunk_first.send({.kind = wire::FrameKind::kChunk, .sequence = 1}, std::vector<std::byte>(48), {}, 0);
+  chunk_first.wait_closed();
+  End& payload_first = raw.connect(address);
+  payload_first.send({.kind = wire::FrameKind::kHello}, {}, std::vector<std::byte>(100), 0);
+  payload_first.wait_closed();
+  End& short_hello = raw.connect(address);
+  short_hello.send({.kind = wire::FrameKind::kHello}, std::vector<std::byte>(12), {}, 0);
+  short_hello.wait_closed();
+  End& no_role = raw.connect(address);
+  auto hello = hello_of(kWorker2, 5);
+  hello.from.role = 3;
+  say_hello(no_role, hello);
+  no_role.wait_closed();
+  End& other_version = raw.connect(address);
+  other_version.send({.kind = wire::FrameKind::kHello, .major = 9}, {}, {}, 0);
+  other_version.wait_closed();
+  End& gone_at_once = raw.connect(address);
+  gone_at_once.close();
+  End& silent = raw.connect(address);
+  silent.wait_closed();  // the transport's deadline for strangers
+  server.wait_until("seven strangers", [](Node& node) { return node.endpoint->counters().strangers_refused == 7; });
+  worker.send_owned(peer, head(1), std::vector<std::byte>(5000));
+  server.wait_until("the worker's message", [](Node& node) { return node.arrived.size() == 1; });
+  EXPECT_EQ(server.counters().reconnects, 0U);
+}
+
+TEST_P(SessionTest, AnotherSessionVersionIsRefusedAndBothVersionsAreNamed) {
+  Node server(backend_, named(kServer));
+  RawPeer raw(backend_);
+  End& end = raw.connect(server.listen(backend_.host));
+  auto hello = hello_of(kWorker2, 5);
+  hello.lowest = hello.highest = 9;
+  say_hello(end, hello);
+  std::string reason;
+  EXPECT_EQ(wait_reply(end, &reason).verdict, wire::Verdict::kRefused);
+  EXPECT_THAT(reason, HasSubstr("worker 2 speaks session protocol versions 9 to 9, the other side 1 to 1"));
+}
+
+TEST_P(SessionTest, WhoAnswersAHelloWithAnotherNameIsNotTheRightPeer) {
+  RawPeer raw(backend_);
+  const auto address = raw.listen(backend_.host, {.job = 7, .from = {2, 5}}, {});
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(address, kServer));
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("the process at this address is server 5, not server 0"));
+}
+
+// A chunk as a whole message of 4 bytes.
+void send_chunk(End& end, std::uint64_t sequence, std::uint8_t value) {
+  std::vector<std::byte> body(wire::kChunkBodyBytes);
+  wire::encode({.message = sequence, .offset = 0, .head = {.unit = static_cast<std::uint32_t>(sequence), .payload_bytes = 4}}, std::span<std::byte, wire::kChunkBodyBytes>(body));
+  end.send({.kind = wire::FrameKind::kChunk, .sequence = sequence}, body, std::vector<std::byte>(4, std::byte{value}), 0);
+}
+
+TEST_P(SessionTest, ASecondHelloOfASessionTakesOverAndDuplicatesAreDropped) {
+  Node server(backend_, named(kServer));
+  const auto address = server.listen(backend_.host);
+  RawPeer raw(backend_);
+  End& first = raw.connect(address);
+  say_hello(first, hello_of(kWorker2, 77, 1));
+  EXPECT_EQ(wait_reply(first).verdict, wire::Verdict::kAccepted);
+  for (std::uint64_t sequence : {1, 2, 3}) send_chunk(first, sequence, 10);
+  server.wait_until("three messages", [](Node& node) { return node.arrived.size() == 3; });
+
+  End& second = raw.connect(address);
+  say_hello(second, hello_of(kWorker2, 77, 2));
+  const auto reply = wait_reply(second);
+  EXPECT_EQ(reply.verdict, wire::Verdict::kAccepted);
+  EXPECT_EQ(reply.received, 3U);
+  first.wait_closed();
+  send_chunk(second, 2, 99);  // it need not have sent these again, but may
+  send_chunk(second, 3, 99);
+  send_chunk(second, 4, 10);
+  server.wait_until("the fourth", [](Node& node) { return node.arrived.size() == 4; });
+  EXPECT_EQ(server.counters().duplicates_dropped, 2U);
+  EXPECT_EQ(server.counters().reconnects, 1U);
+
+  End& late = raw.connect(address);  // a hello that was under way for long
+  say_hello(late, hello_of(kWorker2, 77, 1));
+  late.wait_closed();
+  send_chunk(second, 5, 10);
+  server.wait_until("the fifth", [](Node& node) { return node.arrived.size() == 5; });
+  server.rank.stop();
+  for (const auto& arrival : server.arrived) EXPECT_EQ(arrival.payload, std::vector<std::byte>(4, std::byte{10}));
+  EXPECT_EQ(server.peers.size(), 1U);
+  EXPECT_TRUE(server.lost.empty());
+}
+
+TEST_P(SessionTest, AGapOrAnInventedAcknowledgementClosesTheConnectionNotTheSession) {
+  Node server(backend_, named(kServer));
+  const auto address = server.listen(backend_.host);
+  RawPeer raw(backend_);
+  End& gap = raw.connect(address);
+  say_hello(gap, hello_of(kWorker2, 77, 1));
+  wait_reply(gap);
+  send_chunk(gap, 2, 1);
+  gap.wait_closed();
+  End& liar = raw.connect(address);
+  say_hello(liar, hello_of(kWorker2, 77, 2));
+  EXPECT_EQ(wait_reply(liar).received, 0U);
+  liar.send({.kind = wire::FrameKind::kAcknowledge, .acknowledged = 5}, {}, {}, 0);
+  liar.wait_closed();
+  End& honest = raw.connect(address);
+  say_hello(honest, hello_of(kWorker2, 77, 3));
+  wait_reply(honest);
+  send_chunk(honest, 1, 1);
+  server.wait_until("the message", [](Node& node) { return node.arrived.size() == 1; });
+  EXPECT_EQ(server.counters().frames_damaged, 2U);
+  server.rank.stop();
+  EXPECT_TRUE(server.lost.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, SessionTest, ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
+                         transport::testing::backend_name);
+
+}  // namespace
+}  // namespace paceline::session::testing
