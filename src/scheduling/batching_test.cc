@@ -178,12 +178,12 @@ void for_each_problem(unsigned cases, int most_layers, const std::function<void(
 }
 
 TEST(Batching, Algorithm1ChoosesWhatTheLiteralSearchChooses) {
-  for_each_problem(20000, 12, [](const BatchingProblem& problem) { ASSERT_EQ(forward_greedy(problem), Literal{problem}.forward()); });
+  for_each_problem(8000, 12, [](const BatchingProblem& problem) { ASSERT_EQ(forward_greedy(problem), Literal{problem}.forward()); });
 }
 
 TEST(Batching, Algorithm2ChoosesWhatTheLiteralSearchChooses) {
   int stuck = 0;
-  for_each_problem(20000, 12, [&](const BatchingProblem& problem) {
+  for_each_problem(8000, 12, [&](const BatchingProblem& problem) {
     const auto expected = Literal{problem}.backward();
     stuck += expected ? 0 : 1;
     ASSERT_EQ(backward_greedy(problem), expected);
@@ -229,7 +229,7 @@ TEST(Batching, IBatchTakesTheSmallerExecutionTimeAndAlgorithm1OnTies) {
 }
 
 TEST(Batching, ExactReachesTheBestOfAllBatchingsWithTheFewestBatches) {
-  for_each_problem(3000, 12, [](const BatchingProblem& problem) {
+  for_each_problem(2000, 12, [](const BatchingProblem& problem) {
     const auto [least, fewest] = Literal{problem}.best();
     const Bounds found = exact_batching(problem);
     ASSERT_TRUE(validate(found, problem).ok());

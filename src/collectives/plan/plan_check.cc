@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+#include <cstdint>
 #include <map>
 #include <numeric>
 
@@ -81,24 +81,26 @@ class FormCheck {
   Place received_;
 };
 
-// How often each rank's contribution is in a value. Empty: nothing that anybody has written.
+// Whose contributions are in a value: a bit for each rank. No bits: nothing that anybody has written.
 struct Contributions {
-  std::vector<int> times;
+  std::uint64_t ranks = 0;
+  std::uint64_t doubled = 0;  // those counted more than once
 
   Contributions& operator+=(const Contributions& other) {
-    if (times.empty() || other.times.empty()) {
-      times.clear();
-    } else {
-      std::transform(times.begin(), times.end(), other.times.begin(), times.begin(), std::plus<>());
-    }
+    const bool unwritten = ranks == 0 || other.ranks == 0;
+    doubled |= other.doubled | (ranks & other.ranks);
+    ranks = unwritten ? 0 : ranks | other.ranks;
     return *this;
   }
+  bool operator==(const Contributions&) const = default;
 };
 
-Contributions only(int ranks, int rank) {
-  Contributions one{std::vector<int>(static_cast<std::size_t>(ranks))};
-  one.times[static_cast<std::size_t>(rank)] = 1;
-  return one;
+std::vector<int> listed(std::uint64_t ranks) {
+  std::vector<int> list;
+  for (int rank = 0; rank < 64; ++rank) {
+    if (ranks >> rank & 1U) list.push_back(rank);
+  }
+  return list;
 }
 
 bool gets_result(const PlanRequest& request, int rank) { return request.operation != Operation::kReduce || rank == request.root; }
@@ -117,25 +119,27 @@ Status check_form(const CollectivePlan& plan) {
 Status check_plan(const CollectivePlan& plan) {
   PACELINE_RETURN_IF_ERROR(check_form(plan));
   const PlanRequest& request = plan.request;
+  if (request.ranks > kMostRanksChecked) return error(ErrorKind::kBadRequest, "{} ranks cannot be checked; at most {}", request.ranks, kMostRanksChecked);
   const bool broadcast = request.operation == Operation::kBroadcast;
   std::vector<std::vector<Contributions>> buffers;
   for (int rank = 0; rank < request.ranks; ++rank) {
     const bool has_value = !broadcast || rank == request.root;
-    buffers.emplace_back(static_cast<std::size_t>(request.elements), has_value ? only(request.ranks, rank) : Contributions{});
+    buffers.emplace_back(static_cast<std::size_t>(request.elements), has_value ? Contributions{std::uint64_t{1} << rank} : Contributions{});
   }
   PlanPlayer<Contributions> player(plan, std::move(buffers), {});
   std::vector<int> order(static_cast<std::size_t>(request.ranks));
   std::iota(order.begin(), order.end(), 0);
   PACELINE_RETURN_IF_ERROR(player.play(order));
 
-  const std::vector<int> wanted = broadcast ? only(request.ranks, request.root).times : std::vector<int>(static_cast<std::size_t>(request.ranks), 1);
+  const std::uint64_t all = ~std::uint64_t{0} >> (kMostRanksChecked - request.ranks);
+  const Contributions wanted{broadcast ? std::uint64_t{1} << request.root : all};
   for (int rank = 0; rank < request.ranks; ++rank) {
     if (!gets_result(request, rank)) continue;
     const auto& result = player.buffer(rank);
     for (std::size_t i = 0; i < result.size(); ++i) {
-      if (result[i].times == wanted) continue;
-      return error(ErrorKind::kBadRequest, "rank {} ends with element {} made of [{}] instead of [{}] times each rank's value", rank, i,
-                   fmt::join(result[i].times, " "), fmt::join(wanted, " "));
+      if (result[i] == wanted) continue;
+      return error(ErrorKind::kBadRequest, "rank {} ends with element {} made of the values of ranks [{}], more than once of [{}]; it must be once of [{}]", rank,
+                   i, fmt::join(listed(result[i].ranks), " "), fmt::join(listed(result[i].doubled), " "), fmt::join(listed(wanted.ranks), " "));
     }
   }
   return {};

@@ -11,7 +11,8 @@ namespace paceline::collectives {
 Status check_form(const CollectivePlan& plan);
 
 // check_form, and the whole: every message is received in the round it was sent, nobody waits for ever, and at the end every contribution is
-// in every result exactly once and nothing else is.
+// in every result exactly once and nothing else is. At most kMostRanksChecked ranks.
+inline constexpr int kMostRanksChecked = 64;
 Status check_plan(const CollectivePlan& plan);
 
 // What a plan moves, in elements: what the closed forms count.
