@@ -1,0 +1,352 @@
+#include "paramserver/core/server_core.h"
+
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "paramserver/core/testing.h"
+
+namespace paceline::paramserver {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Setting {
+  std::int32_t workers = 3, servers = 1;
+  scheduling::Return back = scheduling::Return::kBroadcast;
+  UpdateOptions update{.learning_rate = {.base = 1.0}};
+  sync::SyncOptions sync;
+  Iteration first = 1;
+  std::vector<std::vector<std::int64_t>> layers = {{2}, {3}};
+};
+
+// One server with its worker-side played by the test.
+class Bench {
+ public:
+  explicit Bench(const Setting& setting, std::int32_t server = 0) {
+    JobOptions options;
+    options.workers = setting.workers;
+    options.servers = setting.servers;
+    options.schedule.cut = scheduling::whole_tensors();
+    options.schedule.back = setting.back;
+    options.update = setting.update;
+    options.sync = setting.sync;
+    options.first = setting.first;
+    plan = *JobPlan::make(testing::table_of(setting.layers), options);
+    sync::SyncCluster cluster;
+    cluster.units = static_cast<std::int32_t>(plan->units().of_server[static_cast<std::size_t>(server)].size());
+    for (std::int32_t w = 0; w < setting.workers; ++w) cluster.workers.push_back(Rank{w});
+    cluster.first = setting.first;
+    core = std::make_unique<ServerCore>(plan, Rank{server}, *sync::make_sync_model(options.sync, cluster));
+  }
+
+  std::size_t bytes(std::uint32_t unit) const { return static_cast<std::size_t>(plan->units().units[unit].elements) * 4; }
+
+  Status initial(std::uint32_t unit, float value = 0) {
+    auto place = core->place_for_initial(Rank{0}, unit, plan->options().first - 1, bytes(unit));
+    if (!place.ok()) return place.status();
+    std::ranges::fill(*place, value);
+    return core->on_initial(Rank{0}, unit, plan->options().first - 1, actions);
+  }
+  void start() {
+    for (const std::uint32_t unit : plan->units().of_server[static_cast<std::size_t>(core->rank().value)]) ASSERT_TRUE(initial(unit).ok());
+    deliver();
+  }
+  Status push(std::int32_t worker, std::uint32_t unit, Iteration iteration, std::vector<float> gradient) {
+    auto place = core->place_for_push(Rank{worker}, unit, iteration, gradient.size() * 4);
+    if (!place.ok()) return place.status();
+    std::ranges::copy(gradient, place->begin());
+    return core->on_push(Rank{worker}, unit, iteration, TimePoint{}, actions);
+  }
+  // Forgets the actions; their values have arrived.
+  void deliver() {
+    for (const ServerAction& action : actions) {
+      if (action.kind == ServerAction::Kind::kSendValue) core->on_delivered(action.to, action.ticket);
+    }
+    actions.clear();
+  }
+  // "worker<-unit@label", and others by name, in order.
+  std::vector<std::string> trace() const {
+    std::vector<std::string> lines;
+    for (const ServerAction& action : actions) {
+      switch (action.kind) {
+        case ServerAction::Kind::kSendValue: lines.push_back(fmt::format("{}<-{}@{}", action.to.value, action.unit, action.iteration)); break;
+        case ServerAction::Kind::kSendSquareSum: lines.push_back(fmt::format("squares->{}@{}", action.to.value, action.iteration)); break;
+        case ServerAction::Kind::kIterationComplete: lines.push_back(fmt::format("complete@{}", action.iteration)); break;
+        case ServerAction::Kind::kSkipped: lines.push_back(fmt::format("skipped@{}", action.iteration)); break;
+        case ServerAction::Kind::kStop: lines.push_back(fmt::format("stop@{}", action.iteration)); break;
+      }
+    }
+    return lines;
+  }
+  std::vector<float> value(std::uint32_t unit) const {
+    const auto value = core->export_unit(unit).value;
+    return {value.begin(), value.end()};
+  }
+
+  std::shared_ptr<const JobPlan> plan;
+  std::unique_ptr<ServerCore> core;
+  std::vector<ServerAction> actions;
+};
+
+using Lines = std::vector<std::string>;
+
+TEST(Server, SumsInRankOrderWhateverTheArrivalOrder) {
+  // 1e8 + 1 + -1e8 is 0 in float32, but 1e8 + -1e8 + 1 is 1: the arrival order would show.
+  const float gradients[] = {1e8F, 1.0F, -1e8F};
+  std::vector<std::int32_t> arrival = {0, 1, 2};
+  do {
+    Setting setting;
+    setting.layers = {{1}};
+    Bench bench(setting);
+    bench.start();
+    for (const std::int32_t rank : arrival) ASSERT_TRUE(bench.push(rank, 0, 1, {gradients[rank]}).ok());
+    EXPECT_EQ(bench.value(0)[0], -(((1e8F + 1.0F) + -1e8F) * static_cast<float>(1.0 / 3))) << "arrival " << fmt::format("{}", fmt::join(arrival, ","));
+  } while (std::ranges::next_permutation(arrival).found);
+}
+
+TEST(Server, SendsTheInitialValuesToAllOthers) {
+  Bench bench({});
+  ASSERT_TRUE(bench.initial(1, 7).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"1<-1@0", "2<-1@0"}));
+  EXPECT_EQ(bench.value(1), std::vector<float>(3, 7));
+}
+
+TEST(Server, BroadcastsAUnitWhenItsLastGradientIsThere) {
+  Bench bench({});
+  bench.start();
+  ASSERT_TRUE(bench.push(2, 1, 1, {1, 1, 1}).ok());
+  ASSERT_TRUE(bench.push(0, 1, 1, {1, 1, 1}).ok());
+  EXPECT_EQ(bench.trace(), Lines{});
+  ASSERT_TRUE(bench.push(1, 1, 1, {1, 1, 4}).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"0<-1@1", "1<-1@1", "2<-1@1"}));
+  EXPECT_EQ(bench.value(1), (std::vector<float>{-1, -1, -2}));
+  EXPECT_EQ(bench.core->export_unit(1).version, 1);
+  EXPECT_EQ(bench.core->export_unit(0).version, 0);
+}
+
+TEST(Server, AnswersPullsThatCameBeforeThePushesWhenTheValueExists) {
+  Setting setting;
+  setting.workers = 2;
+  setting.back = scheduling::Return::kPullByLayer;
+  Bench bench(setting);
+  bench.start();
+  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 0, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
+  EXPECT_EQ(bench.trace(), Lines{});
+  ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"1<-0@1"}));
+  bench.deliver();
+  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 1, bench.actions).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"0<-0@1"}));
+}
+
+TEST(Server, SaysThatAnIterationIsCompleteBeforeItsLastValueLeaves) {
+  Setting setting;
+  setting.workers = 1;
+  Bench bench(setting);
+  bench.start();
+  ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
+  ASSERT_TRUE(bench.push(0, 1, 1, {1, 1, 1}).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"0<-0@1", "complete@1", "0<-1@1"}));
+}
+
+TEST(Server, TreatsAnUnusedUnitAsZeroAndSkipsOneThatNobodyUsed) {
+  Setting setting;
+  setting.workers = 2;
+  setting.update.optimizer.kind = tensor::OptimizerKind::kMomentum;
+  setting.update.optimizer.weight_decay = 0.5;
+  Bench bench(setting);
+  ASSERT_TRUE(bench.initial(0, 8).ok());
+  ASSERT_TRUE(bench.initial(1, 8).ok());
+  bench.deliver();
+  ASSERT_TRUE(bench.push(1, 0, 1, {2, 4}).ok());
+  ASSERT_TRUE(bench.core->on_unused(Rank{0}, 0, 1, TimePoint{}, bench.actions).ok());
+  EXPECT_EQ(bench.value(0), (std::vector<float>{8 - (1 + 4), 8 - (2 + 4)}));  // mean of 0 and the gradient, and half the value
+  EXPECT_EQ(bench.core->export_unit(0).steps, 1);
+
+  ASSERT_TRUE(bench.core->on_unused(Rank{0}, 1, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_unused(Rank{1}, 1, 1, TimePoint{}, bench.actions).ok());
+  EXPECT_EQ(bench.value(1), std::vector<float>(3, 8));  // no decay either
+  EXPECT_EQ(bench.core->export_unit(1).steps, 0);
+  EXPECT_EQ(bench.core->export_unit(1).version, 1);
+  EXPECT_THAT(bench.trace(), ::testing::IsSupersetOf({"0<-1@1", "1<-1@1", "complete@1"}));
+}
+
+TEST(Server, RefusesWhatDoesNotFitAndChangesNothing) {
+  Bench bench({});
+  const auto refused = [&](const Status& status, const char* part) {
+    ASSERT_FALSE(status.ok()) << part;
+    EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
+    EXPECT_THAT(status.message(), HasSubstr(part));
+  };
+  refused(bench.push(1, 0, 1, {1, 1}), "before it got the value of iteration 0");
+  refused(bench.core->place_for_initial(Rank{1}, 0, 0, 8).status(), "only worker 0 does");
+  refused(bench.core->place_for_initial(Rank{0}, 0, 3, 8).status(), "after iteration 3");
+  refused(bench.core->place_for_initial(Rank{0}, 0, 0, 4).status(), "4 bytes");
+  refused(bench.core->on_initial(Rank{0}, 0, 0, bench.actions), "empty");
+  ASSERT_TRUE(bench.initial(0).ok());
+  refused(bench.initial(0), "twice");
+  ASSERT_TRUE(bench.initial(1).ok());
+  bench.deliver();
+  refused(bench.push(3, 0, 1, {1, 1}), "worker 3; the job has 3 workers");
+  refused(bench.push(-1, 0, 1, {1, 1}), "worker -1");
+  refused(bench.push(0, 2, 1, {1, 1}), "unit 2; the job has 2 units");
+  refused(bench.push(0, 0xffffffff, 1, {1, 1}), "the job has 2 units");
+  refused(bench.push(0, 0, 0, {1, 1}), "expected is iteration 1");
+  refused(bench.push(0, 0, 2, {1, 1}), "expected is iteration 1");
+  refused(bench.push(0, 0, std::numeric_limits<Iteration>::min(), {1, 1}), "expected is iteration 1");
+  refused(bench.push(0, 0, 1, {1}), "4 bytes");
+  refused(bench.push(0, 0, 1, {}), "0 bytes");
+  refused(bench.core->on_push(Rank{0}, 0, 1, TimePoint{}, bench.actions), "without a gradient");
+  ASSERT_TRUE(bench.core->place_for_push(Rank{0}, 0, 1, 8).ok());
+  refused(bench.core->place_for_push(Rank{0}, 0, 1, 8).status(), "twice");
+  refused(bench.core->on_unused(Rank{0}, 0, 1, TimePoint{}, bench.actions), "did not use");
+  ASSERT_TRUE(bench.core->on_push(Rank{0}, 0, 1, TimePoint{}, bench.actions).ok());
+  refused(bench.push(0, 0, 1, {1, 1}), "expected is iteration 2");
+  refused(bench.push(0, 0, 2, {1, 1}), "before it got the value of iteration 1");
+  refused(bench.core->on_unused(Rank{0}, 0, 1, TimePoint{}, bench.actions), "expected is iteration 2");
+  refused(bench.core->on_pull(Rank{0}, 0, 0, bench.actions), "it has that of 0");
+  refused(bench.core->on_pull(Rank{0}, 0, 3, bench.actions), "has pushed up to 1");
+  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 1, bench.actions).ok());
+  refused(bench.core->on_pull(Rank{0}, 0, 1, bench.actions), "twice");
+  const std::byte squares[tensor::kSquareSumBytes] = {};
+  refused(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions), "does not clip");
+  EXPECT_EQ(bench.actions.size(), 0U);
+  EXPECT_EQ(bench.value(0), (std::vector<float>{0, 0}));
+  EXPECT_EQ(bench.core->export_unit(0).version, 0);
+}
+
+TEST(Server, RefusesUnitsOfOtherServersAndBadSquareSums) {
+  Setting setting;
+  setting.workers = 1;
+  setting.servers = 2;
+  setting.update.clip_norm = 1;
+  Bench bench(setting);  // server 0 has the larger unit 1
+  EXPECT_THAT(bench.push(0, 0, 1, {1, 1}).message(), HasSubstr("lives on server 1"));
+  std::byte squares[tensor::kSquareSumBytes] = {};
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{0}, 1, squares, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{2}, 1, squares, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, std::span(squares).first(8), bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 0, squares, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 3, squares, bench.actions).ok());
+  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions).ok());
+  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 2, squares, bench.actions).ok());  // one ahead is legal
+}
+
+TEST(Server, HoldsUpdatesForClippingUntilAllServersHaveTold) {
+  Setting setting;
+  setting.workers = 1;
+  setting.servers = 2;
+  setting.update.clip_norm = 1;
+  Bench bench(setting);
+  bench.start();
+  ASSERT_TRUE(bench.push(0, 1, 1, {0, 4, 0}).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"squares->1@1"}));
+  tensor::ExactSquareSum other;
+  const float three = 3;
+  other.add(std::span(&three, 1));
+  std::array<std::byte, tensor::kSquareSumBytes> squares;
+  other.write(squares);
+  ASSERT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"squares->1@1", "complete@1", "0<-1@1"}));
+  EXPECT_EQ(bench.value(1)[1], -4.0F * static_cast<float>(1.0 / (5.0 + 1e-6)));
+}
+
+TEST(Server, KeepsAValueThatIsBeingSentAsItWas) {
+  Setting setting;
+  setting.workers = 2;
+  setting.sync.kind = sync::SyncKind::kAsp;
+  Bench bench(setting);
+  bench.start();
+  ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
+  ASSERT_EQ(bench.trace(), (Lines{"0<-0@1"}));
+  const ServerAction sent = bench.actions[0];
+  bench.actions.clear();
+  ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
+  EXPECT_EQ(bench.value(0), (std::vector<float>{-2, -2}));
+  EXPECT_EQ(reinterpret_cast<const float*>(sent.payload.data())[1], -1.0F);
+  EXPECT_EQ(bench.core->counters().value_copies, 1);
+  bench.core->on_delivered(sent.to, sent.ticket);
+  bench.deliver();
+  ASSERT_TRUE(bench.push(1, 0, 2, {1, 1}).ok());
+  EXPECT_EQ(bench.core->counters().value_copies, 1);
+}
+
+TEST(Server, ForgetsAHalfReceivedGradientOfALostWorkerAndGoesOn) {
+  Bench bench({});
+  bench.start();
+  ASSERT_TRUE(bench.core->place_for_push(Rank{1}, 0, 1, 8).ok());
+  ASSERT_TRUE(bench.push(0, 0, 1, {2, 2}).ok());
+  ASSERT_TRUE(bench.push(2, 0, 1, {4, 4}).ok());
+  EXPECT_EQ(bench.core->counters().gradient_bytes, 24);
+  ASSERT_TRUE(bench.core->on_left(Rank{1}, TimePoint{}, bench.actions).ok());
+  EXPECT_EQ(bench.core->counters().gradient_bytes, 0);
+  EXPECT_EQ(bench.trace(), (Lines{"0<-0@1", "2<-0@1"}));
+  EXPECT_FALSE(bench.core->on_left(Rank{1}, TimePoint{}, bench.actions).ok());
+  EXPECT_FALSE(bench.push(1, 0, 1, {1, 1}).ok());
+}
+
+TEST(Server, GoesOnFromASavedState) {
+  Setting setting;
+  setting.workers = 1;
+  setting.update.optimizer.kind = tensor::OptimizerKind::kAdam;
+  Bench whole(setting);
+  whole.start();
+  ASSERT_TRUE(whole.push(0, 0, 1, {0.5, 2}).ok());
+  const auto saved = whole.core->export_unit(0);
+  const std::vector<float> value(saved.value.begin(), saved.value.end()), state(saved.state.begin(), saved.state.end());
+  ASSERT_TRUE(whole.push(0, 1, 1, {1, 1, 1}).ok());
+  whole.deliver();
+  ASSERT_TRUE(whole.push(0, 0, 2, {3, -1}).ok());
+
+  setting.first = 2;
+  Bench resumed(setting);
+  EXPECT_FALSE(resumed.core->import_unit({.unit = 0, .value = value, .state = state, .version = 0, .steps = 1}).ok());
+  EXPECT_FALSE(resumed.core->import_unit({.unit = 0, .value = value, .state = value, .version = 1, .steps = 1}).ok());
+  EXPECT_FALSE(resumed.core->import_unit({.unit = 1, .value = value, .state = state, .version = 1, .steps = 1}).ok());
+  EXPECT_FALSE(resumed.core->import_unit({.unit = 9, .value = value, .state = state, .version = 1, .steps = 1}).ok());
+  ASSERT_TRUE(resumed.core->import_unit({.unit = 0, .value = value, .state = state, .version = 1, .steps = 1}).ok());
+  auto place = resumed.core->place_for_initial(Rank{0}, 0, 1, 8);
+  ASSERT_TRUE(place.ok());
+  std::ranges::copy(value, place->begin());
+  ASSERT_TRUE(resumed.core->on_initial(Rank{0}, 0, 1, resumed.actions).ok());
+  ASSERT_TRUE(resumed.push(0, 0, 2, {3, -1}).ok());
+  EXPECT_TRUE(testing::same_bits(resumed.value(0), whole.value(0)));
+  EXPECT_EQ(resumed.core->export_unit(0).steps, 2);
+}
+
+TEST(Server, WithoutUnitsHasNothingToDo) {
+  Setting setting;
+  setting.workers = 1;
+  setting.servers = 3;
+  setting.layers = {{4}};
+  Bench bench(setting, 2);
+  EXPECT_FALSE(bench.push(0, 0, 1, {1, 1, 1, 1}).ok());
+}
+
+TEST(BufferPool, GivesBlocksOutAgainAndNeverToTwo) {
+  BufferPool pool;
+  const auto a = pool.take(1000), b = pool.take(1000);
+  EXPECT_NE(a, b);
+  pool.add_reference(a);
+  pool.release(a);
+  EXPECT_TRUE(pool.in_use(a));
+  pool.release(a);
+  EXPECT_EQ(pool.take(990), a);  // the same class of sizes
+  const auto c = pool.take(100'000);
+  EXPECT_NE(c, a);
+  for (const std::size_t size : {1, 64, 65, 127, 128, 129, 1000, 1023, 1024, 1025, 99'999}) {
+    const auto block = pool.take(size);
+    std::ranges::fill(pool.of(block, size), 1.0F);  // the sanitizer sees when it is too small
+    pool.release(block);
+  }
+}
+
+}  // namespace
+}  // namespace paceline::paramserver

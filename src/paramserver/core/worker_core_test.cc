@@ -1,0 +1,260 @@
+#include "paramserver/core/worker_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "paramserver/core/testing.h"
+
+namespace paceline::paramserver {
+namespace {
+
+using ::testing::HasSubstr;
+using Lines = std::vector<std::string>;
+
+TimePoint at(int milliseconds) { return TimePoint{} + std::chrono::milliseconds(milliseconds); }
+
+// Layer 0: tensors 0 and 1 (units 0 and 1), layer 1: tensor 2 (unit 2), two elements each.
+class Bench {
+ public:
+  explicit Bench(scheduling::ScheduleOptions schedule, std::int32_t rank = 1, std::int32_t servers = 1) {
+    JobOptions options;
+    options.workers = 2;
+    options.servers = servers;
+    options.schedule = schedule;
+    plan = *JobPlan::make(testing::table_of({{2, 2}, {2}}), options);
+    core = std::make_unique<WorkerCore>(plan, Rank{rank});
+  }
+  Status value(std::uint32_t unit, Iteration label, int began = 0, int complete = 0, std::uint32_t micros = 0) {
+    const Rank server = plan->units().units[unit].server;
+    auto place = core->on_value_begin(server, unit, label, static_cast<std::uint64_t>(plan->units().units[unit].elements) * 4, at(began));
+    if (!place.ok()) return place.status();
+    last_place = *place;
+    return core->on_value(server, unit, label, micros, at(complete), actions);
+  }
+  void values(Iteration label) {
+    for (std::uint32_t unit = 0; unit < plan->units().units.size(); ++unit) ASSERT_TRUE(value(unit, label).ok());
+  }
+  Status ready(std::uint32_t tensor, int now = 0) { return core->on_gradient_ready(tensor, at(now), actions); }
+  Status done(Iteration iteration, std::vector<std::uint32_t> unused = {}) { return core->on_backward_done(iteration, unused, at(0), actions); }
+  Lines take_trace() {
+    Lines lines;
+    for (const WorkerAction& action : actions) {
+      const char* names[] = {"push", "unused", "pull"};
+      lines.push_back(fmt::format("{} {}@{}", names[static_cast<int>(action.kind)], action.unit, action.iteration));
+    }
+    actions.clear();
+    return lines;
+  }
+
+  std::shared_ptr<const JobPlan> plan;
+  std::unique_ptr<WorkerCore> core;
+  std::vector<WorkerAction> actions;
+  WorkerCore::Place last_place = WorkerCore::Place::kParameters;
+};
+
+TEST(Worker, LayerWisePushesEachTensorWhenReadyAndPullsALayerWhenAllOfItIsPushed) {
+  Bench bench(scheduling::layer_wise());
+  bench.values(0);
+  ASSERT_TRUE(bench.ready(2).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 2@1", "pull 2@1"}));
+  ASSERT_TRUE(bench.ready(1).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 1@1"}));
+  ASSERT_TRUE(bench.ready(0).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 0@1", "pull 0@1", "pull 1@1"}));
+  ASSERT_TRUE(bench.done(1).ok());
+  EXPECT_EQ(bench.take_trace(), Lines{});
+
+  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  ASSERT_TRUE(bench.value(1, 1).ok());
+  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  ASSERT_TRUE(bench.value(0, 1).ok());
+  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2));
+  EXPECT_FALSE(bench.core->layer_open(Layer{1}, 2));
+  EXPECT_EQ(bench.core->missing_unit(bench.core->units_of(Layer{1})), 2U);
+}
+
+TEST(Worker, DefaultPushesAtTheEndAndOpensAllGatesAtOnce) {
+  Bench bench(scheduling::default_schedule());
+  bench.values(0);
+  ASSERT_TRUE(bench.ready(2).ok());
+  ASSERT_TRUE(bench.ready(0).ok());
+  EXPECT_EQ(bench.take_trace(), Lines{});
+  ASSERT_TRUE(bench.done(1, {1}).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 2@1", "push 0@1", "unused 1@1", "pull 0@1", "pull 1@1", "pull 2@1"}));
+  ASSERT_TRUE(bench.value(0, 1).ok());
+  ASSERT_TRUE(bench.value(1, 1).ok());
+  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  ASSERT_TRUE(bench.value(2, 1).ok());
+  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2));
+  EXPECT_TRUE(bench.core->layer_open(Layer{1}, 2));
+}
+
+TEST(Worker, BroadcastAsksForNothing) {
+  Bench bench(scheduling::p3());
+  bench.values(0);
+  ASSERT_TRUE(bench.ready(2).ok());
+  ASSERT_TRUE(bench.ready(1).ok());
+  ASSERT_TRUE(bench.done(1, {0}).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 2@1", "push 1@1", "unused 0@1"}));
+}
+
+TEST(Worker, BeginsATensorWithThePartsOnItsOwnServer) {
+  scheduling::ScheduleOptions schedule = scheduling::p3();
+  schedule.cut = scheduling::slices_of(1);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    Bench bench(schedule, rank, 2);
+    if (rank == 0) {
+      for (std::uint32_t unit = 0; unit < 6; ++unit) bench.core->on_initial_received(unit);
+    } else {
+      bench.values(0);
+    }
+    ASSERT_TRUE(bench.ready(0).ok());
+    ASSERT_EQ(bench.actions.size(), 2U);
+    EXPECT_EQ(bench.plan->units().units[bench.actions[0].unit].server, Rank{rank});
+  }
+}
+
+TEST(Worker, ReceivesIntoTheParametersOnlyWhenBackwardIsOver) {
+  Bench bench(scheduling::p3());
+  bench.values(0);
+  EXPECT_EQ(bench.last_place, WorkerCore::Place::kParameters);
+  ASSERT_TRUE(bench.ready(2).ok());
+  ASSERT_TRUE(bench.value(2, 1).ok());  // while tensors 0 and 1 are still in backward
+  EXPECT_EQ(bench.last_place, WorkerCore::Place::kStaging);
+  ASSERT_TRUE(bench.ready(1).ok());
+  ASSERT_TRUE(bench.done(1, {0}).ok());
+  ASSERT_TRUE(bench.value(1, 1).ok());
+  EXPECT_EQ(bench.last_place, WorkerCore::Place::kParameters);
+  EXPECT_TRUE(bench.core->layer_open(Layer{1}, 2));
+  EXPECT_EQ(bench.core->take_staged({0, 3}), 2U);
+  EXPECT_EQ(bench.core->take_staged({0, 3}), std::nullopt);
+}
+
+TEST(Worker, PushesNothingBeforeAllValuesOfTheIterationBeforeHaveCome) {
+  Bench bench(scheduling::layer_wise());
+  bench.values(0);
+  for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor).ok());
+  ASSERT_TRUE(bench.done(1).ok());
+  bench.take_trace();
+  ASSERT_TRUE(bench.value(2, 1).ok());
+  ASSERT_TRUE(bench.value(1, 1).ok());
+  ASSERT_TRUE(bench.ready(2).ok());  // a forward that did not use layer 0
+  EXPECT_EQ(bench.take_trace(), Lines{});
+  EXPECT_THAT(bench.done(2, {0, 1}).message(), HasSubstr("before 1 of its parameters' values"));
+  ASSERT_TRUE(bench.value(0, 1).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 2@2", "pull 2@2"}));
+  ASSERT_TRUE(bench.done(2, {0, 1}).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"unused 0@2", "unused 1@2", "pull 0@2", "pull 1@2"}));
+}
+
+TEST(Worker, RefusesWrongEventsAndChangesNothing) {
+  Bench bench(scheduling::layer_wise());
+  const auto refused = [](const Status& status, const char* part) {
+    ASSERT_FALSE(status.ok()) << part;
+    EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
+    EXPECT_THAT(status.message(), HasSubstr(part));
+  };
+  refused(bench.value(0, 1), "does not await");
+  ASSERT_TRUE(bench.value(0, 0).ok());
+  refused(bench.value(0, 0), "does not await");
+  refused(bench.core->on_value_begin(Rank{1}, 1, 0, 8, at(0)).status(), "lives on server 0");
+  refused(bench.core->on_value_begin(Rank{0}, 3, 0, 8, at(0)).status(), "the job has 3 units");
+  refused(bench.core->on_value_begin(Rank{0}, 1, 0, 12, at(0)).status(), "12 bytes");
+  refused(bench.core->on_value(Rank{0}, 1, 0, 0, at(0), bench.actions), "empty");
+  ASSERT_TRUE(bench.value(1, 0).ok());
+  ASSERT_TRUE(bench.core->on_value_begin(Rank{0}, 2, 0, 8, at(0)).ok());
+  refused(bench.core->on_value_begin(Rank{0}, 2, 0, 8, at(0)).status(), "does not await");
+  ASSERT_TRUE(bench.core->on_value(Rank{0}, 2, 0, 0, at(0), bench.actions).ok());
+  refused(bench.ready(3), "the model has 3");
+  ASSERT_TRUE(bench.ready(2).ok());
+  refused(bench.ready(2), "\"layer1.tensor0\" came twice in iteration 1");
+  refused(bench.done(2), "iteration 2 is over in iteration 1");
+  refused(bench.done(1), "\"layer0.tensor0\" has neither a gradient");
+  refused(bench.done(1, {0, 1, 2}), "has a gradient");
+  refused(bench.done(1, {0, 1, 1}), "twice");
+  refused(bench.done(1, {0, 1, 7}), "the model has 3");
+  refused(bench.value(1, 1), "does not await");  // not pushed yet
+  ASSERT_TRUE(bench.done(1, {0, 1}).ok());
+  EXPECT_EQ(bench.core->current(), 2);
+}
+
+TEST(Worker, KnowsWhichGradientsAreStillBorrowed) {
+  Bench bench(scheduling::layer_wise());
+  bench.values(0);
+  ASSERT_TRUE(bench.ready(2).ok());
+  ASSERT_TRUE(bench.done(1, {0, 1}).ok());
+  EXPECT_TRUE(bench.core->gradients_free(Layer{0}));
+  EXPECT_FALSE(bench.core->gradients_free(Layer{1}));
+  EXPECT_EQ(bench.core->undelivered_unit(), 2U);
+  bench.core->on_push_delivered(2, at(1));
+  EXPECT_TRUE(bench.core->gradients_free());
+}
+
+TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
+  Bench bench(scheduling::layer_wise());
+  bench.values(0);
+  for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor, 0).ok());
+  ASSERT_TRUE(bench.done(1).ok());
+  bench.core->on_push_delivered(1, at(12));
+  bench.core->on_push_delivered(2, at(12));
+  ASSERT_TRUE(bench.value(1, 1, 13, 14).ok());
+  bench.core->on_push_delivered(0, at(30));
+  ASSERT_TRUE(bench.value(0, 1, 50, 58, 5000).ok());  // the last of layer 0, so the one that counts
+  bench.core->account_gate(Layer{0}, 2, at(20), at(60));
+  const Account account = bench.core->take_account(at(60));
+  EXPECT_EQ(account.push, std::chrono::milliseconds(10));
+  EXPECT_EQ(account.wait, std::chrono::milliseconds(15));
+  EXPECT_EQ(account.update, std::chrono::milliseconds(5));
+  EXPECT_EQ(account.pull, std::chrono::milliseconds(10));
+  EXPECT_EQ(account.overlapped_push, std::chrono::milliseconds(20));  // pushes were on their way from 0 to 30
+  EXPECT_EQ(account.overlapped_pull, Duration{});                     // 1 + 8 ms, less what was exposed
+  EXPECT_EQ(account.bytes_pushed, 24);
+  EXPECT_EQ(account.bytes_pulled, 16);
+  EXPECT_EQ(bench.core->take_account(at(61)).push, Duration{});
+}
+
+TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
+  Bench bench(scheduling::layer_wise());
+  bench.values(0);
+  for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor, 0).ok());
+  ASSERT_TRUE(bench.done(1).ok());
+  for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5));
+  for (const std::uint32_t unit : {0U, 1U, 2U}) ASSERT_TRUE(bench.value(unit, 1, 6, 8).ok());
+  bench.core->account_gate(Layer{0}, 2, at(20), at(20));
+  const Account account = bench.core->take_account(at(30));
+  EXPECT_EQ(account.push + account.wait + account.update + account.pull, Duration{});
+  EXPECT_EQ(account.overlapped_push, std::chrono::milliseconds(5));
+  EXPECT_EQ(account.overlapped_pull, std::chrono::milliseconds(2 * 3));
+}
+
+TEST(JobPlan, RefusesWhatCannotBeTrained) {
+  const auto refused = [](const std::function<void(wire::TensorTable&, JobOptions&)>& change, const char* part) {
+    wire::TensorTable table = testing::table_of({{2}, {3}});
+    JobOptions options;
+    change(table, options);
+    const auto plan = JobPlan::make(table, options);
+    ASSERT_FALSE(plan.ok()) << part;
+    EXPECT_EQ(plan.status().kind(), ErrorKind::kBadRequest);
+    EXPECT_THAT(plan.status().message(), HasSubstr(part));
+  };
+  refused([](auto&, auto& options) { options.workers = 0; }, "--workers 0");
+  refused([](auto&, auto& options) { options.servers = -1; }, "--servers -1");
+  refused([](auto&, auto& options) { options.first = 0; }, "iteration 0");
+  refused([](auto&, auto& options) { options.update.clip_norm = -1; }, "--clip-norm -1");
+  refused([](auto&, auto& options) { options.update.clip_norm = std::nan(""); }, "--clip-norm nan");
+  refused([](auto&, auto& options) { options.update.optimizer.momentum = 2; }, "2");
+  refused([](auto&, auto& options) { options.schedule.cut = scheduling::slices_of(0); }, "--slice 0");
+  refused([](auto&, auto& options) { options.update.groups = {{-1, 0}}; }, "learning-rate factor -1");
+  refused([](auto&, auto& options) { options.update.groups = {{1, -1}}; }, "weight decay -1");
+  refused([](auto& table, auto&) { table.tensors[1].group = 1; }, "parameter group 1; legal are 0 to 0");
+  refused([](auto& table, auto&) { table.tensors[1].dtype = "int32"; }, "int32");
+  refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kElasticBsp; }, "elastic-bsp");
+  refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kAsp, options.update.clip_norm = 1; }, "--clip-norm");
+  refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kSsp, options.update.non_finite = NonFinitePolicy::kSkip; }, "skipping");
+  EXPECT_TRUE(JobPlan::make(testing::table_of({{2}}), {}).ok());
+  EXPECT_THAT(parse_non_finite_policy("skp").status().message(), HasSubstr("did you mean 'skip'"));
+  EXPECT_EQ(*parse_non_finite_policy("apply"), NonFinitePolicy::kApply);
+}
+
+}  // namespace
+}  // namespace paceline::paramserver

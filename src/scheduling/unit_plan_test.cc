@@ -1,0 +1,180 @@
+#include "scheduling/unit_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+
+namespace paceline::scheduling {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What must hold for every plan, by going through all elements one at a time where that is possible.
+void expect_sound(const UnitPlan& plan, const std::vector<TensorExtent>& tensors, const Cut& cut, std::int32_t servers) {
+  std::int64_t offset = 0;
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    ASSERT_EQ(plan.of_tensor[t].begin, next);
+    std::int64_t left = tensors[t].elements;
+    std::int64_t smallest = left, largest = 0;
+    while (left > 0) {
+      ASSERT_LT(next, plan.units.size());
+      const Unit& unit = plan.units[next];
+      ASSERT_EQ(unit.id, next);
+      ASSERT_EQ(unit.offset, offset);  // no gap, no overlap
+      ASSERT_GT(unit.elements, 0);
+      ASSERT_LE(unit.elements, left);  // does not cross a tensor's border
+      ASSERT_EQ(unit.layer, tensors[t].layer);
+      ASSERT_EQ(plan.tensor_of[next], t);
+      ASSERT_GE(unit.server.value, 0);
+      ASSERT_LT(unit.server.value, servers);
+      smallest = std::min(smallest, unit.elements);
+      largest = std::max(largest, unit.elements);
+      offset += unit.elements;
+      left -= unit.elements;
+      ++next;
+    }
+    ASSERT_EQ(plan.of_tensor[t].end, next);
+    ASSERT_LE(largest - smallest, tensors[t].elements == 0 ? 0 : 1);  // even parts
+    if (cut.kind == Cut::Kind::kSlices) { ASSERT_LE(largest, cut.elements); }
+    if (cut.kind == Cut::Kind::kTensors) { ASSERT_EQ(plan.of_tensor[t].size(), tensors[t].elements > 0 ? 1U : 0U); }
+    if (cut.kind == Cut::Kind::kLarge && tensors[t].elements >= std::max<std::int64_t>(cut.elements, servers)) {
+      ASSERT_EQ(plan.of_tensor[t].size(), static_cast<std::uint32_t>(servers));
+      std::vector<int> homes(static_cast<std::size_t>(servers), 0);
+      for (std::uint32_t u = plan.of_tensor[t].begin; u < plan.of_tensor[t].end; ++u) ++homes[static_cast<std::size_t>(plan.units[u].server.value)];
+      ASSERT_EQ(homes, std::vector<int>(homes.size(), 1));
+    }
+  }
+  ASSERT_EQ(next, plan.units.size());
+  ASSERT_EQ(plan.elements, offset);
+  std::size_t listed = 0;
+  for (std::int32_t s = 0; s < servers; ++s) {
+    const auto& units = plan.of_server[static_cast<std::size_t>(s)];
+    ASSERT_TRUE(std::ranges::is_sorted(units));
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      ASSERT_EQ(plan.units[units[i]].server, Rank{s});
+      ASSERT_EQ(plan.place_in_server[units[i]], i);
+    }
+    listed += units.size();
+  }
+  ASSERT_EQ(listed, plan.units.size());
+  for (std::size_t layer = 0; layer < plan.of_layer.size(); ++layer) {
+    for (const Unit& unit : plan.units) {
+      const bool inside = unit.id >= plan.of_layer[layer].begin && unit.id < plan.of_layer[layer].end;
+      ASSERT_EQ(inside, unit.layer.index == static_cast<std::int32_t>(layer));
+    }
+  }
+}
+
+std::int64_t imbalance(const UnitPlan& plan) {
+  std::int64_t least = plan.elements, most = 0;
+  for (std::size_t s = 0; s < plan.of_server.size(); ++s) {
+    const std::int64_t load = plan.elements_of(Rank{static_cast<std::int32_t>(s)});
+    least = std::min(least, load);
+    most = std::max(most, load);
+  }
+  return most - least;
+}
+
+TEST(UnitPlan, CoversTheArenaWithoutGapOrOverlapForAllCutsAndServers) {
+  for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    const auto draw = [&](std::int64_t from, std::int64_t to) { return from + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(to - from + 1)); };
+    std::vector<TensorExtent> tensors(static_cast<std::size_t>(draw(0, 12)));
+    std::int32_t layer = 0;
+    for (auto& tensor : tensors) tensor = {draw(0, 5) == 0 ? draw(0, 2) : draw(1, 2000), Layer{layer += static_cast<std::int32_t>(draw(0, 1))}};
+    const auto servers = static_cast<std::int32_t>(draw(1, 7));
+    const Cut cuts[] = {whole_tensors(), balanced_tensors(), split_large_tensors(draw(1, 1500)), slices_of(draw(1, 300))};
+    for (const Cut& cut : cuts) {
+      const auto plan = make_unit_plan(tensors, cut, servers);
+      ASSERT_TRUE(plan.ok());
+      expect_sound(*plan, tensors, cut, servers);
+      if (HasFatalFailure()) return;
+      ASSERT_EQ(*plan, *make_unit_plan(tensors, cut, servers));
+    }
+    const auto balanced = *make_unit_plan(tensors, balanced_tensors(), servers);
+    // Within 1 % of a fair share, or every tensor is cut into single elements or one part for each server.
+    const double fair = static_cast<double>(balanced.elements) / servers;
+    if (static_cast<double>(imbalance(balanced)) > 0.01 * fair) {
+      for (std::size_t t = 0; t < tensors.size(); ++t) {
+        ASSERT_EQ(balanced.of_tensor[t].size(), static_cast<std::uint32_t>(std::min<std::int64_t>(tensors[t].elements, servers)));
+      }
+    }
+  }
+}
+
+TEST(UnitPlan, BalancesRealModelsWithinOnePerCent) {
+  // LeNet: one tensor has 400 000 of 431 080 parameters.
+  const std::vector<TensorExtent> lenet = {{500, Layer{0}},     {20, Layer{0}},  {25'000, Layer{1}}, {50, Layer{1}},
+                                           {400'000, Layer{2}}, {500, Layer{2}}, {5'000, Layer{3}},  {10, Layer{3}}};
+  for (std::int32_t servers = 2; servers <= 8; ++servers) {
+    const auto plan = *make_unit_plan(lenet, balanced_tensors(), servers);
+    EXPECT_LE(static_cast<double>(imbalance(plan)), 0.01 * 431'080 / servers) << servers << " servers";
+  }
+  // Two servers: the tensor that makes the imbalance and the next one are cut, the small ones are not.
+  const auto two = *make_unit_plan(lenet, balanced_tensors(), 2);
+  EXPECT_EQ(two.of_tensor[4].size(), 2U);
+  EXPECT_EQ(two.of_tensor[0].size(), 1U);
+}
+
+TEST(UnitPlan, KeepsTensorsWholeWhenTheyBalanceAnyway) {
+  const std::vector<TensorExtent> tensors = {{1000, Layer{0}}, {1000, Layer{1}}, {1000, Layer{2}}, {1000, Layer{3}}};
+  EXPECT_EQ(make_unit_plan(tensors, balanced_tensors(), 4)->units.size(), 4U);
+  EXPECT_EQ(make_unit_plan(tensors, balanced_tensors(), 2)->units.size(), 4U);
+  EXPECT_EQ(make_unit_plan(tensors, balanced_tensors(), 1)->units.size(), 4U);
+}
+
+TEST(UnitPlan, GoesRoundTheServersWithSlicesOfOneSize) {
+  const std::vector<TensorExtent> tensors = {{300'000, Layer{0}}};
+  const auto plan = *make_unit_plan(tensors, p3().cut, 3);
+  ASSERT_EQ(plan.units.size(), 6U);
+  for (const Unit& unit : plan.units) {
+    EXPECT_EQ(unit.elements, 50'000);
+    EXPECT_EQ(unit.server.value, static_cast<std::int32_t>(unit.id % 3));
+  }
+}
+
+TEST(UnitPlan, PutsTheLargestFirstWhereLeastIsAndTheLowestServerOnTies) {
+  const std::vector<TensorExtent> tensors = {{1, Layer{0}}, {5, Layer{0}}, {4, Layer{1}}, {3, Layer{1}}, {3, Layer{2}}};
+  const auto plan = *make_unit_plan(tensors, whole_tensors(), 2);
+  std::vector<int> homes;
+  for (const Unit& unit : plan.units) homes.push_back(unit.server.value);
+  // 5 -> 0, 4 -> 1, 3 -> 1 (4 < 5), 3 -> 0 (5 < 7), 1 -> 1 (7 < 8)
+  EXPECT_EQ(homes, (std::vector<int>{1, 0, 1, 1, 0}));
+}
+
+TEST(UnitPlan, RefusesBadRequests) {
+  const std::vector<TensorExtent> good = {{10, Layer{0}}}, descending = {{1, Layer{1}}, {1, Layer{0}}}, negative = {{-1, Layer{0}}}, below = {{1, Layer{-1}}};
+  const auto message = [](const auto& tensors, const Cut& cut, std::int32_t servers) {
+    const auto plan = make_unit_plan(tensors, cut, servers);
+    return plan.ok() ? std::string() : plan.status().message();
+  };
+  EXPECT_THAT(message(good, whole_tensors(), 0), HasSubstr("--servers 0"));
+  EXPECT_THAT(message(good, slices_of(0), 1), HasSubstr("--slice 0"));
+  EXPECT_THAT(message(good, split_large_tensors(-4), 1), HasSubstr("--slice -4"));
+  EXPECT_THAT(message(good, Cut{Cut::Kind::kTensors, 5}, 1), HasSubstr("does not apply"));
+  EXPECT_THAT(message(descending, whole_tensors(), 1), HasSubstr("layer 0 after layer 1"));
+  EXPECT_THAT(message(negative, whole_tensors(), 1), HasSubstr("-1 elements"));
+  EXPECT_THAT(message(below, whole_tensors(), 1), HasSubstr("layer -1"));
+  const std::vector<TensorExtent> huge = {{std::int64_t{1} << 40, Layer{0}}};
+  EXPECT_THAT(message(huge, slices_of(1), 1), HasSubstr("choose larger slices"));
+}
+
+TEST(Schedule, KnowsItsNamesAndSuggestsTheNearest) {
+  for (const std::string& name : schedule_names()) EXPECT_TRUE(parse_schedule_name(name).ok()) << name;
+  EXPECT_EQ(*parse_schedule_name("default"), default_schedule());
+  EXPECT_EQ(*parse_schedule_name("layer-wise"), layer_wise());
+  EXPECT_EQ(*parse_schedule_name("p3"), p3());
+  const Status wrong = parse_schedule_name("layerwise").status();
+  EXPECT_EQ(wrong.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(wrong.message(), HasSubstr("legal are default, layer-wise"));
+  EXPECT_THAT(wrong.message(), HasSubstr("did you mean 'layer-wise'"));
+}
+
+}  // namespace
+}  // namespace paceline::scheduling
