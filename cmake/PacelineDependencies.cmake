@@ -16,7 +16,9 @@ pkg_check_modules(cbc REQUIRED IMPORTED_TARGET cbc)
 find_path(ASIO_INCLUDE_DIR asio.hpp REQUIRED)
 add_library(asio INTERFACE)
 target_include_directories(asio SYSTEM INTERFACE ${ASIO_INCLUDE_DIR})
-target_compile_definitions(asio INTERFACE ASIO_NO_DEPRECATED)
+# Asio 1.22 decides on aligned_alloc by a macro that is there or not depending on what was included before: two files could disagree on
+# how memory that they share is freed.
+target_compile_definitions(asio INTERFACE ASIO_NO_DEPRECATED ASIO_DISABLE_STD_ALIGNED_ALLOC)
 target_link_libraries(asio INTERFACE Threads::Threads)
 
 if(PACELINE_TESTS)
