@@ -136,9 +136,11 @@ void LoopCore::serve_timers() {
 
 void LoopCore::end_turn() {
   // One round: what the members' callbacks queue now is for the next turn, so that reading and timers get theirs.
-  ending_.swap(turn_enders_);
-  for (const auto& member : ending_) member->on_turn_end();
-  ending_.clear();
+  if (!turn_enders_.empty()) {  // swapped only when used, so that both are warm after two uses
+    ending_.swap(turn_enders_);
+    for (const auto& member : ending_) member->on_turn_end();
+    ending_.clear();
+  }
   in_turn_ = false;
   const bool unfinished = served_ < serving_.size() || served_raised_ < serving_raised_.size() || !turn_enders_.empty();
   if (unfinished && !stop_asked()) wake();
