@@ -257,7 +257,7 @@ void EndpointState::on_closed(Link& link, const Status& reason) {
 
 void EndpointState::count_stranger(Link& link, const Status& reason) {
   if (std::exchange(link.counted, true)) return;
-  if (std::has_single_bit(++counters_.strangers_refused)) log::warn("closed a connection of a stranger ({} so far): {}", counters_.strangers_refused, reason.message());
+  if (std::has_single_bit(++counters_.strangers_refused)) log::warn("closed a connection of a stranger, {} ({} so far): {}", link.connection->peer(), counters_.strangers_refused, reason.message());
 }
 
 void EndpointState::on_link_lost(Peer& peer, const Link& link, const Status& reason) {

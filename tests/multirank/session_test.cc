@@ -61,6 +61,7 @@ class RawPeer {
         connection->admit();
         end.adopt(std::move(connection));
         end.frame_hook = [&end, reply, reason](const transport::Frame& frame) {
+          if (frame.header.kind != wire::FrameKind::kHello) return;
           auto answer = reply;
           answer.session = wire::decode_hello(frame.body).value().session;
           const auto body = wire::encode(answer);

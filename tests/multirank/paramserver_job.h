@@ -1,0 +1,76 @@
+// A whole parameter-server job as threads of this process, for tests: servers and workers with an endpoint each, over any backend, and
+// training threads whose gradients are a function of worker, iteration and index.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "paramserver/core/testing.h"
+#include "paramserver/service/server_service.h"
+#include "paramserver/service/worker_client.h"
+#include "session_node.h"
+
+namespace paceline::paramserver::testing {
+
+using session::testing::Backend;
+
+struct JobSetting {
+  std::uint64_t seed = 1;
+  wire::TensorTable table;
+  JobOptions options;
+  Iteration iterations = 4;
+  unsigned unused_per_cent = 0;
+  Duration stall_deadline = std::chrono::minutes(2);
+};
+
+// A node that sends through its endpoint and hands what comes to a sink.
+class Process final : public Outbox {
+ public:
+  Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting);
+  ~Process() override;
+
+  void connect_all();  // after all peers are there: learns their numbers
+  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
+  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
+
+  session::testing::Node node;
+  std::unique_ptr<ServerService> server;
+  std::unique_ptr<WorkerClient> worker;
+  std::vector<float> parameters, gradients;
+  Account account;   // of all iterations
+  Status failure;    // what the training thread ended with
+  std::vector<Status> reported;  // on_failed; loop only
+
+  MessageSink& sink() { return server ? static_cast<MessageSink&>(*server) : *worker; }
+
+ private:
+  std::map<session::PeerName, session::PeerId> peers_;
+  std::map<session::PeerId, session::PeerName> names_;
+};
+
+class Job {
+ public:
+  Job(const Backend& backend, JobSetting setting);
+  ~Job();
+
+  // Runs all training threads to their end. `at_iteration`: called by each training thread before each iteration's backward.
+  void train(const std::function<void(std::int32_t worker, Iteration)>& at_iteration = {});
+  // What the parameters must be after all iterations (BSP).
+  const std::vector<float>& expected();
+
+  std::vector<std::unique_ptr<Process>> servers, workers;
+  std::shared_ptr<const JobPlan> plan;
+
+ private:
+  Status train_one(Process& process, std::int32_t worker, const std::function<void(std::int32_t, Iteration)>& at_iteration);
+  Status iterate(Process& process, std::int32_t worker, Iteration iteration, const std::function<void(std::int32_t, Iteration)>& at_iteration);
+
+  JobSetting setting_;
+  std::vector<std::vector<float>> history_;  // parameters after each iteration
+  std::vector<std::vector<std::uint32_t>> scratch_;
+};
+
+}  // namespace paceline::paramserver::testing

@@ -1,0 +1,173 @@
+// Servers and workers as threads, over healthy and faulty transports: the bits of the plain computation, and errors that name the culprit.
+#include <gmock/gmock.h>
+
+#include <atomic>
+
+#include "paramserver_job.h"
+#include "transport/faulty/faulty_transport.h"
+#include "transport/inproc/inproc_transport.h"
+
+namespace paceline::paramserver::testing {
+namespace {
+
+using session::testing::LeakCheck;
+using ::testing::HasSubstr;
+
+Backend faulty_backend(std::uint64_t seed) {
+  auto network = std::make_shared<transport::InprocNetwork>();
+  auto made = std::make_shared<std::uint64_t>(seed * 1000);
+  return {"faulty",
+          [network, made] {
+            return std::unique_ptr<transport::Transport>(transport::make_faulty_transport(network->make_transport(), {.seed = ++*made,
+                                                                                                                       .delay = 0.01,
+                                                                                                                       .longest_delay = std::chrono::milliseconds(2),
+                                                                                                                       .reorder = 0.02,
+                                                                                                                       .cut_before = 0.001,
+                                                                                                                       .cut_inside = 0.001,
+                                                                                                                       .cut_after = 0.001,
+                                                                                                                       .corrupt_head = 0.001,
+                                                                                                                       .corrupt_payload = 0.002}));
+          },
+          "node"};
+}
+
+JobSetting setting_of(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  JobSetting setting;
+  setting.seed = seed;
+  setting.table = table_of({{600, 20}, {3000, 50}, {9000, 500}, {1200, 10}});
+  setting.options.workers = 1 + static_cast<std::int32_t>(random() % 4);
+  setting.options.servers = 1 + static_cast<std::int32_t>(random() % 3);
+  const auto& names = scheduling::schedule_names();
+  setting.options.schedule = *scheduling::parse_schedule_name(names[seed % names.size()]);
+  if (setting.options.schedule.cut.kind == scheduling::Cut::Kind::kSlices) setting.options.schedule.cut.elements = 700;
+  setting.options.update.optimizer.kind = static_cast<tensor::OptimizerKind>(random() % 5);
+  setting.options.update.optimizer.weight_decay = 0.01;
+  if (random() % 3 == 0) setting.options.update.clip_norm = 1;
+  if (random() % 3 == 0) setting.options.update.non_finite = NonFinitePolicy::kSkip;
+  setting.unused_per_cent = random() % 2 == 0 ? 0 : 30;
+  return setting;
+}
+
+void expect_trained(Job& job) {
+  for (auto& worker : job.workers) {
+    EXPECT_TRUE(worker->failure.ok()) << worker->failure.message();
+    EXPECT_TRUE(same_bits(worker->parameters, job.expected()));
+  }
+}
+
+class ParameterServer : public LeakCheck {};
+
+TEST_F(ParameterServer, GivesTheReferencesBitsOverInproc) {
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Job job(transport::testing::inproc_backend(), setting_of(seed));
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ParameterServer, GivesTheReferencesBitsOverAFaultyNetwork) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Job job(faulty_backend(seed), setting_of(100 + seed));
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ParameterServer, CountsWhatItPushedAndPulled) {
+  JobSetting setting = setting_of(2);
+  setting.options.workers = 2;
+  setting.unused_per_cent = 0;
+  setting.iterations = 3;
+  Job job(transport::testing::inproc_backend(), setting);
+  job.train();
+  expect_trained(job);
+  const std::int64_t model = job.plan->units().elements * 4;
+  for (auto& worker : job.workers) {
+    worker->account += worker->worker->take_account();
+    EXPECT_EQ(worker->account.bytes_pushed, 3 * model);
+    EXPECT_EQ(worker->account.bytes_pulled, 3 * model);
+    for (const Duration part : {worker->account.push, worker->account.pull, worker->account.wait, worker->account.update}) EXPECT_GE(part, Duration{});
+  }
+}
+
+TEST_F(ParameterServer, RunsAspAndSspToTheEnd) {
+  for (const sync::SyncKind kind : {sync::SyncKind::kAsp, sync::SyncKind::kSsp}) {
+    JobSetting setting = setting_of(3);
+    setting.options.workers = 3;
+    setting.options.sync.kind = kind;
+    setting.options.sync.staleness = 1;
+    setting.options.update = {};
+    setting.iterations = 6;
+    Job job(transport::testing::inproc_backend(), setting);
+    job.train();
+    for (auto& worker : job.workers) EXPECT_TRUE(worker->failure.ok()) << worker->failure.message();
+    std::int64_t updates = 0;
+    for (auto& server : job.servers) updates += server->server->core().counters().updates;
+    if (setting.unused_per_cent == 0) { EXPECT_EQ(updates, static_cast<std::int64_t>(job.plan->units().units.size()) * 3 * 6); }
+  }
+}
+
+TEST_F(ParameterServer, EveryWaitEndsWithTheReasonOfTheCancellation) {
+  JobSetting setting = setting_of(2);
+  setting.options.workers = 3;
+  setting.iterations = 50;
+  Job job(transport::testing::inproc_backend(), setting);
+  // Worker 1 stops in iteration 3; the others wait for it until somebody tells them.
+  job.train([&](std::int32_t worker, Iteration iteration) {
+    if (worker != 1 || iteration != 3) return;
+    for (auto& process : job.workers) process->worker->cancel(error(ErrorKind::kPeerLost, "worker 1 was lost"));
+  });
+  for (auto& worker : job.workers) {
+    EXPECT_EQ(worker->failure.message(), "worker 1 was lost");
+    EXPECT_EQ(worker->worker->wait_layer(Layer{0}, 4).message(), "worker 1 was lost");
+    EXPECT_EQ(worker->worker->wait_gradients_free().message(), "worker 1 was lost");
+    EXPECT_EQ(worker->worker->gradient_ready(0).message(), "worker 1 was lost");
+  }
+}
+
+TEST_F(ParameterServer, AStalledJobEndsWithServerLayerIterationAndTheTimeWaited) {
+  JobSetting setting = setting_of(1);
+  setting.options.workers = 2;
+  setting.options.servers = 1;
+  setting.stall_deadline = std::chrono::milliseconds(300);
+  Job job(transport::testing::inproc_backend(), setting);
+  job.train([&](std::int32_t worker, Iteration iteration) {
+    if (worker == 1 && iteration == 2) job.workers[1]->worker->cancel(error(ErrorKind::kCancelled, "gone"));
+  });
+  const Status& failure = job.workers[0]->failure;
+  ASSERT_FALSE(failure.ok());
+  EXPECT_EQ(failure.kind(), ErrorKind::kDeadline);
+  for (const char* part : {"worker 0 waited 3", " ms for server 0 to send the value of layer 0 \"layer0\" after iteration 2", "--stall-deadline is 300"}) {
+    EXPECT_THAT(failure.message(), HasSubstr(part));
+  }
+}
+
+TEST_F(ParameterServer, AServerThatGetsNonsenseFailsTheJobOnceAndNamesTheSender) {
+  JobSetting setting = setting_of(1);
+  setting.options.workers = 2;
+  setting.options.servers = 1;
+  Job job(transport::testing::inproc_backend(), setting);
+  Process& server = *job.servers[0];
+  server.node.rank.on_loop([&] {
+    const session::PeerName worker{session::Role::kWorker, {1}};
+    const auto refused = [&](wire::MessageHead head) { EXPECT_FALSE(server.server->on_message_begin(worker, head).ok()); };
+    refused({.kind = wire::MessageKind::kSquareSum, .payload_bytes = tensor::kSquareSumBytes});
+    refused({.kind = wire::MessageKind::kValue, .payload_bytes = 2400});
+    refused({.kind = wire::MessageKind::kPush, .flags = wire::kUnused, .iteration = 1, .payload_bytes = 2400});
+    refused({.kind = wire::MessageKind::kPush, .unit = 99, .iteration = 1, .payload_bytes = 2400});
+    refused({.kind = wire::MessageKind::kPush, .iteration = 1, .payload_bytes = 7});
+    EXPECT_TRUE(server.reported.empty());
+    server.server->on_message(worker, {.kind = wire::MessageKind::kPull, .iteration = 9}, {});
+    server.server->on_message(worker, {.kind = wire::MessageKind::kPull, .iteration = 9}, {});
+    EXPECT_EQ(server.reported.size(), 1U);
+    EXPECT_THAT(server.reported.at(0).message(), HasSubstr("worker 1 asked"));
+  });
+}
+
+}  // namespace
+}  // namespace paceline::paramserver::testing
