@@ -140,12 +140,12 @@ TEST(ChooseAlgorithms, SolvesAHundredLayersOfEightWithinTheBound) {
     double least = 0;
     for (auto& layer : layers) {
       for (int l = 0; l < 8; ++l) {
-        const double memory = static_cast<double>(whole(random, 0, 2'000));
-        layer.push_back({1e-3 * std::uniform_real_distribution<double>(0.5, 1.5)(random) * (3'000 - memory), memory});
+        const double memory = static_cast<double>(whole(random, 0, 500));
+        layer.push_back({1e-3 * std::uniform_real_distribution<double>(0.5, 1.5)(random) * (800 - memory), memory});
       }
       least += std::min_element(layer.begin(), layer.end(), [](const auto& a, const auto& b) { return a.memory < b.memory; })->memory;
     }
-    const std::int64_t bound = static_cast<std::int64_t>(least) + 30'000;
+    const std::int64_t bound = static_cast<std::int64_t>(least) + 8'000;
     const AlgorithmChoice choice = choose_algorithms(layers, static_cast<double>(bound)).value();
     expect_consistent(choice, layers, static_cast<double>(bound));
     EXPECT_NEAR(choice.time, least_time(layers, bound), 1e-9 * choice.time) << "seed " << seed;

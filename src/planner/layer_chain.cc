@@ -93,39 +93,41 @@ Status check_tensors(const std::string& where, const model::LayerDescription& la
   return {};
 }
 
-// What has been produced so far. "Open" outputs have not been taken by any layer yet.
+// What has been produced so far. From shapes alone a branch cannot be followed to its end, so outputs that were joined are told by
+// their sum: of those of equal extent since the last joining, and only once some layer has branched off.
 class Outputs {
  public:
-  // nullptr-like: nothing has been produced, so the first layer may take anything.
+  // Nothing has been produced, so the first layer may take anything.
   bool none() const { return all_.empty(); }
   const FeatureMap& last() const { return all_.back(); }
 
   void add(const FeatureMap& map) {
     all_.push_back(map);
-    open_.push_back(map);
+    to_join_.push_back(map);
   }
 
-  // True when `wanted` exists or can be joined from open outputs; those are then taken.
+  // True when `wanted` exists or can be joined.
   bool take(const FeatureMap& wanted) {
-    const auto same_extent = [&](const FeatureMap& map) { return map.height == wanted.height && map.width == wanted.width; };
     if (std::find(all_.begin(), all_.end(), wanted) != all_.end()) {
-      std::erase(open_, wanted);
+      if (wanted != all_.back()) branched_ = true;
       return true;
     }
+    const auto same_extent = [&](const FeatureMap& map) { return map.height == wanted.height && map.width == wanted.width; };
     std::vector<FeatureMap> parts;
-    std::copy_if(open_.begin(), open_.end(), std::back_inserter(parts), same_extent);
-    if (!sums_to(parts, wanted.channels)) return false;
-    std::erase_if(open_, same_extent);
+    std::copy_if(to_join_.begin(), to_join_.end(), std::back_inserter(parts), same_extent);
+    if (!branched_ || !sums_to(parts, wanted.channels)) return false;
+    std::erase_if(to_join_, same_extent);
+    branched_ = false;
     all_.push_back(wanted);
     return true;
   }
 
-  // The same for a linear layer: an output or joined open outputs with so many values.
+  // The same for a linear layer: one or joined outputs with so many values.
   bool take_flattened(std::int64_t features) {
     for (const FeatureMap& map : all_) {
       if (map.elements() == features) return take(map);
     }
-    for (const FeatureMap& map : open_) {
+    for (const FeatureMap& map : to_join_) {
       const std::int64_t area = map.height * map.width;
       if (features % area == 0 && take({features / area, map.height, map.width})) return true;
     }
@@ -133,7 +135,7 @@ class Outputs {
   }
 
  private:
-  // Can at least two of the parts have `channels` together?
+  // Do some of the parts have `channels` together?
   static bool sums_to(const std::vector<FeatureMap>& parts, std::int64_t channels) {
     std::set<std::int64_t> sums = {0};
     for (const FeatureMap& part : parts) {
@@ -147,7 +149,8 @@ class Outputs {
   }
 
   std::vector<FeatureMap> all_;
-  std::vector<FeatureMap> open_;
+  std::vector<FeatureMap> to_join_;
+  bool branched_ = false;  // since the last joining
 };
 
 template <typename Geometry>
