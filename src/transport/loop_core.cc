@@ -68,6 +68,14 @@ Loop::TimerId LoopCore::run_after(Duration delay, std::function<void()> work) {
 
 void LoopCore::cancel(TimerId timer) { timers_.cancel(timer); }
 
+void LoopCore::add_member(LoopMember& member) {
+  members_.insert(&member);
+  // Here, so that ending a turn never has to allocate, however seldom it is asked for.
+  for (auto* const list : {&turn_enders_, &ending_}) {
+    if (list->capacity() < members_.size()) list->reserve(2 * members_.size());
+  }
+}
+
 void LoopCore::at_turn_end(std::shared_ptr<LoopMember> member) {
   turn_enders_.push_back(std::move(member));
   if (!in_turn_) wake();
@@ -136,11 +144,12 @@ void LoopCore::serve_timers() {
 
 void LoopCore::end_turn() {
   // One round: what the members' callbacks queue now is for the next turn, so that reading and timers get theirs.
-  if (!turn_enders_.empty()) {  // swapped only when used, so that both are warm after two uses
-    ending_.swap(turn_enders_);
-    for (const auto& member : ending_) member->on_turn_end();
-    ending_.clear();
+  ending_.swap(turn_enders_);
+  for (std::size_t i = 0; i < ending_.size(); ++i) {  // a callback may add members, for which the list is made longer
+    const auto member = std::move(ending_[i]);
+    member->on_turn_end();
   }
+  ending_.clear();
   in_turn_ = false;
   const bool unfinished = served_ < serving_.size() || served_raised_ < serving_raised_.size() || !turn_enders_.empty();
   if (unfinished && !stop_asked()) wake();

@@ -38,7 +38,7 @@ class LoopCore : public Loop {
   void cancel(TimerId timer) override;
 
   // Loop thread (or any, while the loop is not running). Members are told when the loop goes.
-  void add_member(LoopMember& member) { members_.insert(&member); }
+  void add_member(LoopMember& member);
   void remove_member(LoopMember& member) { members_.erase(&member); }
   // Calls member->on_turn_end() once, after the callback in progress (and others served with it). Once per turn and member, please.
   void at_turn_end(std::shared_ptr<LoopMember> member);
