@@ -23,6 +23,8 @@ struct Chosen {
 };
 
 // Each adds its command(s) to `app`; the callback of a command sets `chosen.run`.
+void add_train(CLI::App& app, Chosen& chosen);
+void add_coordinator(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
 void add_models(CLI::App& app, Chosen& chosen);
 void add_datasets(CLI::App& app, Chosen& chosen);

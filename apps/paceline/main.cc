@@ -64,6 +64,8 @@ int run(int argc, char** argv) {
   set_examples(app, "  paceline plan gpus --overhead 0.1 --speedup 3");
 
   Chosen chosen;
+  add_train(app, chosen);
+  add_coordinator(app, chosen);
   add_plan(app, chosen);
   add_models(app, chosen);
   add_datasets(app, chosen);

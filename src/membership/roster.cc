@@ -148,8 +148,10 @@ Actions Roster::on_report(PeerId peer, std::string report) {
   return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, interrupt_reason_});
 }
 
-Actions Roster::on_failed(PeerId peer, const wire::Stop& stop) {
-  if (!name_of(peer) || phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
+Actions Roster::on_failed(PeerId peer, const wire::Stop& stop) { return name_of(peer) ? on_fatal(stop) : Actions{}; }
+
+Actions Roster::on_fatal(const wire::Stop& stop) {
+  if (phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
   return stop_all(stop);
 }
 

@@ -65,6 +65,8 @@ class Roster {
   // A worker has done its iterations, or a server its part after the stop.
   Actions on_report(session::PeerId peer, std::string report);
   Actions on_failed(session::PeerId peer, const wire::Stop& stop);
+  // The coordinator's own process cannot go on.
+  Actions on_fatal(const wire::Stop& stop);
   Actions on_peer_lost(session::PeerId peer, const Status& reason);
   // Somebody asked to stop (a signal): workers finish the iteration that the foremost is in. Again: everything ends at once.
   Actions on_interrupt(const std::string& reason);

@@ -1,0 +1,106 @@
+#include "paceline/train/child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace paceline::cli {
+namespace {
+
+struct Pipe {
+  int read = -1, write = -1;
+};
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return error(ErrorKind::kIo, "cannot make a pipe: {}", std::strerror(errno));
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return Pipe{ends[0], ends[1]};
+}
+
+[[noreturn]] void become(const std::vector<std::string>& arguments, const Pipe& output, const Pipe& errors, pid_t parent) {
+  setpgid(0, 0);  // a Ctrl-C reaches only the parent, which decides
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // it died before the line above
+  dup2(output.write, STDOUT_FILENO);
+  dup2(errors.write, STDERR_FILENO);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  const std::string message = "paceline: error: cannot start " + arguments[0] + ": " + std::strerror(errno) + "\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
+  _exit(127);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Child>> Child::start(std::string label, std::vector<std::string> arguments) {
+  PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
+  PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become(arguments, output, errors, parent);
+  close(output.write);
+  close(errors.write);
+  if (pid < 0) {
+    close(output.read);
+    close(errors.read);
+    return error(ErrorKind::kIo, "cannot start {}: {}", label, std::strerror(errno));
+  }
+  return std::unique_ptr<Child>(new Child(std::move(label), pid, output.read, errors.read));
+}
+
+Child::~Child() {
+  if (!try_wait()) {
+    signal(SIGKILL);
+    waitpid(pid_, &wait_status_, 0);
+  }
+  if (output_ >= 0) close(output_);
+  if (errors_ >= 0) close(errors_);
+}
+
+void Child::read(int& descriptor, std::string& rest, const std::function<void(const std::string&)>& on_line) {
+  char buffer[4096];
+  while (descriptor >= 0) {
+    const ssize_t count = ::read(descriptor, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) {
+      close(descriptor);
+      descriptor = -1;
+      if (!rest.empty()) on_line(std::exchange(rest, {}));
+      return;
+    }
+    rest.append(buffer, static_cast<std::size_t>(count));
+    for (std::size_t end; (end = rest.find('\n')) != std::string::npos;) {
+      const std::string line = rest.substr(0, end);
+      rest.erase(0, end + 1);
+      on_line(line);
+    }
+  }
+}
+
+void Child::signal(int number) const {
+  if (!ended_) kill(pid_, number);
+}
+
+bool Child::try_wait() {
+  if (!ended_ && waitpid(pid_, &wait_status_, WNOHANG) == pid_) ended_ = true;
+  return ended_;
+}
+
+std::string Child::ending() const {
+  if (WIFSIGNALED(wait_status_)) return fmt::format("was killed by signal {}", WTERMSIG(wait_status_));
+  return fmt::format("exited with code {}", WEXITSTATUS(wait_status_));
+}
+
+}  // namespace paceline::cli

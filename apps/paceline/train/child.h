@@ -1,0 +1,52 @@
+// A process started by this one, that never outlives it: the kernel kills it when the parent dies. Its standard output and error are read
+// line by line. One thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "base/status.h"
+
+namespace paceline::cli {
+
+class Child {
+ public:
+  // `label` names it in messages: "worker 2". The program is searched nowhere: `arguments[0]` is its path.
+  static Result<std::unique_ptr<Child>> start(std::string label, std::vector<std::string> arguments);
+  ~Child();  // kills it when it still runs
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  const std::string& label() const { return label_; }
+  pid_t pid() const { return pid_; }
+  int output() const { return output_; }  // readable ends; -1 once closed
+  int errors() const { return errors_; }
+
+  // Reads what is there, calling `on_line` for every complete line; closes the end when it is over.
+  void read_output(const std::function<void(const std::string&)>& on_line) { read(output_, output_rest_, on_line); }
+  void read_errors(const std::function<void(const std::string&)>& on_line) { read(errors_, errors_rest_, on_line); }
+
+  void signal(int number) const;
+  // Has it ended? Then what waitpid said stays in wait_status().
+  bool try_wait();
+  bool ended() const { return ended_; }
+  int wait_status() const { return wait_status_; }
+  std::string ending() const;  // "exited with code 1", "was killed by signal 9"
+
+ private:
+  Child(std::string label, pid_t pid, int output, int errors) : label_(std::move(label)), pid_(pid), output_(output), errors_(errors) {}
+  static void read(int& descriptor, std::string& rest, const std::function<void(const std::string&)>& on_line);
+
+  std::string label_;
+  pid_t pid_;
+  int output_, errors_;
+  std::string output_rest_, errors_rest_;
+  bool ended_ = false;
+  int wait_status_ = 0;
+};
+
+}  // namespace paceline::cli

@@ -1,0 +1,131 @@
+// `paceline coordinator`, and `paceline train --join ... --role server`: the two roles of a job that run inside this program.
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <random>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "paceline/progress.h"
+#include "paceline/train/roles.h"
+#include "runtime/coordinator.h"
+#include "runtime/server_process.h"
+#include "runtime/signals.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace paceline::cli {
+namespace {
+
+using runtime::Json;
+
+std::uint64_t drawn() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32 | device()) | 1;
+}
+
+// Prints a line at once, for a parent process that reads along.
+void print_event(const char* name, const Json& value) { std::cout << Json{{name, value}}.dump() << std::endl; }
+
+int finish(const wire::Stop& stop) {
+  const Status status = stop.status();
+  return status.ok() ? kDone : report_error(status);
+}
+
+}  // namespace
+
+std::uint64_t process_seed() { return drawn(); }
+
+int run_coordinator(const CoordinatorRequest& request) {
+  log::start("coordinator", spdlog::level::warn);
+  auto transport = transport::try_make_tcp_transport({});
+  if (!transport.ok()) return report_error(transport.status());
+  transport::Loop& loop = (*transport)->loop();
+
+  const SystemClock clock;
+  std::unique_ptr<ProgressBar> bar;
+  wire::Stop stop;
+  std::optional<Json> report;
+  runtime::CoordinatorOptions options;
+  options.listen = {request.bind, request.port};
+  options.workers = request.workers;
+  options.servers = request.servers;
+  options.silence_deadline = from_seconds(request.deadline);
+  options.gathering_deadline = from_seconds(request.stall_deadline);
+  options.release = PACELINE_VERSION;
+  options.job = drawn();
+  runtime::CoordinatorCallbacks callbacks;
+  callbacks.on_progress = [&](const Json& progress) {
+    if (request.events) return print_event("progress", progress);
+    if (progress.value("rank", 0) != 0) return;
+    if (bar == nullptr) bar = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), ShowProgress::kOnTerminal, clock);
+    bar->update(progress.value("iteration", std::int64_t{0}));
+  };
+  callbacks.on_ended = [&](const wire::Stop& reason, const std::optional<Json>& result) {
+    stop = reason;
+    report = result;
+    loop.stop();
+  };
+  runtime::Coordinator coordinator(**transport, options, callbacks);
+  // Before anything makes a thread, so that no thread takes the signals.
+  const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) { coordinator.interrupt("interrupted by the user"); });
+  const auto address = coordinator.start();
+  if (!address.ok()) return report_error(address.status());
+  if (request.events) print_event("listening", address->text());
+  else fmt::print(stderr, "paceline: coordinator at {}, waiting for {} workers and {} servers\n", address->text(), request.workers, request.servers);
+
+  loop.run();
+  bar.reset();
+  if (report) {
+    if (request.events) print_event("report", *report);
+    else if (request.json) std::cout << report->dump(2) << "\n";
+    else std::cout << runtime::report_text(*report);
+  }
+  std::cout.flush();
+  return finish(stop);
+}
+
+int run_server(const TrainRequest& request) {
+  log::start("server", spdlog::level::warn);
+  const auto coordinator = transport::parse_address(request.join);
+  if (!coordinator.ok()) return report_error(coordinator.status());
+  auto transport = transport::try_make_tcp_transport({});
+  if (!transport.ok()) return report_error(transport.status());
+  transport::Loop& loop = (*transport)->loop();
+
+  runtime::MemberOptions member;
+  member.coordinator = *coordinator;
+  member.wanted_rank = request.rank;
+  member.listen = {request.bind, 0};
+  member.silence_deadline = from_seconds(request.settings.deadline);
+  member.release = PACELINE_VERSION;
+  member.seed = drawn();
+  wire::Stop stop;
+  runtime::ServerProcess server(**transport, member, [&](const wire::Stop& reason) {
+    stop = reason;
+    loop.stop();
+  });
+  const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) { server.interrupt("a server was asked to end by a signal"); });
+  if (const Status status = server.start(); !status.ok()) return report_error(status);
+  loop.run();
+  return finish(stop);
+}
+
+void add_coordinator(CLI::App& app, Chosen& chosen) {
+  auto request = std::make_shared<CoordinatorRequest>();
+  CLI::App* command = app.add_subcommand("coordinator", "Start a job that workers and servers join from anywhere");
+  command->add_option("--workers", request->workers, "Workers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
+  command->add_option("--servers", request->servers, "Servers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
+  command->add_option("--bind", request->bind, "Address to listen on; other than loopback only in a closed network, for there is no authentication")->capture_default_str();
+  command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
+  command->add_option("--deadline", request->deadline, "Seconds of silence after which a process counts as lost")->capture_default_str()->check(CLI::Range(0.2, 1e6));
+  command->add_option("--stall-deadline", request->stall_deadline, "Seconds to wait for everybody to join")->capture_default_str()->check(CLI::Range(1.0, 1e9));
+  command->add_flag("--json", request->json, "The report as one JSON document on standard output");
+  command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");
+  set_examples(*command,
+               "  paceline coordinator --workers 2 --servers 1 --port 4100\n"
+               "  paceline train --join 127.0.0.1:4100 --role server        (in a second terminal; workers in a third and fourth)");
+  command->callback([request, &chosen] { chosen.run = [request] { return run_coordinator(*request); }; });
+}
+
+}  // namespace paceline::cli

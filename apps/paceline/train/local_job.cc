@@ -1,0 +1,265 @@
+// A whole job on this machine: a coordinator, servers and workers as processes of their own. This process starts them, shows how far they
+// are, prints the report, and leaves nothing running.
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "paceline/data_root.h"
+#include "paceline/progress.h"
+#include "paceline/train/child.h"
+#include "paceline/train/metrics.h"
+#include "paceline/train/roles.h"
+#include "runtime/report.h"
+
+namespace paceline::cli {
+namespace {
+
+using runtime::Json;
+
+constexpr std::string_view kErrorMark = "paceline: error: ";
+// How long children may take to end by themselves once one of them has said why, or the user has asked twice.
+constexpr Duration kGrace = std::chrono::milliseconds(800);
+
+std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string trainer_path() { return (std::filesystem::path(own_path()).parent_path() / "paceline-trainer").string(); }
+
+Json trainer_arguments(const TrainRequest& request) {
+  Json settings = Json::object();
+  for (const auto& [name, value] : to_settings(request.settings)) settings[name] = value;
+  return {{"settings", settings}, {"data_root", data_root().string()}, {"workers", request.workers}};
+}
+
+std::vector<std::string> worker_command(const TrainRequest& request, const std::string& coordinator, std::int32_t rank, std::int32_t world, const std::string& label) {
+  Json arguments = trainer_arguments(request);
+  arguments["workers"] = world;
+  arguments["coordinator"] = coordinator;
+  arguments["rank"] = rank;
+  arguments["seed"] = process_seed();
+  arguments["label"] = label;
+  return {trainer_path(), arguments.dump()};
+}
+
+Status trainer_exists() {
+  if (std::filesystem::exists(trainer_path())) return {};
+  return error(ErrorKind::kIo, "{} is missing: this build has no trainer; build with -DPACELINE_TRAINER=ON (scripts/quickstart does)", trainer_path());
+}
+
+class LocalJob {
+ public:
+  explicit LocalJob(const TrainRequest& request) : request_(request) {}
+
+  int run() {
+    block_signals();
+    if (const Status status = start(); !status.ok()) return report_error(status);
+    while (!over()) {
+      if (const Status status = serve(); !status.ok()) return report_error(status);
+    }
+    bar_.reset();
+    return conclude();
+  }
+
+ private:
+  Status start() {
+    if (!request_.metrics_file.empty()) {
+      PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(request_.metrics_file, request_.workers));
+    }
+    PACELINE_RETURN_IF_ERROR(trainer_exists());
+    if (request_.reference) {
+      Json arguments = trainer_arguments(request_);
+      arguments["reference"] = true;
+      arguments["label"] = "reference";
+      return add("the reference", {trainer_path(), arguments.dump()});
+    }
+    return add("coordinator", {own_path(), "coordinator", "--events", "--workers", std::to_string(request_.workers), "--servers", std::to_string(request_.servers),
+                               "--bind", request_.bind, "--deadline", fmt::format("{}", request_.settings.deadline), "--stall-deadline",
+                               fmt::format("{}", request_.settings.stall_deadline)});
+  }
+
+  Status add(const std::string& label, std::vector<std::string> arguments) {
+    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, std::move(arguments)));
+    children_.push_back(std::move(child));
+    return {};
+  }
+
+  Status start_members(const std::string& coordinator) {
+    for (std::int32_t rank = 0; rank < request_.servers; ++rank) {
+      PACELINE_RETURN_IF_ERROR(add(fmt::format("server {}", rank), {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank), "--bind",
+                                                                    request_.bind, "--deadline", fmt::format("{}s", request_.settings.deadline)}));
+    }
+    for (std::int32_t rank = 0; rank < request_.workers; ++rank) {
+      const std::string label = fmt::format("worker {}", rank);
+      PACELINE_RETURN_IF_ERROR(add(label, worker_command(request_, coordinator, rank, request_.workers, label)));
+    }
+    return {};
+  }
+
+  void block_signals() {
+    sigset_t mask;
+    sigemptyset(&mask);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&mask, number);
+    sigprocmask(SIG_BLOCK, &mask, nullptr);
+    signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+
+  // Waits for signals, lines and deadlines, and deals with what there is.
+  Status serve() {
+    std::vector<pollfd> ends = {{signals_, POLLIN, 0}};
+    for (const auto& child : children_) {
+      if (child->output() >= 0) ends.push_back({child->output(), POLLIN, 0});
+      if (child->errors() >= 0) ends.push_back({child->errors(), POLLIN, 0});
+    }
+    int patience = -1;
+    if (kill_at_) patience = static_cast<int>(std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - clock_.now()).count() + 1));
+    if (poll(ends.data(), ends.size(), patience) < 0 && errno != EINTR) return error(ErrorKind::kIo, "cannot wait for processes: errno {}", errno);
+    take_signals();
+    PACELINE_RETURN_IF_ERROR(read_children());
+    notice_endings();
+    if (kill_at_ && clock_.now() >= *kill_at_) {
+      for (const auto& child : children_) child->signal(SIGKILL);
+      kill_at_.reset();
+    }
+    return {};
+  }
+
+  void take_signals() {
+    signalfd_siginfo info;
+    while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      ++interrupts_;
+      children_[0]->signal(SIGTERM);  // the coordinator, or the reference, ends the job in order
+      if (interrupts_ >= 2) kill_no_later_than(kGrace);
+    }
+  }
+
+  Status read_children() {
+    // Lines may start children, so the list can grow while it is read.
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+      Status status;
+      children_[i]->read_output([&](const std::string& line) {
+        if (status.ok()) status = on_event(line);
+      });
+      PACELINE_RETURN_IF_ERROR(status);
+      children_[i]->read_errors([&](const std::string& line) { on_error_line(*children_[i], line); });
+    }
+    return {};
+  }
+
+  Status on_event(const std::string& line) {
+    const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!event.is_object()) return {};
+    if (event.contains("listening")) return start_members(event["listening"]);
+    if (event.contains("report")) report_ = event["report"];
+    if (event.contains("progress")) on_progress(event["progress"]);
+    return {};
+  }
+
+  void on_progress(const Json& progress) {
+    if (metrics_) metrics_->on_progress(progress);
+    if (progress.value("rank", 0) != 0) return;
+    if (bar_ == nullptr) {
+      const auto show = request_.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
+      bar_ = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), show, clock_);
+    }
+    if (progress.contains("accuracy")) accuracy_ = fmt::format(", accuracy {:.1f} %", 100 * progress["accuracy"].get<double>());
+    const Json loss = progress.value("loss", Json());
+    bar_->update(progress.value("iteration", std::int64_t{0}), (loss.is_number() ? fmt::format("loss {:.3f}", loss.get<double>()) : "loss -") + accuracy_);
+  }
+
+  void on_error_line(const Child& child, const std::string& line) {
+    if (line.rfind(kErrorMark, 0) != 0) {
+      fmt::print(stderr, "{}\n", line);
+      return;
+    }
+    // The coordinator's verdict counts most; else what was said first.
+    const std::string message = line.substr(kErrorMark.size());
+    if (first_error_.empty() || &child == children_[0].get()) first_error_ = message;
+  }
+
+  void notice_endings() {
+    for (const auto& child : children_) {
+      if (child->ended() || !child->try_wait()) continue;
+      const bool well = child->wait_status() == 0;
+      if (child.get() == children_[0].get()) {
+        // The job is over; whoever does not end by itself is ended.
+        kill_no_later_than(kGrace);
+      } else if (!well && blamed_.empty()) {
+        // The others find out by themselves within the deadline, unless this one never joined.
+        blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
+        const bool killed = WIFSIGNALED(child->wait_status());
+        kill_no_later_than(killed ? from_seconds(request_.settings.deadline) + std::chrono::milliseconds(1500) : kGrace);
+      }
+    }
+  }
+
+  void kill_no_later_than(Duration from_now) {
+    const TimePoint at = clock_.now() + from_now;
+    if (!kill_at_ || at < *kill_at_) kill_at_ = at;
+  }
+
+  bool over() const {
+    for (const auto& child : children_) {
+      if (!child->ended() || child->output() >= 0 || child->errors() >= 0) return false;
+    }
+    return true;
+  }
+
+  int conclude() {
+    if (report_) {
+      if (request_.json) std::cout << report_->dump(2) << "\n";
+      else std::cout << runtime::report_text(*report_);
+      std::cout.flush();
+    }
+    const int status = children_[0]->wait_status();
+    const bool job_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (job_well && report_) return kDone;
+    if (interrupts_ > 0) return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
+    if (first_error_.empty()) first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
+    report_error(Status(ErrorKind::kPeerLost, first_error_));
+    return exit_code_of_children();
+  }
+
+  // 2 when any child says that the request was wrong, else 1.
+  int exit_code_of_children() const {
+    for (const auto& child : children_) {
+      if (WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) == kWrongRequest) return kWrongRequest;
+    }
+    return kFailed;
+  }
+
+  const TrainRequest& request_;
+  const SystemClock clock_;
+  std::vector<std::unique_ptr<Child>> children_;  // the first is the coordinator or the reference
+  int signals_ = -1;
+  int interrupts_ = 0;
+  std::optional<TimePoint> kill_at_;
+  std::optional<Json> report_;
+  std::string first_error_;
+  std::string blamed_;  // the first child that ended badly
+  std::unique_ptr<ProgressBar> bar_;
+  std::string accuracy_;
+  std::unique_ptr<MetricsFile> metrics_;
+};
+
+}  // namespace
+
+int run_local_job(const TrainRequest& request) { return LocalJob(request).run(); }
+
+int run_joining_worker(const TrainRequest& request) {
+  if (const Status status = trainer_exists(); !status.ok()) return report_error(status);
+  std::vector<std::string> arguments = worker_command(request, request.join, request.rank, 0, "worker");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  return report_error(error(ErrorKind::kIo, "cannot start {}", arguments[0]));
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,115 @@
+#include "paceline/train/request.h"
+
+#include <filesystem>
+
+#include "base/text.h"
+#include "model/description.h"
+#include "trainer/data/open.h"
+
+namespace paceline::cli {
+namespace {
+
+void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help) {
+  command.add_option_function<std::string>(
+      name,
+      [&seconds_value, name](const std::string& text) {
+        const auto duration = parse_duration(text);
+        if (!duration.ok()) throw CLI::ValidationError(name, duration.status().message());
+        seconds_value = seconds(*duration);
+      },
+      help);
+}
+
+Status check_data_set_name(const std::string& spec) {
+  const std::string name = spec.substr(0, spec.find(':'));
+  std::vector<std::string> names;
+  for (const trainer::data::Kind& kind : trainer::data::kinds()) {
+    if (kind.name == name) return {};
+    names.push_back(kind.name);
+  }
+  return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names));
+}
+
+Status check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return error(ErrorKind::kBadRequest, "--{} is {}; legal: {} to {}", name, value, least, most);
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& command, TrainRequest& r) {
+  runtime::JobSettings& s = r.settings;
+  const auto group = [&](const char* name) { return command.add_option_group(name); };
+
+  CLI::App* what = group("What to train");
+  what->add_option("--model", s.model, "Network; 'paceline models' lists them")->capture_default_str();
+  what->add_option("--dataset", s.dataset, "Data set; 'paceline datasets' lists them")->capture_default_str();
+  what->add_option("--optimizer", s.optimizer, "sgd, momentum, nesterov, adam or adamw")->capture_default_str();
+  what->add_option("--learning-rate", s.learning_rate,
+                   "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | polynomial:0.1,total=1000,power=2; each with ,warmup=50")
+      ->capture_default_str();
+  what->add_option("--momentum", s.momentum, "For momentum and nesterov, 0 up to below 1")->capture_default_str();
+  what->add_option("--weight-decay", s.weight_decay, "Share of a parameter added to its gradient (adamw: taken off the parameter)")->capture_default_str();
+  what->add_option("--clip-norm", s.clip_norm, "Largest global norm of the mean gradient; 0: no clipping. Holds an iteration's updates until all its gradients are there")
+      ->capture_default_str();
+  what->add_option("--mini-batch", s.mini_batch, "Samples per worker and iteration")->capture_default_str();
+  what->add_option("--iterations", s.iterations, "Iterations; or give --epochs");
+  what->add_option("--epochs", s.epochs, "Passes over the data (default 1)");
+  what->add_option("--evaluate-every", s.evaluate_every, "Iterations between two evaluations on the test set; 0: only at the end")->capture_default_str();
+  what->add_option("--seed", s.seed, "Of initial values, order of the data, dropout")->capture_default_str();
+
+  CLI::App* how = group("How to synchronise");
+  how->add_option("--workers", r.workers, "Worker processes")->capture_default_str();
+  how->add_option("--servers", r.servers, "Server processes")->capture_default_str();
+  how->add_option("--schedule", s.schedule, "default, layer-wise, slicing or p3")->capture_default_str();
+  how->add_option("--sync", s.sync, "bsp, asp, ssp or elastic-bsp")->capture_default_str();
+  how->add_option("--staleness", s.staleness, "ssp: iterations a worker may be ahead")->capture_default_str();
+  how->add_option("--lookahead", s.lookahead, "elastic-bsp: iterations a barrier may lie ahead")->capture_default_str();
+  how->add_option("--non-finite", s.non_finite,
+                  "A gradient that is not finite: stop (the job, naming it), skip (the iteration, on all; holds updates, which costs overlap) or apply")
+      ->capture_default_str();
+  how->add_flag("--reference", r.reference, "Train in one process with --workers virtual workers and no network: the yardstick, bit for bit");
+
+  CLI::App* files = group("Files");
+  files->add_option("--checkpoint", s.checkpoint, "Directory for checkpoints");
+  files->add_option("--checkpoint-every", s.checkpoint_every, "Iterations between two checkpoints; 0: only at the end")->capture_default_str();
+  files->add_flag_callback("--resume", [&s] { s.resume = 1; }, "Go on from the newest good checkpoint; another number of servers is allowed");
+  files->add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file");
+
+  CLI::App* where = group("Where");
+  where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere");
+  where->add_option("--role", r.role, "With --join: worker or server")->capture_default_str();
+  where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
+  where->add_option("--bind", r.bind, "Address to listen on; other than loopback only in a closed network, for there is no authentication")->capture_default_str();
+
+  CLI::App* limits = group("Limits");
+  add_duration(*limits, "--deadline", s.deadline, "Silence after which a process counts as lost (default 10s)");
+  add_duration(*limits, "--stall-deadline", s.stall_deadline, "Longest wait without progress while everybody is alive (default 10min)");
+
+  command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
+  command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
+}
+
+Result<TrainRequest> validated(TrainRequest r) {
+  PACELINE_ASSIGN_OR_RETURN(r.settings, runtime::validated(r.settings));
+  PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, 100'000));
+  PACELINE_RETURN_IF_ERROR(check_count("servers", r.servers, 1, 100'000));
+  PACELINE_RETURN_IF_ERROR(model::describe(r.settings.model).status());
+  PACELINE_RETURN_IF_ERROR(check_data_set_name(r.settings.dataset));
+  if (r.role != "worker" && r.role != "server") return error(ErrorKind::kBadRequest, "--role knows no '{}'; legal: worker, server", r.role);
+  if (r.reference && !r.join.empty()) return error(ErrorKind::kBadRequest, "--reference trains alone; it cannot --join {}", r.join);
+  if (r.reference && r.settings.sync != "bsp") {
+    return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated", r.settings.sync);
+  }
+  if (r.reference && (r.settings.resume != 0 || !r.settings.checkpoint.empty())) {
+    return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
+  }
+  if (r.settings.sync == "elastic-bsp") {
+    return error(ErrorKind::kBadRequest, "--sync elastic-bsp is not served by the parameter server yet; legal: bsp, asp, ssp");
+  }
+  if (!r.settings.checkpoint.empty()) r.settings.checkpoint = std::filesystem::absolute(r.settings.checkpoint).lexically_normal().string();
+  r.settings.metrics = r.metrics_file.empty() ? 0 : 1;
+  return r;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,31 @@
+// What `paceline train` was asked to do: the job's settings and how it is started on this machine.
+#pragma once
+
+#include <string>
+
+#include "paceline/command.h"
+#include "runtime/job_settings.h"
+
+namespace paceline::cli {
+
+struct TrainRequest {
+  runtime::JobSettings settings;
+  std::int32_t workers = 1;
+  std::int32_t servers = 1;
+  bool reference = false;
+  std::string join;             // HOST:PORT of a coordinator; "": start a whole job here
+  std::string role = "worker";  // with join
+  std::int32_t rank = -1;       // with join; -1: the coordinator's choice
+  std::string bind = "127.0.0.1";
+  std::string metrics_file;
+  bool json = false;
+  bool progress = false;        // bars even when standard error is no terminal
+};
+
+// Adds the options of `paceline train` to `command`, which fill `request`.
+void add_train_options(CLI::App& command, TrainRequest& request);
+
+// Checks everything that can be checked without starting anything, and makes paths absolute.
+Result<TrainRequest> validated(TrainRequest request);
+
+}  // namespace paceline::cli

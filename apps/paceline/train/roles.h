@@ -1,0 +1,26 @@
+// The parts of a job that this program can be: the coordinator, a server, or the parent of a whole job on this machine.
+#pragma once
+
+#include "paceline/train/request.h"
+
+namespace paceline::cli {
+
+struct CoordinatorRequest {
+  std::int32_t workers = 1, servers = 1;
+  std::string bind = "127.0.0.1";
+  std::uint16_t port = 0;
+  double deadline = 10, stall_deadline = 600;  // seconds
+  bool json = false;
+  bool events = false;  // for a parent process: one JSON object per line
+};
+
+// Each runs until the job is over and returns the exit code.
+int run_coordinator(const CoordinatorRequest& request);
+int run_server(const TrainRequest& request);
+int run_local_job(const TrainRequest& request);  // --reference too
+int run_joining_worker(const TrainRequest& request);  // becomes paceline-trainer
+
+// Different in every process.
+std::uint64_t process_seed();
+
+}  // namespace paceline::cli

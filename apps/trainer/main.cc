@@ -1,0 +1,104 @@
+// paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument, a JSON object:
+//   {"settings": {...}, "data_root": DIR, "workers": W,
+//    "reference": true}                                          prints progress lines and the report, one JSON object per line
+//   {..., "coordinator": "HOST:PORT", "rank": R or -1, "seed": N}  joins a job
+// The exit code is the command line's; a failed process prints its one line of error unless "quiet" says that its parent does.
+#include <sys/prctl.h>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+#include "base/log.h"
+#include "trainer/reference.h"
+#include "trainer/worker_loop.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace paceline::trainer {
+namespace {
+
+using runtime::Json;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_signal(int) { interrupted = 1; }
+
+Result<runtime::JobSettings> settings_of(const Json& request) {
+  wire::Settings pairs;
+  for (const auto& [name, value] : request.at("settings").items()) pairs.emplace_back(name, value.get<std::string>());
+  PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, runtime::from_settings(pairs));
+  return validated(settings);
+}
+
+Json to_json(const Progress& progress) {
+  Json json{{"rank", 0}, {"iteration", progress.iteration}, {"last", progress.last}, {"loss", progress.loss}};
+  if (progress.accuracy >= 0) json["accuracy"] = progress.accuracy;
+  return json;
+}
+
+Status run_reference_mode(const Json& request, const runtime::JobSettings& settings, Workload& workload) {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  const std::int32_t workers = request.at("workers");
+  const auto progress = [](const Progress& now) { std::cout << Json{{"progress", to_json(now)}}.dump() << std::endl; };
+  PACELINE_ASSIGN_OR_RETURN(const auto reports, run_reference(workload, settings, workers, progress, [] { return interrupted != 0; }));
+  PACELINE_ASSIGN_OR_RETURN(const Json report, runtime::job_report(settings, {workers, 0}, reports, {}));
+  std::cout << Json{{"report", report}}.dump() << std::endl;
+  return interrupted != 0 ? Status(ErrorKind::kCancelled, "interrupted") : Status();
+}
+
+Status run_worker_mode(const Json& request, const runtime::JobSettings& settings, Workload& workload) {
+  // Signals to end go through the coordinator, which lets all workers end in the same iteration.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  runtime::MemberOptions member;
+  PACELINE_ASSIGN_OR_RETURN(member.coordinator, transport::parse_address(request.at("coordinator").get<std::string>()));
+  member.wanted_rank = request.at("rank");
+  member.world_workers = request.at("workers");
+  member.silence_deadline = from_seconds(settings.deadline);
+  member.release = PACELINE_VERSION;
+  member.seed = request.at("seed");
+  member.table = workload.adapter().table();
+  member.settings = to_settings(settings);
+  PACELINE_ASSIGN_OR_RETURN(const auto process, runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
+                                                                             workload.adapter().parameters(), workload.adapter().gradients()));
+  return run_worker(workload, *process);
+}
+
+Status run(const Json& request) {
+  PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, settings_of(request));
+  PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(settings, request.at("workers"), request.at("data_root").get<std::string>()));
+  return request.value("reference", false) ? run_reference_mode(request, settings, *workload) : run_worker_mode(request, settings, *workload);
+}
+
+int exit_code(const Status& status) {
+  if (status.ok()) return 0;
+  if (status.kind() == ErrorKind::kBadRequest) return 2;
+  return status.kind() == ErrorKind::kCancelled ? 130 : 1;
+}
+
+int run_program(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no orphan survives its parent
+  if (argc != 2) {
+    std::fprintf(stderr, "paceline-trainer: error: this program is started by 'paceline train'\n");
+    return 2;
+  }
+  Status status;
+  bool quiet = false;
+  try {
+    const Json request = Json::parse(argv[1]);
+    quiet = request.value("quiet", false);
+    log::start(request.value("label", std::string("trainer")), spdlog::level::warn);
+    status = run(request);
+  } catch (const std::exception& problem) {  // torch and JSON report by exceptions
+    status = Status(ErrorKind::kIo, problem.what());
+    quiet = false;
+  }
+  if (!status.ok() && !quiet) std::fprintf(stderr, "paceline: error: %s\n", status.message().c_str());
+  return exit_code(status);
+}
+
+}  // namespace
+}  // namespace paceline::trainer
+
+int main(int argc, char** argv) { return paceline::trainer::run_program(argc, argv); }

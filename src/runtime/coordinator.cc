@@ -1,0 +1,170 @@
+#include "runtime/coordinator.h"
+
+namespace paceline::runtime {
+namespace {
+
+using membership::Actions;
+using session::PeerId;
+using session::PeerName;
+using session::Role;
+using wire::MessageKind;
+
+constexpr Duration kFarewellLimit = std::chrono::seconds(1);
+
+std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+}  // namespace
+
+Coordinator::Coordinator(transport::Transport& transport, CoordinatorOptions options, CoordinatorCallbacks callbacks)
+    : transport_(transport),
+      options_(std::move(options)),
+      callbacks_(std::move(callbacks)),
+      roster_({.workers = options_.workers, .servers = options_.servers, .job = options_.job, .release = options_.release}) {
+  session::EndpointOptions endpoint;
+  endpoint.self = {Role::kCoordinator, Rank{0}};
+  endpoint.job = options_.job;
+  endpoint.epoch = 1;
+  endpoint.seed = options_.job;
+  endpoint.silence_deadline = options_.silence_deadline;
+  endpoint_ = std::make_unique<session::Endpoint>(transport_, endpoint, *this);
+}
+
+Coordinator::~Coordinator() = default;
+
+Result<transport::Address> Coordinator::start() {
+  PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(options_.listen));
+  began_ = transport_.loop().now();
+  gathering_timer_ = transport_.loop().run_after(options_.gathering_deadline,
+                                                 [this] { carry_out(roster_.on_gathering_deadline(transport_.loop().now() - began_)); });
+  return address;
+}
+
+void Coordinator::interrupt(const std::string& reason) { carry_out(roster_.on_interrupt(reason)); }
+void Coordinator::fail(const Status& reason) { carry_out(roster_.on_fatal(wire::stop_for(reason))); }
+
+Status Coordinator::on_hello(const PeerName& name) {
+  if (name.role == Role::kCoordinator) return error(ErrorKind::kBadRequest, "another coordinator cannot join a job");
+  return {};
+}
+
+void Coordinator::on_peer(PeerId peer, const PeerName& name) { roles_[peer] = name.role; }
+
+Result<std::span<std::byte>> Coordinator::on_message_begin(PeerId peer, const wire::MessageHead& head) {
+  if (head.payload_bytes > wire::kMaxControlBytes) {
+    return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes, wire::kMaxControlBytes);
+  }
+  auto& buffer = incoming_[peer];
+  buffer.resize(head.payload_bytes);
+  return std::span<std::byte>(buffer);
+}
+
+void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
+  switch (head.kind) {
+    case MessageKind::kJoin: {
+      auto join = wire::decode_join(payload);
+      if (!join.ok()) return send(peer, MessageKind::kStop, 0, encode(wire::stop_for(join.status())));
+      return carry_out(roster_.on_join(peer, roles_.at(peer), endpoint_->address_of(peer), std::move(*join)));
+    }
+    case MessageKind::kReady: return carry_out(roster_.on_ready(peer));
+    case MessageKind::kReport: return carry_out(roster_.on_report(peer, text_of(payload)));
+    case MessageKind::kParked: return carry_out(roster_.on_parked(peer, head.iteration));
+    case MessageKind::kFailed: {
+      const auto stop = wire::decode_stop(payload);
+      return carry_out(roster_.on_failed(peer, stop.ok() ? *stop : wire::stop_for(stop.status())));
+    }
+    case MessageKind::kSaved: {
+      const auto name = roster_.name_of(peer);
+      if (name && callbacks_.on_saved) callbacks_.on_saved(*name, head.iteration, text_of(payload));
+      return;
+    }
+    case MessageKind::kProgress: {
+      const Json progress = Json::parse(text_of(payload), nullptr, /*allow_exceptions=*/false);
+      if (progress.is_object() && callbacks_.on_progress) callbacks_.on_progress(progress);
+      return;
+    }
+    default: endpoint_->drop(peer, "the coordinator knows no such message"); return;
+  }
+}
+
+void Coordinator::on_delivered(PeerId, std::uint64_t) {}
+
+void Coordinator::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+  roles_.erase(peer);
+  incoming_.erase(peer);
+  // A member keeps the name it joined with, without a rank; the roster knows better.
+  std::string message = reason.message();
+  if (const auto known = roster_.name_of(peer); known && known->text() != name.text()) {
+    if (const auto at = message.find(name.text()); at != std::string::npos) message.replace(at, name.text().size(), known->text());
+  }
+  carry_out(roster_.on_peer_lost(peer, Status(reason.kind(), message)));
+}
+
+void Coordinator::send(PeerId to, MessageKind kind, Iteration iteration, std::vector<std::byte> payload) {
+  wire::MessageHead head;
+  head.kind = kind;
+  head.layer = wire::kControlLayer;
+  head.iteration = iteration;
+  head.payload_bytes = payload.size();
+  endpoint_->send_owned(to, head, std::move(payload));
+}
+
+void Coordinator::carry_out(const Actions& actions) {
+  for (const membership::Action& action : actions) {
+    if (const auto* start = std::get_if<membership::SendWelcome>(&action)) {
+      welcome(*start);
+      if (roster_.phase() >= membership::Roster::Phase::kEnding) return;  // on_agreed refused
+    } else if (const auto* stop = std::get_if<membership::SendStop>(&action)) {
+      send(stop->to, MessageKind::kStop, 0, encode(stop->stop));
+    } else if (const auto* park = std::get_if<membership::SendPark>(&action)) {
+      send(park->to, MessageKind::kPark, 0, {});
+    } else if (const auto* finish = std::get_if<membership::SendFinishAt>(&action)) {
+      send(finish->to, MessageKind::kFinishAt, finish->iteration, {});
+    } else if (const auto* ended = std::get_if<membership::Ended>(&action)) {
+      end(ended->stop);
+    }
+  }
+}
+
+void Coordinator::welcome(const membership::SendWelcome& action) {
+  if (!agreed_) {
+    transport_.loop().cancel(gathering_timer_);
+    agreed_ = action.welcome.settings;
+    if (callbacks_.on_agreed) {
+      if (const Status status = callbacks_.on_agreed(*agreed_, roster_.table()); !status.ok()) return fail(status);
+    }
+  }
+  wire::Welcome welcome = action.welcome;
+  welcome.settings = *agreed_;
+  send(action.to, MessageKind::kWelcome, 0, encode(welcome));
+}
+
+std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
+  if (static_cast<std::int32_t>(roster_.worker_reports().size()) < options_.workers) return std::nullopt;
+  std::vector<WorkerReport> workers;
+  std::vector<ServerReport> servers;
+  for (const auto& [rank, text] : roster_.worker_reports()) {
+    auto report = decode_worker_report(text);
+    if (!report.ok()) stop = wire::stop_for(report.status());
+    else workers.push_back(std::move(*report));
+  }
+  for (const auto& [rank, text] : roster_.server_reports()) {
+    if (auto report = decode_server_report(text); report.ok()) servers.push_back(*report);
+  }
+  const auto settings = from_settings(roster_.settings());
+  if (!settings.ok() || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
+  auto report = job_report(*settings, {options_.workers, options_.servers}, workers, servers);
+  if (!report.ok()) {
+    stop = wire::stop_for(report.status());
+    return std::nullopt;
+  }
+  return std::move(*report);
+}
+
+void Coordinator::end(const wire::Stop& verdict) {
+  transport_.loop().cancel(gathering_timer_);
+  wire::Stop stop = verdict;
+  const auto report = final_report(stop);
+  endpoint_->close(kFarewellLimit, [this, stop, report] { callbacks_.on_ended(stop, report); });
+}
+
+}  // namespace paceline::runtime

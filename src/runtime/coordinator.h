@@ -1,0 +1,79 @@
+// The coordinator of a job: the process that workers and servers join, that says when it begins, collects reports and says when and
+// why it ends. Binds membership/roster.h to an Endpoint.
+//
+// Threads: belongs to the transport's loop.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "membership/roster.h"
+#include "runtime/report.h"
+#include "session/endpoint.h"
+#include "transport/transport.h"
+
+namespace paceline::runtime {
+
+struct CoordinatorOptions {
+  transport::Address listen{"127.0.0.1", 0};
+  std::int32_t workers = 1, servers = 1;
+  Duration silence_deadline = std::chrono::seconds(10);
+  Duration gathering_deadline = std::chrono::minutes(10);  // for everybody to join
+  std::string release;
+  std::uint64_t job = 0;  // not 0, unlikely to be another job's
+};
+
+struct CoordinatorCallbacks {
+  // A worker has done an iteration, as JSON (trainer/worker_loop.cc writes it).
+  std::function<void(const Json& progress)> on_progress;
+  // Everybody has joined and agreed; may add to the settings (where to resume from). An error ends the job.
+  std::function<Status(wire::Settings& settings, const wire::TensorTable& table)> on_agreed;
+  // A server's or worker's part of a checkpoint is on the disk.
+  std::function<void(const session::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
+  // Once, last. The report is there when every worker has reported.
+  std::function<void(const wire::Stop& stop, const std::optional<Json>& report)> on_ended;
+};
+
+class Coordinator final : public session::EndpointHandler {
+ public:
+  Coordinator(transport::Transport& transport, CoordinatorOptions options, CoordinatorCallbacks callbacks);
+  ~Coordinator() override;
+
+  // Listens. Errors: kIo when the address cannot be had.
+  Result<transport::Address> start();
+  // The first ends the job after the iteration, the second at once.
+  void interrupt(const std::string& reason);
+  // The job cannot go on, for a reason the coordinator's process knows.
+  void fail(const Status& reason);
+
+  const membership::Roster& roster() const { return roster_; }
+
+  // EndpointHandler
+  Status on_hello(const session::PeerName& name) override;
+  void on_peer(session::PeerId peer, const session::PeerName& name) override;
+  Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
+  void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
+  void on_delivered(session::PeerId peer, std::uint64_t ticket) override;
+  void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
+
+ private:
+  void carry_out(const membership::Actions& actions);
+  void welcome(const membership::SendWelcome& action);
+  void end(const wire::Stop& stop);
+  void send(session::PeerId to, wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
+  std::optional<Json> final_report(wire::Stop& stop) const;
+
+  transport::Transport& transport_;
+  CoordinatorOptions options_;
+  CoordinatorCallbacks callbacks_;
+  std::unique_ptr<session::Endpoint> endpoint_;
+  membership::Roster roster_;
+  std::map<session::PeerId, session::Role> roles_;
+  std::map<session::PeerId, std::vector<std::byte>> incoming_;  // messages being received
+  std::optional<wire::Settings> agreed_;  // settings with what on_agreed added
+  TimePoint began_;
+  transport::Loop::TimerId gathering_timer_ = 0;
+};
+
+}  // namespace paceline::runtime

@@ -1,0 +1,145 @@
+#include "runtime/job_settings.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "scheduling/schedule.h"
+#include "sync/sync_options.h"
+#include "tensor/learning_rate.h"
+#include "tensor/optimizer.h"
+
+namespace paceline::runtime {
+namespace {
+
+// The one list of settings: calls visit(name, member) for each, in the fixed order.
+template <typename Settings, typename Visit>
+void for_each_setting(Settings& s, Visit visit) {
+  visit("model", s.model);
+  visit("dataset", s.dataset);
+  visit("optimizer", s.optimizer);
+  visit("learning-rate", s.learning_rate);
+  visit("momentum", s.momentum);
+  visit("weight-decay", s.weight_decay);
+  visit("clip-norm", s.clip_norm);
+  visit("mini-batch", s.mini_batch);
+  visit("iterations", s.iterations);
+  visit("epochs", s.epochs);
+  visit("evaluate-every", s.evaluate_every);
+  visit("seed", s.seed);
+  visit("schedule", s.schedule);
+  visit("sync", s.sync);
+  visit("staleness", s.staleness);
+  visit("lookahead", s.lookahead);
+  visit("non-finite", s.non_finite);
+  visit("checkpoint", s.checkpoint);
+  visit("checkpoint-every", s.checkpoint_every);
+  visit("resume", s.resume);
+  visit("deadline", s.deadline);
+  visit("stall-deadline", s.stall_deadline);
+  visit("metrics", s.metrics);
+}
+
+bool read(const std::string& text, std::string& to) {
+  to = text;
+  return true;
+}
+
+template <typename Number>
+bool read(const std::string& text, Number& to) {
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), to);
+  return problem == std::errc() && end == text.data() + text.size();
+}
+
+Status in_range(const char* name, double value, double least, double most, const char* legal) {
+  if (std::isfinite(value) && value >= least && value <= most) return {};
+  return error(ErrorKind::kBadRequest, "--{} is {}; legal: {}", name, value, legal);
+}
+
+}  // namespace
+
+Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings) {
+  tensor::OptimizerOptions options;
+  PACELINE_ASSIGN_OR_RETURN(options.kind, tensor::parse_optimizer(settings.optimizer));
+  options.momentum = settings.momentum;
+  options.weight_decay = settings.weight_decay;
+  return tensor::validated(options);
+}
+
+Result<JobSettings> validated(JobSettings s) {
+  constexpr double kMost = 1e15;
+  PACELINE_RETURN_IF_ERROR(tensor::parse_schedule(s.learning_rate).status());
+  PACELINE_RETURN_IF_ERROR(in_range("momentum", s.momentum, 0, std::nextafter(1.0, 0.0), "0 up to below 1"));
+  PACELINE_RETURN_IF_ERROR(in_range("weight-decay", s.weight_decay, 0, kMost, "0 and more"));
+  PACELINE_RETURN_IF_ERROR(optimizer_options(s).status());
+  PACELINE_RETURN_IF_ERROR(in_range("clip-norm", s.clip_norm, 0, kMost, "0 (no clipping) and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("mini-batch", static_cast<double>(s.mini_batch), 1, 1e9, "1 to 1000000000"));
+  PACELINE_RETURN_IF_ERROR(in_range("iterations", static_cast<double>(s.iterations), 0, kMost, "1 and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("epochs", static_cast<double>(s.epochs), 0, 1e9, "1 to 1000000000"));
+  PACELINE_RETURN_IF_ERROR(in_range("evaluate-every", static_cast<double>(s.evaluate_every), 0, kMost, "0 (only at the end) and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("seed", static_cast<double>(s.seed), 0, 9e15, "0 to 9000000000000000"));
+  PACELINE_RETURN_IF_ERROR(scheduling::parse_schedule_name(s.schedule).status());
+  PACELINE_RETURN_IF_ERROR(sync::parse_sync_kind(s.sync).status());
+  sync::SyncOptions sync;
+  sync.staleness = s.staleness;
+  sync.lookahead = s.lookahead;
+  PACELINE_RETURN_IF_ERROR(sync::validated(sync).status());
+  PACELINE_RETURN_IF_ERROR(paramserver::parse_non_finite_policy(s.non_finite).status());
+  PACELINE_RETURN_IF_ERROR(in_range("checkpoint-every", static_cast<double>(s.checkpoint_every), 0, kMost, "0 (only at the end) and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 1e6, "200ms and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("stall-deadline", s.stall_deadline, 1, 1e9, "1s and more"));
+  if (s.iterations > 0 && s.epochs > 0) return error(ErrorKind::kBadRequest, "--iterations {} and --epochs {} exclude each other; give one", s.iterations, s.epochs);
+  if (s.checkpoint.empty() && (s.checkpoint_every > 0 || s.resume != 0)) {
+    return error(ErrorKind::kBadRequest, "--{} needs a directory: give --checkpoint DIR", s.resume != 0 ? "resume" : "checkpoint-every");
+  }
+  if (s.iterations == 0 && s.epochs == 0) s.epochs = 1;
+  return s;
+}
+
+wire::Settings to_settings(const JobSettings& settings) {
+  wire::Settings pairs;
+  for_each_setting(settings, [&](const char* name, const auto& value) { pairs.emplace_back(name, fmt::format("{}", value)); });
+  return pairs;
+}
+
+std::vector<std::string> setting_names() {
+  std::vector<std::string> names;
+  const JobSettings settings;
+  for_each_setting(settings, [&](const char* name, const auto&) { names.emplace_back(name); });
+  return names;
+}
+
+Result<JobSettings> from_settings(const wire::Settings& pairs) {
+  JobSettings settings;
+  for (const auto& [name, text] : pairs) {
+    bool known = false, read_well = false;
+    for_each_setting(settings, [&, &wanted = name, &value = text](const char* candidate, auto& member) {
+      if (wanted != candidate) return;
+      known = true;
+      read_well = read(value, member);
+    });
+    if (!known) return error(ErrorKind::kBadRequest, "there is no option --{}{}", name, suggestion(name, setting_names()));
+    if (!read_well) return error(ErrorKind::kBadRequest, "--{} cannot be '{}'", name, text);
+  }
+  return settings;
+}
+
+Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers,
+                                                                  std::int32_t servers, Iteration first) {
+  paramserver::JobOptions options;
+  options.workers = workers;
+  options.servers = servers;
+  options.first = first;
+  PACELINE_ASSIGN_OR_RETURN(options.schedule, scheduling::parse_schedule_name(settings.schedule));
+  PACELINE_ASSIGN_OR_RETURN(options.sync.kind, sync::parse_sync_kind(settings.sync));
+  options.sync.staleness = settings.staleness;
+  options.sync.lookahead = settings.lookahead;
+  PACELINE_ASSIGN_OR_RETURN(options.update.optimizer, optimizer_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(options.update.learning_rate, tensor::parse_schedule(settings.learning_rate));
+  options.update.clip_norm = settings.clip_norm;
+  PACELINE_ASSIGN_OR_RETURN(options.update.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
+  return paramserver::JobPlan::make(table, options);
+}
+
+}  // namespace paceline::runtime

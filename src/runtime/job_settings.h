@@ -1,0 +1,60 @@
+// Everything that the processes of a job must agree on, as typed on the command line, validated in one place. Workers bring
+// their settings when they join; the coordinator compares them and hands them to the servers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "paramserver/core/job_plan.h"
+#include "tensor/optimizer.h"
+#include "wire/control.h"
+
+namespace paceline::runtime {
+
+struct JobSettings {
+  std::string model = "lenet";
+  std::string dataset = "mnist-5k";
+  std::string optimizer = "sgd";
+  std::string learning_rate = "0.05";   // a number or a schedule, tensor/learning_rate.h
+  double momentum = 0.9;                // 0 .. below 1
+  double weight_decay = 0;              // at least 0
+  double clip_norm = 0;                 // of the mean gradient's global norm; 0: no clipping
+  std::int64_t mini_batch = 32;         // samples per worker, at least 1
+  std::int64_t iterations = 0;          // 0: as many as `epochs` take
+  std::int64_t epochs = 0;              // data epochs; 0 and no iterations: 1
+  std::int64_t evaluate_every = 0;      // iterations; 0: only at the end
+  std::int64_t seed = 1;
+  std::string schedule = "layer-wise";
+  std::string sync = "bsp";
+  std::int64_t staleness = 3;           // ssp
+  std::int64_t lookahead = 15;          // elastic-bsp
+  std::string non_finite = "stop";      // stop, skip, apply
+  std::string checkpoint;               // directory; "": none
+  std::int64_t checkpoint_every = 0;    // iterations; 0: only at the end or when interrupted
+  std::int64_t resume = 0;              // 1: from the newest good checkpoint in `checkpoint`
+  double deadline = 10;                 // seconds of silence
+  double stall_deadline = 600;          // seconds without progress
+  std::int64_t metrics = 0;             // 1: workers tell the coordinator about every iteration
+
+  bool operator==(const JobSettings&) const = default;
+};
+
+// The settings, or kBadRequest that names the option, its value and what is legal.
+Result<JobSettings> validated(JobSettings settings);
+
+// In a fixed order, by the names of the command line.
+wire::Settings to_settings(const JobSettings& settings);
+// Errors: kBadRequest for an unknown name or a value that is not one. Pairs that are missing keep their defaults.
+Result<JobSettings> from_settings(const wire::Settings& settings);
+// Every option's name in that order.
+std::vector<std::string> setting_names();
+
+Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings);
+
+// What servers and workers derive from the settings and the table. `servers` and `workers`: at least 1; `first`: the first iteration.
+Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers,
+                                                                  std::int32_t servers, Iteration first);
+
+}  // namespace paceline::runtime

@@ -1,0 +1,214 @@
+#include "runtime/member.h"
+
+#include <algorithm>
+
+namespace paceline::runtime {
+namespace {
+
+using session::PeerId;
+using session::PeerName;
+using session::Role;
+using wire::MessageKind;
+
+constexpr Duration kVerdictLimit = std::chrono::seconds(1);
+
+bool is_control(MessageKind kind) { return kind >= MessageKind::kSaved && kind != MessageKind::kFetch; }
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+Member::Member(transport::Transport& transport, MemberOptions options, MemberEvents& events)
+    : transport_(transport), options_(std::move(options)), events_(events) {
+  session::EndpointOptions endpoint;
+  endpoint.self = {options_.role, Rank{-1}};
+  endpoint.seed = options_.seed;
+  endpoint.silence_deadline = options_.silence_deadline;
+  endpoint_ = std::make_unique<session::Endpoint>(transport_, endpoint, *this);
+}
+
+Member::~Member() = default;
+
+Status Member::start() {
+  if (options_.role == Role::kServer) {
+    PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(options_.listen));
+    listening_ = address.text();
+  }
+  endpoint_->connect(options_.coordinator, {Role::kCoordinator, Rank{0}}, options_.join_deadline);
+  return {};
+}
+
+void Member::join() {
+  wire::Join join;
+  join.wanted_rank = options_.wanted_rank;
+  join.world_workers = options_.world_workers;
+  join.address = listening_;
+  join.release = options_.release;
+  join.table = options_.table;
+  join.settings = options_.settings;
+  send_control(MessageKind::kJoin, 0, encode(join));
+}
+
+void Member::send_control(MessageKind kind, Iteration iteration, std::vector<std::byte> payload) {
+  if (!coordinator_) return;
+  wire::MessageHead head;
+  head.kind = kind;
+  head.layer = wire::kControlLayer;
+  head.iteration = iteration;
+  head.payload_bytes = payload.size();
+  endpoint_->send_owned(*coordinator_, head, std::move(payload));
+}
+
+void Member::fail(const Status& reason) {
+  if (ended_ || !failure_.ok()) return;
+  failure_ = reason;
+  if (!coordinator_) return on_stop(wire::stop_for(reason));
+  send_control(MessageKind::kFailed, 0, encode(wire::stop_for(reason)));
+  transport_.loop().run_after(kVerdictLimit, [this] {
+    if (!ended_) on_stop(wire::stop_for(failure_));
+  });
+}
+
+void Member::send_progress(std::string json) { send_control(MessageKind::kProgress, 0, bytes_of(json)); }
+void Member::send_report(std::string json) { send_control(MessageKind::kReport, 0, bytes_of(json)); }
+void Member::send_saved(Iteration iteration, std::string json) { send_control(MessageKind::kSaved, iteration, bytes_of(json)); }
+void Member::parked(Iteration iteration) { send_control(MessageKind::kParked, iteration, {}); }
+void Member::leave(Duration limit, std::function<void()> done) { endpoint_->close(limit, std::move(done)); }
+
+std::optional<PeerId> Member::peer_of(const PeerName& name) const {
+  const auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
+  const auto rank = static_cast<std::size_t>(name.rank.value);
+  return name.rank.value >= 0 && rank < ranks.size() ? ranks[rank] : std::nullopt;
+}
+
+void Member::send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  if (const auto peer = peer_of({Role::kWorker, worker})) endpoint_->send(*peer, head, payload, ticket);
+}
+
+void Member::send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  if (const auto peer = peer_of({Role::kServer, server})) endpoint_->send(*peer, head, payload, ticket);
+}
+
+Status Member::on_hello(const PeerName& name) {
+  if (options_.role != Role::kServer) return error(ErrorKind::kBadRequest, "a {} takes no connections", to_string(options_.role));
+  if (name.role == Role::kCoordinator || name.rank.value < 0) {
+    return error(ErrorKind::kBadRequest, "{} cannot connect to a server; join the job at its coordinator", name.text());
+  }
+  return {};
+}
+
+void Member::on_peer(PeerId peer, const PeerName& name) {
+  peers_[peer] = name;
+  if (name.role == Role::kCoordinator) {
+    coordinator_ = peer;
+    return join();
+  }
+  auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
+  const auto rank = static_cast<std::size_t>(name.rank.value);
+  if (ranks.size() <= rank) ranks.resize(rank + 1);
+  ranks[rank] = peer;
+  check_connected();
+}
+
+Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::MessageHead& head) {
+  if (is_control(head.kind)) {
+    if (peer != coordinator_) return error(ErrorKind::kBadRequest, "only the coordinator sends control messages");
+    if (head.payload_bytes > wire::kMaxControlBytes) {
+      return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes, wire::kMaxControlBytes);
+    }
+    auto& buffer = incoming_control_[peer];
+    buffer.resize(head.payload_bytes);
+    return std::span<std::byte>(buffer);
+  }
+  if (sink_ == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
+  return sink_->on_message_begin(peers_.at(peer), head);
+}
+
+void Member::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (is_control(head.kind)) {
+    if (peer == coordinator_) on_control(head, payload);
+  } else if (sink_ != nullptr) {
+    sink_->on_message(peers_.at(peer), head, payload);
+  }
+}
+
+void Member::on_control(const wire::MessageHead& head, std::span<const std::byte> payload) {
+  switch (head.kind) {
+    case MessageKind::kWelcome: {
+      const auto welcome = wire::decode_welcome(payload);
+      if (welcome.ok()) on_welcome(*welcome);
+      else fail(welcome.status());
+      break;
+    }
+    case MessageKind::kStop: {
+      const auto stop = wire::decode_stop(payload);
+      on_stop(stop.ok() ? *stop : wire::stop_for(stop.status()));
+      break;
+    }
+    case MessageKind::kPark: events_.on_park(); break;
+    case MessageKind::kFinishAt: events_.on_finish_at(head.iteration); break;
+    default: fail(error(ErrorKind::kCorrupt, "the coordinator sent a message of the unexpected kind {}", static_cast<int>(head.kind)));
+  }
+}
+
+void Member::on_welcome(const wire::Welcome& welcome) {
+  endpoint_->set_identity({options_.role, Rank{welcome.rank}}, welcome.job, welcome.epoch);
+  const auto sink = events_.on_welcome(welcome);
+  if (!sink.ok()) return fail(sink.status());
+  sink_ = *sink;
+  connect_to_servers(welcome);
+}
+
+// A worker connects to every server, a server to those of lower rank; the others come to it.
+void Member::connect_to_servers(const wire::Welcome& welcome) {
+  const bool worker = options_.role == Role::kWorker;
+  const std::size_t count = worker ? welcome.servers.size() : static_cast<std::size_t>(welcome.rank);
+  servers_wanted_ = worker ? welcome.servers.size() : welcome.servers.size() - 1;
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const auto address = transport::parse_address(welcome.servers[rank]);
+    if (!address.ok()) return fail(address.status());
+    endpoint_->connect(*address, {Role::kServer, Rank{static_cast<std::int32_t>(rank)}}, options_.join_deadline);
+  }
+  check_connected();
+}
+
+void Member::check_connected() {
+  if (sink_ == nullptr || told_connected_) return;
+  const auto connected = static_cast<std::size_t>(std::count_if(servers_.begin(), servers_.end(), [](const auto& peer) { return peer.has_value(); }));
+  if (connected < servers_wanted_) return;
+  told_connected_ = true;
+  if (options_.role == Role::kServer) send_control(MessageKind::kReady, 0, {});
+  else events_.on_connected();
+}
+
+void Member::on_delivered(PeerId peer, std::uint64_t ticket) {
+  const auto name = peers_.find(peer);
+  if (name != peers_.end() && sink_ != nullptr && name->second.role != Role::kCoordinator) sink_->on_delivered(name->second, ticket);
+}
+
+void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+  peers_.erase(peer);
+  incoming_control_.erase(peer);
+  if (name.role == Role::kCoordinator) {
+    coordinator_.reset();
+    if (!ended_) on_stop(wire::stop_for(failure_.ok() ? reason : failure_));
+    return;
+  }
+  auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
+  for (auto& known : ranks) {
+    if (known == peer) known.reset();
+  }
+  if (sink_ != nullptr) sink_->on_peer_lost(name, reason);
+  if (!ended_) fail(reason);
+}
+
+void Member::on_stop(const wire::Stop& stop) {
+  if (ended_) return;
+  ended_ = true;
+  events_.on_end(stop);
+}
+
+}  // namespace paceline::runtime

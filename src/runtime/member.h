@@ -1,0 +1,104 @@
+// A process's membership in a job: joins at the coordinator, connects to the servers, routes messages, and learns how the job ends. The
+// same for workers and servers; what a role does with messages is its MessageSink.
+//
+// Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the member
+// knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the same.
+//
+// Threads: belongs to the transport's loop.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "paramserver/service/mailbox.h"
+#include "session/endpoint.h"
+#include "transport/transport.h"
+#include "wire/control.h"
+
+namespace paceline::runtime {
+
+struct MemberOptions {
+  session::Role role = session::Role::kWorker;
+  std::int32_t wanted_rank = -1;    // -1: any
+  std::int32_t world_workers = 0;   // what this process expects; 0: does not know
+  transport::Address coordinator;
+  transport::Address listen{"127.0.0.1", 0};  // servers
+  Duration silence_deadline = std::chrono::seconds(10);
+  Duration join_deadline = std::chrono::seconds(30);  // to reach the coordinator, and peers
+  std::string release;
+  std::uint64_t seed = 1;           // differs between processes
+  wire::TensorTable table;          // workers
+  wire::Settings settings;          // workers
+};
+
+class MemberEvents {
+ public:
+  virtual ~MemberEvents() = default;
+  // The job has begun. Makes the sink; an error fails the job. Server: it is ready when this returns.
+  virtual Result<paramserver::MessageSink*> on_welcome(const wire::Welcome& welcome) = 0;
+  // Worker: every server is connected. Server: never called.
+  virtual void on_connected() = 0;
+  virtual void on_park() = 0;                     // worker: stand still at the end of the iteration, then Member::parked
+  virtual void on_finish_at(Iteration last) = 0;  // `last` is the last iteration
+  virtual void on_end(const wire::Stop& stop) = 0;  // once, last
+};
+
+class Member final : public session::EndpointHandler, public paramserver::Outbox {
+ public:
+  Member(transport::Transport& transport, MemberOptions options, MemberEvents& events);
+  ~Member() override;
+
+  // Begins to join. Errors: kIo when a server cannot listen.
+  Status start();
+  // What this process cannot go on from. The first reason stays.
+  void fail(const Status& reason);
+  void send_progress(std::string json);
+  void send_report(std::string json);
+  void send_saved(Iteration iteration, std::string json);
+  void parked(Iteration iteration);
+  // Says goodbye when all is delivered, at most `limit` later; then `done`.
+  void leave(Duration limit, std::function<void()> done);
+
+  const session::EndpointCounters& counters() const { return endpoint_->counters(); }
+
+  // Outbox
+  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
+  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
+
+  // EndpointHandler
+  Status on_hello(const session::PeerName& name) override;
+  void on_peer(session::PeerId peer, const session::PeerName& name) override;
+  Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
+  void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
+  void on_delivered(session::PeerId peer, std::uint64_t ticket) override;
+  void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
+
+ private:
+  void join();
+  void on_control(const wire::MessageHead& head, std::span<const std::byte> payload);
+  void on_welcome(const wire::Welcome& welcome);
+  void on_stop(const wire::Stop& stop);
+  void connect_to_servers(const wire::Welcome& welcome);
+  void check_connected();
+  void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
+  std::optional<session::PeerId> peer_of(const session::PeerName& name) const;
+
+  transport::Transport& transport_;
+  MemberOptions options_;
+  MemberEvents& events_;
+  std::unique_ptr<session::Endpoint> endpoint_;
+  std::string listening_;
+  paramserver::MessageSink* sink_ = nullptr;
+  std::map<session::PeerId, session::PeerName> peers_;
+  std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank
+  std::optional<session::PeerId> coordinator_;
+  std::map<session::PeerId, std::vector<std::byte>> incoming_control_;  // being received
+  std::size_t servers_wanted_ = 0;  // connections to servers that must exist
+  bool told_connected_ = false;
+  bool ended_ = false;
+  Status failure_;  // reported, waiting for the verdict
+};
+
+}  // namespace paceline::runtime

@@ -1,0 +1,71 @@
+// What a worker tells about its part of a job, and the report of the whole job that people and scripts read (docs/cli.md).
+// Plain values; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/job_settings.h"
+
+namespace paceline::runtime {
+
+using Json = nlohmann::ordered_json;
+
+// Where the seconds of an iteration go, as the training thread sees them. kPush, kPull, kUpdate and kWait count only what was not
+// hidden behind computing, so that the phases add up to the iteration.
+enum class Phase { kLoad, kPreprocess, kTransfer, kForward, kBackward, kPush, kPull, kUpdate, kWait };
+inline constexpr std::size_t kPhases = 9;
+const char* to_string(Phase phase);
+
+struct PhaseSeconds {
+  std::array<double, kPhases> seconds{};
+  double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+  double operator[](Phase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
+  double total() const;
+};
+
+struct WorkerReport {
+  std::int32_t rank = 0;
+  std::int64_t iterations = 0;
+  std::int64_t samples = 0;
+  PhaseSeconds phases;  // sums over the iterations; their total is the time trained, start-up and evaluation excluded
+  double overlapped_push = 0, overlapped_pull = 0;
+  std::int64_t bytes_pushed = 0, bytes_pulled = 0;
+  double loss_first = 0, loss_last = 0;
+  double accuracy = -1;  // of rank 0, 0..1; -1: not evaluated
+  std::string parameters_hash;
+  std::vector<double> iteration_seconds;
+  std::int64_t peak_bytes = 0;  // of the process
+};
+
+struct ServerReport {
+  std::int32_t rank = 0;
+  std::int64_t peak_bytes = 0;           // of the process
+  std::int64_t gradient_bytes_high = 0;  // most memory that early gradients took
+  std::int64_t updates = 0;
+};
+
+std::string encode(const WorkerReport& report);
+std::string encode(const ServerReport& report);
+Result<WorkerReport> decode_worker_report(const std::string& text);
+Result<ServerReport> decode_server_report(const std::string& text);
+
+struct JobShape {
+  std::int32_t workers = 1;
+  std::int32_t servers = 0;  // 0: the reference
+};
+
+// `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.
+Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank, const std::vector<ServerReport>& servers);
+
+// The same for people.
+std::string report_text(const Json& report);
+
+// High-water mark of this process's memory.
+std::int64_t peak_memory();
+
+}  // namespace paceline::runtime

@@ -1,0 +1,124 @@
+#include "runtime/worker_process.h"
+
+#include <future>
+
+namespace paceline::runtime {
+namespace {
+
+constexpr Duration kFarewellLimit = std::chrono::seconds(1);
+
+MemberOptions as_worker(MemberOptions options) {
+  options.role = session::Role::kWorker;
+  return options;
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters, std::span<float> gradients)
+    : parameters_(parameters), gradients_(gradients), transport_(std::move(transport)) {
+  member_ = std::make_unique<Member>(*transport_, as_worker(std::move(options)), *this);
+}
+
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& make_transport, MemberOptions options, std::span<float> parameters,
+                                                           std::span<float> gradients) {
+  PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<transport::Transport> transport, make_transport());
+  auto process = std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(transport), std::move(options), parameters, gradients));
+  PACELINE_RETURN_IF_ERROR(process->member_->start());
+  process->loop_thread_ = std::thread([&loop = process->transport_->loop()] { loop.run(); });
+  {
+    std::unique_lock lock(process->mutex_);
+    process->changed_.wait(lock, [&] { return process->connected_ || process->end_; });
+    if (process->end_) {
+      const Status status = process->end_->status();
+      return status.ok() ? Status(ErrorKind::kCancelled, "the job ended before it began") : status;
+    }
+  }
+  if (const Status status = process->client_->start(); !status.ok()) return process->fail(status);
+  return process;
+}
+
+WorkerProcess::~WorkerProcess() {
+  if (loop_thread_.joinable()) {
+    std::promise<void> left;
+    transport_->loop().post([&] { member_->leave(kFarewellLimit, [&] { left.set_value(); }); });
+    left.get_future().wait();
+    transport_->loop().stop();
+    loop_thread_.join();
+  }
+  client_.reset();
+  member_.reset();
+}
+
+Result<paramserver::MessageSink*> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
+  rank_ = Rank{welcome.rank};
+  workers_ = welcome.workers;
+  PACELINE_ASSIGN_OR_RETURN(settings_, from_settings(welcome.settings));
+  PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()), first_));
+  paramserver::WorkerClientOptions options;
+  options.parameters = parameters_;
+  options.gradients = gradients_;
+  options.stall_deadline = from_seconds(settings_.stall_deadline);
+  options.on_failed = [this](const Status& reason) { member_->fail(reason); };
+  client_ = std::make_unique<paramserver::WorkerClient>(std::move(plan), rank_, transport_->loop(), *member_, std::move(options));
+  return client_.get();
+}
+
+void WorkerProcess::on_connected() {
+  const std::lock_guard lock(mutex_);
+  connected_ = true;
+  changed_.notify_all();
+}
+
+void WorkerProcess::on_park() {
+  const std::lock_guard lock(mutex_);
+  park_asked_ = true;
+}
+
+void WorkerProcess::on_finish_at(Iteration last) {
+  const std::lock_guard lock(mutex_);
+  last_ = last;
+  changed_.notify_all();
+}
+
+void WorkerProcess::on_end(const wire::Stop& stop) {
+  if (client_ != nullptr && stop.kind != wire::StopKind::kDone) client_->cancel(stop.status());
+  const std::lock_guard lock(mutex_);
+  end_ = stop;
+  changed_.notify_all();
+}
+
+void WorkerProcess::send_progress(std::string json) {
+  transport_->loop().post([this, json = std::move(json)]() mutable { member_->send_progress(std::move(json)); });
+}
+
+// Standing still here is safe: all of this iteration's gradients are on their way, so nobody waits for this worker to reach the end of
+// the iteration it is in.
+Result<bool> WorkerProcess::end_iteration(Iteration iteration) {
+  std::unique_lock lock(mutex_);
+  if (end_ && !end_->status().ok()) return end_->status();
+  if (park_asked_ && !last_) {
+    transport_->loop().post([this, iteration] { member_->parked(iteration); });
+    changed_.wait(lock, [&] { return last_ || end_; });
+    if (!last_) return end_->status().ok() ? Status(ErrorKind::kCancelled, "the job ended") : end_->status();
+  }
+  return last_ && iteration >= *last_;
+}
+
+Status WorkerProcess::wait_for_verdict() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return end_.has_value(); });
+  return end_->status();
+}
+
+Status WorkerProcess::finish(const WorkerReport& report) {
+  transport_->loop().post([this, text = encode(report)]() mutable { member_->send_report(std::move(text)); });
+  return wait_for_verdict();
+}
+
+Status WorkerProcess::fail(const Status& reason) {
+  transport_->loop().post([this, reason] { member_->fail(reason); });
+  const Status verdict = wait_for_verdict();
+  return verdict.ok() ? reason : verdict;
+}
+
+}  // namespace paceline::runtime

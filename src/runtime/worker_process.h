@@ -1,0 +1,72 @@
+// A worker's communication as part of a process: joins the job on a loop of its own thread and gives the training thread a face that blocks.
+// Knows nothing of torch: the parameters and gradients are two arrays.
+//
+// Threads: make, use and destroy it on the training thread; cancel() on any.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "paramserver/service/worker_client.h"
+#include "runtime/member.h"
+#include "runtime/report.h"
+
+namespace paceline::runtime {
+
+class WorkerProcess final : public MemberEvents {
+ public:
+  using MakeTransport = std::function<Result<std::unique_ptr<transport::Transport>>()>;
+
+  // Joins with the table and settings in `options`; returns when all servers are connected and the parameters hold the job's initial values.
+  // The arrays outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in time.
+  static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options, std::span<float> parameters, std::span<float> gradients);
+  ~WorkerProcess() override;
+
+  Rank rank() const { return rank_; }
+  std::int32_t workers() const { return workers_; }
+  Iteration first() const { return first_; }
+  const JobSettings& settings() const { return settings_; }
+  paramserver::WorkerClient& client() { return *client_; }
+
+  void send_progress(std::string json);
+  // After the backward pass of `iteration`. True: it is the job's last one, because somebody asked to stop.
+  Result<bool> end_iteration(Iteration iteration);
+  // Hands in the report and waits for the coordinator's verdict.
+  Status finish(const WorkerReport& report);
+  // This process cannot go on; the coordinator is told. Returns the verdict.
+  Status fail(const Status& reason);
+
+  // MemberEvents, on the loop.
+  Result<paramserver::MessageSink*> on_welcome(const wire::Welcome& welcome) override;
+  void on_connected() override;
+  void on_park() override;
+  void on_finish_at(Iteration last) override;
+  void on_end(const wire::Stop& stop) override;
+
+ private:
+  WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters, std::span<float> gradients);
+  Status wait_for_verdict();
+
+  std::span<float> parameters_, gradients_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<Member> member_;
+  std::unique_ptr<paramserver::WorkerClient> client_;
+  Rank rank_;
+  std::int32_t workers_ = 0;
+  Iteration first_ = 1;
+  JobSettings settings_;
+
+  std::mutex mutex_;  // what follows
+  std::condition_variable changed_;
+  bool connected_ = false;
+  bool park_asked_ = false;
+  std::optional<Iteration> last_;
+  std::optional<wire::Stop> end_;
+
+  std::thread loop_thread_;
+};
+
+}  // namespace paceline::runtime

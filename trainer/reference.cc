@@ -1,0 +1,125 @@
+#include "trainer/reference.h"
+
+#include <torch/torch.h>
+
+#include "tensor/learning_rate.h"
+
+namespace paceline::trainer {
+namespace {
+
+class NoObserver final : public LayerObserver {
+ public:
+  Status before_layer(Layer) override { return {}; }
+  void on_gradient(int) override {}
+};
+
+// One of the W workers that share the process: its own data, buffers (BatchNorm) and gradient.
+struct VirtualWorker {
+  std::unique_ptr<data::Loader> loader;
+  std::vector<torch::Tensor> buffers;
+  std::vector<float> gradient;
+  std::vector<char> used;  // by tensor
+  runtime::WorkerReport report;
+};
+
+void copy_buffers(const ModuleAdapter& adapter, std::vector<torch::Tensor>& saved, bool restore) {
+  torch::NoGradGuard no_gradients;
+  const auto buffers = adapter.buffers();
+  if (saved.empty()) {
+    for (const auto& [name, buffer] : buffers) saved.push_back(buffer.clone());
+    return;
+  }
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    torch::Tensor buffer = buffers[i].second;
+    if (restore) buffer.copy_(saved[i]);
+    else saved[i].copy_(buffer);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const runtime::JobSettings& settings, std::int32_t workers,
+                                                         const std::function<void(const Progress&)>& progress, const std::function<bool()>& stopped) {
+  using runtime::Phase;
+  const SystemClock clock;
+  ModuleAdapter& adapter = workload.adapter();
+  PACELINE_ASSIGN_OR_RETURN(const tensor::OptimizerOptions optimizer, runtime::optimizer_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(const tensor::Schedule learning_rate, tensor::parse_schedule(settings.learning_rate));
+  ReferenceUpdate update(optimizer, learning_rate, settings.clip_norm, adapter.table());
+  NoObserver observer;
+
+  std::vector<VirtualWorker> virtual_workers(static_cast<std::size_t>(workers));
+  for (std::int32_t rank = 0; rank < workers; ++rank) {
+    VirtualWorker& worker = virtual_workers[static_cast<std::size_t>(rank)];
+    PACELINE_ASSIGN_OR_RETURN(worker.loader, workload.start_loader(Rank{rank}, 1, clock));
+    copy_buffers(adapter, worker.buffers, false);
+    worker.gradient.resize(adapter.gradients().size());
+    worker.report.rank = rank;
+  }
+  std::vector<std::vector<float>> gradients(virtual_workers.size());
+  std::vector<std::vector<char>> used(virtual_workers.size());
+
+  for (Iteration iteration = 1; iteration <= workload.last_iteration(); ++iteration) {
+    const TimePoint began = clock.now();
+    double loss_sum = 0;
+    for (VirtualWorker& worker : virtual_workers) {
+      TimePoint mark = clock.now();
+      const auto phase = [&](Phase which) {
+        const TimePoint now = clock.now();
+        worker.report.phases[which] += seconds(now - mark);
+        mark = now;
+      };
+      PACELINE_ASSIGN_OR_RETURN(const data::MiniBatch* batch, worker.loader->next());
+      phase(Phase::kLoad);
+      const Workload::Tensors tensors = workload.to_tensors(*batch);
+      phase(Phase::kTransfer);
+      copy_buffers(adapter, worker.buffers, true);
+      workload.seed(iteration, Rank{worker.report.rank});
+      torch::Tensor loss;
+      PACELINE_RETURN_IF_ERROR(adapter.run_forward(observer, [&] { loss = workload.loss(tensors); }));
+      const double value = loss.item<double>();
+      phase(Phase::kForward);
+      const std::vector<int> unused = adapter.run_backward(observer, [&] { loss.backward(); });
+      copy_buffers(adapter, worker.buffers, false);
+      worker.gradient.assign(adapter.gradients().begin(), adapter.gradients().end());
+      worker.used.assign(adapter.table().tensors.size(), 1);
+      for (const int tensor : unused) worker.used[static_cast<std::size_t>(tensor)] = 0;
+      phase(Phase::kBackward);
+      if (iteration == 1) worker.report.loss_first = value;
+      worker.report.loss_last = value;
+      worker.report.samples += static_cast<std::int64_t>(batch->indices.size());
+      worker.report.iterations = iteration;
+      loss_sum += value;
+      gradients[static_cast<std::size_t>(worker.report.rank)].swap(worker.gradient);
+      used[static_cast<std::size_t>(worker.report.rank)].swap(worker.used);
+    }
+    const TimePoint before_update = clock.now();
+    update.apply(iteration, gradients, used, adapter.parameters());
+    const TimePoint after_update = clock.now();
+    // The virtual workers take turns, so that the seconds of one are a share of the whole and all of them together are the run's.
+    for (VirtualWorker& worker : virtual_workers) {
+      worker.report.phases[Phase::kUpdate] += seconds(after_update - before_update) / workers;
+      worker.report.iteration_seconds.push_back(seconds(after_update - began));
+    }
+
+    Progress now{iteration, workload.last_iteration(), loss_sum / workers, -1};
+    const bool last = iteration == workload.last_iteration() || stopped();
+    if (last || (settings.evaluate_every > 0 && iteration % settings.evaluate_every == 0)) {
+      copy_buffers(adapter, virtual_workers[0].buffers, true);
+      PACELINE_ASSIGN_OR_RETURN(now.accuracy, workload.evaluate(clock));
+      virtual_workers[0].report.accuracy = now.accuracy;
+    }
+    progress(now);
+    if (last) break;
+  }
+
+  std::vector<runtime::WorkerReport> reports;
+  for (VirtualWorker& worker : virtual_workers) {
+    worker.report.parameters_hash = workload.parameters_hash();
+    worker.report.peak_bytes = runtime::peak_memory();
+    reports.push_back(worker.report);
+  }
+  return reports;
+}
+
+}  // namespace paceline::trainer

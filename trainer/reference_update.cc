@@ -1,0 +1,83 @@
+#include <cmath>
+
+#include "tensor/exact_square_sum.h"
+#include "trainer/reference.h"
+
+namespace paceline::trainer {
+
+ReferenceUpdate::ReferenceUpdate(const tensor::OptimizerOptions& options, const tensor::Schedule& learning_rate, double clip_norm, const wire::TensorTable& table)
+    : options_(options),
+      learning_rate_(learning_rate),
+      clip_norm_(clip_norm),
+      offsets_(table.offsets()),
+      steps_(table.tensors.size(), 0),
+      first_(static_cast<std::size_t>(table.elements()), 0.0f),
+      second_(first_.size(), 0.0f) {}
+
+void ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used, std::span<float> parameters) {
+  std::vector<float> mean = gradients[0];
+  const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()));
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    for (std::size_t worker = 1; worker < gradients.size(); ++worker) mean[i] += gradients[worker][i];
+    mean[i] *= share;
+  }
+  if (clip_norm_ > 0) {
+    const float coefficient = clip_coefficient(mean);
+    if (coefficient != 1.0f) {
+      for (float& value : mean) value *= coefficient;
+    }
+  }
+  const double rate = tensor::learning_rate(learning_rate_, iteration);
+  for (std::size_t tensor = 0; tensor + 1 < offsets_.size(); ++tensor) {
+    bool by_anyone = false;
+    for (const auto& worker : used) by_anyone = by_anyone || worker[tensor] != 0;
+    if (!by_anyone) continue;
+    step(tensor, rate, mean, parameters);
+  }
+}
+
+float ReferenceUpdate::clip_coefficient(const std::vector<float>& gradient) const {
+  tensor::ExactSquareSum squares;
+  squares.add(gradient);
+  const double coefficient = clip_norm_ / (std::sqrt(squares.value()) + 1e-6);
+  return static_cast<float>(coefficient < 1 || std::isnan(coefficient) ? coefficient : 1.0);
+}
+
+void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<const float> gradient, std::span<float> parameters) {
+  using Kind = tensor::OptimizerKind;
+  const std::int64_t count = ++steps_[tensor];
+  const auto power = [](double base, std::int64_t exponent) {  // by repeated squaring
+    double product = 1;
+    for (; exponent > 0; exponent >>= 1, base *= base) {
+      if ((exponent & 1) != 0) product *= base;
+    }
+    return product;
+  };
+  const auto rate = static_cast<float>(learning_rate), decay = static_cast<float>(options_.weight_decay), momentum = static_cast<float>(options_.momentum);
+  const auto keep = static_cast<float>(1 - learning_rate * options_.weight_decay);
+  const auto beta1 = static_cast<float>(options_.beta1), rest1 = static_cast<float>(1 - options_.beta1);
+  const auto beta2 = static_cast<float>(options_.beta2), rest2 = static_cast<float>(1 - options_.beta2);
+  const auto epsilon = static_cast<float>(options_.epsilon);
+  const auto size = static_cast<float>(learning_rate / (1 - power(options_.beta1, count)));
+  const auto correction = static_cast<float>(std::sqrt(1 - power(options_.beta2, count)));
+  for (auto i = static_cast<std::size_t>(offsets_[tensor]); i < static_cast<std::size_t>(offsets_[tensor + 1]); ++i) {
+    float g = gradient[i];
+    float& p = parameters[i];
+    if (options_.weight_decay != 0) {
+      if (options_.kind == Kind::kAdamW) p = p * keep;
+      else g = g + decay * p;
+    }
+    if (options_.kind == Kind::kSgd) {
+      p = p - rate * g;
+    } else if (options_.kind == Kind::kMomentum || options_.kind == Kind::kNesterov) {
+      first_[i] = momentum * first_[i] + g;
+      p = p - rate * (options_.kind == Kind::kMomentum ? first_[i] : g + momentum * first_[i]);
+    } else {
+      first_[i] = beta1 * first_[i] + rest1 * g;
+      second_[i] = beta2 * second_[i] + (rest2 * g) * g;
+      p = p - (size * first_[i]) / (std::sqrt(second_[i]) / correction + epsilon);
+    }
+  }
+}
+
+}  // namespace paceline::trainer

@@ -1,0 +1,54 @@
+// A network of the zoo with its data: what `paceline train` trains, in a worker process and in the reference alike, so that both do exactly
+// the same work. One thread.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "runtime/job_settings.h"
+#include "trainer/data/loader.h"
+#include "trainer/data/open.h"
+#include "trainer/models/network.h"
+#include "trainer/module_adapter.h"
+
+namespace paceline::trainer {
+
+class Workload {
+ public:
+  // Errors: kBadRequest naming the model, the data set, or what of the two does not fit together.
+  static Result<std::unique_ptr<Workload>> open(const runtime::JobSettings& settings, std::int32_t workers, const std::filesystem::path& data_root);
+
+  ModuleAdapter& adapter() { return *adapter_; }
+  Iteration last_iteration() const { return last_iteration_; }
+
+  Result<std::unique_ptr<data::Loader>> start_loader(Rank rank, Iteration first, const Clock& clock) const;
+
+  // The mini-batch as tensors of their own, so that the reference and every worker compute on equally aligned memory.
+  struct Tensors {
+    torch::Tensor input, target;
+  };
+  static Tensors to_tensors(const data::MiniBatch& batch);
+
+  // Makes dropout and other randomness of (iteration, rank) repeatable. Before each forward pass.
+  void seed(Iteration iteration, Rank rank) const;
+  torch::Tensor loss(const Tensors& tensors) { return network_->loss(tensors.input, tensors.target); }
+
+  // Share of right answers on the test set, in evaluation mode. Errors: the data cannot be read.
+  Result<double> evaluate(const Clock& clock);
+
+  // XXH3-128 over the parameters' bytes in forward order.
+  std::string parameters_hash();
+
+ private:
+  Workload() = default;
+
+  runtime::JobSettings settings_;
+  data::DatasetPair data_;
+  std::optional<data::Sampler> sampler_;
+  std::shared_ptr<models::Network> network_;
+  std::unique_ptr<ModuleAdapter> adapter_;
+  Iteration last_iteration_ = 0;
+};
+
+}  // namespace paceline::trainer
