@@ -1,5 +1,5 @@
-// The bound that every schedule is judged by: no schedule that moves the full gradients through N nodes, each a worker and a server,
-// finishes an iteration earlier. Pure; free to call from anywhere.
+// The bound that every schedule is judged by: no schedule that moves the full gradients through N nodes, each a worker and a
+// server, finishes an iteration earlier. Pure; free to call from anywhere.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 #include "cost/lower_bound.h"
 
-#include <gtest/gtest.h>
-
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace paceline::cost {
 namespace {

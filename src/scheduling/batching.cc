@@ -58,8 +58,8 @@ Status validate_times(const std::vector<double>& times, const char* name) {
 Status validate(const BatchingProblem& problem) {
   if (problem.transfer.empty()) return error(ErrorKind::kBadRequest, "there are no layers; at least one is needed");
   if (problem.transfer.size() != problem.compute.size()) {
-    return error(ErrorKind::kBadRequest, "{} transfer times against {} computation times; each layer needs both", problem.transfer.size(),
-                 problem.compute.size());
+    return error(ErrorKind::kBadRequest, "{} transfer times against {} computation times; each layer needs both",
+                 problem.transfer.size(), problem.compute.size());
   }
   if (problem.transfer.size() >= static_cast<std::size_t>(std::numeric_limits<int>::max())) {
     return error(ErrorKind::kBadRequest, "{} layers are too many", problem.transfer.size());
@@ -71,31 +71,39 @@ Status validate(const BatchingProblem& problem) {
                        std::accumulate(problem.compute.begin(), problem.compute.end(), 0.0) +
                        problem.start_up * static_cast<double>(problem.transfer.size());
   // Half of the range, so that no intermediate result can leave it.
-  if (!(total <= std::numeric_limits<double>::max() / 2)) return error(ErrorKind::kBadRequest, "the sum of all times is beyond what a double can hold");
+  if (!(total <= std::numeric_limits<double>::max() / 2))
+    return error(ErrorKind::kBadRequest, "the sum of all times is beyond what a double can hold");
   return {};
 }
 
 Status validate(const Bounds& bounds, const BatchingProblem& problem) {
   const int layers = static_cast<int>(problem.transfer.size());
-  if (bounds.empty()) return error(ErrorKind::kBadRequest, "there are no bounds; the last one must be {}, the number of layers", layers);
+  if (bounds.empty())
+    return error(ErrorKind::kBadRequest, "there are no bounds; the last one must be {}, the number of layers", layers);
   int before = 0;
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     if (bounds[i] <= before || bounds[i] > layers) {
-      return error(ErrorKind::kBadRequest, "bounds[{}] is {}; bounds must ascend from at least 1 to {}, the number of layers", i, bounds[i], layers);
+      return error(ErrorKind::kBadRequest, "bounds[{}] is {}; bounds must ascend from at least 1 to {}, the number of layers", i,
+                   bounds[i], layers);
     }
     before = bounds[i];
   }
-  if (before != layers) return error(ErrorKind::kBadRequest, "the last bound is {}; it must be {}, the number of layers", before, layers);
+  if (before != layers)
+    return error(ErrorKind::kBadRequest, "the last bound is {}; it must be {}, the number of layers", before, layers);
   return {};
 }
 
 double execution_time(const BatchingProblem& problem, const Bounds& bounds) {
   const BatchingSums sums(problem);
   const int last_but_one = bounds.size() > 1 ? bounds[bounds.size() - 2] : 0;
-  return (sums.starts(static_cast<int>(bounds.size())) + sums.transfer(1, sums.layers()) + sums.compute(last_but_one + 1, sums.layers())).rounded();
+  return (sums.starts(static_cast<int>(bounds.size())) + sums.transfer(1, sums.layers()) +
+          sums.compute(last_but_one + 1, sums.layers()))
+      .rounded();
 }
 
-double makespan(const BatchingProblem& problem, const Bounds& bounds) { return exact_makespan(BatchingSums(problem), bounds).rounded(); }
+double makespan(const BatchingProblem& problem, const Bounds& bounds) {
+  return exact_makespan(BatchingSums(problem), bounds).rounded();
+}
 
 bool is_overlapped(const BatchingProblem& problem, const Bounds& bounds) {
   const BatchingSums sums(problem);

@@ -1,14 +1,14 @@
-// Which layers' parameters are pulled (or gradients pushed) together, so that the transfer hides behind the computation (iBatch, section
-// 3). A batch costs one start-up; layers in one batch wait for each other. Pure; free to call from anywhere.
+// Which layers' parameters are pulled (or gradients pushed) together, so that the transfer hides behind the computation (iBatch,
+// section 3). A batch costs one start-up; layers in one batch wait for each other. Pure; free to call from anywhere.
 //
-// Layers are numbered 1..L in forward order. Pull: the batches' transfers run one after another in forward order; the forward pass of a
-// batch starts when its transfer and the batch before are done. Push is the same problem with time reversed: the backward pass computes
-// layer L first, and a batch's push starts when its gradients and the push before are done. Reversing time turns it into the pull problem
-// with the same layer numbers, so `compute` holds the backward times, `transfer` the push times, both in forward order, and the
-// bounds mean the same: the last batch of the list is computed and pushed first.
+// Layers are numbered 1..L in forward order. Pull: the batches' transfers run one after another in forward order; the forward pass
+// of a batch starts when its transfer and the batch before are done. Push is the same problem with time reversed: the backward pass
+// computes layer L first, and a batch's push starts when its gradients and the push before are done. Reversing time turns it into
+// the pull problem with the same layer numbers, so `compute` holds the backward times, `transfer` the push times, both in forward
+// order, and the bounds mean the same: the last batch of the list is computed and pushed first.
 //
-// All sums and comparisons are carried out exactly on the doubles given (to 106 bits), so that ties are ties: equal layers give equal
-// sums wherever they stand. Results are rounded once.
+// All sums and comparisons are carried out exactly on the doubles given (to 106 bits), so that ties are ties: equal layers give
+// equal sums wherever they stand. Results are rounded once.
 #pragma once
 
 #include <optional>
@@ -58,8 +58,8 @@ struct GreedyBatching {
 // iBatch: the candidate with the smaller execution time; Algorithm 1 wins ties.
 GreedyBatching ibatch(const BatchingProblem& problem);
 
-// The batching with the least makespan, and among those the fewest batches; the product's default. O(L) for each of at most 64 steps
-// of a binary search.
+// The batching with the least makespan, and among those the fewest batches; the product's default. O(L) for each of at most 64
+// steps of a binary search.
 Bounds exact_batching(const BatchingProblem& problem);
 
 }  // namespace paceline::scheduling

@@ -1,5 +1,5 @@
-// Algorithms 1 and 2 of iBatch with the corner cases that the paper leaves open decided (docs/algorithms.md). Where the paper searches all
-// pairs of layers, the sums' monotony finds the same pair sooner: times are not negative.
+// Algorithms 1 and 2 of iBatch with the corner cases that the paper leaves open decided (docs/algorithms.md). Where the paper
+// searches all pairs of layers, the sums' monotony finds the same pair sooner: times are not negative.
 #include <tuple>
 
 #include "scheduling/batching.h"
@@ -13,7 +13,8 @@ struct Pair {
   int second;
 };
 
-// The smallest x in [low, high] whose predicate holds, given that it holds for all larger ones too; high + 1 when it holds for none.
+// The smallest x in [low, high] whose predicate holds, given that it holds for all larger ones too; high + 1 when it holds for
+// none.
 template <typename Predicate>
 int first_that(int low, int high, Predicate holds) {
   int end = high + 1;
@@ -28,9 +29,11 @@ int first_that(int low, int high, Predicate holds) {
   return low;
 }
 
-// The first bound after `closed` whose transfer hides `to_hide`, which is also the one with the least slack; L + 1 when there is none.
+// The first bound after `closed` whose transfer hides `to_hide`, which is also the one with the least slack; L + 1 when there is
+// none.
 int first_that_hides(const BatchingSums& sums, int closed, Exact to_hide) {
-  return first_that(closed + 1, sums.layers(), [&](int last) { return sums.start_up() + sums.transfer(closed + 1, last) >= to_hide; });
+  return first_that(closed + 1, sums.layers(),
+                    [&](int last) { return sums.start_up() + sums.transfer(closed + 1, last) >= to_hide; });
 }
 
 // Step 1 of Algorithm 1: (l1, l2), or nothing.
@@ -58,7 +61,8 @@ std::optional<Pair> first_two_batches(const BatchingSums& sums) {
   return best;
 }
 
-// The smallest first bound a < b such that computing a+1..b hides behind `cover`: the most computation, the least slack. b when none.
+// The smallest first bound a < b such that computing a+1..b hides behind `cover`: the most computation, the least slack. b when
+// none.
 int longest_hidden(const BatchingSums& sums, int b, Exact cover) {
   return first_that(0, b - 1, [&](int a) { return cover >= sums.compute(a + 1, b); });
 }
@@ -124,7 +128,8 @@ std::optional<Bounds> backward_greedy(const BatchingProblem& problem) {
 GreedyBatching ibatch(const BatchingProblem& problem) {
   Bounds forward = forward_greedy(problem);
   auto backward = backward_greedy(problem);
-  if (backward && execution_time(problem, *backward) < execution_time(problem, forward)) return {std::move(*backward), Greedy::kBackward};
+  if (backward && execution_time(problem, *backward) < execution_time(problem, forward))
+    return {std::move(*backward), Greedy::kBackward};
   return {std::move(forward), Greedy::kForward};
 }
 

@@ -1,5 +1,5 @@
-// Sums over ranges of layers that do not depend on where they are taken: 3 * 0.1 is the same number at the front and at the back. Differences
-// of prefix sums in plain doubles are not (0.3 - 0.2 < 0.1), and would turn ties into accidents.
+// Sums over ranges of layers that do not depend on where they are taken: 3 * 0.1 is the same number at the front and at the back.
+// Differences of prefix sums in plain doubles are not (0.3 - 0.2 < 0.1), and would turn ties into accidents.
 #pragma once
 
 #include <cmath>

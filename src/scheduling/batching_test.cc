@@ -1,14 +1,14 @@
 #include "scheduling/batching.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
 #include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::scheduling {
 namespace {
@@ -110,7 +110,8 @@ struct Literal {
     return finished;
   }
 
-  // A push, event by event: layers are computed from L down; a batch leaves when its first layer's gradient, the last to come, is there.
+  // A push, event by event: layers are computed from L down; a batch leaves when its first layer's gradient, the last to come, is
+  // there.
   double pushed(const Bounds& bounds) const {
     double computed = 0, link_free = 0;
     for (std::size_t k = bounds.size(); k-- > 0;) {
@@ -163,7 +164,8 @@ BatchingProblem real_numbers(std::mt19937& random, int most_layers) {
 }
 
 std::string shown(const BatchingProblem& problem) {
-  return ::testing::PrintToString(problem.start_up) + " " + ::testing::PrintToString(problem.transfer) + " " + ::testing::PrintToString(problem.compute);
+  return ::testing::PrintToString(problem.start_up) + " " + ::testing::PrintToString(problem.transfer) + " " +
+         ::testing::PrintToString(problem.compute);
 }
 
 void for_each_problem(unsigned cases, int most_layers, const std::function<void(const BatchingProblem&)>& check) {
@@ -178,7 +180,8 @@ void for_each_problem(unsigned cases, int most_layers, const std::function<void(
 }
 
 TEST(Batching, Algorithm1ChoosesWhatTheLiteralSearchChooses) {
-  for_each_problem(8000, 12, [](const BatchingProblem& problem) { ASSERT_EQ(forward_greedy(problem), Literal{problem}.forward()); });
+  for_each_problem(8000, 12,
+                   [](const BatchingProblem& problem) { ASSERT_EQ(forward_greedy(problem), Literal{problem}.forward()); });
 }
 
 TEST(Batching, Algorithm2ChoosesWhatTheLiteralSearchChooses) {
@@ -257,7 +260,8 @@ TEST(Batching, ExactIsNeverWorseThanAnyOtherMethod) {
 TEST(Batching, MakespanIsThatOfAPullAndOfAPushPlayedEventByEvent) {
   for_each_problem(6000, 12, [](const BatchingProblem& problem) {
     const Literal literal{problem};
-    for (const Bounds& bounds : {exact_batching(problem), forward_greedy(problem), layer_wise_batching(problem), default_batching(problem)}) {
+    for (const Bounds& bounds :
+         {exact_batching(problem), forward_greedy(problem), layer_wise_batching(problem), default_batching(problem)}) {
       const double found = makespan(problem, bounds);
       ASSERT_NEAR(found, literal.pulled(bounds), 1e-13 * found);
       ASSERT_NEAR(found, literal.pushed(bounds), 1e-13 * found);
@@ -331,7 +335,8 @@ TEST(Batching, RefusesWhatIsNoProblem) {
 
 TEST(Batching, RefusesWhatIsNoBatching) {
   const BatchingProblem problem{0, {1, 1, 1}, {1, 1, 1}};
-  for (const Bounds& bounds : {Bounds{}, Bounds{1}, Bounds{1, 2}, Bounds{0, 3}, Bounds{2, 2, 3}, Bounds{2, 1, 3}, Bounds{4}, Bounds{3, 4}, Bounds{-1, 3}}) {
+  for (const Bounds& bounds : {Bounds{}, Bounds{1}, Bounds{1, 2}, Bounds{0, 3}, Bounds{2, 2, 3}, Bounds{2, 1, 3}, Bounds{4},
+                               Bounds{3, 4}, Bounds{-1, 3}}) {
     EXPECT_FALSE(validate(bounds, problem).ok()) << ::testing::PrintToString(bounds);
   }
   EXPECT_TRUE(validate(Bounds{1, 2, 3}, problem).ok());

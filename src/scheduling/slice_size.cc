@@ -9,8 +9,8 @@
 namespace paceline::scheduling {
 
 Bytes best_slice(const SliceCosts& costs, const SliceLimits& limits) {
-  PACELINE_CHECK(costs.nodes >= 1 && costs.start_up >= 0 && costs.link.value > 0, "{} nodes, start-up {} s, link {} bytes/s", costs.nodes,
-                 costs.start_up, costs.link.value);
+  PACELINE_CHECK(costs.nodes >= 1 && costs.start_up >= 0 && costs.link.value > 0, "{} nodes, start-up {} s, link {} bytes/s",
+                 costs.nodes, costs.start_up, costs.link.value);
   double bytes = static_cast<double>(limits.largest.count);
   if (costs.nodes > 1) {
     // Two roots, because the product of a large model and a fast link may exceed a double's range.

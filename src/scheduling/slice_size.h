@@ -1,5 +1,5 @@
-// How large a slice should be (P3, section 4.2, with the start-up cost taken into account): small slices let urgent ones overtake, but each
-// costs a start-up. Pure.
+// How large a slice should be (P3, section 4.2, with the start-up cost taken into account): small slices let urgent ones overtake,
+// but each costs a start-up. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace paceline::scheduling {
 
-// Slices outside these limits are not worth it: below, the start-up dominates whatever alpha was measured; above, nothing is overtaken.
-// 50 000 and 2 000 000 parameters of float32; a scaled replay divides both by its scale.
+// Slices outside these limits are not worth it: below, the start-up dominates whatever alpha was measured; above, nothing is
+// overtaken. 50 000 and 2 000 000 parameters of float32; a scaled replay divides both by its scale.
 struct SliceLimits {
   Bytes smallest{200'000};
   Bytes largest{8'000'000};

@@ -1,9 +1,9 @@
 #include "scheduling/slice_size.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace paceline::scheduling {
 namespace {
@@ -18,8 +18,10 @@ TEST(SliceSize, NeverLeavesTheLimitsAndIsAWholeNumberOfParameters) {
   for (unsigned seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
     std::uniform_real_distribution<double> exponent(-9, 12);
-    const SliceCosts costs{static_cast<std::int64_t>(2 + random() % 70), Bytes{static_cast<std::int64_t>(random() % 1'000'000'000)},
-                           std::pow(10, exponent(random) / 2 - 4), {std::pow(10, exponent(random))}};
+    const SliceCosts costs{static_cast<std::int64_t>(2 + random() % 70),
+                           Bytes{static_cast<std::int64_t>(random() % 1'000'000'000)},
+                           std::pow(10, exponent(random) / 2 - 4),
+                           {std::pow(10, exponent(random))}};
     const Bytes slice = best_slice(costs);
     ASSERT_GE(slice.count, 200'000) << "seed " << seed;
     ASSERT_LE(slice.count, 8'000'000) << "seed " << seed;
@@ -34,7 +36,9 @@ TEST(SliceSize, NeverLeavesTheLimitsAndIsAWholeNumberOfParameters) {
 
 TEST(SliceSize, OneNodeTakesTheUpperLimit) { EXPECT_EQ(best_slice({1, Bytes{100}, 0, {1}}).count, 8'000'000); }
 TEST(SliceSize, FreeStartUpTakesTheLowerLimit) { EXPECT_EQ(best_slice({8, Bytes{1'000'000'000}, 0, {1e9}}).count, 200'000); }
-TEST(SliceSize, ExtremeLinksDoNotOverflow) { EXPECT_EQ(best_slice({8, Bytes{1'000'000'000'000'000}, 1e300, {1e300}}).count, 8'000'000); }
+TEST(SliceSize, ExtremeLinksDoNotOverflow) {
+  EXPECT_EQ(best_slice({8, Bytes{1'000'000'000'000'000}, 1e300, {1e300}}).count, 8'000'000);
+}
 
 TEST(SliceSize, AScaledReplayScalesTheLimits) {
   EXPECT_EQ(best_slice({1, Bytes{100}, 0, {1}}, {Bytes{200}, Bytes{8'000}}).count, 8'000);

@@ -10,7 +10,8 @@ std::string cell(const Json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
-  const bool flat = value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& item) { return item.is_structured(); });
+  const bool flat =
+      value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& item) { return item.is_structured(); });
   if (!flat) return value.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::vector<std::string> items;
   for (const Json& item : value) items.push_back(cell(item));

@@ -31,7 +31,8 @@ Result<double> checked_number(const Json& value, const std::string& where) {
 Result<std::int64_t> checked_count(const Json& value, const std::string& where) {
   PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(value, where));
   if (number != std::floor(number)) return wrong("{} is {}; it must be a whole number", where, brief(value));
-  if (number > static_cast<double>(kLargestCount)) return wrong("{} is {}; at most 2^53 = {} can be handled", where, brief(value), kLargestCount);
+  if (number > static_cast<double>(kLargestCount))
+    return wrong("{} is {}; at most 2^53 = {} can be handled", where, brief(value), kLargestCount);
   return static_cast<std::int64_t>(number);
 }
 
@@ -39,9 +40,11 @@ Result<std::int64_t> checked_count(const Json& value, const std::string& where) 
 Status checked_inside(const Json& value, const std::string& where) {
   if (value.is_number()) return checked_number(value, where).status();
   if (value.is_array()) {
-    for (std::size_t i = 0; i < value.size(); ++i) PACELINE_RETURN_IF_ERROR(checked_inside(value[i], fmt::format("{}[{}]", where, i)));
+    for (std::size_t i = 0; i < value.size(); ++i)
+      PACELINE_RETURN_IF_ERROR(checked_inside(value[i], fmt::format("{}[{}]", where, i)));
   } else if (value.is_object()) {
-    for (const auto& [key, inner] : value.items()) PACELINE_RETURN_IF_ERROR(checked_inside(inner, fmt::format("{}.{}", where, key)));
+    for (const auto& [key, inner] : value.items())
+      PACELINE_RETURN_IF_ERROR(checked_inside(inner, fmt::format("{}.{}", where, key)));
   }
   return {};
 }
@@ -65,7 +68,8 @@ Result<Json> checked_value(const Key& key, const Json& value, const std::string&
       return value;
     case KeyType::kNumbers:
     case KeyType::kCounts: {
-      if (!value.is_array()) return wrong("{} is {} (a {}); it must be an array of numbers", where, brief(value), value.type_name());
+      if (!value.is_array())
+        return wrong("{} is {} (a {}); it must be an array of numbers", where, brief(value), value.type_name());
       Json list = Json::array();
       for (std::size_t i = 0; i < value.size(); ++i) {
         const std::string element = fmt::format("{}[{}]", where, i);
@@ -127,7 +131,8 @@ Result<Json> seconds_from_text(const std::string& text) {
   static constexpr std::array<Unit, 5> kUnits = {{{"ns", 1e9}, {"us", 1e6}, {"ms", 1e3}, {"s", 1}, {"", 1}}};
   for (const Unit& unit : kUnits) {
     if (text.size() <= unit.name.size() || !text.ends_with(unit.name)) continue;
-    if (const auto number = plain_number(std::string_view(text).substr(0, text.size() - unit.name.size()))) return Json(*number / unit.divisor);
+    if (const auto number = plain_number(std::string_view(text).substr(0, text.size() - unit.name.size())))
+      return Json(*number / unit.divisor);
   }
   PACELINE_ASSIGN_OR_RETURN(const Duration duration, parse_duration(text));
   return Json(seconds(duration));
@@ -165,13 +170,18 @@ Result<Json> value_from_text(const Key& key, const std::string& text) {
       PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond rate, parse_rate(text));
       return Json(rate.value);
     }
-    case KeyType::kSeconds: return seconds_from_text(text);
+    case KeyType::kSeconds:
+      return seconds_from_text(text);
     case KeyType::kNumber:
-    case KeyType::kCount: return number_from_text(text);
-    case KeyType::kText: return Json(text);
+    case KeyType::kCount:
+      return number_from_text(text);
+    case KeyType::kText:
+      return Json(text);
     case KeyType::kNumbers:
-    case KeyType::kCounts: return list_from_text(text);
-    case KeyType::kJson: return parse_json(text, "the JSON text", CaseIndex::kNone);
+    case KeyType::kCounts:
+      return list_from_text(text);
+    case KeyType::kJson:
+      return parse_json(text, "the JSON text", CaseIndex::kNone);
   }
   PACELINE_CHECK(false, "unknown key type");
 }
@@ -188,7 +198,8 @@ std::string option_name(const std::string& key) {
 Result<Cases> read_cases(const Question& question, const std::string& text, const std::string& source) {
   PACELINE_ASSIGN_OR_RETURN(const Json document, parse_json(text, source, CaseIndex::kNamed));
   if (!document.is_object() && !document.is_array()) {
-    return wrong("{}: found {} (a {}); it must be one JSON object or an array of them", source, brief(document), document.type_name());
+    return wrong("{}: found {} (a {}); it must be one JSON object or an array of them", source, brief(document),
+                 document.type_name());
   }
   Cases result;
   result.is_array = document.is_array();

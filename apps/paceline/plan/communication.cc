@@ -28,7 +28,8 @@ Result<scheduling::BatchingProblem> batching_problem(const Json& input, const st
   problem.compute = input[compute].get<std::vector<double>>();
   if (problem.transfer.empty()) return wrong("key 'transfer' is empty; at least one layer is needed");
   if (problem.transfer.size() != problem.compute.size()) {
-    return wrong("key 'transfer' has {} layers and key '{}' has {}; each layer needs both", problem.transfer.size(), compute, problem.compute.size());
+    return wrong("key 'transfer' has {} layers and key '{}' has {}; each layer needs both", problem.transfer.size(), compute,
+                 problem.compute.size());
   }
   PACELINE_RETURN_IF_ERROR(scheduling::validate(problem));
   return problem;
@@ -39,7 +40,8 @@ Result<scheduling::Bounds> given_bounds(const Json& input, const scheduling::Bat
   const auto listed = input["bounds"].get<std::vector<std::int64_t>>();
   scheduling::Bounds bounds;
   for (const std::int64_t bound : listed) {
-    bounds.push_back(static_cast<int>(std::min<std::int64_t>(bound, std::int64_t{1} << 30)));  // more than there can be layers stays so
+    bounds.push_back(
+        static_cast<int>(std::min<std::int64_t>(bound, std::int64_t{1} << 30)));  // more than there can be layers stays so
   }
   const Status status = scheduling::validate(bounds, problem);
   if (!status.ok()) return wrong("key 'bounds': {}", status.message());
@@ -51,7 +53,8 @@ const std::vector<std::string> kBatchesKeys = {"algorithm", "chosen", "bounds", 
 Result<Json> answer_batches(const Json& input, const Json& choices) {
   const std::string algorithm = choices["algorithm"];
   PACELINE_ASSIGN_OR_RETURN(const auto problem, batching_problem(input, choices["side"]));
-  if (algorithm != "given" && input.contains("bounds")) return wrong("key 'bounds' is only for --algorithm given, not for {}", algorithm);
+  if (algorithm != "given" && input.contains("bounds"))
+    return wrong("key 'bounds' is only for --algorithm given, not for {}", algorithm);
 
   scheduling::Bounds bounds;
   Json chosen = nullptr;
@@ -61,7 +64,10 @@ Result<Json> answer_batches(const Json& input, const Json& choices) {
     chosen = found.chosen == scheduling::Greedy::kForward ? "forward-greedy" : "backward-greedy";
   } else if (algorithm == "backward-greedy") {
     auto found = scheduling::backward_greedy(problem);
-    if (!found) return infeasible(kBatchesKeys, "backward greedy gets stuck: before the batches fixed so far, no batch's computation hides behind the next transfer");
+    if (!found)
+      return infeasible(
+          kBatchesKeys,
+          "backward greedy gets stuck: before the batches fixed so far, no batch's computation hides behind the next transfer");
     bounds = std::move(*found);
   } else if (algorithm == "given") {
     PACELINE_ASSIGN_OR_RETURN(bounds, given_bounds(input, problem));
@@ -104,7 +110,9 @@ Question batches() {
       {"bounds", KeyType::kCounts, "last layer of each batch, from 1; needed with --algorithm given, and only there", false},
   };
   question.choices = {
-      {"algorithm", {"ibatch", "forward-greedy", "backward-greedy", "exact", "default", "layer-wise", "given"}, "How the batches are found"},
+      {"algorithm",
+       {"ibatch", "forward-greedy", "backward-greedy", "exact", "default", "layer-wise", "given"},
+       "How the batches are found"},
       {"side", {"pull", "push"}, "What is batched: pulls under the forward pass or pushes under the backward pass"},
   };
   question.answer = answer_batches;
@@ -125,18 +133,21 @@ Result<double> either(const Json& layer, const std::string& where, const std::st
 }
 
 Result<cost::LayerLoad> layer_load(const Json& layer, const std::string& where) {
-  static const std::vector<std::string> kLegal = {"bytes", "parameters", "forward", "forward_s", "backward", "backward_s", "name", "macs"};
+  static const std::vector<std::string> kLegal = {"bytes",    "parameters", "forward", "forward_s",
+                                                  "backward", "backward_s", "name",    "macs"};
   if (!layer.is_object()) return wrong("{} is a {}; it must be an object", where, layer.type_name());
   for (const auto& [name, value] : layer.items()) {
     if (std::find(kLegal.begin(), kLegal.end(), name) == kLegal.end()) {
-      return wrong("{} has the unknown key '{}'{}; the keys are {}", where, name, suggestion(name, kLegal), fmt::join(kLegal, ", "));
+      return wrong("{} has the unknown key '{}'{}; the keys are {}", where, name, suggestion(name, kLegal),
+                   fmt::join(kLegal, ", "));
     }
   }
   constexpr double kMost = 2251799813685248;  // 2^51: four times as many bytes are still exact
   cost::LayerLoad load;
   PACELINE_ASSIGN_OR_RETURN(const double size, either(layer, where, "bytes", "parameters"));
   if (size != std::floor(size) || size > kMost) {
-    return wrong("{}.{} is {}; it must be a whole number of at most 2^51", where, layer.contains("bytes") ? "bytes" : "parameters", size);
+    return wrong("{}.{} is {}; it must be a whole number of at most 2^51", where, layer.contains("bytes") ? "bytes" : "parameters",
+                 size);
   }
   load.size = Bytes{static_cast<std::int64_t>(size) * (layer.contains("bytes") ? 1 : 4)};
   PACELINE_ASSIGN_OR_RETURN(load.forward, either(layer, where, "forward", "forward_s"));
@@ -160,7 +171,8 @@ Result<Json> answer_iteration(const Json& input, const Json&) {
     layers.push_back(load);
   }
   const auto bound = cost::iteration_lower_bound(layers, input["nodes"].get<std::int64_t>(), {input["bandwidth"].get<double>()});
-  return Json{{"lower_bound", bound.lower_bound}, {"computation", bound.computation}, {"transfer", bound.transfer}, {"tail", bound.tail}};
+  return Json{
+      {"lower_bound", bound.lower_bound}, {"computation", bound.computation}, {"transfer", bound.transfer}, {"tail", bound.tail}};
 }
 
 Question iteration() {
@@ -171,17 +183,20 @@ Question iteration() {
       "lower_bound is the largest of computation, transfer (the model over one link) and tail (the first layers' gradients come\n"
       "last and are needed first). A replay table fits with nodes and bandwidth added.";
   question.examples =
-      "  paceline plan iteration --nodes 4 --bandwidth 1gbit --layers '[{\"parameters\":1000000,\"forward\":0.01,\"backward\":0.02}]'\n"
+      "  paceline plan iteration --nodes 4 --bandwidth 1gbit --layers "
+      "'[{\"parameters\":1000000,\"forward\":0.01,\"backward\":0.02}]'\n"
       "  echo '{\"nodes\":8,\"bandwidth\":125e6,\"layers\":[{\"bytes\":4e6,\"forward_s\":0.01,\"backward_s\":0.02}]}' |\n"
       "    paceline plan iteration --input - --json";
   question.keys = {
       {"nodes", KeyType::kCount, "number of nodes"},
       {"bandwidth", KeyType::kRate, "rate of a node's link in each direction"},
       {"layers", KeyType::kJson,
-       "array, forward order: bytes (or parameters of 4 bytes), forward and backward (or forward_s and backward_s) in seconds; name"},
+       "array, forward order: bytes (or parameters of 4 bytes), forward and backward (or forward_s and backward_s) in seconds; "
+       "name"},
   };
   question.answer = answer_iteration;
-  question.ignored = {"model", "source", "parameters", "compute_s", "start_up", "transfer", "forward", "backward", "residual"};  // of a replay table or a profile
+  question.ignored = {"model",    "source",  "parameters", "compute_s", "start_up",
+                      "transfer", "forward", "backward",   "residual"};  // of a replay table or a profile
   return question;
 }
 
@@ -189,8 +204,10 @@ Question iteration() {
 
 Result<Json> answer_slice(const Json& input, const Json&) {
   PACELINE_RETURN_IF_ERROR(require_nodes(input, "nodes"));
-  const Bytes slice = scheduling::best_slice(
-      {input["nodes"].get<std::int64_t>(), Bytes{input["bytes"].get<std::int64_t>()}, input["alpha"].get<double>(), {input["bandwidth"].get<double>()}});
+  const Bytes slice = scheduling::best_slice({input["nodes"].get<std::int64_t>(),
+                                              Bytes{input["bytes"].get<std::int64_t>()},
+                                              input["alpha"].get<double>(),
+                                              {input["bandwidth"].get<double>()}});
   return Json{{"slice_bytes", slice.count}};
 }
 
@@ -221,7 +238,9 @@ Result<Json> answer_collective(const Json& input, const Json& choices) {
   PACELINE_RETURN_IF_ERROR(require_nodes(input, "ranks"));
   collectives::CollectiveProblem problem;
   const std::string operation = choices["operation"];
-  problem.operation = operation == "broadcast" ? Operation::kBroadcast : operation == "reduce" ? Operation::kReduce : Operation::kAllreduce;
+  problem.operation = operation == "broadcast" ? Operation::kBroadcast
+                      : operation == "reduce"  ? Operation::kReduce
+                                               : Operation::kAllreduce;
   problem.ranks = input["ranks"].get<std::int64_t>();
   problem.size = Bytes{input["bytes"].get<std::int64_t>()};
   problem.link = {input["alpha"].get<double>(), input["beta"].get<double>(), input["gamma"].get<double>()};
@@ -233,8 +252,9 @@ Result<Json> answer_collective(const Json& input, const Json& choices) {
 
   const std::string wanted = choices["algorithm"];
   auto cost = collectives::cheapest(problem, block);
-  for (const auto algorithm : {collectives::Algorithm::kLinearPipeline, collectives::Algorithm::kMinimumSpanningTree,
-                               collectives::Algorithm::kBidirectionalExchange, collectives::Algorithm::kRing, collectives::Algorithm::kDirect}) {
+  for (const auto algorithm :
+       {collectives::Algorithm::kLinearPipeline, collectives::Algorithm::kMinimumSpanningTree,
+        collectives::Algorithm::kBidirectionalExchange, collectives::Algorithm::kRing, collectives::Algorithm::kDirect}) {
     if (wanted == collectives::to_string(algorithm)) cost = collectives::cost_of(problem, algorithm, block);
   }
   if (!cost.ok()) return cost.status();
@@ -249,11 +269,14 @@ Question collective() {
   question.name = "collective";
   question.purpose =
       "What a broadcast, reduce or allreduce costs when a message of n bytes takes alpha + beta*n seconds and reducing them\n"
-      "gamma*n more, and which algorithm is cheapest. lp: linear pipeline; mst: minimum spanning tree; be: bidirectional exchange;\n"
+      "gamma*n more, and which algorithm is cheapest. lp: linear pipeline; mst: minimum spanning tree; be: bidirectional "
+      "exchange;\n"
       "ring and direct: allreduce only; best: the cheapest, the first in this order on ties.\n"
-      "block is lp's; absent, the best one is taken, rounded to whole bytes. seconds: closed form with n/b; steps: with whole blocks.";
+      "block is lp's; absent, the best one is taken, rounded to whole bytes. seconds: closed form with n/b; steps: with whole "
+      "blocks.";
   question.examples =
-      "  paceline plan collective --operation allreduce --algorithm best --ranks 16 --bytes 100MB --alpha 20us --beta 8e-9 --gamma 1e-10\n"
+      "  paceline plan collective --operation allreduce --algorithm best --ranks 16 --bytes 100MB --alpha 20us --beta 8e-9 --gamma "
+      "1e-10\n"
       "  echo '[{\"ranks\":3,\"bytes\":4096,\"alpha\":1e-5,\"beta\":1e-9,\"gamma\":0,\"block\":1024}]' |\n"
       "    paceline plan collective --operation allreduce --algorithm lp --input - --json";
   question.keys = {

@@ -39,7 +39,8 @@ class Builder : public nlohmann::json_sax<Json> {
     const std::string_view rest = std::string_view(text_).substr(std::min(position > 0 ? position - 1 : 0, text_.size()));
     std::string what = problem.what();
     if (const auto bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
-    if (const auto colon = what.find(": "); what.rfind("parse error", 0) == 0 && colon != std::string::npos) what.erase(0, colon + 2);
+    if (const auto colon = what.find(": "); what.rfind("parse error", 0) == 0 && colon != std::string::npos)
+      what.erase(0, colon + 2);
     if (rest.rfind("NaN", 0) == 0 || rest.rfind("Inf", 0) == 0) {
       what = "a number that is not finite";
     } else if (problem.id == 406) {

@@ -9,8 +9,8 @@
 
 namespace paceline::cli {
 
-// Error (kBadRequest): "<source>: line 3, column 7: ..., in case 2, key 'forward'", the case (0-based) and key as far as they had been
-// reached. With `cases` as kNone the text is one value and no case is named.
+// Error (kBadRequest): "<source>: line 3, column 7: ..., in case 2, key 'forward'", the case (0-based) and key as far as they had
+// been reached. With `cases` as kNone the text is one value and no case is named.
 enum class CaseIndex { kNone, kNamed };
 Result<Json> parse_json(const std::string& text, const std::string& source, CaseIndex cases);
 

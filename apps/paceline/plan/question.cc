@@ -31,15 +31,24 @@ struct Command {
 
 const char* metavariable(KeyType type) {
   switch (type) {
-    case KeyType::kBytes: return "SIZE";
-    case KeyType::kRate: return "RATE";
-    case KeyType::kSeconds: return "TIME";
-    case KeyType::kNumber: return "NUMBER";
-    case KeyType::kCount: return "COUNT";
-    case KeyType::kText: return "TEXT";
-    case KeyType::kNumbers: return "NUMBERS";
-    case KeyType::kCounts: return "COUNTS";
-    case KeyType::kJson: return "JSON";
+    case KeyType::kBytes:
+      return "SIZE";
+    case KeyType::kRate:
+      return "RATE";
+    case KeyType::kSeconds:
+      return "TIME";
+    case KeyType::kNumber:
+      return "NUMBER";
+    case KeyType::kCount:
+      return "COUNT";
+    case KeyType::kText:
+      return "TEXT";
+    case KeyType::kNumbers:
+      return "NUMBERS";
+    case KeyType::kCounts:
+      return "COUNTS";
+    case KeyType::kJson:
+      return "JSON";
   }
   return "VALUE";
 }
@@ -71,8 +80,8 @@ Result<Json> chosen_values(const Command& command) {
   for (const Choice& choice : command.question.choices) {
     const std::string& value = command.given.choices.at(choice.name);
     if (std::find(choice.values.begin(), choice.values.end(), value) == choice.values.end()) {
-      return error(ErrorKind::kBadRequest, "{} has no value '{}'{}; legal are {}", option_name(choice.name), value, suggestion(value, choice.values),
-                   fmt::join(choice.values, ", "));
+      return error(ErrorKind::kBadRequest, "{} has no value '{}'{}; legal are {}", option_name(choice.name), value,
+                   suggestion(value, choice.values), fmt::join(choice.values, ", "));
     }
     values[choice.name] = value;
   }
@@ -83,7 +92,8 @@ Result<Cases> cases_of(const Command& command) {
   const auto options = given_keys(command);
   if (command.app->count("--input") > 0) {
     if (!options.empty()) {
-      return error(ErrorKind::kBadRequest, "{} cannot be mixed with --input; put '{}' into the JSON, or give every value as an option",
+      return error(ErrorKind::kBadRequest,
+                   "{} cannot be mixed with --input; put '{}' into the JSON, or give every value as an option",
                    option_name(options.begin()->first), options.begin()->first);
     }
     PACELINE_ASSIGN_OR_RETURN(const std::string text, read_all(command.given.input));
@@ -94,7 +104,8 @@ Result<Cases> cases_of(const Command& command) {
     for (const Key& key : command.question.keys) {
       if (key.required) required.push_back(option_name(key.name));
     }
-    return error(ErrorKind::kBadRequest, "plan {0} got no numbers: give --input FILE (- = standard input){1}{2}; see 'paceline plan {0} --help'",
+    return error(ErrorKind::kBadRequest,
+                 "plan {0} got no numbers: give --input FILE (- = standard input){1}{2}; see 'paceline plan {0} --help'",
                  command.question.name, required.empty() ? " or its options" : " or the options ", fmt::join(required, ", "));
   }
   Cases cases;
@@ -159,7 +170,8 @@ void add_question(CLI::App& plan, Chosen& chosen, Question question) {
   const Question& asked = command->question;
   Given& given = command->given;
   CLI::App* app = command->app = plan.add_subcommand(asked.name, asked.purpose);
-  app->add_option("--input", given.input, "One case as a JSON object, or an array of cases; - = standard input")->option_text("FILE");
+  app->add_option("--input", given.input, "One case as a JSON object, or an array of cases; - = standard input")
+      ->option_text("FILE");
   app->add_flag("--json", given.as_json, "Print one JSON document: an object for an object, an array for an array");
   for (const Choice& choice : asked.choices) {
     given.choices[choice.name] = choice.values.front();

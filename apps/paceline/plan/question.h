@@ -3,12 +3,12 @@
 // types, and printing is done here once for all of them.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "paceline/command.h"
 
@@ -55,6 +55,6 @@ Json infeasible(const std::vector<std::string>& keys, const std::string& reason)
 
 // Each file of this folder offers its questions.
 void add_communication_questions(CLI::App& plan, Chosen& chosen);  // batches, iteration, slice, collective
-void add_cluster_questions(CLI::App& plan, Chosen& chosen);        // barrier, gpus, servers, memory, algorithms, mini-batch, fft-ratio
+void add_cluster_questions(CLI::App& plan, Chosen& chosen);  // barrier, gpus, servers, memory, algorithms, mini-batch, fft-ratio
 
 }  // namespace paceline::cli

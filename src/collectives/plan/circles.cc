@@ -4,9 +4,9 @@
 namespace paceline::collectives {
 namespace {
 
-// Circulant allgather (Bruck): before a round, each position holds the `held` parts from its own on; it gets the `gained` parts that
-// follow from the position `held` further on. Twice as many after each round, the rest in the last: the least rounds and the least bytes for
-// any number of ranks. The reduce-scatter is the same backward: sums flow where parts came from.
+// Circulant allgather (Bruck): before a round, each position holds the `held` parts from its own on; it gets the `gained` parts
+// that follow from the position `held` further on. Twice as many after each round, the rest in the last: the least rounds and the
+// least bytes for any number of ranks. The reduce-scatter is the same backward: sums flow where parts came from.
 struct Exchange {
   int held;
   int gained;
@@ -78,7 +78,9 @@ std::int64_t direct_reduce_scatter(RankBuilder& builder, std::int64_t start) {
   const int others = builder.ranks() - 1;
   const Place own = builder.parts(me, 1);
   // One slot of scratch memory for each other position, in order of position.
-  const auto slot_of = [&](int position) { return RankBuilder::scratch((position < me ? position : position - 1) * own.count(), own.count()); };
+  const auto slot_of = [&](int position) {
+    return RankBuilder::scratch((position < me ? position : position - 1) * own.count(), own.count());
+  };
   for (int distance = 1; distance <= others; ++distance) {
     builder.start_round(start + distance - 1);
     const int to = circle.after(me, distance);

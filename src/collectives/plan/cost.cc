@@ -9,8 +9,8 @@
 namespace paceline::collectives {
 namespace {
 
-constexpr std::array<Algorithm, 5> kAll = {Algorithm::kLinearPipeline, Algorithm::kMinimumSpanningTree, Algorithm::kBidirectionalExchange,
-                                           Algorithm::kRing, Algorithm::kDirect};
+constexpr std::array<Algorithm, 5> kAll = {Algorithm::kLinearPipeline, Algorithm::kMinimumSpanningTree,
+                                           Algorithm::kBidirectionalExchange, Algorithm::kRing, Algorithm::kDirect};
 
 // Ranks, bytes and logarithm as the formulas use them.
 struct Terms {
@@ -31,24 +31,32 @@ double pipeline_seconds(Operation operation, const Terms& t, double block) {
   const double start_ups = t.p - 1 + t.n / block;
   const double bytes = block * (t.p - 1) + t.n;
   switch (operation) {
-    case Operation::kBroadcast: return start_ups * t.alpha + bytes * t.beta;
-    case Operation::kReduce: return start_ups * t.alpha + bytes * (t.beta + t.gamma);
-    case Operation::kAllreduce: return 2 * start_ups * t.alpha + bytes * (2 * t.beta + t.gamma);
+    case Operation::kBroadcast:
+      return start_ups * t.alpha + bytes * t.beta;
+    case Operation::kReduce:
+      return start_ups * t.alpha + bytes * (t.beta + t.gamma);
+    case Operation::kAllreduce:
+      return 2 * start_ups * t.alpha + bytes * (2 * t.beta + t.gamma);
   }
   PACELINE_CHECK(false, "unknown operation");
 }
 
 double tree_seconds(Operation operation, const Terms& t) {
   switch (operation) {
-    case Operation::kBroadcast: return t.lg * (t.alpha + t.n * t.beta);
-    case Operation::kReduce: return t.lg * (t.alpha + t.n * t.beta + t.n * t.gamma);
-    case Operation::kAllreduce: return t.lg * (2 * t.alpha + 2 * t.n * t.beta + t.n * t.gamma);
+    case Operation::kBroadcast:
+      return t.lg * (t.alpha + t.n * t.beta);
+    case Operation::kReduce:
+      return t.lg * (t.alpha + t.n * t.beta + t.n * t.gamma);
+    case Operation::kAllreduce:
+      return t.lg * (2 * t.alpha + 2 * t.n * t.beta + t.n * t.gamma);
   }
   PACELINE_CHECK(false, "unknown operation");
 }
 
 // Two phases that each move every part once, with so many messages in all; the reduction happens in the first.
-double two_phases(const Terms& t, double messages, double gamma) { return messages * t.alpha + 2 * t.parts() * t.beta + t.parts() * gamma; }
+double two_phases(const Terms& t, double messages, double gamma) {
+  return messages * t.alpha + 2 * t.parts() * t.beta + t.parts() * gamma;
+}
 
 double exchange_seconds(Operation operation, const Terms& t) {
   if (operation == Operation::kBroadcast) return two_phases(t, t.lg + t.p - 1, 0);
@@ -57,11 +65,15 @@ double exchange_seconds(Operation operation, const Terms& t) {
 
 double seconds_of(Operation operation, Algorithm algorithm, const Terms& t, double block) {
   switch (algorithm) {
-    case Algorithm::kLinearPipeline: return pipeline_seconds(operation, t, block);
-    case Algorithm::kMinimumSpanningTree: return tree_seconds(operation, t);
-    case Algorithm::kBidirectionalExchange: return exchange_seconds(operation, t);
+    case Algorithm::kLinearPipeline:
+      return pipeline_seconds(operation, t, block);
+    case Algorithm::kMinimumSpanningTree:
+      return tree_seconds(operation, t);
+    case Algorithm::kBidirectionalExchange:
+      return exchange_seconds(operation, t);
     case Algorithm::kRing:
-    case Algorithm::kDirect: return two_phases(t, 2 * (t.p - 1), t.gamma);
+    case Algorithm::kDirect:
+      return two_phases(t, 2 * (t.p - 1), t.gamma);
   }
   PACELINE_CHECK(false, "unknown algorithm");
 }
@@ -69,11 +81,15 @@ double seconds_of(Operation operation, Algorithm algorithm, const Terms& t, doub
 std::int64_t steps_of(Operation operation, Algorithm algorithm, std::int64_t ranks, std::int64_t blocks) {
   const std::int64_t lg = doubling_rounds(ranks);
   switch (algorithm) {
-    case Algorithm::kLinearPipeline: return pipeline_steps(operation, ranks, blocks);
-    case Algorithm::kMinimumSpanningTree: return operation == Operation::kAllreduce ? 2 * lg : lg;
-    case Algorithm::kBidirectionalExchange: return operation == Operation::kBroadcast ? lg + ranks - 1 : 2 * lg;
+    case Algorithm::kLinearPipeline:
+      return pipeline_steps(operation, ranks, blocks);
+    case Algorithm::kMinimumSpanningTree:
+      return operation == Operation::kAllreduce ? 2 * lg : lg;
+    case Algorithm::kBidirectionalExchange:
+      return operation == Operation::kBroadcast ? lg + ranks - 1 : 2 * lg;
     case Algorithm::kRing:
-    case Algorithm::kDirect: return 2 * (ranks - 1);
+    case Algorithm::kDirect:
+      return 2 * (ranks - 1);
   }
   PACELINE_CHECK(false, "unknown algorithm");
 }
@@ -82,20 +98,28 @@ std::int64_t steps_of(Operation operation, Algorithm algorithm, std::int64_t ran
 
 const char* to_string(Operation operation) {
   switch (operation) {
-    case Operation::kBroadcast: return "broadcast";
-    case Operation::kReduce: return "reduce";
-    case Operation::kAllreduce: return "allreduce";
+    case Operation::kBroadcast:
+      return "broadcast";
+    case Operation::kReduce:
+      return "reduce";
+    case Operation::kAllreduce:
+      return "allreduce";
   }
   return "unknown";
 }
 
 const char* to_string(Algorithm algorithm) {
   switch (algorithm) {
-    case Algorithm::kLinearPipeline: return "lp";
-    case Algorithm::kMinimumSpanningTree: return "mst";
-    case Algorithm::kBidirectionalExchange: return "be";
-    case Algorithm::kRing: return "ring";
-    case Algorithm::kDirect: return "direct";
+    case Algorithm::kLinearPipeline:
+      return "lp";
+    case Algorithm::kMinimumSpanningTree:
+      return "mst";
+    case Algorithm::kBidirectionalExchange:
+      return "be";
+    case Algorithm::kRing:
+      return "ring";
+    case Algorithm::kDirect:
+      return "direct";
   }
   return "unknown";
 }
@@ -138,7 +162,8 @@ Result<CollectiveCost> cost_of(const CollectiveProblem& problem, Algorithm algor
   if (std::find(legal.begin(), legal.end(), algorithm) == legal.end()) {
     std::string names;
     for (const Algorithm each : legal) names += std::string(names.empty() ? "" : ", ") + to_string(each);
-    return error(ErrorKind::kBadRequest, "algorithm {} cannot {}; legal are {}", to_string(algorithm), to_string(problem.operation), names);
+    return error(ErrorKind::kBadRequest, "algorithm {} cannot {}; legal are {}", to_string(algorithm), to_string(problem.operation),
+                 names);
   }
   CollectiveCost cost;
   cost.algorithm = algorithm;

@@ -1,10 +1,10 @@
 #include "collectives/plan/cost.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 #include <string>
+
+#include <gtest/gtest.h>
 
 namespace paceline::collectives {
 namespace {
@@ -26,7 +26,8 @@ double table(Operation operation, Algorithm algorithm, double p, double n, doubl
     case Algorithm::kBidirectionalExchange:
       if (broadcast) return (lg + p - 1) * a + 2 * (p - 1) / p * n * be;
       return 2 * lg * a + 2 * (p - 1) / p * n * be + (p - 1) / p * n * g;
-    default: return 2 * (p - 1) * a + 2 * (p - 1) / p * n * be + (p - 1) / p * n * g;
+    default:
+      return 2 * (p - 1) * a + 2 * (p - 1) / p * n * be + (p - 1) / p * n * g;
   }
 }
 
@@ -47,8 +48,8 @@ TEST(Cost, AgreesWithTheTable) {
     const Bytes block{1 + std::uniform_int_distribution<std::int64_t>(0, problem.size.count - 1)(random)};
     for (const Algorithm algorithm : algorithms_for(problem.operation)) {
       const auto cost = cost_of(problem, algorithm, block);
-      const double expected = table(problem.operation, algorithm, static_cast<double>(problem.ranks), static_cast<double>(problem.size.count),
-                                    static_cast<double>(block.count), problem.link);
+      const double expected = table(problem.operation, algorithm, static_cast<double>(problem.ranks),
+                                    static_cast<double>(problem.size.count), static_cast<double>(block.count), problem.link);
       ASSERT_NEAR(cost->seconds, expected, 1e-13 * expected) << to_string(algorithm) << " seed " << seed;
       ASSERT_EQ(cost->block.has_value(), has_blocks(algorithm));
     }
@@ -62,7 +63,8 @@ TEST(Cost, NoWholeBlockIsFasterThanTheBestByMoreThanRounding) {
     problem.size = Bytes{1 + problem.size.count % 3000};
     const double found = cost_of(problem, Algorithm::kLinearPipeline)->seconds;
     double least = found;
-    for (std::int64_t b = 1; b <= problem.size.count; ++b) least = std::min(least, cost_of(problem, Algorithm::kLinearPipeline, Bytes{b})->seconds);
+    for (std::int64_t b = 1; b <= problem.size.count; ++b)
+      least = std::min(least, cost_of(problem, Algorithm::kLinearPipeline, Bytes{b})->seconds);
     // The nearest whole byte to the real optimum may be its worse neighbour when blocks are a few bytes.
     const double slack = best_block(problem)->count < 100 ? 0.07 : 1e-4;
     ASSERT_LE(found, least * (1 + slack)) << "seed " << seed;
@@ -89,8 +91,10 @@ TEST(Cost, CheapestIsTheFirstOfTheLeast) {
 
 TEST(Cost, RingComesBeforeDirectAndFreeLinksGoToThePipeline) {
   EXPECT_EQ(cheapest({Operation::kAllreduce, 7, Bytes{1000}, {}})->algorithm, Algorithm::kLinearPipeline);
-  // Large message, dear bytes: exchange and ring tie in bytes, exchange has fewer start-ups; without start-ups the first of the tie wins.
-  EXPECT_EQ(cheapest({Operation::kAllreduce, 7, Bytes{1'000'000'000}, {0, 1e-9, 1e-10}})->algorithm, Algorithm::kBidirectionalExchange);
+  // Large message, dear bytes: exchange and ring tie in bytes, exchange has fewer start-ups; without start-ups the first of the tie
+  // wins.
+  EXPECT_EQ(cheapest({Operation::kAllreduce, 7, Bytes{1'000'000'000}, {0, 1e-9, 1e-10}})->algorithm,
+            Algorithm::kBidirectionalExchange);
 }
 
 TEST(Cost, StepsCountWholeBlocks) {
@@ -114,7 +118,8 @@ TEST(Cost, StepsCountWholeBlocks) {
 TEST(Cost, OneRankAndNoBytesCostNothing) {
   for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce}) {
     for (const Algorithm algorithm : algorithms_for(operation)) {
-      for (const CollectiveProblem& problem : {CollectiveProblem{operation, 1, Bytes{1000}, {1, 1, 1}}, CollectiveProblem{operation, 8, Bytes{0}, {1, 1, 1}}}) {
+      for (const CollectiveProblem& problem :
+           {CollectiveProblem{operation, 1, Bytes{1000}, {1, 1, 1}}, CollectiveProblem{operation, 8, Bytes{0}, {1, 1, 1}}}) {
         const auto cost = cost_of(problem, algorithm);
         EXPECT_EQ(cost->seconds, 0);
         EXPECT_EQ(cost->steps, 0);

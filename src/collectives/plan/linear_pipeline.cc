@@ -14,10 +14,10 @@ struct Blocks {
   std::int64_t size;
 };
 
-// When block k starts up the chain and when its sum starts down, in rounds from 0. Every rank passes on what it has received in the next
-// round, so block k is at position i at up(k) + i, and its sum at position i at down(k) + (ranks - 1 - i). Ranks between the ends
-// carry both streams: their ports are free for both when up and down stand at different parity. The first block may leave a round
-// early, since nothing comes down yet, and the last sum too, since nothing goes up any more: 2K + 2p - 5 rounds in all.
+// When block k starts up the chain and when its sum starts down, in rounds from 0. Every rank passes on what it has received in the
+// next round, so block k is at position i at up(k) + i, and its sum at position i at down(k) + (ranks - 1 - i). Ranks between the
+// ends carry both streams: their ports are free for both when up and down stand at different parity. The first block may leave a
+// round early, since nothing comes down yet, and the last sum too, since nothing goes up any more: 2K + 2p - 5 rounds in all.
 struct Timetable {
   std::int64_t ranks;
   std::int64_t blocks;
@@ -43,7 +43,8 @@ std::int64_t pipeline_broadcast(RankBuilder& builder, const PlanRequest& request
     builder.start_round(start + round);
     const std::int64_t outgoing = round - position;
     const std::int64_t incoming = outgoing + 1;
-    if (position + 1 < builder.ranks() && outgoing >= 0 && outgoing < blocks.count()) builder.send(position + 1, blocks.at(outgoing));
+    if (position + 1 < builder.ranks() && outgoing >= 0 && outgoing < blocks.count())
+      builder.send(position + 1, blocks.at(outgoing));
     if (position > 0 && incoming >= 0 && incoming < blocks.count()) builder.receive(position - 1, blocks.at(incoming));
   }
   return start + rounds;
@@ -57,7 +58,8 @@ std::int64_t pipeline_reduce(RankBuilder& builder, const PlanRequest& request, s
     builder.start_round(start + round);
     const std::int64_t outgoing = round - position;
     const std::int64_t incoming = outgoing + 1;
-    if (position + 1 < builder.ranks() && outgoing >= 0 && outgoing < blocks.count()) builder.send(position + 1, blocks.at(outgoing));
+    if (position + 1 < builder.ranks() && outgoing >= 0 && outgoing < blocks.count())
+      builder.send(position + 1, blocks.at(outgoing));
     if (position > 0 && incoming >= 0 && incoming < blocks.count()) builder.receive_and_reduce(position - 1, blocks.at(incoming));
   }
   return start + rounds;
@@ -76,7 +78,8 @@ std::int64_t pipeline_allreduce(RankBuilder& builder, const PlanRequest& request
     const auto is_due = [&](std::int64_t next, std::int64_t when) { return next < blocks.count() && when == round; };
     if (position < last && is_due(up_out, times.up(up_out) + position)) builder.send(position + 1, blocks.at(up_out++));
     if (position > 0 && is_due(down_out, times.down(down_out) + last - position)) builder.send(position - 1, blocks.at(down_out++));
-    if (position < last && is_due(down_in, times.down(down_in) + last - position - 1)) builder.receive(position + 1, blocks.at(down_in++));
+    if (position < last && is_due(down_in, times.down(down_in) + last - position - 1))
+      builder.receive(position + 1, blocks.at(down_in++));
     if (position > 0 && is_due(up_in, times.up(up_in) + position - 1)) builder.receive_and_reduce(position - 1, blocks.at(up_in++));
   }
   return start + rounds;

@@ -14,9 +14,15 @@ Circle circle_of(const PlanRequest& request) {
 
 void add_pipeline(RankBuilder& builder, const PlanRequest& request) {
   switch (request.operation) {
-    case Operation::kBroadcast: pipeline_broadcast(builder, request, 0); break;
-    case Operation::kReduce: pipeline_reduce(builder, request, 0); break;
-    case Operation::kAllreduce: pipeline_allreduce(builder, request, 0); break;
+    case Operation::kBroadcast:
+      pipeline_broadcast(builder, request, 0);
+      break;
+    case Operation::kReduce:
+      pipeline_reduce(builder, request, 0);
+      break;
+    case Operation::kAllreduce:
+      pipeline_allreduce(builder, request, 0);
+      break;
   }
 }
 
@@ -28,9 +34,15 @@ void add_trees(RankBuilder& builder, Operation operation) {
 
 void add_exchange(RankBuilder& builder, Operation operation) {
   switch (operation) {
-    case Operation::kBroadcast: ring_allgather(builder, tree_scatter(builder, 0)); break;
-    case Operation::kReduce: tree_gather(builder, circulant_reduce_scatter(builder, 0)); break;
-    case Operation::kAllreduce: circulant_allgather(builder, circulant_reduce_scatter(builder, 0)); break;
+    case Operation::kBroadcast:
+      ring_allgather(builder, tree_scatter(builder, 0));
+      break;
+    case Operation::kReduce:
+      tree_gather(builder, circulant_reduce_scatter(builder, 0));
+      break;
+    case Operation::kAllreduce:
+      circulant_allgather(builder, circulant_reduce_scatter(builder, 0));
+      break;
   }
 }
 
@@ -48,7 +60,8 @@ Status validate(const PlanRequest& request) {
 }
 
 std::int64_t rounds_of(const PlanRequest& request) {
-  const auto cost = cost_of({request.operation, request.ranks, Bytes{request.elements}, {}}, request.algorithm, Bytes{request.block});
+  const auto cost =
+      cost_of({request.operation, request.ranks, Bytes{request.elements}, {}}, request.algorithm, Bytes{request.block});
   return cost.value().steps;
 }
 
@@ -58,11 +71,21 @@ RankPlan plan_of_rank(const PlanRequest& request, int rank) {
   RankBuilder builder(request, circle_of(request), rank);
   if (request.ranks == 1 || request.elements == 0) return builder.take();
   switch (request.algorithm) {
-    case Algorithm::kLinearPipeline: add_pipeline(builder, request); break;
-    case Algorithm::kMinimumSpanningTree: add_trees(builder, request.operation); break;
-    case Algorithm::kBidirectionalExchange: add_exchange(builder, request.operation); break;
-    case Algorithm::kRing: ring_allgather(builder, ring_reduce_scatter(builder, 0)); break;
-    case Algorithm::kDirect: ring_allgather(builder, direct_reduce_scatter(builder, 0)); break;
+    case Algorithm::kLinearPipeline:
+      add_pipeline(builder, request);
+      break;
+    case Algorithm::kMinimumSpanningTree:
+      add_trees(builder, request.operation);
+      break;
+    case Algorithm::kBidirectionalExchange:
+      add_exchange(builder, request.operation);
+      break;
+    case Algorithm::kRing:
+      ring_allgather(builder, ring_reduce_scatter(builder, 0));
+      break;
+    case Algorithm::kDirect:
+      ring_allgather(builder, direct_reduce_scatter(builder, 0));
+      break;
   }
   return builder.take();
 }

@@ -1,14 +1,14 @@
-// A collective as a value: what each rank sends, receives, reduces and copies, round by round. Pure; the executor runs it over sessions,
-// the simulator in virtual time, a test by hand. Linear Pipeline, sections 3.1-3.3; docs/algorithms.md, section 4.
+// A collective as a value: what each rank sends, receives, reduces and copies, round by round. Pure; the executor runs it over
+// sessions, the simulator in virtual time, a test by hand. Linear Pipeline, sections 3.1-3.3; docs/algorithms.md, section 4.
 //
-// How a plan is run. Each rank works in its own buffer, in place, and in scratch memory of `scratch` elements. It takes its steps round
-// by round: within a round the sends and receives run at the same time, then the reduces and copies in the order listed. A round is
-// over when its sends have left the buffer and its receives have arrived; no rank waits for the others' rounds. Messages between two ranks
-// arrive in the order sent, and the n-th received is the n-th sent. Within a round nothing that is being sent is written, and a rank sends at
-// most one message and receives at most one: a full-duplex port is never shared.
+// How a plan is run. Each rank works in its own buffer, in place, and in scratch memory of `scratch` elements. It takes its steps
+// round by round: within a round the sends and receives run at the same time, then the reduces and copies in the order listed. A
+// round is over when its sends have left the buffer and its receives have arrived; no rank waits for the others' rounds. Messages
+// between two ranks arrive in the order sent, and the n-th received is the n-th sent. Within a round nothing that is being sent is
+// written, and a rank sends at most one message and receives at most one: a full-duplex port is never shared.
 //
-// The order of additions depends on the plan only, never on arrival. Linear pipeline reduce and allreduce and the direct allreduce add in
-// rank order (the reduce only with the last rank as root); the others in an order fixed by ranks, elements and algorithm.
+// The order of additions depends on the plan only, never on arrival. Linear pipeline reduce and allreduce and the direct allreduce
+// add in rank order (the reduce only with the last rank as root); the others in an order fixed by ranks, elements and algorithm.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Where a message lies: one range, or two that follow each other in the message (`wrapped` starts at the buffer's front). Never empty.
+// Where a message lies: one range, or two that follow each other in the message (`wrapped` starts at the buffer's front). Never
+// empty.
 struct Place {
   Memory memory = Memory::kBuffer;
   Range range;
@@ -63,12 +64,12 @@ struct RankPlan {
 
 struct CollectivePlan {
   PlanRequest request;
-  std::int64_t rounds = 0;       // equals CollectiveCost::steps
+  std::int64_t rounds = 0;  // equals CollectiveCost::steps
   std::vector<RankPlan> ranks;
 };
 
-// kBadRequest: an algorithm that cannot do the operation, no ranks, a negative number of elements, a block below 1, a root that is no
-// rank.
+// kBadRequest: an algorithm that cannot do the operation, no ranks, a negative number of elements, a block below 1, a root that is
+// no rank.
 Status validate(const PlanRequest& request);
 
 // The number of rounds of a valid request. An empty message or one rank: 0.

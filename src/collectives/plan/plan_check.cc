@@ -1,18 +1,20 @@
 #include "collectives/plan/plan_check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "collectives/plan/plan_player.h"
 
 namespace paceline::collectives {
 namespace {
 
-bool meet(const Range& a, const Range& b) { return a.count > 0 && b.count > 0 && a.first < b.first + b.count && b.first < a.first + a.count; }
+bool meet(const Range& a, const Range& b) {
+  return a.count > 0 && b.count > 0 && a.first < b.first + b.count && b.first < a.first + a.count;
+}
 
 bool meet(const Place& a, const Place& b) {
   if (a.memory != b.memory) return false;
@@ -41,7 +43,8 @@ class FormCheck {
     if (!receives) PACELINE_RETURN_IF_ERROR(check(step, step.from));
     if (!sends) PACELINE_RETURN_IF_ERROR(check(step, step.to));
     if (sends || receives) {
-      if (step.peer < 0 || step.peer >= plan_.request.ranks || step.peer == rank_) return wrong(step, "has a peer that is no other rank");
+      if (step.peer < 0 || step.peer >= plan_.request.ranks || step.peer == rank_)
+        return wrong(step, "has a peer that is no other rank");
       if (locals_ > 0) return wrong(step, "stands after a reduce or copy of its round");
       if ((sends ? ++sends_ : ++receives_) > 1) return wrong(step, "is the second in its direction in a round");
       if (sends) sent_ = step.from;
@@ -58,7 +61,8 @@ class FormCheck {
 
   Status check(const Step& step, const Place& place) const {
     if (place.count() == 0) return wrong(step, "is empty");
-    const std::int64_t size = place.memory == Memory::kBuffer ? plan_.request.elements : plan_.ranks[static_cast<std::size_t>(rank_)].scratch;
+    const std::int64_t size =
+        place.memory == Memory::kBuffer ? plan_.request.elements : plan_.ranks[static_cast<std::size_t>(rank_)].scratch;
     for (const Range& range : {place.range, place.wrapped}) {
       if (range.first < 0 || range.count < 0 || range.first + range.count > size) return wrong(step, "leaves its memory");
     }
@@ -68,7 +72,8 @@ class FormCheck {
 
   Status wrong(const Step& step, const char* what) const {
     constexpr const char* kNames[] = {"send", "receive", "reduce", "copy"};
-    return error(ErrorKind::kBadRequest, "rank {}, round {}: a {} {}", rank_, step.round, kNames[static_cast<int>(step.kind)], what);
+    return error(ErrorKind::kBadRequest, "rank {}, round {}: a {} {}", rank_, step.round, kNames[static_cast<int>(step.kind)],
+                 what);
   }
 
   const CollectivePlan& plan_;
@@ -119,12 +124,14 @@ Status check_form(const CollectivePlan& plan) {
 Status check_plan(const CollectivePlan& plan) {
   PACELINE_RETURN_IF_ERROR(check_form(plan));
   const PlanRequest& request = plan.request;
-  if (request.ranks > kMostRanksChecked) return error(ErrorKind::kBadRequest, "{} ranks cannot be checked; at most {}", request.ranks, kMostRanksChecked);
+  if (request.ranks > kMostRanksChecked)
+    return error(ErrorKind::kBadRequest, "{} ranks cannot be checked; at most {}", request.ranks, kMostRanksChecked);
   const bool broadcast = request.operation == Operation::kBroadcast;
   std::vector<std::vector<Contributions>> buffers;
   for (int rank = 0; rank < request.ranks; ++rank) {
     const bool has_value = !broadcast || rank == request.root;
-    buffers.emplace_back(static_cast<std::size_t>(request.elements), has_value ? Contributions{std::uint64_t{1} << rank} : Contributions{});
+    buffers.emplace_back(static_cast<std::size_t>(request.elements),
+                         has_value ? Contributions{std::uint64_t{1} << rank} : Contributions{});
   }
   PlanPlayer<Contributions> player(plan, std::move(buffers), {});
   std::vector<int> order(static_cast<std::size_t>(request.ranks));
@@ -138,8 +145,10 @@ Status check_plan(const CollectivePlan& plan) {
     const auto& result = player.buffer(rank);
     for (std::size_t i = 0; i < result.size(); ++i) {
       if (result[i] == wanted) continue;
-      return error(ErrorKind::kBadRequest, "rank {} ends with element {} made of the values of ranks [{}], more than once of [{}]; it must be once of [{}]", rank,
-                   i, fmt::join(listed(result[i].ranks), " "), fmt::join(listed(result[i].doubled), " "), fmt::join(listed(wanted.ranks), " "));
+      return error(ErrorKind::kBadRequest,
+                   "rank {} ends with element {} made of the values of ranks [{}], more than once of [{}]; it must be once of [{}]",
+                   rank, i, fmt::join(listed(result[i].ranks), " "), fmt::join(listed(result[i].doubled), " "),
+                   fmt::join(listed(wanted.ranks), " "));
     }
   }
   return {};

@@ -1,5 +1,5 @@
-// Plays a plan on values in memory, one rank at a time, each as far as it gets: what an executor does, without a network. The check plays
-// it on sets of contributions, tests on numbers. `Value` is copied and added with +=.
+// Plays a plan on values in memory, one rank at a time, each as far as it gets: what an executor does, without a network. The check
+// plays it on sets of contributions, tests on numbers. `Value` is copied and added with +=.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,16 @@ namespace paceline::collectives {
 template <typename Value>
 class PlanPlayer {
  public:
-  // `buffers`: one for each rank, each of the message's elements. `fresh` fills the scratch memory. `plan` must outlive the player and have
-  // passed check_form.
+  // `buffers`: one for each rank, each of the message's elements. `fresh` fills the scratch memory. `plan` must outlive the player
+  // and have passed check_form.
   PlanPlayer(const CollectivePlan& plan, std::vector<std::vector<Value>> buffers, const Value& fresh) : plan_(plan) {
     for (std::size_t rank = 0; rank < buffers.size(); ++rank) {
       ranks_.push_back({std::move(buffers[rank]), std::vector<Value>(static_cast<std::size_t>(plan.ranks[rank].scratch), fresh)});
     }
   }
 
-  // Goes over the ranks in `order`, again and again, until all are done. Error: no rank can go on (a deadlock), or messages do not fit.
+  // Goes over the ranks in `order`, again and again, until all are done. Error: no rank can go on (a deadlock), or messages do not
+  // fit.
   Status play(const std::vector<int>& order) {
     bool moved = true;
     while (moved) {
@@ -45,7 +46,8 @@ class PlanPlayer {
       }
     }
     for (const auto& [ends, waiting] : channels_) {
-      if (!waiting.empty()) return error(ErrorKind::kBadRequest, "rank {} never receives a message of rank {}", ends.second, ends.first);
+      if (!waiting.empty())
+        return error(ErrorKind::kBadRequest, "rank {} never receives a message of rank {}", ends.second, ends.first);
     }
     return {};
   }
@@ -69,15 +71,17 @@ class PlanPlayer {
     if (state.next == steps.size()) return false;
     const Step& step = steps[state.next];
     switch (step.kind) {
-      case StepKind::kSend: channels_[{rank, step.peer}].push_back({step.round, read(state, step.from)}); break;
+      case StepKind::kSend:
+        channels_[{rank, step.peer}].push_back({step.round, read(state, step.from)});
+        break;
       case StepKind::kReceive: {
         auto& waiting = channels_[{step.peer, rank}];
         if (waiting.empty()) return false;
         const Message message = std::move(waiting.front());
         waiting.pop_front();
         if (message.round != step.round || std::int64_t(message.values.size()) != step.to.count()) {
-          return error(ErrorKind::kBadRequest, "rank {} expects {} elements from rank {} in round {}, but {} were sent in round {}", rank,
-                       step.to.count(), step.peer, step.round, message.values.size(), message.round);
+          return error(ErrorKind::kBadRequest, "rank {} expects {} elements from rank {} in round {}, but {} were sent in round {}",
+                       rank, step.to.count(), step.peer, step.round, message.values.size(), message.round);
         }
         write(state, step.to, message.values);
         break;
@@ -89,13 +93,17 @@ class PlanPlayer {
         write(state, step.to, sum);
         break;
       }
-      case StepKind::kCopy: write(state, step.to, read(state, step.from)); break;
+      case StepKind::kCopy:
+        write(state, step.to, read(state, step.from));
+        break;
     }
     ++state.next;
     return true;
   }
 
-  static std::vector<Value>& memory_of(State& state, const Place& place) { return place.memory == Memory::kBuffer ? state.buffer : state.scratch; }
+  static std::vector<Value>& memory_of(State& state, const Place& place) {
+    return place.memory == Memory::kBuffer ? state.buffer : state.scratch;
+  }
 
   static std::vector<Value> read(State& state, const Place& place) {
     const std::vector<Value>& memory = memory_of(state, place);

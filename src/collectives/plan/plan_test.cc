@@ -1,14 +1,14 @@
 #include "collectives/plan/plan.h"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
 #include <random>
 #include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "collectives/plan/plan_check.h"
 #include "collectives/plan/plan_player.h"
@@ -17,7 +17,8 @@ namespace paceline::collectives {
 namespace {
 
 std::string shown(const PlanRequest& r) {
-  return fmt::format("{} {} ranks {} elements {} block {} root {}", to_string(r.operation), to_string(r.algorithm), r.ranks, r.elements, r.block, r.root);
+  return fmt::format("{} {} ranks {} elements {} block {} root {}", to_string(r.operation), to_string(r.algorithm), r.ranks,
+                     r.elements, r.block, r.root);
 }
 
 void for_each_kind(const std::function<void(Operation, Algorithm)>& visit) {
@@ -95,7 +96,9 @@ TEST(Plan, TheMergedAllreduceOfThreeRanksAndFourBlocksTakesNineSteps) {
 
 // What the closed form charges: bytes with alpha = gamma = 0 and beta = 1; reductions with gamma = 1.
 double charged(const PlanRequest& request, double beta, double gamma) {
-  return cost_of({request.operation, request.ranks, Bytes{request.elements}, {0, beta, gamma}}, request.algorithm, Bytes{request.block})->seconds;
+  return cost_of({request.operation, request.ranks, Bytes{request.elements}, {0, beta, gamma}}, request.algorithm,
+                 Bytes{request.block})
+      ->seconds;
 }
 
 TEST(Plan, BytesAndReductionsAreThoseOfTheClosedForm) {
@@ -109,7 +112,9 @@ TEST(Plan, BytesAndReductionsAreThoseOfTheClosedForm) {
         EXPECT_LE(static_cast<double>(traffic.serial_sent), charged(request, 1, 0)) << shown(request);
         // (Two ranks use both directions at once throughout, where the closed form charges both.)
         const double both_ways = operation == Operation::kAllreduce && ranks == 2 ? 2 : 1;
-        EXPECT_GE(both_ways * static_cast<double>(traffic.serial_sent), charged(request, 1, 0) - 5.0 * static_cast<double>(request.block)) << shown(request);
+        EXPECT_GE(both_ways * static_cast<double>(traffic.serial_sent),
+                  charged(request, 1, 0) - 5.0 * static_cast<double>(request.block))
+            << shown(request);
         continue;
       }
       EXPECT_DOUBLE_EQ(static_cast<double>(traffic.serial_sent), charged(request, 1, 0)) << shown(request);
@@ -120,7 +125,8 @@ TEST(Plan, BytesAndReductionsAreThoseOfTheClosedForm) {
 
 TEST(Plan, NoRankSendsMoreThanTheLinearPipelinesTwiceTheMessage) {
   for (int ranks = 3; ranks <= 17; ++ranks) {
-    const PlanTraffic traffic = traffic_of(make_plan({Operation::kAllreduce, Algorithm::kLinearPipeline, ranks, 100, 7, 0}).value());
+    const PlanTraffic traffic =
+        traffic_of(make_plan({Operation::kAllreduce, Algorithm::kLinearPipeline, ranks, 100, 7, 0}).value());
     EXPECT_EQ(traffic.most_sent, 200);
     const PlanTraffic ring = traffic_of(make_plan({Operation::kAllreduce, Algorithm::kRing, ranks, 16 * ranks, 1, 0}).value());
     EXPECT_EQ(ring.most_sent, 2 * (ranks - 1) * 16);
@@ -179,7 +185,8 @@ TEST(Plan, TheOrderInWhichRanksRunChangesNoBit) {
       std::shuffle(order.begin(), order.end(), random);
       PlanPlayer<float> second(plan, buffers, 0);
       ASSERT_TRUE(second.play(order).ok());
-      for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(first.buffer(rank), second.buffer(rank)) << shown(request) << " seed " << seed;
+      for (int rank = 0; rank < ranks; ++rank)
+        EXPECT_EQ(first.buffer(rank), second.buffer(rank)) << shown(request) << " seed " << seed;
     }
   });
 }
@@ -187,12 +194,14 @@ TEST(Plan, TheOrderInWhichRanksRunChangesNoBit) {
 TEST(Plan, OneRanksPlanIsItsPartOfTheWhole) {
   const PlanRequest request{Operation::kAllreduce, Algorithm::kBidirectionalExchange, 6, 20, 1, 0};
   const auto whole = make_plan(request).value();
-  for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(plan_of_rank(request, rank).steps.size(), whole.ranks[static_cast<std::size_t>(rank)].steps.size());
+  for (int rank = 0; rank < 6; ++rank)
+    EXPECT_EQ(plan_of_rank(request, rank).steps.size(), whole.ranks[static_cast<std::size_t>(rank)].steps.size());
 }
 
 TEST(Plan, OneRankOrNoElementsNeedNoSteps) {
   for_each_kind([](Operation operation, Algorithm algorithm) {
-    for (const PlanRequest& request : {PlanRequest{operation, algorithm, 1, 100, 7, 0}, PlanRequest{operation, algorithm, 8, 0, 7, 0}}) {
+    for (const PlanRequest& request :
+         {PlanRequest{operation, algorithm, 1, 100, 7, 0}, PlanRequest{operation, algorithm, 8, 0, 7, 0}}) {
       const auto plan = make_plan(request).value();
       EXPECT_EQ(plan.rounds, 0) << shown(request);
       for (const RankPlan& rank : plan.ranks) EXPECT_TRUE(rank.steps.empty()) << shown(request);

@@ -15,7 +15,9 @@ struct Circle {
   int rank_at(int position) const { return static_cast<int>((static_cast<std::int64_t>(position) + first) % ranks); }
   int position_of(int rank) const { return static_cast<int>((static_cast<std::int64_t>(rank) - first + ranks) % ranks); }
   int after(int position, int distance) const { return static_cast<int>((static_cast<std::int64_t>(position) + distance) % ranks); }
-  int before(int position, int distance) const { return static_cast<int>((static_cast<std::int64_t>(position) - distance + ranks) % ranks); }
+  int before(int position, int distance) const {
+    return static_cast<int>((static_cast<std::int64_t>(position) - distance + ranks) % ranks);
+  }
 };
 
 class RankBuilder {
@@ -103,6 +105,7 @@ std::int64_t circulant_reduce_scatter(RankBuilder& builder, std::int64_t start);
 std::int64_t circulant_allgather(RankBuilder& builder, std::int64_t start);       // position i starts with part i
 std::int64_t ring_reduce_scatter(RankBuilder& builder, std::int64_t start);       // the same two around a ring
 std::int64_t ring_allgather(RankBuilder& builder, std::int64_t start);
-std::int64_t direct_reduce_scatter(RankBuilder& builder, std::int64_t start);  // position i ends with part i, summed in order of position
+std::int64_t direct_reduce_scatter(RankBuilder& builder,
+                                   std::int64_t start);  // position i ends with part i, summed in order of position
 
 }  // namespace paceline::collectives
