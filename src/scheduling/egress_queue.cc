@@ -18,7 +18,8 @@ EgressQueue::EgressQueue(EgressOptions options) : options_(options) {
 }
 
 void EgressQueue::set_window(Bytes window) {
-  PACELINE_CHECK(window.count >= 2 * options_.chunk.count, "a window of {} bytes is smaller than two chunks of {}", window.count, options_.chunk.count);
+  PACELINE_CHECK(window.count >= 2 * options_.chunk.count, "a window of {} bytes is smaller than two chunks of {}", window.count,
+                 options_.chunk.count);
   options_.window = window;
 }
 
@@ -26,7 +27,9 @@ Bytes EgressQueue::least_cost() const { return {std::min(kLeastCost, options_.ch
 
 std::int64_t EgressQueue::cost(std::int64_t size) const { return std::max(size, least_cost().count); }
 
-std::int64_t EgressQueue::next_size(const Waiting& waiting) const { return std::min(options_.chunk.count, waiting.unit.size.count - waiting.taken); }
+std::int64_t EgressQueue::next_size(const Waiting& waiting) const {
+  return std::min(options_.chunk.count, waiting.unit.size.count - waiting.taken);
+}
 
 EgressQueue::Lane& EgressQueue::lane(Destination destination) {
   PACELINE_CHECK(destination < lanes_.size() && lanes_[destination].exists, "no destination {}", destination);
@@ -76,7 +79,8 @@ bool EgressQueue::more_urgent(const Waiting& a, const Waiting& b) const {
 }
 
 void EgressQueue::line_up(Lane& lane, std::int32_t layer, std::uint32_t slot) {
-  auto line = std::lower_bound(lane.lines.begin(), lane.lines.end(), layer, [](const LayerLine& a, std::int32_t b) { return a.layer < b; });
+  auto line =
+      std::lower_bound(lane.lines.begin(), lane.lines.end(), layer, [](const LayerLine& a, std::int32_t b) { return a.layer < b; });
   if (line == lane.lines.end() || line->layer != layer) {
     const auto at = static_cast<std::size_t>(line - lane.lines.begin());
     line = lane.lines.insert(line, {.layer = layer});

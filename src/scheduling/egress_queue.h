@@ -1,12 +1,12 @@
 // Chooses which chunk of which unit leaves a node next, and to whom. Pure: no thread, clock or I/O, so the runtime and the
 // simulator run the same object. Owned by one progress loop.
 //
-// Order: the strict weak order (layer, sequence of becoming ready) or the sequence alone; see scheduling/schedule.h (P3, section 4.2).
-// A unit leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has been taken is never recalled, so an
-// urgent unit waits at most for the window's bytes that left before it.
+// Order: the strict weak order (layer, sequence of becoming ready) or the sequence alone; see scheduling/schedule.h (P3,
+// section 4.2). A unit leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has been taken is never
+// recalled, so an urgent unit waits at most for the window's bytes that left before it.
 //
-// Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations that
-// have something to send or on its way, one of them may hold at most
+// Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations
+// that have something to send or on its way, one of them may hold at most
 //     share(1) = window,   share(n) = min(max(2 chunks, 2 * window / n), window - chunk),
 // so one slow destination never fills the window. When a share shrinks because another destination wakes up, what a destination
 // already holds above its new share is not counted against the others: they need not wait for the slow one. Only then may more than

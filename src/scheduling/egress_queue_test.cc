@@ -1,12 +1,12 @@
 #include "scheduling/egress_queue.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace paceline::scheduling {
 namespace {
@@ -32,7 +32,8 @@ EgressQueue::Destination open(EgressQueue& queue) {
 TEST(EgressQueue, LowerLayersLeaveFirstAndEqualLayersInTheOrderOfBecomingReady) {
   EgressQueue queue({.order = Order::kByLayer, .window = {1000}, .chunk = {100}});
   const auto to = open(queue);
-  for (const auto& [layer, tag] : std::vector<std::pair<int, std::uint64_t>>{{3, 0}, {1, 1}, {2, 2}, {1, 3}, {3, 4}, {-1, 5}, {1, 6}}) {
+  for (const auto& [layer, tag] :
+       std::vector<std::pair<int, std::uint64_t>>{{3, 0}, {1, 1}, {2, 2}, {1, 3}, {3, 4}, {-1, 5}, {1, 6}}) {
     queue.on_ready({.destination = to, .layer = {layer}, .size = {100}, .tag = tag});
   }
   EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{5, 1, 3, 6, 2, 0, 4}));
@@ -41,7 +42,8 @@ TEST(EgressQueue, LowerLayersLeaveFirstAndEqualLayersInTheOrderOfBecomingReady) 
 TEST(EgressQueue, FirstInFirstOutIgnoresLayersAndNeverOvertakes) {
   EgressQueue queue({.order = Order::kFirstInFirstOut, .window = {1000}, .chunk = {100}});
   const auto to = open(queue);
-  for (std::uint64_t tag = 0; tag < 5; ++tag) queue.on_ready({.destination = to, .layer = {static_cast<int>(9 - tag)}, .size = {250}, .tag = tag});
+  for (std::uint64_t tag = 0; tag < 5; ++tag)
+    queue.on_ready({.destination = to, .layer = {static_cast<int>(9 - tag)}, .size = {250}, .tag = tag});
   EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4}));
   EXPECT_EQ(queue.overtakes(), 0U);
 }
@@ -160,7 +162,8 @@ class Twin {
   std::optional<Chunk> take() {
     std::int64_t active = 0;
     for (const auto& [destination, held] : in_flight) {
-      const bool queued = open[destination] && std::any_of(items.begin(), items.end(), [d = destination](const Item& i) { return i.unit.destination == d; });
+      const bool queued = open[destination] && std::any_of(items.begin(), items.end(),
+                                                           [d = destination](const Item& i) { return i.unit.destination == d; });
       if (held > 0 || queued) ++active;
     }
     const auto w = options_.window.count, c = options_.chunk.count;
@@ -198,7 +201,9 @@ class Twin {
   std::uint64_t overtakes = 0;
 
  private:
-  std::pair<int, std::uint64_t> key(const Item& item) const { return {options_.order == Order::kByLayer ? item.unit.layer.index : 0, item.sequence}; }
+  std::pair<int, std::uint64_t> key(const Item& item) const {
+    return {options_.order == Order::kByLayer ? item.unit.layer.index : 0, item.sequence};
+  }
   std::int64_t next(const Item& item) const { return std::min(options_.chunk.count, item.unit.size.count - item.taken); }
   EgressOptions options_;
 };
@@ -206,7 +211,9 @@ class Twin {
 TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     std::mt19937_64 random(seed);
-    const auto pick = [&](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); };
+    const auto pick = [&](std::int64_t low, std::int64_t high) {
+      return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+    };
     EgressOptions options;
     options.order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
     options.chunk = {pick(1, 600)};
@@ -228,13 +235,20 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
           (twin.open[d] ? queue.pause(d) : queue.resume(d));
           twin.open[d] = !twin.open[d];
           break;
-        case 1: case 2: case 3: {
-          const Unit unit{.destination = d, .layer = {static_cast<int>(pick(-1, 4))}, .size = {pick(0, 4) == 0 ? 0 : pick(1, 2000)}, .tag = sequence};
+        case 1:
+        case 2:
+        case 3: {
+          const Unit unit{.destination = d,
+                          .layer = {static_cast<int>(pick(-1, 4))},
+                          .size = {pick(0, 4) == 0 ? 0 : pick(1, 2000)},
+                          .tag = sequence};
           queue.on_ready(unit);
           twin.items.push_back({unit, sequence++});
           break;
         }
-        case 4: case 5: case 6:
+        case 4:
+        case 5:
+        case 6:
           if (!on_their_way.empty()) {
             const auto at = static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(on_their_way.size()) - 1));
             queue.on_acknowledged(on_their_way[at].destination, on_their_way[at].size);

@@ -12,7 +12,8 @@ namespace paceline::session {
 inline Duration backoff(std::uint32_t failures, std::uint64_t random, Duration longest) {
   const Duration first = std::chrono::milliseconds(10);
   const Duration base = std::min(longest, first * (std::int64_t{1} << std::min(failures - 1, 20U)));
-  return base / 2 + Duration(static_cast<std::int64_t>(static_cast<double>(base.count()) * (static_cast<double>(random >> 11) * 0x1p-53)));
+  return base / 2 +
+         Duration(static_cast<std::int64_t>(static_cast<double>(base.count()) * (static_cast<double>(random >> 11) * 0x1p-53)));
 }
 
 }  // namespace paceline::session

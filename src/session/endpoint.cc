@@ -18,15 +18,21 @@ PeerId Endpoint::connect(const transport::Address& address, const PeerName& expe
 void Endpoint::send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
   state_->send(peer, head, payload, ticket);
 }
-void Endpoint::send_owned(PeerId peer, wire::MessageHead head, std::vector<std::byte> payload) { state_->send_owned(peer, head, std::move(payload)); }
-void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch) { state_->set_identity(self, job, epoch); }
+void Endpoint::send_owned(PeerId peer, wire::MessageHead head, std::vector<std::byte> payload) {
+  state_->send_owned(peer, head, std::move(payload));
+}
+void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch) {
+  state_->set_identity(self, job, epoch);
+}
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
 void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
 void Endpoint::set_window(Bytes window) { state_->set_window(window); }
 std::string Endpoint::address_of(PeerId peer) const { return state_->address_of(peer); }
 const EndpointCounters& Endpoint::counters() const { return state_->counters(); }
 
-std::span<std::byte> Link::on_head(const wire::FrameHeader& header, std::span<const std::byte> body) { return state.on_head(*this, header, body); }
+std::span<std::byte> Link::on_head(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  return state.on_head(*this, header, body);
+}
 void Link::on_frame(const transport::Frame& frame) { state.on_frame(*this, frame); }
 void Link::on_sent(std::uint64_t ticket) { state.on_sent(*this, ticket); }
 void Link::on_closed(const Status& reason) { state.on_closed(*this, reason); }
@@ -58,7 +64,8 @@ EndpointState::EndpointState(transport::Transport& transport, EndpointOptions op
       options_(require_valid(options)),
       handler_(handler),
       queue_({.order = options.order, .window = options.window, .chunk = options.chunk}),
-      random_(mix(options.seed) ^ mix((static_cast<std::uint64_t>(options.self.role) << 32) + static_cast<std::uint32_t>(options.self.rank.value))),
+      random_(mix(options.seed) ^
+              mix((static_cast<std::uint64_t>(options.self.role) << 32) + static_cast<std::uint32_t>(options.self.rank.value))),
       // Two processes that were given the same seed must not draw the same session ids.
       id_salt_(mix(static_cast<std::uint64_t>(now().time_since_epoch().count())) ^ mix(std::bit_cast<std::uintptr_t>(this))) {}
 
@@ -98,19 +105,22 @@ Peer* EndpointState::find(PeerId peer) {
 // Sending.
 
 void EndpointState::send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(), head.payload_bytes);
+  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
+                 head.payload_bytes);
   if (Peer* to = find(peer)) enqueue(*to, head, to->session.outbox().add(head, payload, ticket));
 }
 
 void EndpointState::send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload) {
-  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(), head.payload_bytes);
+  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
+                 head.payload_bytes);
   if (Peer* to = find(peer)) enqueue(*to, head, to->session.outbox().add_owned(head, std::move(payload)));
 }
 
 void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::Slot slot) {
   ++counters_.messages_sent;
   counters_.payload_bytes_sent += head.payload_bytes;
-  queue_.on_ready({.destination = peer.lane, .layer = head.layer, .size = {static_cast<std::int64_t>(head.payload_bytes)}, .tag = slot});
+  queue_.on_ready(
+      {.destination = peer.lane, .layer = head.layer, .size = {static_cast<std::int64_t>(head.payload_bytes)}, .tag = slot});
   pump();
 }
 
@@ -139,7 +149,8 @@ void EndpointState::release(Peer& peer) {
   if (closing_) check_closed();
 }
 
-// While frames wait to be sent, a chunk among them may still carry the acknowledgement; when the last has left, on_sent() looks again.
+// While frames wait to be sent, a chunk among them may still carry the acknowledgement; when the last has left, on_sent() looks
+// again.
 void EndpointState::acknowledge(Peer& peer) {
   if (peer.stage != Stage::kUp || !peer.session.owes_acknowledgement() || peer.link->queued > 0) return;
   transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kAcknowledge));
@@ -170,7 +181,8 @@ std::span<std::byte> EndpointState::on_head(Link& link, const wire::FrameHeader&
   if (header.kind == wire::FrameKind::kChunk && in_use) return place_of_chunk(link, header, body);
   const bool may_have_text = header.kind == wire::FrameKind::kHelloReply || header.kind == wire::FrameKind::kGoodbye;
   if (may_have_text && header.payload_bytes <= wire::kMaxReason) return link.scratch_of(header.payload_bytes);
-  link.failure = error(ErrorKind::kCorrupt, "a frame of kind {} with a payload of {} bytes", static_cast<int>(header.kind), header.payload_bytes);
+  link.failure = error(ErrorKind::kCorrupt, "a frame of kind {} with a payload of {} bytes", static_cast<int>(header.kind),
+                       header.payload_bytes);
   return {};
 }
 
@@ -182,9 +194,12 @@ std::span<std::byte> EndpointState::place_of_chunk(Link& link, const wire::Frame
     return {};
   }
   switch (arrival->kind) {
-    case Inbox::Arrival::Kind::kDuplicate: return link.scratch_of(header.payload_bytes);
-    case Inbox::Arrival::Kind::kContinues: return arrival->place;
-    case Inbox::Arrival::Kind::kBegins: break;
+    case Inbox::Arrival::Kind::kDuplicate:
+      return link.scratch_of(header.payload_bytes);
+    case Inbox::Arrival::Kind::kContinues:
+      return arrival->place;
+    case Inbox::Arrival::Kind::kBegins:
+      break;
   }
   const auto place = handler_.on_message_begin(peer.id, arrival->head);
   if (!place.ok()) {
@@ -222,11 +237,14 @@ void EndpointState::on_frame(Link& link, const transport::Frame& frame) {
 
 void EndpointState::on_event(Peer& peer, const Session::Event& event, const transport::Frame& frame) {
   switch (event.kind) {
-    case Session::Event::Kind::kNothing: break;
+    case Session::Event::Kind::kNothing:
+      break;
     case Session::Event::Kind::kHeartbeat:
       transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kHeartbeatReply));
       break;
-    case Session::Event::Kind::kDuplicate: ++counters_.duplicates_dropped; break;
+    case Session::Event::Kind::kDuplicate:
+      ++counters_.duplicates_dropped;
+      break;
     case Session::Event::Kind::kGoodbye: {
       end(peer, ErrorKind::kCancelled, fmt::format("said goodbye: {}", wire::printable_reason(frame.payload)), {});
       return;

@@ -43,14 +43,15 @@ using Order = scheduling::Order;
 
 struct EndpointOptions {
   PeerName self;
-  std::uint64_t job = 0;      // drawn by the coordinator; 0: not known yet. Peers of different jobs (both known) refuse each other.
-  std::uint32_t epoch = 0;    // membership epoch; peers of different epochs (both not 0) refuse each other
-  std::uint64_t seed = 0;     // for session ids and back-off jitter; differs between processes
+  std::uint64_t job = 0;    // drawn by the coordinator; 0: not known yet. Peers of different jobs (both known) refuse each other.
+  std::uint32_t epoch = 0;  // membership epoch; peers of different epochs (both not 0) refuse each other
+  std::uint64_t seed = 0;   // for session ids and back-off jitter; differs between processes
   Duration silence_deadline = std::chrono::seconds(10);  // heartbeats go out every fifth of it
   Order order = Order::kByLayer;
   Bytes chunk{65'536};
-  Bytes window{400'000};      // unacknowledged payload bytes over all peers; at least two chunks. One peer may hold at most
-                              // max(2 chunks, 2 * window / peers with something to send).
+  Bytes window{400'000};  // unacknowledged payload bytes over all peers; at least two chunks. One peer may hold at most
+                          // max(2 chunks, 2 * window / peers with something to send), and of several never
+                          // all of it; see scheduling/egress_queue.h.
 };
 // Errors: kBadRequest naming the option and its legal range.
 Result<EndpointOptions> validated(EndpointOptions options);
@@ -72,9 +73,9 @@ class EndpointHandler {
   virtual void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) = 0;
   // The peer has received the message sent with `ticket`; its payload is the caller's again.
   virtual void on_delivered(PeerId peer, std::uint64_t ticket) = 0;
-  // Once, last, for every peer of on_peer and for every connect() that failed: silent longer than the deadline, refused, said goodbye,
-  // broke the protocol. Payloads not delivered by now are the caller's again. The message names the peer, its address and the
-  // milliseconds since it was last heard.
+  // Once, last, for every peer of on_peer and for every connect() that failed: silent longer than the deadline, refused, said
+  // goodbye, broke the protocol. Payloads not delivered by now are the caller's again. The message names the peer, its address and
+  // the milliseconds since it was last heard.
   virtual void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) = 0;
 };
 
@@ -82,7 +83,7 @@ struct EndpointCounters {
   std::uint64_t messages_sent = 0, messages_received = 0;
   std::uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // each message's payload once, however often resent
   std::uint64_t chunks_resent = 0, duplicates_dropped = 0, reconnects = 0, frames_damaged = 0, strangers_refused = 0;
-  std::uint64_t overtakes = 0;  // chunks that left before one that was ready earlier and had room too
+  std::uint64_t overtakes = 0;       // chunks that left before one that was ready earlier and had room too
   std::uint64_t hellos_refused = 0;  // of peers that say who they are
 };
 

@@ -67,15 +67,17 @@ PeerId EndpointState::connect(const transport::Address& address, const PeerName&
 void EndpointState::dial(Peer& peer) {
   peer.stage = Stage::kDialling;
   // A single attempt may hang at a host that drops everything; another may take another way.
-  const Duration patience = std::max<Duration>(std::min(limit(peer) - now(), options_.silence_deadline / 2), std::chrono::milliseconds(1));
-  transport_.connect(peer.address, patience,
-                     [this, id = peer.id, alive = std::weak_ptr(alive_)](Result<std::unique_ptr<transport::Connection>> connection) {
-                       if (alive.expired()) return;
-                       Peer* dialling = find(id);
-                       if (dialling == nullptr || dialling->stage != Stage::kDialling) return;
-                       if (connection.ok()) return greet(*dialling, std::move(connection).value());
-                       retry(*dialling, connection.status());
-                     });
+  const Duration patience =
+      std::max<Duration>(std::min(limit(peer) - now(), options_.silence_deadline / 2), std::chrono::milliseconds(1));
+  transport_.connect(
+      peer.address, patience,
+      [this, id = peer.id, alive = std::weak_ptr(alive_)](Result<std::unique_ptr<transport::Connection>> connection) {
+        if (alive.expired()) return;
+        Peer* dialling = find(id);
+        if (dialling == nullptr || dialling->stage != Stage::kDialling) return;
+        if (connection.ok()) return greet(*dialling, std::move(connection).value());
+        retry(*dialling, connection.status());
+      });
   arm();
 }
 
@@ -93,7 +95,8 @@ void EndpointState::greet(Peer& peer, std::unique_ptr<transport::Connection> con
                           .to = to_party(peer.name),
                           .resume = peer.known ? wire::Hello::Resume::kYes : wire::Hello::Resume::kNo};
   const auto body = wire::encode(hello);
-  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHello, .acknowledged = hello.received, .epoch = options_.epoch}, body, {})});
+  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHello, .acknowledged = hello.received, .epoch = options_.epoch},
+                                     body, {})});
   arm();
 }
 
@@ -119,7 +122,8 @@ void EndpointState::on_reply(Peer& peer, const transport::Frame& frame) {
   if (frame.header.kind == wire::FrameKind::kGoodbye) {
     return end(peer, ErrorKind::kCancelled, fmt::format("said goodbye: {}", wire::printable_reason(frame.payload)), {});
   }
-  if (frame.header.kind != wire::FrameKind::kHelloReply) return fail(error(ErrorKind::kCorrupt, "a frame before the answer to the hello"));
+  if (frame.header.kind != wire::FrameKind::kHelloReply)
+    return fail(error(ErrorKind::kCorrupt, "a frame before the answer to the hello"));
   const auto reply = wire::decode_hello_reply(frame.body);
   if (!reply.ok()) return fail(reply.status());
   if (reply->session != peer.session_id) return fail(error(ErrorKind::kCorrupt, "an answer to the hello of another session"));
@@ -127,11 +131,13 @@ void EndpointState::on_reply(Peer& peer, const transport::Frame& frame) {
     return end(peer, ErrorKind::kBadRequest, fmt::format("refused: {}", wire::printable_reason(frame.payload)), {});
   }
   if (reply->verdict == wire::Verdict::kUnknown) {
-    return end(peer, ErrorKind::kPeerLost, "does not know this session any more: it was restarted, or it had given this process up", {});
+    return end(peer, ErrorKind::kPeerLost, "does not know this session any more: it was restarted, or it had given this process up",
+               {});
   }
   const auto name = to_name(reply->from);
   if (!name.ok()) return fail(name.status());
-  if (const auto text = objection(*reply, *name, peer.name, identity())) return end(peer, ErrorKind::kBadRequest, fmt::format("is not the right peer: {}", *text), *text);
+  if (const auto text = objection(*reply, *name, peer.name, identity()))
+    return end(peer, ErrorKind::kBadRequest, fmt::format("is not the right peer: {}", *text), *text);
   peer.name = *name;
   attach(peer, link, reply->received);
 }
@@ -157,10 +163,12 @@ void EndpointState::on_hello(Link& link, const transport::Frame& frame) {
   if (const auto text = objection(*hello, *name, identity())) return refuse(link, *hello, wire::Verdict::kRefused, *text);
   for (const auto& [id, other] : peers_) {
     if (other->known && other->stage != Stage::kEnding && same_process(other->name, *name)) {
-      return refuse(link, *hello, wire::Verdict::kRefused, fmt::format("{} is already in this job at {}", name->text(), other->address_text));
+      return refuse(link, *hello, wire::Verdict::kRefused,
+                    fmt::format("{} is already in this job at {}", name->text(), other->address_text));
     }
   }
-  if (const Status status = handler_.on_hello(*name); !status.ok()) return refuse(link, *hello, wire::Verdict::kRefused, status.message());
+  if (const Status status = handler_.on_hello(*name); !status.ok())
+    return refuse(link, *hello, wire::Verdict::kRefused, status.message());
 
   Peer& peer = add_peer(*name, Stage::kDown);
   peer.session_id = hello->session;
@@ -176,7 +184,8 @@ Peer* EndpointState::find_session(std::uint64_t session, const PeerName& name) {
   return nullptr;
 }
 
-// A second hello of a session: its connection was cut, or it was connected twice. The newest wins; what is older was under way for long.
+// A second hello of a session: its connection was cut, or it was connected twice. The newest wins; what is older was under way for
+// long.
 void EndpointState::resume(Peer& peer, Link& link, const wire::Hello& hello) {
   if (peer.stage == Stage::kEnding) return refuse(link, hello, wire::Verdict::kUnknown, {});
   link.peer = &peer;
@@ -193,13 +202,16 @@ void EndpointState::resume(Peer& peer, Link& link, const wire::Hello& hello) {
 
 void EndpointState::refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, std::string reason) {
   if (std::has_single_bit(++counters_.hellos_refused)) {
-    log::warn("refused {} ({}): {}", to_name(hello.from).value().text(), link.connection->peer(), verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason);
+    log::warn("refused {} ({}): {}", to_name(hello.from).value().text(), link.connection->peer(),
+              verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason);
   }
   link.counted = true;
   link.text = reason.substr(0, wire::kMaxReason);
-  const wire::HelloReply reply{.session = hello.session, .job = options_.job, .epoch = options_.epoch, .verdict = verdict, .from = to_party(options_.self)};
+  const wire::HelloReply reply{
+      .session = hello.session, .job = options_.job, .epoch = options_.epoch, .verdict = verdict, .from = to_party(options_.self)};
   const auto text = std::as_bytes(std::span(link.text));
-  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHelloReply, .epoch = options_.epoch}, wire::encode(reply), text), .payload = text});
+  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHelloReply, .epoch = options_.epoch}, wire::encode(reply), text),
+                  .payload = text});
   // The peer closes when it has read this; if it does not, the transport's deadline for strangers does.
 }
 
@@ -209,7 +221,9 @@ void EndpointState::reply(Link& link, const Peer& peer) {
                                .received = peer.session.received(),
                                .epoch = options_.epoch,
                                .from = to_party(peer.as)};
-  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHelloReply, .acknowledged = reply.received, .epoch = options_.epoch}, wire::encode(reply), {})});
+  transmit(link,
+           {.head = wire::seal({.kind = wire::FrameKind::kHelloReply, .acknowledged = reply.received, .epoch = options_.epoch},
+                               wire::encode(reply), {})});
 }
 
 // Connections that come and go.
@@ -219,7 +233,8 @@ void EndpointState::attach(Peer& peer, Link& link, std::uint64_t received) {
   link.peer = &peer;
   link.connection->admit();
   if (const Status status = peer.session.on_attached(now(), received); !status.ok()) {
-    return end(peer, ErrorKind::kCorrupt, fmt::format("and this process disagree on what was sent: {}", status.message()), status.message());
+    return end(peer, ErrorKind::kCorrupt, fmt::format("and this process disagree on what was sent: {}", status.message()),
+               status.message());
   }
   peer.stage = Stage::kUp;
   if (!peer.connecting) reply(link, peer);
@@ -252,17 +267,19 @@ void EndpointState::on_closed(Link& link, const Status& reason) {
   const Status why = link.failure.ok() ? reason : link.failure;
   if (peer == nullptr) return count_stranger(link, why);
   if (peer->parked == &link) peer->parked = nullptr;
-  if (peer->link == &link) on_link_lost(*peer, link, why);
+  if (peer->link == &link) on_link_lost(*peer, why);
 }
 
 void EndpointState::count_stranger(Link& link, const Status& reason) {
   if (std::exchange(link.counted, true)) return;
-  if (std::has_single_bit(++counters_.strangers_refused)) log::warn("closed a connection of a stranger, {} ({} so far): {}", link.connection->peer(), counters_.strangers_refused, reason.message());
+  if (std::has_single_bit(++counters_.strangers_refused))
+    log::warn("closed a connection of a stranger, {} ({} so far): {}", link.connection->peer(), counters_.strangers_refused,
+              reason.message());
 }
 
-void EndpointState::on_link_lost(Peer& peer, const Link& link, const Status& reason) {
+void EndpointState::on_link_lost(Peer& peer, const Status& reason) {
   const bool was_up = peer.stage == Stage::kUp;
-  if (was_up && (!link.failure.ok() || reason.kind() == ErrorKind::kCorrupt || reason.kind() == ErrorKind::kBadRequest)) ++counters_.frames_damaged;
+  if (was_up && (reason.kind() == ErrorKind::kCorrupt || reason.kind() == ErrorKind::kBadRequest)) ++counters_.frames_damaged;
   peer.link = nullptr;
   peer.session.on_detached();
   if (peer.stage == Stage::kEnding) return finish(peer);
@@ -275,8 +292,10 @@ void EndpointState::on_link_lost(Peer& peer, const Link& link, const Status& rea
   log::debug("the connection with {} ({}) ended: {}", peer.name.text(), peer.address_text, reason.message());
   release(peer);
   if (peer.stage == Stage::kEnding) return;
-  if (peer.known && !outbox.idle() && peer.failures >= kMostFruitless && now() - peer.fruitless_since >= options_.silence_deadline) {
-    return end(peer, ErrorKind::kPeerLost, fmt::format("was connected {} times without moving anything: {}", peer.failures, reason.message()), {});
+  if (peer.known && !outbox.idle() && peer.failures >= kMostFruitless &&
+      now() - peer.fruitless_since >= options_.silence_deadline) {
+    return end(peer, ErrorKind::kPeerLost,
+               fmt::format("was connected {} times without moving anything: {}", peer.failures, reason.message()), {});
   }
   if (peer.parked != nullptr) return attach(peer, *std::exchange(peer.parked, nullptr), peer.parked_received);
   if (peer.connecting) return retry(peer, reason);

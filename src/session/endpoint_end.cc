@@ -7,8 +7,8 @@ namespace paceline::session {
 
 namespace {
 
-// A connection that brings nothing for this share of the silence deadline is given up while there is time for another one: a damaged
-// length makes a reader wait for bytes that never come, and networks forget connections.
+// A connection that brings nothing for this share of the silence deadline is given up while there is time for another one: a
+// damaged length makes a reader wait for bytes that never come, and networks forget connections.
 constexpr std::int64_t kSuspectNumerator = 3, kSuspectDenominator = 5;
 constexpr Duration kLongestLinger = std::chrono::seconds(1);
 
@@ -25,17 +25,25 @@ void EndpointState::post(std::function<void()> work) {
 // Until when the peer must be there.
 TimePoint EndpointState::limit(const Peer& peer) const { return peer.known ? peer.session.silent_at() : peer.give_up; }
 
+TimePoint EndpointState::suspect_at(const Peer& peer) const {
+  return peer.session.heard() + options_.silence_deadline * kSuspectNumerator / kSuspectDenominator;
+}
+
 TimePoint EndpointState::due(const Peer& peer) const {
   switch (peer.stage) {
-    case Stage::kWaiting: return std::min(peer.retry_at, limit(peer));
-    case Stage::kDialling: return limit(peer);
-    case Stage::kGreeting: return std::min(peer.reply_by, limit(peer));
-    case Stage::kUp: {
-      const TimePoint suspect = peer.session.heard() + options_.silence_deadline * kSuspectNumerator / kSuspectDenominator;
-      return std::min(peer.session.heartbeat_at(), suspect);
-    }
-    case Stage::kDown: return limit(peer);
-    case Stage::kEnding: return peer.link == nullptr ? TimePoint::max() : peer.linger_until;
+    case Stage::kWaiting:
+      return std::min(peer.retry_at, limit(peer));
+    case Stage::kDialling:
+      return limit(peer);
+    case Stage::kGreeting:
+      return std::min(peer.reply_by, limit(peer));
+    // A connection that is being closed has nothing more to wait for.
+    case Stage::kUp:
+      return peer.link->failure.ok() ? std::min(peer.session.heartbeat_at(), suspect_at(peer)) : TimePoint::max();
+    case Stage::kDown:
+      return limit(peer);
+    case Stage::kEnding:
+      return peer.link == nullptr ? TimePoint::max() : peer.linger_until;
   }
   return TimePoint::max();
 }
@@ -75,30 +83,40 @@ void EndpointState::on_due(Peer& peer, TimePoint at) {
     const std::string last = peer.last_failure.ok() ? "" : fmt::format(" ({})", peer.last_failure.message());
     if (!peer.known) return end(peer, ErrorKind::kPeerLost, fmt::format("could not be reached in time{}", last), {});
     return end(peer, ErrorKind::kPeerLost,
-               fmt::format("was silent for longer than {} ms and is probably dead, frozen or cut off{}", milliseconds(options_.silence_deadline), last), {});
+               fmt::format("was silent for longer than {} ms and is probably dead, frozen or cut off{}",
+                           milliseconds(options_.silence_deadline), last),
+               {});
   }
   switch (peer.stage) {
-    case Stage::kWaiting: return dial(peer);
+    case Stage::kWaiting:
+      return dial(peer);
     case Stage::kGreeting:
       peer.reply_by = TimePoint::max();
-      peer.link->failure = error(ErrorKind::kPeerLost, "{} did not answer the hello within {}", peer.address_text, to_text(options_.silence_deadline / 2));
+      peer.link->failure = error(ErrorKind::kPeerLost, "{} did not answer the hello within {}", peer.address_text,
+                                 to_text(options_.silence_deadline / 2));
       return peer.link->connection->close();
     case Stage::kUp:
       if (at >= peer.session.heartbeat_at()) {
         transmit(*peer.link, peer.session.control(at, options_.epoch, wire::FrameKind::kHeartbeat));
       }
-      if (at >= peer.session.heard() + options_.silence_deadline * kSuspectNumerator / kSuspectDenominator) peer.link->connection->close();
+      if (at >= suspect_at(peer)) {
+        peer.link->failure =
+            error(ErrorKind::kPeerLost, "nothing came over the connection for {}", to_text(at - peer.session.heard()));
+        peer.link->connection->close();
+      }
       return;
     case Stage::kDialling:
     case Stage::kDown:
-    case Stage::kEnding: return;
+    case Stage::kEnding:
+      return;
   }
 }
 
 void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye) {
   if (peer.stage == Stage::kEnding) return;
   const TimePoint at = now();
-  const std::string heard = peer.known ? fmt::format("; last heard {} ms ago", milliseconds(at - peer.session.heard())) : std::string();
+  const std::string heard =
+      peer.known ? fmt::format("; last heard {} ms ago", milliseconds(at - peer.session.heard())) : std::string();
   peer.end_reason = error(kind, "{} ({}) {}{}", peer.name.text(), peer.address_text, what, heard);
   peer.stage = Stage::kEnding;
   lanes_[peer.lane] = nullptr;
@@ -135,7 +153,8 @@ void EndpointState::finish(Peer& peer) {
 }
 
 void EndpointState::drop(PeerId peer, const std::string& reason) {
-  if (Peer* dropped = find(peer)) end(*dropped, ErrorKind::kCancelled, fmt::format("was dropped: {}", reason), reason.empty() ? "dropped" : reason);
+  if (Peer* dropped = find(peer))
+    end(*dropped, ErrorKind::kCancelled, fmt::format("was dropped: {}", reason), reason.empty() ? "dropped" : reason);
   pump();
 }
 

@@ -6,9 +6,12 @@ namespace paceline::session {
 
 const char* to_string(Role role) {
   switch (role) {
-    case Role::kCoordinator: return "coordinator";
-    case Role::kWorker: return "worker";
-    case Role::kServer: return "server";
+    case Role::kCoordinator:
+      return "coordinator";
+    case Role::kWorker:
+      return "worker";
+    case Role::kServer:
+      return "server";
   }
   return "unknown role";
 }
@@ -22,10 +25,14 @@ std::string PeerName::text() const {
 Result<EndpointOptions> validated(EndpointOptions options) {
   constexpr Duration kShortest = std::chrono::milliseconds(10), kLongest = std::chrono::hours(24);
   constexpr Bytes kLargestWindow{std::int64_t{1} << 40};
-  if (options.self.role > Role::kServer) return error(ErrorKind::kBadRequest, "the role is {}; it is coordinator, worker or server", static_cast<int>(options.self.role));
-  if (options.self.rank.value < -1) return error(ErrorKind::kBadRequest, "the rank is {}; it is at least 0, or -1 before one is given", options.self.rank.value);
+  if (options.self.role > Role::kServer)
+    return error(ErrorKind::kBadRequest, "the role is {}; it is coordinator, worker or server",
+                 static_cast<int>(options.self.role));
+  if (options.self.rank.value < -1)
+    return error(ErrorKind::kBadRequest, "the rank is {}; it is at least 0, or -1 before one is given", options.self.rank.value);
   if (options.silence_deadline < kShortest || options.silence_deadline > kLongest) {
-    return error(ErrorKind::kBadRequest, "the silence deadline is {}; it is between {} and {}", to_text(options.silence_deadline), to_text(kShortest), to_text(kLongest));
+    return error(ErrorKind::kBadRequest, "the silence deadline is {}; it is between {} and {}", to_text(options.silence_deadline),
+                 to_text(kShortest), to_text(kLongest));
   }
   if (options.order != Order::kByLayer && options.order != Order::kFirstInFirstOut) {
     return error(ErrorKind::kBadRequest, "the order is {}; it is by layer or first in, first out", static_cast<int>(options.order));
@@ -34,8 +41,8 @@ Result<EndpointOptions> validated(EndpointOptions options) {
     return error(ErrorKind::kBadRequest, "the chunk is {} bytes; it is between 1 and {}", options.chunk.count, wire::kMaxPayload);
   }
   if (options.window < options.chunk * 2 || options.window > kLargestWindow) {
-    return error(ErrorKind::kBadRequest, "the window is {} bytes; it is between two chunks, {} bytes, and {}", options.window.count, 2 * options.chunk.count,
-                 kLargestWindow.count);
+    return error(ErrorKind::kBadRequest, "the window is {} bytes; it is between two chunks, {} bytes, and {}", options.window.count,
+                 2 * options.chunk.count, kLargestWindow.count);
   }
   return options;
 }

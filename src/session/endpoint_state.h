@@ -1,12 +1,12 @@
-// The inside of Endpoint: binds Sessions (session.h), the egress queue (scheduling/egress_queue.h) and the handshake (handshake.h) to
-// connections, timers and the handler. Not for others. Loop thread.
+// The inside of Endpoint: binds Sessions (session.h), the egress queue (scheduling/egress_queue.h) and the handshake (handshake.h)
+// to connections, timers and the handler. Not for others. Loop thread.
 //
 //   endpoint.cc           sending, frames of established sessions
 //   endpoint_connect.cc   listening, connecting, hello, connections that come and go
 //   endpoint_end.cc       time, the ends of sessions and of the endpoint
 //
-// A Peer lives from connect() or an accepted hello until finish(), a Link as long as its connection. Both are destroyed only in calls
-// that come directly from the loop, never below a call of the handler or of another Peer, so that references stay valid.
+// A Peer lives from connect() or an accepted hello until finish(), a Link as long as its connection. Both are destroyed only in
+// calls that come directly from the loop, never below a call of the handler or of another Peer, so that references stay valid.
 #pragma once
 
 #include <map>
@@ -34,11 +34,11 @@ struct Peer {
   Peer(TimePoint now, Duration silence_deadline) : session(now, silence_deadline) {}
 
   PeerId id = 0;
-  PeerName name;      // whom the hello named; before that, whom connect() expects
-  PeerName as;        // as whom this side began the session
+  PeerName name;  // whom the hello named; before that, whom connect() expects
+  PeerName as;    // as whom this side began the session
   std::uint64_t session_id = 0;
-  bool connecting = false;  // this side connects, and connects again
-  bool known = false;       // on_peer has been called
+  bool connecting = false;     // this side connects, and connects again
+  bool known = false;          // on_peer has been called
   transport::Address address;  // connecting side
   std::string address_text;
 
@@ -70,12 +70,12 @@ struct Link final : transport::ConnectionHandler {
 
   EndpointState& state;
   std::unique_ptr<transport::Connection> connection;
-  Peer* peer = nullptr;      // null: a stranger
-  bool counted = false;      // a stranger that has been counted or was told why it is refused
-  std::size_t queued = 0;    // frames given to the connection, not yet sent
-  Status failure;            // what was wrong with its frames
+  Peer* peer = nullptr;            // null: a stranger
+  bool counted = false;            // a stranger that has been counted or was told why it is refused
+  std::size_t queued = 0;          // frames given to the connection, not yet sent
+  Status failure;                  // what was wrong with its frames
   std::vector<std::byte> scratch;  // for payloads that nobody wants
-  std::string text;          // payload of a refusal or goodbye
+  std::string text;                // payload of a refusal or goodbye
 };
 
 class EndpointState {
@@ -132,7 +132,7 @@ class EndpointState {
   void resume(Peer& peer, Link& link, const wire::Hello& hello);
   void attach(Peer& peer, Link& link, std::uint64_t received);
   void count_stranger(Link& link, const Status& reason);
-  void on_link_lost(Peer& peer, const Link& link, const Status& reason);
+  void on_link_lost(Peer& peer, const Status& reason);
 
   // endpoint_end.cc
   void arm();
@@ -140,6 +140,7 @@ class EndpointState {
   void on_timer();
   void on_due(Peer& peer, TimePoint at);
   TimePoint limit(const Peer& peer) const;
+  TimePoint suspect_at(const Peer& peer) const;
   // `what` completes a sentence that begins with the peer. `goodbye`: what the peer is told; empty: nothing.
   void end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye);
   void finish(Peer& peer);

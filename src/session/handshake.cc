@@ -5,13 +5,14 @@ namespace {
 
 std::optional<std::string> version_objection(const PeerName& peer, std::uint16_t lowest, std::uint16_t highest) {
   if (lowest <= wire::kHighestSession && highest >= wire::kLowestSession) return std::nullopt;
-  return fmt::format("{} speaks session protocol versions {} to {}, the other side {} to {}; run the same release everywhere", peer.text(), lowest, highest,
-                     wire::kLowestSession, wire::kHighestSession);
+  return fmt::format("{} speaks session protocol versions {} to {}, the other side {} to {}; run the same release everywhere",
+                     peer.text(), lowest, highest, wire::kLowestSession, wire::kHighestSession);
 }
 
 std::optional<std::string> job_objection(const PeerName& peer, std::uint64_t job, const Identity& here) {
   if (job == 0 || here.job == 0 || job == here.job) return std::nullopt;
-  return fmt::format("{} belongs to job {:016x}, {} to job {:016x}; use the address of the right job", peer.text(), job, here.self.text(), here.job);
+  return fmt::format("{} belongs to job {:016x}, {} to job {:016x}; use the address of the right job", peer.text(), job,
+                     here.self.text(), here.job);
 }
 
 std::optional<std::string> epoch_objection(const PeerName& peer, std::uint32_t epoch, const Identity& here) {
@@ -29,7 +30,8 @@ std::optional<std::string> name_objection(const PeerName& expected, const PeerNa
 wire::Party to_party(const PeerName& name) { return {.role = static_cast<std::uint8_t>(name.role), .rank = name.rank.value}; }
 
 Result<PeerName> to_name(const wire::Party& party) {
-  if (party.role > static_cast<std::uint8_t>(Role::kServer)) return error(ErrorKind::kCorrupt, "unknown role {} in a hello", party.role);
+  if (party.role > static_cast<std::uint8_t>(Role::kServer))
+    return error(ErrorKind::kCorrupt, "unknown role {} in a hello", party.role);
   return PeerName{.role = static_cast<Role>(party.role), .rank = {party.rank}};
 }
 
@@ -52,7 +54,8 @@ std::optional<std::string> objection(const wire::Hello& hello, const PeerName& f
   return epoch_objection(from, hello.epoch, here);
 }
 
-std::optional<std::string> objection(const wire::HelloReply& reply, const PeerName& from, const PeerName& expected, const Identity& here) {
+std::optional<std::string> objection(const wire::HelloReply& reply, const PeerName& from, const PeerName& expected,
+                                     const Identity& here) {
   if (auto text = version_objection(from, reply.lowest, reply.highest)) return text;
   if (auto text = name_objection(expected, from)) return text;
   return job_objection(from, reply.job, here);

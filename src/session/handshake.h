@@ -20,7 +20,8 @@ wire::Party to_party(const PeerName& name);
 // Errors: kCorrupt for a role that does not exist.
 Result<PeerName> to_name(const wire::Party& party);
 
-// Whether `actual` is whom `expected` means: same role, and same rank unless none is expected. There is one coordinator, whatever its rank.
+// Whether `actual` is whom `expected` means: same role, and same rank unless none is expected. There is one coordinator, whatever
+// its rank.
 bool matches(const PeerName& expected, const PeerName& actual);
 // Whether both mean one and the same process of a job; joining processes (rank -1) are different ones.
 bool same_process(const PeerName& a, const PeerName& b);
@@ -29,6 +30,7 @@ bool same_process(const PeerName& a, const PeerName& b);
 // job, epoch.
 std::optional<std::string> objection(const wire::Hello& hello, const PeerName& from, const Identity& here);
 // The same for the side that has connected and got an answer that accepts.
-std::optional<std::string> objection(const wire::HelloReply& reply, const PeerName& from, const PeerName& expected, const Identity& here);
+std::optional<std::string> objection(const wire::HelloReply& reply, const PeerName& from, const PeerName& expected,
+                                     const Identity& here);
 
 }  // namespace paceline::session

@@ -14,9 +14,7 @@ using ::testing::HasSubstr;
 const PeerName kWorker2{Role::kWorker, {2}};
 const PeerName kServer1{Role::kServer, {1}};
 
-wire::Hello hello_to_server() {
-  return {.session = 1, .job = 5, .epoch = 3, .from = to_party(kWorker2), .to = to_party(kServer1)};
-}
+wire::Hello hello_to_server() { return {.session = 1, .job = 5, .epoch = 3, .from = to_party(kWorker2), .to = to_party(kServer1)}; }
 
 TEST(Handshake, NobodyObjectsToAPeerOfTheSameJobAndEpoch) {
   EXPECT_FALSE(objection(hello_to_server(), kWorker2, {kServer1, 5, 3}));
@@ -34,17 +32,22 @@ TEST(Handshake, AnotherVersionIsRefusedWithBothVersions) {
   auto hello = hello_to_server();
   hello.lowest = 2;
   hello.highest = 4;
-  EXPECT_THAT(objection(hello, kWorker2, {kServer1, 5, 3}).value(), HasSubstr("worker 2 speaks session protocol versions 2 to 4, the other side 1 to 1"));
+  EXPECT_THAT(objection(hello, kWorker2, {kServer1, 5, 3}).value(),
+              HasSubstr("worker 2 speaks session protocol versions 2 to 4, the other side 1 to 1"));
   hello.lowest = 1;
   EXPECT_FALSE(objection(hello, kWorker2, {kServer1, 5, 3})) << "a newer release that still speaks ours";
   wire::HelloReply reply{.lowest = 7, .highest = 7};
-  EXPECT_THAT(objection(reply, kServer1, kServer1, {kWorker2, 5, 3}).value(), HasSubstr("server 1 speaks session protocol versions 7 to 7"));
+  EXPECT_THAT(objection(reply, kServer1, kServer1, {kWorker2, 5, 3}).value(),
+              HasSubstr("server 1 speaks session protocol versions 7 to 7"));
 }
 
 TEST(Handshake, TheWrongDestinationJobAndEpochAreNamed) {
-  EXPECT_EQ(objection(hello_to_server(), kWorker2, {{Role::kServer, {0}}, 5, 3}).value(), "the process at this address is server 0, not server 1");
-  EXPECT_THAT(objection(hello_to_server(), kWorker2, {kServer1, 6, 3}).value(), HasSubstr("job 0000000000000005, server 1 to job 0000000000000006"));
-  EXPECT_EQ(objection(hello_to_server(), kWorker2, {kServer1, 5, 4}).value(), "stale epoch: worker 2 is at membership epoch 3, server 1 at 4");
+  EXPECT_EQ(objection(hello_to_server(), kWorker2, {{Role::kServer, {0}}, 5, 3}).value(),
+            "the process at this address is server 0, not server 1");
+  EXPECT_THAT(objection(hello_to_server(), kWorker2, {kServer1, 6, 3}).value(),
+              HasSubstr("job 0000000000000005, server 1 to job 0000000000000006"));
+  EXPECT_EQ(objection(hello_to_server(), kWorker2, {kServer1, 5, 4}).value(),
+            "stale epoch: worker 2 is at membership epoch 3, server 1 at 4");
 }
 
 TEST(Handshake, TheCoordinatorHasNoRankAndARankMayBeLeftOpen) {
@@ -75,9 +78,17 @@ TEST(EndpointOptions, AreCheckedInOnePlace) {
     EXPECT_TRUE(result.ok() || result.status().kind() == ErrorKind::kBadRequest);
     return result.status().message();
   };
-  EXPECT_EQ(text([](EndpointOptions& o) { o.chunk = {50'000}; o.window = {16'384}; }), "the window is 16384 bytes; it is between two chunks, 100000 bytes, and 1099511627776");
+  EXPECT_EQ(text([](EndpointOptions& o) {
+              o.chunk = {50'000};
+              o.window = {16'384};
+            }),
+            "the window is 16384 bytes; it is between two chunks, 100000 bytes, and 1099511627776");
   EXPECT_THAT(text([](EndpointOptions& o) { o.chunk = {0}; }), HasSubstr("the chunk is 0 bytes; it is between 1 and 1048576"));
-  EXPECT_THAT(text([](EndpointOptions& o) { o.chunk = {1'048'577}; o.window = {4'000'000}; }), HasSubstr("the chunk is 1048577 bytes"));
+  EXPECT_THAT(text([](EndpointOptions& o) {
+                o.chunk = {1'048'577};
+                o.window = {4'000'000};
+              }),
+              HasSubstr("the chunk is 1048577 bytes"));
   EXPECT_THAT(text([](EndpointOptions& o) { o.silence_deadline = 9ms; }), HasSubstr("the silence deadline is"));
   EXPECT_THAT(text([](EndpointOptions& o) { o.self.rank = {-2}; }), HasSubstr("the rank is -2"));
   EXPECT_THAT(text([](EndpointOptions& o) { o.order = static_cast<Order>(9); }), HasSubstr("the order is 9"));

@@ -7,28 +7,34 @@
 namespace paceline::session {
 
 const Inbox::Partial* Inbox::find(std::uint64_t number) const {
-  const auto found = std::find_if(partial_.rbegin(), partial_.rend(), [number](const Partial& partial) { return partial.number == number; });
+  const auto found =
+      std::find_if(partial_.rbegin(), partial_.rend(), [number](const Partial& partial) { return partial.number == number; });
   return found == partial_.rend() ? nullptr : &*found;
 }
 
 Result<Inbox::Arrival> Inbox::examine(std::uint64_t sequence, std::span<const std::byte> body, std::size_t payload_bytes) const {
   if (sequence == 0) return error(ErrorKind::kCorrupt, "a chunk without a sequence number");
   if (sequence <= received_) return Arrival{};
-  if (sequence != received_ + 1) return error(ErrorKind::kCorrupt, "chunk {} came after chunk {}: some were lost on the way", sequence, received_);
+  if (sequence != received_ + 1)
+    return error(ErrorKind::kCorrupt, "chunk {} came after chunk {}: some were lost on the way", sequence, received_);
   PACELINE_ASSIGN_OR_RETURN(const wire::ChunkBody chunk, wire::decode_chunk(body));
   const std::uint64_t left = chunk.head.payload_bytes - chunk.offset;  // decode_chunk has compared them
   if (payload_bytes > left || (payload_bytes == 0 && left != 0)) {
-    return error(ErrorKind::kCorrupt, "a chunk of {} bytes at offset {} of a message of {}", payload_bytes, chunk.offset, chunk.head.payload_bytes);
+    return error(ErrorKind::kCorrupt, "a chunk of {} bytes at offset {} of a message of {}", payload_bytes, chunk.offset,
+                 chunk.head.payload_bytes);
   }
   if (const Partial* partial = find(chunk.message)) {
     if (partial->head != chunk.head || partial->next != chunk.offset || payload_bytes == 0) {
       return error(ErrorKind::kCorrupt, "chunk {} does not continue message {} at byte {}", sequence, chunk.message, partial->next);
     }
-    return Arrival{.kind = Arrival::Kind::kContinues, .head = chunk.head, .place = partial->place.subspan(chunk.offset, payload_bytes),
+    return Arrival{.kind = Arrival::Kind::kContinues,
+                   .head = chunk.head,
+                   .place = partial->place.subspan(chunk.offset, payload_bytes),
                    .index = static_cast<std::size_t>(partial - partial_.data())};
   }
   if (chunk.message != begun_ + 1 || chunk.offset != 0) {
-    return error(ErrorKind::kCorrupt, "chunk {} is at byte {} of message {}, which has not begun; {} messages have", sequence, chunk.offset, chunk.message, begun_);
+    return error(ErrorKind::kCorrupt, "chunk {} is at byte {} of message {}, which has not begun; {} messages have", sequence,
+                 chunk.offset, chunk.message, begun_);
   }
   if (partial_.size() >= kMostPartial) return error(ErrorKind::kCorrupt, "{} messages have begun and not ended", partial_.size());
   return Arrival{.kind = Arrival::Kind::kBegins, .head = chunk.head};

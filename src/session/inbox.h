@@ -2,7 +2,8 @@
 // a Session.
 //
 // A chunk that was received before (the peer could not know, its connection was cut) is a duplicate: its message may be consumed
-// already, so it must not be written anywhere. A chunk whose payload turns out damaged was examined but is never accepted; it comes again.
+// already, so it must not be written anywhere. A chunk whose payload turns out damaged was examined but is never accepted; it comes
+// again.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +58,8 @@ class Inbox {
   const Partial* find(std::uint64_t number) const;
 
   std::uint64_t received_ = 0;
-  std::uint64_t begun_ = 0;         // messages
-  std::vector<Partial> partial_;    // a few; the latest are asked for most
+  std::uint64_t begun_ = 0;       // messages
+  std::vector<Partial> partial_;  // a few; the latest are asked for most
 };
 
 }  // namespace paceline::session

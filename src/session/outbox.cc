@@ -7,7 +7,8 @@
 namespace paceline::session {
 
 Outbox::Slot Outbox::add(const wire::MessageHead& head) {
-  PACELINE_CHECK(head.payload_bytes <= wire::kMaxMessageBytes, "a message of {} bytes, at most {} are legal", head.payload_bytes, wire::kMaxMessageBytes);
+  PACELINE_CHECK(head.payload_bytes <= wire::kMaxMessageBytes, "a message of {} bytes, at most {} are legal", head.payload_bytes,
+                 wire::kMaxMessageBytes);
   Slot slot = free_;
   if (slot == ~Slot{0}) {
     slot = static_cast<Slot>(slots_.size());
@@ -22,7 +23,8 @@ Outbox::Slot Outbox::add(const wire::MessageHead& head) {
 }
 
 Outbox::Slot Outbox::add(const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(), head.payload_bytes);
+  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
+                 head.payload_bytes);
   const Slot slot = add(head);
   slots_[slot].payload = payload;
   slots_[slot].ticket = ticket;
@@ -31,7 +33,8 @@ Outbox::Slot Outbox::add(const wire::MessageHead& head, std::span<const std::byt
 }
 
 Outbox::Slot Outbox::add_owned(const wire::MessageHead& head, std::vector<std::byte> payload) {
-  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(), head.payload_bytes);
+  PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
+                 head.payload_bytes);
   const Slot slot = add(head);
   slots_[slot].owned = std::move(payload);
   slots_[slot].payload = slots_[slot].owned;
@@ -89,7 +92,8 @@ std::optional<Outbox::Released> Outbox::release() {
 
 Status Outbox::on_attached(std::uint64_t received) {
   if (received < acknowledged_ || received >= next_) {
-    return error(ErrorKind::kCorrupt, "the peer says that it has received {} chunks; {} were sent and {} acknowledged", received, next_ - 1, acknowledged_);
+    return error(ErrorKind::kCorrupt, "the peer says that it has received {} chunks; {} were sent and {} acknowledged", received,
+                 next_ - 1, acknowledged_);
   }
   acknowledged_ = received;
   sent_ = received;  // everything later goes over the new connection again

@@ -2,8 +2,8 @@
 // it the peer has received. Pure; owned by a Session.
 //
 // A chunk gets its sequence number when it is handed to the connection, and is kept until the peer has acknowledged it AND the
-// connection needs its bytes no more; after a new connection all that is not acknowledged is handed over again, in the same order with
-// the same numbers. Nothing is allocated once warm.
+// connection needs its bytes no more; after a new connection all that is not acknowledged is handed over again, in the same order
+// with the same numbers. Nothing is allocated once warm.
 #pragma once
 
 #include <cstdint>
@@ -85,12 +85,12 @@ class Outbox {
   std::size_t messages_ = 0;
   std::uint64_t next_number_ = 1;
 
-  std::vector<Sent> ring_;        // chunks first_ .. next_ - 1; a power of two
-  std::uint64_t first_ = 1;       // not released yet
-  std::uint64_t next_ = 1;        // sequence of the next new chunk
+  std::vector<Sent> ring_;   // chunks first_ .. next_ - 1; a power of two
+  std::uint64_t first_ = 1;  // not released yet
+  std::uint64_t next_ = 1;   // sequence of the next new chunk
   std::uint64_t acknowledged_ = 0;
-  std::uint64_t sent_ = kAll;     // the connection needs no chunk up to here
-  std::uint64_t resend_ = 1;      // the next chunk to hand over again; next_ when there is none
+  std::uint64_t sent_ = kAll;  // the connection needs no chunk up to here
+  std::uint64_t resend_ = 1;   // the next chunk to hand over again; next_ when there is none
 };
 
 }  // namespace paceline::session

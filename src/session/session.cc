@@ -23,7 +23,9 @@ OutFrame Session::chunk(TimePoint now, std::uint32_t epoch, const Outbox::Piece&
   wire::encode(piece.body, body);
   sent_ = now;
   owes_acknowledgement_ = false;
-  return {.head = wire::seal({.kind = wire::FrameKind::kChunk, .sequence = piece.sequence, .acknowledged = inbox_.received(), .epoch = epoch}, body, piece.payload),
+  return {.head = wire::seal(
+              {.kind = wire::FrameKind::kChunk, .sequence = piece.sequence, .acknowledged = inbox_.received(), .epoch = epoch},
+              body, piece.payload),
           .payload = piece.payload,
           .ticket = piece.sequence};
 }
@@ -38,7 +40,8 @@ OutFrame Session::control(TimePoint now, std::uint32_t epoch, wire::FrameKind ki
   sent_ = now;
   owes_acknowledgement_ = false;
   const wire::FrameHeader header{.kind = kind, .acknowledged = inbox_.received(), .epoch = epoch};
-  return {.head = wire::seal(header, heartbeat ? std::span<const std::byte>(body) : std::span<const std::byte>(), payload), .payload = payload};
+  return {.head = wire::seal(header, heartbeat ? std::span<const std::byte>(body) : std::span<const std::byte>(), payload),
+          .payload = payload};
 }
 
 Result<Inbox::Arrival> Session::on_chunk_head(const wire::FrameHeader& header, std::span<const std::byte> body) const {
@@ -52,20 +55,26 @@ Result<Session::Event> Session::on_frame(TimePoint now, const wire::FrameHeader&
     case wire::FrameKind::kChunk: {
       PACELINE_ASSIGN_OR_RETURN(const Inbox::Accepted accepted, inbox_.accept(header.sequence, body, header.payload_bytes));
       owes_acknowledgement_ = true;
-      if (accepted.kind == Inbox::Accepted::Kind::kMessage) return Event{.kind = Event::Kind::kMessage, .head = accepted.head, .payload = accepted.payload};
+      if (accepted.kind == Inbox::Accepted::Kind::kMessage)
+        return Event{.kind = Event::Kind::kMessage, .head = accepted.head, .payload = accepted.payload};
       return Event{.kind = accepted.kind == Inbox::Accepted::Kind::kDuplicate ? Event::Kind::kDuplicate : Event::Kind::kNothing};
     }
     case wire::FrameKind::kHeartbeat:
     case wire::FrameKind::kHeartbeatReply: {
       std::uint64_t last = 0;
       if (body.size() >= sizeof last) std::memcpy(&last, body.data(), sizeof last);
-      if (last > inbox_.received()) return error(ErrorKind::kCorrupt, "the peer has sent {} chunks, {} came: some were lost on the way", last, inbox_.received());
+      if (last > inbox_.received())
+        return error(ErrorKind::kCorrupt, "the peer has sent {} chunks, {} came: some were lost on the way", last,
+                     inbox_.received());
       return Event{.kind = header.kind == wire::FrameKind::kHeartbeat ? Event::Kind::kHeartbeat : Event::Kind::kNothing};
     }
-    case wire::FrameKind::kAcknowledge: return Event{};
-    case wire::FrameKind::kGoodbye: return Event{.kind = Event::Kind::kGoodbye};
+    case wire::FrameKind::kAcknowledge:
+      return Event{};
+    case wire::FrameKind::kGoodbye:
+      return Event{.kind = Event::Kind::kGoodbye};
     case wire::FrameKind::kHello:
-    case wire::FrameKind::kHelloReply: break;
+    case wire::FrameKind::kHelloReply:
+      break;
   }
   return error(ErrorKind::kCorrupt, "a hello in the middle of a session");
 }

@@ -44,8 +44,8 @@ class Session {
   const Outbox& outbox() const { return outbox_; }
   std::uint64_t received() const { return inbox_.received(); }
 
-  // A connection with this peer begins; it has received everything up to `received`. Then next_resend() until there is none, then new
-  // chunks. Errors: as Outbox::on_attached; the session cannot go on.
+  // A connection with this peer begins; it has received everything up to `received`. Then next_resend() until there is none, then
+  // new chunks. Errors: as Outbox::on_attached; the session cannot go on.
   Status on_attached(TimePoint now, std::uint64_t received);
   void on_detached() { outbox_.on_detached(); }
 

@@ -2,8 +2,6 @@
 // connections, all from a seed.
 #include "session/session.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -11,6 +9,8 @@
 #include <random>
 #include <set>
 #include <tuple>
+
+#include <gtest/gtest.h>
 
 #include "scheduling/egress_queue.h"
 
@@ -34,11 +34,17 @@ std::vector<std::byte> content(std::uint64_t ticket, std::size_t bytes) {
 
 // One end: a session, a queue, an application that remembers everything.
 struct End {
-  explicit End(TimePoint now, std::int64_t chunk) : session(now, kDeadline), queue({.window = {4 * chunk}, .chunk = {chunk}}) { lane = queue.add(); }
+  explicit End(TimePoint now, std::int64_t chunk) : session(now, kDeadline), queue({.window = {4 * chunk}, .chunk = {chunk}}) {
+    lane = queue.add();
+  }
 
   void send(std::uint64_t ticket, int layer, std::size_t bytes) {
     payloads[ticket] = content(ticket, bytes);
-    const wire::MessageHead head{.kind = wire::MessageKind::kPush, .layer = {layer}, .unit = static_cast<std::uint32_t>(ticket), .iteration = 3, .payload_bytes = bytes};
+    const wire::MessageHead head{.kind = wire::MessageKind::kPush,
+                                 .layer = {layer},
+                                 .unit = static_cast<std::uint32_t>(ticket),
+                                 .iteration = 3,
+                                 .payload_bytes = bytes};
     const auto slot = session.outbox().add(head, payloads[ticket], ticket);
     queue.on_ready({.destination = lane, .layer = {layer}, .size = {static_cast<std::int64_t>(bytes)}, .tag = slot});
   }
@@ -68,7 +74,9 @@ struct End {
   bool receive(const WireFrame& frame, TimePoint now) {
     if (frame.head.size() < wire::kHeaderBytes) return false;
     const auto header = wire::open_header(std::span(frame.head).first<wire::kHeaderBytes>(), wire::kMaxPayload);
-    if (!header.ok() || frame.head.size() != wire::kHeaderBytes + header->body_bytes || frame.payload.size() != header->payload_bytes) return false;
+    if (!header.ok() || frame.head.size() != wire::kHeaderBytes + header->body_bytes ||
+        frame.payload.size() != header->payload_bytes)
+      return false;
     if (!wire::check_head(*header, frame.head).ok()) return false;
     const auto body = std::span(frame.head).subspan(wire::kHeaderBytes);
     if (!frame.payload.empty()) {
@@ -91,7 +99,8 @@ struct End {
       const auto ticket = event->head.unit;
       EXPECT_TRUE(arrived.insert(ticket).second) << "message " << ticket << " arrived twice";
       EXPECT_EQ(event->payload.size(), event->head.payload_bytes);
-      EXPECT_TRUE(std::ranges::equal(event->payload, content(ticket, event->head.payload_bytes))) << "message " << ticket << " is damaged";
+      EXPECT_TRUE(std::ranges::equal(event->payload, content(ticket, event->head.payload_bytes)))
+          << "message " << ticket << " is damaged";
       std::fill(event->payload.begin(), event->payload.end(), std::byte{0xdd});  // consumed: nobody may write here any more
     }
     if (event->kind == Session::Event::Kind::kHeartbeat) put(session.control(now, 1, wire::FrameKind::kHeartbeatReply));
@@ -124,8 +133,8 @@ struct End {
   scheduling::EgressQueue queue;
   scheduling::EgressQueue::Destination lane;
   bool attached = false;
-  std::deque<WireFrame> wire;            // what it has sent and the other has not received
-  std::deque<std::uint64_t> unsent;      // whose bytes the connection still needs
+  std::deque<WireFrame> wire;        // what it has sent and the other has not received
+  std::deque<std::uint64_t> unsent;  // whose bytes the connection still needs
   std::map<std::uint64_t, std::vector<std::byte>> payloads, places;
   std::set<std::uint64_t> delivered, arrived;
   std::uint64_t duplicates = 0, resent = 0;
@@ -137,7 +146,9 @@ struct Totals {
 
 void play(std::uint64_t seed, Totals& totals) {
   std::mt19937_64 random(seed);
-  const auto pick = [&](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); };
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
   TimePoint now = TimePoint{} + 1h;
   const std::int64_t chunk = pick(1, 120);
   End ends[2] = {End(now, chunk), End(now, chunk)};
@@ -180,11 +191,13 @@ void play(std::uint64_t seed, Totals& totals) {
       from.release();
     }
     from.pump(now);
-    if (from.session.owes_acknowledgement() && pick(0, 2) == 0) from.put(from.session.control(now, 1, wire::FrameKind::kAcknowledge));
+    if (from.session.owes_acknowledgement() && pick(0, 2) == 0)
+      from.put(from.session.control(now, 1, wire::FrameKind::kAcknowledge));
     if (from.wire.empty()) return;
     if (faults) {
       switch (pick(0, 60)) {
-        case 0: return cut();
+        case 0:
+          return cut();
         case 1:  // lost without a word
           ++totals.losses;
           from.wire.pop_front();
@@ -199,7 +212,8 @@ void play(std::uint64_t seed, Totals& totals) {
           bytes[static_cast<std::size_t>(pick(0, std::ssize(bytes) - 1))] ^= static_cast<std::byte>(1 << pick(0, 7));
           break;
         }
-        default: break;
+        default:
+          break;
       }
     }
     const WireFrame frame = from.wire.front();
@@ -211,19 +225,18 @@ void play(std::uint64_t seed, Totals& totals) {
   for (std::int64_t i = 0; i < steps; ++i) {
     if (pick(0, 4) == 0) {
       const auto side = static_cast<std::size_t>(pick(0, 1));
-      ends[side].send(sent[side]++, static_cast<int>(pick(-1, 5)), pick(0, 3) == 0 ? 0 : static_cast<std::size_t>(pick(1, std::min<std::int64_t>(500, 12 * chunk))));
+      ends[side].send(sent[side]++, static_cast<int>(pick(-1, 5)),
+                      pick(0, 3) == 0 ? 0 : static_cast<std::size_t>(pick(1, std::min<std::int64_t>(500, 12 * chunk))));
     }
     step(true);
     if (testing::Test::HasFatalFailure()) return;
   }
   // Everything heals; now all must arrive, within a bounded number of steps. Heartbeats show what was lost at the end.
   int healthy = 0;
-  const auto finished = [&] {
-    return ends[0].session.outbox().idle() && ends[1].session.outbox().idle();
-  };
+  const auto finished = [&] { return ends[0].session.outbox().idle() && ends[1].session.outbox().idle(); };
   while (!finished()) {
-    ASSERT_LT(++healthy, 60'000) << "seed " << seed << " does not finish: " << ends[0].arrived.size() << " of " << sent[1] << " and " << ends[1].arrived.size()
-                                 << " of " << sent[0];
+    ASSERT_LT(++healthy, 60'000) << "seed " << seed << " does not finish: " << ends[0].arrived.size() << " of " << sent[1]
+                                 << " and " << ends[1].arrived.size() << " of " << sent[0];
     step(false);
     if (healthy % 50 == 0) now += kDeadline / 5;
     if (testing::Test::HasFatalFailure()) return;
@@ -233,7 +246,8 @@ void play(std::uint64_t seed, Totals& totals) {
     ASSERT_EQ(ends[1 - side].arrived.size(), sent[side]) << "seed " << seed;
     ASSERT_EQ(ends[side].queue.in_flight().count, 0) << "seed " << seed;
     for (const auto& [ticket, place] : ends[side].places) {
-      ASSERT_TRUE(std::ranges::all_of(place, [](std::byte byte) { return byte == std::byte{0xdd}; })) << "seed " << seed << ": message " << ticket << " was written after it was consumed";
+      ASSERT_TRUE(std::ranges::all_of(place, [](std::byte byte) { return byte == std::byte{0xdd}; }))
+          << "seed " << seed << ": message " << ticket << " was written after it was consumed";
     }
     totals.duplicates += ends[side].duplicates;
     totals.resent += ends[side].resent;
@@ -333,7 +347,8 @@ TEST(Session, ALostLastChunkIsNoticedByTheNextHeartbeat) {
   ASSERT_TRUE(sender.on_attached(now, 0).ok());
   ASSERT_TRUE(receiver.on_attached(now, 0).ok());
   const std::vector<std::byte> payload(10);
-  std::ignore = sender.chunk(now, 1, sender.outbox().take(sender.outbox().add({.payload_bytes = 10}, payload, 1), {0}, {10}));  // lost
+  std::ignore =
+      sender.chunk(now, 1, sender.outbox().take(sender.outbox().add({.payload_bytes = 10}, payload, 1), {0}, {10}));  // lost
   const auto heartbeat = sender.control(now, 1, wire::FrameKind::kHeartbeat);
   EXPECT_EQ(receiver.on_frame(now, header_of(heartbeat), body_of(heartbeat)).status().kind(), ErrorKind::kCorrupt);
 }

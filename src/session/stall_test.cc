@@ -1,9 +1,9 @@
 #include "session/stall.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace paceline::session {
 namespace {

@@ -61,10 +61,12 @@ Result<Hello> decode_hello(std::span<const std::byte> body) {
   const auto zero = reader.get<std::uint8_t>();
   hello.from.rank = reader.get<std::int32_t>();
   hello.to.rank = reader.get<std::int32_t>();
-  if (!reader.ok()) return error(ErrorKind::kCorrupt, "a hello of {} bytes cannot be read; {} are expected", body.size(), kHelloBytes);
-  if (zero != 0 || hello.session == 0 || hello.attempt == 0 || hello.lowest > hello.highest || hello.from.rank < -1 || hello.to.rank < -1) {
-    return error(ErrorKind::kCorrupt, "a hello with impossible values (session {}, attempt {}, versions {} to {}, ranks {} and {})", hello.session,
-                 hello.attempt, hello.lowest, hello.highest, hello.from.rank, hello.to.rank);
+  if (!reader.ok())
+    return error(ErrorKind::kCorrupt, "a hello of {} bytes cannot be read; {} are expected", body.size(), kHelloBytes);
+  if (zero != 0 || hello.session == 0 || hello.attempt == 0 || hello.lowest > hello.highest || hello.from.rank < -1 ||
+      hello.to.rank < -1) {
+    return error(ErrorKind::kCorrupt, "a hello with impossible values (session {}, attempt {}, versions {} to {}, ranks {} and {})",
+                 hello.session, hello.attempt, hello.lowest, hello.highest, hello.from.rank, hello.to.rank);
   }
   return hello;
 }
@@ -82,10 +84,12 @@ Result<HelloReply> decode_hello_reply(std::span<const std::byte> body) {
   reply.from.role = reader.get<std::uint8_t>();
   const auto zero = reader.get<std::uint16_t>();
   reply.from.rank = reader.get<std::int32_t>();
-  if (!reader.ok()) return error(ErrorKind::kCorrupt, "the answer to a hello, of {} bytes, cannot be read; {} are expected", body.size(), kHelloReplyBytes);
+  if (!reader.ok())
+    return error(ErrorKind::kCorrupt, "the answer to a hello, of {} bytes, cannot be read; {} are expected", body.size(),
+                 kHelloReplyBytes);
   if (zero != 0 || reply.lowest > reply.highest || reply.from.rank < -1) {
-    return error(ErrorKind::kCorrupt, "the answer to a hello has impossible values (versions {} to {}, rank {})", reply.lowest, reply.highest,
-                 reply.from.rank);
+    return error(ErrorKind::kCorrupt, "the answer to a hello has impossible values (versions {} to {}, rank {})", reply.lowest,
+                 reply.highest, reply.from.rank);
   }
   return reply;
 }

@@ -1,7 +1,8 @@
-// The first words of a session: bodies of the frames kHello and kHelloReply (wire/frame.h). Little-endian, fixed size; a later minor
-// version may append fields, so a longer body is accepted and what follows is ignored. Golden bytes: hello_test.cc.
+// The first words of a session: bodies of the frames kHello and kHelloReply (wire/frame.h). Little-endian, fixed size; a later
+// minor version may append fields, so a longer body is accepted and what follows is ignored. Golden bytes: hello_test.cc.
 //
-//   kHello       offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 attempt u32 · 32 lowest u16 · 34 highest u16
+//   kHello       offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 attempt u32 · 32 lowest u16 · 34 highest
+//   u16
 //                36 from.role u8 · 37 to.role u8 · 38 resume u8 · 39 zero u8 · 40 from.rank i32 · 44 to.rank i32
 //   kHelloReply  offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 lowest u16 · 30 highest u16
 //                32 verdict u8 · 33 from.role u8 · 34 zero u16 · 36 from.rank i32
@@ -37,10 +38,14 @@ struct Hello {
   std::uint64_t job = 0;       // 0: not known yet
   std::uint64_t received = 0;  // highest sequence received from the peer; not 0 only when the session is resumed
   std::uint32_t epoch = 0;     // 0: not known yet
-  std::uint32_t attempt = 1;   // counts the hellos of a session: an older one that was under way for long does not replace a newer one
+  std::uint32_t attempt =
+      1;  // counts the hellos of a session: an older one that was under way for long does not replace a newer one
   std::uint16_t lowest = kLowestSession, highest = kHighestSession;
-  Party from, to;              // to.rank -1: any
-  enum class Resume : std::uint8_t { kNo, kYes } resume = Resume::kNo;  // yes: was accepted before, so a peer without memory of it must refuse
+  Party from, to;  // to.rank -1: any
+  enum class Resume : std::uint8_t {
+    kNo,
+    kYes
+  } resume = Resume::kNo;  // yes: was accepted before, so a peer without memory of it must refuse
 
   bool operator==(const Hello&) const = default;
 };

@@ -1,11 +1,11 @@
 #include "wire/hello.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::wire {
 namespace {
@@ -31,7 +31,19 @@ Hello example() {
 
 TEST(Hello, HasTheBytesOfRelease0_1) {
   EXPECT_EQ(hex(encode(example())),
-            "8877665544332211" "0807060504030201" "9900000000000000" "07000000" "03000000" "0100" "0100" "01" "02" "01" "00" "02000000" "ffffffff");
+            "8877665544332211"
+            "0807060504030201"
+            "9900000000000000"
+            "07000000"
+            "03000000"
+            "0100"
+            "0100"
+            "01"
+            "02"
+            "01"
+            "00"
+            "02000000"
+            "ffffffff");
   HelloReply reply;
   reply.session = 0x1122334455667788;
   reply.job = 5;
@@ -39,7 +51,17 @@ TEST(Hello, HasTheBytesOfRelease0_1) {
   reply.epoch = 9;
   reply.verdict = Verdict::kUnknown;
   reply.from = {.role = 2, .rank = 4};
-  EXPECT_EQ(hex(encode(reply)), "8877665544332211" "0500000000000000" "0b0a000000000000" "09000000" "0100" "0100" "02" "02" "0000" "04000000");
+  EXPECT_EQ(hex(encode(reply)),
+            "8877665544332211"
+            "0500000000000000"
+            "0b0a000000000000"
+            "09000000"
+            "0100"
+            "0100"
+            "02"
+            "02"
+            "0000"
+            "04000000");
 }
 
 TEST(Hello, WhatIsWrittenIsReadAgain) {
@@ -94,7 +116,10 @@ TEST(Hello, ValuesOutOfRangeAreRefused) {
   EXPECT_FALSE(refused([](Hello&) {}));
   EXPECT_TRUE(refused([](Hello& h) { h.session = 0; }));
   EXPECT_TRUE(refused([](Hello& h) { h.attempt = 0; }));
-  EXPECT_TRUE(refused([](Hello& h) { h.lowest = 3; h.highest = 2; }));
+  EXPECT_TRUE(refused([](Hello& h) {
+    h.lowest = 3;
+    h.highest = 2;
+  }));
   EXPECT_TRUE(refused([](Hello& h) { h.from.rank = -2; }));
   EXPECT_TRUE(refused([](Hello& h) { h.to.rank = -2; }));
   EXPECT_TRUE(refused([](Hello& h) { h.resume = static_cast<Hello::Resume>(2); }));

@@ -60,7 +60,8 @@ class Pump {
   void send(PeerId peer, std::uint32_t slot) {
     static constexpr std::array<std::size_t, 5> kSizes = {0, 100, 16'384, 20'000, 100'000};
     const std::size_t size = kSizes[sent_ % kSizes.size()];
-    node_.endpoint->send(peer, {.layer = {static_cast<std::int32_t>(sent_++ % 7)}, .unit = slot, .payload_bytes = size}, std::span(payload_).first(size), slot);
+    node_.endpoint->send(peer, {.layer = {static_cast<std::int32_t>(sent_++ % 7)}, .unit = slot, .payload_bytes = size},
+                         std::span(payload_).first(size), slot);
   }
 
   Node& node_;
@@ -88,7 +89,8 @@ TEST_P(SessionAllocation, OnceWarmTenThousandMessagesAllocateNothing) {
   std::cout << of_worker.allocated() << " and " << of_server.allocated() << " allocations during 10000 messages\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, SessionAllocation, ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
+INSTANTIATE_TEST_SUITE_P(Backends, SessionAllocation,
+                         ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
                          transport::testing::backend_name);
 
 }  // namespace

@@ -11,7 +11,9 @@ std::uint64_t word(std::uint64_t key, std::uint64_t at) {
   return value ^ (value >> 29);
 }
 
-std::uint64_t key_of(std::uint64_t from, std::uint64_t to, std::uint64_t index) { return (from << 56) ^ (to << 48) ^ (index << 20); }
+std::uint64_t key_of(std::uint64_t from, std::uint64_t to, std::uint64_t index) {
+  return (from << 56) ^ (to << 48) ^ (index << 20);
+}
 
 }  // namespace
 
@@ -138,7 +140,8 @@ void Node::on_message(PeerId peer, const wire::MessageHead& head, std::span<std:
     message_hook(peer, head, payload);
   } else {
     arrived.push_back({peer, head, {payload.begin(), payload.end()}});
-    const auto place = std::find_if(places_.begin(), places_.end(), [&](const auto& entry) { return !payload.empty() && entry.second.data() == payload.data(); });
+    const auto place = std::find_if(places_.begin(), places_.end(),
+                                    [&](const auto& entry) { return !payload.empty() && entry.second.data() == payload.data(); });
     if (place != places_.end()) places_.erase(place);  // whoever writes there again is found
   }
   look();

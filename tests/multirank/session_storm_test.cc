@@ -77,7 +77,8 @@ class StormNode : public Node {
     EXPECT_TRUE(lost.empty()) << (lost.empty() ? "" : lost.begin()->second.reason.message());
     if (!lost.empty()) return true;
     for (const auto& [peer, stream] : streams_) {
-      if (stream.delivered < messages_ || std::find(stream.arrived.begin(), stream.arrived.end(), false) != stream.arrived.end()) return false;
+      if (stream.delivered < messages_ || std::find(stream.arrived.begin(), stream.arrived.end(), false) != stream.arrived.end())
+        return false;
     }
     return true;
   }
@@ -91,18 +92,32 @@ class StormNode : public Node {
       std::vector<std::byte>& payload = to.sending[index];
       payload.resize(draw_size());
       fill(payload, self_, to.to, index);
-      const wire::MessageHead head{.layer = {static_cast<std::int32_t>(random_() % 6) - 1}, .unit = static_cast<std::uint32_t>(index), .payload_bytes = payload.size()};
+      const wire::MessageHead head{.layer = {static_cast<std::int32_t>(random_() % 6) - 1},
+                                   .unit = static_cast<std::uint32_t>(index),
+                                   .payload_bytes = payload.size()};
       endpoint->send(to.peer, head, payload, index);
     }
   }
 
   std::size_t draw_size() {
     switch (random_() % 64) {
-      case 0: return random_() % 1'000'001;
-      case 1: case 2: case 3: case 4: case 5: case 6: case 7: case 8: return 0;
-      case 9: return 1;
-      case 10: return 16'384;
-      default: return random_() % 20'000;
+      case 0:
+        return random_() % 1'000'001;
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+      case 5:
+      case 6:
+      case 7:
+      case 8:
+        return 0;
+      case 9:
+        return 1;
+      case 10:
+        return 16'384;
+      default:
+        return random_() % 20'000;
     }
   }
 
@@ -136,7 +151,12 @@ TEST_P(SessionStorm, EveryMessageArrivesOnceAndUndamaged) {
   };
   std::vector<std::unique_ptr<StormNode>> nodes;
   for (int i = 0; i < kRanks; ++i) {
-    const EndpointOptions options{.self = {Role::kWorker, {i}}, .job = 9, .epoch = 1, .seed = static_cast<std::uint64_t>(i), .chunk = with.chunk, .window = with.chunk * 6};
+    const EndpointOptions options{.self = {Role::kWorker, {i}},
+                                  .job = 9,
+                                  .epoch = 1,
+                                  .seed = static_cast<std::uint64_t>(i),
+                                  .chunk = with.chunk,
+                                  .window = with.chunk * 6};
     nodes.push_back(std::make_unique<StormNode>(backend, options, with.messages, 1000 + static_cast<std::uint64_t>(i)));
   }
   for (int i = 0; i < kRanks; ++i) {
@@ -168,9 +188,11 @@ TEST_P(SessionStorm, EveryMessageArrivesOnceAndUndamaged) {
     injected.reorderings += faulty->counts().reorderings;
     injected.duplicate_connects += faulty->counts().duplicate_connects;
   }
-  std::cout << fmt::format("{}: {} MB, {} overtakes, {} reconnects, {} chunks resent, {} duplicates, {} damaged; injected {} cuts, {} corruptions, {} reorderings, {} connects\n",
-                           with.name, all.payload_bytes_sent / 1'000'000, all.overtakes, all.reconnects, all.chunks_resent, all.duplicates_dropped, all.frames_damaged,
-                           injected.cuts, injected.corruptions, injected.reorderings, injected.duplicate_connects);
+  std::cout << fmt::format(
+      "{}: {} MB, {} overtakes, {} reconnects, {} chunks resent, {} duplicates, {} damaged; injected {} cuts, {} corruptions, {} "
+      "reorderings, {} connects\n",
+      with.name, all.payload_bytes_sent / 1'000'000, all.overtakes, all.reconnects, all.chunks_resent, all.duplicates_dropped,
+      all.frames_damaged, injected.cuts, injected.corruptions, injected.reorderings, injected.duplicate_connects);
   EXPECT_EQ(all.payload_bytes_sent, all.payload_bytes_received);
   EXPECT_GT(all.overtakes, 0U);
   if (with.faulty) {
@@ -189,7 +211,8 @@ TEST_P(SessionStorm, EveryMessageArrivesOnceAndUndamaged) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, SessionStorm,
-                         ::testing::Values(Case{.name = "inproc", .messages = 2500}, Case{.name = "tcp", .tcp = true, .messages = 2500},
+                         ::testing::Values(Case{.name = "inproc", .messages = 2500},
+                                           Case{.name = "tcp", .tcp = true, .messages = 2500},
                                            Case{.name = "faulty_inproc", .faulty = true, .messages = 2000},
                                            Case{.name = "faulty_tcp", .tcp = true, .faulty = true, .messages = 2000}),
                          [](const auto& tested) { return tested.param.name; });

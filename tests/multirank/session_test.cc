@@ -9,19 +9,27 @@ namespace paceline::session::testing {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 using transport::testing::End;
 using transport::testing::MakeBackend;
-using ::testing::HasSubstr;
 
 const PeerName kServer{Role::kServer, {0}};
 const PeerName kWorker1{Role::kWorker, {1}};
 const PeerName kWorker2{Role::kWorker, {2}};
 
 EndpointOptions named(const PeerName& self, Duration deadline = 10s) {
-  return {.self = self, .job = 7, .epoch = 2, .seed = static_cast<std::uint64_t>(self.rank.value), .silence_deadline = deadline, .chunk = {1024}, .window = {4096}};
+  return {.self = self,
+          .job = 7,
+          .epoch = 2,
+          .seed = static_cast<std::uint64_t>(self.rank.value),
+          .silence_deadline = deadline,
+          .chunk = {1024},
+          .window = {4096}};
 }
 
-wire::MessageHead head(std::uint32_t unit, int layer = 0) { return {.kind = wire::MessageKind::kPush, .layer = {layer}, .unit = unit}; }
+wire::MessageHead head(std::uint32_t unit, int layer = 0) {
+  return {.kind = wire::MessageKind::kPush, .layer = {layer}, .unit = unit};
+}
 
 class SessionTest : public LeakCheck, public ::testing::WithParamInterface<MakeBackend> {
  protected:
@@ -53,23 +61,25 @@ class RawPeer {
     return end;
   }
   // Answers every hello with `reply`, whose session it fills in.
-  transport::Address listen(const std::string& host, wire::HelloReply reply, const std::string& reason) {
+  transport::Address listen(const std::string& host, wire::HelloReply reply, const std::string& reason,
+                            wire::FrameHeader header = {.kind = wire::FrameKind::kHelloReply}) {
     transport::Address where;
     rank_.on_loop([&] {
-      auto listener = rank_.transport().listen({host, 0}, {}, [this, reply, reason](std::unique_ptr<transport::Connection> connection) {
-        End& end = *ends_.emplace_back(std::make_unique<End>(rank_));
-        connection->admit();
-        end.adopt(std::move(connection));
-        end.frame_hook = [&end, reply, reason](const transport::Frame& frame) {
-          if (frame.header.kind != wire::FrameKind::kHello) return;
-          auto answer = reply;
-          answer.session = wire::decode_hello(frame.body).value().session;
-          const auto body = wire::encode(answer);
-          const auto text = std::as_bytes(std::span(reason));
-          end.send_here({.kind = wire::FrameKind::kHelloReply}, {body.begin(), body.end()}, {text.begin(), text.end()}, 0);
-        };
-        end.connection->start(end);
-      });
+      auto listener =
+          rank_.transport().listen({host, 0}, {}, [this, reply, reason, header](std::unique_ptr<transport::Connection> connection) {
+            End& end = *ends_.emplace_back(std::make_unique<End>(rank_));
+            connection->admit();
+            end.adopt(std::move(connection));
+            end.frame_hook = [&end, reply, reason, header](const transport::Frame& frame) {
+              if (frame.header.kind != wire::FrameKind::kHello) return;
+              auto answer = reply;
+              answer.session = wire::decode_hello(frame.body).value().session;
+              const auto body = wire::encode(answer);
+              const auto text = std::as_bytes(std::span(reason));
+              end.send_here(header, {body.begin(), body.end()}, {text.begin(), text.end()}, 0);
+            };
+            end.connection->start(end);
+          });
       where = listener.value()->address();
       listener_ = std::move(listener).value();
     });
@@ -99,7 +109,12 @@ wire::HelloReply wait_reply(End& end, std::string* reason = nullptr) {
 }
 
 wire::Hello hello_of(const PeerName& name, std::uint64_t session, std::uint32_t attempt = 1) {
-  return {.session = session, .job = 7, .epoch = 2, .attempt = attempt, .from = {static_cast<std::uint8_t>(name.role), name.rank.value}, .to = {2, 0}};
+  return {.session = session,
+          .job = 7,
+          .epoch = 2,
+          .attempt = attempt,
+          .from = {static_cast<std::uint8_t>(name.role), name.rank.value},
+          .to = {2, 0}};
 }
 
 TEST_P(SessionTest, MessagesOfEverySizeArriveAndTheSendersPayloadComesBack) {
@@ -145,7 +160,8 @@ TEST_P(SessionTest, AnUrgentMessageOvertakesTheBacklogAndWaitsOnlyForTheWindow) 
     server.wait_until("all", [&](Node& node) { return node.arrived.size() == kBacklog + 1; });
     worker.wait_until("deliveries", [&](Node& node) { return node.delivered.size() == kBacklog + 1; });
     server.rank.stop();
-    const auto urgent = std::find_if(server.arrived.begin(), server.arrived.end(), [](const Node::Arrival& a) { return a.head.unit == kBacklog; });
+    const auto urgent =
+        std::find_if(server.arrived.begin(), server.arrived.end(), [](const Node::Arrival& a) { return a.head.unit == kBacklog; });
     // The window is 4 chunks; they had left before the urgent one was there.
     EXPECT_EQ(urgent - server.arrived.begin(), order == Order::kByLayer ? 4 : static_cast<std::ptrdiff_t>(kBacklog));
     EXPECT_EQ(worker.counters().overtakes, order == Order::kByLayer ? 1U : 0U);
@@ -261,7 +277,9 @@ TEST_P(SessionTest, CloseGivesUpOnAPeerThatDoesNotAcknowledge) {
 
 TEST_P(SessionTest, ARefusalReachesTheOneWhoConnectsWithItsReason) {
   Node coordinator(backend_, {.self = {Role::kCoordinator, {0}}}), worker(backend_, {.self = {Role::kWorker, {-1}}, .seed = 3});
-  coordinator.hello_hook = [](const PeerName& name) { return error(ErrorKind::kBadRequest, "the job is full; {} comes too late", name.text()); };
+  coordinator.hello_hook = [](const PeerName& name) {
+    return error(ErrorKind::kBadRequest, "the job is full; {} comes too late", name.text());
+  };
   const PeerId peer = worker.connect(coordinator.listen(backend_.host), {Role::kCoordinator, {-1}});
   const Status reason = worker.wait_lost(peer);
   EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
@@ -271,7 +289,8 @@ TEST_P(SessionTest, ARefusalReachesTheOneWhoConnectsWithItsReason) {
 }
 
 TEST_P(SessionTest, TwoJoiningWorkersOfTheSameSeedAreTwoSessions) {
-  Node coordinator(backend_, {.self = {Role::kCoordinator, {0}}}), a(backend_, {.self = {Role::kWorker, {-1}}}), b(backend_, {.self = {Role::kWorker, {-1}}});
+  Node coordinator(backend_, {.self = {Role::kCoordinator, {0}}}), a(backend_, {.self = {Role::kWorker, {-1}}}),
+      b(backend_, {.self = {Role::kWorker, {-1}}});
   const auto address = coordinator.listen(backend_.host);
   a.connect(address, {Role::kCoordinator, {-1}});
   b.connect(address, {Role::kCoordinator, {-1}});
@@ -306,9 +325,11 @@ TEST_P(SessionTest, TheWrongDestinationJobOrEpochIsRefused) {
     EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
     return reason.message();
   };
-  EXPECT_THAT(refusal([](EndpointOptions&) {}, {Role::kServer, {3}}), HasSubstr("the process at this address is server 0, not server 3"));
+  EXPECT_THAT(refusal([](EndpointOptions&) {}, {Role::kServer, {3}}),
+              HasSubstr("the process at this address is server 0, not server 3"));
   EXPECT_THAT(refusal([](EndpointOptions& o) { o.job = 8; }, kServer), HasSubstr("worker 1 belongs to job 0000000000000008"));
-  EXPECT_THAT(refusal([](EndpointOptions& o) { o.epoch = 1; }, kServer), HasSubstr("stale epoch: worker 1 is at membership epoch 1, server 0 at 2"));
+  EXPECT_THAT(refusal([](EndpointOptions& o) { o.epoch = 1; }, kServer),
+              HasSubstr("stale epoch: worker 1 is at membership epoch 1, server 0 at 2"));
 }
 
 TEST_P(SessionTest, ProcessesMayStartInAnyOrder) {
@@ -339,7 +360,9 @@ TEST_P(SessionTest, WhoCannotBeReachedIsLostAtTheDeadlineOfTheConnect) {
 
 TEST_P(SessionTest, AMessageThatTheHandlerRefusesEndsTheSessionOnBothSides) {
   Node server(backend_, named(kServer)), worker(backend_, named(kWorker1));
-  server.begin_hook = [](PeerId, const wire::MessageHead&) -> Result<std::span<std::byte>> { return error(ErrorKind::kBadRequest, "unit 9 does not exist"); };
+  server.begin_hook = [](PeerId, const wire::MessageHead&) -> Result<std::span<std::byte>> {
+    return error(ErrorKind::kBadRequest, "unit 9 does not exist");
+  };
   worker.connect(server.listen(backend_.host), kServer);
   const PeerId of_server = worker.wait_peer(kServer), of_worker = server.wait_peer(kWorker1);
   worker.send_owned(of_server, head(9), std::vector<std::byte>(10'000));
@@ -417,10 +440,30 @@ TEST_P(SessionTest, WhoAnswersAHelloWithAnotherNameIsNotTheRightPeer) {
   EXPECT_THAT(reason.message(), HasSubstr("the process at this address is server 5, not server 0"));
 }
 
+TEST_P(SessionTest, AnotherFrameVersionIsRefusedOnBothSidesWithBothVersions) {
+  RawPeer raw(backend_);
+  const auto address =
+      raw.listen(backend_.host, {.from = {2, 0}}, {}, {.kind = wire::FrameKind::kHelloReply, .major = 9, .minor = 4});
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(address, kServer));
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("the peer speaks protocol version 9.4, this process 1.0"));
+}
+
+TEST_P(SessionTest, AnAnswerThatMakesNoSenseIsTriedAgainUntilTheDeadlineOfTheConnect) {
+  RawPeer raw(backend_);
+  const auto address = raw.listen(backend_.host, {.lowest = 3, .highest = 2, .from = {2, 0}}, {});
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(address, kServer, 300ms));
+  EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
+  EXPECT_THAT(reason.message(), HasSubstr("the answer to a hello has impossible values"));
+}
+
 // A chunk as a whole message of 4 bytes.
 void send_chunk(End& end, std::uint64_t sequence, std::uint8_t value) {
   std::vector<std::byte> body(wire::kChunkBodyBytes);
-  wire::encode({.message = sequence, .offset = 0, .head = {.unit = static_cast<std::uint32_t>(sequence), .payload_bytes = 4}}, std::span<std::byte, wire::kChunkBodyBytes>(body));
+  wire::encode({.message = sequence, .offset = 0, .head = {.unit = static_cast<std::uint32_t>(sequence), .payload_bytes = 4}},
+               std::span<std::byte, wire::kChunkBodyBytes>(body));
   end.send({.kind = wire::FrameKind::kChunk, .sequence = sequence}, body, std::vector<std::byte>(4, std::byte{value}), 0);
 }
 
@@ -482,7 +525,8 @@ TEST_P(SessionTest, AGapOrAnInventedAcknowledgementClosesTheConnectionNotTheSess
   EXPECT_TRUE(server.lost.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, SessionTest, ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
+INSTANTIATE_TEST_SUITE_P(Backends, SessionTest,
+                         ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
                          transport::testing::backend_name);
 
 }  // namespace
