@@ -42,8 +42,8 @@ class LeakCheck : public ::testing::Test {
   ~LeakCheck() override;
 
  private:
-  std::size_t descriptors_;
-  std::size_t threads_;
+  std::size_t descriptors_ = 0;
+  std::size_t threads_ = 0;
 };
 
 [[noreturn]] void give_up(const std::string& on_what);

@@ -82,14 +82,11 @@ class FaultyTest : public ::testing::Test {
   }
   void run_until(std::function<bool()> done) {
     done_ = std::move(done);
+    if (done_()) return;
     bool late = false;
-    Loop::TimerId watchdog = 0;
-    transport_->loop().post([&] {
-      watchdog = transport_->loop().run_after(std::chrono::seconds(120), [&] {
-        late = true;
-        transport_->loop().stop();
-      });
-      stop_if_done();
+    const auto watchdog = transport_->loop().run_after(std::chrono::seconds(120), [&] {
+      late = true;
+      transport_->loop().stop();
     });
     transport_->loop().run();
     transport_->loop().cancel(watchdog);
