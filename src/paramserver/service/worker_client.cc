@@ -8,8 +8,9 @@
 namespace paceline::paramserver {
 namespace {
 
-// What a ticket says: the kind of message above, the unit below.
-constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) { return (static_cast<std::uint64_t>(kind) << 32) | unit; }
+// What a ticket says: the kind of message above, the unit below. Never kNoTicket, which messages have that borrow nothing.
+constexpr std::uint64_t kNoTicket = 0;
+constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) { return ((static_cast<std::uint64_t>(kind) + 1) << 32) | unit; }
 
 long long milliseconds(Duration duration) { return static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()); }
 
@@ -164,7 +165,7 @@ void WorkerClient::send(wire::MessageKind kind, std::uint8_t flags, std::uint32_
                                .payload_bytes = payload.size_bytes()};
   // Pushes without a gradient borrow nothing, so nobody needs to know when they have arrived.
   const bool borrows = !payload.empty();
-  outbox_.send_to_server(planned.server, head, std::as_bytes(payload), borrows ? ticket_of(kind, unit) : 0);
+  outbox_.send_to_server(planned.server, head, std::as_bytes(payload), borrows ? ticket_of(kind, unit) : kNoTicket);
 }
 
 void WorkerClient::send_outgoing() {
@@ -217,7 +218,7 @@ void WorkerClient::on_message(const session::PeerName& from, const wire::Message
 }
 
 void WorkerClient::on_delivered(const session::PeerName&, std::uint64_t ticket) {
-  if (ticket == 0) return;
+  if (ticket == kNoTicket) return;
   const auto unit = static_cast<std::uint32_t>(ticket);
   bool changed = false;
   {
