@@ -222,6 +222,7 @@ TEST_F(Tcp, WithoutDescriptorsNewOnesAreRefusedOldOnesGoOnAndLaterNewOnesAreTake
     ASSERT_EQ(::connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
     std::byte byte;
     EXPECT_LE(::recv(client, &byte, 1, 0), 0) << "it was refused, not left waiting";
+    world.rank(0).on_loop([] {});  // the listener has its spare descriptor back
     ::close(client);
     // Connecting needs a descriptor too: the place of `client` is filled again first.
     fillers.push_back(::dup(0));
