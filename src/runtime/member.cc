@@ -85,11 +85,17 @@ std::optional<PeerId> Member::peer_of(const PeerName& name) const {
 }
 
 void Member::send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  if (const auto peer = peer_of({Role::kWorker, worker})) endpoint_->send(*peer, head, payload, ticket);
+  send_to({Role::kWorker, worker}, {head, payload, ticket});
 }
 
 void Member::send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  if (const auto peer = peer_of({Role::kServer, server})) endpoint_->send(*peer, head, payload, ticket);
+  send_to({Role::kServer, server}, {head, payload, ticket});
+}
+
+// Members reach a server one after the other: what is meant for one that has not come yet waits for it.
+void Member::send_to(const PeerName& name, const Held& message) {
+  if (const auto peer = peer_of(name)) endpoint_->send(*peer, message.head, message.payload, message.ticket);
+  else if (!lost_.contains(name)) held_[name].push_back(message);
 }
 
 Status Member::on_hello(const PeerName& name) {
@@ -110,6 +116,9 @@ void Member::on_peer(PeerId peer, const PeerName& name) {
   const auto rank = static_cast<std::size_t>(name.rank.value);
   if (ranks.size() <= rank) ranks.resize(rank + 1);
   ranks[rank] = peer;
+  if (const auto held = held_.extract(name); !held.empty()) {
+    for (const Held& message : held.mapped()) endpoint_->send(peer, message.head, message.payload, message.ticket);
+  }
   check_connected();
 }
 
@@ -201,6 +210,7 @@ void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reaso
   for (auto& known : ranks) {
     if (known == peer) known.reset();
   }
+  lost_.insert(name);
   if (sink_ != nullptr) sink_->on_peer_lost(name, reason);
   if (!ended_) fail(reason);
 }

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,12 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void connect_to_servers(const wire::Welcome& welcome);
   void check_connected();
   void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
+  struct Held {
+    wire::MessageHead head;
+    std::span<const std::byte> payload;
+    std::uint64_t ticket;
+  };
+  void send_to(const session::PeerName& name, const Held& message);
   std::optional<session::PeerId> peer_of(const session::PeerName& name) const;
 
   transport::Transport& transport_;
@@ -93,6 +100,8 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   paramserver::MessageSink* sink_ = nullptr;
   std::map<session::PeerId, session::PeerName> peers_;
   std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank
+  std::map<session::PeerName, std::vector<Held>> held_;  // for members that have not connected yet
+  std::set<session::PeerName> lost_;
   std::optional<session::PeerId> coordinator_;
   std::map<session::PeerId, std::vector<std::byte>> incoming_control_;  // being received
   std::size_t servers_wanted_ = 0;  // connections to servers that must exist
