@@ -1,11 +1,11 @@
 #include "planner/algorithm_choice.h"
 
-#include <Cbc_C_Interface.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
+
+#include <Cbc_C_Interface.h>
 
 #include "planner/frontier.h"
 
@@ -13,16 +13,19 @@ namespace paceline::planner {
 namespace {
 
 Status check(const std::vector<std::vector<AlgorithmCost>>& layers, double bound) {
-  if (!std::isfinite(bound) || bound < 0) return error(ErrorKind::kBadRequest, "bound is {}; legal are finite numbers from 0", bound);
+  if (!std::isfinite(bound) || bound < 0)
+    return error(ErrorKind::kBadRequest, "bound is {}; legal are finite numbers from 0", bound);
   for (std::size_t k = 0; k < layers.size(); ++k) {
     if (layers[k].empty()) return error(ErrorKind::kBadRequest, "layer {} has no algorithms; give at least one", k + 1);
     for (std::size_t l = 0; l < layers[k].size(); ++l) {
       const AlgorithmCost& cost = layers[k][l];
       if (!std::isfinite(cost.time) || cost.time < 0) {
-        return error(ErrorKind::kBadRequest, "layer {}, algorithm {}: time is {}; legal are finite numbers from 0", k + 1, l, cost.time);
+        return error(ErrorKind::kBadRequest, "layer {}, algorithm {}: time is {}; legal are finite numbers from 0", k + 1, l,
+                     cost.time);
       }
       if (!std::isfinite(cost.memory) || cost.memory < 0) {
-        return error(ErrorKind::kBadRequest, "layer {}, algorithm {}: memory is {}; legal are finite numbers from 0", k + 1, l, cost.memory);
+        return error(ErrorKind::kBadRequest, "layer {}, algorithm {}: memory is {}; legal are finite numbers from 0", k + 1, l,
+                     cost.memory);
       }
     }
   }
@@ -33,8 +36,9 @@ Status check(const std::vector<std::vector<AlgorithmCost>>& layers, double bound
 std::vector<Option> undominated(const std::vector<AlgorithmCost>& layer) {
   std::vector<Option> sorted;
   for (std::size_t l = 0; l < layer.size(); ++l) sorted.push_back({static_cast<std::int64_t>(l), layer[l].time, layer[l].memory});
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Option& a, const Option& b) { return a.memory < b.memory || (a.memory == b.memory && a.time < b.time); });
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Option& a, const Option& b) {
+    return a.memory < b.memory || (a.memory == b.memory && a.time < b.time);
+  });
   std::vector<Option> kept;
   for (const Option& option : sorted) {
     if (kept.empty() || option.time < kept.back().time) kept.push_back(option);
@@ -48,9 +52,10 @@ AlgorithmChoice infeasible(const Options& options, long double least, double bou
     if (options[k].front().memory > options[largest].front().memory) largest = k;
   }
   AlgorithmChoice none;
-  none.reason = fmt::format("even the least-memory algorithms need {}, {} more than the bound of {}; layer {} needs most, at least {}",
-                            static_cast<double>(least), static_cast<double>(least - bound), bound, largest + 1,
-                            static_cast<double>(options[largest].front().memory));
+  none.reason =
+      fmt::format("even the least-memory algorithms need {}, {} more than the bound of {}; layer {} needs most, at least {}",
+                  static_cast<double>(least), static_cast<double>(least - bound), bound, largest + 1,
+                  static_cast<double>(options[largest].front().memory));
   return none;
 }
 
@@ -93,7 +98,8 @@ class Program {
   Program(const Options& options, long double slack) : options_(options), model_(Cbc_newModel(), Cbc_deleteModel) {
     Cbc_setLogLevel(model_.get(), 0);
     Cbc_setMaximumNodes(model_.get(), kMostNodes);
-    for (const auto& [name, value] : {std::pair{"ratioGap", "0"}, {"allowableGap", "0"}, {"increment", "0"}, {"integerTolerance", "1e-9"}}) {
+    for (const auto& [name, value] :
+         {std::pair{"ratioGap", "0"}, {"allowableGap", "0"}, {"increment", "0"}, {"integerTolerance", "1e-9"}}) {
       Cbc_setParameter(model_.get(), name, value);
     }
     add_columns();

@@ -1,6 +1,6 @@
-// Which algorithm each layer runs when fast ones need more memory than there is (S.-X. Zou et al., Eq 6): one per layer, least total
-// time, total memory within a bound. A multiple-choice knapsack, solved as an integer program by CBC; where CBC's search gets long, dynamic
-// programming finishes it (frontier.h).
+// Which algorithm each layer runs when fast ones need more memory than there is (S.-X. Zou et al., Eq 6): one per layer, least
+// total time, total memory within a bound. A multiple-choice knapsack, solved as an integer program by CBC; where CBC's search gets
+// long, dynamic programming finishes it (frontier.h).
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct AlgorithmChoice {
   double gap = 0;  // 0: proven optimal; else time is at most this share above the optimum
 };
 
-// layers[k]: what each algorithm of layer k costs. Sums of whole-numbered memory are compared with the bound exactly. Of equal (time, memory) the first
-// algorithm is taken. No layers: the empty choice. Prints nothing; 100 layers of 8 algorithms take less than a second. Optimal, but for
-// questions where time falls in exact proportion to memory over very many sizes: those end with a small `gap`.
-// kBadRequest: a layer without algorithms, a number out of range.
+// layers[k]: what each algorithm of layer k costs. Sums of whole-numbered memory are compared with the bound exactly. Of equal
+// (time, memory) the first algorithm is taken. No layers: the empty choice. Prints nothing; 100 layers of 8 algorithms take less
+// than a second. Optimal, but for questions where time falls in exact proportion to memory over very many sizes: those end with a
+// small `gap`. kBadRequest: a layer without algorithms, a number out of range.
 Result<AlgorithmChoice> choose_algorithms(const std::vector<std::vector<AlgorithmCost>>& layers, double bound);
 
 }  // namespace paceline::planner

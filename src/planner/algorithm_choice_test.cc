@@ -1,10 +1,10 @@
 #include "planner/algorithm_choice.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <limits>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::planner {
 namespace {
@@ -14,7 +14,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Layers = std::vector<std::vector<AlgorithmCost>>;
 
-std::int64_t whole(std::mt19937_64& random, std::int64_t least, std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(least, most)(random); }
+std::int64_t whole(std::mt19937_64& random, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+}
 
 Layers random_layers(std::mt19937_64& random, std::int64_t most_layers, std::int64_t most_algorithms, std::int64_t most_memory) {
   Layers layers(static_cast<std::size_t>(whole(random, 1, most_layers)));
@@ -143,7 +145,8 @@ TEST(ChooseAlgorithms, SolvesAHundredLayersOfEightWithinTheBound) {
         const double memory = static_cast<double>(whole(random, 0, 500));
         layer.push_back({1e-3 * std::uniform_real_distribution<double>(0.5, 1.5)(random) * (800 - memory), memory});
       }
-      least += std::min_element(layer.begin(), layer.end(), [](const auto& a, const auto& b) { return a.memory < b.memory; })->memory;
+      least +=
+          std::min_element(layer.begin(), layer.end(), [](const auto& a, const auto& b) { return a.memory < b.memory; })->memory;
     }
     const std::int64_t bound = static_cast<std::int64_t>(least) + 8'000;
     const AlgorithmChoice choice = choose_algorithms(layers, static_cast<double>(bound)).value();
@@ -163,7 +166,8 @@ TEST(ChooseAlgorithms, SolvesTimesThatFallAlmostInProportionToMemory) {
         const double memory = static_cast<double>(whole(random, 0, 400));
         layer.push_back({std::floor((400 - memory) / 10) + static_cast<double>(whole(random, 0, 2)), memory});
       }
-      least += std::min_element(layer.begin(), layer.end(), [](const auto& a, const auto& b) { return a.memory < b.memory; })->memory;
+      least +=
+          std::min_element(layer.begin(), layer.end(), [](const auto& a, const auto& b) { return a.memory < b.memory; })->memory;
     }
     const std::int64_t bound = static_cast<std::int64_t>(least) + 6'000;
     const AlgorithmChoice choice = choose_algorithms(layers, static_cast<double>(bound)).value();

@@ -19,12 +19,15 @@ struct Step {
 std::vector<Step> hull_steps(const std::vector<Option>& layer) {
   std::vector<const Option*> hull;
   for (const Option& option : layer) {
-    const auto rate = [](const Option& from, const Option& to) { return (from.time - to.time) / static_cast<double>(to.memory - from.memory); };
+    const auto rate = [](const Option& from, const Option& to) {
+      return (from.time - to.time) / static_cast<double>(to.memory - from.memory);
+    };
     while (hull.size() >= 2 && rate(*hull[hull.size() - 2], *hull.back()) <= rate(*hull.back(), option)) hull.pop_back();
     hull.push_back(&option);
   }
   std::vector<Step> steps;
-  for (std::size_t i = 1; i < hull.size(); ++i) steps.push_back({hull[i]->memory - hull[i - 1]->memory, hull[i - 1]->time - hull[i]->time});
+  for (std::size_t i = 1; i < hull.size(); ++i)
+    steps.push_back({hull[i]->memory - hull[i - 1]->memory, hull[i - 1]->time - hull[i]->time});
   return steps;
 }
 
@@ -103,8 +106,8 @@ FrontierResult best_below(const Options& options, long double bound, double incu
     std::vector<State> grown;
     for (std::size_t s = 0; s < stages[k].size(); ++s) {
       for (std::size_t l = 0; l < options[k].size(); ++l) {
-        const State state{stages[k][s].time + options[k][l].time, stages[k][s].memory + options[k][l].memory, static_cast<std::uint32_t>(s),
-                          static_cast<std::uint32_t>(l)};
+        const State state{stages[k][s].time + options[k][l].time, stages[k][s].memory + options[k][l].memory,
+                          static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(l)};
         if (state.memory + relaxation.least_memory(k + 1) > bound) break;  // the next options need more
         if (state.time + relaxation.time(k + 1, bound - state.memory) < worth) grown.push_back(state);
       }

@@ -1,5 +1,5 @@
-// The exact end of Eq 6 where an integer program's search gets long, which is when time falls almost in proportion to memory. Internal
-// to algorithm_choice.
+// The exact end of Eq 6 where an integer program's search gets long, which is when time falls almost in proportion to memory.
+// Internal to algorithm_choice.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,9 @@ using Options = std::vector<std::vector<Option>>;
 double relaxed_time(const Options& options, long double bound);
 
 struct FrontierResult {
-  std::optional<std::vector<std::size_t>> picks;  // per layer an index into its options; nothing: no choice is better than `incumbent`
-  bool exact = true;                              // false: there were too many states; a better choice may exist
+  std::optional<std::vector<std::size_t>>
+      picks;          // per layer an index into its options; nothing: no choice is better than `incumbent`
+  bool exact = true;  // false: there were too many states; a better choice may exist
 };
 
 // Dynamic programming over the layers with states (time, memory) that no other state beats in both and whose relaxed completion is

@@ -1,14 +1,16 @@
 #include "planner/frontier.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace paceline::planner {
 namespace {
 
-std::int64_t whole(std::mt19937_64& random, std::int64_t least, std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(least, most)(random); }
+std::int64_t whole(std::mt19937_64& random, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+}
 
 // Ascending in memory, descending in time, as best_below requires.
 Options random_options(std::mt19937_64& random) {

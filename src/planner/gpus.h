@@ -1,5 +1,5 @@
-// How many GPUs a speed-up needs, from the share of time that does not shrink with them (Lemma 3.1 of S.-X. Zou et al., "Distributed
-// Training Large-Scale Deep Architectures"). Pure arithmetic; any thread.
+// How many GPUs a speed-up needs, from the share of time that does not shrink with them (Lemma 3.1 of S.-X. Zou et al.,
+// "Distributed Training Large-Scale Deep Architectures"). Pure arithmetic; any thread.
 //
 // overhead R: time of work that more GPUs do not hide / computation time, >= 0. efficiency: speed-up / GPUs.
 #pragma once
@@ -27,9 +27,9 @@ struct GpuCount {
   std::optional<double> limit;       // the speed-up that no number of GPUs reaches, (1 + R) / R; nothing: there is none, R is 0
 };
 
-// Compares with a few units in the last place to spare, so that a speed-up that is exactly reached on paper (overhead 0.2, speed-up 3:
-// 5 GPUs) does not cost one GPU more because 0.2 is no binary fraction.
-// kBadRequest: overhead negative or not finite, speed-up not finite or not above 0.
+// Compares with a few units in the last place to spare, so that a speed-up that is exactly reached on paper (overhead 0.2, speed-up
+// 3: 5 GPUs) does not cost one GPU more because 0.2 is no binary fraction. kBadRequest: overhead negative or not finite, speed-up
+// not finite or not above 0.
 Result<GpuCount> fewest_gpus(double overhead, double speedup);
 
 }  // namespace paceline::planner

@@ -1,11 +1,11 @@
 #include "planner/layer_chain.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace paceline::planner {
 namespace {
@@ -51,7 +51,8 @@ Status check_output(const std::string& where, const Geometry& geometry) {
   const FeatureMap expected{geometry.output.channels,
                             side(geometry.input.height, geometry.kernel.height, geometry.stride.height, geometry.padding.height),
                             side(geometry.input.width, geometry.kernel.width, geometry.stride.width, geometry.padding.width)};
-  if (expected.height < 1 || expected.width < 1) return wrong(where, "has a kernel larger than its padded input {}", text(geometry.input));
+  if (expected.height < 1 || expected.width < 1)
+    return wrong(where, "has a kernel larger than its padded input {}", text(geometry.input));
   if (expected == geometry.output) return {};
   return wrong(where, "says its output is {}; its input {} gives {}", text(geometry.output), text(geometry.input), text(expected));
 }
@@ -61,7 +62,8 @@ std::vector<std::vector<std::int64_t>> implied_shapes(const model::LayerDescript
   std::vector<std::vector<std::int64_t>> shapes;
   if (layer.convolution) {
     const auto& geometry = *layer.convolution;
-    shapes.push_back({geometry.output.channels, geometry.input.channels / geometry.groups, geometry.kernel.height, geometry.kernel.width});
+    shapes.push_back(
+        {geometry.output.channels, geometry.input.channels / geometry.groups, geometry.kernel.height, geometry.kernel.width});
     if (geometry.bias) shapes.push_back({geometry.output.channels});
   } else if (layer.linear) {
     shapes.push_back({layer.linear->out_features, layer.linear->in_features});
@@ -84,11 +86,12 @@ Status check_tensors(const std::string& where, const model::LayerDescription& la
     return wrong(where, "says it has {} parameters; its shapes give {:.0f}", layer.parameters, parameters);
   }
   if (layer.tensors.empty()) return {};
-  if (layer.tensors.size() != implied.size()) return wrong(where, "lists {} tensors; its shapes give {}", layer.tensors.size(), implied.size());
+  if (layer.tensors.size() != implied.size())
+    return wrong(where, "lists {} tensors; its shapes give {}", layer.tensors.size(), implied.size());
   for (std::size_t t = 0; t < implied.size(); ++t) {
     if (layer.tensors[t].shape == implied[t]) continue;
-    return wrong(where, "says its tensor '{}' is [{}]; its shapes give [{}]", layer.tensors[t].name, fmt::join(layer.tensors[t].shape, ", "),
-                 fmt::join(implied[t], ", "));
+    return wrong(where, "says its tensor '{}' is [{}]; its shapes give [{}]", layer.tensors[t].name,
+                 fmt::join(layer.tensors[t].shape, ", "), fmt::join(implied[t], ", "));
   }
   return {};
 }
@@ -158,7 +161,8 @@ Status take_input(const std::string& where, const Geometry& geometry, Outputs& o
   if (outputs.none()) outputs.add(geometry.input);
   const FeatureMap expected = outputs.last();
   if (!outputs.take(geometry.input)) {
-    return wrong(where, "takes {}; expected {}, the output of the layer before, or another earlier output", text(geometry.input), text(expected));
+    return wrong(where, "takes {}; expected {}, the output of the layer before, or another earlier output", text(geometry.input),
+                 text(expected));
   }
   outputs.add(geometry.output);
   return {};
@@ -168,8 +172,8 @@ Status check_convolution(const std::string& where, const model::ConvolutionGeome
   PACELINE_RETURN_IF_ERROR(check_output(where, geometry));
   PACELINE_RETURN_IF_ERROR(check_range(where, "number of groups", geometry.groups, 1));
   if (geometry.input.channels % geometry.groups != 0 || geometry.output.channels % geometry.groups != 0) {
-    return wrong(where, "has {} groups, which do not divide its {} input and {} output channels", geometry.groups, geometry.input.channels,
-                 geometry.output.channels);
+    return wrong(where, "has {} groups, which do not divide its {} input and {} output channels", geometry.groups,
+                 geometry.input.channels, geometry.output.channels);
   }
   return take_input(where, geometry, outputs);
 }
@@ -182,14 +186,17 @@ Status check_pooling(const std::string& where, const model::PoolingGeometry& geo
   return take_input(where, geometry, outputs);
 }
 
-Status check_linear(const std::string& where, const model::LinearGeometry& linear, const model::LinearGeometry* before, Outputs& outputs) {
+Status check_linear(const std::string& where, const model::LinearGeometry& linear, const model::LinearGeometry* before,
+                    Outputs& outputs) {
   PACELINE_RETURN_IF_ERROR(check_range(where, "number of input features", linear.in_features, 1));
   PACELINE_RETURN_IF_ERROR(check_range(where, "number of output features", linear.out_features, 1));
   if (before != nullptr && before->out_features == linear.in_features) return {};
   if (before == nullptr && outputs.none()) return {};
   if (outputs.take_flattened(linear.in_features)) return {};
-  if (before != nullptr) return wrong(where, "takes {} features; expected {}, the output of the layer before", linear.in_features, before->out_features);
-  return wrong(where, "takes {} features; expected {}, the flattened {} before it", linear.in_features, outputs.last().elements(), text(outputs.last()));
+  if (before != nullptr)
+    return wrong(where, "takes {} features; expected {}, the output of the layer before", linear.in_features, before->out_features);
+  return wrong(where, "takes {} features; expected {}, the flattened {} before it", linear.in_features, outputs.last().elements(),
+               text(outputs.last()));
 }
 
 }  // namespace
@@ -201,12 +208,15 @@ Status check_chain(const model::ModelDescription& model) {
     const model::LayerDescription& layer = model.layers[l];
     const std::string where = fmt::format("layer {} '{}'", l + 1, layer.name);
     // Past these, shapes are no longer those of one sample's feature maps.
-    if (layer.kind == model::LayerKind::kLstm || layer.kind == model::LayerKind::kEmbedding || layer.kind == model::LayerKind::kAttention) return {};
+    if (layer.kind == model::LayerKind::kLstm || layer.kind == model::LayerKind::kEmbedding ||
+        layer.kind == model::LayerKind::kAttention)
+      return {};
     if (layer.convolution) PACELINE_RETURN_IF_ERROR(check_convolution(where, *layer.convolution, outputs));
     if (layer.linear) PACELINE_RETURN_IF_ERROR(check_linear(where, *layer.linear, before, outputs));
     PACELINE_RETURN_IF_ERROR(check_tensors(where, layer));
     for (const model::PoolingGeometry& pooling : layer.pooling) {
-      PACELINE_RETURN_IF_ERROR(check_pooling(fmt::format("layer {} '{}', pooling '{}'", l + 1, layer.name, pooling.name), pooling, outputs));
+      PACELINE_RETURN_IF_ERROR(
+          check_pooling(fmt::format("layer {} '{}', pooling '{}'", l + 1, layer.name, pooling.name), pooling, outputs));
     }
     before = layer.linear ? &*layer.linear : nullptr;
   }

@@ -49,7 +49,8 @@ Wide neurons(const model::ModelDescription& model) {
 }
 
 Result<std::int64_t> narrow(const char* what, Wide bits) {
-  if (bits <= std::numeric_limits<std::int64_t>::max() && bits >= std::numeric_limits<std::int64_t>::min()) return static_cast<std::int64_t>(bits);
+  if (bits <= std::numeric_limits<std::int64_t>::max() && bits >= std::numeric_limits<std::int64_t>::min())
+    return static_cast<std::int64_t>(bits);
   return error(ErrorKind::kBadRequest, "the {} would need more than 2^63 bits; give a smaller mini_batch", what);
 }
 
@@ -75,12 +76,14 @@ std::string no_formula_reason(const model::ModelDescription& model) {
       return fmt::format("layer '{}' is recurrent; the memory formula (Eq 1-5) is for convolutional networks", layer.name);
     }
   }
-  const bool convolutional = std::any_of(model.layers.begin(), model.layers.end(), [](const auto& layer) { return layer.convolution.has_value(); });
+  const bool convolutional =
+      std::any_of(model.layers.begin(), model.layers.end(), [](const auto& layer) { return layer.convolution.has_value(); });
   return convolutional ? "" : "the network has no convolutions; the memory formula (Eq 1-5) is for convolutional networks";
 }
 
 double fft_memory_ratio(const ConvolutionSize& size) {
-  PACELINE_CHECK(std::min({size.mini_batch, size.input_width, size.input_height, size.output_width, size.output_height, size.depth, size.filters}) >= 1,
+  PACELINE_CHECK(std::min({size.mini_batch, size.input_width, size.input_height, size.output_width, size.output_height, size.depth,
+                           size.filters}) >= 1,
                  "a convolution without extent");
   const auto n = static_cast<double>(size.mini_batch);
   const auto d = static_cast<double>(size.depth);

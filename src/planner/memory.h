@@ -1,9 +1,9 @@
 // What a training step needs on a device, by formula (S.-X. Zou et al., Eq 1-5, with their depths, mini-batch factors and biases
 // put right), and what the formula leaves for the workspace of fast convolutions. Pure arithmetic; any thread.
 //
-// Counted: the input and every convolution's and pooling's output, once per sample; weights, biases and twice as much for gradients;
-// the classifier's neurons and weights likewise. All in 32-bit floats. Not counted: normalisation layers, activations in place,
-// optimizer state, the framework. So it is a bound for planning, to be compared with a measured step.
+// Counted: the input and every convolution's and pooling's output, once per sample; weights, biases and twice as much for
+// gradients; the classifier's neurons and weights likewise. All in 32-bit floats. Not counted: normalisation layers, activations in
+// place, optimizer state, the framework. So it is a bound for planning, to be compared with a measured step.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,8 @@ Result<MiniBatchChoice> choose_mini_batch(std::int64_t samples, const std::vecto
     choice.candidates.push_back(std::move(plan));
     const MiniBatchPlan& added = choice.candidates.back();
     if (!added.algorithms.feasible) continue;
-    if (!choice.best || better(added, candidate.mini_batch, choice.candidates[*choice.best], candidates[*choice.best].mini_batch)) choice.best = c;
+    if (!choice.best || better(added, candidate.mini_batch, choice.candidates[*choice.best], candidates[*choice.best].mini_batch))
+      choice.best = c;
   }
   return choice;
 }

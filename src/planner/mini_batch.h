@@ -1,4 +1,5 @@
-// The mini-batch whose data epoch is shortest when each layer runs the fastest algorithm that fits beside it (S.-X. Zou et al., 3.1.3).
+// The mini-batch whose data epoch is shortest when each layer runs the fastest algorithm that fits beside it (S.-X. Zou et
+// al., 3.1.3).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ struct MiniBatchPlan {
 };
 
 struct MiniBatchChoice {
-  std::optional<std::size_t> best;       // index of the candidate; nothing: none fits
+  std::optional<std::size_t> best;  // index of the candidate; nothing: none fits
   std::vector<MiniBatchPlan> candidates;
 };
 

@@ -1,10 +1,10 @@
 // The lemmas, the memory formula and the mini-batch rule.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "planner/gpus.h"
 #include "planner/layer_chain.h"
@@ -85,7 +85,8 @@ TEST(Gpus, AnyOverheadWillDoWhenOneGpuIsEnough) {
 }
 
 TEST(Gpus, RefuseWhatIsOutOfRange) {
-  for (double efficiency : {0.0, -0.1, 1.1, std::nan("")}) EXPECT_THAT(largest_overhead(2, efficiency).status().message(), HasSubstr("efficiency is"));
+  for (double efficiency : {0.0, -0.1, 1.1, std::nan("")})
+    EXPECT_THAT(largest_overhead(2, efficiency).status().message(), HasSubstr("efficiency is"));
   EXPECT_THAT(largest_overhead(0, 0.5).status().message(), HasSubstr("gpus is 0"));
   EXPECT_THAT(fewest_gpus(-1, 2).status().message(), HasSubstr("overhead is -1"));
   EXPECT_THAT(fewest_gpus(1, 0).status().message(), HasSubstr("speedup is 0"));
@@ -94,7 +95,11 @@ TEST(Gpus, RefuseWhatIsOutOfRange) {
 // --- Lemma 3.2 ---
 
 ServerQuestion question(double compute_seconds, Duplex duplex = Duplex::kHalf) {
-  return {.parameters = {244'000'000}, .workers = 8, .server_bandwidth = {125e6}, .worker_bandwidth = {125e6}, .compute_seconds = compute_seconds,
+  return {.parameters = {244'000'000},
+          .workers = 8,
+          .server_bandwidth = {125e6},
+          .worker_bandwidth = {125e6},
+          .compute_seconds = compute_seconds,
           .duplex = duplex};
 }
 
@@ -107,7 +112,11 @@ TEST(Servers, AreEnoughToHideTheTrafficAndNotOneMore) {
 
 TEST(Servers, AWholeQuotientIsNotRoundedUp) {
   // 0.1 s at 0.3 GB/s carry 30 MB; 3 MB * 10 workers need one server, though 0.1 * 3e8 is no whole number in binary.
-  ServerQuestion exact{.parameters = {3'000'000}, .workers = 10, .server_bandwidth = {3e8}, .worker_bandwidth = {3e8}, .compute_seconds = 0.1,
+  ServerQuestion exact{.parameters = {3'000'000},
+                       .workers = 10,
+                       .server_bandwidth = {3e8},
+                       .worker_bandwidth = {3e8},
+                       .compute_seconds = 0.1,
                        .duplex = Duplex::kFull};
   for (std::int64_t servers = 1; servers <= 100; ++servers) {
     exact.workers = 10 * servers;
@@ -155,7 +164,8 @@ TEST(Memory, CountsGroupsAndMissingBiases) {
   model::ModelDescription model;
   model::LayerDescription layer;
   layer.kind = model::LayerKind::kConvolution;
-  layer.convolution = model::ConvolutionGeometry{.kernel = {3, 2}, .groups = 2, .bias = false, .input = {4, 5, 5}, .output = {6, 3, 4}};
+  layer.convolution =
+      model::ConvolutionGeometry{.kernel = {3, 2}, .groups = 2, .bias = false, .input = {4, 5, 5}, .output = {6, 3, 4}};
   model.layers = {layer};
   const MemoryNeed need = memory_need(model, 2, {0}).value();
   EXPECT_EQ(need.feature_maps_bits, (4 * 5 * 5 + 6 * 3 * 4) * 2 * 32);
@@ -188,7 +198,7 @@ TEST(Memory, TheFormulaIsForConvolutionalNetworks) {
 TEST(FftMemoryRatio, ReproducesThePapersTable) {
   // Mini-batch, input, output, depth, filters; rounded as printed.
   const std::pair<ConvolutionSize, double> rows[] = {
-      {{128, 224, 224, 55, 55, 3, 96}, 11.6}, {{128, 27, 27, 27, 27, 96, 256}, 1.6},   {{128, 13, 13, 13, 13, 256, 384}, 2.3},
+      {{128, 224, 224, 55, 55, 3, 96}, 11.6}, {{128, 27, 27, 27, 27, 96, 256}, 1.6},  {{128, 13, 13, 13, 13, 256, 384}, 2.3},
       {{128, 13, 13, 13, 13, 384, 384}, 2.7}, {{128, 13, 13, 13, 13, 384, 256}, 2.3},
   };
   for (const auto& [size, printed] : rows) EXPECT_NEAR(fft_memory_ratio(size), printed, 0.05);
@@ -210,7 +220,8 @@ TEST(LayerChain, NamesTheLayerThatDoesNotFitAndWhatWasExpected) {
   EXPECT_THAT(check_chain(bad).message(), HasSubstr("layer 3 'conv3' takes [100, 13, 13]; expected [256, 13, 13]"));
   bad = good;
   bad.layers[1].convolution->output.height = 28;
-  EXPECT_THAT(check_chain(bad).message(), HasSubstr("layer 2 'conv2' says its output is [256, 28, 27]; its input [96, 27, 27] gives [256, 27, 27]"));
+  EXPECT_THAT(check_chain(bad).message(),
+              HasSubstr("layer 2 'conv2' says its output is [256, 28, 27]; its input [96, 27, 27] gives [256, 27, 27]"));
   bad = good;
   bad.layers[0].pooling[0].input.channels = 95;
   bad.layers[0].pooling[0].output.channels = 95;
@@ -240,11 +251,14 @@ TEST(LayerChain, NamesTheLayerThatDoesNotFitAndWhatWasExpected) {
 
 // --- mini-batch ---
 
-MiniBatchCandidate candidate(std::int64_t size, double bound, std::vector<std::vector<AlgorithmCost>> layers) { return {size, bound, std::move(layers)}; }
+MiniBatchCandidate candidate(std::int64_t size, double bound, std::vector<std::vector<AlgorithmCost>> layers) {
+  return {size, bound, std::move(layers)};
+}
 
 TEST(MiniBatch, TakesTheShortestDataEpoch) {
   // 100 samples: 10 iterations of 3 s; 4 of 5 s; 2 of 12 s, because the fast algorithm no longer fits.
-  const auto choice = choose_mini_batch(100, {candidate(10, 9, {{{3, 1}}}), candidate(25, 9, {{{5, 8}, {9, 0}}}), candidate(50, 7, {{{9, 8}, {12, 0}}})});
+  const auto choice = choose_mini_batch(
+      100, {candidate(10, 9, {{{3, 1}}}), candidate(25, 9, {{{5, 8}, {9, 0}}}), candidate(50, 7, {{{9, 8}, {12, 0}}})});
   EXPECT_EQ(choice->best, 1u);
   EXPECT_EQ(choice->candidates[1].iterations, 4);
   EXPECT_EQ(choice->candidates[1].time, 20);
@@ -259,7 +273,9 @@ TEST(MiniBatch, OfEqualTimesTakesTheLarger) {
   EXPECT_EQ(choose_mini_batch(6, {candidate(1, 9, {{{0.1, 0}}}), candidate(2, 9, {{{0.1, 0}, {0.1, 0}}})})->best, 1u);
 }
 
-TEST(MiniBatch, TheLastIterationMayBeSmaller) { EXPECT_EQ(choose_mini_batch(101, {candidate(50, 1, {{{1, 1}}})})->candidates[0].iterations, 3); }
+TEST(MiniBatch, TheLastIterationMayBeSmaller) {
+  EXPECT_EQ(choose_mini_batch(101, {candidate(50, 1, {{{1, 1}}})})->candidates[0].iterations, 3);
+}
 
 TEST(MiniBatch, WhatDoesNotFitIsNoCandidate) {
   const auto choice = choose_mini_batch(10, {candidate(5, 1, {{{1, 2}}}), candidate(1, 2, {{{1, 2}}})});
@@ -271,8 +287,10 @@ TEST(MiniBatch, WhatDoesNotFitIsNoCandidate) {
 TEST(MiniBatch, RefusesWhatIsNotAQuestion) {
   EXPECT_THAT(choose_mini_batch(0, {candidate(1, 1, {})}).status().message(), HasSubstr("samples is 0"));
   EXPECT_THAT(choose_mini_batch(1, {}).status().message(), HasSubstr("candidates is empty"));
-  EXPECT_THAT(choose_mini_batch(1, {candidate(1, 1, {}), candidate(0, 1, {})}).status().message(), HasSubstr("candidates[1]: mini_batch is 0"));
-  EXPECT_THAT(choose_mini_batch(1, {candidate(1, 1, {{}})}).status().message(), HasSubstr("candidates[0]: layer 1 has no algorithms"));
+  EXPECT_THAT(choose_mini_batch(1, {candidate(1, 1, {}), candidate(0, 1, {})}).status().message(),
+              HasSubstr("candidates[1]: mini_batch is 0"));
+  EXPECT_THAT(choose_mini_batch(1, {candidate(1, 1, {{}})}).status().message(),
+              HasSubstr("candidates[0]: layer 1 has no algorithms"));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ Status check_positive(const char* name, double value) {
 }
 
 Status check(const ServerQuestion& question) {
-  if (question.parameters.count < 0) return error(ErrorKind::kBadRequest, "parameter_bytes is {}; legal is 0 or more", question.parameters.count);
+  if (question.parameters.count < 0)
+    return error(ErrorKind::kBadRequest, "parameter_bytes is {}; legal is 0 or more", question.parameters.count);
   if (question.workers < 1) return error(ErrorKind::kBadRequest, "workers is {}; legal is 1 or more", question.workers);
   PACELINE_RETURN_IF_ERROR(check_positive("bandwidth", question.server_bandwidth.value));
   PACELINE_RETURN_IF_ERROR(check_positive("worker_bandwidth", question.worker_bandwidth.value));
@@ -38,8 +39,8 @@ Result<ServerAnswer> servers_needed(const ServerQuestion& question) {
   const long double seconds = question.compute_seconds;
   const long double exact = traffic * static_cast<long double>(question.workers) / (seconds * question.server_bandwidth.value);
   if (exact > kMostServers) {
-    return error(ErrorKind::kBadRequest, "bandwidth {} bytes/s and compute_time {} s would need more than 2^53 servers", question.server_bandwidth.value,
-                 question.compute_seconds);
+    return error(ErrorKind::kBadRequest, "bandwidth {} bytes/s and compute_time {} s would need more than 2^53 servers",
+                 question.server_bandwidth.value, question.compute_seconds);
   }
   ServerAnswer answer;
   answer.servers = std::max<std::int64_t>(1, static_cast<std::int64_t>(careful_ceil(exact)));

@@ -4,11 +4,12 @@
 // sum(latest - end) / (workers * (latest - now)). They differ in which sets of ends they look at:
 //
 //   zip_line        sweeps all ends in time order; the latest end of each worker so far is a set        O(events * log workers)
-//   grid_scan       the row with the earliest first end; each of its points with the nearest of the rest  O(lookahead * (workers + events))
-//   full_grid_scan  grid_scan with every row in turn                                                    workers times that
+//   grid_scan       the row with the earliest first end; each of its points with the nearest of the rest  O(lookahead * (workers +
+//   events)) full_grid_scan  grid_scan with every row in turn                                                    workers times that
 //   every_set       all sets; for tests and small questions                                             lookahead ^ workers
 //
-// zip_line and every_set reach the least value of either objective, the grid scans need not. (X. Zhao et al., ElasticBSP, section IV.)
+// zip_line and every_set reach the least value of either objective, the grid scans need not. (X. Zhao et al., ElasticBSP, section
+// IV.)
 #pragma once
 
 #include <cstdint>
@@ -33,10 +34,12 @@ Barrier barrier_at(const EndTimes& ends, std::vector<std::int64_t> iterations, d
 
 // Requires for all: now <= ends.first_barrier(), which callers check; a barrier in the past has no waiting share.
 
-// ZipLine: sweeps the events in the order (time, worker, iteration), keeps a set only when it is strictly better. Memory O(workers).
+// ZipLine: sweeps the events in the order (time, worker, iteration), keeps a set only when it is strictly better. Memory
+// O(workers).
 Barrier zip_line(const EndTimes& ends, Objective objective, double now);
 
-// GridScan: of equally near ends the earlier; of equally good sets the first found. The designated row is the lowest worker on ties.
+// GridScan: of equally near ends the earlier; of equally good sets the first found. The designated row is the lowest worker on
+// ties.
 Barrier grid_scan(const EndTimes& ends, Objective objective, double now);
 Barrier full_grid_scan(const EndTimes& ends, Objective objective, double now);
 

@@ -1,7 +1,7 @@
 // How good a set of ends is, comparable without rounding. Internal to the barrier algorithms.
 //
-// A sweep adds and removes ends one at a time; the sums are kept in twice the precision of a double, so that the sweep ranks sets as direct sums
-// would, and equal sets of whole-numbered times compare equal.
+// A sweep adds and removes ends one at a time; the sums are kept in twice the precision of a double, so that the sweep ranks sets
+// as direct sums would, and equal sets of whole-numbered times compare equal.
 #pragma once
 
 #include "sync/end_times.h"

@@ -1,12 +1,12 @@
 #include "sync/barrier.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::sync {
 namespace {
@@ -18,7 +18,9 @@ using Random = std::mt19937_64;
 
 EndTimes ends_of(Rows rows) { return EndTimes::from_rows(std::move(rows)).value(); }
 
-std::int64_t whole(Random& random, std::int64_t least, std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(least, most)(random); }
+std::int64_t whole(Random& random, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+}
 
 // Rows of different lengths; whole numbers from a small range give many equal times, reals give none.
 Rows random_rows(Random& random, std::int64_t most_workers, std::int64_t most_ends, bool reals) {
@@ -78,7 +80,8 @@ std::vector<std::int64_t> reference_sweep(const Rows& rows, Objective objective,
 }
 
 // A grid scan by the book: every point of the designated rows, every row searched from its beginning.
-std::vector<std::int64_t> reference_grid(const Rows& rows, const std::vector<std::size_t>& designated, Objective objective, double now) {
+std::vector<std::int64_t> reference_grid(const Rows& rows, const std::vector<std::size_t>& designated, Objective objective,
+                                         double now) {
   std::vector<std::int64_t> best;
   Value best_value{};
   for (std::size_t d : designated) {
@@ -214,7 +217,8 @@ TEST(EveryStrategy, ChoosesTheSameFromIntervalsAsFromTheirTable) {
     for (Objective objective : {Objective::kSpan, Objective::kWaitingShare}) {
       ASSERT_EQ(zip_line(lazy, objective, now).iterations, zip_line(table, objective, now).iterations) << "seed " << seed;
       ASSERT_EQ(grid_scan(lazy, objective, now).iterations, grid_scan(table, objective, now).iterations) << "seed " << seed;
-      ASSERT_EQ(full_grid_scan(lazy, objective, now).iterations, full_grid_scan(table, objective, now).iterations) << "seed " << seed;
+      ASSERT_EQ(full_grid_scan(lazy, objective, now).iterations, full_grid_scan(table, objective, now).iterations)
+          << "seed " << seed;
       ASSERT_EQ(every_set(lazy, objective, now)->iterations, every_set(table, objective, now)->iterations) << "seed " << seed;
     }
   }

@@ -10,9 +10,12 @@ constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t lead_of(const SyncOptions& options) {
   switch (options.kind) {
-    case SyncKind::kBsp: return 0;
-    case SyncKind::kSsp: return options.staleness;
-    default: return kUnbounded;
+    case SyncKind::kBsp:
+      return 0;
+    case SyncKind::kSsp:
+      return options.staleness;
+    default:
+      return kUnbounded;
   }
 }
 
@@ -25,9 +28,12 @@ BoundedLead::BoundedLead(const SyncOptions& options, std::int32_t units)
 
 Delivery BoundedLead::delivery() const {
   switch (kind_) {
-    case SyncKind::kBsp: return Delivery::kToAll;
-    case SyncKind::kAsp: return Delivery::kToPusher;
-    default: return Delivery::kAtStart;
+    case SyncKind::kBsp:
+      return Delivery::kToAll;
+    case SyncKind::kAsp:
+      return Delivery::kToPusher;
+    default:
+      return Delivery::kAtStart;
   }
 }
 

@@ -36,7 +36,9 @@ Status ElasticBsp::on_joined(Rank worker, Iteration first) {
   return {};
 }
 
-Iteration ElasticBsp::earliest_join() const { return std::max({first_ - 1, workers_.ended_by_all(), updates_.newest_summed()}) + 1; }
+Iteration ElasticBsp::earliest_join() const {
+  return std::max({first_ - 1, workers_.ended_by_all(), updates_.newest_summed()}) + 1;
+}
 
 Result<Decisions> ElasticBsp::on_left(Rank worker, TimePoint now) {
   PACELINE_RETURN_IF_ERROR(workers_.leave(worker));

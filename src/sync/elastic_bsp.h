@@ -1,11 +1,12 @@
-// ElasticBSP: supersteps whose end is predicted. Between two barriers a worker runs on to its own count of iterations; the counts are
-// chosen so that, by the workers' recent intervals, all reach theirs at nearly the same time.
+// ElasticBSP: supersteps whose end is predicted. Between two barriers a worker runs on to its own count of iterations; the counts
+// are chosen so that, by the workers' recent intervals, all reach theirs at nearly the same time.
 //
 // Decisions where the paper is silent:
 // - The first `history` iterations are BSP: one each, gradients summed. After that pushes are applied on arrival.
 // - An interval runs from a worker's start of an iteration to its end, so that waiting at a barrier is not taken for computing. All
 //   workers start a superstep together, so the barrier's time is the last end that the prediction begins from.
-// - A worker that joins stands at the current barrier from the start. It counts from the next one on, if it has asked by then. While a
+// - A worker that joins stands at the current barrier from the start. It counts from the next one on, if it has asked by then.
+// While a
 //   worker has no interval, supersteps are one iteration long.
 // - A worker that leaves is no longer waited for; the others' counts stay.
 #pragma once
@@ -42,7 +43,7 @@ class ElasticBsp final : public SyncModel {
     Iteration base = 0;     // ended at the last barrier
     Iteration barrier = 0;  // ended at the next one; == base: not part of this superstep
     IntervalHistory intervals;
-    TimePoint started;      // of the running iteration
+    TimePoint started;  // of the running iteration
   };
 
   bool at_barrier() const;

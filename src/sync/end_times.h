@@ -13,8 +13,8 @@ namespace paceline::sync {
 // Times are seconds on any clock that all workers share.
 class EndTimes {
  public:
-  // rows[p] are the ends of worker p's next iterations. Not empty, no row empty, each row ascending (equal times are legal), finite,
-  // magnitude at most kLatestTime. Otherwise kBadRequest that names worker and iteration.
+  // rows[p] are the ends of worker p's next iterations. Not empty, no row empty, each row ascending (equal times are legal),
+  // finite, magnitude at most kLatestTime. Otherwise kBadRequest that names worker and iteration.
   static Result<EndTimes> from_rows(std::vector<std::vector<double>> rows);
 
   // Worker p's iteration i = 1..lookahead ends at last_end[p] + i * interval[p]. As many intervals as last ends, at least one;
@@ -22,7 +22,9 @@ class EndTimes {
   static Result<EndTimes> predicted(std::vector<double> last_end, std::vector<double> interval, std::int64_t lookahead);
 
   std::size_t workers() const { return rows_.empty() ? last_end_.size() : rows_.size(); }
-  std::int64_t count(std::size_t worker) const { return rows_.empty() ? lookahead_ : static_cast<std::int64_t>(rows_[worker].size()); }
+  std::int64_t count(std::size_t worker) const {
+    return rows_.empty() ? lookahead_ : static_cast<std::int64_t>(rows_[worker].size());
+  }
 
   // The end of `worker`'s iteration-th next iteration, 1..count(worker). O(1).
   double at(std::size_t worker, std::int64_t iteration) const {
@@ -42,7 +44,7 @@ class EndTimes {
   std::int64_t lookahead_ = 0;
 };
 
-inline constexpr double kLatestTime = 1e300;                 // so that sums over workers stay finite
+inline constexpr double kLatestTime = 1e300;                // so that sums over workers stay finite
 inline constexpr std::int64_t kMostEvents = 1'000'000'000;  // a sweep takes about a minute
 
 }  // namespace paceline::sync

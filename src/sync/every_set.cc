@@ -11,7 +11,8 @@ Status check_sets(const EndTimes& ends) {
   double sets = 1;
   for (std::size_t p = 0; p < ends.workers(); ++p) sets *= static_cast<double>(ends.count(p));
   if (sets <= static_cast<double>(kMostSets)) return {};
-  return error(ErrorKind::kBadRequest, "naive would try all {:.3g} sets of ends, more than {}; use zipline, which finds the same value", sets, kMostSets);
+  return error(ErrorKind::kBadRequest,
+               "naive would try all {:.3g} sets of ends, more than {}; use zipline, which finds the same value", sets, kMostSets);
 }
 
 // Steps to the next set like an odometer; false after the last.

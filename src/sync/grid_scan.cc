@@ -13,8 +13,8 @@ struct Best {
   std::vector<std::int64_t> iterations;
 };
 
-// The end of `worker` nearest to `time`, the earlier one on ties. `cursor` is a place at or before the first end that is not earlier
-// than `time`, and is moved there: over ascending times the scan of a row costs its length once.
+// The end of `worker` nearest to `time`, the earlier one on ties. `cursor` is a place at or before the first end that is not
+// earlier than `time`, and is moved there: over ascending times the scan of a row costs its length once.
 std::int64_t nearest_end(const EndTimes& ends, std::size_t worker, double time, std::int64_t& cursor) {
   const std::int64_t count = ends.count(worker);
   while (cursor <= count && ends.at(worker, cursor) < time) ++cursor;

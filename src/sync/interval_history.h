@@ -10,8 +10,8 @@ namespace paceline::sync {
 
 class IntervalHistory {
  public:
-  // Remembers the last `length` intervals, at least 1. Length 1 predicts from the most recent one, as the paper does; more shrug off
-  // a single slow iteration.
+  // Remembers the last `length` intervals, at least 1. Length 1 predicts from the most recent one, as the paper does; more shrug
+  // off a single slow iteration.
   explicit IntervalHistory(std::size_t length);
 
   void add(Duration interval);

@@ -8,7 +8,8 @@
 //   bsp          with those of all live workers, mean   to all, when applied               when all live workers have ended i-1
 //   asp          on arrival, full step                  to the pusher, when applied        at once
 //   ssp(s)       on arrival, full step                  to a worker, with its start        when all live workers have ended i-s-1
-//   elastic-bsp  on arrival, full step; the first       to a worker, with its start        up to its count of the predicted barrier;
+//   elastic-bsp  on arrival, full step; the first       to a worker, with its start        up to its count of the predicted
+//   barrier;
 //                `history` iterations like bsp                                             there when all are at the barrier
 //
 // How a server uses it:
@@ -16,8 +17,8 @@
 //   then send the new value as `delivery()` says.
 // - all pushes of a worker's iteration i have arrived: `on_start_asked(worker, i+1)`. With one server the server sees that itself.
 //   With several, each server may do so for its own units when the kind is bsp, asp or ssp, since a worker that every server
-//   lets start satisfies the rule as a whole. ElasticBSP predicts, and two predictions may differ and block each other: there *one* server
-//   (rank 0) is asked, by a message the worker sends when every server has received its pushes; the others only get on_push,
+//   lets start satisfies the rule as a whole. ElasticBSP predicts, and two predictions may differ and block each other: there *one*
+//   server (rank 0) is asked, by a message the worker sends when every server has received its pushes; the others only get on_push,
 //   and send a worker its values when it asks them for the values of iteration i.
 // - with kToAll and kToPusher a worker's gates open layer by layer as values arrive, and no server needs to ask.
 // - a worker leaves, dead or done: `on_left`. Nobody waits for it any more; what it has pushed stays counted.
@@ -82,9 +83,9 @@ class SyncModel {
   // A gradient of one unit has arrived. O(1) where applied on arrival, else O(workers).
   virtual Result<std::vector<Update>> on_push(Rank worker, std::int32_t unit, Iteration iteration) = 0;
 
-  // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. The answer names it if it may start now, and
-  // everybody else whom this event lets start. Asking for the first iteration is legal and needed. O(workers); a predicted barrier
-  // O(workers * lookahead * log workers) once per superstep.
+  // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. The answer names it if it may
+  // start now, and everybody else whom this event lets start. Asking for the first iteration is legal and needed. O(workers); a
+  // predicted barrier O(workers * lookahead * log workers) once per superstep.
   virtual Result<std::vector<Start>> on_start_asked(Rank worker, Iteration iteration, TimePoint now) = 0;
 
   // `worker` takes part from iteration `first` on. Requires first >= earliest_join(). It is nobody's obstacle before that.
@@ -98,16 +99,16 @@ class SyncModel {
   // Whom a worker that has asked waits for; nothing when it is not waiting. For messages and `top`.
   virtual std::optional<Wait> waits_for(Rank worker) const = 0;
 
-  // Staleness: by how many ended iterations `worker` was ahead of the slowest live worker if it began its latest started iteration now
-  // (ElasticBSP counts since the last barrier). Bounds: bsp 0, ssp s, elastic-bsp R - 1. 0 for unknown workers.
+  // Staleness: by how many ended iterations `worker` was ahead of the slowest live worker if it began its latest started iteration
+  // now (ElasticBSP counts since the last barrier). Bounds: bsp 0, ssp s, elastic-bsp R - 1. 0 for unknown workers.
   virtual std::int64_t ahead(Rank worker) const = 0;
 };
 
 // What the model starts from.
 struct SyncCluster {
-  std::int32_t units = 0;       // of this server; >= 0
-  std::vector<Rank> workers;    // live at the beginning, any order, none twice
-  Iteration first = 1;          // their first iteration; larger after a resume
+  std::int32_t units = 0;     // of this server; >= 0
+  std::vector<Rank> workers;  // live at the beginning, any order, none twice
+  Iteration first = 1;        // their first iteration; larger after a resume
 };
 
 // kBadRequest when an option is out of range or the cluster is malformed.

@@ -1,14 +1,14 @@
 #include "sync/sync_model.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <queue>
 #include <random>
 #include <set>
 #include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::sync {
 
@@ -38,8 +38,12 @@ SyncOptions elastic(std::int64_t lookahead, std::int64_t history, Objective obje
   return {.kind = SyncKind::kElasticBsp, .lookahead = lookahead, .objective = objective, .history = history};
 }
 
-std::vector<Start> ask(SyncModel& model, Rank worker, Iteration iteration, double now = 0) { return model.on_start_asked(worker, iteration, at(now)).value(); }
-std::vector<Update> push(SyncModel& model, Rank worker, std::int32_t unit, Iteration iteration) { return model.on_push(worker, unit, iteration).value(); }
+std::vector<Start> ask(SyncModel& model, Rank worker, Iteration iteration, double now = 0) {
+  return model.on_start_asked(worker, iteration, at(now)).value();
+}
+std::vector<Update> push(SyncModel& model, Rank worker, std::int32_t unit, Iteration iteration) {
+  return model.on_push(worker, unit, iteration).value();
+}
 
 // --- BSP ---
 
@@ -284,7 +288,8 @@ TEST(SyncModel, AMalformedClusterIsRefused) {
 }
 
 TEST(SyncOptions, NamesGoBothWays) {
-  for (SyncKind kind : {SyncKind::kBsp, SyncKind::kAsp, SyncKind::kSsp, SyncKind::kElasticBsp}) EXPECT_EQ(parse_sync_kind(to_text(kind)).value(), kind);
+  for (SyncKind kind : {SyncKind::kBsp, SyncKind::kAsp, SyncKind::kSsp, SyncKind::kElasticBsp})
+    EXPECT_EQ(parse_sync_kind(to_text(kind)).value(), kind);
   EXPECT_EQ(to_text(SyncKind::kElasticBsp), "elastic-bsp");
   EXPECT_THAT(parse_sync_kind("elastic_bsp").status().message(), HasSubstr("did you mean 'elastic-bsp'"));
   EXPECT_EQ(parse_objective("waiting-share").value(), Objective::kWaitingShare);
@@ -301,8 +306,8 @@ TEST(SyncOptions, AreCheckedInOnePlace) {
 
 // --- random runs in virtual time ---
 
-// Runs a job of slow, pausing, leaving and joining workers against one model, and judges it from outside: it keeps its own books of who
-// has ended what.
+// Runs a job of slow, pausing, leaving and joining workers against one model, and judges it from outside: it keeps its own books of
+// who has ended what.
 class VirtualJob {
  public:
   VirtualJob(const SyncOptions& options, std::uint64_t seed) : options_(options), random_(seed) {
@@ -350,7 +355,9 @@ class VirtualJob {
     std::map<Rank, std::int64_t> started_meanwhile;  // by others, during the running iteration
   };
 
-  std::int64_t pick(std::int64_t least, std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(least, most)(random_); }
+  std::int64_t pick(std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random_);
+  }
   double real(double least, double most) { return std::uniform_real_distribution<double>(least, most)(random_); }
   void schedule(Kind kind, Rank worker, double delay) { events_.push({now_ + delay, ++numbers_, kind, worker}); }
 
@@ -423,13 +430,15 @@ class VirtualJob {
     for (auto& [other, worker] : live_) {
       if (other == start.worker || worker.running == 0) continue;
       if (++worker.started_meanwhile[start.worker] > bound + 1 && options_.kind == SyncKind::kElasticBsp) {
-        problem_ = fmt::format("worker {} started {} iterations during one of worker {}", start.worker.value, bound + 2, other.value);
+        problem_ =
+            fmt::format("worker {} started {} iterations during one of worker {}", start.worker.value, bound + 2, other.value);
       }
     }
     if (options_.kind != SyncKind::kBsp && options_.kind != SyncKind::kSsp) return;
     for (const auto& [other, worker] : live_) {
       if (start.iteration - 1 - worker.ended > bound) {
-        problem_ = fmt::format("worker {} started {} while worker {} had ended {}", start.worker.value, start.iteration, other.value, worker.ended);
+        problem_ = fmt::format("worker {} started {} while worker {} had ended {}", start.worker.value, start.iteration,
+                               other.value, worker.ended);
       }
     }
   }
@@ -452,7 +461,8 @@ TEST(SyncModel, EveryRandomRunEndsWithinItsStaleness) {
   for (std::uint64_t seed = 0; seed < 2'000; ++seed) {
     const auto step = static_cast<std::int64_t>(seed / 4);
     const SyncOptions options[] = {
-        bsp(), asp(), ssp(step % 5), elastic(1 + step % 9, 1 + step % 4, step % 2 == 0 ? Objective::kSpan : Objective::kWaitingShare)};
+        bsp(), asp(), ssp(step % 5),
+        elastic(1 + step % 9, 1 + step % 4, step % 2 == 0 ? Objective::kSpan : Objective::kWaitingShare)};
     const SyncOptions& chosen = options[seed % 4];
     EXPECT_EQ(VirtualJob(chosen, seed).run(), "") << to_text(chosen.kind) << " seed " << seed;
   }

@@ -31,7 +31,8 @@ std::string_view name_of(const std::array<std::pair<Value, std::string_view>, n>
 }
 
 template <typename Value, std::size_t n>
-Result<Value> value_of(const std::array<std::pair<Value, std::string_view>, n>& names, std::string_view what, std::string_view text) {
+Result<Value> value_of(const std::array<std::pair<Value, std::string_view>, n>& names, std::string_view what,
+                       std::string_view text) {
   std::vector<std::string> legal;
   std::string list;
   for (const auto& [value, name] : names) {

@@ -32,7 +32,7 @@ struct SyncOptions {
   std::int64_t staleness = 3;   // SSP: iterations, 0 (the pace of BSP) .. kMaxStaleness
   std::int64_t lookahead = 15;  // ElasticBSP: R, iterations per worker that a barrier may lie ahead, 1 .. kMaxLookahead
   Objective objective = Objective::kWaitingShare;
-  std::int64_t history = 5;     // ElasticBSP: intervals of a worker that its prediction is the median of, 1 (the paper) .. kMaxHistory
+  std::int64_t history = 5;  // ElasticBSP: intervals of a worker that its prediction is the median of, 1 (the paper) .. kMaxHistory
   GradientScale scale = GradientScale::kOfModel;
 };
 

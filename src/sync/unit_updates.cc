@@ -33,14 +33,17 @@ std::vector<Update> UnitUpdates::on_left(Rank worker) {
 Result<std::vector<Update>> UnitUpdates::on_push(Rank worker, std::int32_t unit, Iteration iteration) {
   const auto found = workers_.find(worker);
   if (found == workers_.end()) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed unit {} of iteration {} but does not take part", worker.value, unit, iteration);
+    return error(ErrorKind::kBadRequest, "worker {} pushed unit {} of iteration {} but does not take part", worker.value, unit,
+                 iteration);
   }
   if (unit < 0 || unit >= static_cast<std::int32_t>(waiting_.size())) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed unit {}; this server has units 0..{}", worker.value, unit, static_cast<std::int64_t>(waiting_.size()) - 1);
+    return error(ErrorKind::kBadRequest, "worker {} pushed unit {}; this server has units 0..{}", worker.value, unit,
+                 static_cast<std::int64_t>(waiting_.size()) - 1);
   }
   Iteration& last = found->second.pushed[static_cast<std::size_t>(unit)];
   if (iteration != last + 1) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed unit {} of iteration {}; expected iteration {}", worker.value, unit, iteration, last + 1);
+    return error(ErrorKind::kBadRequest, "worker {} pushed unit {} of iteration {}; expected iteration {}", worker.value, unit,
+                 iteration, last + 1);
   }
   last = iteration;
   if (iteration > summed_until_) {

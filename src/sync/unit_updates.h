@@ -1,4 +1,5 @@
-// Which pushes of a unit make an update: each on its own, or those of all live workers together. Part of the synchronisation models.
+// Which pushes of a unit make an update: each on its own, or those of all live workers together. Part of the synchronisation
+// models.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@ Status Workers::join(Rank worker, Iteration first, Iteration earliest) {
   if (worker.value < 0) return error(ErrorKind::kBadRequest, "worker {} cannot join: ranks start at 0", worker.value);
   if (workers_.contains(worker)) return error(ErrorKind::kBadRequest, "worker {} joined but takes part already", worker.value);
   if (first < earliest) {
-    return error(ErrorKind::kBadRequest, "worker {} wants to join at iteration {}; the earliest is {}", worker.value, first, earliest);
+    return error(ErrorKind::kBadRequest, "worker {} wants to join at iteration {}; the earliest is {}", worker.value, first,
+                 earliest);
   }
   workers_[worker] = {first - 1, first - 1, {}};
   return {};
@@ -21,10 +22,12 @@ Status Workers::ask(Rank worker, Iteration iteration) {
   }
   WorkerProgress& progress = found->second;
   if (progress.wanted) {
-    return error(ErrorKind::kBadRequest, "worker {} asked to start iteration {} while it waits for iteration {}", worker.value, iteration, *progress.wanted);
+    return error(ErrorKind::kBadRequest, "worker {} asked to start iteration {} while it waits for iteration {}", worker.value,
+                 iteration, *progress.wanted);
   }
   if (iteration != progress.started + 1) {
-    return error(ErrorKind::kBadRequest, "worker {} asked to start iteration {}; its next is {}", worker.value, iteration, progress.started + 1);
+    return error(ErrorKind::kBadRequest, "worker {} asked to start iteration {}; its next is {}", worker.value, iteration,
+                 progress.started + 1);
   }
   progress.ended = iteration - 1;
   progress.wanted = iteration;
@@ -46,8 +49,8 @@ const WorkerProgress* Workers::find(Rank worker) const {
 
 Iteration Workers::ended_by_all() const {
   if (workers_.empty()) return farthest_left_;
-  const auto slowest =
-      std::min_element(workers_.begin(), workers_.end(), [](const auto& a, const auto& b) { return a.second.ended < b.second.ended; });
+  const auto slowest = std::min_element(workers_.begin(), workers_.end(),
+                                        [](const auto& a, const auto& b) { return a.second.ended < b.second.ended; });
   return slowest->second.ended;
 }
 

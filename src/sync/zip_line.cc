@@ -1,5 +1,5 @@
-// ZipLine in O(events * log workers): a tournament merges the workers' rows, and the workers stand in a list ordered by their latest
-// event, so that the head of the list is the earliest end of the current set and the newest event is the latest.
+// ZipLine in O(events * log workers): a tournament merges the workers' rows, and the workers stand in a list ordered by their
+// latest event, so that the head of the list is the earliest end of the current set and the newest event is the latest.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -17,7 +17,8 @@ std::uint64_t ordered(double time) {
   return (bits >> 63) != 0 ? ~bits : bits | (std::uint64_t{1} << 63);
 }
 
-// The next end of a row. One wide number, so that a match in the tournament is one comparison and the loser is chosen without a branch.
+// The next end of a row. One wide number, so that a match in the tournament is one comparison and the loser is chosen without a
+// branch.
 __extension__ using Event = unsigned __int128;
 
 constexpr std::uint64_t kRunOut = ~std::uint64_t{0};  // after every time
@@ -29,9 +30,11 @@ std::uint32_t worker_of(Event event) { return static_cast<std::uint32_t>(event);
 // Merges the rows in the order (time, worker, iteration). A loser tree: inner node k holds the loser of the match played there.
 class Merge {
  public:
-  explicit Merge(const EndTimes& ends) : ends_(ends), leaves_(std::bit_ceil(ends.workers())), losers_(leaves_), next_(ends.workers(), 1) {
+  explicit Merge(const EndTimes& ends)
+      : ends_(ends), leaves_(std::bit_ceil(ends.workers())), losers_(leaves_), next_(ends.workers(), 1) {
     std::vector<Event> winners(2 * leaves_, event_at(kRunOut, 0));
-    for (std::size_t p = 0; p < ends.workers(); ++p) winners[leaves_ + p] = event_at(ordered(ends.at(p, 1)), static_cast<std::uint32_t>(p));
+    for (std::size_t p = 0; p < ends.workers(); ++p)
+      winners[leaves_ + p] = event_at(ordered(ends.at(p, 1)), static_cast<std::uint32_t>(p));
     for (std::size_t node = leaves_ - 1; node >= 1; --node) {
       winners[node] = std::min(winners[2 * node], winners[2 * node + 1]);
       losers_[node] = std::max(winners[2 * node], winners[2 * node + 1]);
@@ -72,7 +75,8 @@ class Merge {
 // Workers that have had an event, by the time of their latest one.
 class ArrivalList {
  public:
-  explicit ArrivalList(std::size_t workers) : next_(workers + 1), previous_(workers + 1), end_(static_cast<std::uint32_t>(workers)) {
+  explicit ArrivalList(std::size_t workers)
+      : next_(workers + 1), previous_(workers + 1), end_(static_cast<std::uint32_t>(workers)) {
     next_[end_] = previous_[end_] = end_;
   }
   std::uint32_t head() const { return next_[end_]; }

@@ -1,4 +1,5 @@
-// `paceline plan barrier | gpus | servers | memory | algorithms | mini-batch | fft-ratio`: questions about workers, servers and devices.
+// `paceline plan barrier | gpus | servers | memory | algorithms | mini-batch | fft-ratio`: questions about workers, servers and
+// devices.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +24,8 @@ Status wrong(fmt::format_string<Args...> format, Args&&... args) {
 // Keys of `input` among `names`, in that order.
 std::vector<std::string> given(const Json& input, const std::vector<std::string>& names) {
   std::vector<std::string> found;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(found), [&](const std::string& name) { return input.contains(name); });
+  std::copy_if(names.begin(), names.end(), std::back_inserter(found),
+               [&](const std::string& name) { return input.contains(name); });
   return found;
 }
 
@@ -37,13 +39,16 @@ Status require_positive(const Json& input, const std::vector<std::string>& names
 // ---- plan barrier
 
 Result<std::vector<std::vector<double>>> rows_of(const Json& ends) {
-  if (!ends.is_array()) return wrong("key 'ends' is {} (a {}); it must be an array with the ends of each worker", brief(ends), ends.type_name());
+  if (!ends.is_array())
+    return wrong("key 'ends' is {} (a {}); it must be an array with the ends of each worker", brief(ends), ends.type_name());
   std::vector<std::vector<double>> rows;
   for (std::size_t p = 0; p < ends.size(); ++p) {
-    if (!ends[p].is_array()) return wrong("key 'ends': worker {} has {} (a {}); it must be an array of times", p, brief(ends[p]), ends[p].type_name());
+    if (!ends[p].is_array())
+      return wrong("key 'ends': worker {} has {} (a {}); it must be an array of times", p, brief(ends[p]), ends[p].type_name());
     rows.emplace_back();
     for (const Json& end : ends[p]) {
-      if (!end.is_number()) return wrong("key 'ends': worker {} has {} (a {}) among its times; they must be numbers", p, brief(end), end.type_name());
+      if (!end.is_number())
+        return wrong("key 'ends': worker {} has {} (a {}) among its times; they must be numbers", p, brief(end), end.type_name());
       rows.back().push_back(end.get<double>());
     }
   }
@@ -53,14 +58,16 @@ Result<std::vector<std::vector<double>>> rows_of(const Json& ends) {
 Result<sync::EndTimes> end_times(const Json& input) {
   const std::vector<std::string> predicted = given(input, {"last_end", "interval", "lookahead"});
   if (input.contains("ends")) {
-    if (!predicted.empty()) return wrong("keys 'ends' and '{}' contradict each other; give the ends, or what predicts them", predicted.front());
+    if (!predicted.empty())
+      return wrong("keys 'ends' and '{}' contradict each other; give the ends, or what predicts them", predicted.front());
     PACELINE_ASSIGN_OR_RETURN(auto rows, rows_of(input["ends"]));
     auto ends = sync::EndTimes::from_rows(std::move(rows));
     if (!ends.ok()) return wrong("key 'ends': {}", ends.status().message());
     return ends;
   }
   for (const char* key : {"last_end", "interval", "lookahead"}) {
-    if (!input.contains(key)) return wrong("key '{}' is missing; give 'ends', or all of 'last_end', 'interval' and 'lookahead'", key);
+    if (!input.contains(key))
+      return wrong("key '{}' is missing; give 'ends', or all of 'last_end', 'interval' and 'lookahead'", key);
   }
   if (input["last_end"].empty()) return wrong("key 'last_end' is empty; give the last end of at least one worker");
   if (input["lookahead"].get<std::int64_t>() < 1) return wrong("key 'lookahead' is 0; legal is 1 or more");
@@ -95,15 +102,20 @@ Result<Json> answer_barrier(const Json& input, const Json& choices) {
 Question barrier_question() {
   return {.name = "barrier",
           .purpose = "Where the next barrier should be, so that workers of different speed wait least (ElasticBSP)",
-          .examples = "  paceline plan barrier --last-end 0,0 --interval 1,3 --lookahead 6 --objective waiting-share\n"
-                      "  echo '{\"ends\":[[1,2,3],[2.5,5]]}' | paceline plan barrier --input - --json",
-          .keys = {{"ends", KeyType::kJson, "the ends of each worker's next iterations, ascending, in seconds: [[worker 0...], ...]", false},
+          .examples =
+              "  paceline plan barrier --last-end 0,0 --interval 1,3 --lookahead 6 --objective waiting-share\n"
+              "  echo '{\"ends\":[[1,2,3],[2.5,5]]}' | paceline plan barrier --input - --json",
+          .keys = {{"ends", KeyType::kJson,
+                    "the ends of each worker's next iterations, ascending, in seconds: [[worker 0...], ...]", false},
                    {"last_end", KeyType::kNumbers, "in place of ends: each worker's last end, in seconds", false},
                    {"interval", KeyType::kNumbers, "each worker's iteration time, in seconds", false},
                    {"lookahead", KeyType::kCount, "iterations ahead, 1 or more", false},
-                   {"now", KeyType::kSeconds, "the time from which waiting is counted (default: the latest last end; 0 with ends)", false}},
+                   {"now", KeyType::kSeconds, "the time from which waiting is counted (default: the latest last end; 0 with ends)",
+                    false}},
           .choices = {{"algorithm", {"zipline", "grid-scan", "full-grid-scan", "naive"}, "how the barrier is searched"},
-                      {"objective", {"span", "waiting-share"}, "what is minimised: latest - earliest end, or the share of all workers' time that is waited"}},
+                      {"objective",
+                       {"span", "waiting-share"},
+                       "what is minimised: latest - earliest end, or the share of all workers' time that is waited"}},
           .answer = answer_barrier};
 }
 
@@ -112,8 +124,10 @@ Question barrier_question() {
 Result<Json> answer_speedup(double overhead, double wanted) {
   PACELINE_ASSIGN_OR_RETURN(const planner::GpuCount count, planner::fewest_gpus(overhead, wanted));
   if (!count.gpus) {
-    const std::string reason = count.limit ? fmt::format("with an overhead of {} the speed-up stays below {}, however many GPUs there are", overhead, *count.limit)
-                                           : fmt::format("a speed-up of {} needs more than 2^53 GPUs", wanted);
+    const std::string reason =
+        count.limit
+            ? fmt::format("with an overhead of {} the speed-up stays below {}, however many GPUs there are", overhead, *count.limit)
+            : fmt::format("a speed-up of {} needs more than 2^53 GPUs", wanted);
     return infeasible({"gpus", "efficiency", "speedup", "limit"}, reason);
   }
   return Json{{"feasible", true},
@@ -126,7 +140,8 @@ Result<Json> answer_speedup(double overhead, double wanted) {
 Result<Json> answer_gpus(const Json& input, const Json& /*choices*/) {
   const std::vector<std::string> keys = given(input, {"overhead", "gpus", "efficiency", "speedup"});
   const char* legal = "give (overhead, gpus), (gpus, efficiency) or (overhead, speedup)";
-  if (keys.size() != 2) return wrong("has {} of the keys 'overhead', 'gpus', 'efficiency', 'speedup', not two; {}", keys.size(), legal);
+  if (keys.size() != 2)
+    return wrong("has {} of the keys 'overhead', 'gpus', 'efficiency', 'speedup', not two; {}", keys.size(), legal);
   PACELINE_RETURN_IF_ERROR(require_positive(input, {"gpus", "efficiency", "speedup"}));
   if (input.contains("efficiency") && input["efficiency"].get<double>() > 1) {
     return wrong("key 'efficiency' is {}; legal are numbers above 0 and up to 1", input["efficiency"].get<double>());
@@ -147,8 +162,9 @@ Result<Json> answer_gpus(const Json& input, const Json& /*choices*/) {
 Question gpus_question() {
   return {.name = "gpus",
           .purpose = "Efficiency and speed-up of several GPUs, the overhead they allow, or how many a speed-up needs (Lemma 3.1)",
-          .examples = "  paceline plan gpus --overhead 0.1 --speedup 3\n"
-                      "  paceline plan gpus --gpus 4 --efficiency 0.8 --json",
+          .examples =
+              "  paceline plan gpus --overhead 0.1 --speedup 3\n"
+              "  paceline plan gpus --gpus 4 --efficiency 0.8 --json",
           .keys = {{"overhead", KeyType::kNumber, "time that more GPUs do not hide / computation time", false},
                    {"gpus", KeyType::kCount, "GPUs, 1 or more", false},
                    {"efficiency", KeyType::kNumber, "speed-up / GPUs, above 0 and up to 1", false},
@@ -181,25 +197,30 @@ Result<Json> answer_servers(const Json& input, const Json& /*choices*/) {
 }
 
 Question servers_question() {
-  return {.name = "servers",
-          .purpose = "How many parameter servers hide the traffic behind the computation (Lemma 3.2), and whether the workers' own links can",
-          .examples = "  paceline plan servers --parameter-bytes 244MB --workers 8 --bandwidth 10gbit --compute-time 1s --duplex full\n"
-                      "  paceline plan servers --parameter-bytes 574MB --workers 4 --bandwidth 10gbit --worker-bandwidth 1gbit --compute-time 2s "
-                      "--duplex half --json",
-          .keys = {{"parameter_bytes", KeyType::kBytes, "size of the model"},
-                   {"workers", KeyType::kCount, "workers, 1 or more"},
-                   {"bandwidth", KeyType::kRate, "of a server's link, and of a worker's unless worker_bandwidth says otherwise"},
-                   {"worker_bandwidth", KeyType::kRate, "of a worker's link (default: bandwidth)", false},
-                   {"compute_time", KeyType::kSeconds, "of one iteration, above 0"},
-                   {"duplex", KeyType::kText, "full (pushes and pulls at once) or half"}},
-          .choices = {},
-          .answer = answer_servers};
+  return {
+      .name = "servers",
+      .purpose =
+          "How many parameter servers hide the traffic behind the computation (Lemma 3.2), and whether the workers' own links can",
+      .examples =
+          "  paceline plan servers --parameter-bytes 244MB --workers 8 --bandwidth 10gbit --compute-time 1s --duplex full\n"
+          "  paceline plan servers --parameter-bytes 574MB --workers 4 --bandwidth 10gbit --worker-bandwidth 1gbit --compute-time "
+          "2s "
+          "--duplex half --json",
+      .keys = {{"parameter_bytes", KeyType::kBytes, "size of the model"},
+               {"workers", KeyType::kCount, "workers, 1 or more"},
+               {"bandwidth", KeyType::kRate, "of a server's link, and of a worker's unless worker_bandwidth says otherwise"},
+               {"worker_bandwidth", KeyType::kRate, "of a worker's link (default: bandwidth)", false},
+               {"compute_time", KeyType::kSeconds, "of one iteration, above 0"},
+               {"duplex", KeyType::kText, "full (pushes and pulls at once) or half"}},
+      .choices = {},
+      .answer = answer_servers};
 }
 
 // ---- plan memory
 
 Result<model::ModelDescription> described(const Json& input) {
-  if (input.contains("model") && input.contains("layers")) return wrong("keys 'model' and 'layers' contradict each other; give one of them");
+  if (input.contains("model") && input.contains("layers"))
+    return wrong("keys 'model' and 'layers' contradict each other; give one of them");
   if (input.contains("layers")) return read_layers(input["layers"]);
   if (!input.contains("model")) return wrong("key 'model' is missing; give the name of a model, or its 'layers'");
   auto model = model::describe(input["model"].get<std::string>());
@@ -224,9 +245,11 @@ Result<Json> answer_memory(const Json& input, const Json& /*choices*/) {
 
 Question memory_question() {
   return {.name = "memory",
-          .purpose = "What a training step of a convolutional network needs by formula (Eq 1-5), in bits, and what is left of the device",
-          .examples = "  paceline plan memory --model alexnet --mini-batch 128 --memory 12GiB\n"
-                      "  echo '[{\"model\":\"vgg-19\",\"mini_batch\":32,\"memory\":17179869184}]' | paceline plan memory --input - --json",
+          .purpose =
+              "What a training step of a convolutional network needs by formula (Eq 1-5), in bits, and what is left of the device",
+          .examples =
+              "  paceline plan memory --model alexnet --mini-batch 128 --memory 12GiB\n"
+              "  echo '[{\"model\":\"vgg-19\",\"mini_batch\":32,\"memory\":17179869184}]' | paceline plan memory --input - --json",
           .keys = {{"model", KeyType::kText, "a network that 'paceline models' lists", false},
                    {"layers", KeyType::kJson, "in place of model: the \"layers\" that 'paceline models NAME --json' prints", false},
                    {"mini_batch", KeyType::kCount, "samples in an iteration, 1 or more"},
@@ -240,7 +263,8 @@ Question memory_question() {
 Result<double> number_in(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   if (found == object.end()) return wrong("{} lacks key '{}'", where, key);
-  if (!found->is_number()) return wrong("{}: key '{}' is {} (a {}); it must be a number", where, key, brief(*found), found->type_name());
+  if (!found->is_number())
+    return wrong("{}: key '{}' is {} (a {}); it must be a number", where, key, brief(*found), found->type_name());
   return found->get<double>();
 }
 
@@ -258,7 +282,8 @@ Result<std::vector<std::vector<planner::AlgorithmCost>>> costs_of(const Json& la
   std::vector<std::vector<planner::AlgorithmCost>> costs;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     const std::string layer = fmt::format("{}: layer {}", where, k + 1);
-    if (!layers[k].is_array()) return wrong("{} is {} (a {}); it must be an array of algorithms", layer, brief(layers[k]), layers[k].type_name());
+    if (!layers[k].is_array())
+      return wrong("{} is {} (a {}); it must be an array of algorithms", layer, brief(layers[k]), layers[k].type_name());
     if (layers[k].empty()) return wrong("{} has no algorithms; give at least one", layer);
     costs.emplace_back();
     for (std::size_t l = 0; l < layers[k].size(); ++l) {
@@ -291,8 +316,10 @@ Result<Json> answer_algorithms(const Json& input, const Json& /*choices*/) {
 Question algorithms_question() {
   return {.name = "algorithms",
           .purpose = "Which algorithm each layer should run so that the time is least and the memory within the bound (Eq 6)",
-          .examples = "  paceline plan algorithms --bound 100 --layers '[[{\"time\":3,\"memory\":0},{\"time\":1,\"memory\":80}],[{\"time\":2,\"memory\":50}]]'\n"
-                      "  echo '{\"bound\":10,\"layers\":[[{\"time\":1,\"memory\":20}]]}' | paceline plan algorithms --input - --json",
+          .examples =
+              "  paceline plan algorithms --bound 100 --layers "
+              "'[[{\"time\":3,\"memory\":0},{\"time\":1,\"memory\":80}],[{\"time\":2,\"memory\":50}]]'\n"
+              "  echo '{\"bound\":10,\"layers\":[[{\"time\":1,\"memory\":20}]]}' | paceline plan algorithms --input - --json",
           .keys = {{"bound", KeyType::kNumber, "memory that all layers' algorithms share, in any unit"},
                    {"layers", KeyType::kJson, "for each layer what each algorithm costs: [[{\"time\", \"memory\"}, ...], ...]"}},
           .choices = {},
@@ -341,22 +368,28 @@ Result<Json> answer_mini_batch(const Json& input, const Json& /*choices*/) {
   if (!choice.best) {
     const auto& last = choice.candidates.back().algorithms;
     return infeasible({"mini_batch", "iterations", "time", "choice", "candidates"},
-                      fmt::format("none of the {} candidates fits; with mini-batch {}: {}", candidates.size(), candidates.back().mini_batch, last.reason));
+                      fmt::format("none of the {} candidates fits; with mini-batch {}: {}", candidates.size(),
+                                  candidates.back().mini_batch, last.reason));
   }
   Json answer = plan_json(candidates[*choice.best], choice.candidates[*choice.best]);
   answer["candidates"] = Json::array();
-  for (std::size_t c = 0; c < candidates.size(); ++c) answer["candidates"].push_back(plan_json(candidates[c], choice.candidates[c]));
+  for (std::size_t c = 0; c < candidates.size(); ++c)
+    answer["candidates"].push_back(plan_json(candidates[c], choice.candidates[c]));
   return answer;
 }
 
 Question mini_batch_question() {
   return {.name = "mini-batch",
           .purpose = "The mini-batch whose data epoch is shortest, each layer running the fastest algorithm that fits beside it",
-          .examples = "  paceline plan mini-batch --samples 1000 --candidates '[{\"mini_batch\":32,\"bound\":9,\"layers\":[[{\"time\":0.1,\"memory\":4}]]}]'\n"
-                      "  echo '{\"samples\":60,\"candidates\":[{\"mini_batch\":10,\"bound\":4,\"layers\":[[{\"time\":2,\"memory\":3}]]},"
-                      "{\"mini_batch\":20,\"bound\":2,\"layers\":[[{\"time\":3,\"memory\":3},{\"time\":5,\"memory\":1}]]}]}' | paceline plan mini-batch --input - --json",
+          .examples =
+              "  paceline plan mini-batch --samples 1000 --candidates "
+              "'[{\"mini_batch\":32,\"bound\":9,\"layers\":[[{\"time\":0.1,\"memory\":4}]]}]'\n"
+              "  echo '{\"samples\":60,\"candidates\":[{\"mini_batch\":10,\"bound\":4,\"layers\":[[{\"time\":2,\"memory\":3}]]},"
+              "{\"mini_batch\":20,\"bound\":2,\"layers\":[[{\"time\":3,\"memory\":3},{\"time\":5,\"memory\":1}]]}]}' | paceline "
+              "plan mini-batch --input - --json",
           .keys = {{"samples", KeyType::kCount, "of the data set, 1 or more"},
-                   {"candidates", KeyType::kJson, "mini-batches with what was measured: [{\"mini_batch\", \"bound\", \"layers\" as in plan algorithms}, ...]"}},
+                   {"candidates", KeyType::kJson,
+                    "mini-batches with what was measured: [{\"mini_batch\", \"bound\", \"layers\" as in plan algorithms}, ...]"}},
           .choices = {},
           .answer = answer_mini_batch};
 }
@@ -384,8 +417,10 @@ Result<Json> answer_fft_ratio(const Json& input, const Json& /*choices*/) {
 Question fft_ratio_question() {
   return {.name = "fft-ratio",
           .purpose = "Memory of a convolution by Fourier transform, relative to one by matrix multiplication (Table 2)",
-          .examples = "  paceline plan fft-ratio --mini-batch 128 --input-size 224,224 --output 55,55 --depth 3 --filters 96\n"
-                      "  echo '{\"mini_batch\":128,\"input\":[13,13],\"output\":[13,13],\"depth\":384,\"filters\":256}' | paceline plan fft-ratio --input - --json",
+          .examples =
+              "  paceline plan fft-ratio --mini-batch 128 --input-size 224,224 --output 55,55 --depth 3 --filters 96\n"
+              "  echo '{\"mini_batch\":128,\"input\":[13,13],\"output\":[13,13],\"depth\":384,\"filters\":256}' | paceline plan "
+              "fft-ratio --input - --json",
           .keys = {{"mini_batch", KeyType::kCount, "samples, 1 or more"},
                    {"input", KeyType::kCounts, "width and height of the input"},
                    {"output", KeyType::kCounts, "width and height of the output"},

@@ -58,7 +58,8 @@ class Fields {
   // `size` counts; any number of them when it is 0.
   Result<std::vector<std::int64_t>> counts(const std::string& key, std::size_t size) const {
     PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
-    if (!json->is_array()) return wrong(where(key), "is {} (a {}); it must be an array of whole numbers", brief(*json), json->type_name());
+    if (!json->is_array())
+      return wrong(where(key), "is {} (a {}); it must be an array of whole numbers", brief(*json), json->type_name());
     if (size != 0 && json->size() != size) return wrong(where(key), "has {} numbers; it must have {}", json->size(), size);
     std::vector<std::int64_t> counts;
     for (const Json& element : *json) {
@@ -95,7 +96,8 @@ class Fields {
 };
 
 Result<model::ConvolutionGeometry> read_convolution(const Json& json, const std::string& where) {
-  PACELINE_ASSIGN_OR_RETURN(const Fields fields, Fields::of(json, where, {"kernel", "stride", "padding", "groups", "bias", "input", "output"}));
+  PACELINE_ASSIGN_OR_RETURN(const Fields fields,
+                            Fields::of(json, where, {"kernel", "stride", "padding", "groups", "bias", "input", "output"}));
   model::ConvolutionGeometry geometry;
   PACELINE_ASSIGN_OR_RETURN(geometry.kernel, fields.extent("kernel"));
   PACELINE_ASSIGN_OR_RETURN(geometry.stride, fields.extent("stride"));
@@ -117,7 +119,8 @@ Result<model::LinearGeometry> read_linear(const Json& json, const std::string& w
 }
 
 Result<model::PoolingGeometry> read_pooling(const Json& json, const std::string& where) {
-  PACELINE_ASSIGN_OR_RETURN(const Fields fields, Fields::of(json, where, {"name", "kind", "kernel", "stride", "padding", "input", "output"}));
+  PACELINE_ASSIGN_OR_RETURN(const Fields fields,
+                            Fields::of(json, where, {"name", "kind", "kernel", "stride", "padding", "input", "output"}));
   model::PoolingGeometry geometry;
   PACELINE_ASSIGN_OR_RETURN(geometry.name, fields.text("name"));
   PACELINE_ASSIGN_OR_RETURN(const std::string kind, fields.text("kind"));
@@ -144,9 +147,11 @@ Result<model::LayerKind> read_kind(const Fields& fields) {
 
 Status read_tensors(const Fields& fields, model::LayerDescription& layer) {
   PACELINE_ASSIGN_OR_RETURN(const Json* tensors, fields.value("tensors"));
-  if (!tensors->is_array()) return wrong(fields.where("tensors"), "is {} (a {}); it must be an array", brief(*tensors), tensors->type_name());
+  if (!tensors->is_array())
+    return wrong(fields.where("tensors"), "is {} (a {}); it must be an array", brief(*tensors), tensors->type_name());
   for (std::size_t t = 0; t < tensors->size(); ++t) {
-    PACELINE_ASSIGN_OR_RETURN(const Fields tensor, Fields::of((*tensors)[t], fmt::format("{}: tensors[{}]", fields.where(), t), {"name", "shape"}));
+    PACELINE_ASSIGN_OR_RETURN(const Fields tensor,
+                              Fields::of((*tensors)[t], fmt::format("{}: tensors[{}]", fields.where(), t), {"name", "shape"}));
     model::TensorDescription description;
     PACELINE_ASSIGN_OR_RETURN(description.name, tensor.text("name"));
     PACELINE_ASSIGN_OR_RETURN(description.shape, tensor.counts("shape", 0));
@@ -157,7 +162,8 @@ Status read_tensors(const Fields& fields, model::LayerDescription& layer) {
 
 Status read_poolings(const Fields& fields, model::LayerDescription& layer) {
   PACELINE_ASSIGN_OR_RETURN(const Json* poolings, fields.value("pooling"));
-  if (!poolings->is_array()) return wrong(fields.where("pooling"), "is {} (a {}); it must be an array", brief(*poolings), poolings->type_name());
+  if (!poolings->is_array())
+    return wrong(fields.where("pooling"), "is {} (a {}); it must be an array", brief(*poolings), poolings->type_name());
   for (std::size_t i = 0; i < poolings->size(); ++i) {
     PACELINE_ASSIGN_OR_RETURN(auto pooling, read_pooling((*poolings)[i], fmt::format("{}: pooling[{}]", fields.where(), i)));
     layer.pooling.push_back(std::move(pooling));
@@ -167,7 +173,8 @@ Status read_poolings(const Fields& fields, model::LayerDescription& layer) {
 
 // A geometry stands exactly where the kind has one.
 Status check_geometry(const Fields& fields, model::LayerKind kind) {
-  for (const auto& [key, owner] : {std::pair{"convolution", model::LayerKind::kConvolution}, {"linear", model::LayerKind::kLinear}}) {
+  for (const auto& [key, owner] :
+       {std::pair{"convolution", model::LayerKind::kConvolution}, {"linear", model::LayerKind::kLinear}}) {
     if (fields.has(key) && kind != owner) return wrong(fields.where(), "is of kind '{}' but has key '{}'", to_string(kind), key);
     if (!fields.has(key) && kind == owner) return wrong(fields.where(), "lacks key '{}', the shapes that the formula needs", key);
   }
@@ -176,8 +183,11 @@ Status check_geometry(const Fields& fields, model::LayerKind kind) {
 
 Result<model::LayerDescription> read_layer(const Json& json, std::size_t number) {
   std::string where = fmt::format("layer {}", number);
-  if (json.is_object() && json.contains("name") && json["name"].is_string()) where += fmt::format(" '{}'", json["name"].get<std::string>());
-  PACELINE_ASSIGN_OR_RETURN(const Fields fields, Fields::of(json, where, {"name", "kind", "parameters", "macs", "tensors", "convolution", "linear", "pooling"}));
+  if (json.is_object() && json.contains("name") && json["name"].is_string())
+    where += fmt::format(" '{}'", json["name"].get<std::string>());
+  PACELINE_ASSIGN_OR_RETURN(
+      const Fields fields,
+      Fields::of(json, where, {"name", "kind", "parameters", "macs", "tensors", "convolution", "linear", "pooling"}));
   model::LayerDescription layer;
   PACELINE_ASSIGN_OR_RETURN(layer.name, fields.text("name"));
   PACELINE_ASSIGN_OR_RETURN(layer.kind, read_kind(fields));
@@ -204,7 +214,9 @@ Result<model::LayerDescription> read_layer(const Json& json, std::size_t number)
 }  // namespace
 
 Result<model::ModelDescription> read_layers(const Json& layers) {
-  if (!layers.is_array()) return error(ErrorKind::kBadRequest, "key 'layers' is {} (a {}); it must be an array of layers", brief(layers), layers.type_name());
+  if (!layers.is_array())
+    return error(ErrorKind::kBadRequest, "key 'layers' is {} (a {}); it must be an array of layers", brief(layers),
+                 layers.type_name());
   model::ModelDescription model;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     auto layer = read_layer(layers[l], l + 1);
