@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "harness.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -202,8 +201,6 @@ TEST_F(Tcp, WithoutDescriptorsNewOnesAreRefusedOldOnesGoOnAndLaterNewOnesAreTake
   accepted.start();
   connected.start();
   const Address address = world.listen(0);
-  // Also because the undefined-behaviour sanitizer needs descriptors to look at an object for the first time.
-  log::warn("{} runs out of descriptors on purpose", "what follows");
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   {
