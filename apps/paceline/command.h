@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -24,10 +25,19 @@ struct Chosen {
 
 // Each adds its command(s) to `app`; the callback of a command sets `chosen.run`.
 void add_train(CLI::App& app, Chosen& chosen);
+void add_run(CLI::App& app, Chosen& chosen);
 void add_coordinator(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
 void add_models(CLI::App& app, Chosen& chosen);
 void add_datasets(CLI::App& app, Chosen& chosen);
+void add_help(CLI::App& app, Chosen& chosen);
+
+// The commands below `app`, without its groups of options.
+std::vector<const CLI::App*> named_commands(const CLI::App& app);
+// The options of `command`, those in groups too.
+std::vector<const CLI::Option*> all_options(const CLI::App& command);
+// "paceline plan slice"
+std::string path_of(const CLI::App& command);
 
 // Text shown below the options of --help: examples that work when pasted, one per line.
 void set_examples(CLI::App& command, const std::string& examples);

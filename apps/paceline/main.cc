@@ -8,27 +8,23 @@
 
 #include "base/text.h"
 #include "paceline/command.h"
+#include "paceline/config.h"
 
 namespace paceline::cli {
 namespace {
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::App* command : named_commands(app)) names.push_back(command->get_name());
   return names;
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : all_options(app)) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
-}
-
-// "paceline plan slice"
-std::string path_of(const CLI::App& command) {
-  return (command.get_parent() == nullptr ? "" : path_of(*command.get_parent()) + " ") + command.get_name();
 }
 
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
@@ -65,17 +61,24 @@ int run(int argc, char** argv) {
 
   Chosen chosen;
   add_train(app, chosen);
+  add_run(app, chosen);
   add_coordinator(app, chosen);
   add_plan(app, chosen);
   add_models(app, chosen);
   add_datasets(app, chosen);
+  add_help(app, chosen);
+  add_config_option(app);
+
+  auto arguments = with_config(app, {argv + 1, argv + argc});
+  if (!arguments.ok()) return report_error(arguments.status());
 
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(arguments->words.rbegin(), arguments->words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& problem) {
-    return report_error(usage_error(app, problem));
+    const Status status = usage_error(app, problem);
+    return report_error(Status(status.kind(), with_origin(status.message(), arguments->origins)));
   }
   return chosen.run();
 }

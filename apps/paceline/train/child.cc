@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 namespace paceline::cli {
@@ -23,7 +24,7 @@ Result<Pipe> make_pipe() {
   return Pipe{ends[0], ends[1]};
 }
 
-[[noreturn]] void become(const std::vector<std::string>& arguments, const Pipe& output, const Pipe& errors, pid_t parent) {
+[[noreturn]] void become(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const Pipe& output, const Pipe& errors, pid_t parent) {
   setpgid(0, 0);  // a Ctrl-C reaches only the parent, which decides
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before the line above
@@ -35,7 +36,8 @@ Result<Pipe> make_pipe() {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  execv(argv[0], argv.data());
+  for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
+  execvp(argv[0], argv.data());
   const std::string message = "paceline: error: cannot start " + arguments[0] + ": " + std::strerror(errno) + "\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
   _exit(127);
@@ -43,12 +45,12 @@ Result<Pipe> make_pipe() {
 
 }  // namespace
 
-Result<std::unique_ptr<Child>> Child::start(std::string label, std::vector<std::string> arguments) {
+Result<std::unique_ptr<Child>> Child::start(std::string label, std::vector<std::string> arguments, const std::vector<std::string>& environment) {
   PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
   PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become(arguments, output, errors, parent);
+  if (pid == 0) become(arguments, environment, output, errors, parent);
   close(output.write);
   close(errors.write);
   if (pid < 0) {

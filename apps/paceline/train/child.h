@@ -15,8 +15,9 @@ namespace paceline::cli {
 
 class Child {
  public:
-  // `label` names it in messages: "worker 2". The program is searched nowhere: `arguments[0]` is its path.
-  static Result<std::unique_ptr<Child>> start(std::string label, std::vector<std::string> arguments);
+  // `label` names it in messages: "worker 2". `arguments[0]` is the program, searched in PATH when it has no slash; `environment` is added to
+  // this process's, as "NAME=VALUE".
+  static Result<std::unique_ptr<Child>> start(std::string label, std::vector<std::string> arguments, const std::vector<std::string>& environment = {});
   ~Child();  // kills it when it still runs
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

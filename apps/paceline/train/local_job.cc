@@ -37,13 +37,18 @@ Json trainer_arguments(const TrainRequest& request) {
   return {{"settings", settings}, {"data_root", data_root().string()}, {"workers", request.workers}};
 }
 
-std::vector<std::string> worker_command(const TrainRequest& request, const std::string& coordinator, std::int32_t rank, std::int32_t world, const std::string& label) {
+// Who sees to it that a worker ends when somebody asks for it.
+enum class Care { kAlone, kByLauncher };
+
+std::vector<std::string> worker_command(const TrainRequest& request, const std::string& coordinator, std::int32_t rank, std::int32_t world, const std::string& label,
+                                        Care care) {
   Json arguments = trainer_arguments(request);
   arguments["workers"] = world;
   arguments["coordinator"] = coordinator;
   arguments["rank"] = rank;
   arguments["seed"] = process_seed();
   arguments["label"] = label;
+  arguments["alone"] = care == Care::kAlone;
   return {trainer_path(), arguments.dump()};
 }
 
@@ -71,7 +76,7 @@ class LocalJob {
     if (!request_.metrics_file.empty()) {
       PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(request_.metrics_file, request_.workers));
     }
-    PACELINE_RETURN_IF_ERROR(trainer_exists());
+    if (request_.program.empty()) PACELINE_RETURN_IF_ERROR(trainer_exists());
     if (request_.reference) {
       Json arguments = trainer_arguments(request_);
       arguments["reference"] = true;
@@ -83,8 +88,8 @@ class LocalJob {
                                fmt::format("{}", request_.settings.stall_deadline)});
   }
 
-  Status add(const std::string& label, std::vector<std::string> arguments) {
-    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, std::move(arguments)));
+  Status add(const std::string& label, std::vector<std::string> arguments, const std::vector<std::string>& environment = {}) {
+    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, std::move(arguments), environment));
     children_.push_back(std::move(child));
     return {};
   }
@@ -96,7 +101,11 @@ class LocalJob {
     }
     for (std::int32_t rank = 0; rank < request_.workers; ++rank) {
       const std::string label = fmt::format("worker {}", rank);
-      PACELINE_RETURN_IF_ERROR(add(label, worker_command(request_, coordinator, rank, request_.workers, label)));
+      if (!request_.program.empty()) {
+        PACELINE_RETURN_IF_ERROR(add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
+        continue;
+      }
+      PACELINE_RETURN_IF_ERROR(add(label, worker_command(request_, coordinator, rank, request_.workers, label, Care::kByLauncher)));
     }
     return {};
   }
@@ -254,7 +263,7 @@ int run_local_job(const TrainRequest& request) { return LocalJob(request).run();
 
 int run_joining_worker(const TrainRequest& request) {
   if (const Status status = trainer_exists(); !status.ok()) return report_error(status);
-  std::vector<std::string> arguments = worker_command(request, request.join, request.rank, 0, "worker");
+  std::vector<std::string> arguments = worker_command(request, request.join, request.rank, request.workers_given ? request.workers : 0, "worker", Care::kAlone);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "model/description.h"
 #include "trainer/data/open.h"
+#include "transport/transport.h"
 
 namespace paceline::cli {
 namespace {
@@ -30,6 +31,11 @@ Status check_data_set_name(const std::string& spec) {
   return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names));
 }
 
+// 0 stands for "not given" in the settings, so it has to be refused where it is given. Everything else is left to the settings' own check.
+std::string at_least_one(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("+-0") == std::string::npos ? fmt::format("'{}'; legal: 1 and more", text) : std::string();
+}
+
 Status check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return {};
   return error(ErrorKind::kBadRequest, "--{} is {}; legal: {} to {}", name, value, least, most);
@@ -53,13 +59,15 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   what->add_option("--clip-norm", s.clip_norm, "Largest global norm of the mean gradient; 0: no clipping. Holds an iteration's updates until all its gradients are there")
       ->capture_default_str();
   what->add_option("--mini-batch", s.mini_batch, "Samples per worker and iteration")->capture_default_str();
-  what->add_option("--iterations", s.iterations, "Iterations; or give --epochs");
-  what->add_option("--epochs", s.epochs, "Passes over the data (default 1)");
+  what->add_option("--iterations", s.iterations, "Iterations; or give --epochs")->check(at_least_one);
+  what->add_option("--epochs", s.epochs, "Passes over the data (default 1)")->check(at_least_one);
   what->add_option("--evaluate-every", s.evaluate_every, "Iterations between two evaluations on the test set; 0: only at the end")->capture_default_str();
   what->add_option("--seed", s.seed, "Of initial values, order of the data, dropout")->capture_default_str();
 
   CLI::App* how = group("How to synchronise");
-  how->add_option("--workers", r.workers, "Worker processes")->capture_default_str();
+  how->add_option("--workers", r.workers, "Worker processes; with --join it must agree with the coordinator's number")
+      ->capture_default_str()
+      ->each([&r](const std::string&) { r.workers_given = true; });
   how->add_option("--servers", r.servers, "Server processes")->capture_default_str();
   how->add_option("--schedule", s.schedule, "default, layer-wise, slicing or p3")->capture_default_str();
   how->add_option("--sync", s.sync, "bsp, asp, ssp or elastic-bsp")->capture_default_str();
@@ -74,7 +82,6 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   files->add_option("--checkpoint", s.checkpoint, "Directory for checkpoints");
   files->add_option("--checkpoint-every", s.checkpoint_every, "Iterations between two checkpoints; 0: only at the end")->capture_default_str();
   files->add_flag_callback("--resume", [&s] { s.resume = 1; }, "Go on from the newest good checkpoint; another number of servers is allowed");
-  files->add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file");
 
   CLI::App* where = group("Where");
   where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere");
@@ -82,12 +89,17 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
   where->add_option("--bind", r.bind, "Address to listen on; other than loopback only in a closed network, for there is no authentication")->capture_default_str();
 
-  CLI::App* limits = group("Limits");
-  add_duration(*limits, "--deadline", s.deadline, "Silence after which a process counts as lost (default 10s)");
-  add_duration(*limits, "--stall-deadline", s.stall_deadline, "Longest wait without progress while everybody is alive (default 10min)");
+  add_limit_options(command, r);
+}
+
+void add_limit_options(CLI::App& command, TrainRequest& r) {
+  CLI::App* limits = command.add_option_group("Limits");
+  add_duration(*limits, "--deadline", r.settings.deadline, "Silence after which a process counts as lost (default 10s)");
+  add_duration(*limits, "--stall-deadline", r.settings.stall_deadline, "Longest wait without progress while everybody is alive (default 10min)");
 
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
   command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
+  command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file");
 }
 
 Result<TrainRequest> validated(TrainRequest r) {
@@ -97,6 +109,12 @@ Result<TrainRequest> validated(TrainRequest r) {
   PACELINE_RETURN_IF_ERROR(model::describe(r.settings.model).status());
   PACELINE_RETURN_IF_ERROR(check_data_set_name(r.settings.dataset));
   if (r.role != "worker" && r.role != "server") return error(ErrorKind::kBadRequest, "--role knows no '{}'; legal: worker, server", r.role);
+  PACELINE_RETURN_IF_ERROR(check_count("rank", r.rank, -1, 99'999));
+  if (!r.join.empty()) {
+    if (const auto address = transport::parse_address(r.join); !address.ok()) {
+      return error(ErrorKind::kBadRequest, "--join {}: {}", r.join, address.status().message());
+    }
+  }
   if (r.reference && !r.join.empty()) return error(ErrorKind::kBadRequest, "--reference trains alone; it cannot --join {}", r.join);
   if (r.reference && r.settings.sync != "bsp") {
     return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated", r.settings.sync);

@@ -11,12 +11,14 @@ namespace paceline::cli {
 struct TrainRequest {
   runtime::JobSettings settings;
   std::int32_t workers = 1;
+  bool workers_given = false;   // else a joining worker takes the coordinator's number
   std::int32_t servers = 1;
   bool reference = false;
   std::string join;             // HOST:PORT of a coordinator; "": start a whole job here
   std::string role = "worker";  // with join
   std::int32_t rank = -1;       // with join; -1: the coordinator's choice
   std::string bind = "127.0.0.1";
+  std::vector<std::string> program;  // of `paceline run`: what a worker is, instead of the trainer
   std::string metrics_file;
   bool json = false;
   bool progress = false;        // bars even when standard error is no terminal
@@ -24,6 +26,9 @@ struct TrainRequest {
 
 // Adds the options of `paceline train` to `command`, which fill `request`.
 void add_train_options(CLI::App& command, TrainRequest& request);
+
+// The part of them that `paceline run` shares: limits, --metrics, --json, --progress.
+void add_limit_options(CLI::App& command, TrainRequest& request);
 
 // Checks everything that can be checked without starting anything, and makes paths absolute.
 Result<TrainRequest> validated(TrainRequest request);

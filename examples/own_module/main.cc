@@ -1,0 +1,53 @@
+// Trains a module and data of one's own with Paceline. Lines marked (+) are what Paceline adds to a plain LibTorch program.
+//   paceline run --workers 2 --servers 1 -- ./own_module
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "paceline/torch.h"  // (+)
+
+// Learns on which side of a wavy line a point lies.
+struct Network : torch::nn::Module {
+  torch::nn::Linear hidden{nullptr}, out{nullptr};
+  Network() {
+    hidden = register_module("hidden", torch::nn::Linear(2, 32));
+    out = register_module("out", torch::nn::Linear(32, 2));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return out(torch::tanh(hidden(x))); }
+};
+
+struct Batch {
+  torch::Tensor x, y;
+};
+
+Batch make_batch(std::int64_t iteration, int rank) {
+  torch::manual_seed(1000 * iteration + rank);
+  const torch::Tensor x = 4 * torch::rand({64, 2}) - 2;
+  return {x, (x.select(1, 1) > torch::sin(2 * x.select(1, 0))).to(torch::kInt64)};
+}
+
+int main() try {
+  torch::manual_seed(7);
+  Network network;
+  const char* coordinator = std::getenv("PACELINE_COORDINATOR");
+  const char* rank = std::getenv("PACELINE_RANK");
+  if (coordinator == nullptr || rank == nullptr) throw paceline::Error("start me with: paceline run --workers 2 --servers 1 -- ./own_module", 2);
+  paceline::Worker worker(network, {.coordinator = coordinator,                                                   // (+)
+                                    .rank = std::atoi(rank),                                                      // (+)
+                                    .settings = {{"optimizer", "adam"}, {"learning-rate", "0.01"}}});             // (+)
+  double loss = 0;
+  while (worker.iteration() <= 300 && !worker.stopping()) {
+    const Batch batch = make_batch(worker.iteration(), worker.rank());
+    loss = worker.step([&] { return torch::nn::functional::cross_entropy(network.forward(batch.x), batch.y); }, 64);  // (+)
+  }
+  worker.synchronize();  // (+)
+  const Batch test = make_batch(0, 0);
+  const double accuracy = (network.forward(test.x).argmax(1) == test.y).to(torch::kFloat32).mean().item<double>();
+  std::printf("worker %d of %d: loss %.3f, accuracy %.1f %%, parameters %s\n", worker.rank(), worker.workers(), loss, 100 * accuracy, worker.parameters_hash().c_str());
+  worker.finish();  // (+)
+  return 0;
+} catch (const paceline::Error& problem) {
+  std::fprintf(stderr, "own_module: error: %s\n", problem.what());
+  return problem.exit_code();
+}

@@ -1,0 +1,113 @@
+#include <unistd.h>
+
+#include <random>
+
+#include <torch/torch.h>
+
+#include "base/checksum.h"
+#include "paceline/torch.h"
+#include "runtime/worker_process.h"
+#include "trainer/stepper.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace paceline {
+namespace {
+
+[[noreturn]] void raise(const Status& status) {
+  throw Error(status.message(), status.kind() == ErrorKind::kBadRequest ? 2 : status.kind() == ErrorKind::kCancelled ? 130 : 1);
+}
+
+void require(const Status& status) {
+  if (!status.ok()) raise(status);
+}
+
+template <typename T>
+T require(Result<T> result) {
+  if (!result.ok()) raise(result.status());
+  return std::move(result).value();
+}
+
+runtime::JobSettings settings_of(const WorkerOptions& options) {
+  runtime::JobSettings base;
+  base.model = "(own)";
+  base.dataset = "(own)";
+  wire::Settings pairs = to_settings(base);
+  for (const auto& [name, value] : options.settings) pairs.emplace_back(name, value);  // a later pair wins
+  return require(validated(require(runtime::from_settings(pairs))));
+}
+
+}  // namespace
+
+struct Worker::State {
+  std::unique_ptr<trainer::ModuleAdapter> adapter;
+  std::unique_ptr<runtime::WorkerProcess> process;
+  std::unique_ptr<trainer::Stepper> stepper;
+  Iteration next = 1;
+  bool stopping = false;
+
+  // Tells the coordinator, so that the others end too, and throws its verdict.
+  [[noreturn]] void fail(const Status& status) { raise(process->fail(status)); }
+};
+
+Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_(std::make_unique<State>()) {
+  at::set_num_threads(1);
+  const runtime::JobSettings settings = settings_of(options);
+  state_->adapter = require(trainer::ModuleAdapter::make(module, options.dry_run));
+  runtime::MemberOptions member;
+  member.coordinator = require(transport::parse_address(options.coordinator));
+  member.wanted_rank = options.rank;
+  member.silence_deadline = from_seconds(settings.deadline);
+  member.release = PACELINE_VERSION;
+  member.seed = std::random_device()() + (static_cast<std::uint64_t>(getpid()) << 32);
+  member.table = state_->adapter->table();
+  member.settings = to_settings(settings);
+  state_->process = require(runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
+                                                         state_->adapter->parameters(), state_->adapter->gradients()));
+  state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, state_->process->client(), state_->process->rank());
+  state_->next = state_->process->first();
+  state_->stepper->begin();
+}
+
+Worker::~Worker() = default;
+
+int Worker::rank() const { return state_->process->rank().value; }
+int Worker::workers() const { return state_->process->workers(); }
+std::int64_t Worker::iteration() const { return state_->next; }
+bool Worker::stopping() const { return state_->stopping; }
+
+double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t samples) {
+  State& s = *state_;
+  runtime::WorkerReport& report = s.stepper->report();
+  s.stepper->end_phase(runtime::Phase::kLoad);  // whatever the program did since the last step
+  const double before = report.phases.total();
+  const auto value = s.stepper->step(s.next, samples, loss);
+  if (!value.ok()) s.fail(value.status());
+  const auto last = s.process->end_iteration(s.next);
+  if (!last.ok()) s.fail(last.status());
+  s.stopping = *last;
+  report.iteration_seconds.push_back(report.phases.total() - before);
+  const runtime::Json progress{{"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.back()}};
+  s.process->send_progress(progress.dump());
+  ++s.next;
+  return *value;
+}
+
+void Worker::synchronize() {
+  if (const Status status = state_->stepper->synchronise(state_->next - 1); !status.ok()) state_->fail(status);
+}
+
+std::string Worker::parameters_hash() {
+  Hash128 hash;
+  hash.update(std::as_bytes(state_->adapter->parameters()));
+  return hash.hex();
+}
+
+void Worker::finish() {
+  synchronize();
+  runtime::WorkerReport& report = state_->stepper->report();
+  report.parameters_hash = parameters_hash();
+  report.peak_bytes = runtime::peak_memory();
+  require(state_->process->finish(report));
+}
+
+}  // namespace paceline
