@@ -1,0 +1,82 @@
+"""The check of the layers sees what it must see, and nothing else."""
+import importlib.machinery
+import importlib.util
+import pathlib
+import subprocess
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check_layers"
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader("check_layers", str(SCRIPT))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_layers", loader))
+    loader.exec_module(module)
+    return module
+
+
+LAYERS = load()
+
+
+def check(path, line):
+    return list(LAYERS.check_file(path, f"// A file.\n{line}\n"))
+
+
+@pytest.mark.parametrize("path, line", [
+    ("src/base/text.h", '#include "tensor/dtype.h"'),
+    ("src/wire/frame.cc", '#include "transport/transport.h"'),
+    ("src/sync/barrier.h", '#include "scheduling/schedule.h"'),
+    ("src/transport/transport.h", '#include "transport/tcp/tcp_loop.h"'),
+    ("src/transport/inproc/pipe_test.cc", '#include "transport/faulty/fault_plan.h"'),
+    ("src/paramserver/core/server_core.h", '#include "paramserver/service/mailbox.h"'),
+    ("src/paramserver/core/server_core_test.cc", '  #  include "session/session.h"'),
+    ("src/runtime/member.cc", '#include "planner/gpus.h"'),
+    ("src/runtime/member.cc", '#include "trainer/workload.h"'),
+    ("src/planner/gpus.cc", "#include <asio/io_context.hpp>"),
+    ("src/session/session.cc", "#include <asio.hpp>"),
+    ("src/session/session.cc", "#include <spdlog/spdlog.h>"),
+    ("src/tensor/reduce.cc", "#include <ATen/ATen.h>"),
+    ("apps/paceline/main.cc", "#include <torch/torch.h>"),
+    ("trainer/data/idx.cc", '#include "wire/frame.h"'),
+    ("trainer/workload.cc", '#include "planner/gpus.h"'),
+    ("trainer/workload.cc", '  const char* home = std::getenv("HOME");'),
+    ("src/attic/old.cc", '#include "base/status.h"'),
+])
+def test_names_the_line_of_what_points_up(path, line):
+    violations = check(path, line)
+    assert [number for number, _ in violations] == [2], violations
+
+
+@pytest.mark.parametrize("path, line", [
+    ("src/tensor/dtype.h", '#include "base/status.h"'),
+    ("src/transport/tcp/tcp_loop.h", "#include <asio/io_context.hpp>"),
+    ("src/transport/faulty/faulty_transport_test.cc", '#include "transport/inproc/inproc_transport.h"'),
+    ("src/paramserver/service/server_service.h", '#include "session/session.h"'),
+    ("src/base/log.cc", "#include <spdlog/spdlog.h>"),
+    ("trainer/workload.h", '#include "runtime/job_settings.h"'),
+    ("trainer/workload.cc", "#include <torch/torch.h>"),
+    ("apps/paceline/main.cc", '#include "planner/gpus.h"'),
+    ("apps/paceline/main.cc", '  const char* data = std::getenv("PACELINE_DATA");'),
+    ("src/base/text.cc", "// getenv() is for apps only."),
+])
+def test_lets_pass_what_the_table_allows(path, line):
+    assert check(path, line) == []
+
+
+def test_prints_the_file_and_fails(tmp_path):
+    file = tmp_path / "src/base/text.h"
+    file.parent.mkdir(parents=True)
+    file.write_text('// A file.\n#include "tensor/dtype.h"\n')
+    done = subprocess.run([SCRIPT, "--root", tmp_path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "src/base/text.h:2: src/base may not include tensor/" in done.stdout
+
+
+def test_an_empty_tree_is_not_a_success(tmp_path):
+    assert subprocess.run([SCRIPT, "--root", tmp_path], capture_output=True, timeout=60).returncode == 1
+
+
+def test_this_tree_has_no_violation():
+    done = subprocess.run([SCRIPT], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
