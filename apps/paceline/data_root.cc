@@ -1,12 +1,13 @@
 #include "paceline/data_root.h"
 
-#include <cstdlib>
 #include <system_error>
+
+#include "paceline/environment.h"
 
 namespace paceline::cli {
 
 std::filesystem::path data_root() {
-  if (const char* given = std::getenv("PACELINE_DATA"); given != nullptr && *given != '\0') return given;
+  if (const auto given = environment("PACELINE_DATA")) return *given;
   std::error_code ignored;
   const std::filesystem::path here = ".venv/data";
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
