@@ -1,30 +1,6 @@
 // Once warm, messages allocate nothing, on all threads together. A program of its own, because it counts every operator new.
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "conformance/counting_new.h"
 #include "session_node.h"
-
-namespace {
-std::atomic<std::uint64_t> allocations = 0;
-}
-
-// Replaced in full, as the language asks: what one takes, the other gives back.
-void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  const auto step = static_cast<std::size_t>(alignment);
-  if (void* const memory = std::aligned_alloc(step, (size + step - 1) / step * step)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace paceline::session::testing {
 namespace {
@@ -42,8 +18,8 @@ class Pump {
     node.message_hook = [](PeerId, const wire::MessageHead&, std::span<std::byte>) {};
     node.delivered_hook = [this](PeerId peer, std::uint64_t slot) {
       ++delivered_;
-      if (delivered_ == warm_) before_ = allocations.load();
-      if (delivered_ == all_) after_ = allocations.load();
+      if (delivered_ == warm_) before_ = transport::testing::allocations();
+      if (delivered_ == all_) after_ = transport::testing::allocations();
       if (sent_ < all_ + 16) send(peer, static_cast<std::uint32_t>(slot));
     };
   }

@@ -84,7 +84,7 @@ class LocalJob {
       return add("the reference", {trainer_path(), arguments.dump()});
     }
     return add("coordinator", {own_path(), "coordinator", "--events", "--workers", std::to_string(request_.workers), "--servers", std::to_string(request_.servers),
-                               "--bind", request_.bind, "--deadline", fmt::format("{}", request_.settings.deadline), "--stall-deadline",
+                               "--bind", request_.bind, "--port", std::to_string(request_.coordinator_port), "--deadline", fmt::format("{}", request_.settings.deadline), "--stall-deadline",
                                fmt::format("{}", request_.settings.stall_deadline)});
   }
 
@@ -99,7 +99,8 @@ class LocalJob {
       PACELINE_RETURN_IF_ERROR(add(fmt::format("server {}", rank), {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank), "--bind",
                                                                     request_.bind, "--deadline", fmt::format("{}s", request_.settings.deadline)}));
     }
-    for (std::int32_t rank = 0; rank < request_.workers; ++rank) {
+    const std::int32_t workers_here = request_.ranks_elsewhere ? 1 : request_.workers;
+    for (std::int32_t rank = 0; rank < workers_here; ++rank) {
       const std::string label = fmt::format("worker {}", rank);
       if (!request_.program.empty()) {
         PACELINE_RETURN_IF_ERROR(add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
@@ -153,7 +154,8 @@ class LocalJob {
     for (std::size_t i = 0; i < children_.size(); ++i) {
       Status status;
       children_[i]->read_output([&](const std::string& line) {
-        if (status.ok()) status = on_event(line);
+        if (i > 0) on_program_line(line);
+        else if (status.ok()) status = on_event(line);
       });
       PACELINE_RETURN_IF_ERROR(status);
       children_[i]->read_errors([&](const std::string& line) { on_error_line(*children_[i], line); });
@@ -169,6 +171,9 @@ class LocalJob {
     if (event.contains("progress")) on_progress(event["progress"]);
     return {};
   }
+
+  // What a program of the user's own prints.
+  void on_program_line(const std::string& line) { fmt::print(request_.json ? stderr : stdout, "{}\n", line); }
 
   void on_progress(const Json& progress) {
     if (metrics_) metrics_->on_progress(progress);
@@ -263,7 +268,8 @@ int run_local_job(const TrainRequest& request) { return LocalJob(request).run();
 
 int run_joining_worker(const TrainRequest& request) {
   if (const Status status = trainer_exists(); !status.ok()) return report_error(status);
-  std::vector<std::string> arguments = worker_command(request, request.join, request.rank, request.workers_given ? request.workers : 0, "worker", Care::kAlone);
+  std::vector<std::string> arguments = worker_command(request, request.join, request.rank, request.workers_given ? request.workers : 0, "worker",
+                                                      request.ranks_elsewhere ? Care::kByLauncher : Care::kAlone);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
