@@ -84,9 +84,9 @@ Result<Given> given_on_command_line(const std::vector<std::string>& words) {
 }
 
 Result<std::string> contents(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
-  errno = 0;
   if (file) text << file.rdbuf();
   // An empty file sets the fail bit of `text`, a folder the bad bit of `file`.
   if (!file.is_open() || file.bad() || errno == EISDIR) {

@@ -56,8 +56,9 @@ int run(const CLI::App& app, const Options& options) {
     }
     reached = next;
   }
-  // CLI11 names the program before a command that was parsed as part of the line only.
-  fmt::print("{}", reached->help(reached == &app ? "" : path_of(*reached->get_parent())));
+  // Not App::help(), which shows the help of the command that was parsed: this one.
+  const std::string name = reached == &app ? app.get_name() : path_of(*reached);
+  fmt::print("{}", reached->get_formatter()->make_help(reached, name, CLI::AppFormatMode::Normal));
   return kDone;
 }
 

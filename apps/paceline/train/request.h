@@ -18,6 +18,8 @@ struct TrainRequest {
   std::string role = "worker";  // with join
   std::int32_t rank = -1;       // with join; -1: the coordinator's choice
   std::string bind = "127.0.0.1";
+  std::uint16_t coordinator_port = 0;  // of a whole job; 0: the kernel's choice
+  bool ranks_elsewhere = false;        // a launcher has started a process for each rank: of the workers only rank 0 is started here
   std::vector<std::string> program;  // of `paceline run`: what a worker is, instead of the trainer
   std::string metrics_file;
   bool json = false;

@@ -1,11 +1,40 @@
 // `paceline train`: decides which part of a job this process is.
+#include "paceline/environment.h"
+#include "paceline/train/launcher.h"
 #include "paceline/train/roles.h"
 
 namespace paceline::cli {
 namespace {
 
-int run_train(const TrainRequest& typed) {
-  const auto request = validated(typed);
+// What `typed` means for this process where a launcher has started one for each worker: rank 0 starts the coordinator and the servers
+// beside its worker and prints the report, the others join. --join says all that a launcher could.
+Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>& bind) {
+  if (!typed.join.empty()) return typed;
+  PACELINE_ASSIGN_OR_RETURN(const auto launch, launched_by(environment, bind));
+  if (!launch) return typed;
+  if (typed.workers_given && typed.workers != launch->size) {
+    return error(ErrorKind::kBadRequest, "--workers {} but {} started {} processes, one for each worker; leave --workers out", typed.workers, launch->launcher, launch->size);
+  }
+  typed.workers = launch->size;
+  typed.workers_given = true;
+  if (typed.reference) {
+    if (launch->size == 1) return typed;
+    return error(ErrorKind::kBadRequest, "--reference trains alone, but {} started {} processes; start it without {}", launch->launcher, launch->size, launch->launcher);
+  }
+  typed.ranks_elsewhere = true;
+  if (launch->rank > 0) {
+    typed.join = launch->coordinator.text();
+    typed.rank = launch->rank;
+  } else {
+    typed.coordinator_port = launch->coordinator.port;
+  }
+  return typed;
+}
+
+int run_train(const TrainRequest& typed, const std::optional<std::string>& bind) {
+  const auto here = placed(typed, bind);
+  if (!here.ok()) return report_error(here.status());
+  const auto request = validated(*here);
   if (!request.ok()) return report_error(request.status());
   if (request->join.empty()) return run_local_job(*request);
   return request->role == "server" ? run_server(*request) : run_joining_worker(*request);
@@ -20,7 +49,10 @@ void add_train(CLI::App& app, Chosen& chosen) {
   set_examples(*command,
                "  paceline train --model lenet --dataset mnist-5k --workers 4 --servers 2 --epochs 3\n"
                "  paceline train --reference --workers 4 --iterations 30 --json");
-  command->callback([request, &chosen] { chosen.run = [request] { return run_train(*request); }; });
+  command->callback([request, command, &chosen] {
+    const auto bind = command->get_option("--bind")->count() > 0 ? std::optional(request->bind) : std::nullopt;
+    chosen.run = [request, bind] { return run_train(*request, bind); };
+  });
 }
 
 void add_run(CLI::App& app, Chosen& chosen) {

@@ -1,0 +1,137 @@
+#include "paceline/train/launcher.h"
+
+#include <charconv>
+
+namespace paceline::cli {
+namespace {
+
+constexpr std::int32_t kMostRanks = 100'000;
+// Below the ports that Linux hands out to connections, so that none of these is in the way.
+constexpr std::uint32_t kFirstDerivedPort = 12'000;
+constexpr std::uint32_t kDerivedPorts = 18'000;
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
+
+bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+
+Result<std::int32_t> number(const Variables& variables, std::string_view name, std::int32_t least, std::int32_t most) {
+  const auto text = variables(name);
+  if (!text) return error(ErrorKind::kBadRequest, "the launcher did not set {}", name);
+  std::int32_t value = 0;
+  const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (problem != std::errc() || end != text->data() + text->size() || value < least || value > most) {
+    return error(ErrorKind::kBadRequest, "{}={} in the environment; legal: {} to {}", name, *text, least, most);
+  }
+  return value;
+}
+
+// The same number in every process of the job, another one in most other jobs: FNV-1a.
+std::uint16_t derived_port(std::string_view job) {
+  std::uint32_t hash = 2166136261U;
+  for (const char letter : job) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
+  return static_cast<std::uint16_t>(kFirstDerivedPort + hash % kDerivedPorts);
+}
+
+// Where the coordinator is if nobody says otherwise.
+struct Place {
+  transport::Address address;
+  bool one_machine = false;
+};
+
+Result<Place> torchrun_place(const Variables& variables, std::int32_t size) {
+  const auto host = variables("MASTER_ADDR");
+  if (!host) return error(ErrorKind::kBadRequest, "RANK and WORLD_SIZE are set but MASTER_ADDR is not; torchrun sets all, or set PACELINE_COORDINATOR=HOST:PORT");
+  PACELINE_ASSIGN_OR_RETURN(const std::int32_t port, number(variables, "MASTER_PORT", 1, 65'534));
+  return Place{{*host, static_cast<std::uint16_t>(port + 1)}, is_loopback(*host) || variables("LOCAL_WORLD_SIZE") == std::to_string(size)};
+}
+
+Result<Place> mpirun_place(const Variables& variables, std::int32_t size) {
+  auto job = variables("PMIX_NAMESPACE");
+  if (!job) job = variables("OMPI_MCA_ess_base_jobid");
+  if (variables("OMPI_COMM_WORLD_LOCAL_SIZE") != std::to_string(size)) {
+    return error(ErrorKind::kBadRequest,
+                 "mpirun started {} ranks on several machines and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT (mpirun -x PACELINE_COORDINATOR=...)", size);
+  }
+  if (!job) return error(ErrorKind::kBadRequest, "mpirun set neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid; set PACELINE_COORDINATOR=HOST:PORT");
+  return Place{{"127.0.0.1", derived_port(*job)}, true};
+}
+
+Result<Place> srun_place(const Variables& variables) {
+  auto nodes = variables("SLURM_STEP_NODELIST");
+  if (!nodes) nodes = variables("SLURM_JOB_NODELIST");
+  const auto job = variables("SLURM_JOB_ID");
+  if (!nodes || !job) {
+    return error(ErrorKind::kBadRequest, "SLURM_PROCID and SLURM_NTASKS are set but {} is not; srun sets all, or set PACELINE_COORDINATOR=HOST:PORT",
+                 nodes ? "SLURM_JOB_ID" : "SLURM_JOB_NODELIST");
+  }
+  const std::string host = first_host(*nodes);
+  return Place{{host, derived_port(*job + "." + variables("SLURM_STEP_ID").value_or("0"))}, host == *nodes || is_loopback(host)};
+}
+
+Result<transport::Address> coordinator_of(const Variables& variables, const Launch& launch, const std::optional<std::string>& bind) {
+  if (bind && is_wildcard(*bind)) {
+    return error(ErrorKind::kBadRequest, "--bind {} names no host that the other ranks can connect to; give the address of rank 0's host", *bind);
+  }
+  if (const auto given = variables("PACELINE_COORDINATOR")) {
+    const auto address = transport::parse_address(*given);
+    if (!address.ok() || address->port == 0) return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} in the environment; legal: HOST:PORT", *given);
+    if (!bind && !is_loopback(address->host)) {
+      return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} is not on the loopback; give --bind ADDRESS, that host's address (closed networks only: there is no authentication)",
+                   *given);
+    }
+    return address;
+  }
+  const auto place = launch.launcher == "torchrun" ? torchrun_place(variables, launch.size)
+                     : launch.launcher == "mpirun" ? mpirun_place(variables, launch.size)
+                                                   : srun_place(variables);
+  PACELINE_RETURN_IF_ERROR(place.status());
+  if (bind) return transport::Address{*bind, place->address.port};
+  if (place->one_machine) return transport::Address{"127.0.0.1", place->address.port};
+  return error(ErrorKind::kBadRequest, "{} started {} ranks on several machines with rank 0 on {}; give --bind ADDRESS, that host's address (closed networks only: there is no authentication)",
+               launch.launcher, launch.size, place->address.host);
+}
+
+}  // namespace
+
+std::string first_host(const std::string& node_list) {
+  std::string host;
+  bool inside = false;  // brackets, of which the first number counts
+  bool taken = false;
+  for (const char letter : node_list) {
+    if (letter == '[') {
+      inside = true;
+      taken = false;
+    } else if (letter == ']') {
+      inside = false;
+    } else if (inside) {
+      taken = taken || letter == '-' || letter == ',';
+      if (!taken) host += letter;
+    } else if (letter == ',') {
+      break;
+    } else {
+      host += letter;
+    }
+  }
+  return host;
+}
+
+Result<std::optional<Launch>> launched_by(const Variables& variables, const std::optional<std::string>& bind) {
+  struct Names {
+    const char* launcher;
+    const char* rank;
+    const char* size;
+  };
+  for (const Names& names : {Names{"torchrun", "RANK", "WORLD_SIZE"}, Names{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                             Names{"srun", "SLURM_PROCID", "SLURM_NTASKS"}}) {
+    if (!variables(names.rank) || !variables(names.size)) continue;
+    Launch launch;
+    launch.launcher = names.launcher;
+    PACELINE_ASSIGN_OR_RETURN(launch.size, number(variables, names.size, 1, kMostRanks));
+    PACELINE_ASSIGN_OR_RETURN(launch.rank, number(variables, names.rank, 0, launch.size - 1));
+    PACELINE_ASSIGN_OR_RETURN(launch.coordinator, coordinator_of(variables, launch, bind));
+    return std::optional<Launch>(std::move(launch));
+  }
+  return std::optional<Launch>();
+}
+
+}  // namespace paceline::cli
