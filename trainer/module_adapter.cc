@@ -17,7 +17,7 @@ struct ModuleAdapter::Parameter {
   std::string name;
   std::string layer_name;
   int module = 0;  // position of the owning module in the order of registration
-  std::shared_ptr<torch::autograd::Node> accumulator;  // kept alive, otherwise its hook goes with it
+  c10::intrusive_ptr<torch::autograd::Node> accumulator;  // kept alive, otherwise its hook goes with it
 };
 
 // RecordFunction's callbacks are plain function pointers, so what they need stands in a thread's own variable while a pass runs.
@@ -67,6 +67,7 @@ thread_local ModuleAdapter::Watch* ModuleAdapter::Watch::active = nullptr;
 namespace {
 
 using Parameter = ModuleAdapter::Parameter;
+using Watch = ModuleAdapter::Watch;
 
 Result<std::vector<Parameter>> trainable_parameters(torch::nn::Module& module) {
   std::vector<Parameter> parameters;

@@ -1,0 +1,54 @@
+"""A program outside the tree builds against an installed Paceline and trains its own module with it."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve()
+
+
+def run(*command, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The installed program, and the example built against the installation."""
+    place = tmp_path_factory.mktemp("installed")
+    run("cmake", "--install", PROGRAM.parent.parent, "--prefix", place / "prefix")
+    torch = next((SOURCE / ".venv/lib").glob("python3*/site-packages/torch/share/cmake"))
+    run("cmake", "-G", "Ninja", "-S", SOURCE / "examples/own_module", "-B", place / "build", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_PREFIX_PATH={place / 'prefix'};{torch}")
+    run("cmake", "--build", place / "build")
+    return place / "prefix/bin/paceline", place / "build/own_module"
+
+
+def test_workers_of_ones_own_learn_and_agree(example):
+    paceline, program = example
+    done = run(paceline, "run", "--workers", 2, "--servers", 2, "--json", "--", program)
+    report = json.loads(done.stdout)
+    assert report["workers"] == 2 and report["iterations"] == 300 and report["samples"] == 2 * 300 * 64
+    said = re.findall(r"worker (\d) of 2: loss \S+, accuracy (\S+) %, parameters (\w+)", done.stderr)
+    assert sorted(rank for rank, _, _ in said) == ["0", "1"]
+    assert {parameters for _, _, parameters in said} == {report["parameters_hash"]}
+    assert all(float(accuracy) > 90 for _, accuracy, _ in said)
+
+
+def test_a_program_that_ends_early_ends_the_job_for_all(example):
+    paceline, _ = example
+    done = subprocess.run([paceline, "run", "--workers", "2", "--servers", "1", "--deadline", "1s", "--", "/bin/false"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "worker" in done.stderr and "exited with code 1" in done.stderr
+
+
+def test_without_a_job_the_program_says_how_to_start_it(example):
+    _, program = example
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "paceline run" in done.stderr
