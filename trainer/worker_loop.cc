@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "trainer/model_files.h"
 #include "trainer/stepper.h"
 
 namespace paceline::trainer {
@@ -16,12 +17,14 @@ class WorkerLoop {
 
   // Trains; leaves the report in report().
   Status run() {
+    PACELINE_RETURN_IF_ERROR(prepare());
     PACELINE_ASSIGN_OR_RETURN(loader_, workload_.start_loader(process_.rank(), process_.first(), clock_));
     bool last = false;
     for (Iteration iteration = process_.first(); !last; ++iteration) {
       PACELINE_RETURN_IF_ERROR(train(iteration));
       PACELINE_ASSIGN_OR_RETURN(const bool asked_to_stop, process_.end_iteration(iteration));
       last = asked_to_stop || iteration >= workload_.last_iteration();
+      save_part_if_due(process_, workload_.adapter(), iteration, last ? Place::kLast : Place::kMiddle);
       const bool evaluate = last || (settings_.evaluate_every > 0 && iteration % settings_.evaluate_every == 0);
       double accuracy = -1;
       if (evaluate) {
@@ -36,7 +39,24 @@ class WorkerLoop {
 
   const runtime::WorkerReport& report() { return stepper_.report(); }
 
+  // After run(): the trained model, which all updates have reached.
+  Status export_if_asked() {
+    if (process_.rank() != Rank{0} || settings_.export_file.empty()) return {};
+    return export_model(settings_.export_file, workload_.adapter(), settings_);
+  }
+
  private:
+  // What can fail is found out before hours of training.
+  Status prepare() {
+    if (process_.rank() == Rank{0} && !settings_.export_file.empty()) PACELINE_RETURN_IF_ERROR(can_export(settings_.export_file));
+    if (settings_.resume_from.empty()) return {};
+    if (process_.first() > workload_.last_iteration()) {
+      return error(ErrorKind::kBadRequest, "nothing is left to train: the checkpoint {} is of iteration {} and the job has {}; ask for more with --iterations or --epochs",
+                   settings_.resume_from, settings_.resume_iteration, workload_.last_iteration());
+    }
+    return restore_part(process_, workload_.adapter());
+  }
+
   Status train(Iteration iteration) {
     runtime::WorkerReport& report = stepper_.report();
     const double before = report.phases.total();
@@ -85,7 +105,10 @@ class WorkerLoop {
 Status run_worker(Workload& workload, runtime::WorkerProcess& process) {
   WorkerLoop loop(workload, process);
   if (const Status status = loop.run(); !status.ok()) return process.fail(status);
-  return process.finish(loop.report());
+  // A file that cannot be written must not cost the others the job's checkpoint and report.
+  const Status exported = loop.export_if_asked();
+  const Status verdict = process.finish(loop.report());
+  return verdict.ok() ? exported : verdict;
 }
 
 }  // namespace paceline::trainer

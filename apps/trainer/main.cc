@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "base/log.h"
+#include "trainer/model_files.h"
 #include "trainer/reference.h"
 #include "trainer/worker_loop.h"
 #include "transport/tcp/tcp_transport.h"
@@ -40,10 +41,13 @@ Status run_reference_mode(const Json& request, const runtime::JobSettings& setti
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   const std::int32_t workers = request.at("workers");
+  if (!settings.export_file.empty()) PACELINE_RETURN_IF_ERROR(can_export(settings.export_file));
   const auto progress = [](const Progress& now) { std::cout << Json{{"progress", to_json(now)}}.dump() << std::endl; };
   PACELINE_ASSIGN_OR_RETURN(const auto reports, run_reference(workload, settings, workers, progress, [] { return interrupted != 0; }));
   PACELINE_ASSIGN_OR_RETURN(const Json report, runtime::job_report(settings, {workers, 0}, reports, {}));
   std::cout << Json{{"report", report}}.dump() << std::endl;
+  // The module holds rank 0's buffers after the last evaluation.
+  if (!settings.export_file.empty()) PACELINE_RETURN_IF_ERROR(export_model(settings.export_file, workload.adapter(), settings));
   return interrupted != 0 ? Status(ErrorKind::kCancelled, "interrupted") : Status();
 }
 

@@ -36,6 +36,9 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("checkpoint", s.checkpoint);
   visit("checkpoint-every", s.checkpoint_every);
   visit("resume", s.resume);
+  visit("resume-from", s.resume_from);
+  visit("resume-iteration", s.resume_iteration);
+  visit("export", s.export_file);
   visit("deadline", s.deadline);
   visit("stall-deadline", s.stall_deadline);
   visit("metrics", s.metrics);
@@ -92,6 +95,10 @@ Result<JobSettings> validated(JobSettings s) {
   if (s.iterations > 0 && s.epochs > 0) return error(ErrorKind::kBadRequest, "--iterations {} and --epochs {} exclude each other; give one", s.iterations, s.epochs);
   if (s.checkpoint.empty() && (s.checkpoint_every > 0 || s.resume != 0)) {
     return error(ErrorKind::kBadRequest, "--{} needs a directory: give --checkpoint DIR", s.resume != 0 ? "resume" : "checkpoint-every");
+  }
+  if (!s.checkpoint.empty() && s.sync != "bsp") {
+    return error(ErrorKind::kBadRequest, "--checkpoint needs --sync bsp: with {} there is no moment when all values belong to the same iteration; --export saves the final model",
+                 s.sync);
   }
   if (s.iterations == 0 && s.epochs == 0) s.epochs = 1;
   return s;

@@ -34,6 +34,9 @@ struct JobSettings {
   std::string checkpoint;               // directory; "": none
   std::int64_t checkpoint_every = 0;    // iterations; 0: only at the end or when interrupted
   std::int64_t resume = 0;              // 1: from the newest good checkpoint in `checkpoint`
+  std::string resume_from;              // what the coordinator found with `resume`: the checkpoint's folder; "": the job begins anew
+  std::int64_t resume_iteration = 0;    // and its iteration
+  std::string export_file;              // rank 0 writes the final model there; "": nowhere
   double deadline = 10;                 // seconds of silence
   double stall_deadline = 600;          // seconds without progress
   std::int64_t metrics = 0;             // 1: workers tell the coordinator about every iteration

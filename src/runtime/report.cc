@@ -161,6 +161,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
               {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
               {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
               {"parameters_hash", by_rank[0].parameters_hash},
+              {"checkpoint", nullptr},
               {"bytes_pushed", pushed},
               {"bytes_pulled", pulled},
               {"iteration_seconds",
@@ -204,6 +205,7 @@ std::string report_text(const Json& report) {
                         duration(worker["waiting"]), 100 * worker["waiting_share"].get<double>());
   }
   text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
+  if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());
   return text;
 }
 

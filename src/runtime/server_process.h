@@ -7,6 +7,7 @@
 #include "paramserver/service/server_service.h"
 #include "runtime/member.h"
 #include "runtime/report.h"
+#include "runtime/server_checkpoints.h"
 
 namespace paceline::runtime {
 
@@ -25,11 +26,15 @@ class ServerProcess final : public MemberEvents {
   void on_end(const wire::Stop& stop) override;
 
  private:
+  void leave(const wire::Stop& stop);
+
   transport::Transport& transport_;
   std::function<void(const wire::Stop&)> ended_;
   Member member_;
   std::int32_t rank_ = 0;
+  Iteration finish_at_ = 0;  // 0: nobody asked to stop
   std::unique_ptr<paramserver::ServerService> service_;
+  std::unique_ptr<ServerCheckpoints> checkpoints_;  // none without --checkpoint
 };
 
 }  // namespace paceline::runtime

@@ -53,7 +53,10 @@ Result<paramserver::MessageSink*> WorkerProcess::on_welcome(const wire::Welcome&
   rank_ = Rank{welcome.rank};
   workers_ = welcome.workers;
   PACELINE_ASSIGN_OR_RETURN(settings_, from_settings(welcome.settings));
+  first_ = settings_.resume_iteration + 1;
   PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()), first_));
+  // The initial values of a job are rank 0's, also of one that goes on.
+  if (!settings_.resume_from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
   paramserver::WorkerClientOptions options;
   options.parameters = parameters_;
   options.gradients = gradients_;
@@ -61,6 +64,11 @@ Result<paramserver::MessageSink*> WorkerProcess::on_welcome(const wire::Welcome&
   options.on_failed = [this](const Status& reason) { member_->fail(reason); };
   client_ = std::make_unique<paramserver::WorkerClient>(std::move(plan), rank_, transport_->loop(), *member_, std::move(options));
   return client_.get();
+}
+
+Status WorkerProcess::restore_parameters() {
+  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(system_files(), settings_.resume_from));
+  return model.read(0, parameters_, {}).status();
 }
 
 void WorkerProcess::on_connected() {
@@ -89,6 +97,10 @@ void WorkerProcess::on_end(const wire::Stop& stop) {
 
 void WorkerProcess::send_progress(std::string json) {
   transport_->loop().post([this, json = std::move(json)]() mutable { member_->send_progress(std::move(json)); });
+}
+
+void WorkerProcess::send_saved(Iteration iteration, const PartSummary& part) {
+  transport_->loop().post([this, iteration, text = encode(part)]() mutable { member_->send_saved(iteration, std::move(text)); });
 }
 
 // Standing still here is safe: all of this iteration's gradients are on their way, so nobody waits for this worker to reach the end of

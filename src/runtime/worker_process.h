@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "paramserver/service/worker_client.h"
+#include "runtime/checkpoint.h"
 #include "runtime/member.h"
 #include "runtime/report.h"
 
@@ -32,6 +33,8 @@ class WorkerProcess final : public MemberEvents {
   paramserver::WorkerClient& client() { return *client_; }
 
   void send_progress(std::string json);
+  // This worker's part of the checkpoint of `iteration` is written, or could not be.
+  void send_saved(Iteration iteration, const PartSummary& part);
   // After the backward pass of `iteration`. True: it is the job's last one, because somebody asked to stop.
   Result<bool> end_iteration(Iteration iteration);
   // Hands in the report and waits for the coordinator's verdict.
@@ -49,6 +52,7 @@ class WorkerProcess final : public MemberEvents {
  private:
   WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters, std::span<float> gradients);
   Status wait_for_verdict();
+  Status restore_parameters();
 
   std::span<float> parameters_, gradients_;
   std::unique_ptr<transport::Transport> transport_;

@@ -1,6 +1,7 @@
 // `paceline coordinator`, and `paceline train --join ... --role server`: the two roles of a job that run inside this program.
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <random>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "paceline/progress.h"
 #include "paceline/train/roles.h"
+#include "runtime/checkpoint_keeper.h"
 #include "runtime/coordinator.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
@@ -54,7 +56,13 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.gathering_deadline = from_seconds(request.stall_deadline);
   options.release = PACELINE_VERSION;
   options.job = drawn();
+  runtime::CheckpointKeeper checkpoints(runtime::system_files(), {.workers = request.workers,
+                                                                  .servers = request.servers,
+                                                                  .release = options.release,
+                                                                  .warn = [](const std::string& warning) { log::warn("{}", warning); }});
   runtime::CoordinatorCallbacks callbacks;
+  callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table) { return checkpoints.begin(settings, table); };
+  callbacks.on_saved = [&](const session::PeerName& from, Iteration iteration, const std::string& part) { checkpoints.on_saved(from, iteration, part); };
   callbacks.on_progress = [&](const Json& progress) {
     if (request.events) return print_event("progress", progress);
     if (progress.value("rank", 0) != 0) return;
@@ -75,7 +83,13 @@ int run_coordinator(const CoordinatorRequest& request) {
   else fmt::print(stderr, "paceline: coordinator at {}, waiting for {} workers and {} servers\n", address->text(), request.workers, request.servers);
 
   loop.run();
+  checkpoints.finish();
   bar.reset();
+  if (report && !checkpoints.newest().empty()) (*report)["checkpoint"] = checkpoints.newest();
+  if (stop.kind == wire::StopKind::kFailed && stop.error != ErrorKind::kBadRequest && !checkpoints.newest().empty()) {
+    stop.reason += fmt::format(". The last checkpoint is {}; go on with --checkpoint {} --resume", checkpoints.newest(),
+                               std::filesystem::path(checkpoints.newest()).parent_path().string());
+  }
   if (report) {
     if (request.events) print_event("report", *report);
     else if (request.json) std::cout << report->dump(2) << "\n";

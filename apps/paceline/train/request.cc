@@ -41,6 +41,18 @@ Status check_count(const char* name, std::int64_t value, std::int64_t least, std
   return error(ErrorKind::kBadRequest, "--{} is {}; legal: {} to {}", name, value, least, most);
 }
 
+// The file's folder must be there, and the file must be no folder.
+Status check_export(const std::string& file) {
+  if (file.empty()) return {};
+  const std::filesystem::path path = std::filesystem::absolute(file).lexically_normal();
+  std::error_code problem;
+  if (std::filesystem::is_directory(path, problem) || !path.has_filename()) return error(ErrorKind::kBadRequest, "--export {} is a directory; give a file", file);
+  if (!std::filesystem::is_directory(path.parent_path(), problem)) {
+    return error(ErrorKind::kBadRequest, "--export {}: the directory {} does not exist", file, path.parent_path().string());
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainRequest& r) {
@@ -81,6 +93,7 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   CLI::App* files = group("Files");
   files->add_option("--checkpoint", s.checkpoint, "Directory for checkpoints");
   files->add_option("--checkpoint-every", s.checkpoint_every, "Iterations between two checkpoints; 0: only at the end")->capture_default_str();
+  files->add_option("--export", s.export_file, "The final model to this file, in the safetensors format");
   files->add_flag_callback("--resume", [&s] { s.resume = 1; }, "Go on from the newest good checkpoint; another number of servers is allowed");
 
   CLI::App* where = group("Where");
@@ -125,6 +138,8 @@ Result<TrainRequest> validated(TrainRequest r) {
   if (r.settings.sync == "elastic-bsp") {
     return error(ErrorKind::kBadRequest, "--sync elastic-bsp is not served by the parameter server yet; legal: bsp, asp, ssp");
   }
+  PACELINE_RETURN_IF_ERROR(check_export(r.settings.export_file));
+  if (!r.settings.export_file.empty()) r.settings.export_file = std::filesystem::absolute(r.settings.export_file).lexically_normal().string();
   if (!r.settings.checkpoint.empty()) r.settings.checkpoint = std::filesystem::absolute(r.settings.checkpoint).lexically_normal().string();
   r.settings.metrics = r.metrics_file.empty() ? 0 : 1;
   return r;

@@ -101,11 +101,15 @@ void ServerService::enqueue(const session::PeerName& from, const wire::MessageHe
 
 void ServerService::work() {
   const TimePoint end = loop_.now() + kTurn;
-  while (!queue_.empty() && !failed_) {
+  while (!queue_.empty() && !failed_ && !held_) {
     work_one();
     if (loop_.now() >= end) break;
   }
-  if (!queue_.empty() && !failed_) work_signal_->raise();
+  if (!queue_.empty() && !failed_ && !held_) work_signal_->raise();
+}
+
+void ServerService::release_updates() {
+  if (std::exchange(held_, false)) work_signal_->raise();
 }
 
 void ServerService::work_one() {

@@ -50,6 +50,10 @@ class ServerService final : public MessageSink {
   ServerCore& core() { return core_; }
   const ServerCore& core() const { return core_; }
 
+  // Pushes that arrive stay where they are received, and no update is made, until release_updates(). Loop only.
+  void hold_updates() { held_ = true; }
+  void release_updates();
+
   struct Counters {
     std::uint64_t pushes = 0;              // gradients worked off
     std::uint64_t reorderings = 0;         // of them, taken before one that had arrived earlier
@@ -95,7 +99,7 @@ class ServerService final : public MessageSink {
   std::vector<ServerAction> actions_;                       // of the event in progress
   std::vector<Spent> spent_;                                // by place in this server
   std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
-  bool failed_ = false;
+  bool failed_ = false, held_ = false;
   Counters counters_;
 };
 

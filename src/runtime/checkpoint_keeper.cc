@@ -1,0 +1,122 @@
+#include "runtime/checkpoint_keeper.h"
+
+#include <utility>
+
+namespace paceline::runtime {
+namespace {
+
+void put(wire::Settings& settings, const std::string& name, const std::string& value) {
+  for (auto& [key, old] : settings) {
+    if (key == name) {
+      old = value;
+      return;
+    }
+  }
+  settings.emplace_back(name, value);
+}
+
+}  // namespace
+
+CheckpointKeeper::CheckpointKeeper(Files& files, Options options) : files_(files), options_(std::move(options)) {
+  PACELINE_CHECK(options_.keep >= 1, "{} checkpoints to keep", options_.keep);
+}
+
+Status CheckpointKeeper::begin(wire::Settings& settings, const wire::TensorTable& table) {
+  // Only the coordinator decides where to resume; a member that brings an answer is overruled.
+  put(settings, "resume-from", "");
+  put(settings, "resume-iteration", "0");
+  PACELINE_ASSIGN_OR_RETURN(job_, from_settings(settings));
+  if (job_.checkpoint.empty()) return {};
+  if (job_.resume != 0) {
+    PACELINE_RETURN_IF_ERROR(resume(settings, table));
+  } else {
+    PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files_, job_.checkpoint));
+    for (const auto& [iteration, complete] : all) {
+      if (!complete) continue;
+      return error(ErrorKind::kBadRequest, "--checkpoint {} holds a checkpoint of an earlier job, {}; go on from it with --resume, or give another directory", job_.checkpoint,
+                   checkpoint_folder(job_.checkpoint, iteration));
+    }
+    PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, 0));
+  }
+  PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.checkpoint));
+  model_.release = options_.release;
+  model_.workers = options_.workers;
+  model_.servers = options_.servers;
+  model_.settings = settings;
+  model_.table = table;
+  thread_ = std::make_unique<TaskThread>();
+  return expect_parts(table);
+}
+
+Status CheckpointKeeper::resume(wire::Settings& settings, const wire::TensorTable& table) {
+  PACELINE_ASSIGN_OR_RETURN(const FoundCheckpoint found, newest_good_checkpoint(files_, job_.checkpoint));
+  for (const std::string& warning : found.warnings) options_.warn(warning);
+  PACELINE_RETURN_IF_ERROR(can_resume(found, settings, table, options_.workers));
+  PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, found.manifest.iteration));
+  newest_ = found.folder;
+  put(settings, "resume-from", found.folder);
+  put(settings, "resume-iteration", std::to_string(found.manifest.iteration));
+  return {};
+}
+
+Status CheckpointKeeper::expect_parts(const wire::TensorTable& table) {
+  PACELINE_ASSIGN_OR_RETURN(const auto plan, make_job_plan(job_, table, options_.workers, options_.servers, 1));
+  for (std::int32_t server = 0; server < options_.servers; ++server) {
+    // A server without units has nothing to save.
+    if (!plan->units().of_server[static_cast<std::size_t>(server)].empty()) expected_.insert(PartHead{"server", server, 0, "", {}}.file_name());
+  }
+  for (std::int32_t worker = 0; worker < options_.workers; ++worker) expected_.insert(PartHead{"worker", worker, 0, "", {}}.file_name());
+  return {};
+}
+
+void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iteration, const std::string& text) {
+  const auto part = decode_part_summary(text);
+  if (!part.ok() || !expected_.contains(part->name) || iteration < 1) {
+    options_.warn(fmt::format("{} says that it saved a part of a checkpoint that is not expected: {}", from.text(), part.ok() ? part->name : part.status().message()));
+    return;
+  }
+  Collected& collected = collected_[iteration];
+  collected.parts[part->name] = *part;
+  if (!part->failure.empty() && collected.failure.empty()) collected.failure = fmt::format("{}: {}", from.text(), part->failure);
+  if (collected.parts.size() < expected_.size()) return;
+  if (collected.failure.empty()) {
+    Manifest manifest = model_;
+    manifest.iteration = iteration;
+    for (const auto& [name, summary] : collected.parts) manifest.parts.push_back(summary);
+    thread_->run([this, manifest = std::move(manifest)] { complete(manifest); });
+  } else {
+    options_.warn(fmt::format("there is no checkpoint of iteration {}: {}; training goes on, {}", iteration, collected.failure,
+                              newest().empty() ? "without any checkpoint so far" : "the newest good one is " + newest()));
+    thread_->run([this, iteration] { discard(iteration); });
+  }
+  collected_.erase(iteration);
+}
+
+// On the thread.
+void CheckpointKeeper::complete(const Manifest& manifest) {
+  if (const Status status = write_manifest(files_, job_.checkpoint, manifest); !status.ok()) {
+    options_.warn(fmt::format("there is no checkpoint of iteration {}: {}; training goes on", manifest.iteration, status.message()));
+    return discard(manifest.iteration);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    newest_ = checkpoint_folder(job_.checkpoint, manifest.iteration);
+  }
+  if (const Status status = prune_checkpoints(files_, job_.checkpoint, options_.keep); !status.ok()) {
+    options_.warn(fmt::format("old checkpoints could not be removed: {}", status.message()));
+  }
+}
+
+// On the thread. Gives the room back.
+void CheckpointKeeper::discard(Iteration iteration) { (void)files_.remove_all(checkpoint_folder(job_.checkpoint, iteration)); }
+
+void CheckpointKeeper::finish() {
+  if (thread_ != nullptr) thread_->wait_idle();
+}
+
+std::string CheckpointKeeper::newest() const {
+  const std::lock_guard lock(mutex_);
+  return newest_;
+}
+
+}  // namespace paceline::runtime

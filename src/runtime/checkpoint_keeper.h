@@ -1,0 +1,62 @@
+// The coordinator's side of checkpoints: finds the one to resume from, collects what servers and workers have written, makes a checkpoint
+// of it with a manifest when all parts are there, and keeps the directory small. Files are written on a thread of its own.
+//
+// A part that could not be written makes its checkpoint void, with a warning; training goes on and the checkpoints before stay.
+//
+// Threads: belongs to the loop.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "runtime/checkpoint.h"
+#include "runtime/task_thread.h"
+#include "session/endpoint.h"
+
+namespace paceline::runtime {
+
+class CheckpointKeeper {
+ public:
+  struct Options {
+    std::int32_t workers = 1, servers = 1;
+    std::string release;
+    std::size_t keep = 3;  // checkpoints that stay in the directory, at least 1
+    std::function<void(const std::string&)> warn;  // any thread
+  };
+  CheckpointKeeper(Files& files, Options options);
+
+  // Everybody has agreed. Adds to `settings` where to resume from. kBadRequest when the directory holds another job's checkpoints, or an
+  // earlier one's and --resume was not given; kIo when nothing can be written there.
+  Status begin(wire::Settings& settings, const wire::TensorTable& table);
+  // A member's part is written, or is not.
+  void on_saved(const session::PeerName& from, Iteration iteration, const std::string& part);
+  // Blocks until everything is written.
+  void finish();
+  // The newest checkpoint, "" for none. After finish(), or for a message at any time.
+  std::string newest() const;
+
+ private:
+  struct Collected {
+    std::map<std::string, PartSummary> parts;  // by name
+    std::string failure;
+  };
+  Status resume(wire::Settings& settings, const wire::TensorTable& table);
+  Status expect_parts(const wire::TensorTable& table);
+  void complete(const Manifest& manifest);
+  void discard(Iteration iteration);
+
+  Files& files_;
+  const Options options_;
+  JobSettings job_;
+  Manifest model_;  // of every checkpoint of this job, less iteration and parts
+  std::set<std::string> expected_;
+  std::map<Iteration, Collected> collected_;
+  mutable std::mutex mutex_;
+  std::string newest_;  // guarded by mutex_
+  std::unique_ptr<TaskThread> thread_;
+};
+
+}  // namespace paceline::runtime

@@ -1,0 +1,107 @@
+#include "trainer/model_files.h"
+
+#include <torch/torch.h>
+
+#include "base/log.h"
+#include "runtime/safetensors.h"
+
+namespace paceline::trainer {
+namespace {
+
+std::string dtype_name(const torch::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case torch::kFloat32: return "float32";
+    case torch::kFloat64: return "float64";
+    case torch::kInt64: return "int64";
+    case torch::kInt32: return "int32";
+    case torch::kUInt8: return "uint8";
+    case torch::kBool: return "bool";
+    default: return torch::toString(tensor.scalar_type());
+  }
+}
+
+// Contiguous copies, so that views of any kind have bytes to write.
+std::vector<std::pair<std::string, torch::Tensor>> contiguous_buffers(const ModuleAdapter& adapter) {
+  auto buffers = adapter.buffers();
+  for (auto& [name, buffer] : buffers) buffer = buffer.detach().cpu().contiguous();
+  return buffers;
+}
+
+std::span<const std::byte> bytes_of(const torch::Tensor& tensor) { return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}; }
+
+// What the bits of an iteration depend on besides the job.
+std::string fingerprint() { return fmt::format("torch {}, {}, {} thread", TORCH_VERSION, at::get_cpu_capability(), at::get_num_threads()); }
+
+Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration, const ModuleAdapter& adapter) {
+  runtime::PartHead head{"worker", rank.value, iteration, fingerprint(), {}};
+  std::vector<std::span<const std::byte>> contents;
+  const auto buffers = contiguous_buffers(adapter);
+  for (const auto& [name, buffer] : buffers) {
+    runtime::SavedArray array;
+    array.name = name;
+    array.dtype = dtype_name(buffer);
+    array.shape = buffer.sizes().vec();
+    array.elements = buffer.numel();
+    head.arrays.push_back(std::move(array));
+    contents.push_back(bytes_of(buffer));
+  }
+  return runtime::write_part(runtime::system_files(), directory, std::move(head), contents);
+}
+
+}  // namespace
+
+void save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place) {
+  const runtime::JobSettings& settings = process.settings();
+  const bool due = place == Place::kLast || (settings.checkpoint_every > 0 && iteration % settings.checkpoint_every == 0);
+  if (settings.checkpoint.empty() || !due) return;
+  const auto written = write_buffers(settings.checkpoint, process.rank(), iteration, adapter);
+  const std::string name = runtime::PartHead{"worker", process.rank().value, iteration, "", {}}.file_name();
+  process.send_saved(iteration, written.ok() ? *written : runtime::PartSummary{name, 0, 0, written.status().message()});
+}
+
+Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter) {
+  const runtime::JobSettings& settings = process.settings();
+  const std::string path = settings.resume_from + "/" + runtime::PartHead{"worker", process.rank().value, settings.resume_iteration, "", {}}.file_name();
+  PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part, runtime::PartReader::open(runtime::system_files(), path));
+  const runtime::PartHead& head = part.head();
+  auto buffers = adapter.buffers();
+  if (head.arrays.size() != buffers.size()) {
+    return error(ErrorKind::kBadRequest, "{} holds {} buffers, the model has {}; resume with the model it was made with", path, head.arrays.size(), buffers.size());
+  }
+  torch::NoGradGuard no_gradients;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    auto& [name, buffer] = buffers[i];
+    const runtime::SavedArray& saved = head.arrays[i];
+    if (saved.name != name || saved.dtype != dtype_name(buffer) || saved.shape != buffer.sizes().vec() || saved.bytes != buffer.nbytes()) {
+      return error(ErrorKind::kBadRequest, "{} holds buffer \"{}\" where the model has \"{}\", or of another shape; resume with the model it was made with", path, saved.name, name);
+    }
+    torch::Tensor values = torch::empty(buffer.sizes(), buffer.options().device(torch::kCPU));
+    PACELINE_RETURN_IF_ERROR(part.read(i, {static_cast<std::byte*>(values.data_ptr()), values.nbytes()}));
+    buffer.copy_(values);
+  }
+  if (head.fingerprint != fingerprint()) {
+    log::warn("the checkpoint was made with {}, this is {}: resuming is correct, but not bit for bit what an undisturbed run gives", head.fingerprint, fingerprint());
+  }
+  return {};
+}
+
+Status export_model(const std::string& path, ModuleAdapter& adapter, const runtime::JobSettings& settings) {
+  std::vector<runtime::ExportedTensor> tensors;
+  const wire::TensorTable& table = adapter.table();
+  const std::vector<std::int64_t> offsets = table.offsets();
+  for (std::size_t i = 0; i < table.tensors.size(); ++i) {
+    const auto values = adapter.parameters().subspan(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
+    tensors.push_back({table.tensors[i].name, "float32", table.tensors[i].shape, std::as_bytes(values)});
+  }
+  const auto buffers = contiguous_buffers(adapter);
+  for (const auto& [name, buffer] : buffers) tensors.push_back({name, dtype_name(buffer), buffer.sizes().vec(), bytes_of(buffer)});
+  return runtime::write_safetensors(runtime::system_files(), path, tensors, {{"format", "pt"}, {"model", settings.model}, {"dataset", settings.dataset}});
+}
+
+Status can_export(const std::string& path) {
+  const std::string probe = path + ".tmp";
+  PACELINE_RETURN_IF_ERROR(runtime::system_files().create(probe).status());
+  return runtime::system_files().remove_all(probe);
+}
+
+}  // namespace paceline::trainer

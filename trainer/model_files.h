@@ -1,0 +1,22 @@
+// What a worker reads and writes of checkpoints, its buffers (BatchNorm's statistics), and the model that rank 0 exports. Training thread.
+#pragma once
+
+#include "runtime/worker_process.h"
+#include "trainer/module_adapter.h"
+
+namespace paceline::trainer {
+
+// Whether a checkpoint is due after `iteration`, `last` says that it is the job's last one; if so, writes this worker's part and tells
+// the coordinator. A part that cannot be written only makes the checkpoint void.
+enum class Place { kMiddle, kLast };
+void save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place);
+
+// A job that goes on: the buffers become those of the checkpoint. Errors: kCorrupt, kIo, kBadRequest naming file and buffer.
+Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter);
+
+// Parameters and buffers in the safetensors format. Errors: kIo naming the file, kBadRequest for a buffer of a strange dtype.
+Status export_model(const std::string& path, ModuleAdapter& adapter, const runtime::JobSettings& settings);
+// Whether export_model will be able to write there, as far as one can know.
+Status can_export(const std::string& path);
+
+}  // namespace paceline::trainer
