@@ -69,21 +69,28 @@ namespace {
 using Parameter = ModuleAdapter::Parameter;
 using Watch = ModuleAdapter::Watch;
 
+// A module and its path; the model itself first. (named_modules(include_self) would want it in a shared_ptr.)
+std::vector<std::pair<std::string, torch::nn::Module*>> owners(torch::nn::Module& module) {
+  std::vector<std::pair<std::string, torch::nn::Module*>> owners = {{"", &module}};
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) owners.emplace_back(item.key(), item.value().get());
+  return owners;
+}
+
 Result<std::vector<Parameter>> trainable_parameters(torch::nn::Module& module) {
   std::vector<Parameter> parameters;
   int position = 0;
-  for (const auto& owner : module.named_modules("", /*include_self=*/true)) {
-    for (const auto& item : owner.value()->named_parameters(/*recurse=*/false)) {
+  for (const auto& [path, owner] : owners(module)) {
+    const std::string prefix = path.empty() ? "" : path + ".";
+    for (const auto& item : owner->named_parameters(/*recurse=*/false)) {
       const torch::Tensor& variable = item.value();
       if (!variable.defined() || !variable.requires_grad()) continue;
       const auto same = [&](const Parameter& known) { return known.variable.unsafeGetTensorImpl() == variable.unsafeGetTensorImpl(); };
       if (std::any_of(parameters.begin(), parameters.end(), same)) continue;  // a module or tensor used twice has one owner
-      const std::string prefix = owner.key().empty() ? "" : owner.key() + ".";
       if (variable.scalar_type() != torch::kFloat32 || !variable.device().is_cpu()) {
         return error(ErrorKind::kBadRequest, "parameter \"{}{}\" is {} on {}; only float32 on the processor can be trained", prefix, item.key(),
                      c10::toString(variable.scalar_type()), variable.device().str());
       }
-      parameters.push_back({variable, prefix + item.key(), owner.key().empty() ? "(model)" : owner.key(), position, nullptr});
+      parameters.push_back({variable, prefix + item.key(), path.empty() ? "(model)" : path, position, nullptr});
     }
     ++position;
   }
