@@ -9,10 +9,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 
 #include "runtime/checkpoint.h"
+#include "runtime/job_settings.h"
 #include "runtime/task_thread.h"
 #include "session/endpoint.h"
 

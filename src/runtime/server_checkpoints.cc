@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/log.h"
+#include "runtime/saved_model.h"
 
 namespace paceline::runtime {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "paramserver/service/server_service.h"
 #include "runtime/checkpoint.h"
+#include "runtime/job_settings.h"
 #include "runtime/task_thread.h"
 
 namespace paceline::runtime {

@@ -2,6 +2,8 @@
 
 #include <future>
 
+#include "runtime/saved_model.h"
+
 namespace paceline::runtime {
 namespace {
 
