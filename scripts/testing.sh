@@ -76,7 +76,7 @@ fuzz() {
     mkdir -p "build/fuzz/corpus/$target" "build/fuzz/found/$target"
     seeds=()
     [ -d "tests/fuzz/corpus/$target" ] && seeds=("tests/fuzz/corpus/$target")
-    if "build/fuzz/bin/$target" -max_total_time="$limit" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$target/" \
+    if timeout $((limit + 600)) "build/fuzz/bin/$target" -max_total_time="$limit" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$target/" \
         "build/fuzz/corpus/$target" "${seeds[@]}" >"$log" 2>&1; then
       printf '%-24s %s inputs tried\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")"
       count 1 0 "$target"
