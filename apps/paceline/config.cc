@@ -159,7 +159,8 @@ std::vector<Entry> entries_by_line(const toml::table& table) {
 void add_config_option(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App* one) { return !one->get_name().empty(); })) {
     // Read before parsing; here only so that it is legal and stands in --help.
-    command->add_option_function<std::string>(kConfig, [](const std::string&) {}, "TOML file with options of this command (mini-batch = 16); the command line wins");
+    command->add_option_function<std::string>(kConfig, [](const std::string&) {}, "TOML file with options of this command (mini-batch = 16); the command line wins")
+        ->option_text("FILE");
     add_config_option(*command);
   }
 }

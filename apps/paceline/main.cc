@@ -66,6 +66,7 @@ int run(int argc, char** argv) {
   add_plan(app, chosen);
   add_models(app, chosen);
   add_datasets(app, chosen);
+  add_doctor(app, chosen);
   add_help(app, chosen);
   add_config_option(app);
 
