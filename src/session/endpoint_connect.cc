@@ -160,6 +160,8 @@ void EndpointState::on_hello(Link& link, const transport::Frame& frame) {
   if (Peer* known = find_session(hello->session, *name)) return resume(*known, link, *hello);
   if (hello->resume == wire::Hello::Resume::kYes) return refuse(link, *hello, wire::Verdict::kUnknown, {});
   if (closing_) return refuse(link, *hello, wire::Verdict::kRefused, fmt::format("{} is closing", options_.self.text()));
+  // The coordinator's welcome has reached the other side first. It tries again, and then this process knows its rank.
+  if (awaits_rank(hello->to)) return link.connection->close();
   if (const auto text = objection(*hello, *name, identity())) return refuse(link, *hello, wire::Verdict::kRefused, *text);
   for (const auto& [id, other] : peers_) {
     if (other->known && other->stage != Stage::kEnding && same_process(other->name, *name)) {
@@ -175,6 +177,10 @@ void EndpointState::on_hello(Link& link, const transport::Frame& frame) {
   peer.attempt = hello->attempt;
   peer.address_text = link.connection->peer();
   attach(peer, link, hello->received);
+}
+
+bool EndpointState::awaits_rank(const wire::Party& wanted) const {
+  return options_.self.rank.value == -1 && wanted.rank >= 0 && wanted.role == static_cast<std::uint8_t>(options_.self.role);
 }
 
 Peer* EndpointState::find_session(std::uint64_t session, const PeerName& name) {

@@ -126,6 +126,8 @@ class EndpointState {
   void retry(Peer& peer, Status reason);
   void on_hello(Link& link, const transport::Frame& frame);
   void on_reply(Peer& peer, const transport::Frame& frame);
+  // Whether a hello is for a rank that this process may still be given.
+  bool awaits_rank(const wire::Party& wanted) const;
   Peer* find_session(std::uint64_t session, const PeerName& name);
   void reply(Link& link, const Peer& peer);
   void refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, std::string reason);
