@@ -60,6 +60,12 @@ Status in_range(const char* name, double value, double least, double most, const
   return error(ErrorKind::kBadRequest, "--{} is {}; legal: {}", name, value, legal);
 }
 
+// The refusal of somebody who does not know which option the value came from.
+Status of_option(const char* name, const Status& status) {
+  if (status.ok() || status.message().find(fmt::format("--{} ", name)) != std::string::npos) return status;
+  return error(status.kind(), "--{}: {}", name, status.message());
+}
+
 }  // namespace
 
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings) {
@@ -72,7 +78,8 @@ Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings) 
 
 Result<JobSettings> validated(JobSettings s) {
   constexpr double kMost = 1e15;
-  PACELINE_RETURN_IF_ERROR(tensor::parse_schedule(s.learning_rate).status());
+  PACELINE_RETURN_IF_ERROR(of_option("learning-rate", tensor::parse_schedule(s.learning_rate).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("optimizer", tensor::parse_optimizer(s.optimizer).status()));
   PACELINE_RETURN_IF_ERROR(in_range("momentum", s.momentum, 0, std::nextafter(1.0, 0.0), "0 up to below 1"));
   PACELINE_RETURN_IF_ERROR(in_range("weight-decay", s.weight_decay, 0, kMost, "0 and more"));
   PACELINE_RETURN_IF_ERROR(optimizer_options(s).status());
@@ -82,14 +89,15 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("epochs", static_cast<double>(s.epochs), 0, 1e9, "1 to 1000000000"));
   PACELINE_RETURN_IF_ERROR(in_range("evaluate-every", static_cast<double>(s.evaluate_every), 0, kMost, "0 (only at the end) and more"));
   PACELINE_RETURN_IF_ERROR(in_range("seed", static_cast<double>(s.seed), 0, 9e15, "0 to 9000000000000000"));
-  PACELINE_RETURN_IF_ERROR(scheduling::parse_schedule_name(s.schedule).status());
-  PACELINE_RETURN_IF_ERROR(sync::parse_sync_kind(s.sync).status());
-  sync::SyncOptions sync;
-  sync.staleness = s.staleness;
-  sync.lookahead = s.lookahead;
-  PACELINE_RETURN_IF_ERROR(sync::validated(sync).status());
-  PACELINE_RETURN_IF_ERROR(paramserver::parse_non_finite_policy(s.non_finite).status());
+  PACELINE_RETURN_IF_ERROR(of_option("schedule", scheduling::parse_schedule_name(s.schedule).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("sync", sync::parse_sync_kind(s.sync).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("staleness", sync::validated({.staleness = s.staleness}).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("lookahead", sync::validated({.lookahead = s.lookahead}).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("non-finite", paramserver::parse_non_finite_policy(s.non_finite).status()));
   PACELINE_RETURN_IF_ERROR(in_range("checkpoint-every", static_cast<double>(s.checkpoint_every), 0, kMost, "0 (only at the end) and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("resume", static_cast<double>(s.resume), 0, 1, "0 or 1"));
+  PACELINE_RETURN_IF_ERROR(in_range("resume-iteration", static_cast<double>(s.resume_iteration), 0, kMost, "0 and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("metrics", static_cast<double>(s.metrics), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 1e6, "200ms and more"));
   PACELINE_RETURN_IF_ERROR(in_range("stall-deadline", s.stall_deadline, 1, 1e9, "1s and more"));
   if (s.iterations > 0 && s.epochs > 0) return error(ErrorKind::kBadRequest, "--iterations {} and --epochs {} exclude each other; give one", s.iterations, s.epochs);

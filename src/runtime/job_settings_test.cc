@@ -1,0 +1,179 @@
+#include "runtime/job_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace paceline::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+wire::Settings with(const std::string& name, const std::string& value) {
+  wire::Settings pairs = to_settings({});
+  for (auto& [known, text] : pairs) {
+    if (known == name) text = value;
+  }
+  return pairs;
+}
+
+TEST(JobSettings, EveryFieldTravelsUnderItsOwnName) {
+  const wire::Settings defaults = to_settings({});
+  ASSERT_EQ(defaults.size(), setting_names().size());
+  for (const std::string& name : setting_names()) {
+    SCOPED_TRACE(name);
+    const wire::Settings changed = with(name, "7");  // a number, a text, and nobody's default
+    ASSERT_NE(changed, defaults);
+    const auto settings = from_settings(changed);
+    ASSERT_TRUE(settings.ok()) << settings.status().message();
+    EXPECT_NE(*settings, JobSettings{});
+    EXPECT_EQ(to_settings(*settings), changed);
+    EXPECT_EQ(*from_settings({{name, "7"}}), *settings) << "what is missing keeps its default";
+  }
+}
+
+TEST(JobSettings, EachNameIsItsFields) {
+  const auto read = [](const char* name, const char* value) { return *from_settings({{name, value}}); };
+  EXPECT_EQ(read("model", "vgg16").model, "vgg16");
+  EXPECT_EQ(read("dataset", "d").dataset, "d");
+  EXPECT_EQ(read("optimizer", "adam").optimizer, "adam");
+  EXPECT_EQ(read("learning-rate", "0.1").learning_rate, "0.1");
+  EXPECT_EQ(read("momentum", "0.5").momentum, 0.5);
+  EXPECT_EQ(read("weight-decay", "0.5").weight_decay, 0.5);
+  EXPECT_EQ(read("clip-norm", "0.5").clip_norm, 0.5);
+  EXPECT_EQ(read("mini-batch", "7").mini_batch, 7);
+  EXPECT_EQ(read("iterations", "7").iterations, 7);
+  EXPECT_EQ(read("epochs", "7").epochs, 7);
+  EXPECT_EQ(read("evaluate-every", "7").evaluate_every, 7);
+  EXPECT_EQ(read("seed", "7").seed, 7);
+  EXPECT_EQ(read("schedule", "p3").schedule, "p3");
+  EXPECT_EQ(read("sync", "ssp").sync, "ssp");
+  EXPECT_EQ(read("staleness", "7").staleness, 7);
+  EXPECT_EQ(read("lookahead", "7").lookahead, 7);
+  EXPECT_EQ(read("non-finite", "skip").non_finite, "skip");
+  EXPECT_EQ(read("checkpoint", "a=b c").checkpoint, "a=b c");
+  EXPECT_EQ(read("checkpoint-every", "7").checkpoint_every, 7);
+  EXPECT_EQ(read("resume", "1").resume, 1);
+  EXPECT_EQ(read("resume-from", "d").resume_from, "d");
+  EXPECT_EQ(read("resume-iteration", "7").resume_iteration, 7);
+  EXPECT_EQ(read("export", "f").export_file, "f");
+  EXPECT_EQ(read("deadline", "0.5").deadline, 0.5);
+  EXPECT_EQ(read("stall-deadline", "0.5").stall_deadline, 0.5);
+  EXPECT_EQ(read("metrics", "1").metrics, 1);
+}
+
+TEST(JobSettings, NumbersArriveBitForBit) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    JobSettings settings;
+    settings.momentum = std::uniform_real_distribution<double>(0, 1)(random);
+    settings.weight_decay = std::ldexp(static_cast<double>(random()), -static_cast<int>(random() % 1100));
+    settings.stall_deadline = static_cast<double>(random() % 1'000'000) / 1000;
+    settings.seed = static_cast<std::int64_t>(random());
+    ASSERT_EQ(*from_settings(to_settings(settings)), settings) << i;
+  }
+}
+
+TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
+  for (const std::string& name : setting_names()) {
+    SCOPED_TRACE(name);
+    const bool is_text = from_settings({{name, "x"}}).ok();
+    if (is_text) continue;
+    for (const char* value : {"", "x", "7x", " 7", "0x7", "7,5", "99999999999999999999999999e999"}) {
+      const auto settings = from_settings({{name, value}});
+      ASSERT_FALSE(settings.ok()) << "'" << value << "'";
+      EXPECT_EQ(settings.status().message(), fmt::format("--{} cannot be '{}'", name, value));
+    }
+  }
+  EXPECT_EQ(std::ranges::count_if(setting_names(), [](const std::string& name) { return from_settings({{name, "x"}}).ok(); }), 10) << "texts";
+  EXPECT_EQ(from_settings({{"seed", "7.5"}}).status().message(), "--seed cannot be '7.5'");
+  EXPECT_THAT(from_settings({{"momemtum", "0.5"}}).status().message(), HasSubstr("there is no option --momemtum (did you mean 'momentum'?)"));
+}
+
+TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> bad = {
+      {"optimizer", {"", "sdg"}},
+      {"learning-rate", {"", "fast", "-0.1", "nan", "step:0.1"}},
+      {"momentum", {"-0.1", "1", "nan", "inf"}},
+      {"weight-decay", {"-1e-9", "nan", "inf", "1e300"}},
+      {"clip-norm", {"-1", "nan", "inf"}},
+      {"mini-batch", {"0", "-1", "1000000001"}},
+      {"iterations", {"-1", "9223372036854775807"}},
+      {"epochs", {"-1", "9223372036854775807"}},
+      {"evaluate-every", {"-1"}},
+      {"seed", {"-1", "9223372036854775807"}},
+      {"schedule", {"", "fifo"}},
+      {"sync", {"", "bps"}},
+      {"staleness", {"-1", "1000001"}},
+      {"lookahead", {"0", "-1", "1000001"}},
+      {"non-finite", {"", "ignore"}},
+      {"checkpoint-every", {"-1"}},
+      {"resume", {"-1", "2"}},
+      {"resume-iteration", {"-1"}},
+      {"deadline", {"0", "0.1", "-1", "nan", "inf"}},
+      {"stall-deadline", {"0", "0.9", "nan", "inf"}},
+      {"metrics", {"-1", "2"}},
+  };
+  for (const auto& [name, values] : bad) {
+    for (const char* value : values) {
+      SCOPED_TRACE(fmt::format("--{} {}", name, value));
+      const auto settings = from_settings(with(name, value));
+      ASSERT_TRUE(settings.ok());
+      const auto checked = validated(*settings);
+      ASSERT_FALSE(checked.ok());
+      EXPECT_EQ(checked.status().kind(), ErrorKind::kBadRequest);
+      EXPECT_THAT(checked.status().message(), HasSubstr(fmt::format("--{}", name)));
+    }
+  }
+}
+
+TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
+  const auto refusal = [](auto change) {
+    JobSettings settings;
+    change(settings);
+    return validated(settings).status().message();
+  };
+  EXPECT_THAT(refusal([](JobSettings& s) { s.iterations = s.epochs = 2; }), HasSubstr("--iterations 2 and --epochs 2 exclude each other"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint_every = 5; }), HasSubstr("--checkpoint-every needs a directory"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.resume = 1; }), HasSubstr("--resume needs a directory"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint = "c", s.sync = "asp"; }), HasSubstr("--checkpoint needs --sync bsp"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.optimizer = "nesterov", s.momentum = 0; }), HasSubstr("--momentum"));
+  EXPECT_EQ(validated({})->epochs, 1) << "neither given: one data epoch";
+  JobSettings settings;
+  settings.iterations = 5;
+  EXPECT_EQ(validated(settings)->epochs, 0);
+}
+
+TEST(JobSettings, ThePlanFollowsThem) {
+  wire::TensorTable table;
+  table.tensors.push_back({.name = "w", .dtype = "float32", .shape = {40}, .layer = {0}});
+  table.layers = {"fc"};
+  JobSettings settings;
+  settings.optimizer = "momentum";
+  settings.momentum = 0.75;
+  settings.weight_decay = 0.5;
+  settings.learning_rate = "0.25";
+  settings.sync = "ssp";
+  settings.staleness = 4;
+  const auto plan = make_job_plan(settings, table, 3, 2, 11);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const auto& options = (*plan)->options();
+  EXPECT_EQ(options.workers, 3);
+  EXPECT_EQ(options.servers, 2);
+  EXPECT_EQ(options.first, 11);
+  EXPECT_EQ(options.sync.kind, sync::SyncKind::kSsp);
+  EXPECT_EQ(options.sync.staleness, 4);
+  EXPECT_EQ((*plan)->optimizer_of(0).kind, tensor::OptimizerKind::kMomentum);
+  EXPECT_EQ((*plan)->optimizer_of(0).momentum, 0.75);
+  EXPECT_EQ((*plan)->optimizer_of(0).weight_decay, 0.5);
+  EXPECT_EQ((*plan)->learning_rate_of(0, 11), 0.25);
+  EXPECT_THAT(make_job_plan(settings, table, 0, 2, 1).status().message(), HasSubstr("--workers 0"));
+  settings.clip_norm = 1;
+  EXPECT_THAT(make_job_plan(settings, table, 3, 2, 1).status().message(), HasSubstr("--sync bsp"));
+}
+
+}  // namespace
+}  // namespace paceline::runtime

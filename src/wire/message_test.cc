@@ -1,0 +1,91 @@
+#include "wire/message.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+
+namespace paceline::wire {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes48 = std::array<std::byte, kChunkBodyBytes>;
+
+Bytes48 encoded(const ChunkBody& chunk) {
+  Bytes48 bytes;
+  encode(chunk, bytes);
+  return bytes;
+}
+
+ChunkBody example() {
+  return {.message = 0x0102030405060708,
+          .offset = 0x10,
+          .head = {.kind = MessageKind::kValue, .flags = 1, .layer = {-1}, .unit = 0x11223344, .micros = 7, .iteration = -2, .payload_bytes = 0x1000}};
+}
+
+TEST(Message, AChunkHasTheBytesOfRelease0_1) {
+  std::string hex;
+  for (const std::byte byte : encoded(example())) hex += fmt::format("{:02x}", std::to_integer<int>(byte));
+  EXPECT_EQ(hex,
+            "0807060504030201"
+            "1000000000000000"
+            "03"
+            "01"
+            "0000"
+            "ffffffff"
+            "44332211"
+            "07000000"
+            "feffffffffffffff"
+            "0010000000000000");
+}
+
+TEST(Message, WhatIsWrittenIsReadAgain) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 5000; ++i) {
+    ChunkBody chunk;
+    chunk.message = random();
+    chunk.head.kind = static_cast<MessageKind>(random() % (static_cast<unsigned>(kLastMessageKind) + 1));
+    chunk.head.flags = static_cast<std::uint8_t>(random());
+    chunk.head.layer.index = static_cast<std::int32_t>(random());
+    chunk.head.unit = static_cast<std::uint32_t>(random());
+    chunk.head.micros = static_cast<std::uint32_t>(random());
+    chunk.head.iteration = static_cast<std::int64_t>(random());
+    chunk.head.payload_bytes = random() % (kMaxMessageBytes + 1);
+    chunk.offset = random() % (chunk.head.payload_bytes + 1);
+    const auto again = decode_chunk(encoded(chunk));
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    ASSERT_EQ(*again, chunk) << i;
+  }
+}
+
+TEST(Message, AnyOtherLengthIsRefused) {
+  std::array<std::byte, kChunkBodyBytes + 1> longer{};
+  const Bytes48 bytes = encoded(example());
+  std::ranges::copy(bytes, longer.begin());
+  for (std::size_t length = 0; length <= longer.size(); ++length) {
+    EXPECT_EQ(decode_chunk(std::span<const std::byte>(longer).first(length)).ok(), length == kChunkBodyBytes) << length;
+  }
+}
+
+TEST(Message, ValuesOutOfRangeAreRefused) {
+  Bytes48 bytes = encoded(example());
+  bytes[16] = static_cast<std::byte>(static_cast<unsigned>(kLastMessageKind) + 1);
+  EXPECT_THAT(decode_chunk(bytes).status().message(), HasSubstr("unknown kind"));
+  bytes = encoded(example());
+  bytes[18] = std::byte{1};
+  EXPECT_FALSE(decode_chunk(bytes).ok()) << "reserved bytes are zero";
+  ChunkBody chunk = example();
+  chunk.offset = chunk.head.payload_bytes;
+  EXPECT_TRUE(decode_chunk(encoded(chunk)).ok()) << "the end of an empty payload";
+  ++chunk.offset;
+  EXPECT_EQ(decode_chunk(encoded(chunk)).status().kind(), ErrorKind::kCorrupt);
+  chunk = example();
+  chunk.head.payload_bytes = kMaxMessageBytes;
+  EXPECT_TRUE(decode_chunk(encoded(chunk)).ok());
+  ++chunk.head.payload_bytes;
+  EXPECT_THAT(decode_chunk(encoded(chunk)).status().message(), HasSubstr("at most 68719476736 are legal"));
+}
+
+}  // namespace
+}  // namespace paceline::wire
