@@ -37,13 +37,14 @@ Delivery BoundedLead::delivery() const {
   }
 }
 
-Result<std::vector<Update>> BoundedLead::on_push(Rank worker, std::int32_t unit, Iteration iteration) {
-  return updates_.on_push(worker, unit, iteration);
+Status BoundedLead::on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) {
+  return updates_.on_push(worker, unit, iteration, updates);
 }
 
-Result<std::vector<Start>> BoundedLead::on_start_asked(Rank worker, Iteration iteration, TimePoint /*now*/) {
+Status BoundedLead::on_start_asked(Rank worker, Iteration iteration, TimePoint /*now*/, std::vector<Start>& starts) {
   PACELINE_RETURN_IF_ERROR(workers_.ask(worker, iteration));
-  return start_waiting();
+  start_waiting(starts);
+  return {};
 }
 
 Status BoundedLead::on_joined(Rank worker, Iteration first) {
@@ -57,8 +58,8 @@ Iteration BoundedLead::earliest_join() const { return std::max(workers_.ended_by
 Result<Decisions> BoundedLead::on_left(Rank worker, TimePoint /*now*/) {
   PACELINE_RETURN_IF_ERROR(workers_.leave(worker));
   Decisions decisions;
-  decisions.updates = updates_.on_left(worker);
-  decisions.starts = start_waiting();
+  updates_.on_left(worker, decisions.updates);
+  start_waiting(decisions.starts);
   return decisions;
 }
 
@@ -81,18 +82,17 @@ std::int64_t BoundedLead::ahead(Rank worker) const {
   return std::max<std::int64_t>(0, progress->started - 1 - workers_.ended_by_all());
 }
 
-std::vector<Start> BoundedLead::start_waiting() {
-  std::vector<Start> starts;
+void BoundedLead::start_waiting(std::vector<Start>& starts) {
+  const std::size_t before = starts.size();
   const Iteration slowest = workers_.ended_by_all();
   for (const auto& [worker, progress] : workers_.all()) {
     if (!progress.wanted || (lead_ != kUnbounded && *progress.wanted - 1 - lead_ > slowest)) continue;
     starts.push_back({worker, *progress.wanted});
   }
-  for (const Start& start : starts) {
+  for (const Start& start : std::span(starts).subspan(before)) {
     workers_[start.worker].started = start.iteration;
     workers_[start.worker].wanted.reset();
   }
-  return starts;
 }
 
 }  // namespace paceline::sync

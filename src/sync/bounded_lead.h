@@ -15,8 +15,8 @@ class BoundedLead final : public SyncModel {
 
   SyncKind kind() const override { return kind_; }
   Delivery delivery() const override;
-  Result<std::vector<Update>> on_push(Rank worker, std::int32_t unit, Iteration iteration) override;
-  Result<std::vector<Start>> on_start_asked(Rank worker, Iteration iteration, TimePoint now) override;
+  Status on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) override;
+  Status on_start_asked(Rank worker, Iteration iteration, TimePoint now, std::vector<Start>& starts) override;
   Status on_joined(Rank worker, Iteration first) override;
   Iteration earliest_join() const override;
   Result<Decisions> on_left(Rank worker, TimePoint now) override;
@@ -24,7 +24,7 @@ class BoundedLead final : public SyncModel {
   std::int64_t ahead(Rank worker) const override;
 
  private:
-  std::vector<Start> start_waiting();
+  void start_waiting(std::vector<Start>& starts);
 
   SyncKind kind_;
   std::int64_t lead_;

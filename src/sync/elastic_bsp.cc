@@ -16,17 +16,18 @@ Status ElasticBsp::add_initial(Rank worker) {
   return {};
 }
 
-Result<std::vector<Update>> ElasticBsp::on_push(Rank worker, std::int32_t unit, Iteration iteration) {
-  return updates_.on_push(worker, unit, iteration);
+Status ElasticBsp::on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) {
+  return updates_.on_push(worker, unit, iteration, updates);
 }
 
-Result<std::vector<Start>> ElasticBsp::on_start_asked(Rank worker, Iteration iteration, TimePoint now) {
+Status ElasticBsp::on_start_asked(Rank worker, Iteration iteration, TimePoint now, std::vector<Start>& starts) {
   const WorkerProgress* progress = workers_.find(worker);
   const bool ran = progress != nullptr && progress->started > progress->ended;
   PACELINE_RETURN_IF_ERROR(workers_.ask(worker, iteration));
   Plan& plan = plans_.at(worker);
   if (ran) plan.intervals.add(std::max(now - plan.started, Duration::zero()));
-  return start_waiting(now);
+  start_waiting(now, starts);
+  return {};
 }
 
 Status ElasticBsp::on_joined(Rank worker, Iteration first) {
@@ -44,8 +45,8 @@ Result<Decisions> ElasticBsp::on_left(Rank worker, TimePoint now) {
   PACELINE_RETURN_IF_ERROR(workers_.leave(worker));
   plans_.erase(worker);
   Decisions decisions;
-  decisions.updates = updates_.on_left(worker);
-  decisions.starts = start_waiting(now);
+  updates_.on_left(worker, decisions.updates);
+  start_waiting(now, decisions.starts);
   return decisions;
 }
 
@@ -107,18 +108,17 @@ std::vector<std::int64_t> ElasticBsp::superstep_lengths(const std::vector<Rank>&
   return zip_line(*ends, options_.objective, 0).iterations;
 }
 
-std::vector<Start> ElasticBsp::start_waiting(TimePoint now) {
+void ElasticBsp::start_waiting(TimePoint now, std::vector<Start>& starts) {
   if (at_barrier()) plan_superstep();
-  std::vector<Start> starts;
+  const std::size_t before = starts.size();
   for (const auto& [worker, progress] : workers_.all()) {
     if (progress.wanted && *progress.wanted <= plans_.at(worker).barrier) starts.push_back({worker, *progress.wanted});
   }
-  for (const Start& start : starts) {
+  for (const Start& start : std::span(starts).subspan(before)) {
     workers_[start.worker].started = start.iteration;
     workers_[start.worker].wanted.reset();
     plans_.at(start.worker).started = now;
   }
-  return starts;
 }
 
 }  // namespace paceline::sync

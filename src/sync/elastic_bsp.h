@@ -30,8 +30,8 @@ class ElasticBsp final : public SyncModel {
 
   SyncKind kind() const override { return SyncKind::kElasticBsp; }
   Delivery delivery() const override { return Delivery::kAtStart; }
-  Result<std::vector<Update>> on_push(Rank worker, std::int32_t unit, Iteration iteration) override;
-  Result<std::vector<Start>> on_start_asked(Rank worker, Iteration iteration, TimePoint now) override;
+  Status on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) override;
+  Status on_start_asked(Rank worker, Iteration iteration, TimePoint now, std::vector<Start>& starts) override;
   Status on_joined(Rank worker, Iteration first) override;
   Iteration earliest_join() const override;
   Result<Decisions> on_left(Rank worker, TimePoint now) override;
@@ -49,7 +49,7 @@ class ElasticBsp final : public SyncModel {
   bool at_barrier() const;
   void plan_superstep();
   std::vector<std::int64_t> superstep_lengths(const std::vector<Rank>& workers) const;
-  std::vector<Start> start_waiting(TimePoint now);
+  void start_waiting(TimePoint now, std::vector<Start>& starts);
 
   SyncOptions options_;
   Iteration first_;

@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -43,7 +44,7 @@ namespace paceline::sync {
 struct Update {
   std::int32_t unit = 0;
   Iteration iteration = 0;
-  std::vector<Rank> workers;  // ascending; one worker where pushes are applied on arrival
+  std::span<const Rank> workers;  // ascending; one worker where pushes are applied on arrival. Memory of the model: until its next event
   double scale = 1;
 };
 
@@ -53,7 +54,7 @@ struct Start {
   Iteration iteration = 0;
 };
 
-// What may follow from one event. Updates come first: apply them before values are sent for the starts.
+// What may follow from a worker's leaving. Updates come first: apply them before values are sent for the starts.
 struct Decisions {
   std::vector<Update> updates;  // by (iteration, unit)
   std::vector<Start> starts;    // by rank
@@ -80,13 +81,15 @@ class SyncModel {
   virtual SyncKind kind() const = 0;
   virtual Delivery delivery() const = 0;
 
-  // A gradient of one unit has arrived. O(1) where applied on arrival, else O(workers).
-  virtual Result<std::vector<Update>> on_push(Rank worker, std::int32_t unit, Iteration iteration) = 0;
+  // A gradient of one unit has arrived; what is to be applied now is put behind what `updates` holds. O(1) where applied on arrival, else
+  // O(workers). Allocates nothing but what `updates` grows by.
+  virtual Status on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) = 0;
 
-  // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. The answer names it if it may
-  // start now, and everybody else whom this event lets start. Asking for the first iteration is legal and needed. O(workers); a
-  // predicted barrier O(workers * lookahead * log workers) once per superstep.
-  virtual Result<std::vector<Start>> on_start_asked(Rank worker, Iteration iteration, TimePoint now) = 0;
+  // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. Put behind what `starts` holds:
+  // the worker, if it may start now, and everybody else whom this event lets start. Asking for the first iteration is legal and needed.
+  // O(workers); a predicted barrier O(workers * lookahead * log workers) once per superstep. Allocates nothing but what `starts` grows
+  // by, and what a prediction needs.
+  virtual Status on_start_asked(Rank worker, Iteration iteration, TimePoint now, std::vector<Start>& starts) = 0;
 
   // `worker` takes part from iteration `first` on. Requires first >= earliest_join(). It is nobody's obstacle before that.
   virtual Status on_joined(Rank worker, Iteration first) = 0;

@@ -12,12 +12,18 @@
 
 namespace paceline::sync {
 
-bool operator==(const Update& a, const Update& b) {
-  return std::tie(a.unit, a.iteration, a.workers, a.scale) == std::tie(b.unit, b.iteration, b.workers, b.scale);
-}
 bool operator==(const Start& a, const Start& b) { return a.worker == b.worker && a.iteration == b.iteration; }
 
 namespace {
+
+// An update that outlives the model's next event.
+struct Applied {
+  std::int32_t unit = 0;
+  Iteration iteration = 0;
+  std::vector<Rank> workers;
+  double scale = 1;
+  bool operator==(const Applied&) const = default;
+};
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -39,10 +45,31 @@ SyncOptions elastic(std::int64_t lookahead, std::int64_t history, Objective obje
 }
 
 std::vector<Start> ask(SyncModel& model, Rank worker, Iteration iteration, double now = 0) {
-  return model.on_start_asked(worker, iteration, at(now)).value();
+  std::vector<Start> starts;
+  EXPECT_TRUE(model.on_start_asked(worker, iteration, at(now), starts).ok());
+  return starts;
 }
-std::vector<Update> push(SyncModel& model, Rank worker, std::int32_t unit, Iteration iteration) {
-  return model.on_push(worker, unit, iteration).value();
+std::vector<Applied> applied(const std::vector<Update>& updates) {
+  std::vector<Applied> kept;
+  for (const Update& update : updates) kept.push_back({update.unit, update.iteration, {update.workers.begin(), update.workers.end()}, update.scale});
+  return kept;
+}
+std::vector<Applied> push(SyncModel& model, Rank worker, std::int32_t unit, Iteration iteration) {
+  std::vector<Update> updates;
+  EXPECT_TRUE(model.on_push(worker, unit, iteration, updates).ok());
+  return applied(updates);
+}
+std::string refused_push(SyncModel& model, Rank worker, std::int32_t unit, Iteration iteration) {
+  std::vector<Update> updates;
+  const Status status = model.on_push(worker, unit, iteration, updates);
+  EXPECT_TRUE(updates.empty());
+  return status.message();
+}
+std::string refused_start(SyncModel& model, Rank worker, Iteration iteration) {
+  std::vector<Start> starts;
+  const Status status = model.on_start_asked(worker, iteration, at(0), starts);
+  EXPECT_TRUE(starts.empty());
+  return status.message();
 }
 
 // --- BSP ---
@@ -53,7 +80,7 @@ TEST(Bsp, AppliesAUnitWhenAllHavePushedItInRankOrderWithTheMean) {
   EXPECT_THAT(push(*model, r2, 0, 1), IsEmpty());
   EXPECT_THAT(push(*model, r0, 0, 1), IsEmpty());
   EXPECT_THAT(push(*model, r1, 1, 1), IsEmpty());
-  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1, r2}, 1.0 / 3}));
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Applied{0, 1, {r0, r1, r2}, 1.0 / 3}));
 }
 
 TEST(Bsp, StartsAllWhenTheLastHasEnded) {
@@ -80,19 +107,19 @@ TEST(Bsp, ALostWorkerIsNoLongerWaitedForAndItsPushStays) {
   ask(*model, r0, 2);
   ask(*model, r1, 2);
   const Decisions decisions = model->on_left(r2, at(1)).value();
-  EXPECT_THAT(decisions.updates, ElementsAre(Update{0, 1, {r0, r1}, 0.5}));
+  EXPECT_THAT(applied(decisions.updates), ElementsAre(Applied{0, 1, {r0, r1}, 0.5}));
   EXPECT_THAT(decisions.starts, ElementsAre(Start{r0, 2}, Start{r1, 2}));
 
   push(*model, r1, 0, 2);
-  EXPECT_THAT(model->on_left(r1, at(2))->updates, IsEmpty());  // worker 0 still has to push
-  EXPECT_THAT(push(*model, r0, 0, 2), ElementsAre(Update{0, 2, {r0, r1}, 0.5}));
+  EXPECT_THAT(applied(model->on_left(r1, at(2))->updates), IsEmpty());  // worker 0 still has to push
+  EXPECT_THAT(push(*model, r0, 0, 2), ElementsAre(Applied{0, 2, {r0, r1}, 0.5}));
 }
 
 TEST(Bsp, ThePushesOfTheLastWorkerToLeaveAreApplied) {
   auto model = model_of(bsp(), {r0, r1}, 1);
   push(*model, r0, 0, 1);
-  EXPECT_THAT(model->on_left(r0, at(0))->updates, IsEmpty());
-  EXPECT_THAT(model->on_left(r1, at(0))->updates, ElementsAre(Update{0, 1, {r0}, 1.0}));
+  EXPECT_THAT(applied(model->on_left(r0, at(0))->updates), IsEmpty());
+  EXPECT_THAT(applied(model->on_left(r1, at(0))->updates), ElementsAre(Applied{0, 1, {r0}, 1.0}));
 }
 
 TEST(Bsp, AWorkerJoinsAtAnIterationThatNobodyHasPushed) {
@@ -103,19 +130,19 @@ TEST(Bsp, AWorkerJoinsAtAnIterationThatNobodyHasPushed) {
   EXPECT_EQ(model->earliest_join(), 2);
   EXPECT_THAT(model->on_joined(r2, 1).message(), HasSubstr("the earliest is 2"));
   ASSERT_TRUE(model->on_joined(r2, 2).ok());
-  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1}, 0.5}));
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Applied{0, 1, {r0, r1}, 0.5}));
   EXPECT_THAT(ask(*model, r2, 2), IsEmpty());
   ask(*model, r0, 2);
   EXPECT_THAT(ask(*model, r1, 2), ElementsAre(Start{r0, 2}, Start{r1, 2}, Start{r2, 2}));
   push(*model, r0, 0, 2);
   push(*model, r1, 0, 2);
-  EXPECT_THAT(push(*model, r2, 0, 2), ElementsAre(Update{0, 2, {r0, r1, r2}, 1.0 / 3}));
+  EXPECT_THAT(push(*model, r2, 0, 2), ElementsAre(Applied{0, 2, {r0, r1, r2}, 1.0 / 3}));
 }
 
 TEST(Bsp, ResumesAtALaterIteration) {
   auto model = model_of(bsp(), {r0}, 1, 501);
   EXPECT_THAT(ask(*model, r0, 501), ElementsAre(Start{r0, 501}));
-  EXPECT_THAT(push(*model, r0, 0, 501), ElementsAre(Update{0, 501, {r0}, 1.0}));
+  EXPECT_THAT(push(*model, r0, 0, 501), ElementsAre(Applied{0, 501, {r0}, 1.0}));
 }
 
 // --- ASP, SSP ---
@@ -125,7 +152,7 @@ TEST(Asp, AppliesAtOnceAtFullStepAndNobodyWaits) {
   EXPECT_EQ(model->delivery(), Delivery::kToPusher);
   for (Iteration i = 1; i <= 50; ++i) {
     EXPECT_THAT(ask(*model, r0, i), ElementsAre(Start{r0, i}));
-    EXPECT_THAT(push(*model, r0, 0, i), ElementsAre(Update{0, i, {r0}, 1.0}));
+    EXPECT_THAT(push(*model, r0, 0, i), ElementsAre(Applied{0, i, {r0}, 1.0}));
   }
 }
 
@@ -160,13 +187,13 @@ TEST(Ssp, TheSlowestLeavingLetsTheOthersGoOn) {
 TEST(GradientScale, OverridesTheModels) {
   SyncOptions options = ssp(3);
   options.scale = GradientScale::kMean;
-  EXPECT_THAT(push(*model_of(options, {r0, r1}), r1, 0, 1), ElementsAre(Update{0, 1, {r1}, 0.5}));
+  EXPECT_THAT(push(*model_of(options, {r0, r1}), r1, 0, 1), ElementsAre(Applied{0, 1, {r1}, 0.5}));
   options = bsp();
   options.scale = GradientScale::kFull;
-  EXPECT_THAT(push(*model_of(options, {r1}), r1, 0, 1), ElementsAre(Update{0, 1, {r1}, 1.0}));
+  EXPECT_THAT(push(*model_of(options, {r1}), r1, 0, 1), ElementsAre(Applied{0, 1, {r1}, 1.0}));
   auto model = model_of(options, {r0, r1});
   push(*model, r0, 0, 1);
-  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1}, 1.0}));
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Applied{0, 1, {r0, r1}, 1.0}));
 }
 
 // --- ElasticBSP ---
@@ -179,10 +206,10 @@ TEST(ElasticBsp, RunsSupersteps3To1WhenOneWorkerIsThreeTimesAsFast) {
   // The first iteration is BSP: gradients summed, both wait.
   EXPECT_THAT(push(*model, r0, 0, 1), IsEmpty());
   EXPECT_THAT(ask(*model, r0, 2, 1), IsEmpty());
-  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Update{0, 1, {r0, r1}, 0.5}));
+  EXPECT_THAT(push(*model, r1, 0, 1), ElementsAre(Applied{0, 1, {r0, r1}, 0.5}));
   EXPECT_THAT(ask(*model, r1, 2, 3), ElementsAre(Start{r0, 2}, Start{r1, 2}));
   // Intervals 1 and 3: the barrier is 3 iterations of worker 0 and one of worker 1.
-  EXPECT_THAT(push(*model, r0, 0, 2), ElementsAre(Update{0, 2, {r0}, 1.0}));
+  EXPECT_THAT(push(*model, r0, 0, 2), ElementsAre(Applied{0, 2, {r0}, 1.0}));
   EXPECT_THAT(ask(*model, r0, 3, 4), ElementsAre(Start{r0, 3}));
   EXPECT_EQ(model->ahead(r0), 1);
   EXPECT_THAT(ask(*model, r0, 4, 5), ElementsAre(Start{r0, 4}));
@@ -255,16 +282,16 @@ TEST(ElasticBsp, AWorkerThatHasJoinedButNotComeHoldsNobodyUp) {
 TEST(SyncModel, RefusesWrongEventsAndStaysAsItWas) {
   for (SyncOptions options : {bsp(), asp(), ssp(1), elastic(3, 1)}) {
     auto model = model_of(options, {r0, r1}, 2);
-    EXPECT_THAT(model->on_push(r3, 0, 1).status().message(), HasSubstr("worker 3"));
-    EXPECT_THAT(model->on_push(r0, 2, 1).status().message(), HasSubstr("units 0..1"));
-    EXPECT_THAT(model->on_push(r0, -1, 1).status().message(), HasSubstr("units 0..1"));
-    EXPECT_THAT(model->on_push(r0, 0, 2).status().message(), HasSubstr("expected iteration 1"));
+    EXPECT_THAT(refused_push(*model, r3, 0, 1), HasSubstr("worker 3"));
+    EXPECT_THAT(refused_push(*model, r0, 2, 1), HasSubstr("units 0..1"));
+    EXPECT_THAT(refused_push(*model, r0, -1, 1), HasSubstr("units 0..1"));
+    EXPECT_THAT(refused_push(*model, r0, 0, 2), HasSubstr("expected iteration 1"));
     push(*model, r0, 0, 1);
-    EXPECT_THAT(model->on_push(r0, 0, 1).status().message(), HasSubstr("expected iteration 2"));
-    EXPECT_THAT(model->on_start_asked(r3, 1, at(0)).status().message(), HasSubstr("worker 3"));
-    EXPECT_THAT(model->on_start_asked(r0, 2, at(0)).status().message(), HasSubstr("its next is 1"));
+    EXPECT_THAT(refused_push(*model, r0, 0, 1), HasSubstr("expected iteration 2"));
+    EXPECT_THAT(refused_start(*model, r3, 1), HasSubstr("worker 3"));
+    EXPECT_THAT(refused_start(*model, r0, 2), HasSubstr("its next is 1"));
     EXPECT_THAT(ask(*model, r0, 1), ElementsAre(Start{r0, 1}));
-    EXPECT_THAT(model->on_start_asked(r0, 1, at(0)).status().message(), HasSubstr("its next is 2"));
+    EXPECT_THAT(refused_start(*model, r0, 1), HasSubstr("its next is 2"));
     EXPECT_EQ(model->on_left(r3, at(0)).status().kind(), ErrorKind::kBadRequest);
     EXPECT_THAT(model->on_joined(r1, 5).message(), HasSubstr("takes part already"));
     EXPECT_EQ(model->ahead(r3), 0);
@@ -276,7 +303,7 @@ TEST(SyncModel, AWorkerThatWaitsCannotAskAgain) {
   auto model = model_of(bsp(), {r0, r1});
   ask(*model, r0, 1);
   ask(*model, r0, 2);
-  EXPECT_THAT(model->on_start_asked(r0, 2, at(0)).status().message(), HasSubstr("while it waits for iteration 2"));
+  EXPECT_THAT(refused_start(*model, r0, 2), HasSubstr("while it waits for iteration 2"));
 }
 
 TEST(SyncModel, AMalformedClusterIsRefused) {
@@ -381,13 +408,15 @@ class VirtualJob {
     if (worker.running > 0) {
       for (std::int32_t unit = 0; unit < units_; ++unit) {
         ++pushed_;
-        apply(model_->on_push(rank, unit, worker.running).value());
+        updates_.clear();
+        if (!model_->on_push(rank, unit, worker.running, updates_).ok()) problem_ = "a legal push was refused";
+        apply(updates_);
       }
       worker.ended = worker.running;
       worker.running = 0;
       if (worker.ended == worker.last) return leave(rank);
     }
-    start(model_->on_start_asked(rank, worker.ended + 1, at(now_)).value());
+    start(ask(*model_, rank, worker.ended + 1, now_));
   }
 
   void leave(Rank rank) {
@@ -398,7 +427,7 @@ class VirtualJob {
     start(decisions.starts);
   }
 
-  void apply(const std::vector<Update>& updates) {
+  void apply(std::span<const Update> updates) {
     for (const Update& update : updates) {
       applied_ += static_cast<std::int64_t>(update.workers.size());
       if (!std::is_sorted(update.workers.begin(), update.workers.end())) problem_ = "a sum out of rank order";
@@ -447,6 +476,7 @@ class VirtualJob {
   std::mt19937_64 random_;
   std::unique_ptr<SyncModel> model_;
   std::int32_t units_ = 0;
+  std::vector<Update> updates_;
   std::map<Rank, Live> live_;
   std::priority_queue<Event> events_;
   std::int64_t left_to_join_ = 0;

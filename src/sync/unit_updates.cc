@@ -7,69 +7,110 @@
 namespace paceline::sync {
 
 UnitUpdates::UnitUpdates(std::int32_t units, Iteration summed_until, GradientScale scale)
-    : summed_until_(summed_until), scale_(scale), waiting_(static_cast<std::size_t>(units)) {}
+    : summed_until_(summed_until), scale_(scale), summed_(static_cast<std::size_t>(units), 0) {}
+
+std::size_t UnitUpdates::live_members() const {
+  return static_cast<std::size_t>(std::ranges::count_if(members_, [](const Member& member) { return member.live; }));
+}
 
 void UnitUpdates::on_joined(Rank worker, Iteration first) {
-  workers_[worker] = {first, std::vector<Iteration>(waiting_.size(), first - 1)};
+  forget_members();
+  const auto after = [&](const Member& member) { return std::tie(member.rank, member.first) > std::tie(worker, first); };
+  members_.insert(std::ranges::find_if(members_, after), {worker, first, true, std::vector<Iteration>(summed_.size(), first - 1)});
+  contributors_.reserve(members_.size());
 }
 
-std::vector<Update> UnitUpdates::on_left(Rank worker) {
-  workers_.erase(worker);
-  std::vector<Update> updates;
-  for (std::size_t u = 0; u < waiting_.size(); ++u) {
-    const auto unit = static_cast<std::int32_t>(u);
-    auto& waiting = waiting_[u];
-    while (!waiting.empty() && complete(unit, waiting.begin()->first)) {
-      auto [iteration, contributors] = std::move(*waiting.begin());
-      waiting.erase(waiting.begin());
-      updates.push_back(summed(unit, iteration, std::move(contributors)));
+void UnitUpdates::on_left(Rank worker, std::vector<Update>& updates) {
+  const auto leaving = std::ranges::find_if(members_, [&](const Member& member) { return member.live && member.rank == worker; });
+  PACELINE_CHECK(leaving != members_.end(), "worker {} left but does not take part", worker.value);
+  leaving->live = false;
+  std::vector<std::pair<Iteration, std::size_t>> released;
+  for (std::size_t unit = 0; unit < summed_.size(); ++unit) {
+    for (auto next = first_waiting(unit); next && complete(unit, *next); next = first_waiting(unit)) {
+      released.emplace_back(*next, unit);
+      summed_[unit] = *next;
     }
   }
-  std::stable_sort(updates.begin(), updates.end(),
-                   [](const Update& a, const Update& b) { return std::tie(a.iteration, a.unit) < std::tie(b.iteration, b.unit); });
-  return updates;
+  std::ranges::sort(released);
+  contributors_.clear();
+  contributors_.reserve(released.size() * members_.size());  // the updates point into it
+  for (const auto& [iteration, unit] : released) updates.push_back(summed(unit, iteration));
+  forget_members();
 }
 
-Result<std::vector<Update>> UnitUpdates::on_push(Rank worker, std::int32_t unit, Iteration iteration) {
-  const auto found = workers_.find(worker);
-  if (found == workers_.end()) {
+Status UnitUpdates::on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) {
+  const auto found = std::ranges::find_if(members_, [&](const Member& member) { return member.live && member.rank == worker; });
+  if (found == members_.end()) {
     return error(ErrorKind::kBadRequest, "worker {} pushed unit {} of iteration {} but does not take part", worker.value, unit,
                  iteration);
   }
-  if (unit < 0 || unit >= static_cast<std::int32_t>(waiting_.size())) {
+  if (unit < 0 || static_cast<std::size_t>(unit) >= summed_.size()) {
     return error(ErrorKind::kBadRequest, "worker {} pushed unit {}; this server has units 0..{}", worker.value, unit,
-                 static_cast<std::int64_t>(waiting_.size()) - 1);
+                 static_cast<std::int64_t>(summed_.size()) - 1);
   }
-  Iteration& last = found->second.pushed[static_cast<std::size_t>(unit)];
+  const auto at = static_cast<std::size_t>(unit);
+  Iteration& last = found->pushed[at];
   if (iteration != last + 1) {
     return error(ErrorKind::kBadRequest, "worker {} pushed unit {} of iteration {}; expected iteration {}", worker.value, unit,
                  iteration, last + 1);
   }
   last = iteration;
+  contributors_.clear();
   if (iteration > summed_until_) {
-    const double scale = scale_ == GradientScale::kMean ? 1.0 / static_cast<double>(workers_.size()) : 1.0;
-    return std::vector<Update>{{unit, iteration, {worker}, scale}};
+    contributors_.push_back(worker);
+    const double scale = scale_ == GradientScale::kMean ? 1.0 / static_cast<double>(live_members()) : 1.0;
+    updates.push_back({unit, iteration, contributors_, scale});
+    return {};
   }
   newest_summed_ = std::max(newest_summed_, iteration);
-  auto& waiting = waiting_[static_cast<std::size_t>(unit)];
-  waiting[iteration].push_back(worker);
-  if (!complete(unit, iteration)) return std::vector<Update>{};
-  auto contributors = std::move(waiting[iteration]);
-  waiting.erase(iteration);
-  return std::vector<Update>{summed(unit, iteration, std::move(contributors))};
+  if (!complete(at, iteration)) return {};
+  summed_[at] = iteration;
+  updates.push_back(summed(at, iteration));
+  return {};
 }
 
 // A worker pushes a unit's iterations in order, so an iteration is complete only when the earlier ones are.
-bool UnitUpdates::complete(std::int32_t unit, Iteration iteration) const {
-  return std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-    return entry.second.first > iteration || entry.second.pushed[static_cast<std::size_t>(unit)] >= iteration;
+bool UnitUpdates::complete(std::size_t unit, Iteration iteration) const {
+  return std::ranges::all_of(members_, [&](const Member& member) {
+    return !member.live || member.first > iteration || member.pushed[unit] >= iteration;
   });
 }
 
-Update UnitUpdates::summed(std::int32_t unit, Iteration iteration, std::vector<Rank> contributors) const {
-  std::sort(contributors.begin(), contributors.end());
-  const double scale = scale_ == GradientScale::kFull ? 1.0 : 1.0 / static_cast<double>(contributors.size());
-  return {unit, iteration, std::move(contributors), scale};
+// The earliest iteration of the unit that the member has pushed and that is not summed yet.
+std::optional<Iteration> UnitUpdates::waiting(const Member& member, std::size_t unit) const {
+  const Iteration next = std::max(member.first, summed_[unit] + 1);
+  if (next > std::min(member.pushed[unit], summed_until_)) return {};
+  return next;
+}
+
+std::optional<Iteration> UnitUpdates::first_waiting(std::size_t unit) const {
+  std::optional<Iteration> first;
+  for (const Member& member : members_) {
+    const auto next = waiting(member, unit);
+    if (next && (!first || *next < *first)) first = next;
+  }
+  return first;
+}
+
+// Puts the workers that pushed `iteration` behind contributors_, which has the room.
+Update UnitUpdates::summed(std::size_t unit, Iteration iteration) {
+  const std::size_t begin = contributors_.size();
+  for (const Member& member : members_) {
+    if (member.first <= iteration && member.pushed[unit] >= iteration) contributors_.push_back(member.rank);
+  }
+  const auto workers = std::span<const Rank>(contributors_).subspan(begin);
+  const double scale = scale_ == GradientScale::kFull ? 1.0 : 1.0 / static_cast<double>(workers.size());
+  return {static_cast<std::int32_t>(unit), iteration, workers, scale};
+}
+
+void UnitUpdates::forget_members() {
+  std::erase_if(members_, [&](const Member& member) {
+    if (member.live) return false;
+    for (std::size_t unit = 0; unit < summed_.size(); ++unit) {
+      if (waiting(member, unit)) return false;
+    }
+    return true;
+  });
 }
 
 }  // namespace paceline::sync

@@ -1,11 +1,9 @@
 #include "paramserver/core/server_core.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "tensor/optimizer.h"
-#include "tensor/reduce.h"
 
 namespace paceline::paramserver {
 
@@ -39,8 +37,8 @@ ServerCore::ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::un
   if (sync_->delivery() == sync::Delivery::kAtStart) {
     // The first start needs no values: they come with the initial ones.
     for (std::int32_t worker = 0; worker < options.workers; ++worker) {
-      const auto starts = sync_->on_start_asked(Rank{worker}, options.first, TimePoint{});
-      PACELINE_CHECK(starts.ok(), "the first start was refused: {}", starts.status().message());
+      const Status asked = sync_->on_start_asked(Rank{worker}, options.first, TimePoint{}, starts_);
+      PACELINE_CHECK(asked.ok(), "the first start was refused: {}", asked.message());
     }
   }
 }
@@ -170,268 +168,26 @@ Status ServerCore::on_unused(Rank worker, std::uint32_t unit, Iteration iteratio
 }
 
 Status ServerCore::finish_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions) {
-  const auto updates = sync_->on_push(worker, static_cast<std::int32_t>(plan_->units().place_in_server[unit]), iteration);
-  if (!updates.ok()) {
+  updates_.clear();
+  if (const Status refused = sync_->on_push(worker, static_cast<std::int32_t>(plan_->units().place_in_server[unit]), iteration, updates_); !refused.ok()) {
     give_back(slot(unit, worker).gradient, unit);
-    return updates.status();
+    return refused;
   }
   slot(unit, worker).pushed = iteration;
-  for (const sync::Update& update : *updates) apply(update, actions);
+  for (const sync::Update& update : updates_) apply(update, actions);
   if (sync_->delivery() == sync::Delivery::kAtStart) {
     std::size_t& pushed = pushed_units_[static_cast<std::size_t>(worker.value)];
     if (++pushed == units_.size()) {
       pushed = 0;
-      PACELINE_ASSIGN_OR_RETURN(const auto starts, sync_->on_start_asked(worker, iteration + 1, now));
-      start(starts, actions);
+      starts_.clear();
+      PACELINE_RETURN_IF_ERROR(sync_->on_start_asked(worker, iteration + 1, now, starts_));
+      start(starts_, actions);
     }
   }
   return {};
 }
 
-// --- updates ---
-
-// Fills sources_ with the gradients of an update in rank order; false when no worker used the unit.
-bool ServerCore::gather_sources(std::uint32_t unit, const sync::Update& update) {
-  bool used = false;
-  sources_.clear();
-  for (const Rank worker : update.workers) {
-    const Slot& at = slot(unit, worker);
-    if (at.unused) {
-      if (zeros_.empty()) zeros_.resize(sum_.size());
-      sources_.push_back(std::span<const float>(zeros_).first(elements(unit)));
-    } else {
-      sources_.push_back(pool_.of(at.gradient, elements(unit)));
-      used = true;
-    }
-  }
-  return used;
-}
-
-// Why the mean gradient of an update must not be applied; nothing when it is finite.
-std::optional<Status> ServerCore::non_finite(std::uint32_t unit, const sync::Update& update, std::span<const float> sum) const {
-  if (tensor::all_finite(sum)) return std::nullopt;
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    if (const auto element = tensor::first_non_finite(sources_[i])) {
-      return error(ErrorKind::kBadRequest, "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, or skip such iterations",
-                   update.workers[i].value, unit_text(unit), update.iteration, *element, sources_[i][*element]);
-    }
-  }
-  return error(ErrorKind::kBadRequest, "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or skip such iterations", unit_text(unit),
-               update.iteration);
-}
-
-std::span<float> ServerCore::writable_value(std::uint32_t unit) {
-  std::uint32_t& value = state(unit).value;
-  if (pool_.references(value) > 1) {
-    const std::uint32_t copy = pool_.take(elements(unit));
-    std::ranges::copy(pool_.of(value, elements(unit)), pool_.of(copy, elements(unit)).begin());
-    pool_.release(std::exchange(value, copy));
-    ++counters_.value_copies;
-  }
-  return pool_.of(value, elements(unit));
-}
-
-void ServerCore::step(std::uint32_t unit, Iteration iteration, std::span<const float> gradient) {
-  UnitState& of = state(unit);
-  ++of.steps;
-  ++counters_.updates;
-  tensor::step(plan_->optimizer_of(unit), {.learning_rate = plan_->learning_rate_of(unit, iteration), .step = of.steps}, writable_value(unit), gradient, of.state);
-}
-
-void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& actions) {
-  const std::uint32_t unit = my_units()[static_cast<std::size_t>(update.unit)];
-  const bool used = gather_sources(unit, update);
-  if (plan_->holds_updates()) {
-    keep_sum(unit, used, update, actions);
-    return;
-  }
-  if (used) {
-    std::span<const float> gradient = sources_.front();
-    if (sources_.size() > 1 || update.scale != 1) {
-      const auto sum = std::span(sum_).first(elements(unit));
-      tensor::sum_in_rank_order(sum, sources_, update.scale);
-      gradient = sum;
-    }
-    if (plan_->options().update.non_finite == NonFinitePolicy::kStop) {
-      if (auto reason = non_finite(unit, update, gradient)) {
-        actions.push_back({.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
-        return;
-      }
-    }
-    step(unit, update.iteration, gradient);
-  } else {
-    ++counters_.skipped_units;
-  }
-  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
-  count_version(unit, update.iteration, actions);
-  switch (sync_->delivery()) {
-    case sync::Delivery::kToAll: offer_to_all(unit, update.iteration, actions); break;
-    case sync::Delivery::kToPusher:
-      for (const Rank worker : update.workers) offer(unit, worker, update.iteration, actions);
-      break;
-    case sync::Delivery::kAtStart: break;
-  }
-}
-
-void ServerCore::count_version(std::uint32_t unit, Iteration iteration, std::vector<ServerAction>& actions) {
-  ++state(unit).version;
-  if (sync_->delivery() != sync::Delivery::kToAll || ++counted_ < units_.size()) return;
-  counted_ = 0;
-  complete_ = iteration;
-  actions.push_back({.kind = ServerAction::Kind::kIterationComplete, .iteration = iteration});
-}
-
-// --- updates of a whole iteration: clipping and skipping ---
-
-void ServerCore::keep_sum(std::uint32_t unit, bool used, const sync::Update& update, std::vector<ServerAction>& actions) {
-  const UpdateOptions& options = plan_->options().update;
-  UnitState& of = state(unit);
-  if (used) {
-    of.sum = take_buffer(unit);
-    const auto sum = pool_.of(of.sum, elements(unit));
-    tensor::sum_in_rank_order(sum, sources_, update.scale);
-    if (options.non_finite != NonFinitePolicy::kApply) {
-      if (auto reason = non_finite(unit, update, sum)) {
-        if (options.non_finite == NonFinitePolicy::kStop) {
-          actions.push_back({.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
-          return;
-        }
-        if (kept_failure_.ok()) kept_failure_ = *std::move(reason);
-        own_part_.mark_nan();
-      }
-    }
-    if (options.clip_norm > 0) own_part_.add(sum);
-  }
-  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
-  if (++kept_ < units_.size()) return;
-
-  own_part_done_ = true;
-  auto& payload = sent_parts_[static_cast<std::size_t>(update.iteration % 2)];
-  own_part_.write(payload);
-  for (const std::size_t taker : part_takers_) {
-    actions.push_back({.kind = ServerAction::Kind::kSendSquareSum, .to = Rank{static_cast<std::int32_t>(taker)}, .iteration = update.iteration, .payload = payload});
-  }
-  try_release(actions);
-}
-
-Status ServerCore::on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions) {
-  if (!plan_->holds_updates()) return error(ErrorKind::kBadRequest, "server {} sent a square sum; this job does not clip", server.value);
-  if (std::ranges::find(part_takers_, static_cast<std::size_t>(server.value)) == part_takers_.end() || units_.empty()) {
-    return error(ErrorKind::kBadRequest, "a square sum came from server {} to server {}; they do not exchange any", server.value, server_.value);
-  }
-  if (payload.size() != tensor::kSquareSumBytes) {
-    return error(ErrorKind::kBadRequest, "server {} sent a square sum of {} bytes; it has {}", server.value, payload.size(), tensor::kSquareSumBytes);
-  }
-  // A server is at most one iteration ahead: the workers push nothing of the next but one before they have this server's values.
-  if (iteration != complete_ + 1 && iteration != complete_ + 2) {
-    return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} during iteration {}", server.value, iteration, complete_ + 1);
-  }
-  SquarePart& part = parts_[static_cast<std::size_t>(server.value)][static_cast<std::size_t>(iteration % 2)];
-  if (part.iteration == iteration) return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} twice", server.value, iteration);
-  part.iteration = iteration;
-  part.sum = tensor::ExactSquareSum::read(payload.first<tensor::kSquareSumBytes>());
-  try_release(actions);
-  return {};
-}
-
-void ServerCore::try_release(std::vector<ServerAction>& actions) {
-  if (!own_part_done_) return;
-  const Iteration iteration = complete_ + 1;
-  tensor::ExactSquareSum squares = own_part_;
-  for (const std::size_t other : part_takers_) {
-    const SquarePart& part = parts_[other][static_cast<std::size_t>(iteration % 2)];
-    if (part.iteration != iteration) return;
-    squares.add(part.sum);
-  }
-  release(squares, actions);
-}
-
-void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<ServerAction>& actions) {
-  const UpdateOptions& options = plan_->options().update;
-  const Iteration iteration = complete_ + 1;
-  const bool skip = options.non_finite == NonFinitePolicy::kSkip && !squares.finite();
-  const float coefficient = options.clip_norm > 0 && !skip ? tensor::clip_coefficient(squares, options.clip_norm) : 1.0F;
-  if (skip) {
-    Status reason = kept_failure_.ok() ? error(ErrorKind::kBadRequest, "another server found a gradient of iteration {} that is not finite", iteration) : kept_failure_;
-    actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = std::move(reason)});
-  }
-  kept_ = 0;
-  own_part_done_ = false;
-  own_part_ = {};
-  kept_failure_ = {};
-  for (const std::uint32_t unit : my_units()) {
-    std::uint32_t& kept = state(unit).sum;
-    if (kept == kNoBuffer || skip) {
-      ++counters_.skipped_units;
-    } else {
-      const auto gradient = pool_.of(kept, elements(unit));
-      if (coefficient != 1.0F) tensor::scale(gradient, static_cast<double>(coefficient));
-      step(unit, iteration, gradient);
-    }
-    give_back(kept, unit);
-    count_version(unit, iteration, actions);
-  }
-  for (const std::uint32_t unit : my_units()) offer_to_all(unit, iteration, actions);
-}
-
-// --- values ---
-
-void ServerCore::offer_to_all(std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions) {
-  for (std::int32_t worker = 0; worker < static_cast<std::int32_t>(live_.size()); ++worker) offer(unit, Rank{worker}, label, actions);
-}
-
-void ServerCore::offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions) {
-  if (live_[static_cast<std::size_t>(worker.value)] == 0) return;
-  Slot& at = slot(unit, worker);
-  at.due = label;
-  const bool asked = at.asked != kNone && at.asked <= label;
-  if (asked || plan_->options().schedule.back == scheduling::Return::kBroadcast) send(unit, worker, label, actions);
-}
-
-void ServerCore::start(const std::vector<sync::Start>& starts, std::vector<ServerAction>& actions) {
-  for (const sync::Start& allowed : starts) {
-    for (const std::uint32_t unit : my_units()) offer(unit, allowed.worker, allowed.iteration - 1, actions);
-  }
-}
-
-Status ServerCore::on_pull(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions) {
-  PACELINE_RETURN_IF_ERROR(check(worker, unit));
-  Slot& at = slot(unit, worker);
-  // A pull may overtake the push of its iteration, but no more than that.
-  if (label <= at.answered || label > at.pushed + 1) {
-    return error(ErrorKind::kBadRequest, "worker {} asked for the value of {} of iteration {}; it has that of {} and has pushed up to {}", worker.value, unit_text(unit),
-                 label, at.answered, at.pushed);
-  }
-  if (at.asked != kNone) return error(ErrorKind::kBadRequest, "worker {} asked for the value of {} of iteration {} twice", worker.value, unit_text(unit), label);
-  at.asked = label;
-  if (at.due >= label) send(unit, worker, at.due, actions);
-  return {};
-}
-
-void ServerCore::send(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions) {
-  Slot& at = slot(unit, worker);
-  at.answered = label;
-  at.asked = kNone;
-  const std::uint32_t value = state(unit).value;
-  pool_.add_reference(value);
-  auto& in_flight = in_flight_[static_cast<std::size_t>(worker.value)];
-  if (value >= in_flight.size()) in_flight.resize(value + 1, 0);
-  ++in_flight[value];
-  actions.push_back({.kind = ServerAction::Kind::kSendValue,
-                     .to = worker,
-                     .unit = unit,
-                     .iteration = label,
-                     .payload = std::as_bytes(std::span<const float>(pool_.of(value, elements(unit)))),
-                     .ticket = value});
-}
-
-void ServerCore::on_delivered(Rank worker, std::uint64_t ticket) {
-  PACELINE_CHECK(worker.value >= 0 && static_cast<std::size_t>(worker.value) < in_flight_.size(), "delivered to worker {}", worker.value);
-  auto& in_flight = in_flight_[static_cast<std::size_t>(worker.value)];
-  PACELINE_CHECK(ticket < in_flight.size() && in_flight[ticket] > 0, "ticket {} was not sent to worker {}", ticket, worker.value);
-  --in_flight[ticket];
-  pool_.release(static_cast<std::uint32_t>(ticket));
-}
+// --- leaving ---
 
 Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>& actions) {
   if (worker.value < 0 || static_cast<std::size_t>(worker.value) >= live_.size() || live_[static_cast<std::size_t>(worker.value)] == 0) {

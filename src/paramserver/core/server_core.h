@@ -17,7 +17,7 @@
 // all values of i - 1, so a unit never waits with more than one gradient per worker. Values are sent from where they stand. In
 // BSP a value has been received by all workers before any of them pushes towards the next version; in the other models, and whenever an
 // acknowledgement is late, an update that finds its value still being sent works on a copy, and the old one is given back when
-// delivered. Nothing is allocated per message once the pools are warm.
+// delivered. Nothing is allocated per message once the pools are warm; errors and skipped iterations make their messages.
 //
 // Events that do not fit (another iteration, size, unit or worker, twice the same) are refused with kBadRequest and change nothing.
 #pragma once
@@ -151,7 +151,7 @@ class ServerCore {
   void try_release(std::vector<ServerAction>& actions);
   void release(const tensor::ExactSquareSum& squares, std::vector<ServerAction>& actions);
   void count_version(std::uint32_t unit, Iteration iteration, std::vector<ServerAction>& actions);
-  void start(const std::vector<sync::Start>& starts, std::vector<ServerAction>& actions);
+  void start(std::span<const sync::Start> starts, std::vector<ServerAction>& actions);
   void offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
   void offer_to_all(std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
   void send(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
@@ -182,6 +182,8 @@ class ServerCore {
   std::vector<float> sum_;    // scratch, as long as the largest unit
   std::vector<float> zeros_;  // what a worker that did not use a unit contributes; made when first needed
   std::vector<std::span<const float>> sources_;
+  std::vector<sync::Update> updates_;  // of the event in progress
+  std::vector<sync::Start> starts_;
   // BSP
   Iteration complete_;           // every unit has this version
   std::size_t counted_ = 0;      // units at complete_ + 1

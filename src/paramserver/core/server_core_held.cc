@@ -1,0 +1,103 @@
+// How ServerCore makes the updates of a whole iteration at once: with clipping, or when an iteration that is not finite is skipped, no unit
+// may be updated before the sums of all units on all servers are known.
+#include "paramserver/core/server_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensor/reduce.h"
+
+namespace paceline::paramserver {
+
+void ServerCore::keep_sum(std::uint32_t unit, bool used, const sync::Update& update, std::vector<ServerAction>& actions) {
+  const UpdateOptions& options = plan_->options().update;
+  UnitState& of = state(unit);
+  if (used) {
+    of.sum = take_buffer(unit);
+    const auto sum = pool_.of(of.sum, elements(unit));
+    tensor::sum_in_rank_order(sum, sources_, update.scale);
+    if (options.non_finite != NonFinitePolicy::kApply) {
+      if (auto reason = non_finite(unit, update, sum)) {
+        if (options.non_finite == NonFinitePolicy::kStop) {
+          actions.push_back({.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
+          return;
+        }
+        if (kept_failure_.ok()) kept_failure_ = *std::move(reason);
+        own_part_.mark_nan();
+      }
+    }
+    if (options.clip_norm > 0) own_part_.add(sum);
+  }
+  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
+  if (++kept_ < units_.size()) return;
+
+  own_part_done_ = true;
+  auto& payload = sent_parts_[static_cast<std::size_t>(update.iteration % 2)];
+  own_part_.write(payload);
+  for (const std::size_t taker : part_takers_) {
+    actions.push_back({.kind = ServerAction::Kind::kSendSquareSum, .to = Rank{static_cast<std::int32_t>(taker)}, .iteration = update.iteration, .payload = payload});
+  }
+  try_release(actions);
+}
+
+Status ServerCore::on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions) {
+  if (!plan_->holds_updates()) return error(ErrorKind::kBadRequest, "server {} sent a square sum; this job does not clip", server.value);
+  if (std::ranges::find(part_takers_, static_cast<std::size_t>(server.value)) == part_takers_.end() || units_.empty()) {
+    return error(ErrorKind::kBadRequest, "a square sum came from server {} to server {}; they do not exchange any", server.value, server_.value);
+  }
+  if (payload.size() != tensor::kSquareSumBytes) {
+    return error(ErrorKind::kBadRequest, "server {} sent a square sum of {} bytes; it has {}", server.value, payload.size(), tensor::kSquareSumBytes);
+  }
+  // A server is at most one iteration ahead: the workers push nothing of the next but one before they have this server's values.
+  if (iteration != complete_ + 1 && iteration != complete_ + 2) {
+    return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} during iteration {}", server.value, iteration, complete_ + 1);
+  }
+  SquarePart& part = parts_[static_cast<std::size_t>(server.value)][static_cast<std::size_t>(iteration % 2)];
+  if (part.iteration == iteration) return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} twice", server.value, iteration);
+  part.iteration = iteration;
+  part.sum = tensor::ExactSquareSum::read(payload.first<tensor::kSquareSumBytes>());
+  try_release(actions);
+  return {};
+}
+
+void ServerCore::try_release(std::vector<ServerAction>& actions) {
+  if (!own_part_done_) return;
+  const Iteration iteration = complete_ + 1;
+  tensor::ExactSquareSum squares = own_part_;
+  for (const std::size_t other : part_takers_) {
+    const SquarePart& part = parts_[other][static_cast<std::size_t>(iteration % 2)];
+    if (part.iteration != iteration) return;
+    squares.add(part.sum);
+  }
+  release(squares, actions);
+}
+
+void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<ServerAction>& actions) {
+  const UpdateOptions& options = plan_->options().update;
+  const Iteration iteration = complete_ + 1;
+  const bool skip = options.non_finite == NonFinitePolicy::kSkip && !squares.finite();
+  const float coefficient = options.clip_norm > 0 && !skip ? tensor::clip_coefficient(squares, options.clip_norm) : 1.0F;
+  if (skip) {
+    Status reason = kept_failure_.ok() ? error(ErrorKind::kBadRequest, "another server found a gradient of iteration {} that is not finite", iteration) : kept_failure_;
+    actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = std::move(reason)});
+  }
+  kept_ = 0;
+  own_part_done_ = false;
+  own_part_ = {};
+  kept_failure_ = {};
+  for (const std::uint32_t unit : my_units()) {
+    std::uint32_t& kept = state(unit).sum;
+    if (kept == kNoBuffer || skip) {
+      ++counters_.skipped_units;
+    } else {
+      const auto gradient = pool_.of(kept, elements(unit));
+      if (coefficient != 1.0F) tensor::scale(gradient, static_cast<double>(coefficient));
+      step(unit, iteration, gradient);
+    }
+    give_back(kept, unit);
+    count_version(unit, iteration, actions);
+  }
+  for (const std::uint32_t unit : my_units()) offer_to_all(unit, iteration, actions);
+}
+
+}  // namespace paceline::paramserver

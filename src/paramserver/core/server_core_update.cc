@@ -1,0 +1,103 @@
+// How ServerCore makes an update: of one unit as soon as the synchronisation model names it.
+#include "paramserver/core/server_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensor/optimizer.h"
+#include "tensor/reduce.h"
+
+namespace paceline::paramserver {
+
+// Fills sources_ with the gradients of an update in rank order; false when no worker used the unit.
+bool ServerCore::gather_sources(std::uint32_t unit, const sync::Update& update) {
+  bool used = false;
+  sources_.clear();
+  for (const Rank worker : update.workers) {
+    const Slot& at = slot(unit, worker);
+    if (at.unused) {
+      if (zeros_.empty()) zeros_.resize(sum_.size());
+      sources_.push_back(std::span<const float>(zeros_).first(elements(unit)));
+    } else {
+      sources_.push_back(pool_.of(at.gradient, elements(unit)));
+      used = true;
+    }
+  }
+  return used;
+}
+
+// Why the mean gradient of an update must not be applied; nothing when it is finite.
+std::optional<Status> ServerCore::non_finite(std::uint32_t unit, const sync::Update& update, std::span<const float> sum) const {
+  if (tensor::all_finite(sum)) return std::nullopt;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    if (const auto element = tensor::first_non_finite(sources_[i])) {
+      return error(ErrorKind::kBadRequest, "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, or skip such iterations",
+                   update.workers[i].value, unit_text(unit), update.iteration, *element, sources_[i][*element]);
+    }
+  }
+  return error(ErrorKind::kBadRequest, "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or skip such iterations", unit_text(unit),
+               update.iteration);
+}
+
+std::span<float> ServerCore::writable_value(std::uint32_t unit) {
+  std::uint32_t& value = state(unit).value;
+  if (pool_.references(value) > 1) {
+    const std::uint32_t copy = pool_.take(elements(unit));
+    std::ranges::copy(pool_.of(value, elements(unit)), pool_.of(copy, elements(unit)).begin());
+    pool_.release(std::exchange(value, copy));
+    ++counters_.value_copies;
+  }
+  return pool_.of(value, elements(unit));
+}
+
+void ServerCore::step(std::uint32_t unit, Iteration iteration, std::span<const float> gradient) {
+  UnitState& of = state(unit);
+  ++of.steps;
+  ++counters_.updates;
+  tensor::step(plan_->optimizer_of(unit), {.learning_rate = plan_->learning_rate_of(unit, iteration), .step = of.steps}, writable_value(unit), gradient, of.state);
+}
+
+void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& actions) {
+  const std::uint32_t unit = my_units()[static_cast<std::size_t>(update.unit)];
+  const bool used = gather_sources(unit, update);
+  if (plan_->holds_updates()) {
+    keep_sum(unit, used, update, actions);
+    return;
+  }
+  if (used) {
+    std::span<const float> gradient = sources_.front();
+    if (sources_.size() > 1 || update.scale != 1) {
+      const auto sum = std::span(sum_).first(elements(unit));
+      tensor::sum_in_rank_order(sum, sources_, update.scale);
+      gradient = sum;
+    }
+    if (plan_->options().update.non_finite == NonFinitePolicy::kStop) {
+      if (auto reason = non_finite(unit, update, gradient)) {
+        actions.push_back({.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
+        return;
+      }
+    }
+    step(unit, update.iteration, gradient);
+  } else {
+    ++counters_.skipped_units;
+  }
+  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
+  count_version(unit, update.iteration, actions);
+  switch (sync_->delivery()) {
+    case sync::Delivery::kToAll: offer_to_all(unit, update.iteration, actions); break;
+    case sync::Delivery::kToPusher:
+      for (const Rank worker : update.workers) offer(unit, worker, update.iteration, actions);
+      break;
+    case sync::Delivery::kAtStart: break;
+  }
+}
+
+void ServerCore::count_version(std::uint32_t unit, Iteration iteration, std::vector<ServerAction>& actions) {
+  ++state(unit).version;
+  if (sync_->delivery() != sync::Delivery::kToAll || ++counted_ < units_.size()) return;
+  counted_ = 0;
+  complete_ = iteration;
+  actions.push_back({.kind = ServerAction::Kind::kIterationComplete, .iteration = iteration});
+}
+
+}  // namespace paceline::paramserver
