@@ -139,16 +139,6 @@ double cpu_seconds() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-Spread spread(const std::vector<double>& values) {
-  return {.median = median(values), .lowest = std::ranges::min(values), .highest = std::ranges::max(values)};
-}
-
 struct Series {
   std::vector<double> rates;
   std::vector<double> cpu;
@@ -213,6 +203,7 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
         [&] { return run_tcp(End::Role::kAsks, End::Role::kEchoes, small, static_cast<std::size_t>(options.round_trips)); }));
     stream_ratios.push_back(tcp.rates.back() / checked.rates.back());
     trip_ratios.push_back(tcp.trips.back() / checked.trips.back());
+    if (options.on_run) PACELINE_RETURN_IF_ERROR(options.on_run(run + 1));
   }
   return TransportBenchReport{.plain = plain.summary(),
                               .plain_checked = checked.summary(),

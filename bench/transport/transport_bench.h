@@ -2,10 +2,11 @@
 // loopback of this machine, sender and receiver as two threads, contestants taking turns, results verified byte by byte.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <functional>
 
 #include "base/quantity.h"
 #include "base/status.h"
+#include "bench/spread.h"
 
 namespace paceline::bench {
 
@@ -15,13 +16,8 @@ struct TransportBenchOptions {
   Bytes message{200'000};         // sent as chunks
   Bytes chunk{65'536};            // at most wire::kMaxPayload
   int round_trips = 10'000;       // of 64 bytes, per run
-};
-
-// Of the runs.
-struct Spread {
-  double median = 0;
-  double lowest = 0;
-  double highest = 0;
+  // After each turn, before the next begins: the place for one more contestant. May be empty; an error ends the benchmark.
+  std::function<Status(int done)> on_run;
 };
 
 struct Contestant {
@@ -42,7 +38,6 @@ struct TransportBenchReport {
 // Blocks for some seconds. Errors: kBadRequest for options out of range, kCorrupt when bytes arrived wrong, kIo, kDeadline.
 Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& options);
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Spread, median, lowest, highest)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contestant, bytes_per_second, cpu_seconds_per_gb, round_trip_seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransportBenchReport, plain, plain_checked, tcp, stream_of_plain_checked,
                                    round_trip_of_plain_checked)

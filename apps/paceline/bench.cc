@@ -1,0 +1,158 @@
+// `paceline bench transport|server`: measures on this machine, with the same code as the tests of bench/.
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "paceline/command.h"
+
+#ifdef PACELINE_HAS_BENCH
+#include "bench/server/server_bench.h"
+#include "bench/transport/iperf3.h"
+#include "bench/transport/transport_bench.h"
+#include "paceline/doctor/machine.h"
+#include "paceline/progress.h"
+#endif
+
+namespace paceline::cli {
+namespace {
+
+struct Options {
+  bool quick = false;
+  bool json = false;
+  bool progress = false;
+};
+
+#ifdef PACELINE_HAS_BENCH
+
+using Json = nlohmann::ordered_json;
+
+// What a reader must know to judge the figures.
+Json surroundings() {
+  const Machine machine = this_machine();
+  double load = 0;
+  if (std::FILE* file = std::fopen("/proc/loadavg", "r")) {
+    if (std::fscanf(file, "%lf", &load) != 1) load = 0;
+    std::fclose(file);
+  }
+  return {{"processor", machine.processor}, {"cores", machine.usable_cores}, {"system", machine.system}, {"load_before", load}};
+}
+
+std::string surroundings_text(const Json& machine) {
+  return fmt::format("{}, {} cores, {}, load before {:.1f}", machine["processor"].get<std::string>(), machine["cores"].get<int>(), machine["system"].get<std::string>(),
+                     machine["load_before"].get<double>());
+}
+
+std::unique_ptr<ProgressBar> make_bar(const char* label, const Options& options, int runs, const Clock& clock) {
+  auto bar = std::make_unique<ProgressBar>(label, runs, options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock);
+  bar->update(0);
+  return bar;
+}
+
+std::string rate_text(const bench::Spread& spread) {
+  const auto gigabytes = [](double value) { return fmt::format("{:.2f}", value / 1e9); };
+  return fmt::format("{:>6} GB/s  ({} .. {})", gigabytes(spread.median), gigabytes(spread.lowest), gigabytes(spread.highest));
+}
+
+void print_contestant(const char* name, const bench::Contestant& contestant) {
+  fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(contestant.bytes_per_second), contestant.cpu_seconds_per_gb.median,
+             contestant.round_trip_seconds.median * 1e6, contestant.round_trip_seconds.lowest * 1e6, contestant.round_trip_seconds.highest * 1e6);
+}
+
+int bench_transport(const Options& options) {
+  const Json machine = surroundings();
+  bench::TransportBenchOptions bench_options;
+  if (options.quick) bench_options = {.runs = 3, .streamed = Bytes{200'000'000}, .round_trips = 2'000};
+  const SystemClock clock;
+  std::unique_ptr<ProgressBar> bar = make_bar("bench transport", options, bench_options.runs, clock);
+  std::vector<double> iperf3;
+  bench_options.on_run = [&](int done) -> Status {
+    if (bench::iperf3_installed()) {
+      PACELINE_ASSIGN_OR_RETURN(const double rate, bench::stream_iperf3(1));
+      iperf3.push_back(rate);
+    }
+    bar->update(done);
+    return {};
+  };
+  const auto report = bench::run_transport_bench(bench_options);
+  bar.reset();
+  if (!report.ok()) return report_error(report.status());
+  const auto iperf3_spread = iperf3.empty() ? std::nullopt : std::optional(bench::spread(iperf3));
+  if (options.json) {
+    Json json = {{"machine", machine}, {"runs", bench_options.runs}};
+    json.update(Json::parse(nlohmann::json(*report).dump()));
+    json["iperf3_bytes_per_second"] = iperf3_spread ? Json(nlohmann::json(*iperf3_spread)) : Json();
+    fmt::print("{}\n", json.dump(2));
+    return kDone;
+  }
+  fmt::print("{}\n", surroundings_text(machine));
+  fmt::print("Loopback, chunks of 64 KiB in messages of 200 KB; median (least .. most) of {} turns\n\n", bench_options.runs);
+  fmt::print("{:<34} {:<45} {}\n", "", "stream", "64-byte round trip");
+  print_contestant("plain sockets, no checksum", report->plain);
+  print_contestant("plain sockets, CRC32C on both ends", report->plain_checked);
+  print_contestant("tcp transport, CRC32C on both ends", report->tcp);
+  if (iperf3_spread) fmt::print("{:<34} {}\n", "iperf3, no checksum", rate_text(*iperf3_spread));
+  fmt::print("\ntcp transport / plain sockets with CRC32C: stream {:.2f} (1 = as fast), round trip {:.2f} (1 = as short)\n", report->stream_of_plain_checked,
+             report->round_trip_of_plain_checked);
+  return kDone;
+}
+
+int bench_server(const Options& options) {
+  const Json machine = surroundings();
+  bench::ServerBenchOptions bench_options;
+  if (options.quick) bench_options = {.runs = 3, .parameters = Bytes{16'000'000}};
+  const SystemClock clock;
+  std::unique_ptr<ProgressBar> bar = make_bar("bench server", options, bench_options.runs, clock);
+  bench_options.on_run = [&](int done) { bar->update(done); };
+  const auto report = bench::run_server_bench(bench_options);
+  bar.reset();
+  if (!report.ok()) return report_error(report.status());
+  if (options.json) {
+    Json json = {{"machine", machine}, {"runs", bench_options.runs}, {"workers", bench_options.workers}, {"parameter_bytes", bench_options.parameters.count},
+                 {"unit_bytes", bench_options.unit.count}};
+    json.update(Json::parse(nlohmann::json(*report).dump()));
+    fmt::print("{}\n", json.dump(2));
+    return kDone;
+  }
+  fmt::print("{}\n", surroundings_text(machine));
+  fmt::print("{} workers, {} of parameters in units of {}, one core; bytes read and written, median (least .. most) of {} turns\n\n", bench_options.workers,
+             to_text(bench_options.parameters), to_text(bench_options.unit), bench_options.runs);
+  fmt::print("{:<34} {}\n", "memory copy", rate_text(report->copy));
+  fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum in rank order", rate_text(report->sum), report->sum_of_copy);
+  fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum, check and step of sgd", rate_text(report->update_sgd), report->update_sgd_of_copy);
+  fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum, check and step of momentum", rate_text(report->update_momentum), report->update_momentum_of_copy);
+  return kDone;
+}
+
+#else
+
+int not_built() { return report_error(error(ErrorKind::kBadRequest, "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)")); }
+int bench_transport(const Options&) { return not_built(); }
+int bench_server(const Options&) { return not_built(); }
+
+#endif
+
+void add_benchmark(CLI::App& bench, Chosen& chosen, const char* name, const char* purpose, int (*run)(const Options&)) {
+  CLI::App* command = bench.add_subcommand(name, purpose);
+  const auto options = std::make_shared<Options>();
+  command->add_flag("--quick", options->quick, "Fewer and shorter runs: some seconds, larger spread");
+  command->add_flag("--json", options->json, "One JSON document; rates in bytes/s, times in seconds");
+  command->add_flag("--progress", options->progress, "Show progress even when standard error is no terminal");
+  set_examples(*command, fmt::format("  paceline bench {0} --quick\n  paceline bench {0} --json", name));
+  command->callback([options, run, &chosen] { chosen.run = [options, run] { return run(*options); }; });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Chosen& chosen) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine: what the parts cost against what it allows");
+  bench->require_subcommand(1);
+  add_benchmark(*bench, chosen, "transport", "The tcp transport against plain sockets (and iperf3 where it is installed), over the loopback", &bench_transport);
+  add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core", &bench_server);
+  set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");
+}
+
+}  // namespace paceline::cli
