@@ -13,14 +13,14 @@ constexpr Duration kLeastWarning = std::chrono::seconds(1);
 
 }  // namespace
 
-StallDetector::StallDetector(TimePoint start, Duration limit) : last_(start), limit_(limit) {
+StallDetector::StallDetector(TimePoint start, Duration limit) : last_(start), waiting_since_(start), limit_(limit) {
   PACELINE_CHECK(limit > Duration::zero(), "a stall limit of {} ns", limit.count());
   recent_.reserve(kRemembered);
 }
 
 void StallDetector::on_progress(TimePoint now) {
   const Duration took = now - last_;
-  last_ = now;
+  last_ = waiting_since_ = now;
   warned_ = false;
   if (recent_.size() < kRemembered) {
     recent_.push_back(took);
@@ -43,13 +43,12 @@ Duration StallDetector::warn_after() const {
 }
 
 StallDetector::Verdict StallDetector::check(TimePoint now) {
-  const Duration waited = now - last_;
-  if (waited >= limit_) return Verdict::kFail;
-  if (warned_ || waited < warn_after()) return Verdict::kFine;
+  if (waited(now) >= limit_) return Verdict::kFail;
+  if (warned_ || waited(now) < warn_after()) return Verdict::kFine;
   warned_ = true;
   return Verdict::kWarn;
 }
 
-TimePoint StallDetector::next_due() const { return last_ + (warned_ ? limit_ : warn_after()); }
+TimePoint StallDetector::next_due() const { return waiting_since_ + (warned_ ? limit_ : warn_after()); }
 
 }  // namespace paceline::session

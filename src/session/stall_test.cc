@@ -51,6 +51,23 @@ TEST(StallDetector, AnIterationOfMinutesIsHealthyWhenAllAre) {
   EXPECT_EQ(detector.check(now + 10min), Verdict::kFail);
 }
 
+TEST(StallDetector, TimeBeforeAWaitIsNotHeldAgainstIt) {
+  StallDetector detector(kStart, 10min);
+  TimePoint now = kStart;
+  for (int i = 0; i < 9; ++i) detector.on_progress(now += 2s);
+  detector.on_wait(now += 9min);  // an evaluation
+  EXPECT_EQ(detector.check(now + 20s - 1ns), Verdict::kFine);
+  EXPECT_EQ(detector.next_due(), now + 20s);
+  EXPECT_EQ(detector.waited(now + 20s), 20s);
+  EXPECT_EQ(detector.check(now + 20s), Verdict::kWarn);
+  detector.on_wait(now += 1min);
+  EXPECT_EQ(detector.check(now + 1min), Verdict::kFine) << "warned already in this iteration";
+  EXPECT_EQ(detector.check(now + 10min), Verdict::kFail);
+  detector.on_progress(now += 1min);
+  EXPECT_EQ(detector.median(), 2s) << "an iteration counts from its start, not from its waits";
+  EXPECT_EQ(detector.waited(now + 3s), 3s);
+}
+
 TEST(StallDetector, ItsMedianIsThatOfTheLast128Iterations) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     std::mt19937_64 random(seed);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "base/text.h"
 
 namespace paceline::paramserver {
@@ -17,7 +18,8 @@ long long milliseconds(Duration duration) { return static_cast<long long>(std::c
 }  // namespace
 
 WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox, WorkerClientOptions options)
-    : plan_(plan), worker_(worker), loop_(loop), outbox_(outbox), options_(std::move(options)), core_(std::move(plan), worker) {
+    : plan_(plan), worker_(worker), loop_(loop), outbox_(outbox), options_(std::move(options)), core_(std::move(plan), worker),
+      stall_(loop.now(), options_.stall_deadline) {
   const auto elements = static_cast<std::size_t>(plan_->units().elements);
   PACELINE_CHECK(options_.parameters.size() == elements && options_.gradients.size() == elements, "the plan has {} elements, the arenas {} and {}", elements,
                  options_.parameters.size(), options_.gradients.size());
@@ -39,17 +41,35 @@ std::span<float> WorkerClient::part(std::span<float> arena, std::uint32_t unit) 
 
 // --- training thread ---
 
-// Waits with `lock` until done(), a failure, or the stall deadline; describe() says what was waited for.
+// Waits with `lock` until done(), a failure, or the stall deadline; describe() says what is waited for.
 template <typename Done, typename Describe>
 Status WorkerClient::wait(std::unique_lock<std::mutex>& lock, Done done, Describe describe) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto deadline = begin + options_.stall_deadline;
+  if (failure_.ok() && !done()) stall_.on_wait(loop_.now());
   while (failure_.ok() && !done()) {
-    if (changed_.wait_until(lock, deadline) == std::cv_status::no_timeout || done() || !failure_.ok()) continue;
-    return error(ErrorKind::kDeadline, "worker {} waited {} ms for {}; --stall-deadline is {}", worker_.value,
-                 milliseconds(std::chrono::steady_clock::now() - begin), describe(), to_text(options_.stall_deadline));
+    if (changed_.wait_until(lock, stall_.next_due()) == std::cv_status::no_timeout || done() || !failure_.ok()) continue;
+    PACELINE_RETURN_IF_ERROR(look_for_stall(lock, describe()));
   }
   return failure_;
+}
+
+// Nothing has come for long enough to look at the clock. Gives the lock back for a moment when there is something to log.
+Status WorkerClient::look_for_stall(std::unique_lock<std::mutex>& lock, const std::string& awaited) {
+  const TimePoint now = loop_.now();
+  switch (stall_.check(now)) {
+    case session::StallDetector::Verdict::kFine: return {};
+    case session::StallDetector::Verdict::kFail:
+      return error(ErrorKind::kDeadline, "worker {} waited {} ms for {}; --stall-deadline is {}", worker_.value, milliseconds(stall_.waited(now)), awaited,
+                   to_text(options_.stall_deadline));
+    case session::StallDetector::Verdict::kWarn: {
+      const Duration waited = stall_.waited(now), median = stall_.median();
+      lock.unlock();
+      log::warn("worker {} has been waiting {} for {}; an iteration takes {}. It gives up after {} (--stall-deadline)", worker_.value, to_text(waited), awaited,
+                to_text(median), to_text(options_.stall_deadline));
+      lock.lock();
+      return {};
+    }
+  }
+  return {};
 }
 
 std::string WorkerClient::describe_missing(scheduling::UnitRange units) const {
@@ -122,7 +142,9 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
     core_.account_gate(std::nullopt, iteration, entered, loop_.now());
   }
   if (!failure_.ok()) return failure_;
-  PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, loop_.now(), outgoing_));
+  const TimePoint now = loop_.now();
+  PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, now, outgoing_));
+  stall_.on_progress(now);
   lock.unlock();
   outgoing_signal_->raise();
   return {};

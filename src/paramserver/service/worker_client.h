@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "paramserver/core/worker_core.h"
 #include "paramserver/service/mailbox.h"
+#include "session/stall.h"
 #include "transport/transport.h"
 
 namespace paceline::paramserver {
@@ -35,7 +36,7 @@ namespace paceline::paramserver {
 struct WorkerClientOptions {
   std::span<float> parameters;  // the arena: JobPlan::units().elements floats, outliving the client
   std::span<float> gradients;   // the same size
-  Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take
+  Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take; above 0
   // A server broke the protocol, or is lost. Called at most once, on the loop; every wait then returns the same status.
   std::function<void(const Status&)> on_failed;
 };
@@ -57,6 +58,9 @@ class WorkerClient final : public MessageSink {
   // Reports what was wrong with the call (kBadRequest), or why the job has failed.
   Status gradient_ready(std::uint32_t tensor);
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused = {});
+
+  // Each wait below ends with kDeadline after stall_deadline. A wait that takes 10 times the median iteration is warned of in the log, once
+  // per iteration (session/stall.h). Both name what is waited for: server, layer and iteration.
 
   // Returns when `layer`'s parameters are those that `iteration` is computed with. Errors: kDeadline after stall_deadline, naming server, layer,
   // iteration and milliseconds; the reason given to cancel(); kBadRequest when `iteration` is not the one after the last backward_done.
@@ -85,6 +89,7 @@ class WorkerClient final : public MessageSink {
  private:
   template <typename Done, typename Describe>
   Status wait(std::unique_lock<std::mutex>& lock, Done done, Describe describe);
+  Status look_for_stall(std::unique_lock<std::mutex>& lock, const std::string& awaited);
   Status wait_open(std::optional<Layer> layer, Iteration iteration);
   std::string describe_missing(scheduling::UnitRange units) const;
   std::string describe_undelivered() const;
@@ -111,6 +116,7 @@ class WorkerClient final : public MessageSink {
   std::condition_variable changed_;
   WorkerCore core_;
   std::vector<WorkerAction> outgoing_;
+  session::StallDetector stall_;
   Status failure_;
 };
 
