@@ -50,13 +50,14 @@ Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank ra
 
 }  // namespace
 
-void save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place) {
+bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place) {
   const runtime::JobSettings& settings = process.settings();
   const bool due = place == Place::kLast || (settings.checkpoint_every > 0 && iteration % settings.checkpoint_every == 0);
-  if (settings.checkpoint.empty() || !due) return;
+  if (settings.checkpoint.empty() || !due) return false;
   const auto written = write_buffers(settings.checkpoint, process.rank(), iteration, adapter);
   const std::string name = runtime::PartHead{"worker", process.rank().value, iteration, "", {}}.file_name();
   process.send_saved(iteration, written.ok() ? *written : runtime::PartSummary{name, 0, 0, written.status().message()});
+  return true;
 }
 
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter) {

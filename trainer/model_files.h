@@ -6,10 +6,10 @@
 
 namespace paceline::trainer {
 
-// Whether a checkpoint is due after `iteration`, `last` says that it is the job's last one; if so, writes this worker's part and tells
-// the coordinator. A part that cannot be written only makes the checkpoint void.
+// When a checkpoint is due after `iteration`, which it is always after the job's last one, writes this worker's part, tells the coordinator,
+// and returns true. A part that cannot be written only makes the checkpoint void.
 enum class Place { kMiddle, kLast };
-void save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place);
+bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place);
 
 // A job that goes on: the buffers become those of the checkpoint. Errors: kCorrupt, kIo, kBadRequest naming file and buffer.
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter);

@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "paceline/torch.h"
 #include "runtime/worker_process.h"
+#include "trainer/model_files.h"
 #include "trainer/stepper.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -44,6 +45,7 @@ struct Worker::State {
   std::unique_ptr<trainer::Stepper> stepper;
   Iteration next = 1;
   bool stopping = false;
+  bool saved = false;  // this worker's part of the checkpoint of the last iteration, if there is to be one
 
   // Tells the coordinator, so that the others end too, and throws its verdict.
   [[noreturn]] void fail(const Status& status) { raise(process->fail(status)); }
@@ -65,6 +67,9 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
                                                          state_->adapter->parameters(), state_->adapter->gradients()));
   state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, state_->process->client(), state_->process->rank());
   state_->next = state_->process->first();
+  if (!state_->process->settings().resume_from.empty()) {
+    if (const Status status = trainer::restore_part(*state_->process, *state_->adapter); !status.ok()) state_->fail(status);
+  }
   state_->stepper->begin();
 }
 
@@ -85,6 +90,7 @@ double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t sam
   const auto last = s.process->end_iteration(s.next);
   if (!last.ok()) s.fail(last.status());
   s.stopping = *last;
+  s.saved = trainer::save_part_if_due(*s.process, *s.adapter, s.next, trainer::Place::kMiddle);
   report.iteration_seconds.push_back(report.phases.total() - before);
   const runtime::Json progress{{"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.back()}};
   s.process->send_progress(progress.dump());
@@ -104,6 +110,7 @@ std::string Worker::parameters_hash() {
 
 void Worker::finish() {
   synchronize();
+  if (!state_->saved && state_->next > state_->process->first()) trainer::save_part_if_due(*state_->process, *state_->adapter, state_->next - 1, trainer::Place::kLast);
   runtime::WorkerReport& report = state_->stepper->report();
   report.parameters_hash = parameters_hash();
   report.peak_bytes = runtime::peak_memory();

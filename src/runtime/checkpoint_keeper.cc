@@ -53,7 +53,10 @@ Status CheckpointKeeper::resume(wire::Settings& settings, const wire::TensorTabl
   for (const std::string& warning : found.warnings) options_.warn(warning);
   PACELINE_RETURN_IF_ERROR(can_resume(found, settings, table, options_.workers));
   PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, found.manifest.iteration));
-  newest_ = found.folder;
+  {
+    const std::lock_guard lock(mutex_);
+    newest_ = found.folder;
+  }
   put(settings, "resume-from", found.folder);
   put(settings, "resume-iteration", std::to_string(found.manifest.iteration));
   return {};

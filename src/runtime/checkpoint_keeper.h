@@ -3,7 +3,7 @@
 //
 // A part that could not be written makes its checkpoint void, with a warning; training goes on and the checkpoints before stay.
 //
-// Threads: belongs to the loop.
+// Threads: begin() on any thread before the others; they belong to the loop.
 #pragma once
 
 #include <functional>

@@ -111,8 +111,8 @@ void Coordinator::send(PeerId to, MessageKind kind, Iteration iteration, std::ve
 void Coordinator::carry_out(const Actions& actions) {
   for (const membership::Action& action : actions) {
     if (const auto* start = std::get_if<membership::SendWelcome>(&action)) {
+      if (!agreed_) agree();
       welcome(*start);
-      if (roster_.phase() >= membership::Roster::Phase::kEnding) return;  // on_agreed refused
     } else if (const auto* stop = std::get_if<membership::SendStop>(&action)) {
       send(stop->to, MessageKind::kStop, 0, encode(stop->stop));
     } else if (const auto* park = std::get_if<membership::SendPark>(&action)) {
@@ -125,13 +125,30 @@ void Coordinator::carry_out(const Actions& actions) {
   }
 }
 
+// Everybody is there. What on_agreed reads may take long, so the loop goes on meanwhile and the welcomes wait.
+void Coordinator::agree() {
+  transport_.loop().cancel(gathering_timer_);
+  agreed_ = roster_.settings();
+  if (!callbacks_.on_agreed) return;
+  agreeing_ = std::make_unique<TaskThread>();
+  agreeing_->run([this, settings = *agreed_, table = roster_.table()]() mutable {
+    const Status status = callbacks_.on_agreed(settings, table);
+    transport_.loop().post([this, status, settings = std::move(settings)] { on_agreement(status, settings); });
+  });
+}
+
+void Coordinator::on_agreement(const Status& status, const wire::Settings& settings) {
+  if (agreeing_ == nullptr) return;  // the job has ended
+  agreeing_.reset();
+  if (!status.ok()) return fail(status);
+  agreed_ = settings;
+  for (const membership::SendWelcome& held : std::exchange(held_, {})) welcome(held);
+}
+
 void Coordinator::welcome(const membership::SendWelcome& action) {
-  if (!agreed_) {
-    transport_.loop().cancel(gathering_timer_);
-    agreed_ = action.welcome.settings;
-    if (callbacks_.on_agreed) {
-      if (const Status status = callbacks_.on_agreed(*agreed_, roster_.table()); !status.ok()) return fail(status);
-    }
+  if (agreeing_ != nullptr) {
+    held_.push_back(action);
+    return;
   }
   wire::Welcome welcome = action.welcome;
   welcome.settings = *agreed_;
@@ -162,6 +179,7 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
 
 void Coordinator::end(const wire::Stop& verdict) {
   transport_.loop().cancel(gathering_timer_);
+  agreeing_.reset();
   wire::Stop stop = verdict;
   const auto report = final_report(stop);
   endpoint_->close(kFarewellLimit, [this, stop, report] { callbacks_.on_ended(stop, report); });

@@ -10,6 +10,7 @@
 
 #include "membership/roster.h"
 #include "runtime/report.h"
+#include "runtime/task_thread.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
 
@@ -27,7 +28,8 @@ struct CoordinatorOptions {
 struct CoordinatorCallbacks {
   // A worker has done an iteration, as JSON (trainer/worker_loop.cc writes it).
   std::function<void(const Json& progress)> on_progress;
-  // Everybody has joined and agreed; may add to the settings (where to resume from). An error ends the job.
+  // Everybody has joined and agreed; may add to the settings (where to resume from). An error ends the job. Called once, on a thread of its
+  // own, which has returned before anything else is called; it may take its time.
   std::function<Status(wire::Settings& settings, const wire::TensorTable& table)> on_agreed;
   // A server's or worker's part of a checkpoint is on the disk.
   std::function<void(const session::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
@@ -59,6 +61,8 @@ class Coordinator final : public session::EndpointHandler {
 
  private:
   void carry_out(const membership::Actions& actions);
+  void agree();
+  void on_agreement(const Status& status, const wire::Settings& settings);
   void welcome(const membership::SendWelcome& action);
   void end(const wire::Stop& stop);
   void send(session::PeerId to, wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
@@ -72,6 +76,8 @@ class Coordinator final : public session::EndpointHandler {
   std::map<session::PeerId, session::Role> roles_;
   std::map<session::PeerId, std::vector<std::byte>> incoming_;  // messages being received
   std::optional<wire::Settings> agreed_;  // settings with what on_agreed added
+  std::unique_ptr<TaskThread> agreeing_;  // while on_agreed runs
+  std::vector<membership::SendWelcome> held_;  // until then
   TimePoint began_;
   transport::Loop::TimerId gathering_timer_ = 0;
 };

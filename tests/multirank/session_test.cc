@@ -332,6 +332,19 @@ TEST_P(SessionTest, TheWrongDestinationJobOrEpochIsRefused) {
               HasSubstr("stale epoch: worker 1 is at membership epoch 1, server 0 at 2"));
 }
 
+TEST_P(SessionTest, WhoDoesNotKnowItsRankYetIsTriedAgainUntilItDoes) {
+  const PeerName other{Role::kServer, {kServer.rank.value + 1}};
+  Node waiting(backend_, named({Role::kServer, {-1}})), worker(backend_, named(kWorker1)), early(backend_, named(other));
+  const auto address = waiting.listen(backend_.host);
+  const PeerId attempt = early.connect(address, kServer);
+  // Somebody who does not care for the rank is served meanwhile, so the listener is up and has seen the other.
+  worker.connect(address, {Role::kServer, {-1}});
+  waiting.wait_peer(kWorker1);
+  waiting.rank.on_loop([&] { waiting.endpoint->set_identity(kServer, 0, 0); });
+  EXPECT_EQ(early.wait_peer(kServer), attempt);
+  waiting.wait_peer(other);
+}
+
 TEST_P(SessionTest, ProcessesMayStartInAnyOrder) {
   transport::Address address;
   {
