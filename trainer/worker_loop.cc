@@ -22,8 +22,10 @@ class WorkerLoop {
     bool last = false;
     for (Iteration iteration = process_.first(); !last; ++iteration) {
       PACELINE_RETURN_IF_ERROR(train(iteration));
-      PACELINE_ASSIGN_OR_RETURN(const bool asked_to_stop, process_.end_iteration(iteration));
-      last = asked_to_stop || iteration >= workload_.last_iteration();
+      last = iteration >= workload_.last_iteration();
+      if (!last) {
+        PACELINE_ASSIGN_OR_RETURN(last, process_.end_iteration(iteration));
+      }
       save_part_if_due(process_, workload_.adapter(), iteration, last ? Place::kLast : Place::kMiddle);
       const bool evaluate = last || (settings_.evaluate_every > 0 && iteration % settings_.evaluate_every == 0);
       double accuracy = -1;

@@ -52,11 +52,7 @@ Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& set
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription description, model::describe(settings.model));
   PACELINE_ASSIGN_OR_RETURN(workload->data_, data::open(settings.dataset, data_root));
   PACELINE_RETURN_IF_ERROR(fits(description, workload->data_));
-  PACELINE_ASSIGN_OR_RETURN(data::Sampler sampler, data::Sampler::make(*workload->data_.train, {.seed = static_cast<std::uint64_t>(settings.seed),
-                                                                                                 .workers = workers,
-                                                                                                 .mini_batch = settings.mini_batch}));
-  workload->last_iteration_ = settings.iterations > 0 ? settings.iterations : settings.epochs * sampler.iterations_per_data_epoch();
-  workload->sampler_ = std::move(sampler);
+  if (workers != 0) PACELINE_RETURN_IF_ERROR(workload->share_among(workers));
 
   torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
   PACELINE_ASSIGN_OR_RETURN(workload->network_, models::make(settings.model));
@@ -66,6 +62,14 @@ Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& set
   const auto dry_run = [&] { workload->network_->loss(tensors.input, tensors.target); };
   PACELINE_ASSIGN_OR_RETURN(workload->adapter_, ModuleAdapter::make(*workload->network_, dry_run));
   return workload;
+}
+
+Status Workload::share_among(std::int32_t workers) {
+  const data::SamplerOptions options{.seed = static_cast<std::uint64_t>(settings_.seed), .workers = workers, .mini_batch = settings_.mini_batch};
+  PACELINE_ASSIGN_OR_RETURN(data::Sampler sampler, data::Sampler::make(*data_.train, options));
+  last_iteration_ = settings_.iterations > 0 ? settings_.iterations : settings_.epochs * sampler.iterations_per_data_epoch();
+  sampler_ = std::move(sampler);
+  return {};
 }
 
 Result<std::unique_ptr<data::Loader>> Workload::start_loader(Rank rank, Iteration first, const Clock& clock) const {

@@ -16,8 +16,12 @@ namespace paceline::trainer {
 
 class Workload {
  public:
+  // `workers` 0: not known yet, share_among() tells it before anything else is used than adapter().
   // Errors: kBadRequest naming the model, the data set, or what of the two does not fit together.
   static Result<std::unique_ptr<Workload>> open(const runtime::JobSettings& settings, std::int32_t workers, const std::filesystem::path& data_root);
+
+  // Deals the training set to so many workers, at least 1. Errors: kBadRequest when it is too small for one mini-batch each.
+  Status share_among(std::int32_t workers);
 
   ModuleAdapter& adapter() { return *adapter_; }
   Iteration last_iteration() const { return last_iteration_; }

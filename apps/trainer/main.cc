@@ -1,15 +1,18 @@
 // paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument, a JSON object:
 //   {"settings": {...}, "data_root": DIR, "workers": W,
 //    "reference": true}                                          prints progress lines and the report, one JSON object per line
-//   {..., "coordinator": "HOST:PORT", "rank": R or -1, "seed": N}  joins a job
+//   {..., "coordinator": "HOST:PORT", "rank": R or -1, "seed": N}  joins a job; "workers": 0 takes the coordinator's number
+//   {..., "alone": true}                                           nobody else looks after this process: signals end it
 // The exit code is the command line's; a failed process prints its one line of error unless "quiet" says that its parent does.
-#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <mutex>
 
 #include "base/log.h"
+#include "runtime/signals.h"
 #include "trainer/model_files.h"
 #include "trainer/reference.h"
 #include "trainer/worker_loop.h"
@@ -51,38 +54,78 @@ Status run_reference_mode(const Json& request, const runtime::JobSettings& setti
   return interrupted != 0 ? Status(ErrorKind::kCancelled, "interrupted") : Status();
 }
 
-Status run_worker_mode(const Json& request, const runtime::JobSettings& settings, Workload& workload) {
-  // Signals to end go through the coordinator, which lets all workers end in the same iteration.
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
+constexpr int kInterrupted = 130;
+
+// Ends a worker that somebody started by hand when a signal asks for it. One that is part of a whole job on a machine is told by the
+// coordinator, which lets all workers end in the same iteration.
+class EndBySignal {
+ public:
+  explicit EndBySignal(bool alone) {
+    if (alone) {
+      signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM}, [this](int) { on_signal(); });
+      return;
+    }
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGTERM, SIG_IGN);
+  }
+  // From now on the job is told, the first time; nullptr: not any more.
+  void set_process(runtime::WorkerProcess* process) {
+    const std::lock_guard lock(mutex_);
+    process_ = process;
+  }
+
+ private:
+  void on_signal() {
+    const std::lock_guard lock(mutex_);
+    if (process_ != nullptr) return std::exchange(process_, nullptr)->interrupt();
+    std::fprintf(stderr, "paceline: error: interrupted by a signal\n");
+    _exit(kInterrupted);
+  }
+
+  std::mutex mutex_;
+  runtime::WorkerProcess* process_ = nullptr;
+  std::optional<runtime::Signals> signals_;  // last: its thread uses the others
+};
+
+Status run_worker_mode(const Json& request, const runtime::JobSettings& settings, Workload& workload, EndBySignal& end_by_signal) {
   runtime::MemberOptions member;
   PACELINE_ASSIGN_OR_RETURN(member.coordinator, transport::parse_address(request.at("coordinator").get<std::string>()));
   member.wanted_rank = request.at("rank");
   member.world_workers = request.at("workers");
   member.silence_deadline = from_seconds(settings.deadline);
+  if (request.value("alone", false)) member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator
   member.release = PACELINE_VERSION;
   member.seed = request.at("seed");
   member.table = workload.adapter().table();
   member.settings = to_settings(settings);
   PACELINE_ASSIGN_OR_RETURN(const auto process, runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
                                                                              workload.adapter().parameters(), workload.adapter().gradients()));
-  return run_worker(workload, *process);
+  end_by_signal.set_process(process.get());
+  Status status = workload.share_among(process->workers());
+  status = status.ok() ? run_worker(workload, *process) : process->fail(status);
+  end_by_signal.set_process(nullptr);
+  return status;
 }
 
 Status run(const Json& request) {
   PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, settings_of(request));
-  PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(settings, request.at("workers"), request.at("data_root").get<std::string>()));
-  return request.value("reference", false) ? run_reference_mode(request, settings, *workload) : run_worker_mode(request, settings, *workload);
+  const std::string data_root = request.at("data_root");
+  if (request.value("reference", false)) {
+    PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(settings, request.at("workers"), data_root));
+    return run_reference_mode(request, settings, *workload);
+  }
+  EndBySignal end_by_signal(request.value("alone", false));  // before torch makes threads
+  PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(settings, request.at("workers"), data_root));
+  return run_worker_mode(request, settings, *workload, end_by_signal);
 }
 
 int exit_code(const Status& status) {
   if (status.ok()) return 0;
   if (status.kind() == ErrorKind::kBadRequest) return 2;
-  return status.kind() == ErrorKind::kCancelled ? 130 : 1;
+  return status.kind() == ErrorKind::kCancelled ? kInterrupted : 1;
 }
 
 int run_program(int argc, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no orphan survives its parent
   if (argc != 2) {
     std::fprintf(stderr, "paceline-trainer: error: this program is started by 'paceline train'\n");
     return 2;

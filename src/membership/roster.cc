@@ -143,7 +143,8 @@ Actions Roster::on_report(PeerId peer, std::string report) {
     return end_when_all_left();
   }
   worker_reports_[name.rank] = std::move(report);
-  if (phase_ != Phase::kRunning || static_cast<std::int32_t>(worker_reports_.size()) < options_.workers) return {};
+  if (phase_ != Phase::kRunning) return {};
+  if (static_cast<std::int32_t>(worker_reports_.size()) < options_.workers) return finish_when_all_parked();
   if (interrupt_reason_.empty()) return stop_all({});
   return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, interrupt_reason_});
 }
@@ -188,9 +189,21 @@ Actions Roster::on_parked(PeerId worker, Iteration iteration) {
   const auto name = name_of(worker);
   if (phase_ != Phase::kRunning || interrupt_reason_.empty() || !name) return {};
   parked_[name->rank] = iteration;
-  if (static_cast<std::int32_t>(parked_.size()) < options_.workers) return {};
+  return finish_when_all_parked();
+}
+
+// A worker that has reported stands still too, and nobody has to go as far as it went: in BSP they are there already, else it is too far.
+Actions Roster::finish_when_all_parked() {
+  if (interrupt_reason_.empty() || parked_.empty() || told_to_finish_) return {};
+  for (const auto& [peer, member] : members_) {
+    const Rank rank = member.name.rank;
+    if (member.name.role == Role::kWorker && !parked_.contains(rank) && !worker_reports_.contains(rank)) return {};
+  }
+  told_to_finish_ = true;
   Iteration last = 0;
-  for (const auto& [rank, ended] : parked_) last = std::max(last, ended);
+  for (const auto& [rank, begun] : parked_) {
+    if (!worker_reports_.contains(rank)) last = std::max(last, begun);
+  }
   Actions actions;
   // Servers first: they must know where to take the last checkpoint before a worker's push can complete it.
   for (const Role role : {Role::kServer, Role::kWorker}) {

@@ -70,6 +70,7 @@ class Roster {
   Actions on_peer_lost(session::PeerId peer, const Status& reason);
   // Somebody asked to stop (a signal): workers finish the iteration that the foremost is in. Again: everything ends at once.
   Actions on_interrupt(const std::string& reason);
+  // `iteration`: the one that the worker is in and will not go beyond before it is told the last one.
   Actions on_parked(session::PeerId worker, Iteration iteration);
   // The time to join is over.
   Actions on_gathering_deadline(Duration waited);
@@ -101,6 +102,7 @@ class Roster {
   Actions stop_all(const wire::Stop& stop);
   wire::Welcome welcome_for(const Member& member) const;
   Actions end_when_all_left();
+  Actions finish_when_all_parked();
 
   RosterOptions options_;
   Phase phase_ = Phase::kGathering;
@@ -112,6 +114,7 @@ class Roster {
   wire::Stop stop_;
   std::string interrupt_reason_;  // not empty: workers are being parked
   std::map<Rank, Iteration> parked_;
+  bool told_to_finish_ = false;
 };
 
 }  // namespace paceline::membership

@@ -141,6 +141,24 @@ TEST(Roster, AnInterruptLetsAllFinishTheIterationOfTheForemost) {
   EXPECT_EQ(std::get<Ended>(roster.on_report(kServer1, "s")[0]).stop.kind, wire::StopKind::kInterrupted);
 }
 
+TEST(Roster, AWorkerThatHasReportedHoldsNobodyUpWhoParks) {
+  for (const bool report_first : {true, false}) {
+    Roster roster = two_and_two();
+    start(roster);
+    if (report_first) roster.on_report(kWorker0, "zero");
+    roster.on_interrupt("interrupted");
+    Actions actions = roster.on_parked(kWorker1, 6);
+    if (!report_first) {
+      EXPECT_TRUE(actions.empty());
+      actions = roster.on_report(kWorker0, "zero");
+    }
+    ASSERT_THAT(receivers<SendFinishAt>(actions), ElementsAre(kServer0, kServer1, kWorker0, kWorker1)) << report_first;
+    EXPECT_EQ(std::get<SendFinishAt>(actions[0]).iteration, 6);
+    EXPECT_TRUE(roster.on_parked(kWorker0, 30).empty()) << "told once only";
+    EXPECT_EQ(receivers<SendStop>(roster.on_report(kWorker1, "one")).size(), 4u);
+  }
+}
+
 TEST(Roster, ASecondInterruptEndsAtOnce) {
   Roster roster = two_and_two();
   start(roster);

@@ -15,16 +15,19 @@ struct Signals::State {
   std::thread thread;
 };
 
-Signals::Signals(transport::Loop& loop, std::initializer_list<int> numbers, std::function<void(int)> on_signal) : state_(std::make_unique<State>()) {
+Signals::Signals(transport::Loop& loop, std::initializer_list<int> numbers, std::function<void(int)> on_signal)
+    : Signals(numbers, [&loop, on_signal = std::move(on_signal)](int number) { loop.post([on_signal, number] { on_signal(number); }); }) {}
+
+Signals::Signals(std::initializer_list<int> numbers, std::function<void(int)> on_signal) : state_(std::make_unique<State>()) {
   sigemptyset(&state_->mask);
   for (const int number : numbers) sigaddset(&state_->mask, number);
   sigaddset(&state_->mask, state_->wake);
   PACELINE_CHECK(pthread_sigmask(SIG_BLOCK, &state_->mask, nullptr) == 0, "cannot block signals");
-  state_->thread = std::thread([&loop, mask = state_->mask, wake = state_->wake, on_signal = std::move(on_signal)] {
+  state_->thread = std::thread([mask = state_->mask, wake = state_->wake, on_signal = std::move(on_signal)] {
     for (;;) {
       int number = 0;
       if (sigwait(&mask, &number) != 0 || number == wake) return;
-      loop.post([on_signal, number] { on_signal(number); });
+      on_signal(number);
     }
   });
 }

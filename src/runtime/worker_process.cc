@@ -56,6 +56,7 @@ Result<paramserver::MessageSink*> WorkerProcess::on_welcome(const wire::Welcome&
   workers_ = welcome.workers;
   PACELINE_ASSIGN_OR_RETURN(settings_, from_settings(welcome.settings));
   first_ = settings_.resume_iteration + 1;
+  begun_ = first_;
   PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.resume_from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
@@ -79,9 +80,11 @@ void WorkerProcess::on_connected() {
   changed_.notify_all();
 }
 
+// The training thread may stand at a gate for a worker that is standing still already, so it is not asked: its iteration is.
 void WorkerProcess::on_park() {
   const std::lock_guard lock(mutex_);
   park_asked_ = true;
+  member_->parked(begun_);
 }
 
 void WorkerProcess::on_finish_at(Iteration last) {
@@ -105,16 +108,15 @@ void WorkerProcess::send_saved(Iteration iteration, const PartSummary& part) {
   transport_->loop().post([this, iteration, text = encode(part)]() mutable { member_->send_saved(iteration, std::move(text)); });
 }
 
-// Standing still here is safe: all of this iteration's gradients are on their way, so nobody waits for this worker to reach the end of
-// the iteration it is in.
+// Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the answer.
 Result<bool> WorkerProcess::end_iteration(Iteration iteration) {
   std::unique_lock lock(mutex_);
   if (end_ && !end_->status().ok()) return end_->status();
   if (park_asked_ && !last_) {
-    transport_->loop().post([this, iteration] { member_->parked(iteration); });
     changed_.wait(lock, [&] { return last_ || end_; });
     if (!last_) return end_->status().ok() ? Status(ErrorKind::kCancelled, "the job ended") : end_->status();
   }
+  begun_ = iteration + 1;
   return last_ && iteration >= *last_;
 }
 
@@ -127,6 +129,10 @@ Status WorkerProcess::wait_for_verdict() {
 Status WorkerProcess::finish(const WorkerReport& report) {
   transport_->loop().post([this, text = encode(report)]() mutable { member_->send_report(std::move(text)); });
   return wait_for_verdict();
+}
+
+void WorkerProcess::interrupt() {
+  transport_->loop().post([this] { member_->fail(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });
 }
 
 Status WorkerProcess::fail(const Status& reason) {

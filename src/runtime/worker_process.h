@@ -1,7 +1,7 @@
 // A worker's communication as part of a process: joins the job on a loop of its own thread and gives the training thread a face that blocks.
 // Knows nothing of torch: the parameters and gradients are two arrays.
 //
-// Threads: make, use and destroy it on the training thread; cancel() on any.
+// Threads: make, use and destroy it on the training thread; interrupt() on any.
 #pragma once
 
 #include <condition_variable>
@@ -42,6 +42,9 @@ class WorkerProcess final : public MemberEvents {
   // This process cannot go on; the coordinator is told. Returns the verdict.
   Status fail(const Status& reason);
 
+  // This process was asked to end by a signal: as fail(), but returns at once; what the training thread waits for ends.
+  void interrupt();
+
   // MemberEvents, on the loop.
   Result<paramserver::MessageSink*> on_welcome(const wire::Welcome& welcome) override;
   void on_connected() override;
@@ -67,6 +70,7 @@ class WorkerProcess final : public MemberEvents {
   std::condition_variable changed_;
   bool connected_ = false;
   bool park_asked_ = false;
+  Iteration begun_ = 1;  // the training thread's; it does not go beyond it once parking was asked for
   std::optional<Iteration> last_;
   std::optional<wire::Stop> end_;
 
