@@ -43,9 +43,12 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
   using runtime::Phase;
   const SystemClock clock;
   ModuleAdapter& adapter = workload.adapter();
-  PACELINE_ASSIGN_OR_RETURN(const tensor::OptimizerOptions optimizer, runtime::optimizer_options(settings));
-  PACELINE_ASSIGN_OR_RETURN(const tensor::Schedule learning_rate, tensor::parse_schedule(settings.learning_rate));
-  ReferenceUpdate update(optimizer, learning_rate, settings.clip_norm, adapter.table());
+  UpdateRules rules;
+  PACELINE_ASSIGN_OR_RETURN(rules.optimizer, runtime::optimizer_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(rules.learning_rate, tensor::parse_schedule(settings.learning_rate));
+  PACELINE_ASSIGN_OR_RETURN(rules.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
+  rules.clip_norm = settings.clip_norm;
+  ReferenceUpdate update(rules, adapter.table());
   NoObserver observer;
 
   std::vector<VirtualWorker> virtual_workers(static_cast<std::size_t>(workers));
@@ -94,7 +97,7 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
       used[static_cast<std::size_t>(worker.report.rank)].swap(worker.used);
     }
     const TimePoint before_update = clock.now();
-    update.apply(iteration, gradients, used, adapter.parameters());
+    PACELINE_RETURN_IF_ERROR(update.apply(iteration, gradients, used, adapter.parameters()));
     const TimePoint after_update = clock.now();
     // The virtual workers take turns, so that the seconds of one are a share of the whole and all of them together are the run's.
     for (VirtualWorker& worker : virtual_workers) {

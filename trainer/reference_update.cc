@@ -5,46 +5,67 @@
 
 namespace paceline::trainer {
 
-ReferenceUpdate::ReferenceUpdate(const tensor::OptimizerOptions& options, const tensor::Schedule& learning_rate, double clip_norm, const wire::TensorTable& table)
-    : options_(options),
-      learning_rate_(learning_rate),
-      clip_norm_(clip_norm),
+ReferenceUpdate::ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table)
+    : rules_(rules),
+      table_(table),
       offsets_(table.offsets()),
       steps_(table.tensors.size(), 0),
       first_(static_cast<std::size_t>(table.elements()), 0.0f),
       second_(first_.size(), 0.0f) {}
 
-void ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used, std::span<float> parameters) {
+Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used, std::span<float> parameters) {
   std::vector<float> mean = gradients[0];
   const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()));
   for (std::size_t i = 0; i < mean.size(); ++i) {
     for (std::size_t worker = 1; worker < gradients.size(); ++worker) mean[i] += gradients[worker][i];
     mean[i] *= share;
   }
-  if (clip_norm_ > 0) {
+  if (rules_.non_finite != paramserver::NonFinitePolicy::kApply) {
+    Status reason = non_finite(iteration, gradients, mean);
+    if (!reason.ok()) return rules_.non_finite == paramserver::NonFinitePolicy::kSkip ? Status() : reason;
+  }
+  if (rules_.clip_norm > 0) {
     const float coefficient = clip_coefficient(mean);
     if (coefficient != 1.0f) {
       for (float& value : mean) value *= coefficient;
     }
   }
-  const double rate = tensor::learning_rate(learning_rate_, iteration);
+  const double rate = tensor::learning_rate(rules_.learning_rate, iteration);
   for (std::size_t tensor = 0; tensor + 1 < offsets_.size(); ++tensor) {
     bool by_anyone = false;
     for (const auto& worker : used) by_anyone = by_anyone || worker[tensor] != 0;
     if (!by_anyone) continue;
     step(tensor, rate, mean, parameters);
   }
+  return {};
+}
+
+Status ReferenceUpdate::non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients, std::span<const float> mean) const {
+  for (std::size_t tensor = 0; tensor + 1 < offsets_.size(); ++tensor) {
+    const wire::TensorInfo& entry = table_.tensors[tensor];
+    const std::string where = fmt::format("layer {} \"{}\" (tensor \"{}\") of iteration {}", entry.layer.index, table_.layers[static_cast<std::size_t>(entry.layer.index)], entry.name, iteration);
+    for (auto i = static_cast<std::size_t>(offsets_[tensor]); i < static_cast<std::size_t>(offsets_[tensor + 1]); ++i) {
+      if (std::isfinite(mean[i])) continue;
+      for (std::size_t worker = 0; worker < gradients.size(); ++worker) {
+        if (std::isfinite(gradients[worker][i])) continue;
+        return error(ErrorKind::kCorrupt, "worker {} has a gradient that is not finite in {}; lower the learning rate, or give --non-finite skip", worker, where);
+      }
+      return error(ErrorKind::kCorrupt, "the sum of the workers' gradients overflows in {}; lower the learning rate, or give --non-finite skip", where);
+    }
+  }
+  return {};
 }
 
 float ReferenceUpdate::clip_coefficient(const std::vector<float>& gradient) const {
   tensor::ExactSquareSum squares;
   squares.add(gradient);
-  const double coefficient = clip_norm_ / (std::sqrt(squares.value()) + 1e-6);
+  const double coefficient = rules_.clip_norm / (std::sqrt(squares.value()) + 1e-6);
   return static_cast<float>(coefficient < 1 || std::isnan(coefficient) ? coefficient : 1.0);
 }
 
 void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<const float> gradient, std::span<float> parameters) {
   using Kind = tensor::OptimizerKind;
+  const tensor::OptimizerOptions& options = rules_.optimizer;
   const std::int64_t count = ++steps_[tensor];
   const auto power = [](double base, std::int64_t exponent) {  // by repeated squaring
     double product = 1;
@@ -53,25 +74,25 @@ void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<c
     }
     return product;
   };
-  const auto rate = static_cast<float>(learning_rate), decay = static_cast<float>(options_.weight_decay), momentum = static_cast<float>(options_.momentum);
-  const auto keep = static_cast<float>(1 - learning_rate * options_.weight_decay);
-  const auto beta1 = static_cast<float>(options_.beta1), rest1 = static_cast<float>(1 - options_.beta1);
-  const auto beta2 = static_cast<float>(options_.beta2), rest2 = static_cast<float>(1 - options_.beta2);
-  const auto epsilon = static_cast<float>(options_.epsilon);
-  const auto size = static_cast<float>(learning_rate / (1 - power(options_.beta1, count)));
-  const auto correction = static_cast<float>(std::sqrt(1 - power(options_.beta2, count)));
+  const auto rate = static_cast<float>(learning_rate), decay = static_cast<float>(options.weight_decay), momentum = static_cast<float>(options.momentum);
+  const auto keep = static_cast<float>(1 - learning_rate * options.weight_decay);
+  const auto beta1 = static_cast<float>(options.beta1), rest1 = static_cast<float>(1 - options.beta1);
+  const auto beta2 = static_cast<float>(options.beta2), rest2 = static_cast<float>(1 - options.beta2);
+  const auto epsilon = static_cast<float>(options.epsilon);
+  const auto size = static_cast<float>(learning_rate / (1 - power(options.beta1, count)));
+  const auto correction = static_cast<float>(std::sqrt(1 - power(options.beta2, count)));
   for (auto i = static_cast<std::size_t>(offsets_[tensor]); i < static_cast<std::size_t>(offsets_[tensor + 1]); ++i) {
     float g = gradient[i];
     float& p = parameters[i];
-    if (options_.weight_decay != 0) {
-      if (options_.kind == Kind::kAdamW) p = p * keep;
+    if (options.weight_decay != 0) {
+      if (options.kind == Kind::kAdamW) p = p * keep;
       else g = g + decay * p;
     }
-    if (options_.kind == Kind::kSgd) {
+    if (options.kind == Kind::kSgd) {
       p = p - rate * g;
-    } else if (options_.kind == Kind::kMomentum || options_.kind == Kind::kNesterov) {
+    } else if (options.kind == Kind::kMomentum || options.kind == Kind::kNesterov) {
       first_[i] = momentum * first_[i] + g;
-      p = p - rate * (options_.kind == Kind::kMomentum ? first_[i] : g + momentum * first_[i]);
+      p = p - rate * (options.kind == Kind::kMomentum ? first_[i] : g + momentum * first_[i]);
     } else {
       first_[i] = beta1 * first_[i] + rest1 * g;
       second_[i] = beta2 * second_[i] + (rest2 * g) * g;

@@ -78,7 +78,7 @@ void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<Serv
   const bool skip = options.non_finite == NonFinitePolicy::kSkip && !squares.finite();
   const float coefficient = options.clip_norm > 0 && !skip ? tensor::clip_coefficient(squares, options.clip_norm) : 1.0F;
   if (skip) {
-    Status reason = kept_failure_.ok() ? error(ErrorKind::kBadRequest, "another server found a gradient of iteration {} that is not finite", iteration) : kept_failure_;
+    Status reason = kept_failure_.ok() ? error(ErrorKind::kCorrupt, "another server found a gradient of iteration {} that is not finite", iteration) : kept_failure_;
     actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = std::move(reason)});
   }
   kept_ = 0;

@@ -31,11 +31,11 @@ std::optional<Status> ServerCore::non_finite(std::uint32_t unit, const sync::Upd
   if (tensor::all_finite(sum)) return std::nullopt;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (const auto element = tensor::first_non_finite(sources_[i])) {
-      return error(ErrorKind::kBadRequest, "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, or skip such iterations",
+      return error(ErrorKind::kCorrupt, "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, or give --non-finite skip",
                    update.workers[i].value, unit_text(unit), update.iteration, *element, sources_[i][*element]);
     }
   }
-  return error(ErrorKind::kBadRequest, "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or skip such iterations", unit_text(unit),
+  return error(ErrorKind::kCorrupt, "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or give --non-finite skip", unit_text(unit),
                update.iteration);
 }
 

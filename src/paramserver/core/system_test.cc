@@ -514,7 +514,7 @@ TEST(System, StopsAtANonFiniteGradientAndNamesWorkerLayerAndIteration) {
     system.run();
     ASSERT_FALSE(HasFailure());
     ASSERT_EQ(system.stops.size(), 1U);
-    EXPECT_EQ(system.stops[0].kind(), ErrorKind::kBadRequest);
+    EXPECT_EQ(system.stops[0].kind(), ErrorKind::kCorrupt);
     for (const char* part : {"worker 1", "layer 1 \"layer1\"", "iteration 2", "element 2 is nan"}) {
       EXPECT_NE(system.stops[0].message().find(part), std::string::npos) << system.stops[0].message();
     }
