@@ -39,6 +39,10 @@ int finish(const wire::Stop& stop) {
 std::uint64_t process_seed() { return drawn(); }
 
 int run_coordinator(const CoordinatorRequest& request) {
+  runtime::JobSettings limits;
+  limits.deadline = request.deadline;
+  limits.stall_deadline = request.stall_deadline;
+  if (const auto legal = runtime::validated(limits); !legal.ok()) return report_error(legal.status());
   log::start("coordinator", spdlog::level::warn);
   auto transport = transport::try_make_tcp_transport({});
   if (!transport.ok()) return report_error(transport.status());
@@ -133,8 +137,8 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   command->add_option("--servers", request->servers, "Servers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
   command->add_option("--bind", request->bind, "Address to listen on; other than loopback only in a closed network, for there is no authentication")->capture_default_str();
   command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
-  command->add_option("--deadline", request->deadline, "Seconds of silence after which a process counts as lost")->capture_default_str()->check(CLI::Range(0.2, 1e6));
-  command->add_option("--stall-deadline", request->stall_deadline, "Seconds to wait for everybody to join")->capture_default_str()->check(CLI::Range(1.0, 1e9));
+  add_duration(*command, "--deadline", request->deadline, "Silence after which a process counts as lost (default 10s)");
+  add_duration(*command, "--stall-deadline", request->stall_deadline, "Longest wait for everybody to join (default 10min)");
   command->add_flag("--json", request->json, "The report as one JSON document on standard output");
   command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");
   set_examples(*command,

@@ -84,8 +84,8 @@ class LocalJob {
       return add("the reference", {trainer_path(), arguments.dump()});
     }
     return add("coordinator", {own_path(), "coordinator", "--events", "--workers", std::to_string(request_.workers), "--servers", std::to_string(request_.servers),
-                               "--bind", request_.bind, "--port", std::to_string(request_.coordinator_port), "--deadline", fmt::format("{}", request_.settings.deadline), "--stall-deadline",
-                               fmt::format("{}", request_.settings.stall_deadline)});
+                               "--bind", request_.bind, "--port", std::to_string(request_.coordinator_port), "--deadline", fmt::format("{}s", request_.settings.deadline), "--stall-deadline",
+                               fmt::format("{}s", request_.settings.stall_deadline)});
   }
 
   Status add(const std::string& label, std::vector<std::string> arguments, const std::vector<std::string>& environment = {}) {
@@ -202,7 +202,8 @@ class LocalJob {
       if (child->ended() || !child->try_wait()) continue;
       const bool well = child->wait_status() == 0;
       if (child.get() == children_[0].get()) {
-        // The job is over; whoever does not end by itself is ended.
+        // The job is over; whoever does not end by itself is ended, which nobody is blamed for.
+        if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
         kill_no_later_than(kGrace);
       } else if (!well && blamed_.empty()) {
         // The others find out by themselves within the deadline, unless this one never joined.
@@ -233,11 +234,16 @@ class LocalJob {
     }
     const int status = children_[0]->wait_status();
     const bool job_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (job_well && report_) return kDone;
+    if (job_well && report_) return worker_failed() ? report_error(Status(ErrorKind::kIo, first_error_.empty() ? blamed_ : first_error_)) : kDone;
     if (interrupts_ > 0) return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
     if (first_error_.empty()) first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
     report_error(Status(ErrorKind::kPeerLost, first_error_));
     return exit_code_of_children();
+  }
+
+  // Whether a process could not do its last work, such as writing what was asked for, though the job went well.
+  bool worker_failed() const {
+    return std::any_of(children_.begin(), children_.end(), [](const auto& child) { return WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) != 0; });
   }
 
   // 2 when any child says that the request was wrong, else 1.

@@ -1,4 +1,5 @@
-// `--metrics FILE`: one JSON object per line and iteration, means over the workers, written when the last of them has told. One thread.
+// `--metrics FILE`: one JSON object per line and iteration, means over the workers, written when the last of them has told. A job that does
+// not come to its first iteration leaves no file behind and an older one as it was. One thread.
 #pragma once
 
 #include <cstdio>
@@ -12,7 +13,7 @@ namespace paceline::cli {
 
 class MetricsFile {
  public:
-  // Errors: kIo when the file cannot be written.
+  // Errors: kBadRequest when the file cannot be written.
   static Result<std::unique_ptr<MetricsFile>> open(const std::string& path, std::int32_t workers);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
@@ -22,7 +23,8 @@ class MetricsFile {
   void on_progress(const runtime::Json& progress);
 
  private:
-  MetricsFile(std::FILE* file, std::int32_t workers) : file_(file), workers_(workers) {}
+  MetricsFile(std::FILE* file, std::string made, std::int32_t workers) : file_(file), made_(std::move(made)), workers_(workers) {}
+  void begin();
 
   struct Sum {
     std::int32_t told = 0;
@@ -30,6 +32,8 @@ class MetricsFile {
     runtime::Json accuracy;
   };
   std::FILE* file_;
+  std::string made_;  // the path when the file is new
+  bool begun_ = false;
   std::int32_t workers_;
   std::map<std::int64_t, Sum> open_iterations_;
 };

@@ -10,17 +10,6 @@
 namespace paceline::cli {
 namespace {
 
-void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help) {
-  command.add_option_function<std::string>(
-      name,
-      [&seconds_value, name](const std::string& text) {
-        const auto duration = parse_duration(text);
-        if (!duration.ok()) throw CLI::ValidationError(name, duration.status().message());
-        seconds_value = seconds(*duration);
-      },
-      help);
-}
-
 Status check_data_set_name(const std::string& spec) {
   const std::string name = spec.substr(0, spec.find(':'));
   std::vector<std::string> names;
@@ -54,6 +43,17 @@ Status check_export(const std::string& file) {
 }
 
 }  // namespace
+
+void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help) {
+  command.add_option_function<std::string>(
+      name,
+      [&seconds_value, name](const std::string& text) {
+        const auto duration = parse_duration(text);
+        if (!duration.ok()) throw CLI::ValidationError(name, duration.status().message());
+        seconds_value = seconds(*duration);
+      },
+      help);
+}
 
 void add_train_options(CLI::App& command, TrainRequest& r) {
   runtime::JobSettings& s = r.settings;

@@ -26,6 +26,9 @@ struct TrainRequest {
   bool progress = false;        // bars even when standard error is no terminal
 };
 
+// An option whose value is a time with its unit; `seconds_value` gets it.
+void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help);
+
 // Adds the options of `paceline train` to `command`, which fill `request`.
 void add_train_options(CLI::App& command, TrainRequest& request);
 
