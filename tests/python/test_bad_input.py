@@ -1,0 +1,194 @@
+"""Requests that cannot be right: exit code 2, one line that names what, where, what was found and what is legal; nothing is written and
+nothing is left running. And the commands that need no LibTorch start without it.
+"""
+
+import gzip
+import re
+import struct
+import subprocess
+
+import pytest
+
+from jobs import ERROR, PROGRAM, Process
+
+
+def refused(*arguments, names=(), folder=None):
+    """The message; every text in `names` is in it."""
+    with Process(*arguments, cwd=folder) as process:
+        code = process.finish(60)
+        assert code == 2, (arguments, code, process.out, process.err)
+        assert process.out == ""
+        assert process.err.startswith(ERROR) and process.err.count("\n") == 1, process.err
+        message = process.the_error()
+        for name in names:
+            assert str(name) in message, (name, message)
+        return message
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A working directory in which nothing may appear."""
+    here = tmp_path / "here"
+    here.mkdir()
+    yield here
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments, names",
+    [
+        (("--model", "lenett"), ("lenett", "did you mean 'lenet'?", "resnet-20")),
+        (("--dataset", "mnist-5kk"), ("--dataset", "mnist-5kk", "did you mean 'mnist-5k'?")),
+        (("--schedule", "layerwise"), ("layerwise", "did you mean 'layer-wise'?", "p3")),
+        (("--sync", "bps"), ("bps", "bsp", "elastic-bsp")),
+        (("--optimizer", "adm"), ("adm", "did you mean 'adam'?", "nesterov")),
+        (("--non-finite", "skipp"), ("skipp", "stop", "skip", "apply")),
+        (("--learning-rat", 3), ("--learning-rat", "did you mean '--learning-rate'?")),
+        (("--learning-rat=3",), ("--learning-rat", "did you mean '--learning-rate'?")),
+        (("--worker", 3), ("--worker", "did you mean '--workers'?")),
+        (("lenet",), ("lenet",)),
+        (("--role", "sever"), ("--role", "sever", "server")),
+        (("--join", "nowhere"), ("--join", "nowhere", "port")),
+        (("--join", "127.0.0.1:70000"), ("--join", "127.0.0.1:70000", "port")),
+        (("--learning-rate", "step:0.1,evry=3"), ("evry", "every")),
+        (("--learning-rate", "cosine:0.1"), ("cosine", "total")),
+        (("--learning-rate", "stepp:0.1,every=3"), ("stepp",)),
+        (("--iterations", 3, "--epochs", 2), ("--iterations 3", "--epochs 2")),
+        (("--resume",), ("--resume", "--checkpoint")),
+        (("--checkpoint-every", 3), ("--checkpoint-every", "--checkpoint")),
+        (("--reference", "--sync", "asp"), ("--reference", "asp")),
+        (("--reference", "--join", "127.0.0.1:4100"), ("--reference", "--join")),
+        (("--model",), ("--model",)),
+    ],
+    ids=str,
+)
+def test_what_no_job_can_be(arguments, names, folder):
+    refused("train", "--metrics", "metrics.jsonl", *arguments, names=names, folder=folder)
+
+
+WHOLE = ("workers", "servers", "mini-batch", "iterations", "epochs")
+FROM_ZERO = ("seed", "evaluate-every", "staleness", "checkpoint-every")
+REAL = ("momentum", "weight-decay", "clip-norm", "learning-rate")
+TIMES = ("deadline", "stall-deadline")
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [(option, value) for option in WHOLE for value in ("0", "-1", "00")]
+    + [(option, "-1") for option in (*FROM_ZERO, *REAL)]
+    + [(option, value) for option in (*WHOLE, *FROM_ZERO, "lookahead", "rank") for value in ("99999999999999999999", "-99999999999999999999", "1.5", "1e400", "nan", "three", "", "3x")]
+    + [(option, value) for option in REAL for value in ("1e400", "-1e400", "nan", "inf", "much", "", "0.1x")]
+    + [(option, value) for option in TIMES for value in ("0s", "-1s", "1e400s", "nans", "infs", "99999999999999999999h", "5", "1 fortnight", "")]
+    + [("momentum", "1"), ("lookahead", "0"), ("rank", "-2"), ("deadline", "1ms")],
+)
+def test_numbers_that_are_none_or_out_of_range(option, value, folder):
+    refused("train", "--metrics", "metrics.jsonl", f"--{option}={value}", names=("learning" if option == "learning-rate" else option,), folder=folder)
+
+
+@pytest.mark.parametrize("option", ["workers", "servers", "port", "deadline", "stall-deadline"])
+@pytest.mark.parametrize("value", ["-1", "99999999999999999999", "nan", "1e400", "many"])
+def test_numbers_of_the_coordinator(option, value, folder):
+    refused("coordinator", f"--{option}={value}", names=(option,), folder=folder)
+
+
+def idx(kind, shape, values):
+    return struct.pack(">HBB", 0, kind, len(shape)) + b"".join(struct.pack(">I", side) for side in shape) + bytes(values)
+
+
+def mnist(folder, samples=40, train_labels=None, **replaced):
+    """A small data set in MNIST's format; `replaced` gives the bytes of a file, None leaves it out."""
+    files = {}
+    for half in ("train", "t10k"):
+        labels = train_labels if half == "train" and train_labels else [i % 10 for i in range(samples)]
+        files[f"{half}_images"] = idx(8, (samples, 28, 28), (i % 251 for i in range(samples * 784)))
+        files[f"{half}_labels"] = idx(8, (samples,), labels)
+    for name, content in {**files, **replaced}.items():
+        half, what = name.split("_")
+        if content is not None:
+            (folder / f"{half}-{what}-idx{3 if what == 'images' else 1}-ubyte").write_bytes(content)
+    return folder
+
+
+def test_the_small_data_set_itself_is_good(tmp_path):
+    with Process("train", "--json", "--dataset", f"mnist:{mnist(tmp_path)}", "--mini-batch", 8, "--iterations", 2) as job:
+        assert job.finish() == 0, job.err
+
+
+GOOD = idx(8, (40, 28, 28), bytes(40 * 784))
+
+
+@pytest.mark.parametrize(
+    "damage, names",
+    [
+        ({"train_images": None}, ("train-images-idx3-ubyte",)),
+        ({"t10k_labels": None}, ("t10k-labels-idx1-ubyte",)),
+        ({"train_images": b""}, ("train-images-idx3-ubyte",)),
+        ({"train_images": GOOD[:7]}, ("train-images-idx3-ubyte",)),
+        ({"train_images": GOOD[:-1]}, ("train-images-idx3-ubyte", str(len(GOOD) - 1))),
+        ({"train_images": GOOD + b"x"}, ("train-images-idx3-ubyte",)),
+        ({"train_images": b"\0\0\x09\3" + GOOD[4:]}, ("train-images-idx3-ubyte",)),
+        ({"train_images": b"PK\3\4" + GOOD[4:]}, ("train-images-idx3-ubyte",)),
+        ({"train_images": idx(8, (2**32 - 1, 2**32 - 1, 2**32 - 1), b"")}, ("train-images-idx3-ubyte",)),
+        ({"train_images": idx(8, (0, 28, 28), b"")}, ("train-images-idx3-ubyte",)),
+        ({"train_images": idx(8, (39, 28, 28), bytes(39 * 784))}, ("39", "40")),
+        ({"train_labels": idx(8, (40,), [10] + [0] * 39)}, ("train-labels-idx1-ubyte", "10")),
+        ({"train_labels": idx(8, (40,), [0] * 39 + [255])}, ("train-labels-idx1-ubyte", "255")),
+        ({"train_labels": gzip.compress(idx(8, (40,), [1] * 40))[:-9]}, ("train-labels-idx1-ubyte",)),
+    ],
+)
+def test_damaged_files_of_images(damage, names, tmp_path, folder):
+    data = tmp_path / "data"
+    data.mkdir()
+    refused("train", "--metrics", "metrics.jsonl", "--dataset", f"mnist:{mnist(data, **damage)}", "--mini-batch", 4, "--workers", 2, names=names, folder=folder)
+
+
+def test_folders_that_hold_no_data(tmp_path, folder):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for spec in (f"mnist:{empty}", f"mnist:{empty}/not-there", f"images:{empty}", f"images:{empty}/not-there", f"cifar-10:{empty}", f"records:{empty}/not-there"):
+        refused("train", "--metrics", "metrics.jsonl", "--dataset", spec, names=(str(empty),), folder=folder)
+    (empty / "cat").mkdir()
+    refused("train", "--metrics", "metrics.jsonl", "--dataset", f"images:{empty}", names=(str(empty),), folder=folder)
+    (empty / "cat" / "tom.png").write_text("this is no image")
+    (empty / "dog").mkdir()
+    (empty / "dog" / "rex.png").write_text("neither is this")
+    refused("train", "--metrics", "metrics.jsonl", "--model", "resnet-50", "--mini-batch", 1, "--dataset", f"images:{empty}", names=(".png",), folder=folder)
+
+
+@pytest.mark.parametrize("spec", ["mnist", "mnist:", "mnist-5k:here", "synthetic:3x32", "synthetic:0x32x32", "synthetic:-1x1x1", "synthetic:3x32x32,sample=5", "synthetic:99999999999999999999x1x1"])
+def test_data_set_specifications_that_are_incomplete(spec, folder):
+    refused("train", "--metrics", "metrics.jsonl", "--dataset", spec, names=(spec.partition(":")[0],), folder=folder)
+
+
+@pytest.mark.parametrize(
+    "arguments, names",
+    [
+        (("--model", "lenet", "--dataset", "digits"), ("lenet", "1x28x28", "digits", "1x8x8")),
+        (("--model", "resnet-20", "--dataset", "mnist-5k"), ("resnet-20", "3x32x32", "mnist-5k", "1x28x28")),
+        (("--model", "seq2seq", "--dataset", "mnist-5k"), ("seq2seq", "text", "mnist-5k", "images")),
+        (("--model", "resnet-20", "--dataset", "synthetic:3x32x32,classes=11"), ("resnet-20", "10", "11")),
+        (("--mini-batch", 4001), ("4000", "4001")),
+        (("--mini-batch", 1001, "--workers", 4), ("4000", "1001", "4 workers", "1000")),
+        (("--mini-batch", 4001, "--reference"), ("4000", "4001")),
+    ],
+    ids=str,
+)
+def test_model_and_data_that_do_not_fit(arguments, names, folder):
+    refused("train", "--metrics", "metrics.jsonl", *arguments, names=names, folder=folder)
+
+
+def test_a_metrics_file_that_cannot_be_written_is_named_at_once(folder):
+    refused("train", "--metrics", "not-there/metrics.jsonl", names=("--metrics", "not-there/metrics.jsonl"), folder=folder)
+
+
+def test_an_older_metrics_file_survives_a_request_that_is_wrong(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    file.write_text("precious\n")
+    refused("train", "--metrics", file, "--model", "lenet", "--dataset", "digits")
+    assert file.read_text() == "precious\n"
+
+
+def test_the_program_is_not_linked_with_torch():
+    listed = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert "libc.so" in listed
+    assert not re.search(r"torch|libc10", listed), listed

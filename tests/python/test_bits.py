@@ -1,0 +1,173 @@
+"""A job of many processes ends with the bits of one process: `paceline train` against `paceline train --reference`.
+
+By default every pair of choices (workers, servers, schedule, optimizer, data) occurs together once; PACELINE_FULL=1 runs all combinations.
+"""
+
+import itertools
+import json
+import os
+import random
+
+import pytest
+
+from jobs import LENET, Job, reference, train
+
+CHOICES = {
+    "workers": (1, 2, 3, 4),
+    "servers": (1, 2, 3),
+    "schedule": ("default", "layer-wise", "p3", "slicing"),
+    "optimizer": ("momentum", "adam"),
+    "data": ("mnist-5k", "cifar-10"),
+}
+
+
+def all_pairs(choices):
+    """Few combinations among which any two values of different choices meet; greedy, always the same."""
+    names = list(choices)
+    everything = list(itertools.product(*choices.values()))
+    pairs_of = lambda row: set(itertools.combinations(enumerate(row), 2))
+    missing = set().union(*map(pairs_of, everything))
+    rows = []
+    while missing:
+        row = max(everything, key=lambda candidate: len(pairs_of(candidate) & missing))
+        missing -= pairs_of(row)
+        rows.append(row)
+    return [dict(zip(names, row)) for row in rows]
+
+
+def selection():
+    if os.environ.get("PACELINE_FULL") == "1":
+        return [dict(zip(CHOICES, row)) for row in itertools.product(*CHOICES.values())]
+    return all_pairs(CHOICES)
+
+
+def test_the_selection_has_every_pair():
+    rows = all_pairs(CHOICES)
+    for (a, values_a), (b, values_b) in itertools.combinations(CHOICES.items(), 2):
+        for pair in itertools.product(values_a, values_b):
+            assert any((row[a], row[b]) == pair for row in rows), (a, b, pair)
+    assert len(rows) <= 24
+
+
+@pytest.fixture(scope="module")
+def cifar(tmp_path_factory):
+    """Files in the format of CIFAR-10's binary version, with images that are noise around their class's colour."""
+    folder = tmp_path_factory.mktemp("cifar-10")
+    random_of = random.Random(7)
+    for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+        records = bytearray()
+        for sample in range(20):
+            label = sample % 10
+            records.append(label)
+            records += bytes(min(255, random_of.randrange(128) + 12 * label) for _ in range(3072))
+        (folder / name).write_bytes(records)
+    return folder
+
+
+def same_bits(task, workers, how):
+    expected = reference(*task, "--workers", workers)
+    actual = train(*task, "--workers", workers, *how)
+    assert actual["parameters_hash"] == expected["parameters_hash"], (task, workers, how)
+    # The loss is computed before the update, so it is as exact; accuracy too.
+    for key in ("loss_first", "loss_last", "accuracy", "iterations", "samples"):
+        assert actual[key] == expected[key], key
+    return actual
+
+
+@pytest.mark.parametrize("case", selection(), ids=lambda case: "-".join(str(value) for value in case.values()))
+def test_a_job_has_the_bits_of_the_reference(case, cifar):
+    if case["data"] == "mnist-5k":
+        task = (*LENET, "--iterations", 30)
+    else:
+        task = ("--model", "resnet-20", "--dataset", f"cifar-10:{cifar}", "--mini-batch", 4, "--iterations", 3)
+    task += ("--optimizer", case["optimizer"], "--learning-rate", 0.001 if case["optimizer"] == "adam" else 0.02)
+    same_bits(task, case["workers"], ("--servers", case["servers"], "--schedule", case["schedule"]))
+
+
+SHORT = (*LENET, "--iterations", 12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--clip-norm", 0.5),
+        ("--clip-norm", 0.5, "--optimizer", "adam", "--learning-rate", 0.001),
+        ("--weight-decay", 0.01, "--optimizer", "momentum"),
+        ("--weight-decay", 0.01, "--optimizer", "adamw", "--learning-rate", 0.001),
+        ("--optimizer", "nesterov", "--momentum", 0.8, "--learning-rate", 0.02),
+        ("--learning-rate", "step:0.05,every=4,factor=0.5"),
+        ("--learning-rate", "cosine:0.05,total=12,warmup=3"),
+        ("--learning-rate", "polynomial:0.05,total=12,power=2"),
+        ("--non-finite", "skip"),
+        ("--non-finite", "skip", "--clip-norm", 0.5),
+        ("--non-finite", "skip", "--learning-rate", 1e30),  # from the second iteration on nothing is finite
+        ("--non-finite", "skip", "--learning-rate", 1e30, "--optimizer", "adam", "--clip-norm", 1e9),
+        ("--non-finite", "apply", "--learning-rate", 1e12, "--optimizer", "momentum"),
+        ("--evaluate-every", 5),
+        ("--seed", 9),
+    ],
+    ids=lambda options: " ".join(str(option) for option in options),
+)
+def test_every_option_of_the_update_keeps_the_bits(options):
+    changed = same_bits((*SHORT, *options), 2, ("--servers", 2, "--schedule", "p3"))
+    if options[0] != "--evaluate-every" and options != ("--non-finite", "skip"):
+        assert changed["parameters_hash"] != reference(*SHORT, "--workers", 2)["parameters_hash"], "the option did nothing"
+
+
+def test_the_same_job_has_the_same_bits_twice_and_another_seed_others():
+    first, second = (train(*SHORT, "--workers", 2, "--servers", 2)["parameters_hash"] for _ in range(2))
+    assert first == second
+    assert first != reference(*SHORT, "--workers", 2, "--seed", 2)["parameters_hash"]
+
+
+KEYS = set(
+    "model dataset workers servers schedule sync optimizer seed iterations samples seconds samples_per_second loss_first loss_last "
+    "accuracy parameters_hash bytes_pushed bytes_pulled iteration_seconds per_worker phases overlapped".split()
+)
+PHASES = set("load preprocess transfer forward backward push pull update wait".split())
+LENET_PARAMETERS = 431_080
+
+
+def check_report(report, workers, servers, iterations):
+    assert KEYS <= set(report), KEYS - set(report)
+    assert set(report["phases"]) == PHASES
+    assert set(report["iteration_seconds"]) == {"median", "min", "max"}
+    assert set(report["overlapped"]) == {"push", "pull"}
+    assert (report["model"], report["dataset"], report["workers"], report["servers"]) == ("lenet", "mnist-5k", workers, servers)
+    assert report["iterations"] == iterations and report["samples"] == iterations * workers * 16
+    assert len(report["parameters_hash"]) == 32 and int(report["parameters_hash"], 16) >= 0
+    assert 0 <= report["accuracy"] <= 1
+    assert report["samples_per_second"] == pytest.approx(report["samples"] / report["seconds"])
+    assert report["iteration_seconds"]["min"] <= report["iteration_seconds"]["median"] <= report["iteration_seconds"]["max"]
+    assert all(seconds >= 0 for seconds in report["phases"].values()), report["phases"]
+    assert [worker["rank"] for worker in report["per_worker"]] == list(range(workers))
+    for worker in report["per_worker"]:
+        assert {"rank", "iterations", "seconds", "computing", "waiting", "waiting_share"} <= set(worker)
+        assert worker["iterations"] == iterations
+        assert worker["waiting_share"] == pytest.approx(worker["waiting"] / worker["seconds"])
+    # The phases add up to the iteration: 5 % and a millisecond of it may be lost between them.
+    iteration = sum(worker["seconds"] for worker in report["per_worker"]) / workers / iterations
+    assert sum(report["phases"].values()) == pytest.approx(iteration, rel=0.05, abs=0.001)
+
+
+@pytest.mark.parametrize("workers, servers, schedule", [(1, 1, "layer-wise"), (2, 2, "p3"), (3, 1, "default")])
+def test_a_report_has_every_key_and_its_figures_fit_together(workers, servers, schedule, tmp_path):
+    iterations = 20
+    with Job(tmp_path, *LENET, "--iterations", iterations, "--workers", workers, "--servers", servers, "--schedule", schedule) as job:
+        assert job.finish() == 0, job.err
+        report = job.report()
+        check_report(report, workers, servers, iterations)
+        assert report["bytes_pushed"] == LENET_PARAMETERS * 4 * iterations * workers
+        assert report["bytes_pulled"] == LENET_PARAMETERS * 4 * iterations * workers
+        assert job.err == ""
+        lines = [json.loads(line) for line in job.metrics_file.read_text().splitlines()]
+        assert [line["iteration"] for line in lines] == list(range(1, iterations + 1))
+        assert lines[0]["loss"] == pytest.approx(report["loss_first"]) and lines[-1]["loss"] == pytest.approx(report["loss_last"])
+        # The clock of a job is its iterations and the last one's wait, nothing else.
+        assert sum(line["seconds"] for line in lines) <= report["seconds"] * 1.05 + 0.001 * iterations
+
+
+def test_the_reference_prints_the_same_report():
+    report = reference(*LENET, "--iterations", 20, "--workers", 2)
+    check_report(report, 2, 0, 20)
+    assert report["bytes_pushed"] == report["bytes_pulled"] == 0

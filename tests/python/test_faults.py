@@ -1,0 +1,185 @@
+"""What happens to a job when a process dies, freezes, is interrupted, or a gradient is not finite. Deadline of silence: 1 s."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from jobs import LENET, SLACK, Job, Process, is_running, reference, wait_until
+
+DEADLINE = 1.0
+ENDLESS = (*LENET, "--iterations", 1_000_000, "--deadline", f"{DEADLINE:g}s")
+MEMBERS = ("worker 1", "worker 0", "server 0", "coordinator")
+
+
+def seconds_to_end(job):
+    began = time.monotonic()
+    code = job.finish(60)
+    return code, time.monotonic() - began
+
+
+def names(message, culprit):
+    assert culprit in message, message
+    # Nobody else is accused.
+    for other in re.findall(r"\b(?:worker|server) \d+\b", message.split(" waited for ")[0]):
+        assert other == culprit, message
+
+
+@pytest.mark.parametrize("culprit", MEMBERS)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_a_lost_process_ends_the_job_within_the_deadline_and_is_named(number, culprit, tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 2, "--servers", 2) as job:
+        job.wait_for_iterations(3)
+        os.kill(job.children()[culprit], number)
+        code, took = seconds_to_end(job)
+        assert code == 1, (code, job.err)
+        assert took < DEADLINE + 2 + SLACK, job.err
+        names(job.the_error(), culprit)
+        assert job.out == ""
+
+
+def test_when_the_launcher_is_killed_nothing_is_left(tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 2, "--servers", 2) as job:
+        job.wait_for_iterations(3)
+        assert len(job.family()) == 6
+        job.signal(signal.SIGKILL)
+        wait_until("all children are gone", lambda: not job.family(), 2 + SLACK)
+
+
+@pytest.mark.parametrize("culprit", ["worker 0", "server 1", "coordinator"])
+def test_a_process_lost_before_the_job_begins_is_named(culprit, tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 3, "--servers", 2) as job:
+        os.kill(wait_until(culprit, lambda: job.children().get(culprit)), signal.SIGKILL)
+        code, took = seconds_to_end(job)
+        assert code == 1, (code, job.err)
+        assert took < DEADLINE + 3 + SLACK
+        assert culprit in job.the_error()
+
+
+@pytest.mark.parametrize("frozen", ["worker 1", "server 0", "coordinator", "launcher"])
+def test_a_short_freeze_changes_no_bit(frozen, tmp_path):
+    task = (*LENET, "--iterations", 60)
+    with Job(tmp_path, *task, "--workers", 2, "--servers", 1, "--deadline", "10s") as job:
+        job.wait_for_iterations(3)
+        pid = job.pid if frozen == "launcher" else job.children()[frozen]
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(1)  # the length of the freeze, not a way to wait for something
+        os.kill(pid, signal.SIGCONT)
+        assert job.finish() == 0, job.err
+        assert job.report()["parameters_hash"] == reference(*task, "--workers", 2)["parameters_hash"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("sync", [("bsp",), ("asp",), ("ssp", "--staleness", 0)], ids=lambda sync: sync[0])
+def test_the_first_interrupt_finishes_the_iteration_and_reports(number, sync, tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 3, "--servers", 2, "--sync", *sync) as job:
+        job.wait_for_iterations(3)
+        job.signal(number)
+        code, took = seconds_to_end(job)
+        assert code == 130, (code, job.err)
+        assert took < DEADLINE + 2 + SLACK
+        assert "interrupted" in job.the_error()
+        report = job.report()
+        assert report["iterations"] >= 3
+        if sync[0] == "bsp":
+            done = report["iterations"]
+            assert [worker["iterations"] for worker in report["per_worker"]] == [done] * 3
+            assert report["parameters_hash"] == reference(*LENET, "--iterations", done, "--workers", 3)["parameters_hash"]
+
+
+# Quick iterations and many workers: some are told to stop an iteration earlier than others, and none may wait for one that stands still.
+@pytest.mark.parametrize("attempt", range(3))
+def test_an_interrupt_between_short_iterations_leaves_nobody_waiting(attempt, tmp_path):
+    task = ("--model", "mlp", "--dataset", "synthetic:1x28x28", "--mini-batch", 1, "--iterations", 1_000_000)
+    with Job(tmp_path, *task, "--workers", 4, "--servers", 1, "--deadline", "10s") as job:
+        job.wait_for_iterations(2 + 3 * attempt)
+        job.signal(signal.SIGINT)
+        code, took = seconds_to_end(job)
+        assert code == 130, (code, job.err)
+        assert took < 2 + SLACK
+        assert len({worker["iterations"] for worker in job.report()["per_worker"]}) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_two_interrupts_end_at_once(number, tmp_path):
+    # One iteration takes longer than a second, so the first interrupt alone would not be enough.
+    with Job(tmp_path, *SLOW, "--iterations", 1000, "--workers", 2) as job:
+        job.wait_for_iterations(1)
+        job.signal(number)
+        time.sleep(0.1)  # two signals at the same moment may count as one
+        job.signal(number)
+        code, took = seconds_to_end(job)
+        assert code == 130, (code, job.err)
+        assert took < 1.5 + SLACK
+        job.the_error()
+
+
+def test_an_interrupt_while_workers_start_ends_the_job(tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 2) as job:
+        wait_until("the coordinator", lambda: job.children().get("worker 1"))
+        job.signal(signal.SIGINT)
+        code, took = seconds_to_end(job)
+        assert code == 130, (code, job.err)
+        assert took < 2 + SLACK
+        assert "interrupted" in job.the_error()
+
+
+def test_the_reference_can_be_interrupted():
+    with Process("train", "--reference", "--json", *LENET, "--iterations", 1_000_000, "--workers", 2) as job:
+        # It has no metrics to look at; a second of its own computing is behind the start.
+        pid = wait_until("the trainer", lambda: [pid for pid in job.family() if pid != job.pid])[0]
+        wait_until("it trains", lambda: cpu_seconds(pid) > 3)
+        job.signal(signal.SIGINT)
+        assert job.finish(10 + SLACK) == 130, job.err
+        assert job.report()["iterations"] >= 1
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# One iteration of this takes longer than the deadline.
+SLOW = ("--model", "vgg-19-32", "--dataset", "synthetic:3x32x32,samples=600,test=10", "--mini-batch", 64, "--deadline", "1s")
+
+
+def test_an_iteration_longer_than_the_deadline_is_healthy():
+    with Process("train", "--json", *SLOW, "--iterations", 2, "--workers", 1, "--servers", 2) as job:
+        assert job.finish() == 0, job.err
+        assert job.report()["iteration_seconds"]["max"] > 1.5 * DEADLINE, "this machine is too fast for the test; give it a larger mini-batch"
+
+
+def test_a_gradient_that_is_not_finite_stops_the_job_and_is_named():
+    with Process("train", "--json", *LENET, "--iterations", 30, "--learning-rate", 1e30, "--workers", 2, "--servers", 2) as job:
+        assert job.finish() == 1, job.err
+        message = job.the_error()
+        assert re.search(r"worker [01]\b", message) and re.search(r"iteration [23]\b", message), message
+        assert re.search(r"layer \d+", message) and "--non-finite" in message, message
+        assert job.out == ""
+
+
+@pytest.mark.parametrize("policy", ["apply", "skip"])
+def test_other_policies_go_on(policy):
+    with Process("train", "--json", *LENET, "--iterations", 6, "--learning-rate", 1e30, "--non-finite", policy, "--workers", 2) as job:
+        assert job.finish() == 0, job.err
+        report = job.report()
+        assert report["iterations"] == 6
+        assert report["loss_last"] is None, "a loss that is not finite is null in JSON"
+
+
+def test_a_job_works_on_a_machine_that_is_busy():
+    """Everything with the lowest priority beside two loops that take all they get."""
+    busy = [os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", "while :; do :; done") for _ in range(2)]
+    try:
+        task = (*LENET, "--iterations", 10)
+        with Process("train", "--json", *task, "--workers", 2, "--servers", 2, prefix=("nice", "-n", "19")) as job:
+            assert job.finish() == 0, job.err
+            assert job.report()["parameters_hash"] == reference(*task, "--workers", 2)["parameters_hash"]
+    finally:
+        for pid in busy:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    assert not any(map(is_running, busy))
