@@ -118,7 +118,7 @@ int bench_server(const Options& options) {
     return kDone;
   }
   fmt::print("{}\n", surroundings_text(machine));
-  fmt::print("{} workers, {} of parameters in units of {}, one core; bytes read and written, median (least .. most) of {} turns\n\n", bench_options.workers,
+  fmt::print("{} workers, {} of parameters in units of {}, one core; bytes read and written per second of it; median (least .. most) of {} turns\n\n", bench_options.workers,
              to_text(bench_options.parameters), to_text(bench_options.unit), bench_options.runs);
   fmt::print("{:<34} {}\n", "memory copy", rate_text(report->copy));
   fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum in rank order", rate_text(report->sum), report->sum_of_copy);

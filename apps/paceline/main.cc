@@ -47,8 +47,8 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
                    suggestion(name, legal), path_of(*reached));
     }
   }
-  if (no_command && reached == &app) {
-    return error(ErrorKind::kBadRequest, "a command is missing: {}; see 'paceline --help'", fmt::join(command_names(app), ", "));
+  if (no_command && reached->get_require_subcommand_min() > 0) {
+    return error(ErrorKind::kBadRequest, "a command is missing: {}; see '{} --help'", fmt::join(command_names(*reached), ", "), path_of(*reached));
   }
   return error(ErrorKind::kBadRequest, "{}", problem.what());
 }

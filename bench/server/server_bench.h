@@ -1,7 +1,7 @@
 // What a server's work on a gradient costs against copying memory: the sum of the workers' gradients in rank order, the check that it is
 // finite, and the optimizer's step, unit after unit as they arrive, in one thread. Gradients and parameters are larger than the caches.
 // The copy (memcpy of the same units) is timed in the same turns; every contestant's rate counts the bytes it must read and write
-// from and to memory, so that 1 is what the memory allows. Results are compared bit by bit with a plain loop.
+// from and to memory, so that 1 is what the memory allows. Seconds are those of the thread's core (CPU time). Results are compared bit by bit with a plain loop.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct ServerBenchOptions {
 };
 
 struct ServerBenchReport {
-  // Bytes read and written per second.
+  // Bytes read and written per second of the core.
   Spread copy;             // 2 per byte of parameters
   Spread sum;              // workers + 1: the sum alone
   Spread update_sgd;       // workers + 2: sum, check, step; the sum stays in the cache
