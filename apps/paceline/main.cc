@@ -27,6 +27,16 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// "Could not convert: --workers = many" says neither what is wrong with it nor what is legal.
+std::string conversion_error(const CLI::App& reached, const std::string& problem) {
+  const std::size_t name = problem.find("--"), value = problem.find(" = ");
+  if (name == std::string::npos || value == std::string::npos || value < name) return problem;
+  const std::string option_name = problem.substr(name, value - name);
+  const CLI::Option* option = reached.get_option_no_throw(option_name);
+  const bool real = option != nullptr && option->get_type_name() == "FLOAT";
+  return fmt::format("{} cannot be '{}'; legal: a {}number within the option's range", option_name, problem.substr(value + 3), real ? "" : "whole ");
+}
+
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
 // reached knows the legal names.
 Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
@@ -50,7 +60,8 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   if (no_command && reached->get_require_subcommand_min() > 0) {
     return error(ErrorKind::kBadRequest, "a command is missing: {}; see '{} --help'", fmt::join(command_names(*reached), ", "), path_of(*reached));
   }
-  return error(ErrorKind::kBadRequest, "{}", problem.what());
+  const bool no_number = dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr;
+  return error(ErrorKind::kBadRequest, "{}", no_number ? conversion_error(*reached, problem.what()) : problem.what());
 }
 
 int run(int argc, char** argv) {

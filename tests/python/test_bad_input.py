@@ -85,6 +85,11 @@ def test_numbers_that_are_none_or_out_of_range(option, value, folder):
     refused("train", "--metrics", "metrics.jsonl", f"--{option}={value}", names=("learning" if option == "learning-rate" else option,), folder=folder)
 
 
+def test_a_number_that_is_none_is_told_with_what_is_legal(folder):
+    refused("train", "--workers", "many", names=("--workers", "'many'", "legal: a whole number"), folder=folder)
+    refused("train", "--clip-norm", "much", names=("--clip-norm", "'much'", "legal: a number"), folder=folder)
+
+
 @pytest.mark.parametrize("option", ["workers", "servers", "port", "deadline", "stall-deadline"])
 @pytest.mark.parametrize("value", ["-1", "99999999999999999999", "nan", "1e400", "many"])
 def test_numbers_of_the_coordinator(option, value, folder):
