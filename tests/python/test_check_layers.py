@@ -54,6 +54,7 @@ def test_names_the_line_of_what_points_up(path, line):
     ("src/transport/faulty/faulty_transport_test.cc", '#include "transport/inproc/inproc_transport.h"'),
     ("src/paramserver/service/server_service.h", '#include "session/session.h"'),
     ("src/base/log.cc", "#include <spdlog/spdlog.h>"),
+    ("src/session/session_test.cc", "#include <spdlog/sinks/ostream_sink.h>"),
     ("trainer/workload.h", '#include "runtime/job_settings.h"'),
     ("trainer/workload.cc", "#include <torch/torch.h>"),
     ("apps/paceline/main.cc", '#include "planner/gpus.h"'),
