@@ -27,6 +27,8 @@ Status CheckpointKeeper::begin(wire::Settings& settings, const wire::TensorTable
   put(settings, "resume-iteration", "0");
   PACELINE_ASSIGN_OR_RETURN(job_, from_settings(settings));
   if (job_.checkpoint.empty()) return {};
+  if (job_.resume == 0) PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.checkpoint));
+  PACELINE_RETURN_IF_ERROR(lock_directory());
   if (job_.resume != 0) {
     PACELINE_RETURN_IF_ERROR(resume(settings, table));
   } else {
@@ -38,7 +40,6 @@ Status CheckpointKeeper::begin(wire::Settings& settings, const wire::TensorTable
     }
     PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, 0));
   }
-  PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.checkpoint));
   model_.release = options_.release;
   model_.workers = options_.workers;
   model_.servers = options_.servers;
@@ -46,6 +47,19 @@ Status CheckpointKeeper::begin(wire::Settings& settings, const wire::TensorTable
   model_.table = table;
   thread_ = std::make_unique<TaskThread>();
   return expect_parts(table);
+}
+
+Status CheckpointKeeper::lock_directory() {
+  auto lock = files_.lock_directory(job_.checkpoint);
+  if (lock.ok()) {
+    lock_ = std::move(*lock);
+    return {};
+  }
+  if (lock.status().kind() == ErrorKind::kOverloaded) {
+    return error(ErrorKind::kBadRequest, "--checkpoint {} is being used by another job that runs; give another directory", job_.checkpoint);
+  }
+  // Without the right to lock, or without the directory: what follows says what is wrong, or works.
+  return {};
 }
 
 Status CheckpointKeeper::resume(wire::Settings& settings, const wire::TensorTable& table) {

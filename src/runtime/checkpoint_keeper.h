@@ -50,8 +50,11 @@ class CheckpointKeeper {
   void complete(const Manifest& manifest);
   void discard(Iteration iteration);
 
+  Status lock_directory();
+
   Files& files_;
   const Options options_;
+  std::unique_ptr<DirectoryLock> lock_;  // of the directory: two jobs never write into the same one
   JobSettings job_;
   Manifest model_;  // of every checkpoint of this job, less iteration and parts
   std::set<std::string> expected_;

@@ -517,6 +517,19 @@ TEST(SystemFiles, AFileIsThereCompletelyOrNotAtAll) {
   EXPECT_TRUE(files.remove_all(directory.string()).ok()) << "nothing there is well";
 }
 
+TEST(SystemFiles, ADirectoryIsLockedByOneAtATime) {
+  const auto directory = std::filesystem::temp_directory_path() / fmt::format("paceline-lock-{}", ::getpid());
+  Files& files = system_files();
+  ASSERT_TRUE(files.make_directories(directory.string()).ok());
+  auto lock = files.lock_directory(directory.string());
+  ASSERT_TRUE(lock.ok()) << lock.status().message();
+  EXPECT_EQ(files.lock_directory(directory.string()).status().kind(), ErrorKind::kOverloaded);
+  *lock = nullptr;
+  EXPECT_TRUE(files.lock_directory(directory.string()).ok());
+  ASSERT_TRUE(files.remove_all(directory.string()).ok());
+  EXPECT_EQ(files.lock_directory(directory.string()).status().kind(), ErrorKind::kIo);
+}
+
 TEST(SystemFiles, AFullDiskIsAnErrorThatNamesTheFile) {
   const auto writer = system_files().create("/dev/full");
   ASSERT_TRUE(writer.ok());

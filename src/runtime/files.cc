@@ -1,6 +1,7 @@
 #include "runtime/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,8 +75,27 @@ class SystemReader final : public FileReader {
   std::uint64_t size_;
 };
 
+class SystemLock final : public DirectoryLock {
+ public:
+  explicit SystemLock(int descriptor) : descriptor_(descriptor) {}
+  ~SystemLock() override { ::close(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
 class SystemFiles final : public Files {
  public:
+  Result<std::unique_ptr<DirectoryLock>> lock_directory(const std::string& path) override {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return system_error("read the directory", path, errno);
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return std::unique_ptr<DirectoryLock>(new SystemLock(descriptor));
+    const int failed = errno;
+    ::close(descriptor);
+    if (failed == EWOULDBLOCK) return error(ErrorKind::kOverloaded, "another process is using {}", path);
+    return system_error("lock the directory", path, failed);
+  }
+
   Result<std::unique_ptr<FileWriter>> create(const std::string& path) override {
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor < 0) return system_error("write", path, errno);

@@ -31,9 +31,17 @@ class FileReader {
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
 };
 
+// Held as long as it lives; the system frees it when the process dies.
+class DirectoryLock {
+ public:
+  virtual ~DirectoryLock() = default;
+};
+
 class Files {
  public:
   virtual ~Files() = default;
+  // kOverloaded when another process has it.
+  virtual Result<std::unique_ptr<DirectoryLock>> lock_directory(const std::string& path) = 0;
   virtual Result<std::unique_ptr<FileWriter>> create(const std::string& path) = 0;  // empties one that is there
   virtual Result<std::unique_ptr<FileReader>> open(const std::string& path) = 0;
   virtual Status make_directories(const std::string& path) = 0;  // with all above it; one that is there is well

@@ -74,6 +74,7 @@ class MemoryFiles final : public Files {
     std::vector<std::byte> bytes_;
   };
 
+  Result<std::unique_ptr<DirectoryLock>> lock_directory(const std::string&) override { return std::make_unique<DirectoryLock>(); }
   Result<std::unique_ptr<FileWriter>> create(const std::string& path) override {
     PACELINE_RETURN_IF_ERROR(operation("create", path));
     const auto content = std::make_shared<Content>();

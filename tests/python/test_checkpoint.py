@@ -336,6 +336,15 @@ def test_an_earlier_jobs_checkpoints_are_not_overwritten_unasked(saved):
     assert "--resume" in errors and str(saved) in errors and checkpoints(saved) == [10, 20, 25]
 
 
+def test_two_jobs_never_write_into_the_same_directory(tmp_path, undisturbed):
+    job = Running(tmp_path / "c", checkpoint_every=50, iterations=100_000)
+    job.wait_for_iteration(3)
+    for flags in ([], ["--resume"]):
+        _, errors = train(*flags, checkpoint=tmp_path / "c", code=2)
+        assert str(tmp_path / "c") in errors and errors.count("\n") == 1
+    job.kill_all()
+
+
 @pytest.mark.parametrize("iterations", [25, 24, 1])
 def test_a_job_that_is_done_says_so(saved, iterations):
     _, errors = train("--resume", checkpoint=saved, iterations=iterations, code=2)
