@@ -67,7 +67,7 @@ void Member::fail(const Status& reason) {
   failure_ = reason;
   if (!coordinator_) return on_stop(wire::stop_for(reason));
   send_control(MessageKind::kFailed, 0, encode(wire::stop_for(reason)));
-  transport_.loop().run_after(kVerdictLimit, [this] {
+  transport_.loop().run_after(echo_ ? options_.silence_deadline + kVerdictLimit : kVerdictLimit, [this] {
     if (!ended_) on_stop(wire::stop_for(failure_));
   });
 }
@@ -203,7 +203,7 @@ void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reaso
   incoming_control_.erase(peer);
   if (name.role == Role::kCoordinator) {
     coordinator_.reset();
-    if (!ended_) on_stop(wire::stop_for(failure_.ok() ? reason : failure_));
+    if (!ended_) on_stop(wire::stop_for(failure_.ok() || echo_ ? reason : failure_));
     return;
   }
   auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
@@ -211,6 +211,8 @@ void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reaso
     if (known == peer) known.reset();
   }
   lost_.insert(name);
+  // Who left in good order knows why, and so will this process: from the coordinator, or because the coordinator is the one that is lost.
+  if (failure_.ok() && reason.kind() == ErrorKind::kCancelled) echo_ = true;
   if (sink_ != nullptr) sink_->on_peer_lost(name, reason);
   if (!ended_) fail(reason);
 }

@@ -108,6 +108,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   bool told_connected_ = false;
   bool ended_ = false;
   Status failure_;  // reported, waiting for the verdict
+  bool echo_ = false;  // the failure only follows from what another process knows already
 };
 
 }  // namespace paceline::runtime
