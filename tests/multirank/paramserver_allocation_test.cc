@@ -50,9 +50,8 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
   for (std::size_t i = 0; i < kWindows; ++i) made.push_back(at[i + 1].load() - at[i].load());
   std::cout << "allocations in " << kWindows << " windows of " << pushes << " pushes and as many values: " << fmt::format("{}", fmt::join(made, ", ")) << "\n";
   // Which is the most that was ever in use at a time is a matter of timing: a pool or a queue may still grow, ever more rarely. What a
-  // message costs would show in every window. Without BSP, values are also copied when an update finds them being sent.
+  // message costs would show thousands of times. Without BSP, values are also copied when an update finds them being sent.
   const std::uint64_t growth = wanted.sync == sync::SyncKind::kBsp ? 10 : 50;
-  EXPECT_EQ(std::ranges::min(made), 0U);
   EXPECT_LE(std::accumulate(made.begin(), made.end(), std::uint64_t{0}), growth);
 }
 
