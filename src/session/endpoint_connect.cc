@@ -161,7 +161,10 @@ void EndpointState::on_hello(Link& link, const transport::Frame& frame) {
   if (hello->resume == wire::Hello::Resume::kYes) return refuse(link, *hello, wire::Verdict::kUnknown, {});
   if (closing_) return refuse(link, *hello, wire::Verdict::kRefused, fmt::format("{} is closing", options_.self.text()));
   // The coordinator's welcome has reached the other side first. It tries again, and then this process knows its rank.
-  if (awaits_rank(hello->to)) return link.connection->close();
+  if (awaits_rank(hello->to)) {
+    link.counted = true;  // early, but no stranger
+    return link.connection->close();
+  }
   if (const auto text = objection(*hello, *name, identity())) return refuse(link, *hello, wire::Verdict::kRefused, *text);
   for (const auto& [id, other] : peers_) {
     if (other->known && other->stage != Stage::kEnding && same_process(other->name, *name)) {
