@@ -175,7 +175,7 @@ void ModuleAdapter::move_into_arena() {
 }
 
 // LibTorch hands over each finished gradient as a tensor of its own; it is copied to its place in the arena and let go, which
-// costs less than clearing the arena before each pass and adding to it.
+// passes over memory less often than clearing the arena before each pass and adding to it.
 void ModuleAdapter::hook_gradients() {
   const auto offsets = table_.offsets();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
