@@ -8,7 +8,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 sees maybe-uninitialised and dangling memory inside its own <variant>, <string> and <functional>.
   target_compile_options(paceline_flags INTERFACE -Wno-maybe-uninitialized -Wno-restrict -Wno-dangling-pointer -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
-target_include_directories(paceline_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(paceline_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
 # paceline_module(folder DEPS target...)   e.g. paceline_module(scheduling DEPS paceline_base paceline_cost)
 # makes library paceline_<folder with / as _>, program <folder>_test when there are tests, fuzz programs when PACELINE_FUZZ.

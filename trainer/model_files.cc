@@ -10,13 +10,20 @@ namespace {
 
 std::string dtype_name(const torch::Tensor& tensor) {
   switch (tensor.scalar_type()) {
-    case torch::kFloat32: return "float32";
-    case torch::kFloat64: return "float64";
-    case torch::kInt64: return "int64";
-    case torch::kInt32: return "int32";
-    case torch::kUInt8: return "uint8";
-    case torch::kBool: return "bool";
-    default: return torch::toString(tensor.scalar_type());
+    case torch::kFloat32:
+      return "float32";
+    case torch::kFloat64:
+      return "float64";
+    case torch::kInt64:
+      return "int64";
+    case torch::kInt32:
+      return "int32";
+    case torch::kUInt8:
+      return "uint8";
+    case torch::kBool:
+      return "bool";
+    default:
+      return torch::toString(tensor.scalar_type());
   }
 }
 
@@ -27,12 +34,17 @@ std::vector<std::pair<std::string, torch::Tensor>> contiguous_buffers(const Modu
   return buffers;
 }
 
-std::span<const std::byte> bytes_of(const torch::Tensor& tensor) { return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}; }
+std::span<const std::byte> bytes_of(const torch::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
 
 // What the bits of an iteration depend on besides the job.
-std::string fingerprint() { return fmt::format("torch {}, {}, {} thread", TORCH_VERSION, at::get_cpu_capability(), at::get_num_threads()); }
+std::string fingerprint() {
+  return fmt::format("torch {}, {}, {} thread", TORCH_VERSION, at::get_cpu_capability(), at::get_num_threads());
+}
 
-Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration, const ModuleAdapter& adapter) {
+Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration,
+                                           const ModuleAdapter& adapter) {
   runtime::PartHead head{"worker", rank.value, iteration, fingerprint(), {}};
   std::vector<std::span<const std::byte>> contents;
   const auto buffers = contiguous_buffers(adapter);
@@ -62,26 +74,32 @@ bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adap
 
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter) {
   const runtime::JobSettings& settings = process.settings();
-  const std::string path = settings.resume_from + "/" + runtime::PartHead{"worker", process.rank().value, settings.resume_iteration, "", {}}.file_name();
+  const std::string path =
+      settings.resume_from + "/" + runtime::PartHead{"worker", process.rank().value, settings.resume_iteration, "", {}}.file_name();
   PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part, runtime::PartReader::open(runtime::system_files(), path));
   const runtime::PartHead& head = part.head();
   auto buffers = adapter.buffers();
   if (head.arrays.size() != buffers.size()) {
-    return error(ErrorKind::kBadRequest, "{} holds {} buffers, the model has {}; resume with the model it was made with", path, head.arrays.size(), buffers.size());
+    return error(ErrorKind::kBadRequest, "{} holds {} buffers, the model has {}; resume with the model it was made with", path,
+                 head.arrays.size(), buffers.size());
   }
   torch::NoGradGuard no_gradients;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     auto& [name, buffer] = buffers[i];
     const runtime::SavedArray& saved = head.arrays[i];
-    if (saved.name != name || saved.dtype != dtype_name(buffer) || saved.shape != buffer.sizes().vec() || saved.bytes != buffer.nbytes()) {
-      return error(ErrorKind::kBadRequest, "{} holds buffer \"{}\" where the model has \"{}\", or of another shape; resume with the model it was made with", path, saved.name, name);
+    if (saved.name != name || saved.dtype != dtype_name(buffer) || saved.shape != buffer.sizes().vec() ||
+        saved.bytes != buffer.nbytes()) {
+      return error(ErrorKind::kBadRequest,
+                   "{} holds buffer \"{}\" where the model has \"{}\", or of another shape; resume with the model it was made with",
+                   path, saved.name, name);
     }
     torch::Tensor values = torch::empty(buffer.sizes(), buffer.options().device(torch::kCPU));
     PACELINE_RETURN_IF_ERROR(part.read(i, {static_cast<std::byte*>(values.data_ptr()), values.nbytes()}));
     buffer.copy_(values);
   }
   if (head.fingerprint != fingerprint()) {
-    log::warn("the checkpoint was made with {}, this is {}: resuming is correct, but not bit for bit what an undisturbed run gives", head.fingerprint, fingerprint());
+    log::warn("the checkpoint was made with {}, this is {}: resuming is correct, but not bit for bit what an undisturbed run gives",
+              head.fingerprint, fingerprint());
   }
   return {};
 }
@@ -91,12 +109,14 @@ Status export_model(const std::string& path, ModuleAdapter& adapter, const runti
   const wire::TensorTable& table = adapter.table();
   const std::vector<std::int64_t> offsets = table.offsets();
   for (std::size_t i = 0; i < table.tensors.size(); ++i) {
-    const auto values = adapter.parameters().subspan(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
+    const auto values =
+        adapter.parameters().subspan(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
     tensors.push_back({table.tensors[i].name, "float32", table.tensors[i].shape, std::as_bytes(values)});
   }
   const auto buffers = contiguous_buffers(adapter);
   for (const auto& [name, buffer] : buffers) tensors.push_back({name, dtype_name(buffer), buffer.sizes().vec(), bytes_of(buffer)});
-  return runtime::write_safetensors(runtime::system_files(), path, tensors, {{"format", "pt"}, {"model", settings.model}, {"dataset", settings.dataset}});
+  return runtime::write_safetensors(runtime::system_files(), path, tensors,
+                                    {{"format", "pt"}, {"model", settings.model}, {"dataset", settings.dataset}});
 }
 
 Status can_export(const std::string& path) {

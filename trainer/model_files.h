@@ -1,4 +1,5 @@
-// What a worker reads and writes of checkpoints, its buffers (BatchNorm's statistics), and the model that rank 0 exports. Training thread.
+// What a worker reads and writes of checkpoints, its buffers (BatchNorm's statistics), and the model that rank 0 exports. Training
+// thread.
 #pragma once
 
 #include "runtime/worker_process.h"
@@ -6,8 +7,8 @@
 
 namespace paceline::trainer {
 
-// When a checkpoint is due after `iteration`, which it is always after the job's last one, writes this worker's part, tells the coordinator,
-// and returns true. A part that cannot be written only makes the checkpoint void.
+// When a checkpoint is due after `iteration`, which it is always after the job's last one, writes this worker's part, tells the
+// coordinator, and returns true. A part that cannot be written only makes the checkpoint void.
 enum class Place { kMiddle, kLast };
 bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place);
 

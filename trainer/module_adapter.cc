@@ -1,5 +1,8 @@
 #include "trainer/module_adapter.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -7,16 +10,13 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 
-#include <algorithm>
-#include <unordered_map>
-
 namespace paceline::trainer {
 
 struct ModuleAdapter::Parameter {
   torch::Tensor variable;
   std::string name;
   std::string layer_name;
-  int module = 0;  // position of the owning module in the order of registration
+  int module = 0;                                         // position of the owning module in the order of registration
   c10::intrusive_ptr<torch::autograd::Node> accumulator;  // kept alive, otherwise its hook goes with it
 };
 
@@ -30,7 +30,8 @@ struct ModuleAdapter::Watch {
   static void look_at(const c10::IValue& value) {
     if (value.isTensor()) {
       const at::Tensor& tensor = value.toTensor();
-      if (tensor.defined() && tensor.has_storage()) active->on_operand(tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset());
+      if (tensor.defined() && tensor.has_storage())
+        active->on_operand(tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset());
     } else if (value.isTensorList()) {
       for (const at::Tensor& tensor : value.toTensorVector()) look_at(tensor);
     } else if (value.isOptionalTensorList()) {
@@ -48,7 +49,8 @@ struct ModuleAdapter::Watch {
   }
 
   explicit Watch(std::function<void(const c10::StorageImpl*, std::int64_t)> on) : on_operand(std::move(on)) {
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&Watch::on_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(&Watch::on_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     active = this;
   }
   ~Watch() {
@@ -84,11 +86,13 @@ Result<std::vector<Parameter>> trainable_parameters(torch::nn::Module& module) {
     for (const auto& item : owner->named_parameters(/*recurse=*/false)) {
       const torch::Tensor& variable = item.value();
       if (!variable.defined() || !variable.requires_grad()) continue;
-      const auto same = [&](const Parameter& known) { return known.variable.unsafeGetTensorImpl() == variable.unsafeGetTensorImpl(); };
+      const auto same = [&](const Parameter& known) {
+        return known.variable.unsafeGetTensorImpl() == variable.unsafeGetTensorImpl();
+      };
       if (std::any_of(parameters.begin(), parameters.end(), same)) continue;  // a module or tensor used twice has one owner
       if (variable.scalar_type() != torch::kFloat32 || !variable.device().is_cpu()) {
-        return error(ErrorKind::kBadRequest, "parameter \"{}{}\" is {} on {}; only float32 on the processor can be trained", prefix, item.key(),
-                     c10::toString(variable.scalar_type()), variable.device().str());
+        return error(ErrorKind::kBadRequest, "parameter \"{}{}\" is {} on {}; only float32 on the processor can be trained", prefix,
+                     item.key(), c10::toString(variable.scalar_type()), variable.device().str());
       }
       parameters.push_back({variable, prefix + item.key(), path.empty() ? "(model)" : path, position, nullptr});
     }
@@ -99,7 +103,8 @@ Result<std::vector<Parameter>> trainable_parameters(torch::nn::Module& module) {
 }
 
 // Position of each owning module in the order in which `dry_run` first reads it; those it never reads come last.
-std::vector<int> first_uses(torch::nn::Module& module, const std::vector<Parameter>& parameters, const std::function<void()>& dry_run) {
+std::vector<int> first_uses(torch::nn::Module& module, const std::vector<Parameter>& parameters,
+                            const std::function<void()>& dry_run) {
   std::unordered_map<const c10::StorageImpl*, int> owner_of;
   int modules = 0;
   for (const Parameter& parameter : parameters) {
@@ -114,7 +119,8 @@ std::vector<int> first_uses(torch::nn::Module& module, const std::vector<Paramet
     int next = 0;
     Watch watch([&](const c10::StorageImpl* storage, std::int64_t) {
       const auto owner = owner_of.find(storage);
-      if (owner != owner_of.end() && order[static_cast<std::size_t>(owner->second)] == modules) order[static_cast<std::size_t>(owner->second)] = next++;
+      if (owner != owner_of.end() && order[static_cast<std::size_t>(owner->second)] == modules)
+        order[static_cast<std::size_t>(owner->second)] = next++;
     });
     dry_run();
   }
@@ -130,7 +136,8 @@ wire::TensorTable table_of(const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
     if (parameter.module != module) table.layers.push_back(parameter.layer_name);
     module = parameter.module;
-    table.tensors.push_back({parameter.name, "float32", parameter.variable.sizes().vec(), Layer{static_cast<std::int32_t>(table.layers.size()) - 1}, 0});
+    table.tensors.push_back({parameter.name, "float32", parameter.variable.sizes().vec(),
+                             Layer{static_cast<std::int32_t>(table.layers.size()) - 1}, 0});
   }
   return table;
 }
@@ -142,7 +149,8 @@ Result<std::unique_ptr<ModuleAdapter>> ModuleAdapter::make(torch::nn::Module& mo
   if (dry_run) {
     const std::vector<int> order = first_uses(module, parameters, dry_run);
     std::stable_sort(parameters.begin(), parameters.end(), [&](const Parameter& a, const Parameter& b) {
-      return std::pair(order[static_cast<std::size_t>(a.module)], a.module) < std::pair(order[static_cast<std::size_t>(b.module)], b.module);
+      return std::pair(order[static_cast<std::size_t>(a.module)], a.module) <
+             std::pair(order[static_cast<std::size_t>(b.module)], b.module);
     });
   }
   wire::TensorTable table = table_of(parameters);
@@ -197,8 +205,8 @@ void ModuleAdapter::hook_gradients() {
   }
 }
 
-// RecordFunction swallows exceptions of its callbacks, so after a refused gate the pass runs on over stale values, whose result is thrown
-// away with the error. No later gate is asked.
+// RecordFunction swallows exceptions of its callbacks, so after a refused gate the pass runs on over stale values, whose result is
+// thrown away with the error. No later gate is asked.
 Status ModuleAdapter::run_forward(LayerObserver& observer, const std::function<void()>& forward) {
   const c10::StorageImpl* arena = values_.storage().unsafeGetStorageImpl();
   const auto offsets = table_.offsets();

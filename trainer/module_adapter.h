@@ -1,5 +1,5 @@
-// Makes any torch::nn::Module trainable by Paceline: moves its parameters into one arena in forward order, tells when an operator is
-// about to read a layer, and when a gradient is finished. The only place that knows how LibTorch does these things.
+// Makes any torch::nn::Module trainable by Paceline: moves its parameters into one arena in forward order, tells when an operator
+// is about to read a layer, and when a gradient is finished. The only place that knows how LibTorch does these things.
 //
 // Layers are the modules that own parameters, in the order of their first use in a forward pass; branches and shared modules
 // need nothing special. A gate fires before the first operator that takes a tensor of the layer (observed through
@@ -14,11 +14,11 @@
 #include <span>
 #include <vector>
 
+#include <torch/nn/module.h>
+
 #include "base/clock.h"
 #include "base/status.h"
 #include "wire/tensor_table.h"
-
-#include <torch/nn/module.h>
 
 namespace paceline::trainer {
 
@@ -34,8 +34,9 @@ class LayerObserver {
 
 class ModuleAdapter {
  public:
-  // `dry_run` runs one forward pass so that the layers' order is seen; without it they keep the order of registration. It runs without
-  // gradients, and buffers (BatchNorm's statistics) are put back afterwards. Errors: kBadRequest for a parameter that cannot be trained.
+  // `dry_run` runs one forward pass so that the layers' order is seen; without it they keep the order of registration. It runs
+  // without gradients, and buffers (BatchNorm's statistics) are put back afterwards. Errors: kBadRequest for a parameter that
+  // cannot be trained.
   static Result<std::unique_ptr<ModuleAdapter>> make(torch::nn::Module& module, const std::function<void()>& dry_run);
   ~ModuleAdapter();
 
@@ -45,7 +46,8 @@ class ModuleAdapter {
 
   // Runs `forward` with gates: the observer is asked before each layer is read. Returns what the observer refused.
   Status run_forward(LayerObserver& observer, const std::function<void()>& forward);
-  // Runs `backward`, telling the observer each finished gradient. Returns the tensors that got none, ascending; their gradients are zero.
+  // Runs `backward`, telling the observer each finished gradient. Returns the tensors that got none, ascending; their gradients are
+  // zero.
   std::vector<int> run_backward(LayerObserver& observer, const std::function<void()>& backward);
 
   // Buffers of the module (BatchNorm's running statistics, counters), by name in a stable order, as views.

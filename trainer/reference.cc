@@ -31,15 +31,18 @@ void copy_buffers(const ModuleAdapter& adapter, std::vector<torch::Tensor>& save
   }
   for (std::size_t i = 0; i < saved.size(); ++i) {
     torch::Tensor buffer = buffers[i].second;
-    if (restore) buffer.copy_(saved[i]);
-    else saved[i].copy_(buffer);
+    if (restore)
+      buffer.copy_(saved[i]);
+    else
+      saved[i].copy_(buffer);
   }
 }
 
 }  // namespace
 
-Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const runtime::JobSettings& settings, std::int32_t workers,
-                                                         const std::function<void(const Progress&)>& progress, const std::function<bool()>& stopped) {
+Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const runtime::JobSettings& settings,
+                                                         std::int32_t workers, const std::function<void(const Progress&)>& progress,
+                                                         const std::function<bool()>& stopped) {
   using runtime::Phase;
   const SystemClock clock;
   ModuleAdapter& adapter = workload.adapter();

@@ -1,5 +1,5 @@
-// The yardstick: the same job in one process, W virtual workers one after the other, no server, no network, none of our vector kernels.
-// Its parameters are what every distributed BSP run must equal bit for bit.
+// The yardstick: the same job in one process, W virtual workers one after the other, no server, no network, none of our vector
+// kernels. Its parameters are what every distributed BSP run must equal bit for bit.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace paceline::trainer {
 struct UpdateRules {
   tensor::OptimizerOptions optimizer;
   tensor::Schedule learning_rate;
-  double clip_norm = 0;       // 0: no clipping
+  double clip_norm = 0;  // 0: no clipping
   paramserver::NonFinitePolicy non_finite = paramserver::NonFinitePolicy::kStop;
 };
 
@@ -25,7 +25,8 @@ class ReferenceUpdate {
 
   // `gradients[w]` is worker w's, in forward order; `used[w][t]` tells whether worker w used tensor t.
   // Errors: kCorrupt naming worker, layer and iteration, when a gradient is not finite and the job is to stop then.
-  Status apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used, std::span<float> parameters);
+  Status apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used,
+               std::span<float> parameters);
 
  private:
   Status non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients, std::span<const float> mean) const;
@@ -35,7 +36,7 @@ class ReferenceUpdate {
   UpdateRules rules_;
   wire::TensorTable table_;
   std::vector<std::int64_t> offsets_;  // of the table
-  std::vector<std::int64_t> steps_;  // by tensor
+  std::vector<std::int64_t> steps_;    // by tensor
   std::vector<float> first_, second_;  // optimizer state
 };
 
@@ -46,7 +47,8 @@ struct Progress {
 };
 
 // Runs the whole job; `progress` after every iteration; stops early with kCancelled when `stopped()` says so.
-Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const runtime::JobSettings& settings, std::int32_t workers,
-                                                         const std::function<void(const Progress&)>& progress, const std::function<bool()>& stopped);
+Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const runtime::JobSettings& settings,
+                                                         std::int32_t workers, const std::function<void(const Progress&)>& progress,
+                                                         const std::function<bool()>& stopped);
 
 }  // namespace paceline::trainer

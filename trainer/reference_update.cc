@@ -13,7 +13,8 @@ ReferenceUpdate::ReferenceUpdate(const UpdateRules& rules, const wire::TensorTab
       first_(static_cast<std::size_t>(table.elements()), 0.0f),
       second_(first_.size(), 0.0f) {}
 
-Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used, std::span<float> parameters) {
+Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& gradients,
+                              const std::vector<std::vector<char>>& used, std::span<float> parameters) {
   std::vector<float> mean = gradients[0];
   const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()));
   for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -40,17 +41,22 @@ Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector
   return {};
 }
 
-Status ReferenceUpdate::non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients, std::span<const float> mean) const {
+Status ReferenceUpdate::non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients,
+                                   std::span<const float> mean) const {
   for (std::size_t tensor = 0; tensor + 1 < offsets_.size(); ++tensor) {
     const wire::TensorInfo& entry = table_.tensors[tensor];
-    const std::string where = fmt::format("layer {} \"{}\" (tensor \"{}\") of iteration {}", entry.layer.index, table_.layers[static_cast<std::size_t>(entry.layer.index)], entry.name, iteration);
+    const std::string where = fmt::format("layer {} \"{}\" (tensor \"{}\") of iteration {}", entry.layer.index,
+                                          table_.layers[static_cast<std::size_t>(entry.layer.index)], entry.name, iteration);
     for (auto i = static_cast<std::size_t>(offsets_[tensor]); i < static_cast<std::size_t>(offsets_[tensor + 1]); ++i) {
       if (std::isfinite(mean[i])) continue;
       for (std::size_t worker = 0; worker < gradients.size(); ++worker) {
         if (std::isfinite(gradients[worker][i])) continue;
-        return error(ErrorKind::kCorrupt, "worker {} has a gradient that is not finite in {}; lower the learning rate, or give --non-finite skip", worker, where);
+        return error(ErrorKind::kCorrupt,
+                     "worker {} has a gradient that is not finite in {}; lower the learning rate, or give --non-finite skip",
+                     worker, where);
       }
-      return error(ErrorKind::kCorrupt, "the sum of the workers' gradients overflows in {}; lower the learning rate, or give --non-finite skip", where);
+      return error(ErrorKind::kCorrupt,
+                   "the sum of the workers' gradients overflows in {}; lower the learning rate, or give --non-finite skip", where);
     }
   }
   return {};
@@ -74,7 +80,8 @@ void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<c
     }
     return product;
   };
-  const auto rate = static_cast<float>(learning_rate), decay = static_cast<float>(options.weight_decay), momentum = static_cast<float>(options.momentum);
+  const auto rate = static_cast<float>(learning_rate), decay = static_cast<float>(options.weight_decay),
+             momentum = static_cast<float>(options.momentum);
   const auto keep = static_cast<float>(1 - learning_rate * options.weight_decay);
   const auto beta1 = static_cast<float>(options.beta1), rest1 = static_cast<float>(1 - options.beta1);
   const auto beta2 = static_cast<float>(options.beta2), rest2 = static_cast<float>(1 - options.beta2);
@@ -85,8 +92,10 @@ void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<c
     float g = gradient[i];
     float& p = parameters[i];
     if (options.weight_decay != 0) {
-      if (options.kind == Kind::kAdamW) p = p * keep;
-      else g = g + decay * p;
+      if (options.kind == Kind::kAdamW)
+        p = p * keep;
+      else
+        g = g + decay * p;
     }
     if (options.kind == Kind::kSgd) {
       p = p - rate * g;

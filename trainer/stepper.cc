@@ -6,10 +6,13 @@ namespace paceline::trainer {
 
 using runtime::Phase;
 
-Stepper::Stepper(ModuleAdapter& adapter, paramserver::WorkerClient& client, Rank rank) : adapter_(adapter), client_(client) { report_.rank = rank.value; }
+Stepper::Stepper(ModuleAdapter& adapter, paramserver::WorkerClient& client, Rank rank) : adapter_(adapter), client_(client) {
+  report_.rank = rank.value;
+}
 
 void Stepper::on_gradient(int tensor) {
-  if (const Status status = client_.gradient_ready(static_cast<std::uint32_t>(tensor)); !status.ok() && gradient_failure_.ok()) gradient_failure_ = status;
+  if (const Status status = client_.gradient_ready(static_cast<std::uint32_t>(tensor)); !status.ok() && gradient_failure_.ok())
+    gradient_failure_ = status;
 }
 
 Result<double> Stepper::step(Iteration iteration, std::int64_t samples, const std::function<torch::Tensor()>& loss) {

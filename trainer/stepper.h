@@ -1,5 +1,5 @@
-// One iteration of a worker after the other: gates, forward, backward, gradients, and where the time went. What the trainer's own loop and
-// the public API (paceline/torch.h) share. Training thread only.
+// One iteration of a worker after the other: gates, forward, backward, gradients, and where the time went. What the trainer's own
+// loop and the public API (paceline/torch.h) share. Training thread only.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ class Stepper final : private LayerObserver {
   // The loader's wait, split as the loader spent its own time.
   void end_loading(double load_seconds, double preprocess_seconds);
 
-  // Forward and backward of `iteration`: `loss` computes the loss, its layers' gates open as their parameters arrive, and gradients leave as
-  // they are finished. Returns the loss.
+  // Forward and backward of `iteration`: `loss` computes the loss, its layers' gates open as their parameters arrive, and gradients
+  // leave as they are finished. Returns the loss.
   Result<double> step(Iteration iteration, std::int64_t samples, const std::function<torch::Tensor()>& loss);
 
   // Returns when the parameters hold every update up to `iteration`.

@@ -1,6 +1,6 @@
-#include <unistd.h>
-
 #include <random>
+
+#include <unistd.h>
 
 #include <torch/torch.h>
 
@@ -92,7 +92,8 @@ double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t sam
   s.stopping = *last;
   s.saved = trainer::save_part_if_due(*s.process, *s.adapter, s.next, trainer::Place::kMiddle);
   report.iteration_seconds.push_back(report.phases.total() - before);
-  const runtime::Json progress{{"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.back()}};
+  const runtime::Json progress{
+      {"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.back()}};
   s.process->send_progress(progress.dump());
   ++s.next;
   return *value;
@@ -110,7 +111,8 @@ std::string Worker::parameters_hash() {
 
 void Worker::finish() {
   synchronize();
-  if (!state_->saved && state_->next > state_->process->first()) trainer::save_part_if_due(*state_->process, *state_->adapter, state_->next - 1, trainer::Place::kLast);
+  if (!state_->saved && state_->next > state_->process->first())
+    trainer::save_part_if_due(*state_->process, *state_->adapter, state_->next - 1, trainer::Place::kLast);
   runtime::WorkerReport& report = state_->stepper->report();
   report.parameters_hash = parameters_hash();
   report.peak_bytes = runtime::peak_memory();

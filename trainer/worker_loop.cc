@@ -13,7 +13,10 @@ constexpr Duration kProgressEvery = std::chrono::milliseconds(100);
 class WorkerLoop {
  public:
   WorkerLoop(Workload& workload, runtime::WorkerProcess& process)
-      : workload_(workload), process_(process), settings_(process.settings()), stepper_(workload.adapter(), process.client(), process.rank()) {}
+      : workload_(workload),
+        process_(process),
+        settings_(process.settings()),
+        stepper_(workload.adapter(), process.client(), process.rank()) {}
 
   // Trains; leaves the report in report().
   Status run() {
@@ -53,7 +56,9 @@ class WorkerLoop {
     if (process_.rank() == Rank{0} && !settings_.export_file.empty()) PACELINE_RETURN_IF_ERROR(can_export(settings_.export_file));
     if (settings_.resume_from.empty()) return {};
     if (process_.first() > workload_.last_iteration()) {
-      return error(ErrorKind::kBadRequest, "nothing is left to train: the checkpoint {} is of iteration {} and the job has {}; ask for more with --iterations or --epochs",
+      return error(ErrorKind::kBadRequest,
+                   "nothing is left to train: the checkpoint {} is of iteration {} and the job has {}; ask for more with "
+                   "--iterations or --epochs",
                    settings_.resume_from, settings_.resume_iteration, workload_.last_iteration());
     }
     return restore_part(process_, workload_.adapter());
@@ -69,7 +74,8 @@ class WorkerLoop {
     stepper_.end_phase(runtime::Phase::kTransfer);
     workload_.seed(iteration, process_.rank());
     PACELINE_RETURN_IF_ERROR(
-        stepper_.step(iteration, static_cast<std::int64_t>(batch->indices.size()), [&] { return workload_.loss(tensors); }).status());
+        stepper_.step(iteration, static_cast<std::int64_t>(batch->indices.size()), [&] { return workload_.loss(tensors); })
+            .status());
     report.iteration_seconds.push_back(report.phases.total() - before);
     return {};
   }
@@ -87,7 +93,10 @@ class WorkerLoop {
     if (settings_.metrics == 0 && accuracy < 0 && !last && now - told_ < kProgressEvery) return;
     told_ = now;
     const runtime::WorkerReport& report = stepper_.report();
-    runtime::Json progress{{"rank", report.rank}, {"iteration", iteration}, {"last", workload_.last_iteration()}, {"loss", report.loss_last},
+    runtime::Json progress{{"rank", report.rank},
+                           {"iteration", iteration},
+                           {"last", workload_.last_iteration()},
+                           {"loss", report.loss_last},
                            {"seconds", report.iteration_seconds.back()}};
     if (accuracy >= 0) progress["accuracy"] = accuracy;
     process_.send_progress(progress.dump());

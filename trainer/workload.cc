@@ -1,8 +1,8 @@
 #include "trainer/workload.h"
 
-#include <fmt/ranges.h>
-
 #include <numeric>
+
+#include <fmt/ranges.h>
 
 #include <torch/torch.h>
 
@@ -20,14 +20,16 @@ Status fits(const model::ModelDescription& model, const data::DatasetPair& data)
   const data::Form& form = data.train->form();
   const bool wants_text = model.input.size() == 2;
   if (wants_text != (form.content == data::Content::kText)) {
-    return error(ErrorKind::kBadRequest, "model '{}' learns from {}, data set '{}' holds {}", model.name, wants_text ? "text" : "images", data.name, to_string(form.content));
+    return error(ErrorKind::kBadRequest, "model '{}' learns from {}, data set '{}' holds {}", model.name,
+                 wants_text ? "text" : "images", data.name, to_string(form.content));
   }
   if (!wants_text && form.shape != model.input) {
-    return error(ErrorKind::kBadRequest, "model '{}' takes images of {}, data set '{}' holds {}", model.name, fmt::join(model.input, "x"), data.name,
-                 fmt::join(form.shape, "x"));
+    return error(ErrorKind::kBadRequest, "model '{}' takes images of {}, data set '{}' holds {}", model.name,
+                 fmt::join(model.input, "x"), data.name, fmt::join(form.shape, "x"));
   }
   if (form.classes > model.classes) {
-    return error(ErrorKind::kBadRequest, "model '{}' knows {} classes, data set '{}' has {}", model.name, model.classes, data.name, form.classes);
+    return error(ErrorKind::kBadRequest, "model '{}' knows {} classes, data set '{}' has {}", model.name, model.classes, data.name,
+                 form.classes);
   }
   return {};
 }
@@ -44,7 +46,8 @@ Result<data::MiniBatch> probe(const data::Dataset& dataset) {
 
 }  // namespace
 
-Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& settings, std::int32_t workers, const std::filesystem::path& data_root) {
+Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& settings, std::int32_t workers,
+                                                 const std::filesystem::path& data_root) {
   // One thread per worker: more would fight for the cores, and another number of threads gives other bits.
   at::set_num_threads(1);
   auto workload = std::unique_ptr<Workload>(new Workload);
@@ -65,7 +68,8 @@ Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& set
 }
 
 Status Workload::share_among(std::int32_t workers) {
-  const data::SamplerOptions options{.seed = static_cast<std::uint64_t>(settings_.seed), .workers = workers, .mini_batch = settings_.mini_batch};
+  const data::SamplerOptions options{
+      .seed = static_cast<std::uint64_t>(settings_.seed), .workers = workers, .mini_batch = settings_.mini_batch};
   PACELINE_ASSIGN_OR_RETURN(data::Sampler sampler, data::Sampler::make(*data_.train, options));
   last_iteration_ = settings_.iterations > 0 ? settings_.iterations : settings_.epochs * sampler.iterations_per_data_epoch();
   sampler_ = std::move(sampler);
@@ -91,7 +95,8 @@ Workload::Tensors Workload::to_tensors(const data::MiniBatch& batch) {
 }
 
 void Workload::seed(Iteration iteration, Rank rank) const {
-  torch::manual_seed(data::random_at(static_cast<std::uint64_t>(settings_.seed), {static_cast<std::uint64_t>(rank.value), static_cast<std::uint64_t>(iteration)}));
+  torch::manual_seed(data::random_at(static_cast<std::uint64_t>(settings_.seed),
+                                     {static_cast<std::uint64_t>(rank.value), static_cast<std::uint64_t>(iteration)}));
 }
 
 Result<double> Workload::evaluate(const Clock& clock) {

@@ -1,5 +1,5 @@
-// A network of the zoo with its data: what `paceline train` trains, in a worker process and in the reference alike, so that both do exactly
-// the same work. One thread.
+// A network of the zoo with its data: what `paceline train` trains, in a worker process and in the reference alike, so that both do
+// exactly the same work. One thread.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,8 @@ class Workload {
  public:
   // `workers` 0: not known yet, share_among() tells it before anything else is used than adapter().
   // Errors: kBadRequest naming the model, the data set, or what of the two does not fit together.
-  static Result<std::unique_ptr<Workload>> open(const runtime::JobSettings& settings, std::int32_t workers, const std::filesystem::path& data_root);
+  static Result<std::unique_ptr<Workload>> open(const runtime::JobSettings& settings, std::int32_t workers,
+                                                const std::filesystem::path& data_root);
 
   // Deals the training set to so many workers, at least 1. Errors: kBadRequest when it is too small for one mini-batch each.
   Status share_among(std::int32_t workers);

@@ -42,12 +42,13 @@ Json surroundings() {
 }
 
 std::string surroundings_text(const Json& machine) {
-  return fmt::format("{}, {} cores, {}, load before {:.1f}", machine["processor"].get<std::string>(), machine["cores"].get<int>(), machine["system"].get<std::string>(),
-                     machine["load_before"].get<double>());
+  return fmt::format("{}, {} cores, {}, load before {:.1f}", machine["processor"].get<std::string>(), machine["cores"].get<int>(),
+                     machine["system"].get<std::string>(), machine["load_before"].get<double>());
 }
 
 std::unique_ptr<ProgressBar> make_bar(const char* label, const Options& options, int runs, const Clock& clock) {
-  auto bar = std::make_unique<ProgressBar>(label, runs, options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock);
+  auto bar =
+      std::make_unique<ProgressBar>(label, runs, options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock);
   bar->update(0);
   return bar;
 }
@@ -58,8 +59,9 @@ std::string rate_text(const bench::Spread& spread) {
 }
 
 void print_contestant(const char* name, const bench::Contestant& contestant) {
-  fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(contestant.bytes_per_second), contestant.cpu_seconds_per_gb.median,
-             contestant.round_trip_seconds.median * 1e6, contestant.round_trip_seconds.lowest * 1e6, contestant.round_trip_seconds.highest * 1e6);
+  fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(contestant.bytes_per_second),
+             contestant.cpu_seconds_per_gb.median, contestant.round_trip_seconds.median * 1e6,
+             contestant.round_trip_seconds.lowest * 1e6, contestant.round_trip_seconds.highest * 1e6);
 }
 
 int bench_transport(const Options& options) {
@@ -95,8 +97,8 @@ int bench_transport(const Options& options) {
   print_contestant("plain sockets, CRC32C on both ends", report->plain_checked);
   print_contestant("tcp transport, CRC32C on both ends", report->tcp);
   if (iperf3_spread) fmt::print("{:<34} {}\n", "iperf3, no checksum", rate_text(*iperf3_spread));
-  fmt::print("\ntcp transport / plain sockets with CRC32C: stream {:.2f} (1 = as fast), round trip {:.2f} (1 = as short)\n", report->stream_of_plain_checked,
-             report->round_trip_of_plain_checked);
+  fmt::print("\ntcp transport / plain sockets with CRC32C: stream {:.2f} (1 = as fast), round trip {:.2f} (1 = as short)\n",
+             report->stream_of_plain_checked, report->round_trip_of_plain_checked);
   return kDone;
 }
 
@@ -111,25 +113,35 @@ int bench_server(const Options& options) {
   bar.reset();
   if (!report.ok()) return report_error(report.status());
   if (options.json) {
-    Json json = {{"machine", machine}, {"runs", bench_options.runs}, {"workers", bench_options.workers}, {"parameter_bytes", bench_options.parameters.count},
+    Json json = {{"machine", machine},
+                 {"runs", bench_options.runs},
+                 {"workers", bench_options.workers},
+                 {"parameter_bytes", bench_options.parameters.count},
                  {"unit_bytes", bench_options.unit.count}};
     json.update(Json::parse(nlohmann::json(*report).dump()));
     fmt::print("{}\n", json.dump(2));
     return kDone;
   }
   fmt::print("{}\n", surroundings_text(machine));
-  fmt::print("{} workers, {} of parameters in units of {}, one core; bytes read and written per second of it; median (least .. most) of {} turns\n\n", bench_options.workers,
-             to_text(bench_options.parameters), to_text(bench_options.unit), bench_options.runs);
+  fmt::print(
+      "{} workers, {} of parameters in units of {}, one core; bytes read and written per second of it; median (least .. most) of "
+      "{} turns\n\n",
+      bench_options.workers, to_text(bench_options.parameters), to_text(bench_options.unit), bench_options.runs);
   fmt::print("{:<34} {}\n", "memory copy", rate_text(report->copy));
   fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum in rank order", rate_text(report->sum), report->sum_of_copy);
-  fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum, check and step of sgd", rate_text(report->update_sgd), report->update_sgd_of_copy);
-  fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum, check and step of momentum", rate_text(report->update_momentum), report->update_momentum_of_copy);
+  fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum, check and step of sgd", rate_text(report->update_sgd),
+             report->update_sgd_of_copy);
+  fmt::print("{:<34} {:<34} {:.2f} of the copy\n", "sum, check and step of momentum", rate_text(report->update_momentum),
+             report->update_momentum_of_copy);
   return kDone;
 }
 
 #else
 
-int not_built() { return report_error(error(ErrorKind::kBadRequest, "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)")); }
+int not_built() {
+  return report_error(error(ErrorKind::kBadRequest,
+                            "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)"));
+}
 int bench_transport(const Options&) { return not_built(); }
 int bench_server(const Options&) { return not_built(); }
 
@@ -150,8 +162,10 @@ void add_benchmark(CLI::App& bench, Chosen& chosen, const char* name, const char
 void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine: what the parts cost against what it allows");
   bench->require_subcommand(1);
-  add_benchmark(*bench, chosen, "transport", "The tcp transport against plain sockets (and iperf3 where it is installed), over the loopback", &bench_transport);
-  add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core", &bench_server);
+  add_benchmark(*bench, chosen, "transport",
+                "The tcp transport against plain sockets (and iperf3 where it is installed), over the loopback", &bench_transport);
+  add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core",
+                &bench_server);
   set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");
 }
 

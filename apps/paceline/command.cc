@@ -7,9 +7,12 @@ namespace paceline::cli {
 int exit_code(const Status& status) {
   if (status.ok()) return kDone;
   switch (status.kind()) {
-    case ErrorKind::kBadRequest: return kWrongRequest;
-    case ErrorKind::kCancelled: return kInterrupted;
-    default: return kFailed;
+    case ErrorKind::kBadRequest:
+      return kWrongRequest;
+    case ErrorKind::kCancelled:
+      return kInterrupted;
+    default:
+      return kFailed;
   }
 }
 

@@ -1,10 +1,11 @@
 // What every command of the program shares: how it is added, how it reports, which exit code an error gets (docs/cli.md).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "base/status.h"
 

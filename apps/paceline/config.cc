@@ -74,7 +74,8 @@ Result<Given> given_on_command_line(const std::vector<std::string>& words) {
     if (name == "help") given.help = true;
     if (name == "config") {
       if (given.file) return error(ErrorKind::kBadRequest, "--config is given twice; give one file");
-      if (equals == std::string::npos && i + 1 == words.size()) return error(ErrorKind::kBadRequest, "--config needs the name of a TOML file");
+      if (equals == std::string::npos && i + 1 == words.size())
+        return error(ErrorKind::kBadRequest, "--config needs the name of a TOML file");
       given.file = equals == std::string::npos ? words[++i] : word.substr(equals + 1);
     } else {
       given.names.insert(name);
@@ -90,7 +91,8 @@ Result<std::string> contents(const std::string& path) {
   if (file) text << file.rdbuf();
   // An empty file sets the fail bit of `text`, a folder the bad bit of `file`.
   if (!file.is_open() || file.bad() || errno == EISDIR) {
-    return error(ErrorKind::kBadRequest, "--config {}: cannot be read: {}", path, errno == 0 ? "reading failed" : std::strerror(errno));
+    return error(ErrorKind::kBadRequest, "--config {}: cannot be read: {}", path,
+                 errno == 0 ? "reading failed" : std::strerror(errno));
   }
   return text.str();
 }
@@ -100,7 +102,8 @@ Result<toml::table> parsed(const std::string& path) {
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& problem) {
-    return error(ErrorKind::kBadRequest, "--config {}, line {}, column {}: {}", path, problem.source().begin.line, problem.source().begin.column, problem.description());
+    return error(ErrorKind::kBadRequest, "--config {}, line {}, column {}: {}", path, problem.source().begin.line,
+                 problem.source().begin.column, problem.description());
   }
 }
 
@@ -123,15 +126,19 @@ std::optional<std::string> typed_list(const toml::array& array) {
 }
 
 // What to put on the command line for `--name`: nothing for a flag that is false.
-Result<std::vector<std::string>> words_for(const CLI::Option& option, const std::string& name, const toml::node& node, const std::string& place) {
+Result<std::vector<std::string>> words_for(const CLI::Option& option, const std::string& name, const toml::node& node,
+                                           const std::string& place) {
   const bool flag = option.get_expected_max() == 0 || option.get_type_size_max() == 0;
   if (flag) {
-    if (const auto* value = node.as_boolean()) return value->get() ? std::vector<std::string>{"--" + name} : std::vector<std::string>{};
+    if (const auto* value = node.as_boolean())
+      return value->get() ? std::vector<std::string>{"--" + name} : std::vector<std::string>{};
     return error(ErrorKind::kBadRequest, "{}: {} is a flag; legal: true, false", place, name);
   }
   if (node.is_boolean()) return error(ErrorKind::kBadRequest, "{}: {} takes a value, not true or false", place, name);
   const auto value = node.is_array() ? typed_list(*node.as_array()) : typed(node);
-  if (!value) return error(ErrorKind::kBadRequest, "{}: {} is no value of an option; legal: a string, a number, or an array of these", place, name);
+  if (!value)
+    return error(ErrorKind::kBadRequest, "{}: {} is no value of an option; legal: a string, a number, or an array of these", place,
+                 name);
   // An empty value would be taken for a missing one behind '='; behind a space, '-' would be taken for an option.
   if (value->empty()) return std::vector<std::string>{"--" + name, ""};
   return std::vector<std::string>{"--" + name + "=" + *value};
@@ -159,7 +166,9 @@ std::vector<Entry> entries_by_line(const toml::table& table) {
 void add_config_option(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App* one) { return !one->get_name().empty(); })) {
     // Read before parsing; here only so that it is legal and stands in --help.
-    command->add_option_function<std::string>(kConfig, [](const std::string&) {}, "TOML file with options of this command (mini-batch = 16); the command line wins")
+    command
+        ->add_option_function<std::string>(
+            kConfig, [](const std::string&) {}, "TOML file with options of this command (mini-batch = 16); the command line wins")
         ->option_text("FILE");
     add_config_option(*command);
   }
@@ -179,15 +188,18 @@ Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> word
     const std::string place = fmt::format("--config {}, line {}", *given.file, entry.line);
     const auto legal = legal_keys(*reached.command);
     if (std::ranges::find(legal, entry.name) == legal.end()) {
-      return error(ErrorKind::kBadRequest, "{}: '{}' is no option of '{}'{}; see '{} --help'", place, entry.key, path_of(*reached.command),
-                   suggestion(entry.name, legal), path_of(*reached.command));
+      return error(ErrorKind::kBadRequest, "{}: '{}' is no option of '{}'{}; see '{} --help'", place, entry.key,
+                   path_of(*reached.command), suggestion(entry.name, legal), path_of(*reached.command));
     }
     if (const auto [first, is_new] = seen.emplace(entry.name, entry.line); !is_new) {
-      return error(ErrorKind::kBadRequest, "{}: '{}' stands in line {} already, with dashes or underscores", place, entry.key, first->second);
+      return error(ErrorKind::kBadRequest, "{}: '{}' stands in line {} already, with dashes or underscores", place, entry.key,
+                   first->second);
     }
-    PACELINE_ASSIGN_OR_RETURN(const auto more, words_for(*option_named(*reached.command, entry.name), entry.name, *entry.node, place));
+    PACELINE_ASSIGN_OR_RETURN(const auto more,
+                              words_for(*option_named(*reached.command, entry.name), entry.name, *entry.node, place));
     const auto alternative = kAlternatives.find(entry.name);
-    if (given.names.contains(entry.name) || (alternative != kAlternatives.end() && given.names.contains(alternative->second))) continue;
+    if (given.names.contains(entry.name) || (alternative != kAlternatives.end() && given.names.contains(alternative->second)))
+      continue;
     inserted.insert(inserted.end(), more.begin(), more.end());
     arguments.origins["--" + entry.name] = fmt::format("{}:{}", *given.file, entry.line);
   }

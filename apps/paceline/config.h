@@ -18,9 +18,10 @@ struct Arguments {
   std::map<std::string, std::string> origins;  // "--mini-batch" -> "job.toml:3", of those that a file gave
 };
 
-// The command line `words` with the options of its --config file, if it has one, put behind the command's name; those that the command
-// line gives itself, or an alternative to them, are left out. Errors: kBadRequest that names file, line and key: a file that cannot be
-// read or parsed, a key that is no option of that command (with the nearest one that is), a value that no option can have.
+// The command line `words` with the options of its --config file, if it has one, put behind the command's name; those that the
+// command line gives itself, or an alternative to them, are left out. Errors: kBadRequest that names file, line and key: a file
+// that cannot be read or parsed, a key that is no option of that command (with the nearest one that is), a value that no option can
+// have.
 Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> words);
 
 // `message` with the place in the file behind it, when it speaks of an option that a file gave.

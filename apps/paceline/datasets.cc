@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "paceline/command.h"
@@ -41,8 +41,10 @@ int list(const Options& options) {
     const bool shipped = kind.argument.empty();
     const bool available = shipped && std::filesystem::is_directory(root / kind.name, ignored);
     json.push_back({{"name", kind.name}, {"usage", usage(kind)}, {"about", kind.about}});
-    json.back()["available"] = shipped ? nlohmann::ordered_json(available) : nlohmann::ordered_json(nullptr);  // the others are the user's
-    if (!options.json) fmt::print("{:<{}}  {}{}\n", usage(kind), width, kind.about, shipped && !available ? " (not there yet)" : "");
+    json.back()["available"] =
+        shipped ? nlohmann::ordered_json(available) : nlohmann::ordered_json(nullptr);  // the others are the user's
+    if (!options.json)
+      fmt::print("{:<{}}  {}{}\n", usage(kind), width, kind.about, shipped && !available ? " (not there yet)" : "");
   }
   if (options.json) fmt::print("{}\n", json.dump());
   return kDone;
@@ -66,7 +68,8 @@ Status read_all(const data::DatasetPair& pair, const Options& options) {
 
 nlohmann::ordered_json to_json(const data::DatasetPair& pair) {
   const data::Form& form = pair.train->form();
-  nlohmann::ordered_json json = {{"name", pair.name}, {"content", to_string(form.content)}, {"train", pair.train->size()}, {"test", pair.test->size()}};
+  nlohmann::ordered_json json = {
+      {"name", pair.name}, {"content", to_string(form.content)}, {"train", pair.train->size()}, {"test", pair.test->size()}};
   if (form.content == data::Content::kImages) {
     json["shape"] = form.shape;
     json["classes"] = form.classes;
@@ -85,8 +88,8 @@ void print_text(const data::DatasetPair& pair) {
   fmt::print("{}\n", pair.name);
   fmt::print("  training samples   {}\n  test samples       {}\n", pair.train->size(), pair.test->size());
   if (form.content == data::Content::kImages) {
-    fmt::print("  shape              {}x{}x{} (channels x height x width), float32\n  classes            {}\n", form.shape[0], form.shape[1], form.shape[2],
-               form.classes);
+    fmt::print("  shape              {}x{}x{} (channels x height x width), float32\n  classes            {}\n", form.shape[0],
+               form.shape[1], form.shape[2], form.classes);
   } else {
     fmt::print("  source vocabulary  {}\n  target vocabulary  {}\n", form.source_vocabulary, form.classes);
   }
@@ -128,8 +131,8 @@ int pack(const Options& options) {
     json["bytes"] = bytes;
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print("{}: {} training and {} test samples, {}; use it as records:{}\n", options.file, pair->train->size(), pair->test->size(), to_text(Bytes{bytes}),
-               options.file);
+    fmt::print("{}: {} training and {} test samples, {}; use it as records:{}\n", options.file, pair->train->size(),
+               pair->test->size(), to_text(Bytes{bytes}), options.file);
   }
   return kDone;
 }

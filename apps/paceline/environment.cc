@@ -10,13 +10,16 @@ namespace {
 
 constexpr EnvironmentVariable kVariables[] = {
     {"PACELINE_DATA", "folder of the data sets that come with the set-up; default: .venv/data here, else beside the program"},
-    {"PACELINE_COORDINATOR", "HOST:PORT where the ranks that a launcher starts find their coordinator; default: derived from the launcher's variables below"},
+    {"PACELINE_COORDINATOR",
+     "HOST:PORT where the ranks that a launcher starts find their coordinator; default: derived from the launcher's variables "
+     "below"},
     {"RANK", "torchrun: this process's rank; makes 'paceline train' one worker of a job, with WORLD_SIZE"},
     {"WORLD_SIZE", "torchrun: number of processes = workers"},
     {"LOCAL_WORLD_SIZE", "torchrun: number of processes on this machine; equal to WORLD_SIZE: the job stays on the loopback"},
     {"MASTER_ADDR", "torchrun: host of rank 0, where the coordinator runs"},
     {"MASTER_PORT", "torchrun: port of its own store; the coordinator listens on the next one, MASTER_PORT + 1"},
-    {"OMPI_COMM_WORLD_RANK", "mpirun (Open MPI): this process's rank; makes 'paceline train' one worker of a job, with OMPI_COMM_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK",
+     "mpirun (Open MPI): this process's rank; makes 'paceline train' one worker of a job, with OMPI_COMM_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_SIZE", "mpirun: number of processes = workers"},
     {"OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun: number of processes on this machine; when not all are, PACELINE_COORDINATOR is needed"},
     {"PMIX_NAMESPACE", "mpirun: name of the job, from which the coordinator's port is derived"},
@@ -34,7 +37,8 @@ constexpr EnvironmentVariable kVariables[] = {
 std::span<const EnvironmentVariable> environment_variables() { return kVariables; }
 
 std::optional<std::string> environment(std::string_view name) {
-  PACELINE_CHECK(std::ranges::find(kVariables, name, &EnvironmentVariable::name) != std::end(kVariables), "environment variable {} is not listed", name);
+  PACELINE_CHECK(std::ranges::find(kVariables, name, &EnvironmentVariable::name) != std::end(kVariables),
+                 "environment variable {} is not listed", name);
   const char* value = std::getenv(std::string(name).c_str());
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;

@@ -22,7 +22,8 @@ struct Options {
 void print_environment(bool as_json) {
   if (as_json) {
     auto json = nlohmann::ordered_json::array();
-    for (const auto& variable : environment_variables()) json.push_back({{"name", variable.name}, {"purpose", variable.purpose}, {"value", nullptr}});
+    for (const auto& variable : environment_variables())
+      json.push_back({{"name", variable.name}, {"purpose", variable.purpose}, {"value", nullptr}});
     for (auto& entry : json) {
       if (const auto value = environment(entry["name"].get<std::string>())) entry["value"] = *value;
     }
@@ -40,7 +41,8 @@ int run(const CLI::App& app, const Options& options) {
     print_environment(options.json);
     return kDone;
   }
-  if (options.json) return report_error(error(ErrorKind::kBadRequest, "--json is for 'paceline help environment'; the help of commands is text"));
+  if (options.json)
+    return report_error(error(ErrorKind::kBadRequest, "--json is for 'paceline help environment'; the help of commands is text"));
   const CLI::App* reached = &app;
   for (const std::string& name : options.topic) {
     const CLI::App* next = nullptr;
@@ -51,7 +53,8 @@ int run(const CLI::App& app, const Options& options) {
     }
     if (reached == &app) legal.emplace_back(kEnvironment);
     if (next == nullptr) {
-      return report_error(error(ErrorKind::kBadRequest, "there is no help on '{}'{}; legal: {}", fmt::join(options.topic, " "), suggestion(name, legal),
+      return report_error(error(ErrorKind::kBadRequest, "there is no help on '{}'{}; legal: {}", fmt::join(options.topic, " "),
+                                suggestion(name, legal),
                                 legal.empty() ? "nothing below " + path_of(*reached) : fmt::format("{}", fmt::join(legal, ", "))));
     }
     reached = next;

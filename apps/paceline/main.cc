@@ -1,10 +1,10 @@
 // paceline: one program for people and for scripts. Commands are added by their own files; this one parses, runs the chosen one
 // and turns every failure into one line and an exit code.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "paceline/command.h"
@@ -34,7 +34,8 @@ std::string conversion_error(const CLI::App& reached, const std::string& problem
   const std::string option_name = problem.substr(name, value - name);
   const CLI::Option* option = reached.get_option_no_throw(option_name);
   const bool real = option != nullptr && option->get_type_name() == "FLOAT";
-  return fmt::format("{} cannot be '{}'; legal: a {}number within the option's range", option_name, problem.substr(value + 3), real ? "" : "whole ");
+  return fmt::format("{} cannot be '{}'; legal: a {}number within the option's range", option_name, problem.substr(value + 3),
+                     real ? "" : "whole ");
 }
 
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
@@ -48,17 +49,19 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
     // The options of a command that does not exist are not what is wrong; the value of an option that does not exist is not either.
     const bool commands_first = !command_names(*reached).empty();
     std::vector<std::string> extras = reached->remaining(true);
-    std::stable_partition(extras.begin(), extras.end(), [&](const std::string& extra) { return (extra.rfind("--", 0) != 0) == commands_first; });
+    std::stable_partition(extras.begin(), extras.end(),
+                          [&](const std::string& extra) { return (extra.rfind("--", 0) != 0) == commands_first; });
     for (const std::string& extra : extras) {
       const bool option = extra.rfind("--", 0) == 0;
       const std::string name = option ? extra.substr(0, extra.find('=')) : extra;
       const auto legal = option ? option_names(*reached) : command_names(*reached);
-      return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(), option ? "option" : "command", name,
-                   suggestion(name, legal), path_of(*reached));
+      return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(),
+                   option ? "option" : "command", name, suggestion(name, legal), path_of(*reached));
     }
   }
   if (no_command && reached->get_require_subcommand_min() > 0) {
-    return error(ErrorKind::kBadRequest, "a command is missing: {}; see '{} --help'", fmt::join(command_names(*reached), ", "), path_of(*reached));
+    return error(ErrorKind::kBadRequest, "a command is missing: {}; see '{} --help'", fmt::join(command_names(*reached), ", "),
+                 path_of(*reached));
   }
   const bool no_number = dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr;
   return error(ErrorKind::kBadRequest, "{}", no_number ? conversion_error(*reached, problem.what()) : problem.what());

@@ -1,16 +1,16 @@
 #include "paceline/progress.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
 namespace paceline::cli {
 
-std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, Duration elapsed, const std::string& note) {
+std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, Duration elapsed,
+                          const std::string& note) {
   constexpr int kCells = 30;
   const double share = total <= 0 ? 1.0 : std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
   const int filled = static_cast<int>(share * kCells);
@@ -25,8 +25,14 @@ std::string progress_line(const std::string& label, std::int64_t done, std::int6
 }
 
 ProgressBar::ProgressBar(std::string label, std::int64_t total, ShowProgress show, const Clock& clock, std::FILE* to)
-    : label_(std::move(label)), total_(total), clock_(clock), to_(to), terminal_(::isatty(::fileno(to)) != 0),
-      shown_(show == ShowProgress::kAlways || (show == ShowProgress::kOnTerminal && terminal_)), started_(clock.now()), painted_(started_) {}
+    : label_(std::move(label)),
+      total_(total),
+      clock_(clock),
+      to_(to),
+      terminal_(::isatty(::fileno(to)) != 0),
+      shown_(show == ShowProgress::kAlways || (show == ShowProgress::kOnTerminal && terminal_)),
+      started_(clock.now()),
+      painted_(started_) {}
 
 ProgressBar::~ProgressBar() {
   if (any_painted_ && terminal_) std::fputc('\n', to_);
@@ -45,7 +51,8 @@ void ProgressBar::update(std::int64_t done, const std::string& note) {
 void ProgressBar::paint(std::int64_t done, const std::string& note) {
   any_painted_ = true;
   const std::string line = progress_line(label_, done, total_, clock_.now() - started_, note);
-  fmt::print(to_, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");  // the escape clears what a longer line left behind
+  fmt::print(to_, "{}{}{}", terminal_ ? "\r" : "", line,
+             terminal_ ? "\x1b[K" : "\n");  // the escape clears what a longer line left behind
   std::fflush(to_);
 }
 

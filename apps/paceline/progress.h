@@ -1,5 +1,5 @@
-// A bar on standard error for whoever waits: `packing [#####     ]  52 %  2600 of 5000  4.1 s left`. Painted only on a terminal, unless it is
-// asked for, so that logs and scripts stay clean. One thread.
+// A bar on standard error for whoever waits: `packing [#####     ]  52 %  2600 of 5000  4.1 s left`. Painted only on a terminal,
+// unless it is asked for, so that logs and scripts stay clean. One thread.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,7 @@ class ProgressBar {
 };
 
 // The line itself, without its end. Time left is an extrapolation from `elapsed`, left out as long as nothing is done.
-std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, Duration elapsed, const std::string& note);
+std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, Duration elapsed,
+                          const std::string& note);
 
 }  // namespace paceline::cli

@@ -1,9 +1,9 @@
 #include "paceline/progress.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
+
+#include <gtest/gtest.h>
 
 namespace paceline::cli {
 namespace {

@@ -1,15 +1,16 @@
-// paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument, a JSON object:
+// paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument, a JSON
+// object:
 //   {"settings": {...}, "data_root": DIR, "workers": W,
 //    "reference": true}                                          prints progress lines and the report, one JSON object per line
 //   {..., "coordinator": "HOST:PORT", "rank": R or -1, "seed": N}  joins a job; "workers": 0 takes the coordinator's number
 //   {..., "alone": true}                                           nobody else looks after this process: signals end it
 // The exit code is the command line's; a failed process prints its one line of error unless "quiet" says that its parent does.
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <mutex>
+
+#include <unistd.h>
 
 #include "base/log.h"
 #include "runtime/signals.h"
@@ -46,7 +47,8 @@ Status run_reference_mode(const Json& request, const runtime::JobSettings& setti
   const std::int32_t workers = request.at("workers");
   if (!settings.export_file.empty()) PACELINE_RETURN_IF_ERROR(can_export(settings.export_file));
   const auto progress = [](const Progress& now) { std::cout << Json{{"progress", to_json(now)}}.dump() << std::endl; };
-  PACELINE_ASSIGN_OR_RETURN(const auto reports, run_reference(workload, settings, workers, progress, [] { return interrupted != 0; }));
+  PACELINE_ASSIGN_OR_RETURN(const auto reports,
+                            run_reference(workload, settings, workers, progress, [] { return interrupted != 0; }));
   PACELINE_ASSIGN_OR_RETURN(const Json report, runtime::job_report(settings, {workers, 0}, reports, {}));
   std::cout << Json{{"report", report}}.dump() << std::endl;
   // The module holds rank 0's buffers after the last evaluation.
@@ -56,8 +58,8 @@ Status run_reference_mode(const Json& request, const runtime::JobSettings& setti
 
 constexpr int kInterrupted = 130;
 
-// Ends a worker that somebody started by hand when a signal asks for it. One that is part of a whole job on a machine is told by the
-// coordinator, which lets all workers end in the same iteration.
+// Ends a worker that somebody started by hand when a signal asks for it. One that is part of a whole job on a machine is told by
+// the coordinator, which lets all workers end in the same iteration.
 class EndBySignal {
  public:
   explicit EndBySignal(bool alone) {
@@ -93,13 +95,15 @@ Status run_worker_mode(const Json& request, const runtime::JobSettings& settings
   member.wanted_rank = request.at("rank");
   member.world_workers = request.at("workers");
   member.silence_deadline = from_seconds(settings.deadline);
-  if (request.value("alone", false)) member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator
+  if (request.value("alone", false))
+    member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator
   member.release = PACELINE_VERSION;
   member.seed = request.at("seed");
   member.table = workload.adapter().table();
   member.settings = to_settings(settings);
-  PACELINE_ASSIGN_OR_RETURN(const auto process, runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
-                                                                             workload.adapter().parameters(), workload.adapter().gradients()));
+  PACELINE_ASSIGN_OR_RETURN(const auto process,
+                            runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
+                                                         workload.adapter().parameters(), workload.adapter().gradients()));
   end_by_signal.set_process(process.get());
   Status status = workload.share_among(process->workers());
   status = status.ok() ? run_worker(workload, *process) : process->fail(status);

@@ -2,8 +2,8 @@
 
 #include <bit>
 #include <cstring>
-#include <random>
 #include <ctime>
+#include <random>
 #include <span>
 
 #include "tensor/optimizer.h"
@@ -18,8 +18,14 @@ constexpr tensor::StepContext kStep{.learning_rate = 0.05, .step = 1};
 class Shard {
  public:
   explicit Shard(const ServerBenchOptions& options)
-      : unit_(static_cast<std::size_t>(options.unit.count / 4)), elements_(static_cast<std::size_t>(options.parameters.count / options.unit.count) * unit_),
-        gradients_(static_cast<std::size_t>(options.workers)), sum_(elements_), values_(elements_), momenta_(elements_), copied_(elements_), scratch_(unit_) {
+      : unit_(static_cast<std::size_t>(options.unit.count / 4)),
+        elements_(static_cast<std::size_t>(options.parameters.count / options.unit.count) * unit_),
+        gradients_(static_cast<std::size_t>(options.workers)),
+        sum_(elements_),
+        values_(elements_),
+        momenta_(elements_),
+        copied_(elements_),
+        scratch_(unit_) {
     std::mt19937 random(1);
     for (auto& gradient : gradients_) fill(gradient, random);
     fill(values_, random);
@@ -42,7 +48,8 @@ class Shard {
       const std::span<float> gradient(scratch_);
       tensor::sum_in_rank_order(gradient, sources(at), scale());
       finite = finite && tensor::all_finite(tensor::ConstTensorView(std::span<const float>(gradient)));
-      const auto state = tensor::state_floats_per_parameter(optimizer) == 0 ? std::span<float>() : std::span(momenta_).subspan(at, unit_);
+      const auto state =
+          tensor::state_floats_per_parameter(optimizer) == 0 ? std::span<float>() : std::span(momenta_).subspan(at, unit_);
       tensor::step(optimizer, kStep, std::span(values_).subspan(at, unit_), gradient, state);
     });
     return finite;
@@ -51,7 +58,8 @@ class Shard {
   // Each pass once from the initial state, against a plain loop.
   Status verify() {
     copy();
-    if (std::memcmp(copied_.data(), gradients_[0].data(), 4 * elements_) != 0) return error(ErrorKind::kCorrupt, "the copy differs from its source");
+    if (std::memcmp(copied_.data(), gradients_[0].data(), 4 * elements_) != 0)
+      return error(ErrorKind::kCorrupt, "the copy differs from its source");
     sum();
     for (std::size_t i = 0; i < elements_; ++i) PACELINE_RETURN_IF_ERROR(same("the sum", i, sum_[i], plain_sum(i)));
     const auto rate = static_cast<float>(kStep.learning_rate);
@@ -117,7 +125,8 @@ Status check(const ServerBenchOptions& options) {
   PACELINE_RETURN_IF_ERROR(between("a number of workers", options.workers, 1, 1000));
   PACELINE_RETURN_IF_ERROR(between("a unit", options.unit.count, 4, 1 << 30));
   PACELINE_RETURN_IF_ERROR(between("an amount of parameters", options.parameters.count, options.unit.count, std::int64_t{1} << 36));
-  if (options.unit.count % 4 != 0) return error(ErrorKind::kBadRequest, "a unit of {} bytes is not whole parameters of 4 bytes", options.unit.count);
+  if (options.unit.count % 4 != 0)
+    return error(ErrorKind::kBadRequest, "a unit of {} bytes is not whole parameters of 4 bytes", options.unit.count);
   return {};
 }
 

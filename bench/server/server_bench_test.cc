@@ -7,7 +7,8 @@ namespace {
 
 TEST(ServerBench, ASmallRunVerifiesItsSumsAndFillsTheReport) {
   int told = 0;
-  const auto report = run_server_bench({.runs = 2, .workers = 3, .parameters = Bytes{100'004}, .unit = Bytes{5'000}, .on_run = [&](int done) { told = done; }});
+  const auto report = run_server_bench(
+      {.runs = 2, .workers = 3, .parameters = Bytes{100'004}, .unit = Bytes{5'000}, .on_run = [&](int done) { told = done; }});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(told, 2);
   for (const Spread& spread : {report->copy, report->sum, report->update_sgd, report->update_momentum}) {

@@ -48,17 +48,20 @@ bool iperf3_installed() { return ::access(kProgram, X_OK) == 0; }
 
 Result<double> stream_iperf3(int seconds) {
   PACELINE_ASSIGN_OR_RETURN(const int port, free_port());
-  const std::string server_command = fmt::format("timeout {} {} -s -1 --forceflush -B 127.0.0.1 -p {} 2>&1", seconds + 20, kProgram, port);
+  const std::string server_command =
+      fmt::format("timeout {} {} -s -1 --forceflush -B 127.0.0.1 -p {} 2>&1", seconds + 20, kProgram, port);
   const Pipe server(::popen(server_command.c_str(), "re"), &::pclose);
   if (!server) return error(ErrorKind::kIo, "iperf3 cannot be started");
   output(server.get(), "listening");
-  const std::string client_command = fmt::format("timeout {} {} -c 127.0.0.1 -p {} -t {} -J 2>&1", seconds + 10, kProgram, port, seconds);
+  const std::string client_command =
+      fmt::format("timeout {} {} -c 127.0.0.1 -p {} -t {} -J 2>&1", seconds + 10, kProgram, port, seconds);
   const Pipe client(::popen(client_command.c_str(), "re"), &::pclose);
   if (!client) return error(ErrorKind::kIo, "iperf3 cannot be started");
   const std::string said = output(client.get(), "");
   const auto report = nlohmann::json::parse(said, nullptr, /*allow_exceptions=*/false);
   const nlohmann::json::json_pointer rate("/end/sum_received/bits_per_second");
-  if (!report.is_object() || !report.contains(rate) || !report[rate].is_number()) return error(ErrorKind::kIo, "iperf3 did not measure: {}", said.substr(0, 300));
+  if (!report.is_object() || !report.contains(rate) || !report[rate].is_number())
+    return error(ErrorKind::kIo, "iperf3 did not measure: {}", said.substr(0, 300));
   output(server.get(), "");  // it ends after one client
   return report[rate].get<double>() / 8;
 }

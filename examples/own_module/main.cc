@@ -1,9 +1,9 @@
 // Trains a module and data of one's own with Paceline. Lines marked (+) are what Paceline adds to a plain LibTorch program.
 //   paceline run --workers 2 --servers 1 -- ./own_module
-#include <torch/torch.h>
-
 #include <cstdio>
 #include <cstdlib>
+
+#include <torch/torch.h>
 
 #include "paceline/torch.h"  // (+)
 
@@ -32,10 +32,11 @@ int main() try {
   Network network;
   const char* coordinator = std::getenv("PACELINE_COORDINATOR");
   const char* rank = std::getenv("PACELINE_RANK");
-  if (coordinator == nullptr || rank == nullptr) throw paceline::Error("start me with: paceline run --workers 2 --servers 1 -- ./own_module", 2);
-  paceline::Worker worker(network, {.coordinator = coordinator,                                                   // (+)
-                                    .rank = std::atoi(rank),                                                      // (+)
-                                    .settings = {{"optimizer", "adam"}, {"learning-rate", "0.01"}}});             // (+)
+  if (coordinator == nullptr || rank == nullptr)
+    throw paceline::Error("start me with: paceline run --workers 2 --servers 1 -- ./own_module", 2);
+  paceline::Worker worker(network, {.coordinator = coordinator,                                        // (+)
+                                    .rank = std::atoi(rank),                                           // (+)
+                                    .settings = {{"optimizer", "adam"}, {"learning-rate", "0.01"}}});  // (+)
   double loss = 0;
   while (worker.iteration() <= 300 && !worker.stopping()) {
     const Batch batch = make_batch(worker.iteration(), worker.rank());
@@ -44,7 +45,8 @@ int main() try {
   worker.synchronize();  // (+)
   const Batch test = make_batch(0, 0);
   const double accuracy = (network.forward(test.x).argmax(1) == test.y).to(torch::kFloat32).mean().item<double>();
-  std::printf("worker %d of %d: loss %.3f, accuracy %.1f %%, parameters %s\n", worker.rank(), worker.workers(), loss, 100 * accuracy, worker.parameters_hash().c_str());
+  std::printf("worker %d of %d: loss %.3f, accuracy %.1f %%, parameters %s\n", worker.rank(), worker.workers(), loss,
+              100 * accuracy, worker.parameters_hash().c_str());
   worker.finish();  // (+)
   return 0;
 } catch (const paceline::Error& problem) {

@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <string_view>
+
+#include <gtest/gtest.h>
 
 #include "base/checksum.h"
 #include "base/clock.h"

@@ -2,9 +2,9 @@
 // Thread-safe. The level and the process's label ("worker 2") are set once by main.
 #pragma once
 
-#include <spdlog/spdlog.h>
-
 #include <string>
+
+#include <spdlog/spdlog.h>
 
 namespace paceline::log {
 

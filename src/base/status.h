@@ -5,12 +5,12 @@
 // what to do. `Status` is cheap to copy and safe to hand between threads.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
+
+#include <fmt/core.h>
 
 #include "base/check.h"
 
@@ -34,8 +34,14 @@ class [[nodiscard]] Status {
   Status(ErrorKind kind, std::string message) : error_(std::make_shared<const Error>(Error{kind, std::move(message)})) {}
 
   bool ok() const { return error_ == nullptr; }
-  ErrorKind kind() const { PACELINE_CHECK(error_, "kind() of a success"); return error_->kind; }
-  const std::string& message() const { static const std::string none; return error_ ? error_->message : none; }
+  ErrorKind kind() const {
+    PACELINE_CHECK(error_, "kind() of a success");
+    return error_->kind;
+  }
+  const std::string& message() const {
+    static const std::string none;
+    return error_ ? error_->message : none;
+  }
 
  private:
   struct Error {
@@ -63,9 +69,18 @@ class [[nodiscard]] Result {
   bool ok() const { return state_.index() == 0; }
   Status status() const { return ok() ? Status() : std::get<1>(state_); }
 
-  const T& value() const& { require(); return std::get<0>(state_); }
-  T& value() & { require(); return std::get<0>(state_); }
-  T&& value() && { require(); return std::get<0>(std::move(state_)); }
+  const T& value() const& {
+    require();
+    return std::get<0>(state_);
+  }
+  T& value() & {
+    require();
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    require();
+    return std::get<0>(std::move(state_));
+  }
   const T& operator*() const& { return value(); }
   T& operator*() & { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -80,8 +95,8 @@ class [[nodiscard]] Result {
 }  // namespace paceline
 
 // Returns from the enclosing function when `expression`, a Status, is an error.
-#define PACELINE_RETURN_IF_ERROR(expression)                                 \
-  do {                                                                       \
+#define PACELINE_RETURN_IF_ERROR(expression)                                                              \
+  do {                                                                                                    \
     if (::paceline::Status paceline_status = (expression); !paceline_status.ok()) return paceline_status; \
   } while (false)
 

@@ -36,7 +36,8 @@ Result<double> in_units(std::string_view text, std::span<const Unit> units, cons
   for (const Unit& unit : units) {
     if (unit.name == number->unit) return number->value * unit.factor;
   }
-  return error(ErrorKind::kBadRequest, "'{}' is not a {}: unknown unit '{}'; write for example {}", text, what, number->unit, examples);
+  return error(ErrorKind::kBadRequest, "'{}' is not a {}: unknown unit '{}'; write for example {}", text, what, number->unit,
+               examples);
 }
 
 std::string scaled(double value, const char* unit) {
@@ -52,8 +53,18 @@ std::string scaled(double value, const char* unit) {
 }  // namespace
 
 Result<Bytes> parse_bytes(std::string_view text) {
-  static constexpr std::array<Unit, 12> kUnits = {{{"", 1}, {"B", 1}, {"KB", 1e3}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-                                                   {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}, {"kiB", 1024}}};
+  static constexpr std::array<Unit, 12> kUnits = {{{"", 1},
+                                                   {"B", 1},
+                                                   {"KB", 1e3},
+                                                   {"kB", 1e3},
+                                                   {"MB", 1e6},
+                                                   {"GB", 1e9},
+                                                   {"TB", 1e12},
+                                                   {"KiB", 1024},
+                                                   {"MiB", 1048576},
+                                                   {"GiB", 1073741824.0},
+                                                   {"TiB", 1099511627776.0},
+                                                   {"kiB", 1024}}};
   PACELINE_ASSIGN_OR_RETURN(const double value, in_units(text, kUnits, "size", "4MiB, 64KB or 512"));
   if (value > 9e18) return error(ErrorKind::kBadRequest, "'{}' is larger than any size that can be handled", text);
   if (value != std::floor(value)) return error(ErrorKind::kBadRequest, "'{}' is not a whole number of bytes", text);
@@ -61,8 +72,19 @@ Result<Bytes> parse_bytes(std::string_view text) {
 }
 
 Result<BytesPerSecond> parse_rate(std::string_view text) {
-  static constexpr std::array<Unit, 13> kUnits = {{{"bit", 0.125}, {"kbit", 125}, {"mbit", 125e3}, {"gbit", 125e6}, {"Mbit", 125e3}, {"Gbit", 125e6},
-                                                   {"Mb/s", 125e3}, {"Gb/s", 125e6}, {"B/s", 1}, {"KB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"MiB/s", 1048576}}};
+  static constexpr std::array<Unit, 13> kUnits = {{{"bit", 0.125},
+                                                   {"kbit", 125},
+                                                   {"mbit", 125e3},
+                                                   {"gbit", 125e6},
+                                                   {"Mbit", 125e3},
+                                                   {"Gbit", 125e6},
+                                                   {"Mb/s", 125e3},
+                                                   {"Gb/s", 125e6},
+                                                   {"B/s", 1},
+                                                   {"KB/s", 1e3},
+                                                   {"MB/s", 1e6},
+                                                   {"GB/s", 1e9},
+                                                   {"MiB/s", 1048576}}};
   PACELINE_ASSIGN_OR_RETURN(const double value, in_units(text, kUnits, "rate", "1gbit or 125MB/s"));
   if (value <= 0) return error(ErrorKind::kBadRequest, "'{}' is not a rate above zero", text);
   return BytesPerSecond{value};

@@ -14,11 +14,13 @@ Roster::Roster(RosterOptions options) : options_(std::move(options)) {
 }
 
 std::int32_t Roster::count(Role role) const {
-  return static_cast<std::int32_t>(std::count_if(members_.begin(), members_.end(), [&](const auto& member) { return member.second.name.role == role; }));
+  return static_cast<std::int32_t>(
+      std::count_if(members_.begin(), members_.end(), [&](const auto& member) { return member.second.name.role == role; }));
 }
 
 std::string Roster::missing() const {
-  return fmt::format("{} of {} workers and {} of {} servers have joined", count(Role::kWorker), options_.workers, count(Role::kServer), options_.servers);
+  return fmt::format("{} of {} workers and {} of {} servers have joined", count(Role::kWorker), options_.workers,
+                     count(Role::kServer), options_.servers);
 }
 
 std::optional<PeerName> Roster::name_of(PeerId peer) const {
@@ -30,20 +32,25 @@ std::optional<PeerName> Roster::name_of(PeerId peer) const {
 std::optional<std::string> Roster::refusal(Role role, const std::string& address, const wire::Join& join) const {
   const std::int32_t places = role == Role::kWorker ? options_.workers : options_.servers;
   const std::string who = fmt::format("a {} ({})", to_string(role), address);
-  if (phase_ != Phase::kGathering) return fmt::format("{} came too late: the job has already begun with {} workers and {} servers", who, options_.workers, options_.servers);
+  if (phase_ != Phase::kGathering)
+    return fmt::format("{} came too late: the job has already begun with {} workers and {} servers", who, options_.workers,
+                       options_.servers);
   if (join.release != options_.release) {
-    return fmt::format("{} runs release {}, the coordinator {}; run the same release everywhere", who, join.release, options_.release);
+    return fmt::format("{} runs release {}, the coordinator {}; run the same release everywhere", who, join.release,
+                       options_.release);
   }
   if (join.world_workers != 0 && join.world_workers != options_.workers) {
-    return fmt::format("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who, join.world_workers, options_.workers);
+    return fmt::format("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who,
+                       join.world_workers, options_.workers);
   }
   if (join.wanted_rank < -1 || join.wanted_rank >= places) {
-    return fmt::format("{} wants rank {}, but the job has {} {}s: ranks 0..{} are legal", who, join.wanted_rank, places, to_string(role), places - 1);
+    return fmt::format("{} wants rank {}, but the job has {} {}s: ranks 0..{} are legal", who, join.wanted_rank, places,
+                       to_string(role), places - 1);
   }
   for (const auto& [peer, member] : members_) {
     if (join.wanted_rank >= 0 && member.name == PeerName{role, Rank{join.wanted_rank}}) {
-      return fmt::format("{} wants rank {}, which {} at {} already has; give every {} its own rank", who, join.wanted_rank, member.name.text(), member.address,
-                         to_string(role));
+      return fmt::format("{} wants rank {}, which {} at {} already has; give every {} its own rank", who, join.wanted_rank,
+                         member.name.text(), member.address, to_string(role));
     }
   }
   if (count(role) >= places) return fmt::format("{} is one too many: the job has its {} {}s", who, places, to_string(role));
@@ -53,7 +60,9 @@ std::optional<std::string> Roster::refusal(Role role, const std::string& address
 Rank Roster::free_rank(Role role, std::int32_t wanted) const {
   if (wanted >= 0) return Rank{wanted};
   for (std::int32_t rank = 0;; ++rank) {
-    const bool taken = std::any_of(members_.begin(), members_.end(), [&](const auto& member) { return member.second.name == PeerName{role, Rank{rank}}; });
+    const bool taken = std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
+      return member.second.name == PeerName{role, Rank{rank}};
+    });
     if (!taken) return Rank{rank};
   }
 }
@@ -80,7 +89,8 @@ std::optional<std::string> Roster::disagreement() const {
     auto difference = wire::first_difference(first.join.settings, worker->join.settings);
     if (!difference) difference = wire::first_difference(first.join.table, worker->join.table);
     if (difference) {
-      return fmt::format("workers 0 ({}) and {} ({}) disagree on {}; start every worker with the same model and options", first.address, rank.value, worker->address, *difference);
+      return fmt::format("workers 0 ({}) and {} ({}) disagree on {}; start every worker with the same model and options",
+                         first.address, rank.value, worker->address, *difference);
     }
   }
   if (const Status valid = validate(first.join.table); !valid.ok()) return valid.message();
@@ -165,18 +175,21 @@ Actions Roster::on_peer_lost(PeerId peer, const Status& reason) {
     members_.erase(member);
     return {};
   }
-  return stop_all({wire::StopKind::kFailed, reason.kind() == ErrorKind::kCancelled ? ErrorKind::kPeerLost : reason.kind(), reason.message()});
+  return stop_all(
+      {wire::StopKind::kFailed, reason.kind() == ErrorKind::kCancelled ? ErrorKind::kPeerLost : reason.kind(), reason.message()});
 }
 
 Actions Roster::on_gathering_deadline(Duration waited) {
   if (phase_ != Phase::kGathering) return {};
-  return stop_all({wire::StopKind::kFailed, ErrorKind::kDeadline,
-                   fmt::format("only {} after {:.1f} s; start the others, or wait longer with --stall-deadline", missing(), seconds(waited))});
+  return stop_all(
+      {wire::StopKind::kFailed, ErrorKind::kDeadline,
+       fmt::format("only {} after {:.1f} s; start the others, or wait longer with --stall-deadline", missing(), seconds(waited))});
 }
 
 Actions Roster::on_interrupt(const std::string& reason) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
-  if (phase_ != Phase::kRunning || !interrupt_reason_.empty()) return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason});
+  if (phase_ != Phase::kRunning || !interrupt_reason_.empty())
+    return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason});
   interrupt_reason_ = reason;
   Actions actions;
   for (const auto& [peer, member] : members_) {
@@ -192,7 +205,8 @@ Actions Roster::on_parked(PeerId worker, Iteration iteration) {
   return finish_when_all_parked();
 }
 
-// A worker that has reported stands still too, and nobody has to go as far as it went: in BSP they are there already, else it is too far.
+// A worker that has reported stands still too, and nobody has to go as far as it went: in BSP they are there already, else it is
+// too far.
 Actions Roster::finish_when_all_parked() {
   if (interrupt_reason_.empty() || parked_.empty() || told_to_finish_) return {};
   for (const auto& [peer, member] : members_) {

@@ -1,7 +1,8 @@
 // Who takes part in a job, and how far it is: the coordinator's decisions. Pure: events in, actions out; no clock, thread or I/O.
 // Owned by the coordinator's loop.
 //
-//   gathering   workers and servers join; when all are there their tables and settings are compared; any difference refuses everybody
+//   gathering   workers and servers join; when all are there their tables and settings are compared; any difference refuses
+//   everybody
 //               with the same words
 //   preparing   servers are welcomed and say ready, so that a worker never meets a server that does not know the job
 //   running     workers are welcomed; each reports when it has done its iterations
@@ -28,7 +29,7 @@ struct RosterOptions {
   std::int32_t servers = 1;  // at least 1
   std::uint64_t job = 0;     // not 0
   std::uint32_t epoch = 1;
-  std::string release;       // of this program; processes of another one are refused
+  std::string release;  // of this program; processes of another one are refused
 };
 
 // What the coordinator is to do, in order.

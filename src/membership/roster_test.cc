@@ -83,7 +83,8 @@ TEST(Roster, TellsTheFirstTensorThatDiffers) {
 TEST(Roster, RefusesOneWhoDoesNotFitAndLetsTheOthersGoOn) {
   Roster roster = two_and_two();
   roster.on_join(kWorker0, Role::kWorker, "a:1", worker(1));
-  EXPECT_THAT(stop_reason(roster.on_join(30, Role::kWorker, "b:1", worker(1))), HasSubstr("rank 1, which worker 1 at a:1 already has"));
+  EXPECT_THAT(stop_reason(roster.on_join(30, Role::kWorker, "b:1", worker(1))),
+              HasSubstr("rank 1, which worker 1 at a:1 already has"));
   EXPECT_THAT(stop_reason(roster.on_join(31, Role::kWorker, "b:2", worker(2))), HasSubstr("ranks 0..1 are legal"));
   wire::Join older = worker();
   older.release = "0.9";
@@ -169,7 +170,8 @@ TEST(Roster, ASecondInterruptEndsAtOnce) {
 TEST(Roster, SaysWhoIsMissingWhenTheTimeToJoinIsOver) {
   Roster roster = two_and_two();
   roster.on_join(kWorker0, Role::kWorker, "a:1", worker());
-  EXPECT_THAT(stop_reason(roster.on_gathering_deadline(std::chrono::seconds(60))), HasSubstr("only 1 of 2 workers and 0 of 2 servers have joined after 60.0 s"));
+  EXPECT_THAT(stop_reason(roster.on_gathering_deadline(std::chrono::seconds(60))),
+              HasSubstr("only 1 of 2 workers and 0 of 2 servers have joined after 60.0 s"));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "runtime/checkpoint.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
+
+#include <fmt/ranges.h>
 
 #include "base/checksum.h"
 #include "runtime/checkpoint_json.h"
@@ -18,8 +18,9 @@ constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
 constexpr const char* kManifestName = "manifest.json";
 
 // The settings that decide which bits a job computes, with the words for people.
-constexpr std::array<const char*, 12> kMustMatch = {"model",        "dataset",   "seed",       "mini-batch", "optimizer",  "learning-rate",
-                                                    "momentum",     "weight-decay", "clip-norm", "sync",       "staleness",  "lookahead"};
+constexpr std::array<const char*, 12> kMustMatch = {"model",     "dataset",       "seed",      "mini-batch",
+                                                    "optimizer", "learning-rate", "momentum",  "weight-decay",
+                                                    "clip-norm", "sync",          "staleness", "lookahead"};
 
 std::string value_of(const wire::Settings& settings, std::string_view name) {
   for (const auto& [key, value] : settings) {
@@ -37,19 +38,23 @@ std::string to_text(const Manifest& manifest) {
   Json settings = Json::object(), tensors = Json::array(), parts = Json::array();
   for (const auto& [name, value] : manifest.settings) settings[name] = value;
   for (const wire::TensorInfo& tensor : manifest.table.tensors) {
-    tensors.push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"layer", tensor.layer.index}, {"group", tensor.group}});
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", tensor.dtype},
+                       {"shape", tensor.shape},
+                       {"layer", tensor.layer.index},
+                       {"group", tensor.group}});
   }
   for (const PartSummary& part : manifest.parts) parts.push_back(to_json(part));
-  std::string text = Json{{"format", kCheckpointFormat},
-                          {"iteration", manifest.iteration},
-                          {"release", manifest.release},
-                          {"workers", manifest.workers},
-                          {"servers", manifest.servers},
-                          {"settings", settings},
-                          {"layers", manifest.table.layers},
-                          {"tensors", tensors},
-                          {"parts", parts}}
-                         .dump(1, ' ', false, Json::error_handler_t::replace);
+  std::string text = Json{
+      {"format", kCheckpointFormat},
+      {"iteration", manifest.iteration},
+      {"release", manifest.release},
+      {"workers", manifest.workers},
+      {"servers", manifest.servers},
+      {"settings", settings},
+      {"layers", manifest.table.layers},
+      {"tensors", tensors},
+      {"parts", parts}}.dump(1, ' ', false, Json::error_handler_t::replace);
   text.resize(text.size() - 2);  // "\n}"
   text += ",\n \"crc32c\": \"";
   return text + hex(crc32c(bytes_of(text))) + "\"\n}\n";
@@ -64,7 +69,9 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
   if (text.substr(body.size(), kHexDigits) != hex(crc32c(bytes_of(body)))) return damaged("it does not match its checksum");
   try {
     const Json json = Json::parse(text);
-    if (json.at("format") != kCheckpointFormat) return error(ErrorKind::kCorrupt, "{} is of format {}; this release reads format {}", path, json.at("format").dump(), kCheckpointFormat);
+    if (json.at("format") != kCheckpointFormat)
+      return error(ErrorKind::kCorrupt, "{} is of format {}; this release reads format {}", path, json.at("format").dump(),
+                   kCheckpointFormat);
     Manifest manifest;
     manifest.iteration = json.at("iteration");
     manifest.release = json.at("release");
@@ -73,7 +80,8 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
     for (const auto& [name, value] : json.at("settings").items()) manifest.settings.emplace_back(name, value.get<std::string>());
     manifest.table.layers = json.at("layers").get<std::vector<std::string>>();
     for (const Json& tensor : json.at("tensors")) {
-      manifest.table.tensors.push_back({tensor.at("name"), tensor.at("dtype"), tensor.at("shape").get<std::vector<std::int64_t>>(), Layer{tensor.at("layer")}, tensor.at("group")});
+      manifest.table.tensors.push_back({tensor.at("name"), tensor.at("dtype"), tensor.at("shape").get<std::vector<std::int64_t>>(),
+                                        Layer{tensor.at("layer")}, tensor.at("group")});
     }
     for (const Json& part : json.at("parts")) manifest.parts.push_back(part_summary_from(part));
     if (manifest.iteration < 1 || manifest.workers < 1) return damaged("it has no workers or no iteration");
@@ -95,7 +103,8 @@ Status write_manifest(Files& files, const std::string& directory, const Manifest
 Result<Manifest> read_manifest(Files& files, const std::string& folder) {
   const std::string path = folder + "/" + kManifestName;
   PACELINE_ASSIGN_OR_RETURN(const auto file, files.open(path));
-  if (file->size() > kMaxManifestBytes) return error(ErrorKind::kCorrupt, "{} is damaged: no manifest has {} bytes", path, file->size());
+  if (file->size() > kMaxManifestBytes)
+    return error(ErrorKind::kCorrupt, "{} is damaged: no manifest has {} bytes", path, file->size());
   std::string text(file->size(), '\0');
   PACELINE_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(text))));
   return parse_manifest(text, path);
@@ -105,7 +114,8 @@ Result<Manifest> read_manifest(Files& files, const std::string& folder) {
 
 Status verify_checkpoint(Files& files, const std::string& folder, const Manifest& manifest) {
   if (checkpoint_folder("", manifest.iteration) != folder.substr(folder.rfind('/'))) {
-    return error(ErrorKind::kCorrupt, "{}/{} belongs to iteration {}, not into this folder", folder, kManifestName, manifest.iteration);
+    return error(ErrorKind::kCorrupt, "{}/{} belongs to iteration {}, not into this folder", folder, kManifestName,
+                 manifest.iteration);
   }
   std::int32_t workers = 0;
   std::map<std::int64_t, std::int64_t> ranges;  // of the arena: begin to end
@@ -114,7 +124,8 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
     PACELINE_ASSIGN_OR_RETURN(const PartReader part, PartReader::open(files, path));
     const PartHead& head = part.head();
     if (head.file_name() != expected.name || head.iteration != manifest.iteration) {
-      return error(ErrorKind::kCorrupt, "{} is the part {} of iteration {}, not that of iteration {}", path, head.file_name(), head.iteration, manifest.iteration);
+      return error(ErrorKind::kCorrupt, "{} is the part {} of iteration {}, not that of iteration {}", path, head.file_name(),
+                   head.iteration, manifest.iteration);
     }
     PACELINE_RETURN_IF_ERROR(part.verify(expected));
     if (head.role == "worker") ++workers;
@@ -130,7 +141,8 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
     if (begin != covered) break;
     covered = end;
   }
-  if (workers != manifest.workers || covered != manifest.table.elements() || (!ranges.empty() && ranges.rbegin()->second != covered)) {
+  if (workers != manifest.workers || covered != manifest.table.elements() ||
+      (!ranges.empty() && ranges.rbegin()->second != covered)) {
     return error(ErrorKind::kCorrupt, "{} is damaged: it lacks parts of the model, or of {} workers", folder, manifest.workers);
   }
   return {};
@@ -155,7 +167,8 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     found.folder = checkpoint_folder(directory, at->first);
     if (!at->second) {
-      found.warnings.push_back(fmt::format("the checkpoint {} was never finished (it has no {}) and is left out", found.folder, kManifestName));
+      found.warnings.push_back(
+          fmt::format("the checkpoint {} was never finished (it has no {}) and is left out", found.folder, kManifestName));
       continue;
     }
     auto manifest = read_manifest(files, found.folder);
@@ -167,19 +180,25 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
     found.warnings.push_back(fmt::format("the checkpoint {} is left out: {}", found.folder, status.message()));
   }
   const bool any = std::ranges::any_of(all, [](const auto& entry) { return entry.second; });
-  if (!any) return error(ErrorKind::kBadRequest, "--resume finds no checkpoint in {}; give the directory of an earlier job, or leave --resume out", directory);
+  if (!any)
+    return error(ErrorKind::kBadRequest,
+                 "--resume finds no checkpoint in {}; give the directory of an earlier job, or leave --resume out", directory);
   return error(ErrorKind::kCorrupt, "--resume finds no good checkpoint in {}: {}", directory, fmt::join(found.warnings, "; "));
 }
 
-Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table, std::int32_t workers) {
+Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table,
+                  std::int32_t workers) {
   const auto refused = [&](const std::string& difference) {
-    return error(ErrorKind::kBadRequest, "the checkpoint {} is of another job: {}; give what it was made with, or another --checkpoint", checkpoint.folder, difference);
+    return error(ErrorKind::kBadRequest,
+                 "the checkpoint {} is of another job: {}; give what it was made with, or another --checkpoint", checkpoint.folder,
+                 difference);
   };
   for (const char* name : kMustMatch) {
     const std::string saved = value_of(checkpoint.manifest.settings, name), wanted = value_of(settings, name);
     if (saved != wanted) return refused(fmt::format("--{} {} there against {} here", name, saved, wanted));
   }
-  if (checkpoint.manifest.workers != workers) return refused(fmt::format("--workers {} there against {} here", checkpoint.manifest.workers, workers));
+  if (checkpoint.manifest.workers != workers)
+    return refused(fmt::format("--workers {} there against {} here", checkpoint.manifest.workers, workers));
   if (const auto difference = wire::first_difference(checkpoint.manifest.table, table)) return refused(*difference);
   return {};
 }

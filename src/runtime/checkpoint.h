@@ -1,9 +1,11 @@
-// Checkpoints on the disk. A checkpoint is a folder `DIR/<iteration, 8 digits>` with a file per server (its ranges of the arena: values,
-// optimizer state, step counts), a file per worker (its BatchNorm buffers), and `manifest.json`, which is written last and without which
-// it is none. Every file is there completely or not at all (files.h), has a CRC32C per tensor and one for the whole in the manifest, and
-// the manifest has one over itself, so that a checkpoint is used only when every byte of it is as it was written.
+// Checkpoints on the disk. A checkpoint is a folder `DIR/<iteration, 8 digits>` with a file per server (its ranges of the arena:
+// values, optimizer state, step counts), a file per worker (its BatchNorm buffers), and `manifest.json`, which is written last and
+// without which it is none. Every file is there completely or not at all (files.h), has a CRC32C per tensor and one for the whole
+// in the manifest, and the manifest has one over itself, so that a checkpoint is used only when every byte of it is as it was
+// written.
 //
-// What is not in it needs not be: randomness is seeded anew from (seed, rank, iteration), and the place in the data is the iteration.
+// What is not in it needs not be: randomness is seeded anew from (seed, rank, iteration), and the place in the data is the
+// iteration.
 //
 // Threads: plain functions and values; any thread, one at a time per folder.
 #pragma once
@@ -50,16 +52,17 @@ struct FoundCheckpoint {
 // The newest checkpoint in `directory` of which every byte is good. kBadRequest when there is none, kCorrupt when all are damaged.
 Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory);
 
-// Whether a job can go on from the checkpoint without changing what it computes: kBadRequest naming the first difference in workers, model,
-// tensors, data, optimizer, learning rate, mini-batch or seed. Servers, schedule, length and limits may differ.
-Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table, std::int32_t workers);
+// Whether a job can go on from the checkpoint without changing what it computes: kBadRequest naming the first difference in
+// workers, model, tensors, data, optimizer, learning rate, mini-batch or seed. Servers, schedule, length and limits may differ.
+Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table,
+                  std::int32_t workers);
 
 // Iterations of which there is a folder in `directory`, ascending, and whether it has a manifest.
 Result<std::map<Iteration, bool>> list_checkpoints(Files& files, const std::string& directory);
 // Keeps the newest `keep` checkpoints; removes older ones, and unfinished ones that are older than the newest.
 Status prune_checkpoints(Files& files, const std::string& directory, std::size_t keep);
-// Before a job begins that goes on after `resumed` (0: from the start): what is newer is out of the way. Damaged checkpoints are kept under
-// another name, unfinished ones are removed.
+// Before a job begins that goes on after `resumed` (0: from the start): what is newer is out of the way. Damaged checkpoints are
+// kept under another name, unfinished ones are removed.
 Status clear_newer_checkpoints(Files& files, const std::string& directory, Iteration resumed);
 
 }  // namespace paceline::runtime

@@ -1,10 +1,11 @@
 // What the files of a checkpoint share: parts as JSON members, checksums as text. For checkpoint.cc and checkpoint_part.cc only.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include <nlohmann/json.hpp>
 
 #include "runtime/checkpoint_part.h"
 

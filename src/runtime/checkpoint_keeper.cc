@@ -35,8 +35,10 @@ Status CheckpointKeeper::begin(wire::Settings& settings, const wire::TensorTable
     PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files_, job_.checkpoint));
     for (const auto& [iteration, complete] : all) {
       if (!complete) continue;
-      return error(ErrorKind::kBadRequest, "--checkpoint {} holds a checkpoint of an earlier job, {}; go on from it with --resume, or give another directory", job_.checkpoint,
-                   checkpoint_folder(job_.checkpoint, iteration));
+      return error(
+          ErrorKind::kBadRequest,
+          "--checkpoint {} holds a checkpoint of an earlier job, {}; go on from it with --resume, or give another directory",
+          job_.checkpoint, checkpoint_folder(job_.checkpoint, iteration));
     }
     PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, 0));
   }
@@ -56,7 +58,8 @@ Status CheckpointKeeper::lock_directory() {
     return {};
   }
   if (lock.status().kind() == ErrorKind::kOverloaded) {
-    return error(ErrorKind::kBadRequest, "--checkpoint {} is being used by another job that runs; give another directory", job_.checkpoint);
+    return error(ErrorKind::kBadRequest, "--checkpoint {} is being used by another job that runs; give another directory",
+                 job_.checkpoint);
   }
   // Without the right to lock, or without the directory: what follows says what is wrong, or works.
   return {};
@@ -80,16 +83,19 @@ Status CheckpointKeeper::expect_parts(const wire::TensorTable& table) {
   PACELINE_ASSIGN_OR_RETURN(const auto plan, make_job_plan(job_, table, options_.workers, options_.servers, 1));
   for (std::int32_t server = 0; server < options_.servers; ++server) {
     // A server without units has nothing to save.
-    if (!plan->units().of_server[static_cast<std::size_t>(server)].empty()) expected_.insert(PartHead{"server", server, 0, "", {}}.file_name());
+    if (!plan->units().of_server[static_cast<std::size_t>(server)].empty())
+      expected_.insert(PartHead{"server", server, 0, "", {}}.file_name());
   }
-  for (std::int32_t worker = 0; worker < options_.workers; ++worker) expected_.insert(PartHead{"worker", worker, 0, "", {}}.file_name());
+  for (std::int32_t worker = 0; worker < options_.workers; ++worker)
+    expected_.insert(PartHead{"worker", worker, 0, "", {}}.file_name());
   return {};
 }
 
 void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iteration, const std::string& text) {
   const auto part = decode_part_summary(text);
   if (!part.ok() || !expected_.contains(part->name) || iteration < 1) {
-    options_.warn(fmt::format("{} says that it saved a part of a checkpoint that is not expected: {}", from.text(), part.ok() ? part->name : part.status().message()));
+    options_.warn(fmt::format("{} says that it saved a part of a checkpoint that is not expected: {}", from.text(),
+                              part.ok() ? part->name : part.status().message()));
     return;
   }
   Collected& collected = collected_[iteration];
@@ -112,7 +118,8 @@ void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iterati
 // On the thread.
 void CheckpointKeeper::complete(const Manifest& manifest) {
   if (const Status status = write_manifest(files_, job_.checkpoint, manifest); !status.ok()) {
-    options_.warn(fmt::format("there is no checkpoint of iteration {}: {}; training goes on", manifest.iteration, status.message()));
+    options_.warn(
+        fmt::format("there is no checkpoint of iteration {}: {}; training goes on", manifest.iteration, status.message()));
     return discard(manifest.iteration);
   }
   {

@@ -1,5 +1,6 @@
-// The coordinator's side of checkpoints: finds the one to resume from, collects what servers and workers have written, makes a checkpoint
-// of it with a manifest when all parts are there, and keeps the directory small. Files are written on a thread of its own.
+// The coordinator's side of checkpoints: finds the one to resume from, collects what servers and workers have written, makes a
+// checkpoint of it with a manifest when all parts are there, and keeps the directory small. Files are written on a thread of its
+// own.
 //
 // A part that could not be written makes its checkpoint void, with a warning; training goes on and the checkpoints before stay.
 //
@@ -25,13 +26,13 @@ class CheckpointKeeper {
   struct Options {
     std::int32_t workers = 1, servers = 1;
     std::string release;
-    std::size_t keep = 3;  // checkpoints that stay in the directory, at least 1
+    std::size_t keep = 3;                          // checkpoints that stay in the directory, at least 1
     std::function<void(const std::string&)> warn;  // any thread
   };
   CheckpointKeeper(Files& files, Options options);
 
-  // Everybody has agreed. Adds to `settings` where to resume from. kBadRequest when the directory holds another job's checkpoints, or an
-  // earlier one's and --resume was not given; kIo when nothing can be written there.
+  // Everybody has agreed. Adds to `settings` where to resume from. kBadRequest when the directory holds another job's checkpoints,
+  // or an earlier one's and --resume was not given; kIo when nothing can be written there.
   Status begin(wire::Settings& settings, const wire::TensorTable& table);
   // A member's part is written, or is not.
   void on_saved(const session::PeerName& from, Iteration iteration, const std::string& part);

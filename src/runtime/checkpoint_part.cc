@@ -54,7 +54,8 @@ Json to_json(const PartHead& head) {
                       {"bytes", array.bytes},
                       {"crc32c", hex(array.crc)}});
   }
-  return {{"format", kCheckpointFormat}, {"role", head.role}, {"rank", head.rank}, {"iteration", head.iteration}, {"fingerprint", head.fingerprint}, {"arrays", arrays}};
+  return {{"format", kCheckpointFormat},     {"role", head.role}, {"rank", head.rank}, {"iteration", head.iteration},
+          {"fingerprint", head.fingerprint}, {"arrays", arrays}};
 }
 
 PartHead part_head_from(const Json& json) {
@@ -99,7 +100,9 @@ bool has_room(const SavedArray& array) {
 
 }  // namespace
 
-std::string checkpoint_folder(const std::string& directory, Iteration iteration) { return fmt::format("{}/{:08}", directory, iteration); }
+std::string checkpoint_folder(const std::string& directory, Iteration iteration) {
+  return fmt::format("{}/{:08}", directory, iteration);
+}
 
 std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
@@ -114,7 +117,8 @@ PartSummary part_summary_from(const Json& json) {
   part.name = json.at("name");
   part.bytes = json.at("bytes");
   part.crc = crc_in(json, "crc32c");
-  if (!is_part_name(part.name)) throw nlohmann::json::other_error::create(501, fmt::format("'{}' is no part of a checkpoint", part.name), nullptr);
+  if (!is_part_name(part.name))
+    throw nlohmann::json::other_error::create(501, fmt::format("'{}' is no part of a checkpoint", part.name), nullptr);
   part.failure = json.value("failure", "");
   return part;
 }
@@ -129,7 +133,8 @@ Result<PartSummary> decode_part_summary(const std::string& text) {
   }
 }
 
-Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head, const std::vector<std::span<const std::byte>>& contents) {
+Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head,
+                               const std::vector<std::span<const std::byte>>& contents) {
   PACELINE_CHECK(head.arrays.size() == contents.size(), "{} arrays, {} contents", head.arrays.size(), contents.size());
   for (std::size_t i = 0; i < contents.size(); ++i) {
     head.arrays[i].bytes = contents[i].size();
@@ -162,14 +167,17 @@ Result<PartReader> PartReader::open(Files& files, const std::string& path) {
   if (size < kPrefixBytes + kCrcBytes) return damaged(fmt::format("it has only {} bytes", size));
   std::array<std::byte, kPrefixBytes> prefix;
   PACELINE_RETURN_IF_ERROR(part.file_->read(0, prefix));
-  if (!std::ranges::equal(std::span(prefix).first(kMagic.size()), bytes_of(kMagic))) return damaged("it does not begin like a part of a checkpoint");
+  if (!std::ranges::equal(std::span(prefix).first(kMagic.size()), bytes_of(kMagic)))
+    return damaged("it does not begin like a part of a checkpoint");
   const auto length = from_little_endian<std::uint64_t>(std::span(prefix).subspan(kMagic.size()));
-  if (length > std::min(kMaxHeaderBytes, size - kPrefixBytes - kCrcBytes)) return damaged(fmt::format("its header cannot have {} bytes", length));
+  if (length > std::min(kMaxHeaderBytes, size - kPrefixBytes - kCrcBytes))
+    return damaged(fmt::format("its header cannot have {} bytes", length));
   std::string header(length, '\0');
   PACELINE_RETURN_IF_ERROR(part.file_->read(kPrefixBytes, std::as_writable_bytes(std::span(header))));
   std::array<std::byte, kCrcBytes> crc;
   PACELINE_RETURN_IF_ERROR(part.file_->read(kPrefixBytes + length, crc));
-  if (crc32c(bytes_of(header), crc32c(prefix)) != from_little_endian<std::uint32_t>(crc)) return damaged("its header does not match its checksum");
+  if (crc32c(bytes_of(header), crc32c(prefix)) != from_little_endian<std::uint32_t>(crc))
+    return damaged("its header does not match its checksum");
   try {
     const Json json = Json::parse(header);
     if (json.at("format") != kCheckpointFormat) return damaged("it is of another format than this release reads");
@@ -180,7 +188,8 @@ Result<PartReader> PartReader::open(Files& files, const std::string& path) {
   std::uint64_t place = kPrefixBytes + length + kCrcBytes;
   for (const SavedArray& array : part.head_.arrays) {
     part.places_.push_back(place);
-    if (part.head_.role == "server" && !has_room(array)) return damaged(fmt::format("tensor \"{}\" has an impossible size", array.name));
+    if (part.head_.role == "server" && !has_room(array))
+      return damaged(fmt::format("tensor \"{}\" has an impossible size", array.name));
     if (array.bytes > size - place) return damaged(fmt::format("it ends inside tensor \"{}\"", array.name));
     place += array.bytes;
   }
@@ -193,7 +202,8 @@ Status PartReader::read(std::size_t index, std::span<std::byte> to) const {
   PACELINE_CHECK(to.size() == array.bytes, "{} bytes for an array of {}", to.size(), array.bytes);
   PACELINE_RETURN_IF_ERROR(file_->read(places_[index], to));
   if (crc32c(to) == array.crc) return {};
-  return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" (arena offset {}, {} elements) does not match its checksum", path_, array.name, array.offset, array.elements);
+  return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" (arena offset {}, {} elements) does not match its checksum",
+               path_, array.name, array.offset, array.elements);
 }
 
 Status PartReader::verify(const PartSummary& expected) const {
@@ -215,13 +225,14 @@ Status PartReader::verify(const PartSummary& expected) const {
     const SavedArray& array = head_.arrays[i];
     PACELINE_ASSIGN_OR_RETURN(const std::uint32_t crc, sum(places_[i], places_[i] + array.bytes));
     if (crc != array.crc) {
-      return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" (arena offset {}, {} elements) does not match its checksum", path_, array.name, array.offset,
-                   array.elements);
+      return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" (arena offset {}, {} elements) does not match its checksum",
+                   path_, array.name, array.offset, array.elements);
     }
   }
   if (file_->size() != expected.bytes || whole != expected.crc) {
-    return error(ErrorKind::kCorrupt, "{} is not the file that the manifest beside it was written for (bytes {} against {}, CRC32C {} against {})", path_, file_->size(),
-                 expected.bytes, hex(whole), hex(expected.crc));
+    return error(ErrorKind::kCorrupt,
+                 "{} is not the file that the manifest beside it was written for (bytes {} against {}, CRC32C {} against {})",
+                 path_, file_->size(), expected.bytes, hex(whole), hex(expected.crc));
   }
   return {};
 }

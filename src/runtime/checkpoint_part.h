@@ -1,5 +1,6 @@
-// One process's part of a checkpoint (checkpoint.h), as a file: "PACEPART", length of the header (u64, little-endian), header (JSON), CRC32C
-// of all before (u32), then the arrays' bytes in the header's order, and nothing behind. Every array has a CRC32C in the header.
+// One process's part of a checkpoint (checkpoint.h), as a file: "PACEPART", length of the header (u64, little-endian), header
+// (JSON), CRC32C of all before (u32), then the arrays' bytes in the header's order, and nothing behind. Every array has a CRC32C in
+// the header.
 //
 // Threads: plain functions and values; any thread, one at a time per file.
 #pragma once
@@ -18,25 +19,25 @@ namespace paceline::runtime {
 // The folder of an iteration's checkpoint.
 std::string checkpoint_folder(const std::string& directory, Iteration iteration);
 
-// One array of a part. A server's: a range of the arena, `elements` float32 values followed by `planes` planes of optimizer state of as
-// many. A worker's: a buffer of `dtype` and `shape`; offset, planes and steps are 0.
+// One array of a part. A server's: a range of the arena, `elements` float32 values followed by `planes` planes of optimizer state
+// of as many. A worker's: a buffer of `dtype` and `shape`; offset, planes and steps are 0.
 struct SavedArray {
   std::string name;  // the tensor (or buffer) it is (a part of)
   std::string dtype = "float32";
   std::vector<std::int64_t> shape;
   std::int64_t offset = 0, elements = 0, planes = 0;
-  std::int64_t steps = 0;    // updates made
+  std::int64_t steps = 0;  // updates made
   std::uint64_t bytes = 0;
-  std::uint32_t crc = 0;     // filled in by write_part
+  std::uint32_t crc = 0;  // filled in by write_part
 
   bool operator==(const SavedArray&) const = default;
 };
 
 struct PartHead {
-  std::string role;            // "server" or "worker"
+  std::string role;  // "server" or "worker"
   std::int32_t rank = 0;
   Iteration iteration = 0;
-  std::string fingerprint;     // what the bits depend on besides the job: versions, instruction set; "" for servers
+  std::string fingerprint;  // what the bits depend on besides the job: versions, instruction set; "" for servers
   std::vector<SavedArray> arrays;
 
   std::string file_name() const { return role + "-" + std::to_string(rank) + ".bin"; }
@@ -55,7 +56,8 @@ std::string encode(const PartSummary& summary);
 Result<PartSummary> decode_part_summary(const std::string& text);
 
 // Writes a part into the checkpoint of its iteration below `directory`. `contents[i]` are the bytes of head.arrays[i].
-Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head, const std::vector<std::span<const std::byte>>& contents);
+Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head,
+                               const std::vector<std::span<const std::byte>>& contents);
 
 // A part that is open for reading; its header has passed its checks.
 class PartReader {

@@ -1,10 +1,10 @@
 #include "runtime/checkpoint.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "base/checksum.h"
 #include "runtime/checkpoint_keeper.h"
@@ -23,7 +23,9 @@ constexpr std::int64_t kElements = 60;  // of the arena below
 wire::TensorTable table() {
   wire::TensorTable table;
   table.layers = {"conv", "fc"};
-  table.tensors = {{"conv.weight", "float32", {2, 10}, Layer{0}, 0}, {"fc.weight", "float32", {4, 9}, Layer{1}, 0}, {"fc.bias", "float32", {4}, Layer{1}, 0}};
+  table.tensors = {{"conv.weight", "float32", {2, 10}, Layer{0}, 0},
+                   {"fc.weight", "float32", {4, 9}, Layer{1}, 0},
+                   {"fc.bias", "float32", {4}, Layer{1}, 0}};
   return table;
 }
 
@@ -53,7 +55,11 @@ Result<PartSummary> write_server(Files& files, std::int32_t rank, Iteration iter
       for (std::int64_t i = 0; i < range.elements; ++i) all.push_back(number_at(iteration, plane, range.offset + i));
     }
     numbers.push_back(std::move(all));
-    head.arrays.push_back({.name = fmt::format("at{}", range.offset), .offset = range.offset, .elements = range.elements, .planes = 2, .steps = iteration});
+    head.arrays.push_back({.name = fmt::format("at{}", range.offset),
+                           .offset = range.offset,
+                           .elements = range.elements,
+                           .planes = 2,
+                           .steps = iteration});
   }
   for (const auto& all : numbers) contents.push_back(std::as_bytes(std::span(all)));
   return write_part(files, kDirectory, head, contents);
@@ -61,14 +67,16 @@ Result<PartSummary> write_server(Files& files, std::int32_t rank, Iteration iter
 
 Result<PartSummary> write_worker(Files& files, std::int32_t rank, Iteration iteration) {
   const std::int64_t count = 7 * iteration + rank;
-  PartHead head{"worker", rank, iteration, "torch 2.13", {{.name = "bn.num_batches_tracked", .dtype = "int64", .shape = {}, .elements = 1}}};
+  PartHead head{
+      "worker", rank, iteration, "torch 2.13", {{.name = "bn.num_batches_tracked", .dtype = "int64", .shape = {}, .elements = 1}}};
   return write_part(files, kDirectory, head, {std::as_bytes(std::span(&count, 1))});
 }
 
 const std::vector<std::vector<Range>> kTwoServers = {{{0, 20}, {56, 4}}, {{20, 36}}};
 
 // What servers and workers and the coordinator do for one checkpoint; stops at the first failure, as a job would void it.
-Status save(Files& files, Iteration iteration, std::int32_t workers = 2, const std::vector<std::vector<Range>>& servers = kTwoServers) {
+Status save(Files& files, Iteration iteration, std::int32_t workers = 2,
+            const std::vector<std::vector<Range>>& servers = kTwoServers) {
   Manifest manifest{iteration, "0.1.0", workers, static_cast<std::int32_t>(servers.size()), settings(), table(), {}};
   for (std::size_t rank = 0; rank < servers.size(); ++rank) {
     PACELINE_ASSIGN_OR_RETURN(PartSummary part, write_server(files, static_cast<std::int32_t>(rank), iteration, servers[rank]));
@@ -94,7 +102,8 @@ Iteration loadable(Files& files) {
   if (!steps.ok() || *steps != iteration) return -1;
   for (std::int64_t i = 0; i < kElements; ++i) {
     for (std::int64_t plane = 0; plane < 3; ++plane) {
-      const float got = plane == 0 ? value[static_cast<std::size_t>(i)] : state[static_cast<std::size_t>((plane - 1) * kElements + i)];
+      const float got =
+          plane == 0 ? value[static_cast<std::size_t>(i)] : state[static_cast<std::size_t>((plane - 1) * kElements + i)];
       if (got != number_at(iteration, plane, i)) return -1;
     }
   }
@@ -135,13 +144,15 @@ TEST(Checkpoint, AnyRangeOfTheModelIsReadWhateverRangesItWasSavedIn) {
     auto model = SavedModel::open(files, checkpoint_folder(kDirectory, 5));
     ASSERT_TRUE(model.ok());
     for (int i = 0; i < 20; ++i) {
-      const std::int64_t offset = random() % kElements, elements = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(kElements - offset));
+      const std::int64_t offset = random() % kElements,
+                         elements = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(kElements - offset));
       const std::int64_t planes = random() % 2 == 0 ? 2 : 0;
       std::vector<float> value(static_cast<std::size_t>(elements)), state(static_cast<std::size_t>(planes * elements));
       ASSERT_EQ(model->read(offset, value, state).value(), 5);
       for (std::int64_t j = 0; j < elements; ++j) {
         ASSERT_EQ(value[static_cast<std::size_t>(j)], number_at(5, 0, offset + j));
-        for (std::int64_t p = 0; p < planes; ++p) ASSERT_EQ(state[static_cast<std::size_t>(p * elements + j)], number_at(5, p + 1, offset + j));
+        for (std::int64_t p = 0; p < planes; ++p)
+          ASSERT_EQ(state[static_cast<std::size_t>(p * elements + j)], number_at(5, p + 1, offset + j));
       }
     }
   }
@@ -236,7 +247,8 @@ TEST(Checkpoint, PartsOfTwoIterationsOrRanksAreNeverMixed) {
     return loadable(files);
   };
   for (const char* name : {"/server-0.bin", "/server-1.bin", "/worker-0.bin", "/manifest.json"}) {
-    EXPECT_EQ(swapped(std::string("/00000010") + name, std::string("/00000020") + name), 0) << name << ": both are damaged by the exchange";
+    EXPECT_EQ(swapped(std::string("/00000010") + name, std::string("/00000020") + name), 0)
+        << name << ": both are damaged by the exchange";
   }
   EXPECT_EQ(swapped("/00000020/server-0.bin", "/00000020/server-1.bin"), 10);
   EXPECT_EQ(swapped("/00000020/worker-0.bin", "/00000020/worker-1.bin"), 10);
@@ -325,7 +337,8 @@ TEST(Checkpoint, WheneverThePowerGoesTheLastGoodOneIsThere) {
       if (keep == 0) files.lose_power();  // else: the process is killed, the kernel goes on
       files.fail_at = -1;
       const Iteration now = loadable(files);
-      EXPECT_TRUE(done ? now == 20 : (now == 10 || now == 20)) << "operation " << n << ", " << (keep == 0 ? "power" : "kill") << ": " << now;
+      EXPECT_TRUE(done ? now == 20 : (now == 10 || now == 20))
+          << "operation " << n << ", " << (keep == 0 ? "power" : "kill") << ": " << now;
       ASSERT_TRUE(save(files, 30).ok());
       EXPECT_EQ(loadable(files), 30);
     }
@@ -357,14 +370,28 @@ TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {
     }
     return can_resume(*found, changed, table(), 2);
   };
-  for (const auto& [name, value] : wire::Settings{{"model", "mlp"}, {"dataset", "digits"}, {"seed", "2"}, {"optimizer", "sgd"}, {"learning-rate", "0.1"},
-                                                  {"momentum", "0.8"}, {"weight-decay", "0.1"}, {"clip-norm", "1"}, {"mini-batch", "16"}, {"sync", "asp"}}) {
+  for (const auto& [name, value] : wire::Settings{{"model", "mlp"},
+                                                  {"dataset", "digits"},
+                                                  {"seed", "2"},
+                                                  {"optimizer", "sgd"},
+                                                  {"learning-rate", "0.1"},
+                                                  {"momentum", "0.8"},
+                                                  {"weight-decay", "0.1"},
+                                                  {"clip-norm", "1"},
+                                                  {"mini-batch", "16"},
+                                                  {"sync", "asp"}}) {
     const Status status = with(name, value);
     EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
     EXPECT_THAT(status.message(), ::testing::AllOf(HasSubstr("--" + name), HasSubstr(value), HasSubstr(found->folder)));
   }
-  for (const auto& [name, value] : wire::Settings{{"iterations", "99"}, {"epochs", "7"}, {"evaluate-every", "3"}, {"schedule", "p3"}, {"non-finite", "skip"},
-                                                  {"checkpoint-every", "2"}, {"deadline", "3"}, {"metrics", "1"}}) {
+  for (const auto& [name, value] : wire::Settings{{"iterations", "99"},
+                                                  {"epochs", "7"},
+                                                  {"evaluate-every", "3"},
+                                                  {"schedule", "p3"},
+                                                  {"non-finite", "skip"},
+                                                  {"checkpoint-every", "2"},
+                                                  {"deadline", "3"},
+                                                  {"metrics", "1"}}) {
     EXPECT_TRUE(with(name, value).ok()) << name;
   }
   EXPECT_THAT(can_resume(*found, settings(), table(), 3).message(), HasSubstr("--workers 2 there against 3 here"));
@@ -389,13 +416,18 @@ TEST(Checkpoint, AnotherNumberOfOptimizerPlanesIsRefusedNamingTheTensor) {
 class Keeper : public ::testing::Test {
  protected:
   CheckpointKeeper make(std::int32_t servers = 1) {
-    return CheckpointKeeper(files_, {.workers = 2, .servers = servers, .release = "0.1.0", .keep = 2, .warn = [this](const std::string& text) { warnings_.push_back(text); }});
+    return CheckpointKeeper(
+        files_, {.workers = 2, .servers = servers, .release = "0.1.0", .keep = 2, .warn = [this](const std::string& text) {
+                   warnings_.push_back(text);
+                 }});
   }
   static std::string said(const PartSummary& part) { return encode(part); }
   // All parts of a job with one server.
   void save_all(CheckpointKeeper& keeper, Iteration iteration) {
-    keeper.on_saved({session::Role::kServer, Rank{0}}, iteration, said(write_server(files_, 0, iteration, {{0, kElements}}).value()));
-    for (std::int32_t rank = 0; rank < 2; ++rank) keeper.on_saved({session::Role::kWorker, Rank{rank}}, iteration, said(write_worker(files_, rank, iteration).value()));
+    keeper.on_saved({session::Role::kServer, Rank{0}}, iteration,
+                    said(write_server(files_, 0, iteration, {{0, kElements}}).value()));
+    for (std::int32_t rank = 0; rank < 2; ++rank)
+      keeper.on_saved({session::Role::kWorker, Rank{rank}}, iteration, said(write_worker(files_, rank, iteration).value()));
     keeper.finish();
   }
 
@@ -423,12 +455,15 @@ TEST_F(Keeper, APartThatCouldNotBeWrittenVoidsItsCheckpointAndGivesTheRoomBack) 
   wire::Settings agreed = settings();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   save_all(keeper, 10);
-  keeper.on_saved({session::Role::kServer, Rank{0}}, 20, said({"server-0.bin", 0, 0, "cannot write /runs/a/00000020/server-0.bin.tmp: No space left on device"}));
-  for (std::int32_t rank = 0; rank < 2; ++rank) keeper.on_saved({session::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
+  keeper.on_saved({session::Role::kServer, Rank{0}}, 20,
+                  said({"server-0.bin", 0, 0, "cannot write /runs/a/00000020/server-0.bin.tmp: No space left on device"}));
+  for (std::int32_t rank = 0; rank < 2; ++rank)
+    keeper.on_saved({session::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
   keeper.finish();
   EXPECT_EQ(loadable(files_), 10);
   ASSERT_EQ(warnings_.size(), 1U);
-  EXPECT_THAT(warnings_[0], ::testing::AllOf(HasSubstr("server 0"), HasSubstr("iteration 20"), HasSubstr("No space left"), HasSubstr("/runs/a/00000010")));
+  EXPECT_THAT(warnings_[0], ::testing::AllOf(HasSubstr("server 0"), HasSubstr("iteration 20"), HasSubstr("No space left"),
+                                             HasSubstr("/runs/a/00000010")));
   EXPECT_EQ(list_checkpoints(files_, kDirectory)->size(), 1U);
   save_all(keeper, 30);
   EXPECT_EQ(loadable(files_), 30);
@@ -438,8 +473,9 @@ TEST_F(Keeper, NonsenseFromAMemberIsNoPart) {
   auto keeper = make();
   wire::Settings agreed = settings();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
-  for (const char* text : {"", "{}", "[]", "7", R"({"name":"../../etc/passwd","bytes":1,"crc32c":"00000000"})", R"({"name":"server-9.bin","bytes":1,"crc32c":"00000000"})",
-                           R"({"name":"server-0.bin","bytes":-1,"crc32c":"0"})"}) {
+  for (const char* text :
+       {"", "{}", "[]", "7", R"({"name":"../../etc/passwd","bytes":1,"crc32c":"00000000"})",
+        R"({"name":"server-9.bin","bytes":1,"crc32c":"00000000"})", R"({"name":"server-0.bin","bytes":-1,"crc32c":"0"})"}) {
     keeper.on_saved({session::Role::kServer, Rank{0}}, 10, text);
   }
   EXPECT_EQ(warnings_.size(), 7U);

@@ -34,8 +34,8 @@ Coordinator::~Coordinator() = default;
 Result<transport::Address> Coordinator::start() {
   PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(options_.listen));
   began_ = transport_.loop().now();
-  gathering_timer_ = transport_.loop().run_after(options_.gathering_deadline,
-                                                 [this] { carry_out(roster_.on_gathering_deadline(transport_.loop().now() - began_)); });
+  gathering_timer_ = transport_.loop().run_after(
+      options_.gathering_deadline, [this] { carry_out(roster_.on_gathering_deadline(transport_.loop().now() - began_)); });
   return address;
 }
 
@@ -51,7 +51,8 @@ void Coordinator::on_peer(PeerId peer, const PeerName& name) { roles_[peer] = na
 
 Result<std::span<std::byte>> Coordinator::on_message_begin(PeerId peer, const wire::MessageHead& head) {
   if (head.payload_bytes > wire::kMaxControlBytes) {
-    return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes, wire::kMaxControlBytes);
+    return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
+                 wire::kMaxControlBytes);
   }
   auto& buffer = incoming_[peer];
   buffer.resize(head.payload_bytes);
@@ -65,9 +66,12 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
       if (!join.ok()) return send(peer, MessageKind::kStop, 0, encode(wire::stop_for(join.status())));
       return carry_out(roster_.on_join(peer, roles_.at(peer), endpoint_->address_of(peer), std::move(*join)));
     }
-    case MessageKind::kReady: return carry_out(roster_.on_ready(peer));
-    case MessageKind::kReport: return carry_out(roster_.on_report(peer, text_of(payload)));
-    case MessageKind::kParked: return carry_out(roster_.on_parked(peer, head.iteration));
+    case MessageKind::kReady:
+      return carry_out(roster_.on_ready(peer));
+    case MessageKind::kReport:
+      return carry_out(roster_.on_report(peer, text_of(payload)));
+    case MessageKind::kParked:
+      return carry_out(roster_.on_parked(peer, head.iteration));
     case MessageKind::kFailed: {
       const auto stop = wire::decode_stop(payload);
       return carry_out(roster_.on_failed(peer, stop.ok() ? *stop : wire::stop_for(stop.status())));
@@ -82,7 +86,9 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
       if (progress.is_object() && callbacks_.on_progress) callbacks_.on_progress(progress);
       return;
     }
-    default: endpoint_->drop(peer, "the coordinator knows no such message"); return;
+    default:
+      endpoint_->drop(peer, "the coordinator knows no such message");
+      return;
   }
 }
 
@@ -161,8 +167,10 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
   std::vector<ServerReport> servers;
   for (const auto& [rank, text] : roster_.worker_reports()) {
     auto report = decode_worker_report(text);
-    if (!report.ok()) stop = wire::stop_for(report.status());
-    else workers.push_back(std::move(*report));
+    if (!report.ok())
+      stop = wire::stop_for(report.status());
+    else
+      workers.push_back(std::move(*report));
   }
   for (const auto& [rank, text] : roster_.server_reports()) {
     if (auto report = decode_server_report(text); report.ok()) servers.push_back(*report);

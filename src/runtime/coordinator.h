@@ -28,8 +28,8 @@ struct CoordinatorOptions {
 struct CoordinatorCallbacks {
   // A worker has done an iteration, as JSON (trainer/worker_loop.cc writes it).
   std::function<void(const Json& progress)> on_progress;
-  // Everybody has joined and agreed; may add to the settings (where to resume from). An error ends the job. Called once, on a thread of its
-  // own, which has returned before anything else is called; it may take its time.
+  // Everybody has joined and agreed; may add to the settings (where to resume from). An error ends the job. Called once, on a
+  // thread of its own, which has returned before anything else is called; it may take its time.
   std::function<Status(wire::Settings& settings, const wire::TensorTable& table)> on_agreed;
   // A server's or worker's part of a checkpoint is on the disk.
   std::function<void(const session::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
@@ -75,9 +75,9 @@ class Coordinator final : public session::EndpointHandler {
   membership::Roster roster_;
   std::map<session::PeerId, session::Role> roles_;
   std::map<session::PeerId, std::vector<std::byte>> incoming_;  // messages being received
-  std::optional<wire::Settings> agreed_;  // settings with what on_agreed added
-  std::unique_ptr<TaskThread> agreeing_;  // while on_agreed runs
-  std::vector<membership::SendWelcome> held_;  // until then
+  std::optional<wire::Settings> agreed_;                        // settings with what on_agreed added
+  std::unique_ptr<TaskThread> agreeing_;                        // while on_agreed runs
+  std::vector<membership::SendWelcome> held_;                   // until then
   TimePoint began_;
   transport::Loop::TimerId gathering_timer_ = 0;
 };

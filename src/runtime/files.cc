@@ -1,15 +1,15 @@
 #include "runtime/files.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace paceline::runtime {
 namespace {
@@ -52,7 +52,8 @@ class SystemWriter final : public FileWriter {
 
 class SystemReader final : public FileReader {
  public:
-  SystemReader(int descriptor, std::string path, std::uint64_t size) : descriptor_(descriptor), path_(std::move(path)), size_(size) {}
+  SystemReader(int descriptor, std::string path, std::uint64_t size)
+      : descriptor_(descriptor), path_(std::move(path)), size_(size) {}
   ~SystemReader() override { ::close(descriptor_); }
 
   std::uint64_t size() const override { return size_; }
@@ -143,13 +144,15 @@ class SystemFiles final : public Files {
     for (std::filesystem::directory_iterator entry(path, problem), end; !problem && entry != end; entry.increment(problem)) {
       names.push_back(entry->path().filename().string());
     }
-    if (problem && problem != std::errc::no_such_file_or_directory) return system_error("read the directory", path, problem.value());
+    if (problem && problem != std::errc::no_such_file_or_directory)
+      return system_error("read the directory", path, problem.value());
     std::ranges::sort(names);
     return names;
   }
 };
 
-Status write_and_rename(Files& files, const std::string& path, const std::string& temporary, std::span<const std::span<const std::byte>> pieces) {
+Status write_and_rename(Files& files, const std::string& path, const std::string& temporary,
+                        std::span<const std::span<const std::byte>> pieces) {
   {
     PACELINE_ASSIGN_OR_RETURN(const auto writer, files.create(temporary));
     for (const auto piece : pieces) PACELINE_RETURN_IF_ERROR(writer->append(piece));

@@ -1,5 +1,5 @@
-// The few operations on files that checkpoints need, behind an interface, so that tests can make any of them fail or lose what was not
-// synchronised. Errors are kIo and name the path and the system's reason.
+// The few operations on files that checkpoints need, behind an interface, so that tests can make any of them fail or lose what was
+// not synchronised. Errors are kIo and name the path and the system's reason.
 //
 // Threads: any, as long as no two use the same path.
 #pragma once
@@ -44,7 +44,7 @@ class Files {
   virtual Result<std::unique_ptr<DirectoryLock>> lock_directory(const std::string& path) = 0;
   virtual Result<std::unique_ptr<FileWriter>> create(const std::string& path) = 0;  // empties one that is there
   virtual Result<std::unique_ptr<FileReader>> open(const std::string& path) = 0;
-  virtual Status make_directories(const std::string& path) = 0;  // with all above it; one that is there is well
+  virtual Status make_directories(const std::string& path) = 0;               // with all above it; one that is there is well
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces a file, or an empty directory
   virtual Status sync_directory(const std::string& path) = 0;                 // its entries are on the disk
   virtual Status remove_all(const std::string& path) = 0;                     // nothing there is well
@@ -55,8 +55,9 @@ class Files {
 // The operating system's.
 Files& system_files();
 
-// Writes `pieces` one behind the other as the file `path`, which is there completely or not at all whatever happens in between: under
-// another name first, synchronised, renamed, the directory synchronised. On failure nothing is left behind, if the disk lets it.
+// Writes `pieces` one behind the other as the file `path`, which is there completely or not at all whatever happens in between:
+// under another name first, synchronised, renamed, the directory synchronised. On failure nothing is left behind, if the disk lets
+// it.
 Status write_file(Files& files, const std::string& path, std::span<const std::span<const std::byte>> pieces);
 
 }  // namespace paceline::runtime

@@ -87,25 +87,31 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("mini-batch", static_cast<double>(s.mini_batch), 1, 1e9, "1 to 1000000000"));
   PACELINE_RETURN_IF_ERROR(in_range("iterations", static_cast<double>(s.iterations), 0, kMost, "1 and more"));
   PACELINE_RETURN_IF_ERROR(in_range("epochs", static_cast<double>(s.epochs), 0, 1e9, "1 to 1000000000"));
-  PACELINE_RETURN_IF_ERROR(in_range("evaluate-every", static_cast<double>(s.evaluate_every), 0, kMost, "0 (only at the end) and more"));
+  PACELINE_RETURN_IF_ERROR(
+      in_range("evaluate-every", static_cast<double>(s.evaluate_every), 0, kMost, "0 (only at the end) and more"));
   PACELINE_RETURN_IF_ERROR(in_range("seed", static_cast<double>(s.seed), 0, 9e15, "0 to 9000000000000000"));
   PACELINE_RETURN_IF_ERROR(of_option("schedule", scheduling::parse_schedule_name(s.schedule).status()));
   PACELINE_RETURN_IF_ERROR(of_option("sync", sync::parse_sync_kind(s.sync).status()));
   PACELINE_RETURN_IF_ERROR(of_option("staleness", sync::validated({.staleness = s.staleness}).status()));
   PACELINE_RETURN_IF_ERROR(of_option("lookahead", sync::validated({.lookahead = s.lookahead}).status()));
   PACELINE_RETURN_IF_ERROR(of_option("non-finite", paramserver::parse_non_finite_policy(s.non_finite).status()));
-  PACELINE_RETURN_IF_ERROR(in_range("checkpoint-every", static_cast<double>(s.checkpoint_every), 0, kMost, "0 (only at the end) and more"));
+  PACELINE_RETURN_IF_ERROR(
+      in_range("checkpoint-every", static_cast<double>(s.checkpoint_every), 0, kMost, "0 (only at the end) and more"));
   PACELINE_RETURN_IF_ERROR(in_range("resume", static_cast<double>(s.resume), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("resume-iteration", static_cast<double>(s.resume_iteration), 0, kMost, "0 and more"));
   PACELINE_RETURN_IF_ERROR(in_range("metrics", static_cast<double>(s.metrics), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 1e6, "200ms and more"));
   PACELINE_RETURN_IF_ERROR(in_range("stall-deadline", s.stall_deadline, 1, 1e9, "1s and more"));
-  if (s.iterations > 0 && s.epochs > 0) return error(ErrorKind::kBadRequest, "--iterations {} and --epochs {} exclude each other; give one", s.iterations, s.epochs);
+  if (s.iterations > 0 && s.epochs > 0)
+    return error(ErrorKind::kBadRequest, "--iterations {} and --epochs {} exclude each other; give one", s.iterations, s.epochs);
   if (s.checkpoint.empty() && (s.checkpoint_every > 0 || s.resume != 0)) {
-    return error(ErrorKind::kBadRequest, "--{} needs a directory: give --checkpoint DIR", s.resume != 0 ? "resume" : "checkpoint-every");
+    return error(ErrorKind::kBadRequest, "--{} needs a directory: give --checkpoint DIR",
+                 s.resume != 0 ? "resume" : "checkpoint-every");
   }
   if (!s.checkpoint.empty() && s.sync != "bsp") {
-    return error(ErrorKind::kBadRequest, "--checkpoint needs --sync bsp: with {} there is no moment when all values belong to the same iteration; --export saves the final model",
+    return error(ErrorKind::kBadRequest,
+                 "--checkpoint needs --sync bsp: with {} there is no moment when all values belong to the same iteration; --export "
+                 "saves the final model",
                  s.sync);
   }
   if (s.iterations == 0 && s.epochs == 0) s.epochs = 1;
@@ -140,8 +146,8 @@ Result<JobSettings> from_settings(const wire::Settings& pairs) {
   return settings;
 }
 
-Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers,
-                                                                  std::int32_t servers, Iteration first) {
+Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSettings& settings, const wire::TensorTable& table,
+                                                                  std::int32_t workers, std::int32_t servers, Iteration first) {
   paramserver::JobOptions options;
   options.workers = workers;
   options.servers = servers;

@@ -17,29 +17,29 @@ struct JobSettings {
   std::string model = "lenet";
   std::string dataset = "mnist-5k";
   std::string optimizer = "sgd";
-  std::string learning_rate = "0.05";   // a number or a schedule, tensor/learning_rate.h
-  double momentum = 0.9;                // 0 .. below 1
-  double weight_decay = 0;              // at least 0
-  double clip_norm = 0;                 // of the mean gradient's global norm; 0: no clipping
-  std::int64_t mini_batch = 32;         // samples per worker, at least 1
-  std::int64_t iterations = 0;          // 0: as many as `epochs` take
-  std::int64_t epochs = 0;              // data epochs; 0 and no iterations: 1
-  std::int64_t evaluate_every = 0;      // iterations; 0: only at the end
+  std::string learning_rate = "0.05";  // a number or a schedule, tensor/learning_rate.h
+  double momentum = 0.9;               // 0 .. below 1
+  double weight_decay = 0;             // at least 0
+  double clip_norm = 0;                // of the mean gradient's global norm; 0: no clipping
+  std::int64_t mini_batch = 32;        // samples per worker, at least 1
+  std::int64_t iterations = 0;         // 0: as many as `epochs` take
+  std::int64_t epochs = 0;             // data epochs; 0 and no iterations: 1
+  std::int64_t evaluate_every = 0;     // iterations; 0: only at the end
   std::int64_t seed = 1;
   std::string schedule = "layer-wise";
   std::string sync = "bsp";
-  std::int64_t staleness = 3;           // ssp
-  std::int64_t lookahead = 15;          // elastic-bsp
-  std::string non_finite = "stop";      // stop, skip, apply
-  std::string checkpoint;               // directory; "": none
-  std::int64_t checkpoint_every = 0;    // iterations; 0: only at the end or when interrupted
-  std::int64_t resume = 0;              // 1: from the newest good checkpoint in `checkpoint`
-  std::string resume_from;              // what the coordinator found with `resume`: the checkpoint's folder; "": the job begins anew
-  std::int64_t resume_iteration = 0;    // and its iteration
-  std::string export_file;              // rank 0 writes the final model there; "": nowhere
-  double deadline = 10;                 // seconds of silence
-  double stall_deadline = 600;          // seconds without progress
-  std::int64_t metrics = 0;             // 1: workers tell the coordinator about every iteration
+  std::int64_t staleness = 3;         // ssp
+  std::int64_t lookahead = 15;        // elastic-bsp
+  std::string non_finite = "stop";    // stop, skip, apply
+  std::string checkpoint;             // directory; "": none
+  std::int64_t checkpoint_every = 0;  // iterations; 0: only at the end or when interrupted
+  std::int64_t resume = 0;            // 1: from the newest good checkpoint in `checkpoint`
+  std::string resume_from;            // what the coordinator found with `resume`: the checkpoint's folder; "": the job begins anew
+  std::int64_t resume_iteration = 0;  // and its iteration
+  std::string export_file;            // rank 0 writes the final model there; "": nowhere
+  double deadline = 10;               // seconds of silence
+  double stall_deadline = 600;        // seconds without progress
+  std::int64_t metrics = 0;           // 1: workers tell the coordinator about every iteration
 
   bool operator==(const JobSettings&) const = default;
 };
@@ -56,8 +56,9 @@ std::vector<std::string> setting_names();
 
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings);
 
-// What servers and workers derive from the settings and the table. `servers` and `workers`: at least 1; `first`: the first iteration.
-Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers,
-                                                                  std::int32_t servers, Iteration first);
+// What servers and workers derive from the settings and the table. `servers` and `workers`: at least 1; `first`: the first
+// iteration.
+Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSettings& settings, const wire::TensorTable& table,
+                                                                  std::int32_t workers, std::int32_t servers, Iteration first);
 
 }  // namespace paceline::runtime

@@ -1,11 +1,11 @@
 #include "runtime/job_settings.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::runtime {
 namespace {
@@ -88,9 +88,15 @@ TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
       EXPECT_EQ(settings.status().message(), fmt::format("--{} cannot be '{}'", name, value));
     }
   }
-  EXPECT_EQ(std::ranges::count_if(setting_names(), [](const std::string& name) { return from_settings({{name, "x"}}).ok(); }), 10) << "texts";
+  EXPECT_EQ(std::ranges::count_if(setting_names(),
+                                  [](const std::string& name) {
+                                    return from_settings({{name, "x"}}).ok();
+                                  }),
+            10)
+      << "texts";
   EXPECT_EQ(from_settings({{"seed", "7.5"}}).status().message(), "--seed cannot be '7.5'");
-  EXPECT_THAT(from_settings({{"momemtum", "0.5"}}).status().message(), HasSubstr("there is no option --momemtum (did you mean 'momentum'?)"));
+  EXPECT_THAT(from_settings({{"momemtum", "0.5"}}).status().message(),
+              HasSubstr("there is no option --momemtum (did you mean 'momentum'?)"));
 }
 
 TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
@@ -136,7 +142,8 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
     change(settings);
     return validated(settings).status().message();
   };
-  EXPECT_THAT(refusal([](JobSettings& s) { s.iterations = s.epochs = 2; }), HasSubstr("--iterations 2 and --epochs 2 exclude each other"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.iterations = s.epochs = 2; }),
+              HasSubstr("--iterations 2 and --epochs 2 exclude each other"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint_every = 5; }), HasSubstr("--checkpoint-every needs a directory"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.resume = 1; }), HasSubstr("--resume needs a directory"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint = "c", s.sync = "asp"; }), HasSubstr("--checkpoint needs --sync bsp"));

@@ -94,8 +94,10 @@ void Member::send_to_server(Rank server, const wire::MessageHead& head, std::spa
 
 // Members reach a server one after the other: what is meant for one that has not come yet waits for it.
 void Member::send_to(const PeerName& name, const Held& message) {
-  if (const auto peer = peer_of(name)) endpoint_->send(*peer, message.head, message.payload, message.ticket);
-  else if (!lost_.contains(name)) held_[name].push_back(message);
+  if (const auto peer = peer_of(name))
+    endpoint_->send(*peer, message.head, message.payload, message.ticket);
+  else if (!lost_.contains(name))
+    held_[name].push_back(message);
 }
 
 Status Member::on_hello(const PeerName& name) {
@@ -126,7 +128,8 @@ Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::M
   if (is_control(head.kind)) {
     if (peer != coordinator_) return error(ErrorKind::kBadRequest, "only the coordinator sends control messages");
     if (head.payload_bytes > wire::kMaxControlBytes) {
-      return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes, wire::kMaxControlBytes);
+      return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
+                   wire::kMaxControlBytes);
     }
     auto& buffer = incoming_control_[peer];
     buffer.resize(head.payload_bytes);
@@ -148,8 +151,10 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
   switch (head.kind) {
     case MessageKind::kWelcome: {
       const auto welcome = wire::decode_welcome(payload);
-      if (welcome.ok()) on_welcome(*welcome);
-      else fail(welcome.status());
+      if (welcome.ok())
+        on_welcome(*welcome);
+      else
+        fail(welcome.status());
       break;
     }
     case MessageKind::kStop: {
@@ -157,9 +162,14 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
       on_stop(stop.ok() ? *stop : wire::stop_for(stop.status()));
       break;
     }
-    case MessageKind::kPark: events_.on_park(); break;
-    case MessageKind::kFinishAt: events_.on_finish_at(head.iteration); break;
-    default: fail(error(ErrorKind::kCorrupt, "the coordinator sent a message of the unexpected kind {}", static_cast<int>(head.kind)));
+    case MessageKind::kPark:
+      events_.on_park();
+      break;
+    case MessageKind::kFinishAt:
+      events_.on_finish_at(head.iteration);
+      break;
+    default:
+      fail(error(ErrorKind::kCorrupt, "the coordinator sent a message of the unexpected kind {}", static_cast<int>(head.kind)));
   }
 }
 
@@ -186,16 +196,20 @@ void Member::connect_to_servers(const wire::Welcome& welcome) {
 
 void Member::check_connected() {
   if (sink_ == nullptr || told_connected_) return;
-  const auto connected = static_cast<std::size_t>(std::count_if(servers_.begin(), servers_.end(), [](const auto& peer) { return peer.has_value(); }));
+  const auto connected =
+      static_cast<std::size_t>(std::count_if(servers_.begin(), servers_.end(), [](const auto& peer) { return peer.has_value(); }));
   if (connected < servers_wanted_) return;
   told_connected_ = true;
-  if (options_.role == Role::kServer) send_control(MessageKind::kReady, 0, {});
-  else events_.on_connected();
+  if (options_.role == Role::kServer)
+    send_control(MessageKind::kReady, 0, {});
+  else
+    events_.on_connected();
 }
 
 void Member::on_delivered(PeerId peer, std::uint64_t ticket) {
   const auto name = peers_.find(peer);
-  if (name != peers_.end() && sink_ != nullptr && name->second.role != Role::kCoordinator) sink_->on_delivered(name->second, ticket);
+  if (name != peers_.end() && sink_ != nullptr && name->second.role != Role::kCoordinator)
+    sink_->on_delivered(name->second, ticket);
 }
 
 void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
@@ -211,7 +225,8 @@ void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reaso
     if (known == peer) known.reset();
   }
   lost_.insert(name);
-  // Who left in good order knows why, and so will this process: from the coordinator, or because the coordinator is the one that is lost.
+  // Who left in good order knows why, and so will this process: from the coordinator, or because the coordinator is the one that is
+  // lost.
   if (failure_.ok() && reason.kind() == ErrorKind::kCancelled) echo_ = true;
   if (sink_ != nullptr) sink_->on_peer_lost(name, reason);
   if (!ended_) fail(reason);

@@ -1,8 +1,9 @@
-// A process's membership in a job: joins at the coordinator, connects to the servers, routes messages, and learns how the job ends. The
-// same for workers and servers; what a role does with messages is its MessageSink.
+// A process's membership in a job: joins at the coordinator, connects to the servers, routes messages, and learns how the job ends.
+// The same for workers and servers; what a role does with messages is its MessageSink.
 //
-// Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the member
-// knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the same.
+// Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the
+// member knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the
+// same.
 //
 // Threads: belongs to the transport's loop.
 #pragma once
@@ -22,16 +23,16 @@ namespace paceline::runtime {
 
 struct MemberOptions {
   session::Role role = session::Role::kWorker;
-  std::int32_t wanted_rank = -1;    // -1: any
-  std::int32_t world_workers = 0;   // what this process expects; 0: does not know
+  std::int32_t wanted_rank = -1;   // -1: any
+  std::int32_t world_workers = 0;  // what this process expects; 0: does not know
   transport::Address coordinator;
   transport::Address listen{"127.0.0.1", 0};  // servers
   Duration silence_deadline = std::chrono::seconds(10);
   Duration join_deadline = std::chrono::seconds(30);  // to reach the coordinator, and peers
   std::string release;
-  std::uint64_t seed = 1;           // differs between processes
-  wire::TensorTable table;          // workers
-  wire::Settings settings;          // workers
+  std::uint64_t seed = 1;   // differs between processes
+  wire::TensorTable table;  // workers
+  wire::Settings settings;  // workers
 };
 
 class MemberEvents {
@@ -41,8 +42,8 @@ class MemberEvents {
   virtual Result<paramserver::MessageSink*> on_welcome(const wire::Welcome& welcome) = 0;
   // Worker: every server is connected. Server: never called.
   virtual void on_connected() = 0;
-  virtual void on_park() = 0;                     // worker: stand still at the end of the iteration, then Member::parked
-  virtual void on_finish_at(Iteration last) = 0;  // `last` is the last iteration
+  virtual void on_park() = 0;                       // worker: stand still at the end of the iteration, then Member::parked
+  virtual void on_finish_at(Iteration last) = 0;    // `last` is the last iteration
   virtual void on_end(const wire::Stop& stop) = 0;  // once, last
 };
 
@@ -65,8 +66,10 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   const session::EndpointCounters& counters() const { return endpoint_->counters(); }
 
   // Outbox
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
-  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
+  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,
+                      std::uint64_t ticket) override;
+  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
+                      std::uint64_t ticket) override;
 
   // EndpointHandler
   Status on_hello(const session::PeerName& name) override;
@@ -100,14 +103,14 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   paramserver::MessageSink* sink_ = nullptr;
   std::map<session::PeerId, session::PeerName> peers_;
   std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank
-  std::map<session::PeerName, std::vector<Held>> held_;  // for members that have not connected yet
+  std::map<session::PeerName, std::vector<Held>> held_;            // for members that have not connected yet
   std::set<session::PeerName> lost_;
   std::optional<session::PeerId> coordinator_;
   std::map<session::PeerId, std::vector<std::byte>> incoming_control_;  // being received
-  std::size_t servers_wanted_ = 0;  // connections to servers that must exist
+  std::size_t servers_wanted_ = 0;                                      // connections to servers that must exist
   bool told_connected_ = false;
   bool ended_ = false;
-  Status failure_;  // reported, waiting for the verdict
+  Status failure_;     // reported, waiting for the verdict
   bool echo_ = false;  // the failure only follows from what another process knows already
 };
 

@@ -1,17 +1,18 @@
 #include "runtime/report.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include <sys/resource.h>
 
 #include "base/text.h"
 
 namespace paceline::runtime {
 namespace {
 
-constexpr std::array<const char*, kPhases> kPhaseNames = {"load", "preprocess", "transfer", "forward", "backward", "push", "pull", "update", "wait"};
+constexpr std::array<const char*, kPhases> kPhaseNames = {"load", "preprocess", "transfer", "forward", "backward",
+                                                          "push", "pull",       "update",   "wait"};
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -32,7 +33,8 @@ Json per_worker(const std::vector<WorkerReport>& by_rank) {
   for (const WorkerReport& worker : by_rank) {
     const double total = worker.phases.total();
     const double computing = worker.phases[Phase::kForward] + worker.phases[Phase::kBackward];
-    const double waiting = worker.phases[Phase::kPush] + worker.phases[Phase::kPull] + worker.phases[Phase::kUpdate] + worker.phases[Phase::kWait];
+    const double waiting =
+        worker.phases[Phase::kPush] + worker.phases[Phase::kPull] + worker.phases[Phase::kUpdate] + worker.phases[Phase::kWait];
     workers.push_back({{"rank", worker.rank},
                        {"iterations", worker.iterations},
                        {"seconds", total},
@@ -47,7 +49,10 @@ Json per_worker(const std::vector<WorkerReport>& by_rank) {
 Json per_server(const std::vector<ServerReport>& reports) {
   Json servers = Json::array();
   for (const ServerReport& server : reports) {
-    servers.push_back({{"rank", server.rank}, {"updates", server.updates}, {"gradient_bytes_high", server.gradient_bytes_high}, {"peak_bytes", server.peak_bytes}});
+    servers.push_back({{"rank", server.rank},
+                       {"updates", server.updates},
+                       {"gradient_bytes_high", server.gradient_bytes_high},
+                       {"peak_bytes", server.peak_bytes}});
   }
   return servers;
 }
@@ -77,7 +82,11 @@ std::string encode(const WorkerReport& report) {
 }
 
 std::string encode(const ServerReport& report) {
-  return Json{{"rank", report.rank}, {"peak_bytes", report.peak_bytes}, {"gradient_bytes_high", report.gradient_bytes_high}, {"updates", report.updates}}.dump();
+  return Json{{"rank", report.rank},
+              {"peak_bytes", report.peak_bytes},
+              {"gradient_bytes_high", report.gradient_bytes_high},
+              {"updates", report.updates}}
+      .dump();
 }
 
 Result<WorkerReport> decode_worker_report(const std::string& text) {
@@ -115,13 +124,16 @@ Result<ServerReport> decode_server_report(const std::string& text) {
   }
 }
 
-Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank, const std::vector<ServerReport>& servers) {
+Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
+                        const std::vector<ServerReport>& servers) {
   PACELINE_CHECK(!by_rank.empty(), "a job has a worker");
   if (settings.sync == "bsp") {
     for (const WorkerReport& worker : by_rank) {
       if (worker.parameters_hash != by_rank[0].parameters_hash) {
-        return error(ErrorKind::kCorrupt, "workers 0 and {} hold different parameters at the end ({} against {}); this must not happen, do not use the model", worker.rank,
-                     by_rank[0].parameters_hash, worker.parameters_hash);
+        return error(
+            ErrorKind::kCorrupt,
+            "workers 0 and {} hold different parameters at the end ({} against {}); this must not happen, do not use the model",
+            worker.rank, by_rank[0].parameters_hash, worker.parameters_hash);
       }
     }
   }
@@ -140,69 +152,85 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
   const double trained = shape.servers == 0 ? together : longest;  // the reference's workers take turns
   Json phases = Json::object();
   for (std::size_t i = 0; i < kPhases; ++i) {
-    phases[kPhaseNames[i]] = mean(by_rank, [&](const WorkerReport& w) { return w.iterations > 0 ? w.phases.seconds[i] / static_cast<double>(w.iterations) : 0; });
+    phases[kPhaseNames[i]] = mean(by_rank, [&](const WorkerReport& w) {
+      return w.iterations > 0 ? w.phases.seconds[i] / static_cast<double>(w.iterations) : 0;
+    });
   }
-  const auto per_iteration = [](double seconds, const WorkerReport& w) { return w.iterations > 0 ? seconds / static_cast<double>(w.iterations) : 0; };
+  const auto per_iteration = [](double seconds, const WorkerReport& w) {
+    return w.iterations > 0 ? seconds / static_cast<double>(w.iterations) : 0;
+  };
   const double accuracy = by_rank[0].accuracy;
   const auto extreme = std::minmax_element(times.begin(), times.end());
-  return Json{{"model", settings.model},
-              {"dataset", settings.dataset},
-              {"workers", shape.workers},
-              {"servers", shape.servers},
-              {"schedule", shape.servers == 0 ? Json("reference") : Json(settings.schedule)},
-              {"sync", settings.sync},
-              {"optimizer", settings.optimizer},
-              {"seed", settings.seed},
-              {"iterations", iterations},
-              {"samples", samples},
-              {"seconds", trained},
-              {"samples_per_second", trained > 0 ? static_cast<double>(samples) / trained : 0},
-              {"loss_first", mean(by_rank, [](const WorkerReport& w) { return w.loss_first; })},
-              {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
-              {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
-              {"parameters_hash", by_rank[0].parameters_hash},
-              {"checkpoint", nullptr},
-              {"bytes_pushed", pushed},
-              {"bytes_pulled", pulled},
-              {"iteration_seconds",
-               {{"median", median(times)}, {"min", times.empty() ? 0 : *extreme.first}, {"max", times.empty() ? 0 : *extreme.second}}},
-              {"per_worker", per_worker(by_rank)},
-              {"per_server", per_server(servers)},
-              {"phases", phases},
-              {"overlapped",
-               {{"push", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_push, w); })},
-                {"pull", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_pull, w); })}}}};
+  return Json{
+      {"model", settings.model},
+      {"dataset", settings.dataset},
+      {"workers", shape.workers},
+      {"servers", shape.servers},
+      {"schedule", shape.servers == 0 ? Json("reference") : Json(settings.schedule)},
+      {"sync", settings.sync},
+      {"optimizer", settings.optimizer},
+      {"seed", settings.seed},
+      {"iterations", iterations},
+      {"samples", samples},
+      {"seconds", trained},
+      {"samples_per_second", trained > 0 ? static_cast<double>(samples) / trained : 0},
+      {"loss_first", mean(by_rank, [](const WorkerReport& w) { return w.loss_first; })},
+      {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
+      {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
+      {"parameters_hash", by_rank[0].parameters_hash},
+      {"checkpoint", nullptr},
+      {"bytes_pushed", pushed},
+      {"bytes_pulled", pulled},
+      {"iteration_seconds",
+       {{"median", median(times)}, {"min", times.empty() ? 0 : *extreme.first}, {"max", times.empty() ? 0 : *extreme.second}}},
+      {"per_worker", per_worker(by_rank)},
+      {"per_server", per_server(servers)},
+      {"phases", phases},
+      {"overlapped",
+       {{"push", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_push, w); })},
+        {"pull", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_pull, w); })}}}};
 }
 
 std::string report_text(const Json& report) {
   std::string text;
   const auto line = [&](const char* name, const std::string& value) { text += fmt::format("{:<14} {}\n", name, value); };
   const auto duration = [](const Json& s) { return to_text(from_seconds(s.get<double>())); };
-  const auto number = [](const Json& value, const char* format) { return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>()); };
+  const auto number = [](const Json& value, const char* format) {
+    return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>());
+  };
   const int servers = report["servers"];
-  line("trained", fmt::format("{} on {}, {} workers, {}", report["model"].get<std::string>(), report["dataset"].get<std::string>(), report["workers"].get<int>(),
-                              servers == 0 ? "no server (reference)" : fmt::format("{} servers", servers)));
+  line("trained",
+       fmt::format("{} on {}, {} workers, {}", report["model"].get<std::string>(), report["dataset"].get<std::string>(),
+                   report["workers"].get<int>(), servers == 0 ? "no server (reference)" : fmt::format("{} servers", servers)));
   line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
                           report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
-  if (!report["accuracy"].is_null()) line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));
-  line("loss", fmt::format("{} at the first iteration, {} at the last", number(report["loss_first"], "{:.4f}"), number(report["loss_last"], "{:.4f}")));
-  line("speed", fmt::format("{:.0f} samples/s: {} samples in {}, {} iterations", report["samples_per_second"].get<double>(), report["samples"].get<std::int64_t>(),
-                            duration(report["seconds"]), report["iterations"].get<std::int64_t>()));
-  line("moved", fmt::format("{} pushed, {} pulled by all workers", to_text(Bytes{report["bytes_pushed"]}), to_text(Bytes{report["bytes_pulled"]})));
+  if (!report["accuracy"].is_null())
+    line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));
+  line("loss", fmt::format("{} at the first iteration, {} at the last", number(report["loss_first"], "{:.4f}"),
+                           number(report["loss_last"], "{:.4f}")));
+  line("speed",
+       fmt::format("{:.0f} samples/s: {} samples in {}, {} iterations", report["samples_per_second"].get<double>(),
+                   report["samples"].get<std::int64_t>(), duration(report["seconds"]), report["iterations"].get<std::int64_t>()));
+  line("moved", fmt::format("{} pushed, {} pulled by all workers", to_text(Bytes{report["bytes_pushed"]}),
+                            to_text(Bytes{report["bytes_pulled"]})));
   const Json& iteration = report["iteration_seconds"];
-  line("iteration", fmt::format("{} median, {} to {}", duration(iteration["median"]), duration(iteration["min"]), duration(iteration["max"])));
+  line("iteration",
+       fmt::format("{} median, {} to {}", duration(iteration["median"]), duration(iteration["min"]), duration(iteration["max"])));
   double total = 0;
   for (const auto& [name, value] : report["phases"].items()) total += value.get<double>();
   text += "\nwhere an iteration goes (mean over workers; communication counts only where nothing hid it)\n";
   for (const auto& [name, value] : report["phases"].items()) {
     const double share = total > 0 ? value.get<double>() / total : 0;
-    text += fmt::format("  {:<11} {:>9}  {:>5.1f} %  {}\n", name, duration(value), 100 * share, std::string(static_cast<std::size_t>(share * 40 + 0.5), '#'));
+    text += fmt::format("  {:<11} {:>9}  {:>5.1f} %  {}\n", name, duration(value), 100 * share,
+                        std::string(static_cast<std::size_t>(share * 40 + 0.5), '#'));
   }
-  text += fmt::format("  hidden behind computing: {} of pushing, {} of pulling\n\n", duration(report["overlapped"]["push"]), duration(report["overlapped"]["pull"]));
+  text += fmt::format("  hidden behind computing: {} of pushing, {} of pulling\n\n", duration(report["overlapped"]["push"]),
+                      duration(report["overlapped"]["pull"]));
   text += "worker  iterations  computing   waiting  waiting share\n";
   for (const Json& worker : report["per_worker"]) {
-    text += fmt::format("{:>6}  {:>10}  {:>9}  {:>8}  {:>11.1f} %\n", worker["rank"].get<int>(), worker["iterations"].get<std::int64_t>(), duration(worker["computing"]),
-                        duration(worker["waiting"]), 100 * worker["waiting_share"].get<double>());
+    text += fmt::format("{:>6}  {:>10}  {:>9}  {:>8}  {:>11.1f} %\n", worker["rank"].get<int>(),
+                        worker["iterations"].get<std::int64_t>(), duration(worker["computing"]), duration(worker["waiting"]),
+                        100 * worker["waiting_share"].get<double>());
   }
   text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
   if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());

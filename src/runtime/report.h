@@ -4,9 +4,10 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "base/status.h"
 #include "runtime/job_settings.h"
@@ -61,7 +62,8 @@ struct JobShape {
 
 // `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.
 // "checkpoint" is null; the coordinator's process knows the newest.
-Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank, const std::vector<ServerReport>& servers);
+Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
+                        const std::vector<ServerReport>& servers);
 
 // The same for people.
 std::string report_text(const Json& report);

@@ -1,11 +1,11 @@
 #include "runtime/report.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::runtime {
 namespace {
@@ -139,7 +139,8 @@ TEST(Report, TheJobsIsMadeOfItsWorkers) {
   std::vector<WorkerReport> workers = {worker_report(0), worker_report(1)};
   workers[1].phases[Phase::kForward] = 6;  // 12 s in all instead of 8
   workers[1].loss_last = 1.5;
-  const auto made = job_report({}, {.workers = 2, .servers = 1}, workers, {{.rank = 0, .peak_bytes = 1, .gradient_bytes_high = 2, .updates = 3}});
+  const auto made =
+      job_report({}, {.workers = 2, .servers = 1}, workers, {{.rank = 0, .peak_bytes = 1, .gradient_bytes_high = 2, .updates = 3}});
   ASSERT_TRUE(made.ok());
   const Json& report = *made;
   EXPECT_EQ(report["iterations"], 10);

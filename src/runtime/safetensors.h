@@ -1,5 +1,5 @@
-// The safetensors format, which most tools for networks read: length of the header (u64, little-endian), header (JSON: name -> dtype, shape,
-// place), then the tensors' bytes. Plain function, any thread.
+// The safetensors format, which most tools for networks read: length of the header (u64, little-endian), header (JSON: name ->
+// dtype, shape, place), then the tensors' bytes. Plain function, any thread.
 #pragma once
 
 #include <cstdint>

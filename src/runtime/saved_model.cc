@@ -39,12 +39,16 @@ Result<std::int64_t> SavedModel::read(std::int64_t offset, std::span<float> valu
     if (entry == by_offset_.begin()) return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
     const Place place = (--entry)->second;
     const SavedArray& array = servers_[place.part].head().arrays[place.array];
-    if (at >= array.offset + array.elements) return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
+    if (at >= array.offset + array.elements)
+      return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
     if (planes != 0 && planes != array.planes) {
-      return error(ErrorKind::kBadRequest, "the checkpoint has {} planes of optimizer state for tensor \"{}\", the job has {}", array.planes, array.name, planes);
+      return error(ErrorKind::kBadRequest, "the checkpoint has {} planes of optimizer state for tensor \"{}\", the job has {}",
+                   array.planes, array.name, planes);
     }
     if (steps && *steps != array.steps) {
-      return error(ErrorKind::kBadRequest, "the checkpoint has parts of tensor \"{}\" after {} and after {} updates, and this job keeps them as one; use the schedule it was made with",
+      return error(ErrorKind::kBadRequest,
+                   "the checkpoint has parts of tensor \"{}\" after {} and after {} updates, and this job keeps them as one; use "
+                   "the schedule it was made with",
                    array.name, *steps, array.steps);
     }
     steps = array.steps;
@@ -56,7 +60,8 @@ Result<std::int64_t> SavedModel::read(std::int64_t offset, std::span<float> valu
       std::memcpy(to.data() + done, loaded_.data() + from * sizeof(float), count * sizeof(float));
     };
     copy(0, value);
-    for (std::int64_t plane = 0; plane < planes; ++plane) copy(plane + 1, state.subspan(static_cast<std::size_t>(plane) * value.size(), value.size()));
+    for (std::int64_t plane = 0; plane < planes; ++plane)
+      copy(plane + 1, state.subspan(static_cast<std::size_t>(plane) * value.size(), value.size()));
     done += count;
   }
   return *steps;

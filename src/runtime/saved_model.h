@@ -16,8 +16,9 @@ class SavedModel {
   static Result<SavedModel> open(Files& files, const std::string& folder);
   const Manifest& manifest() const { return manifest_; }
 
-  // Fills `value` with the values from `offset` on, and `state` with as many optimizer planes as it has room for; returns the update steps.
-  // kCorrupt naming file and tensor; kBadRequest when the checkpoint holds another number of planes (an empty `state` asks for none).
+  // Fills `value` with the values from `offset` on, and `state` with as many optimizer planes as it has room for; returns the
+  // update steps. kCorrupt naming file and tensor; kBadRequest when the checkpoint holds another number of planes (an empty `state`
+  // asks for none).
   Result<std::int64_t> read(std::int64_t offset, std::span<float> value, std::span<float> state);
 
  private:

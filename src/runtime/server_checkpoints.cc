@@ -12,7 +12,9 @@ struct Copy {
   std::vector<float> numbers;  // of all arrays, one behind the other
 };
 
-const std::string& tensor_name(const paramserver::JobPlan& plan, std::uint32_t unit) { return plan.table().tensors[plan.units().tensor_of[unit]].name; }
+const std::string& tensor_name(const paramserver::JobPlan& plan, std::uint32_t unit) {
+  return plan.table().tensors[plan.units().tensor_of[unit]].name;
+}
 
 Copy copy_of(const paramserver::ServerCore& core, Iteration iteration) {
   Copy copy;
@@ -51,7 +53,8 @@ PartSummary write(Files& files, const std::string& directory, Copy copy) {
 
 }  // namespace
 
-ServerCheckpoints::ServerCheckpoints(Files& files, const JobSettings& settings, transport::Loop& loop, paramserver::ServerService& service,
+ServerCheckpoints::ServerCheckpoints(Files& files, const JobSettings& settings, transport::Loop& loop,
+                                     paramserver::ServerService& service,
                                      std::function<void(Iteration, const PartSummary&)> on_saved)
     : files_(files),
       directory_(settings.checkpoint),

@@ -1,6 +1,6 @@
-// A server's part of checkpoints: copies the state when an iteration is complete and writes the copy on a thread of its own, so that the
-// loop goes on. When the disk is slower than the checkpoints come, the server holds updates back until it has caught up: at most two
-// copies are in memory, and no checkpoint is left out.
+// A server's part of checkpoints: copies the state when an iteration is complete and writes the copy on a thread of its own, so
+// that the loop goes on. When the disk is slower than the checkpoints come, the server holds updates back until it has caught up:
+// at most two copies are in memory, and no checkpoint is left out.
 //
 // Threads: belongs to the loop.
 #pragma once
@@ -18,7 +18,8 @@ namespace paceline::runtime {
 
 class ServerCheckpoints {
  public:
-  // `on_saved`, on the loop, once per save() in their order: what to tell the coordinator. `files`, `loop` and `service` outlive it.
+  // `on_saved`, on the loop, once per save() in their order: what to tell the coordinator. `files`, `loop` and `service` outlive
+  // it.
   ServerCheckpoints(Files& files, const JobSettings& settings, transport::Loop& loop, paramserver::ServerService& service,
                     std::function<void(Iteration, const PartSummary&)> on_saved);
   ~ServerCheckpoints();
@@ -41,12 +42,13 @@ class ServerCheckpoints {
   std::function<void(Iteration, const PartSummary&)> on_saved_;
   std::function<void()> done_;
   Iteration complete_ = 0, saved_ = 0;
-  int pending_ = 0;  // saves that are not written
+  int pending_ = 0;                                             // saves that are not written
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for what the thread posts
   TaskThread thread_;
 };
 
-// Fills the server's values and optimizer state from the checkpoint in `folder`. Errors: kCorrupt, kIo, kBadRequest naming file and tensor.
+// Fills the server's values and optimizer state from the checkpoint in `folder`. Errors: kCorrupt, kIo, kBadRequest naming file and
+// tensor.
 Status restore_server(Files& files, const std::string& folder, paramserver::ServerCore& core);
 
 }  // namespace paceline::runtime

@@ -1,6 +1,5 @@
 #include "runtime/signals.h"
 
-
 #include <csignal>
 #include <thread>
 
@@ -16,7 +15,8 @@ struct Signals::State {
 };
 
 Signals::Signals(transport::Loop& loop, std::initializer_list<int> numbers, std::function<void(int)> on_signal)
-    : Signals(numbers, [&loop, on_signal = std::move(on_signal)](int number) { loop.post([on_signal, number] { on_signal(number); }); }) {}
+    : Signals(numbers,
+              [&loop, on_signal = std::move(on_signal)](int number) { loop.post([on_signal, number] { on_signal(number); }); }) {}
 
 Signals::Signals(std::initializer_list<int> numbers, std::function<void(int)> on_signal) : state_(std::make_unique<State>()) {
   sigemptyset(&state_->mask);

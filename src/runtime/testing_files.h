@@ -1,5 +1,5 @@
-// A disk in memory for tests: counts operations, fails the n-th, and forgets on demand what was not synchronised, as a machine does that loses
-// power. One thread.
+// A disk in memory for tests: counts operations, fails the n-th, and forgets on demand what was not synchronised, as a machine does
+// that loses power. One thread.
 #pragma once
 
 #include <cstring>
@@ -21,7 +21,7 @@ class MemoryFiles final : public Files {
   std::map<std::string, std::shared_ptr<Content>> files, durable;
   std::set<std::string> directories;
   int operations = 0;
-  int fail_at = -1;         // this operation fails
+  int fail_at = -1;              // this operation fails
   bool fail_ever_after = false;  // and all after it: the process is gone
 
   Status operation(const char* what, const std::string& path) {
@@ -41,11 +41,13 @@ class MemoryFiles final : public Files {
 
   class Writer final : public FileWriter {
    public:
-    Writer(MemoryFiles& files, std::string path, std::shared_ptr<Content> content) : files_(files), path_(std::move(path)), content_(std::move(content)) {}
+    Writer(MemoryFiles& files, std::string path, std::shared_ptr<Content> content)
+        : files_(files), path_(std::move(path)), content_(std::move(content)) {}
     Status append(std::span<const std::byte> bytes) override {
       const Status status = files_.operation("write", path_);
       // A disk that fills up takes a part.
-      content_->bytes.insert(content_->bytes.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(status.ok() ? bytes.size() : bytes.size() / 2));
+      content_->bytes.insert(content_->bytes.end(), bytes.begin(),
+                             bytes.begin() + static_cast<std::ptrdiff_t>(status.ok() ? bytes.size() : bytes.size() / 2));
       return status;
     }
     Status finish() override {

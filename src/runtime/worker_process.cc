@@ -16,13 +16,14 @@ MemberOptions as_worker(MemberOptions options) {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters, std::span<float> gradients)
+WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
+                             std::span<float> gradients)
     : parameters_(parameters), gradients_(gradients), transport_(std::move(transport)) {
   member_ = std::make_unique<Member>(*transport_, as_worker(std::move(options)), *this);
 }
 
-Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& make_transport, MemberOptions options, std::span<float> parameters,
-                                                           std::span<float> gradients) {
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& make_transport, MemberOptions options,
+                                                           std::span<float> parameters, std::span<float> gradients) {
   PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<transport::Transport> transport, make_transport());
   auto process = std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(transport), std::move(options), parameters, gradients));
   PACELINE_RETURN_IF_ERROR(process->member_->start());
@@ -57,7 +58,8 @@ Result<paramserver::MessageSink*> WorkerProcess::on_welcome(const wire::Welcome&
   PACELINE_ASSIGN_OR_RETURN(settings_, from_settings(welcome.settings));
   first_ = settings_.resume_iteration + 1;
   begun_ = first_;
-  PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()), first_));
+  PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers,
+                                                     static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.resume_from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
   paramserver::WorkerClientOptions options;
@@ -108,7 +110,8 @@ void WorkerProcess::send_saved(Iteration iteration, const PartSummary& part) {
   transport_->loop().post([this, iteration, text = encode(part)]() mutable { member_->send_saved(iteration, std::move(text)); });
 }
 
-// Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the answer.
+// Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the
+// answer.
 Result<bool> WorkerProcess::end_iteration(Iteration iteration) {
   std::unique_lock lock(mutex_);
   if (end_ && !end_->status().ok()) return end_->status();
@@ -132,7 +135,8 @@ Status WorkerProcess::finish(const WorkerReport& report) {
 }
 
 void WorkerProcess::interrupt() {
-  transport_->loop().post([this] { member_->fail(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });
+  transport_->loop().post(
+      [this] { member_->fail(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });
 }
 
 Status WorkerProcess::fail(const Status& reason) {

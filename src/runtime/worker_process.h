@@ -1,5 +1,5 @@
-// A worker's communication as part of a process: joins the job on a loop of its own thread and gives the training thread a face that blocks.
-// Knows nothing of torch: the parameters and gradients are two arrays.
+// A worker's communication as part of a process: joins the job on a loop of its own thread and gives the training thread a face
+// that blocks. Knows nothing of torch: the parameters and gradients are two arrays.
 //
 // Threads: make, use and destroy it on the training thread; interrupt() on any.
 #pragma once
@@ -21,9 +21,11 @@ class WorkerProcess final : public MemberEvents {
  public:
   using MakeTransport = std::function<Result<std::unique_ptr<transport::Transport>>()>;
 
-  // Joins with the table and settings in `options`; returns when all servers are connected and the parameters hold the job's initial values.
-  // The arrays outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in time.
-  static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options, std::span<float> parameters, std::span<float> gradients);
+  // Joins with the table and settings in `options`; returns when all servers are connected and the parameters hold the job's
+  // initial values. The arrays outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in
+  // time.
+  static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options,
+                                                     std::span<float> parameters, std::span<float> gradients);
   ~WorkerProcess() override;
 
   Rank rank() const { return rank_; }
@@ -53,7 +55,8 @@ class WorkerProcess final : public MemberEvents {
   void on_end(const wire::Stop& stop) override;
 
  private:
-  WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters, std::span<float> gradients);
+  WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
+                std::span<float> gradients);
   Status wait_for_verdict();
   Status restore_parameters();
 

@@ -1,8 +1,8 @@
 #include "scheduling/schedule.h"
 
-#include <fmt/ranges.h>
-
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "base/text.h"
 

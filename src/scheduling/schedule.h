@@ -21,8 +21,8 @@ namespace paceline::scheduling {
 struct Cut {
   enum class Kind {
     kTensors,   // never: one unit per tensor
-    kBalanced,  // tensors stay whole, except that the largest are split evenly over all servers, one by one, until the servers' shares
-                // differ by at most 1 % of a fair share
+    kBalanced,  // tensors stay whole, except that the largest are split evenly over all servers, one by one, until the servers'
+                // shares differ by at most 1 % of a fair share
     kLarge,     // tensors of `elements` or more are split evenly over all servers (KVStore: 1 000 000)
     kSlices,    // even parts of at most `elements` each (P3: 50 000)
   };
@@ -38,7 +38,7 @@ inline constexpr Cut slices_of(std::int64_t elements) { return {Cut::Kind::kSlic
 
 // Which of the messages that are ready leaves first.
 enum class Order {
-  kByLayer,          // of the lowest layer; within a layer first come, first served
+  kByLayer,  // of the lowest layer; within a layer first come, first served
   kFirstInFirstOut,
 };
 

@@ -24,7 +24,8 @@ Status check(std::span<const TensorExtent> tensors, std::int32_t servers) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].elements < 0) return error(ErrorKind::kBadRequest, "tensor {} has {} elements", i, tensors[i].elements);
     if (tensors[i].layer.index < layer) {
-      return error(ErrorKind::kBadRequest, "tensor {} stands in layer {} after layer {}; layers ascend", i, tensors[i].layer.index, layer);
+      return error(ErrorKind::kBadRequest, "tensor {} stands in layer {} after layer {}; layers ascend", i, tensors[i].layer.index,
+                   layer);
     }
     layer = tensors[i].layer.index;
   }
@@ -35,9 +36,11 @@ Status check(std::span<const TensorExtent> tensors, std::int32_t servers) {
 Result<std::vector<Unit>> cut_tensors(std::span<const TensorExtent> tensors, std::span<const TensorCut> cuts) {
   std::vector<Unit> units;
   std::int64_t offset = 0, total = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) total += tensors[i].elements == 0 ? 0 : std::min(cuts[i].parts, tensors[i].elements);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    total += tensors[i].elements == 0 ? 0 : std::min(cuts[i].parts, tensors[i].elements);
   if (total >= std::numeric_limits<std::uint32_t>::max()) {
-    return error(ErrorKind::kBadRequest, "the model is cut into {} units; choose larger slices, at most 4294967294 units are legal", total);
+    return error(ErrorKind::kBadRequest, "the model is cut into {} units; choose larger slices, at most 4294967294 units are legal",
+                 total);
   }
   units.reserve(static_cast<std::size_t>(total));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -54,8 +57,8 @@ Result<std::vector<Unit>> cut_tensors(std::span<const TensorExtent> tensors, std
   return units;
 }
 
-// Gives homes: the largest first, to the server with least. The parts of a spread tensor go to different servers, so for them the servers
-// that have got one are left out.
+// Gives homes: the largest first, to the server with least. The parts of a spread tensor go to different servers, so for them the
+// servers that have got one are left out.
 std::vector<std::int64_t> place(std::vector<Unit>& units, std::span<const TensorExtent> tensors, std::span<const TensorCut> cuts,
                                 std::int32_t servers) {
   struct Group {  // one unit, or all parts of a spread tensor

@@ -1,12 +1,12 @@
 #include "scheduling/unit_plan.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::scheduling {
 namespace {
@@ -40,12 +40,17 @@ void expect_sound(const UnitPlan& plan, const std::vector<TensorExtent>& tensors
     }
     ASSERT_EQ(plan.of_tensor[t].end, next);
     ASSERT_LE(largest - smallest, tensors[t].elements == 0 ? 0 : 1);  // even parts
-    if (cut.kind == Cut::Kind::kSlices) { ASSERT_LE(largest, cut.elements); }
-    if (cut.kind == Cut::Kind::kTensors) { ASSERT_EQ(plan.of_tensor[t].size(), tensors[t].elements > 0 ? 1U : 0U); }
+    if (cut.kind == Cut::Kind::kSlices) {
+      ASSERT_LE(largest, cut.elements);
+    }
+    if (cut.kind == Cut::Kind::kTensors) {
+      ASSERT_EQ(plan.of_tensor[t].size(), tensors[t].elements > 0 ? 1U : 0U);
+    }
     if (cut.kind == Cut::Kind::kLarge && tensors[t].elements >= std::max<std::int64_t>(cut.elements, servers)) {
       ASSERT_EQ(plan.of_tensor[t].size(), static_cast<std::uint32_t>(servers));
       std::vector<int> homes(static_cast<std::size_t>(servers), 0);
-      for (std::uint32_t u = plan.of_tensor[t].begin; u < plan.of_tensor[t].end; ++u) ++homes[static_cast<std::size_t>(plan.units[u].server.value)];
+      for (std::uint32_t u = plan.of_tensor[t].begin; u < plan.of_tensor[t].end; ++u)
+        ++homes[static_cast<std::size_t>(plan.units[u].server.value)];
       ASSERT_EQ(homes, std::vector<int>(homes.size(), 1));
     }
   }
@@ -84,10 +89,13 @@ TEST(UnitPlan, CoversTheArenaWithoutGapOrOverlapForAllCutsAndServers) {
   for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
-    const auto draw = [&](std::int64_t from, std::int64_t to) { return from + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(to - from + 1)); };
+    const auto draw = [&](std::int64_t from, std::int64_t to) {
+      return from + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(to - from + 1));
+    };
     std::vector<TensorExtent> tensors(static_cast<std::size_t>(draw(0, 12)));
     std::int32_t layer = 0;
-    for (auto& tensor : tensors) tensor = {draw(0, 5) == 0 ? draw(0, 2) : draw(1, 2000), Layer{layer += static_cast<std::int32_t>(draw(0, 1))}};
+    for (auto& tensor : tensors)
+      tensor = {draw(0, 5) == 0 ? draw(0, 2) : draw(1, 2000), Layer{layer += static_cast<std::int32_t>(draw(0, 1))}};
     const auto servers = static_cast<std::int32_t>(draw(1, 7));
     const Cut cuts[] = {whole_tensors(), balanced_tensors(), split_large_tensors(draw(1, 1500)), slices_of(draw(1, 300))};
     for (const Cut& cut : cuts) {
@@ -149,7 +157,8 @@ TEST(UnitPlan, PutsTheLargestFirstWhereLeastIsAndTheLowestServerOnTies) {
 }
 
 TEST(UnitPlan, RefusesBadRequests) {
-  const std::vector<TensorExtent> good = {{10, Layer{0}}}, descending = {{1, Layer{1}}, {1, Layer{0}}}, negative = {{-1, Layer{0}}}, below = {{1, Layer{-1}}};
+  const std::vector<TensorExtent> good = {{10, Layer{0}}}, descending = {{1, Layer{1}}, {1, Layer{0}}}, negative = {{-1, Layer{0}}},
+                                  below = {{1, Layer{-1}}};
   const auto message = [](const auto& tensors, const Cut& cut, std::int32_t servers) {
     const auto plan = make_unit_plan(tensors, cut, servers);
     return plan.ok() ? std::string() : plan.status().message();

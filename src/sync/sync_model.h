@@ -44,7 +44,8 @@ namespace paceline::sync {
 struct Update {
   std::int32_t unit = 0;
   Iteration iteration = 0;
-  std::span<const Rank> workers;  // ascending; one worker where pushes are applied on arrival. Memory of the model: until its next event
+  std::span<const Rank>
+      workers;  // ascending; one worker where pushes are applied on arrival. Memory of the model: until its next event
   double scale = 1;
 };
 
@@ -81,14 +82,14 @@ class SyncModel {
   virtual SyncKind kind() const = 0;
   virtual Delivery delivery() const = 0;
 
-  // A gradient of one unit has arrived; what is to be applied now is put behind what `updates` holds. O(1) where applied on arrival, else
-  // O(workers). Allocates nothing but what `updates` grows by.
+  // A gradient of one unit has arrived; what is to be applied now is put behind what `updates` holds. O(1) where applied on
+  // arrival, else O(workers). Allocates nothing but what `updates` grows by.
   virtual Status on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) = 0;
 
   // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. Put behind what `starts` holds:
-  // the worker, if it may start now, and everybody else whom this event lets start. Asking for the first iteration is legal and needed.
-  // O(workers); a predicted barrier O(workers * lookahead * log workers) once per superstep. Allocates nothing but what `starts` grows
-  // by, and what a prediction needs.
+  // the worker, if it may start now, and everybody else whom this event lets start. Asking for the first iteration is legal and
+  // needed. O(workers); a predicted barrier O(workers * lookahead * log workers) once per superstep. Allocates nothing but what
+  // `starts` grows by, and what a prediction needs.
   virtual Status on_start_asked(Rank worker, Iteration iteration, TimePoint now, std::vector<Start>& starts) = 0;
 
   // `worker` takes part from iteration `first` on. Requires first >= earliest_join(). It is nobody's obstacle before that.

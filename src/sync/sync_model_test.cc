@@ -51,7 +51,8 @@ std::vector<Start> ask(SyncModel& model, Rank worker, Iteration iteration, doubl
 }
 std::vector<Applied> applied(const std::vector<Update>& updates) {
   std::vector<Applied> kept;
-  for (const Update& update : updates) kept.push_back({update.unit, update.iteration, {update.workers.begin(), update.workers.end()}, update.scale});
+  for (const Update& update : updates)
+    kept.push_back({update.unit, update.iteration, {update.workers.begin(), update.workers.end()}, update.scale});
   return kept;
 }
 std::vector<Applied> push(SyncModel& model, Rank worker, std::int32_t unit, Iteration iteration) {

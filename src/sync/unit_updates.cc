@@ -71,9 +71,8 @@ Status UnitUpdates::on_push(Rank worker, std::int32_t unit, Iteration iteration,
 
 // A worker pushes a unit's iterations in order, so an iteration is complete only when the earlier ones are.
 bool UnitUpdates::complete(std::size_t unit, Iteration iteration) const {
-  return std::ranges::all_of(members_, [&](const Member& member) {
-    return !member.live || member.first > iteration || member.pushed[unit] >= iteration;
-  });
+  return std::ranges::all_of(
+      members_, [&](const Member& member) { return !member.live || member.first > iteration || member.pushed[unit] >= iteration; });
 }
 
 // The earliest iteration of the unit that the member has pushed and that is not summed yet.

@@ -44,9 +44,9 @@ class UnitUpdates {
   Iteration summed_until_;
   GradientScale scale_;
   Iteration newest_summed_ = 0;
-  std::vector<Member> members_;      // by rank, then first
-  std::vector<Iteration> summed_;    // per unit: the last iteration that was summed
-  std::vector<Rank> contributors_;   // to the updates that were given last
+  std::vector<Member> members_;     // by rank, then first
+  std::vector<Iteration> summed_;   // per unit: the last iteration that was summed
+  std::vector<Rank> contributors_;  // to the updates that were given last
 };
 
 }  // namespace paceline::sync

@@ -22,7 +22,8 @@ struct Applied {
 
 std::vector<Applied> kept(const std::vector<Update>& updates) {
   std::vector<Applied> all;
-  for (const Update& update : updates) all.push_back({update.unit, update.iteration, {update.workers.begin(), update.workers.end()}, update.scale});
+  for (const Update& update : updates)
+    all.push_back({update.unit, update.iteration, {update.workers.begin(), update.workers.end()}, update.scale});
   return all;
 }
 
@@ -52,8 +53,9 @@ class Twin {
     std::vector<Applied> all;
     for (auto at = waiting_.begin(); at != waiting_.end();) {
       const auto [iteration, unit] = at->first;
-      const bool complete = std::ranges::all_of(
-          live_, [&](const auto& worker) { return worker.second > iteration || pushed_.contains({worker.first, unit, iteration}); });
+      const bool complete = std::ranges::all_of(live_, [&](const auto& worker) {
+        return worker.second > iteration || pushed_.contains({worker.first, unit, iteration});
+      });
       if (!complete) {
         ++at;
         continue;

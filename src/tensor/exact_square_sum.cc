@@ -14,7 +14,7 @@ constexpr std::size_t kBlock = 1U << 16;  // squares of 48 bits that a 64-bit bi
 constexpr int kUnit = -298;               // the sum is an integer times 2^kUnit
 constexpr unsigned kMantissaBits = 23;
 constexpr std::uint32_t kHidden = 1U << kMantissaBits;
-constexpr std::uint32_t kSpecial = 255;   // exponent field of infinities and NaNs
+constexpr std::uint32_t kSpecial = 255;  // exponent field of infinities and NaNs
 
 }  // namespace
 

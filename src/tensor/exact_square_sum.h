@@ -1,9 +1,9 @@
-// The sum of the squares of float32 numbers without any rounding, so that it is the same bits in whatever order and pieces it is taken:
-// on one server or three, whole tensors or slices. The global norm of a gradient is made of it.
+// The sum of the squares of float32 numbers without any rounding, so that it is the same bits in whatever order and pieces it is
+// taken: on one server or three, whole tensors or slices. The global norm of a gradient is made of it.
 //
-// A float32 is m * 2^e with an integer m < 2^24 and e >= -149, so each square is a multiple of 2^-298 below 2^256. The sum is kept as one
-// integer of 640 bits in units of 2^-298; it cannot overflow below 2^80 elements. Infinities and NaNs are not summed but remembered.
-// About 1 ns per element. A value; one thread.
+// A float32 is m * 2^e with an integer m < 2^24 and e >= -149, so each square is a multiple of 2^-298 below 2^256. The sum is kept
+// as one integer of 640 bits in units of 2^-298; it cannot overflow below 2^80 elements. Infinities and NaNs are not summed but
+// remembered. About 1 ns per element. A value; one thread.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace paceline::tensor {
 
-inline constexpr std::size_t kSquareSumBytes = 88;  // ten limbs, lowest first, then the flags (bit 0 infinity, bit 1 NaN); little-endian
+inline constexpr std::size_t kSquareSumBytes =
+    88;  // ten limbs, lowest first, then the flags (bit 0 infinity, bit 1 NaN); little-endian
 
 class ExactSquareSum {
  public:

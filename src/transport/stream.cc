@@ -189,8 +189,8 @@ void Stream::on_readable() {
   }
 }
 
-// A peer of another release should be able to print both versions too: any frame of ours tells it ours. A heartbeat, because the version
-// may only have been damaged on the way, and then the peer must not take the frame for a decision about its session.
+// A peer of another release should be able to print both versions too: any frame of ours tells it ours. A heartbeat, because the
+// version may only have been damaged on the way, and then the peer must not take the frame for a decision about its session.
 void Stream::tell_version_if_other(const Status& reason) {
   if (reason.kind() != ErrorKind::kBadRequest || !reader_.met_other_version() || !open_) return;
   send(wire::seal({.kind = wire::FrameKind::kHeartbeat}, {}, {}), {}, 0);

@@ -40,10 +40,11 @@ class Loop : public Clock {
  public:
   using TimerId = std::uint64_t;
 
-  virtual void run() = 0;   // serves until stop(); called by the thread that owns the loop
-  virtual void stop() = 0;  // any thread; run() returns after the callback in progress
+  virtual void run() = 0;                             // serves until stop(); called by the thread that owns the loop
+  virtual void stop() = 0;                            // any thread; run() returns after the callback in progress
   virtual void post(std::function<void()> work) = 0;  // any thread; runs once, in order of posting
-  virtual std::unique_ptr<Signal> make_signal(std::function<void()> on_raised) = 0;  // any thread; destroy on the loop or when it is not running
+  virtual std::unique_ptr<Signal> make_signal(
+      std::function<void()> on_raised) = 0;  // any thread; destroy on the loop or when it is not running
   virtual TimerId run_after(Duration delay, std::function<void()> work) = 0;  // loop thread
   virtual void cancel(TimerId timer) = 0;                                     // loop thread; unknown ids are ignored
 };
@@ -87,13 +88,13 @@ class Connection {
 };
 
 struct ListenOptions {
-  int strangers = 64;                         // connections at once that have not been admitted; more are closed at once
+  int strangers = 64;                                    // connections at once that have not been admitted; more are closed at once
   Duration stranger_deadline = std::chrono::seconds(1);  // an accepted connection that is not admitted by then is closed
 };
 
 class Listener {
  public:
-  virtual ~Listener() = default;      // stops listening
+  virtual ~Listener() = default;        // stops listening
   virtual Address address() const = 0;  // with the port the kernel chose
 };
 

@@ -1,9 +1,9 @@
 #include "wire/codec.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 namespace paceline::wire {
 namespace {

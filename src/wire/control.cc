@@ -38,9 +38,12 @@ std::optional<std::string> first_difference(const Settings& a, const Settings& b
 
 Status Stop::status() const {
   switch (kind) {
-    case StopKind::kDone: return {};
-    case StopKind::kInterrupted: return Status(ErrorKind::kCancelled, reason);
-    case StopKind::kFailed: return Status(error, reason);
+    case StopKind::kDone:
+      return {};
+    case StopKind::kInterrupted:
+      return Status(ErrorKind::kCancelled, reason);
+    case StopKind::kFailed:
+      return Status(error, reason);
   }
   return {};
 }

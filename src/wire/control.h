@@ -20,12 +20,12 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 std::optional<std::string> first_difference(const Settings& a, const Settings& b);
 
 struct Join {
-  std::int32_t wanted_rank = -1;  // -1: any
-  std::int32_t world_workers = 0; // how many the joiner expects; 0: does not know
-  std::string address;            // where it listens; "" for those that do not
-  std::string release;            // of the program: "0.1.0"
-  TensorTable table;              // workers only
-  Settings settings;              // workers only
+  std::int32_t wanted_rank = -1;   // -1: any
+  std::int32_t world_workers = 0;  // how many the joiner expects; 0: does not know
+  std::string address;             // where it listens; "" for those that do not
+  std::string release;             // of the program: "0.1.0"
+  TensorTable table;               // workers only
+  Settings settings;               // workers only
 
   bool operator==(const Join&) const = default;
 };

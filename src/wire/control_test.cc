@@ -1,9 +1,9 @@
 #include "wire/control.h"
 
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <random>
 
 namespace paceline::wire {
 namespace {
@@ -25,23 +25,61 @@ TensorTable small_table() {
 
 // The table above, as release 0.1 writes it.
 constexpr const char* kSmallTable =
-    "01000000"                        // tensors
-    "01000000" "77"                   // "w"
-    "07000000" "666c6f61743332"       // "float32"
-    "02000000"                        // dimensions
+    "01000000"  // tensors
+    "01000000"
+    "77"  // "w"
+    "07000000"
+    "666c6f61743332"  // "float32"
+    "02000000"        // dimensions
     "0200000000000000"
     "0300000000000000"
-    "00000000"                        // layer
-    "01000000"                        // group
-    "01000000" "02000000" "6663";     // layers: "fc"
+    "00000000"  // layer
+    "01000000"  // group
+    "01000000"
+    "02000000"
+    "6663";  // layers: "fc"
 
 TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
-  const Join join{.wanted_rank = -1, .world_workers = 4, .address = "h:1", .release = "0.1.0", .table = small_table(), .settings = {{"seed", "7"}}};
-  EXPECT_EQ(hex(encode(join)), std::string("ffffffff" "04000000" "03000000" "683a31" "05000000" "302e312e30") + kSmallTable +
-                                   "01000000" "04000000" "73656564" "01000000" "37");
-  const Welcome welcome{.rank = 2, .workers = 3, .job = 0x1122334455667788, .epoch = 9, .servers = {"a", "bc"}, .table = small_table(), .settings = {}};
-  EXPECT_EQ(hex(encode(welcome)), std::string("02000000" "03000000" "8877665544332211" "09000000" "02000000" "01000000" "61" "02000000" "6263") + kSmallTable + "00000000");
-  EXPECT_EQ(hex(encode(Stop{.kind = StopKind::kFailed, .error = ErrorKind::kDeadline, .reason = "no"})), "02" "02" "02000000" "6e6f");
+  const Join join{.wanted_rank = -1,
+                  .world_workers = 4,
+                  .address = "h:1",
+                  .release = "0.1.0",
+                  .table = small_table(),
+                  .settings = {{"seed", "7"}}};
+  EXPECT_EQ(hex(encode(join)), std::string("ffffffff"
+                                           "04000000"
+                                           "03000000"
+                                           "683a31"
+                                           "05000000"
+                                           "302e312e30") +
+                                   kSmallTable +
+                                   "01000000"
+                                   "04000000"
+                                   "73656564"
+                                   "01000000"
+                                   "37");
+  const Welcome welcome{.rank = 2,
+                        .workers = 3,
+                        .job = 0x1122334455667788,
+                        .epoch = 9,
+                        .servers = {"a", "bc"},
+                        .table = small_table(),
+                        .settings = {}};
+  EXPECT_EQ(hex(encode(welcome)), std::string("02000000"
+                                              "03000000"
+                                              "8877665544332211"
+                                              "09000000"
+                                              "02000000"
+                                              "01000000"
+                                              "61"
+                                              "02000000"
+                                              "6263") +
+                                      kSmallTable + "00000000");
+  EXPECT_EQ(hex(encode(Stop{.kind = StopKind::kFailed, .error = ErrorKind::kDeadline, .reason = "no"})),
+            "02"
+            "02"
+            "02000000"
+            "6e6f");
 }
 
 class Maker {
@@ -62,7 +100,8 @@ class Maker {
     TensorTable made;
     made.tensors.resize(random_() % 4);
     for (TensorInfo& tensor : made.tensors) {
-      tensor = {.name = text(), .dtype = text(), .shape = std::vector<std::int64_t>(random_() % 4), .layer = {small()}, .group = small()};
+      tensor = {
+          .name = text(), .dtype = text(), .shape = std::vector<std::int64_t>(random_() % 4), .layer = {small()}, .group = small()};
       for (auto& dimension : tensor.shape) dimension = static_cast<std::int64_t>(random_());
     }
     made.layers.resize(random_() % 4);
@@ -70,10 +109,21 @@ class Maker {
     return made;
   }
   Join join() {
-    return {.wanted_rank = small(), .world_workers = small(), .address = text(), .release = text(), .table = table(), .settings = settings()};
+    return {.wanted_rank = small(),
+            .world_workers = small(),
+            .address = text(),
+            .release = text(),
+            .table = table(),
+            .settings = settings()};
   }
   Welcome welcome() {
-    Welcome made{.rank = small(), .workers = small(), .job = random_(), .epoch = static_cast<std::uint32_t>(random_()), .servers = {}, .table = table(), .settings = settings()};
+    Welcome made{.rank = small(),
+                 .workers = small(),
+                 .job = random_(),
+                 .epoch = static_cast<std::uint32_t>(random_()),
+                 .servers = {},
+                 .table = table(),
+                 .settings = settings()};
     made.servers.resize(random_() % 4);
     for (auto& address : made.servers) address = text();
     return made;
@@ -127,7 +177,8 @@ TEST(Control, ValuesOutOfRangeAreRefused) {
 TEST(Control, AStopTellsEveryoneTheSameStatus) {
   EXPECT_TRUE(stop_for({}).status().ok());
   EXPECT_EQ(stop_for({}).kind, StopKind::kDone);
-  for (const ErrorKind kind : {ErrorKind::kBadRequest, ErrorKind::kPeerLost, ErrorKind::kDeadline, ErrorKind::kCancelled, ErrorKind::kOverloaded, ErrorKind::kCorrupt, ErrorKind::kIo}) {
+  for (const ErrorKind kind : {ErrorKind::kBadRequest, ErrorKind::kPeerLost, ErrorKind::kDeadline, ErrorKind::kCancelled,
+                               ErrorKind::kOverloaded, ErrorKind::kCorrupt, ErrorKind::kIo}) {
     const Stop stop = stop_for(Status(kind, "why"));
     EXPECT_EQ(stop.kind, kind == ErrorKind::kCancelled ? StopKind::kInterrupted : StopKind::kFailed);
     const Status again = decode_stop(encode(stop))->status();

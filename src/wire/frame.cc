@@ -54,15 +54,17 @@ SealedHead seal(FrameHeader header, std::span<const std::byte> body, std::span<c
 
 Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, std::size_t payload_limit) {
   if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    return error(ErrorKind::kBadRequest, "the peer does not speak Paceline's protocol (first bytes {:02x} {:02x} {:02x} {:02x})", get<std::uint8_t>(bytes, 0),
-                 get<std::uint8_t>(bytes, 1), get<std::uint8_t>(bytes, 2), get<std::uint8_t>(bytes, 3));
+    return error(ErrorKind::kBadRequest, "the peer does not speak Paceline's protocol (first bytes {:02x} {:02x} {:02x} {:02x})",
+                 get<std::uint8_t>(bytes, 0), get<std::uint8_t>(bytes, 1), get<std::uint8_t>(bytes, 2),
+                 get<std::uint8_t>(bytes, 3));
   }
   FrameHeader header;
   header.major = get<std::uint8_t>(bytes, 4);
   header.minor = get<std::uint8_t>(bytes, 5);
   if (header.major != kMajorVersion) {
-    return error(ErrorKind::kBadRequest, "the peer speaks protocol version {}.{}, this process {}.{}; run the same release everywhere", header.major, header.minor,
-                 kMajorVersion, kMinorVersion);
+    return error(ErrorKind::kBadRequest,
+                 "the peer speaks protocol version {}.{}, this process {}.{}; run the same release everywhere", header.major,
+                 header.minor, kMajorVersion, kMinorVersion);
   }
   const auto kind = get<std::uint8_t>(bytes, 6);
   const auto flags = get<std::uint8_t>(bytes, 7);
@@ -76,9 +78,11 @@ Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, 
   header.payload_bytes = get<std::uint32_t>(bytes, 32);
   header.payload_crc = get<std::uint32_t>(bytes, 36);
   header.header_crc = get<std::uint32_t>(bytes, kChecksumOffset);
-  if (header.body_bytes > kMaxBody) return error(ErrorKind::kCorrupt, "a frame announces a body of {} bytes, at most {} are legal", header.body_bytes, kMaxBody);
+  if (header.body_bytes > kMaxBody)
+    return error(ErrorKind::kCorrupt, "a frame announces a body of {} bytes, at most {} are legal", header.body_bytes, kMaxBody);
   if (header.payload_bytes > payload_limit) {
-    return error(ErrorKind::kCorrupt, "a frame announces a payload of {} bytes, at most {} are legal here", header.payload_bytes, payload_limit);
+    return error(ErrorKind::kCorrupt, "a frame announces a payload of {} bytes, at most {} are legal here", header.payload_bytes,
+                 payload_limit);
   }
   return header;
 }

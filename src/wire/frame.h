@@ -30,18 +30,18 @@ namespace paceline::wire {
 inline constexpr std::uint8_t kMajorVersion = 1;
 inline constexpr std::uint8_t kMinorVersion = 0;
 inline constexpr std::size_t kHeaderBytes = 48;
-inline constexpr std::size_t kMaxBody = 208;                // header and body fit in 256 bytes
+inline constexpr std::size_t kMaxBody = 208;  // header and body fit in 256 bytes
 inline constexpr std::size_t kMaxPayload = std::size_t{1} << 20;
-inline constexpr std::size_t kMaxStrangerPayload = 4096;    // until the peer has been admitted
+inline constexpr std::size_t kMaxStrangerPayload = 4096;  // until the peer has been admitted
 
 enum class FrameKind : std::uint8_t {
-  kHello,         // who I am, which session, what I have received: first frame of the side that connects
-  kHelloReply,    // accepted (and what I have received), or refused with a reason
-  kChunk,         // a piece of a message
-  kAcknowledge,   // carries only `acknowledged`
-  kHeartbeat,     // asks the peer's loop to answer
+  kHello,        // who I am, which session, what I have received: first frame of the side that connects
+  kHelloReply,   // accepted (and what I have received), or refused with a reason
+  kChunk,        // a piece of a message
+  kAcknowledge,  // carries only `acknowledged`
+  kHeartbeat,    // asks the peer's loop to answer
   kHeartbeatReply,
-  kGoodbye,       // an orderly end: the peer is leaving, do not wait for a reconnect
+  kGoodbye,  // an orderly end: the peer is leaving, do not wait for a reconnect
 };
 
 struct FrameHeader {

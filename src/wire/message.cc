@@ -27,7 +27,8 @@ void encode(const ChunkBody& chunk, std::span<std::byte, kChunkBodyBytes> to) {
 }
 
 Result<ChunkBody> decode_chunk(std::span<const std::byte> body) {
-  if (body.size() != kChunkBodyBytes) return error(ErrorKind::kCorrupt, "a chunk's body has {} bytes instead of {}", body.size(), kChunkBodyBytes);
+  if (body.size() != kChunkBodyBytes)
+    return error(ErrorKind::kCorrupt, "a chunk's body has {} bytes instead of {}", body.size(), kChunkBodyBytes);
   Reader reader(body);
   ChunkBody chunk;
   chunk.message = reader.get<std::uint64_t>();
@@ -45,7 +46,8 @@ Result<ChunkBody> decode_chunk(std::span<const std::byte> body) {
   }
   chunk.head.kind = static_cast<MessageKind>(kind);
   if (chunk.head.payload_bytes > kMaxMessageBytes || chunk.offset > chunk.head.payload_bytes) {
-    return error(ErrorKind::kCorrupt, "a chunk at offset {} of a message of {} bytes; at most {} are legal", chunk.offset, chunk.head.payload_bytes, kMaxMessageBytes);
+    return error(ErrorKind::kCorrupt, "a chunk at offset {} of a message of {} bytes; at most {} are legal", chunk.offset,
+                 chunk.head.payload_bytes, kMaxMessageBytes);
   }
   return chunk;
 }

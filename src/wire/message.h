@@ -12,14 +12,14 @@ namespace paceline::wire {
 
 enum class MessageKind : std::uint8_t {
   // parameter server
-  kInitial,     // worker 0 -> server: the unit's initial value
-  kPush,        // worker -> server: the unit's gradient of `iteration`; no payload and kUnused set: not used in this iteration
-  kPull,        // worker -> server: send the unit's value once its version is at least `iteration`
-  kValue,       // server -> worker: the unit's value, version `iteration` (= updates applied to it)
-  kIterationEnd,// worker -> server: every push of `iteration` has been sent (non-BSP models, clipping)
-  kSquareSum,   // server -> server: its part of the gradient's squared norm of `iteration`
-  kSaved,       // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
-  kFetch,       // worker -> server: value and optimizer state of a unit, for checkpoints and tests
+  kInitial,       // worker 0 -> server: the unit's initial value
+  kPush,          // worker -> server: the unit's gradient of `iteration`; no payload and kUnused set: not used in this iteration
+  kPull,          // worker -> server: send the unit's value once its version is at least `iteration`
+  kValue,         // server -> worker: the unit's value, version `iteration` (= updates applied to it)
+  kIterationEnd,  // worker -> server: every push of `iteration` has been sent (non-BSP models, clipping)
+  kSquareSum,     // server -> server: its part of the gradient's squared norm of `iteration`
+  kSaved,         // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
+  kFetch,         // worker -> server: value and optimizer state of a unit, for checkpoints and tests
   // control plane, payloads in wire/control.h
   kJoin,
   kWelcome,
@@ -27,11 +27,11 @@ enum class MessageKind : std::uint8_t {
   kReady,
   kProgress,
   kReport,
-  kFailed,      // a process tells the coordinator what went wrong
-  kPark,        // coordinator -> worker: stand still after the iteration you are in, and say which
-  kParked,      // the answer
-  kFinishAt,    // coordinator -> all: `iteration` is the last one
-  kStop,        // the coordinator ends the job: done, interrupted or failed, with the reason
+  kFailed,    // a process tells the coordinator what went wrong
+  kPark,      // coordinator -> worker: stand still after the iteration you are in, and say which
+  kParked,    // the answer
+  kFinishAt,  // coordinator -> all: `iteration` is the last one
+  kStop,      // the coordinator ends the job: done, interrupted or failed, with the reason
 };
 inline constexpr MessageKind kLastMessageKind = MessageKind::kStop;
 
@@ -43,9 +43,9 @@ enum MessageFlags : std::uint8_t {
 struct MessageHead {
   MessageKind kind = MessageKind::kPush;
   std::uint8_t flags = kNoFlags;
-  Layer layer;                // priority: lower first; control messages use kControlLayer
-  std::uint32_t unit = 0;     // index into the job's unit plan
-  std::uint32_t micros = 0;   // kValue: time the server spent to aggregate and update the unit; otherwise 0
+  Layer layer;               // priority: lower first; control messages use kControlLayer
+  std::uint32_t unit = 0;    // index into the job's unit plan
+  std::uint32_t micros = 0;  // kValue: time the server spent to aggregate and update the unit; otherwise 0
   std::int64_t iteration = 0;
   std::uint64_t payload_bytes = 0;
 

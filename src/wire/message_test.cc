@@ -1,10 +1,10 @@
 #include "wire/message.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace paceline::wire {
 namespace {
@@ -21,7 +21,13 @@ Bytes48 encoded(const ChunkBody& chunk) {
 ChunkBody example() {
   return {.message = 0x0102030405060708,
           .offset = 0x10,
-          .head = {.kind = MessageKind::kValue, .flags = 1, .layer = {-1}, .unit = 0x11223344, .micros = 7, .iteration = -2, .payload_bytes = 0x1000}};
+          .head = {.kind = MessageKind::kValue,
+                   .flags = 1,
+                   .layer = {-1},
+                   .unit = 0x11223344,
+                   .micros = 7,
+                   .iteration = -2,
+                   .payload_bytes = 0x1000}};
 }
 
 TEST(Message, AChunkHasTheBytesOfRelease0_1) {

@@ -1,8 +1,8 @@
 #include "wire/tensor_table.h"
 
-#include <fmt/ranges.h>
-
 #include <set>
+
+#include <fmt/ranges.h>
 
 #include "base/checksum.h"
 
@@ -12,7 +12,8 @@ namespace {
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
 
 std::string describe(const TensorInfo& tensor) {
-  return fmt::format("\"{}\" {} [{}] in layer {}, group {}", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "), tensor.layer.index, tensor.group);
+  return fmt::format("\"{}\" {} [{}] in layer {}, group {}", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "),
+                     tensor.layer.index, tensor.group);
 }
 
 }  // namespace
@@ -50,21 +51,27 @@ Status validate(const TensorTable& table) {
   std::int64_t total = 0;
   std::set<std::string> names;
   for (const TensorInfo& tensor : table.tensors) {
-    if (tensor.dtype != "float32") return error(ErrorKind::kBadRequest, "tensor \"{}\" is {}; only float32 can be trained", tensor.name, tensor.dtype);
-    if (tensor.layer.index < layer || tensor.layer.index > layer + 1 || tensor.layer.index >= static_cast<std::int32_t>(table.layers.size())) {
-      return error(ErrorKind::kBadRequest, "tensor \"{}\" stands in layer {} after layer {}; layers ascend one by one and have a name", tensor.name, tensor.layer.index, layer);
+    if (tensor.dtype != "float32")
+      return error(ErrorKind::kBadRequest, "tensor \"{}\" is {}; only float32 can be trained", tensor.name, tensor.dtype);
+    if (tensor.layer.index < layer || tensor.layer.index > layer + 1 ||
+        tensor.layer.index >= static_cast<std::int32_t>(table.layers.size())) {
+      return error(ErrorKind::kBadRequest,
+                   "tensor \"{}\" stands in layer {} after layer {}; layers ascend one by one and have a name", tensor.name,
+                   tensor.layer.index, layer);
     }
     layer = tensor.layer.index;
     std::int64_t elements = 1;
     for (const std::int64_t dimension : tensor.shape) {
       if (dimension < 0 || (dimension > 0 && elements > kMostElements / dimension)) {
-        return error(ErrorKind::kBadRequest, "tensor \"{}\" has the illegal shape [{}]", tensor.name, fmt::join(tensor.shape, ", "));
+        return error(ErrorKind::kBadRequest, "tensor \"{}\" has the illegal shape [{}]", tensor.name,
+                     fmt::join(tensor.shape, ", "));
       }
       elements *= dimension;
     }
     total += elements;
     if (total > kMostElements) return error(ErrorKind::kBadRequest, "the model has more than {} parameters", kMostElements);
-    if (!names.insert(tensor.name).second) return error(ErrorKind::kBadRequest, "tensor \"{}\" stands twice in the table", tensor.name);
+    if (!names.insert(tensor.name).second)
+      return error(ErrorKind::kBadRequest, "tensor \"{}\" stands twice in the table", tensor.name);
   }
   return {};
 }
@@ -72,13 +79,16 @@ Status validate(const TensorTable& table) {
 std::optional<std::string> first_difference(const TensorTable& a, const TensorTable& b) {
   const std::size_t common = std::min(a.tensors.size(), b.tensors.size());
   for (std::size_t i = 0; i < common; ++i) {
-    if (a.tensors[i] != b.tensors[i]) return fmt::format("tensor {}: {} against {}", i, describe(a.tensors[i]), describe(b.tensors[i]));
+    if (a.tensors[i] != b.tensors[i])
+      return fmt::format("tensor {}: {} against {}", i, describe(a.tensors[i]), describe(b.tensors[i]));
   }
-  if (a.tensors.size() != b.tensors.size()) return fmt::format("the number of tensors: {} against {}", a.tensors.size(), b.tensors.size());
+  if (a.tensors.size() != b.tensors.size())
+    return fmt::format("the number of tensors: {} against {}", a.tensors.size(), b.tensors.size());
   for (std::size_t i = 0; i < std::min(a.layers.size(), b.layers.size()); ++i) {
     if (a.layers[i] != b.layers[i]) return fmt::format("layer {}: \"{}\" against \"{}\"", i, a.layers[i], b.layers[i]);
   }
-  if (a.layers.size() != b.layers.size()) return fmt::format("the number of layers: {} against {}", a.layers.size(), b.layers.size());
+  if (a.layers.size() != b.layers.size())
+    return fmt::format("the number of layers: {} against {}", a.layers.size(), b.layers.size());
   return std::nullopt;
 }
 

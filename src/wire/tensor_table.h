@@ -15,11 +15,11 @@
 namespace paceline::wire {
 
 struct TensorInfo {
-  std::string name;          // as in the network: "conv1.weight"
-  std::string dtype;         // "float32"
+  std::string name;   // as in the network: "conv1.weight"
+  std::string dtype;  // "float32"
   std::vector<std::int64_t> shape;
-  Layer layer;               // ascending over the table
-  std::int32_t group = 0;    // parameter group: index into the job's options
+  Layer layer;             // ascending over the table
+  std::int32_t group = 0;  // parameter group: index into the job's options
 
   std::int64_t elements() const;
   bool operator==(const TensorInfo&) const = default;
@@ -29,9 +29,9 @@ struct TensorTable {
   std::vector<TensorInfo> tensors;
   std::vector<std::string> layers;  // names, by Layer::index
 
-  std::int64_t elements() const;                    // of the arena
-  std::vector<std::int64_t> offsets() const;        // of each tensor in the arena, in elements; one more at the end: the total
-  std::string digest() const;                       // XXH3-128 over all of it
+  std::int64_t elements() const;              // of the arena
+  std::vector<std::int64_t> offsets() const;  // of each tensor in the arena, in elements; one more at the end: the total
+  std::string digest() const;                 // XXH3-128 over all of it
   bool operator==(const TensorTable&) const = default;
 };
 

@@ -1,9 +1,9 @@
 #include "wire/tensor_table.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <limits>
 
 namespace paceline::wire {
 namespace {
@@ -42,7 +42,8 @@ TEST(TensorTable, WhatCannotBeTrainedIsRefused) {
   EXPECT_EQ(refusal([](TensorTable&) {}), "");
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors.clear(); }), HasSubstr("no parameters"));
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[1].dtype = "float16"; }), HasSubstr("\"conv.bias\" is float16"));
-  EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].layer = {1}; }), HasSubstr("\"conv.bias\" stands in layer 0 after layer 1"));
+  EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].layer = {1}; }),
+              HasSubstr("\"conv.bias\" stands in layer 0 after layer 1"));
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[2].layer = t.tensors[3].layer = {2}; }), HasSubstr("layer 2 after layer 0"));
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].layer = {-1}; }), HasSubstr("layer -1"));
   EXPECT_THAT(refusal([](TensorTable& t) { t.layers.pop_back(); }), HasSubstr("\"scale\""));
@@ -53,7 +54,10 @@ TEST(TensorTable, WhatCannotBeTrainedIsRefused) {
 TEST(TensorTable, ShapesThatOverflowAreRefused) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].shape = {kHuge}; }), HasSubstr("illegal shape"));
-  EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].shape = {std::int64_t{1} << 32, std::int64_t{1} << 32}; }), HasSubstr("illegal shape"));
+  EXPECT_THAT(refusal([](TensorTable& t) {
+                t.tensors[0].shape = {std::int64_t{1} << 32, std::int64_t{1} << 32};
+              }),
+              HasSubstr("illegal shape"));
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].shape = {std::int64_t{1} << 40}; }), HasSubstr("more than"));
   // A dimension of zero comes too late for the product before it: elements() multiplies from the left.
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].shape = {kHuge, 0}; }), HasSubstr("illegal shape"));
@@ -64,7 +68,8 @@ TEST(TensorTable, TheFirstDifferenceIsNamed) {
   EXPECT_EQ(first_difference(a, a), std::nullopt);
   TensorTable b = a;
   b.tensors[1].shape = {3};
-  EXPECT_EQ(first_difference(a, b), "tensor 1: \"conv.bias\" float32 [2] in layer 0, group 0 against \"conv.bias\" float32 [3] in layer 0, group 0");
+  EXPECT_EQ(first_difference(a, b),
+            "tensor 1: \"conv.bias\" float32 [2] in layer 0, group 0 against \"conv.bias\" float32 [3] in layer 0, group 0");
   b = a;
   b.tensors.pop_back();
   EXPECT_EQ(first_difference(a, b), "the number of tensors: 4 against 3");
@@ -79,9 +84,13 @@ TEST(TensorTable, ItsDigestIsThatOfAllOfIt) {
   const TensorTable a = small_table();
   EXPECT_EQ(a.digest(), small_table().digest());
   EXPECT_EQ(a.digest().size(), 32U);
-  for (void (*change)(TensorTable&) : {+[](TensorTable& t) { t.tensors[0].name += "x"; }, +[](TensorTable& t) { t.tensors[0].dtype = "float64"; },
-                                       +[](TensorTable& t) { t.tensors[0].shape = {3, 2}; }, +[](TensorTable& t) { t.tensors[2].layer = {0}; },
-                                       +[](TensorTable& t) { t.tensors[2].group = 1; }, +[](TensorTable& t) { t.layers[0] = "x"; }}) {
+  for (void (*change)(TensorTable&) :
+       {+[](TensorTable& t) { t.tensors[0].name += "x"; }, +[](TensorTable& t) { t.tensors[0].dtype = "float64"; },
+        +[](TensorTable& t) {
+          t.tensors[0].shape = {3, 2};
+        },
+        +[](TensorTable& t) { t.tensors[2].layer = {0}; }, +[](TensorTable& t) { t.tensors[2].group = 1; },
+        +[](TensorTable& t) { t.layers[0] = "x"; }}) {
     TensorTable b = a;
     change(b);
     EXPECT_NE(a.digest(), b.digest());

@@ -1,13 +1,13 @@
-// Once warm, pushes, updates and values allocate nothing, on all threads together: training threads, loops of workers and of servers. A
-// program of its own, because it counts every operator new.
-#include <fmt/ranges.h>
-#include <gtest/gtest.h>
-
+// Once warm, pushes, updates and values allocate nothing, on all threads together: training threads, loops of workers and of
+// servers. A program of its own, because it counts every operator new.
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <iostream>
 #include <numeric>
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include "conformance/counting_new.h"
 #include "paramserver_job.h"
@@ -40,7 +40,8 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
   Job job(make_backend(), setting);
   std::array<std::atomic<std::uint64_t>, kWindows + 1> at{};
   job.train([&](std::int32_t worker, Iteration iteration) {
-    if (worker == 0 && iteration >= kWarm && (iteration - kWarm) % kWindow == 0) at[static_cast<std::size_t>((iteration - kWarm) / kWindow)] = allocations();
+    if (worker == 0 && iteration >= kWarm && (iteration - kWarm) % kWindow == 0)
+      at[static_cast<std::size_t>((iteration - kWarm) / kWindow)] = allocations();
   });
   for (auto& worker : job.workers) ASSERT_TRUE(worker->failure.ok()) << worker->failure.message();
   const auto pushes = static_cast<std::uint64_t>(kWindow) * 3 * job.plan->units().units.size();
@@ -48,9 +49,10 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
   ASSERT_GT(at[0].load(), 0U) << "the counter counts";
   std::vector<std::uint64_t> made;
   for (std::size_t i = 0; i < kWindows; ++i) made.push_back(at[i + 1].load() - at[i].load());
-  std::cout << "allocations in " << kWindows << " windows of " << pushes << " pushes and as many values: " << fmt::format("{}", fmt::join(made, ", ")) << "\n";
-  // Which is the most that was ever in use at a time is a matter of timing: a pool or a queue may still grow, ever more rarely. What a
-  // message costs would show thousands of times. Without BSP, values are also copied when an update finds them being sent.
+  std::cout << "allocations in " << kWindows << " windows of " << pushes
+            << " pushes and as many values: " << fmt::format("{}", fmt::join(made, ", ")) << "\n";
+  // Which is the most that was ever in use at a time is a matter of timing: a pool or a queue may still grow, ever more rarely.
+  // What a message costs would show thousands of times. Without BSP, values are also copied when an update finds them being sent.
   const std::uint64_t growth = wanted.sync == sync::SyncKind::kBsp ? 10 : 50;
   if (wanted.sync == sync::SyncKind::kBsp) {
     EXPECT_EQ(std::ranges::min(made), 0U);
@@ -65,11 +67,12 @@ std::string name_of(const ::testing::TestParamInfo<ParameterServerAllocation::Pa
   return make_backend().name + (by_default ? "_default_" : "_layer_wise_") + kind;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ParameterServerAllocation,
-                         ::testing::Combine(::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
-                                            ::testing::Values(Case{"default", sync::SyncKind::kBsp}, Case{"layer-wise", sync::SyncKind::kBsp},
-                                                              Case{"layer-wise", sync::SyncKind::kAsp}, Case{"layer-wise", sync::SyncKind::kSsp})),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    All, ParameterServerAllocation,
+    ::testing::Combine(::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
+                       ::testing::Values(Case{"default", sync::SyncKind::kBsp}, Case{"layer-wise", sync::SyncKind::kBsp},
+                                         Case{"layer-wise", sync::SyncKind::kAsp}, Case{"layer-wise", sync::SyncKind::kSsp})),
+    name_of);
 
 }  // namespace
 }  // namespace paceline::paramserver::testing

@@ -7,20 +7,24 @@ namespace {
 
 session::EndpointOptions options_of(const session::PeerName& name, const JobSetting& setting) {
   const bool by_layer = setting.options.schedule.order == scheduling::Order::kByLayer;
-  return {.self = name,
-          .job = 5,
-          .epoch = 1,
-          .seed = setting.seed * 100 + static_cast<std::uint64_t>(name.rank.value) * 2 + (name.role == session::Role::kServer ? 1 : 0),
-          .silence_deadline = std::chrono::seconds(60),
-          .order = by_layer ? session::Order::kByLayer : session::Order::kFirstInFirstOut,
-          .chunk = {1024},
-          .window = {4096}};
+  return {
+      .self = name,
+      .job = 5,
+      .epoch = 1,
+      .seed = setting.seed * 100 + static_cast<std::uint64_t>(name.rank.value) * 2 + (name.role == session::Role::kServer ? 1 : 0),
+      .silence_deadline = std::chrono::seconds(60),
+      .order = by_layer ? session::Order::kByLayer : session::Order::kFirstInFirstOut,
+      .chunk = {1024},
+      .window = {4096}};
 }
 
 }  // namespace
 
-Process::Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting) : node(backend, options_of(name, setting)) {
-  node.begin_hook = [this](session::PeerId peer, const wire::MessageHead& head) { return sink().on_message_begin(names_.at(peer), head); };
+Process::Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting)
+    : node(backend, options_of(name, setting)) {
+  node.begin_hook = [this](session::PeerId peer, const wire::MessageHead& head) {
+    return sink().on_message_begin(names_.at(peer), head);
+  };
   node.message_hook = [this](session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
     sink().on_message(names_.at(peer), head, payload);
   };
@@ -50,24 +54,30 @@ void Process::send_to_server(Rank to, const wire::MessageHead& head, std::span<c
   node.endpoint->send(peers_.at({session::Role::kServer, to}), head, payload, ticket);
 }
 
-Job::Job(const Backend& backend, JobSetting setting) : plan(*JobPlan::make(setting.table, setting.options)), setting_(std::move(setting)) {
+Job::Job(const Backend& backend, JobSetting setting)
+    : plan(*JobPlan::make(setting.table, setting.options)), setting_(std::move(setting)) {
   const auto elements = static_cast<std::size_t>(plan->units().elements);
   const auto all = static_cast<std::size_t>(setting_.options.workers + setting_.options.servers - 1);
   for (std::int32_t s = 0; s < setting_.options.servers; ++s) {
-    Process& made = *servers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kServer, {s}}, setting_));
-    made.server = *ServerService::make(plan, Rank{s}, made.node.rank.loop(), made, {.on_failed = [&made](const Status& why) { made.reported.push_back(why); }, .on_iteration_complete = {}, .on_skipped = {}});
+    Process& made =
+        *servers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kServer, {s}}, setting_));
+    made.server = *ServerService::make(
+        plan, Rank{s}, made.node.rank.loop(), made,
+        {.on_failed = [&made](const Status& why) { made.reported.push_back(why); }, .on_iteration_complete = {}, .on_skipped = {}});
   }
   history_.push_back(initial_values(setting_.seed, plan->units().elements));
   for (std::int32_t w = 0; w < setting_.options.workers; ++w) {
-    Process& made = *workers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kWorker, {w}}, setting_));
+    Process& made =
+        *workers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kWorker, {w}}, setting_));
     made.parameters.resize(elements);
     made.gradients.resize(elements);
     if (w == 0) made.parameters = history_[0];
-    made.worker = std::make_unique<WorkerClient>(plan, Rank{w}, made.node.rank.loop(), made,
-                                                 WorkerClientOptions{.parameters = made.parameters,
-                                                                     .gradients = made.gradients,
-                                                                     .stall_deadline = setting_.stall_deadline,
-                                                                     .on_failed = [&made](const Status& why) { made.reported.push_back(why); }});
+    made.worker = std::make_unique<WorkerClient>(
+        plan, Rank{w}, made.node.rank.loop(), made,
+        WorkerClientOptions{.parameters = made.parameters,
+                            .gradients = made.gradients,
+                            .stall_deadline = setting_.stall_deadline,
+                            .on_failed = [&made](const Status& why) { made.reported.push_back(why); }});
   }
   for (std::size_t s = 0; s < servers.size(); ++s) {
     const auto address = servers[s]->node.listen(backend.host);
@@ -75,8 +85,10 @@ Job::Job(const Backend& backend, JobSetting setting) : plan(*JobPlan::make(setti
     for (std::size_t other = s + 1; other < servers.size(); ++other) servers[other]->node.connect(address, name);
     for (auto& worker : workers) worker->node.connect(address, name);
   }
-  for (auto& process : servers) process->node.wait_until("all peers", [all](session::testing::Node& node) { return node.peers.size() == all; });
-  for (auto& process : workers) process->node.wait_until("all servers", [this](session::testing::Node& node) { return node.peers.size() == servers.size(); });
+  for (auto& process : servers)
+    process->node.wait_until("all peers", [all](session::testing::Node& node) { return node.peers.size() == all; });
+  for (auto& process : workers)
+    process->node.wait_until("all servers", [this](session::testing::Node& node) { return node.peers.size() == servers.size(); });
   for (auto& process : servers) process->connect_all();
   for (auto& process : workers) process->connect_all();
 
@@ -86,7 +98,8 @@ Job::Job(const Backend& backend, JobSetting setting) : plan(*JobPlan::make(setti
     std::vector<std::vector<bool>> unused(workers.size());
     for (std::size_t w = 0; w < workers.size(); ++w) {
       gradients.push_back(gradient_of(setting_.seed, static_cast<std::int32_t>(w), i, plan->units().elements));
-      for (std::uint32_t t = 0; t < setting_.table.tensors.size(); ++t) unused[w].push_back(is_unused(setting_.seed, static_cast<std::int32_t>(w), i, t, setting_.unused_per_cent));
+      for (std::uint32_t t = 0; t < setting_.table.tensors.size(); ++t)
+        unused[w].push_back(is_unused(setting_.seed, static_cast<std::int32_t>(w), i, t, setting_.unused_per_cent));
     }
     reference.train(i, gradients, unused);
     history_.push_back(reference.parameters);
@@ -116,7 +129,8 @@ Status Job::train_one(Process& process, std::int32_t worker, const std::function
   return process.worker->wait_all(last);
 }
 
-Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration, const std::function<void(std::int32_t, Iteration)>& at_iteration) {
+Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration,
+                    const std::function<void(std::int32_t, Iteration)>& at_iteration) {
   const auto& expected_now = history_[static_cast<std::size_t>(iteration - setting_.options.first)];
   auto& unused = scratch_[static_cast<std::size_t>(worker)];
   for (std::int32_t layer = 0; layer < plan->layers(); ++layer) {
@@ -124,8 +138,10 @@ Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration, 
     if (setting_.options.sync.kind != sync::SyncKind::kBsp) continue;
     const auto units = plan->units().of_layer[static_cast<std::size_t>(layer)];
     for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
-      const auto offset = static_cast<std::size_t>(plan->units().units[unit].offset), count = static_cast<std::size_t>(plan->units().units[unit].elements);
-      if (!same_bits(std::span<const float>(process.parameters).subspan(offset, count), std::span<const float>(expected_now).subspan(offset, count))) {
+      const auto offset = static_cast<std::size_t>(plan->units().units[unit].offset),
+                 count = static_cast<std::size_t>(plan->units().units[unit].elements);
+      if (!same_bits(std::span<const float>(process.parameters).subspan(offset, count),
+                     std::span<const float>(expected_now).subspan(offset, count))) {
         return error(ErrorKind::kCorrupt, "worker {} has other values in layer {} of iteration {}", worker, layer, iteration);
       }
     }

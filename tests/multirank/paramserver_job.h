@@ -1,5 +1,5 @@
-// A whole parameter-server job as threads of this process, for tests: servers and workers with an endpoint each, over any backend, and
-// training threads whose gradients are a function of worker, iteration and index.
+// A whole parameter-server job as threads of this process, for tests: servers and workers with an endpoint each, over any backend,
+// and training threads whose gradients are a function of worker, iteration and index.
 #pragma once
 
 #include <functional>
@@ -33,15 +33,17 @@ class Process final : public Outbox {
   ~Process() override;
 
   void connect_all();  // after all peers are there: learns their numbers
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
-  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
+  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,
+                      std::uint64_t ticket) override;
+  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
+                      std::uint64_t ticket) override;
 
   session::testing::Node node;
   std::unique_ptr<ServerService> server;
   std::unique_ptr<WorkerClient> worker;
   std::vector<float> parameters, gradients;
-  Account account;   // of all iterations
-  Status failure;    // what the training thread ended with
+  Account account;               // of all iterations
+  Status failure;                // what the training thread ended with
   std::vector<Status> reported;  // on_failed; loop only
 
   MessageSink& sink() { return server ? static_cast<MessageSink&>(*server) : *worker; }
@@ -66,7 +68,8 @@ class Job {
 
  private:
   Status train_one(Process& process, std::int32_t worker, const std::function<void(std::int32_t, Iteration)>& at_iteration);
-  Status iterate(Process& process, std::int32_t worker, Iteration iteration, const std::function<void(std::int32_t, Iteration)>& at_iteration);
+  Status iterate(Process& process, std::int32_t worker, Iteration iteration,
+                 const std::function<void(std::int32_t, Iteration)>& at_iteration);
 
   JobSetting setting_;
   std::vector<std::vector<float>> history_;  // parameters after each iteration

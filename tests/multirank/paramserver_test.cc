@@ -1,7 +1,8 @@
-// Servers and workers as threads, over healthy and faulty transports: the bits of the plain computation, and errors that name the culprit.
-#include <gmock/gmock.h>
-
+// Servers and workers as threads, over healthy and faulty transports: the bits of the plain computation, and errors that name the
+// culprit.
 #include <atomic>
+
+#include <gmock/gmock.h>
 
 #include "paramserver_job.h"
 #include "transport/faulty/faulty_transport.h"
@@ -18,15 +19,16 @@ Backend faulty_backend(std::uint64_t seed) {
   auto made = std::make_shared<std::uint64_t>(seed * 1000);
   return {"faulty",
           [network, made] {
-            return std::unique_ptr<transport::Transport>(transport::make_faulty_transport(network->make_transport(), {.seed = ++*made,
-                                                                                                                       .delay = 0.01,
-                                                                                                                       .longest_delay = std::chrono::milliseconds(2),
-                                                                                                                       .reorder = 0.02,
-                                                                                                                       .cut_before = 0.001,
-                                                                                                                       .cut_inside = 0.001,
-                                                                                                                       .cut_after = 0.001,
-                                                                                                                       .corrupt_head = 0.001,
-                                                                                                                       .corrupt_payload = 0.002}));
+            return std::unique_ptr<transport::Transport>(
+                transport::make_faulty_transport(network->make_transport(), {.seed = ++*made,
+                                                                             .delay = 0.01,
+                                                                             .longest_delay = std::chrono::milliseconds(2),
+                                                                             .reorder = 0.02,
+                                                                             .cut_before = 0.001,
+                                                                             .cut_inside = 0.001,
+                                                                             .cut_after = 0.001,
+                                                                             .corrupt_head = 0.001,
+                                                                             .corrupt_payload = 0.002}));
           },
           "node"};
 }
@@ -91,7 +93,8 @@ TEST_F(ParameterServer, CountsWhatItPushedAndPulled) {
     worker->account += worker->worker->take_account();
     EXPECT_EQ(worker->account.bytes_pushed, 3 * model);
     EXPECT_EQ(worker->account.bytes_pulled, 3 * model);
-    for (const Duration part : {worker->account.push, worker->account.pull, worker->account.wait, worker->account.update}) EXPECT_GE(part, Duration{});
+    for (const Duration part : {worker->account.push, worker->account.pull, worker->account.wait, worker->account.update})
+      EXPECT_GE(part, Duration{});
   }
 }
 
@@ -108,7 +111,9 @@ TEST_F(ParameterServer, RunsAspAndSspToTheEnd) {
     for (auto& worker : job.workers) EXPECT_TRUE(worker->failure.ok()) << worker->failure.message();
     std::int64_t updates = 0;
     for (auto& server : job.servers) updates += server->server->core().counters().updates;
-    if (setting.unused_per_cent == 0) { EXPECT_EQ(updates, static_cast<std::int64_t>(job.plan->units().units.size()) * 3 * 6); }
+    if (setting.unused_per_cent == 0) {
+      EXPECT_EQ(updates, static_cast<std::int64_t>(job.plan->units().units.size()) * 3 * 6);
+    }
   }
 }
 
@@ -142,7 +147,8 @@ TEST_F(ParameterServer, AStalledJobEndsWithServerLayerIterationAndTheTimeWaited)
   const Status& failure = job.workers[0]->failure;
   ASSERT_FALSE(failure.ok());
   EXPECT_EQ(failure.kind(), ErrorKind::kDeadline);
-  for (const char* part : {"worker 0 waited 3", " ms for server 0 to send the value of layer 0 \"layer0\" after iteration 2", "--stall-deadline is 300"}) {
+  for (const char* part : {"worker 0 waited 3", " ms for server 0 to send the value of layer 0 \"layer0\" after iteration 2",
+                           "--stall-deadline is 300"}) {
     EXPECT_THAT(failure.message(), HasSubstr(part));
   }
 }

@@ -1,10 +1,10 @@
-// Whole jobs - coordinator, servers, workers - as threads of one process over every transport, healthy and faulty: the bits are those of plain
-// loops, and everybody hears the same reason when a job ends early.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+// Whole jobs - coordinator, servers, workers - as threads of one process over every transport, healthy and faulty: the bits are
+// those of plain loops, and everybody hears the same reason when a job ends early.
 #include <future>
 #include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "base/checksum.h"
 #include "paramserver/core/testing.h"
@@ -83,7 +83,8 @@ class Cluster {
   }
 
   // One worker's life: joins, pushes made-up gradients, and returns how the job ended for it.
-  Status work(std::int32_t rank, std::vector<float>& parameters, const JobSettings& settings, const std::function<void(Iteration)>& at_iteration = {}) {
+  Status work(std::int32_t rank, std::vector<float>& parameters, const JobSettings& settings,
+              const std::function<void(Iteration)>& at_iteration = {}) {
     const wire::TensorTable tensors = table();
     const std::int64_t elements = tensors.elements();
     parameters = paramserver::testing::initial_values(kSeed + static_cast<std::uint64_t>(rank), elements);  // only rank 0's count
@@ -92,7 +93,8 @@ class Cluster {
     options.wanted_rank = rank;
     options.table = tensors;
     options.settings = to_settings(settings);
-    const auto process = WorkerProcess::join([this] { return Result<std::unique_ptr<transport::Transport>>(make_transport()); }, options, parameters, gradients);
+    const auto process = WorkerProcess::join([this] { return Result<std::unique_ptr<transport::Transport>>(make_transport()); },
+                                             options, parameters, gradients);
     if (!process.ok()) return process.status();
     WorkerProcess& worker = **process;
     WorkerReport report;
@@ -152,10 +154,13 @@ class Cluster {
       cluster_.faulty_.erase(inner_.get());
     }
     transport::Loop& loop() override { return inner_->loop(); }
-    Result<std::unique_ptr<transport::Listener>> listen(const transport::Address& address, const transport::ListenOptions& options, Accepted accepted) override {
+    Result<std::unique_ptr<transport::Listener>> listen(const transport::Address& address, const transport::ListenOptions& options,
+                                                        Accepted accepted) override {
       return inner_->listen(address, options, std::move(accepted));
     }
-    void connect(const transport::Address& address, Duration deadline, Connected connected) override { inner_->connect(address, deadline, std::move(connected)); }
+    void connect(const transport::Address& address, Duration deadline, Connected connected) override {
+      inner_->connect(address, deadline, std::move(connected));
+    }
 
    private:
     Cluster& cluster_;
@@ -195,7 +200,8 @@ class Cluster {
     PACELINE_RETURN_IF_ERROR(client.wait_gradients_free());
     const std::vector<float> made = gradient_of(kSeed, worker.rank().value, iteration, static_cast<std::int64_t>(gradients.size()));
     std::ranges::copy(made, gradients.begin());
-    for (std::size_t tensor = tensors.tensors.size(); tensor-- > 0;) PACELINE_RETURN_IF_ERROR(client.gradient_ready(static_cast<std::uint32_t>(tensor)));
+    for (std::size_t tensor = tensors.tensors.size(); tensor-- > 0;)
+      PACELINE_RETURN_IF_ERROR(client.gradient_ready(static_cast<std::uint32_t>(tensor)));
     return client.backward_done(iteration);
   }
 
@@ -216,11 +222,13 @@ std::vector<float> expected_parameters(const Job& job, Iteration iterations) {
   const wire::TensorTable tensors = table();
   const auto plan = make_job_plan(job.settings, tensors, job.workers, job.servers, 1);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  paramserver::testing::Reference reference(tensors, (*plan)->options().update, paramserver::testing::initial_values(kSeed, tensors.elements()));
+  paramserver::testing::Reference reference(tensors, (*plan)->options().update,
+                                            paramserver::testing::initial_values(kSeed, tensors.elements()));
   const std::vector<std::vector<bool>> none(static_cast<std::size_t>(job.workers), std::vector<bool>(tensors.tensors.size()));
   for (Iteration iteration = 1; iteration <= iterations; ++iteration) {
     std::vector<std::vector<float>> gradients;
-    for (std::int32_t worker = 0; worker < job.workers; ++worker) gradients.push_back(gradient_of(kSeed, worker, iteration, tensors.elements()));
+    for (std::int32_t worker = 0; worker < job.workers; ++worker)
+      gradients.push_back(gradient_of(kSeed, worker, iteration, tensors.elements()));
     reference.train(iteration, gradients, none);
   }
   return reference.parameters;
@@ -242,7 +250,9 @@ TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
       std::vector<std::vector<float>> parameters(static_cast<std::size_t>(job.workers));
       std::vector<std::future<Status>> ends;
       for (std::int32_t rank = 0; rank < job.workers; ++rank) {
-        ends.push_back(std::async(std::launch::async, [&, rank] { return cluster.work(rank, parameters[static_cast<std::size_t>(rank)], job.settings); }));
+        ends.push_back(std::async(std::launch::async, [&, rank] {
+          return cluster.work(rank, parameters[static_cast<std::size_t>(rank)], job.settings);
+        }));
       }
       for (auto& end : ends) {
         const Status status = end.get();
@@ -302,7 +312,8 @@ TEST_P(RuntimeTest, AnInterruptEndsTheJobAfterTheSameIterationEverywhere) {
   EXPECT_EQ(parameters[0], expected_parameters(job, last));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, RuntimeTest, ::testing::Values(Backend::kInproc, Backend::kTcp, Backend::kFaultyInproc, Backend::kFaultyTcp), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, RuntimeTest,
+                         ::testing::Values(Backend::kInproc, Backend::kTcp, Backend::kFaultyInproc, Backend::kFaultyTcp), name_of);
 
 }  // namespace
 }  // namespace paceline::runtime

@@ -105,7 +105,7 @@ def test_an_interrupt_between_short_iterations_leaves_nobody_waiting(attempt, tm
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_two_interrupts_end_at_once(number, tmp_path):
     # One iteration takes longer than a second, so the first interrupt alone would not be enough.
-    with Job(tmp_path, *SLOW, "--iterations", 1000, "--workers", 2) as job:
+    with Job(tmp_path, *SLOW, "--mini-batch", 64, "--iterations", 1000, "--workers", 2) as job:
         job.wait_for_iterations(1)
         job.signal(number)
         time.sleep(0.1)  # two signals at the same moment may count as one
@@ -143,13 +143,18 @@ def cpu_seconds(pid):
 
 
 # One iteration of this takes longer than the deadline.
-SLOW = ("--model", "vgg-19-32", "--dataset", "synthetic:3x32x32,samples=600,test=10", "--mini-batch", 64, "--deadline", "1s")
+SLOW = ("--model", "vgg-19-32", "--dataset", "synthetic:3x32x32,samples=1200,test=10", "--deadline", "1s")
 
 
 def test_an_iteration_longer_than_the_deadline_is_healthy():
-    with Process("train", "--json", *SLOW, "--iterations", 2, "--workers", 1, "--servers", 2) as job:
-        assert job.finish() == 0, job.err
-        assert job.report()["iteration_seconds"]["max"] > 1.5 * DEADLINE, "this machine is too fast for the test; give it a larger mini-batch"
+    longest = 0
+    for mini_batch in (64, 128, 256, 512):  # as large as this machine needs it
+        with Process("train", "--json", *SLOW, "--mini-batch", mini_batch, "--iterations", 2, "--workers", 1, "--servers", 2) as job:
+            assert job.finish() == 0, job.err
+            longest = job.report()["iteration_seconds"]["max"]
+        if longest > 1.5 * DEADLINE:
+            return
+    assert False, f"no iteration was longer than the deadline: {longest} s"
 
 
 def test_a_gradient_that_is_not_finite_stops_the_job_and_is_named():

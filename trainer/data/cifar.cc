@@ -31,7 +31,10 @@ Layout layout_of(Cifar which) {
 class CifarDataset final : public Dataset {
  public:
   explicit CifarDataset(const Layout& layout)
-      : form_{.content = Content::kImages, .shape = {3, 32, 32}, .classes = layout.classes.back(), .normalisation = layout.normalisation},
+      : form_{.content = Content::kImages,
+              .shape = {3, 32, 32},
+              .classes = layout.classes.back(),
+              .normalisation = layout.normalisation},
         label_bytes_(static_cast<std::int64_t>(layout.classes.size())) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
@@ -50,7 +53,8 @@ class CifarDataset final : public Dataset {
   Status add(File file, const Layout& layout) {
     const std::int64_t record_bytes = label_bytes_ + kPixels;
     if (file.size() == 0 || file.size() % record_bytes != 0) {
-      return error(ErrorKind::kBadRequest, "{}: wrong size: {} bytes, expected a whole number, at least one, of records of {} bytes", file.path().string(),
+      return error(ErrorKind::kBadRequest,
+                   "{}: wrong size: {} bytes, expected a whole number, at least one, of records of {} bytes", file.path().string(),
                    file.size(), record_bytes);
     }
     starts_.push_back(size());
@@ -63,8 +67,8 @@ class CifarDataset final : public Dataset {
         for (std::size_t i = 0; i < layout.classes.size(); ++i) {
           const auto label = std::to_integer<std::uint8_t>(buffer[at + i]);
           if (label >= layout.classes[i]) {
-            return error(ErrorKind::kBadRequest, "{}: label {} of record {}, expected 0..{}", file.path().string(), label, size() - starts_.back(),
-                         layout.classes[i] - 1);
+            return error(ErrorKind::kBadRequest, "{}: label {} of record {}, expected 0..{}", file.path().string(), label,
+                         size() - starts_.back(), layout.classes[i] - 1);
           }
           if (i + 1 == layout.classes.size()) labels_.push_back(label);
         }
@@ -82,7 +86,8 @@ class CifarDataset final : public Dataset {
   std::vector<std::uint8_t> labels_;
 };
 
-Result<std::shared_ptr<const Dataset>> open_half(const std::filesystem::path& folder, const std::vector<std::string>& names, const Layout& layout) {
+Result<std::shared_ptr<const Dataset>> open_half(const std::filesystem::path& folder, const std::vector<std::string>& names,
+                                                 const Layout& layout) {
   auto set = std::make_shared<CifarDataset>(layout);
   for (const std::string& name : names) {
     PACELINE_ASSIGN_OR_RETURN(File file, File::open(folder / name));
@@ -97,7 +102,8 @@ Result<DatasetPair> open_cifar(Cifar which, const std::filesystem::path& folder,
   const Layout layout = layout_of(which);
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
-    return error(ErrorKind::kBadRequest, "{}: is not a folder, expected one with {} and {}", folder.string(), layout.train_files.front(), layout.test_file);
+    return error(ErrorKind::kBadRequest, "{}: is not a folder, expected one with {} and {}", folder.string(),
+                 layout.train_files.front(), layout.test_file);
   }
   const bool in_subfolder = std::filesystem::is_directory(folder / layout.subfolder, ignored);
   const std::filesystem::path files = in_subfolder ? folder / layout.subfolder : folder;

@@ -26,19 +26,21 @@ Status Dataset::read(std::int64_t index, std::span<float> input, std::span<std::
 Normaliser::Normaliser(const Form& form) : plane_(static_cast<std::size_t>(form.shape.at(1) * form.shape.at(2))) {
   const auto channels = static_cast<std::size_t>(form.shape.at(0));
   PACELINE_CHECK(form.normalisation.mean.size() == channels && form.normalisation.deviation.size() == channels,
-                 "{} channels, but {} means and {} deviations", channels, form.normalisation.mean.size(), form.normalisation.deviation.size());
+                 "{} channels, but {} means and {} deviations", channels, form.normalisation.mean.size(),
+                 form.normalisation.deviation.size());
   table_.resize(channels * 256);
   for (std::size_t channel = 0; channel < channels; ++channel) {
     for (std::size_t byte = 0; byte < 256; ++byte) {
-      table_[channel * 256 + byte] = (static_cast<float>(byte) / 255.0f - form.normalisation.mean[channel]) / form.normalisation.deviation[channel];
+      table_[channel * 256 + byte] =
+          (static_cast<float>(byte) / 255.0f - form.normalisation.mean[channel]) / form.normalisation.deviation[channel];
     }
   }
 }
 
 void Normaliser::apply(std::span<const std::uint8_t> pixels, std::span<float> input) const {
   const std::size_t channels = table_.size() / 256;
-  PACELINE_CHECK(pixels.size() == channels * plane_ && input.size() == pixels.size(), "{} pixels into {} values, {} expected", pixels.size(),
-                 input.size(), channels * plane_);
+  PACELINE_CHECK(pixels.size() == channels * plane_ && input.size() == pixels.size(), "{} pixels into {} values, {} expected",
+                 pixels.size(), input.size(), channels * plane_);
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const float* table = table_.data() + channel * 256;
     const std::uint8_t* from = pixels.data() + channel * plane_;

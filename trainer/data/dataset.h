@@ -1,7 +1,7 @@
 // What every data set looks like to the trainer, whatever file it came from. Plain C++: no torch.
 //
-// Two contents exist. Images: pixels of one byte in C x H x W order with one label; the input is (byte / 255 - mean) / deviation per
-// channel, as float32. Text: a pair of token sequences of varying length. Data sets are opened by `open` (open.h), cut into
+// Two contents exist. Images: pixels of one byte in C x H x W order with one label; the input is (byte / 255 - mean) / deviation
+// per channel, as float32. Text: a pair of token sequences of varying length. Data sets are opened by `open` (open.h), cut into
 // mini-batches by `Sampler` (sampler.h), read ahead by `Loader` (loader.h).
 #pragma once
 
@@ -43,10 +43,10 @@ std::int64_t input_values(const Form& form);
 
 // One sample on its way; scratch of the caller, reused from sample to sample so that nothing is allocated in steady state.
 struct Sample {
-  std::vector<std::byte> stored;      // as it lies on the disk (an image folder: the compressed file)
-  std::vector<std::uint8_t> pixels;   // images, once decoded: C * H * W
-  std::vector<std::int64_t> tokens;   // text: the source, ended by kEnd
-  std::vector<std::int64_t> target;   // images: one label; text: kBegin, the target's tokens, kEnd
+  std::vector<std::byte> stored;     // as it lies on the disk (an image folder: the compressed file)
+  std::vector<std::uint8_t> pixels;  // images, once decoded: C * H * W
+  std::vector<std::int64_t> tokens;  // text: the source, ended by kEnd
+  std::vector<std::int64_t> target;  // images: one label; text: kBegin, the target's tokens, kEnd
 };
 
 // Immutable once opened: every method may be called by any thread at any time. Indices are 0..size()-1 (anything else aborts).
@@ -67,8 +67,8 @@ class Dataset {
   // Text: tokens of the source including kEnd, which decides the length bucket. Images: 0.
   virtual std::int64_t length(std::int64_t index) const;
 
-  // Looks at every stored byte as cheaply as the format allows: record files compare checksums, image folders look at the first bytes of
-  // each file. What was read completely by `open` has nothing left to check.
+  // Looks at every stored byte as cheaply as the format allows: record files compare checksums, image folders look at the first
+  // bytes of each file. What was read completely by `open` has nothing left to check.
   virtual Status verify() const;
 
   // Images: load, decode and normalise one sample. `input` holds exactly C * H * W values, `target` one.

@@ -1,14 +1,14 @@
 #include "trainer/data/file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
 
 namespace paceline::trainer::data {
 
@@ -22,13 +22,15 @@ Result<File> File::open(const std::filesystem::path& path) {
   }
   File file(path, descriptor, 0);
   struct stat about {};
-  if (::fstat(descriptor, &about) != 0) return error(ErrorKind::kIo, "{}: cannot be examined: {}", path.string(), std::strerror(errno));
+  if (::fstat(descriptor, &about) != 0)
+    return error(ErrorKind::kIo, "{}: cannot be examined: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(about.st_mode)) return error(ErrorKind::kBadRequest, "{}: is not a regular file", path.string());
   file.size_ = about.st_size;
   return file;
 }
 
-File::File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
 
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -98,11 +100,12 @@ Result<Inflated> gunzip(std::span<const std::byte> compressed, std::int64_t limi
       continue;
     }
     if (problem == Z_BUF_ERROR || (problem == Z_OK && made == 0 && all_given())) {
-      return error(ErrorKind::kBadRequest, "{}: truncated: the gzip stream ends too early, after {} bytes of content", name, result.bytes.size());
+      return error(ErrorKind::kBadRequest, "{}: truncated: the gzip stream ends too early, after {} bytes of content", name,
+                   result.bytes.size());
     }
     if (problem != Z_OK) {
-      return error(ErrorKind::kBadRequest, "{}: the gzip stream is damaged after {} bytes of content: {}", name, result.bytes.size(),
-                   stream.msg ? stream.msg : "unknown reason");
+      return error(ErrorKind::kBadRequest, "{}: the gzip stream is damaged after {} bytes of content: {}", name,
+                   result.bytes.size(), stream.msg ? stream.msg : "unknown reason");
     }
   }
 }

@@ -28,7 +28,8 @@ class File {
   Status read_at(std::int64_t offset, std::span<std::byte> to) const;
 
  private:
-  File(std::filesystem::path path, int descriptor, std::int64_t size) : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
+  File(std::filesystem::path path, int descriptor, std::int64_t size)
+      : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
   std::filesystem::path path_;
   int descriptor_;
   std::int64_t size_;
@@ -40,9 +41,9 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, Byte
 // Big-endian and little-endian numbers at a byte position of a buffer that is long enough.
 std::uint32_t big_endian_32(std::span<const std::byte> bytes, std::size_t at);
 
-// Inflates gzip data held in memory (several members follow each other as gunzip allows). Gives the first `limit` bytes of the content;
-// a stream that is damaged before that, or ends inside a member, is kBadRequest. Memory grows with what really comes out. `name` is
-// for messages.
+// Inflates gzip data held in memory (several members follow each other as gunzip allows). Gives the first `limit` bytes of the
+// content; a stream that is damaged before that, or ends inside a member, is kBadRequest. Memory grows with what really comes out.
+// `name` is for messages.
 struct Inflated {
   std::vector<std::byte> bytes;
   bool more = false;  // the content goes on behind `limit`

@@ -13,7 +13,9 @@ constexpr std::uint32_t kLargestSide = 65536;
 constexpr Bytes kLargestFile{std::int64_t{8} << 30};
 constexpr std::int64_t kDigits = 10;
 
-bool is_gzip(std::span<const std::byte> content) { return content.size() >= 2 && content[0] == std::byte{0x1f} && content[1] == std::byte{0x8b}; }
+bool is_gzip(std::span<const std::byte> content) {
+  return content.size() >= 2 && content[0] == std::byte{0x1f} && content[1] == std::byte{0x8b};
+}
 
 // The first `limit` bytes of the content, and whether there are more.
 Result<Inflated> plain(std::span<const std::byte> content, std::int64_t limit, const std::string& name) {
@@ -23,12 +25,13 @@ Result<Inflated> plain(std::span<const std::byte> content, std::int64_t limit, c
 }
 
 // The dimensions of an IDX file, after its magic was found right.
-Result<std::vector<std::int64_t>> parse_header(std::span<const std::byte> content, std::uint32_t magic, std::size_t dimensions, const std::string& name) {
+Result<std::vector<std::int64_t>> parse_header(std::span<const std::byte> content, std::uint32_t magic, std::size_t dimensions,
+                                               const std::string& name) {
   const std::size_t length = 4 + 4 * dimensions;
   PACELINE_ASSIGN_OR_RETURN(const Inflated head, plain(content, static_cast<std::int64_t>(length), name));
   if (head.bytes.size() >= 4 && big_endian_32(head.bytes, 0) != magic) {
-    return error(ErrorKind::kBadRequest, "{}: magic 0x{:08x}, expected 0x{:08x} (IDX, bytes in {} dimension{})", name, big_endian_32(head.bytes, 0),
-                 magic, dimensions, dimensions == 1 ? "" : "s");
+    return error(ErrorKind::kBadRequest, "{}: magic 0x{:08x}, expected 0x{:08x} (IDX, bytes in {} dimension{})", name,
+                 big_endian_32(head.bytes, 0), magic, dimensions, dimensions == 1 ? "" : "s");
   }
   if (head.bytes.size() < length) {
     return error(ErrorKind::kBadRequest, "{}: truncated: {} bytes, an IDX header has {}", name, head.bytes.size(), length);
@@ -38,21 +41,26 @@ Result<std::vector<std::int64_t>> parse_header(std::span<const std::byte> conten
   if (sizes[0] == 0) return error(ErrorKind::kBadRequest, "{}: holds no samples, at least one expected", name);
   for (std::size_t i = 1; i < dimensions; ++i) {
     if (sizes[i] == 0 || sizes[i] > kLargestSide) {
-      return error(ErrorKind::kBadRequest, "{}: images of {} x {} pixels, expected 1..{} each way", name, sizes[1], sizes.back(), kLargestSide);
+      return error(ErrorKind::kBadRequest, "{}: images of {} x {} pixels, expected 1..{} each way", name, sizes[1], sizes.back(),
+                   kLargestSide);
     }
   }
   return sizes;
 }
 
 // The bytes behind the header, exactly `expected` of them.
-Result<std::vector<std::byte>> parse_body(std::span<const std::byte> content, std::int64_t header, std::int64_t expected, const std::string& name) {
+Result<std::vector<std::byte>> parse_body(std::span<const std::byte> content, std::int64_t header, std::int64_t expected,
+                                          const std::string& name) {
   if (expected > kLargestFile.count) {
-    return error(ErrorKind::kBadRequest, "{}: its header promises {} bytes, at most {} can be handled", name, expected, kLargestFile.count);
+    return error(ErrorKind::kBadRequest, "{}: its header promises {} bytes, at most {} can be handled", name, expected,
+                 kLargestFile.count);
   }
   PACELINE_ASSIGN_OR_RETURN(Inflated all, plain(content, header + expected, name));
   const std::int64_t found = static_cast<std::int64_t>(all.bytes.size()) - header;
-  if (found < expected) return error(ErrorKind::kBadRequest, "{}: truncated: {} bytes behind the header, expected {}", name, found, expected);
-  if (all.more) return error(ErrorKind::kBadRequest, "{}: wrong size: more than the {} bytes that its header promises", name, expected);
+  if (found < expected)
+    return error(ErrorKind::kBadRequest, "{}: truncated: {} bytes behind the header, expected {}", name, found, expected);
+  if (all.more)
+    return error(ErrorKind::kBadRequest, "{}: wrong size: more than the {} bytes that its header promises", name, expected);
   all.bytes.erase(all.bytes.begin(), all.bytes.begin() + header);
   return std::move(all.bytes);
 }
@@ -84,7 +92,8 @@ class IdxDataset final : public Dataset {
 Result<std::filesystem::path> find(const std::filesystem::path& folder, const std::string& name) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
-    return error(ErrorKind::kBadRequest, "{}: is not a folder, expected one with train-images-idx3-ubyte and its three companions", folder.string());
+    return error(ErrorKind::kBadRequest, "{}: is not a folder, expected one with train-images-idx3-ubyte and its three companions",
+                 folder.string());
   }
   for (const std::string& candidate : {name, name + ".gz"}) {
     if (std::filesystem::exists(folder / candidate, ignored)) return folder / candidate;
@@ -100,13 +109,18 @@ Result<std::shared_ptr<const Dataset>> open_half(const std::filesystem::path& fo
   PACELINE_ASSIGN_OR_RETURN(const auto label_bytes, read_file(label_path, kLargestFile));
   PACELINE_ASSIGN_OR_RETURN(auto labels, parse_idx_labels(label_bytes, label_path.string()));
   if (images.count != static_cast<std::int64_t>(labels.size())) {
-    return error(ErrorKind::kBadRequest, "{}: {} images, but {} labels in {}; they must be as many", image_path.string(), images.count, labels.size(),
-                 label_path.string());
+    return error(ErrorKind::kBadRequest, "{}: {} images, but {} labels in {}; they must be as many", image_path.string(),
+                 images.count, labels.size(), label_path.string());
   }
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] >= kDigits) return error(ErrorKind::kBadRequest, "{}: label {} of sample {}, expected 0..{}", label_path.string(), labels[i], i, kDigits - 1);
+    if (labels[i] >= kDigits)
+      return error(ErrorKind::kBadRequest, "{}: label {} of sample {}, expected 0..{}", label_path.string(), labels[i], i,
+                   kDigits - 1);
   }
-  Form form{.content = Content::kImages, .shape = {1, images.rows, images.columns}, .classes = kDigits, .normalisation = set.normalisation};
+  Form form{.content = Content::kImages,
+            .shape = {1, images.rows, images.columns},
+            .classes = kDigits,
+            .normalisation = set.normalisation};
   return std::shared_ptr<const Dataset>(std::make_shared<IdxDataset>(std::move(form), std::move(images), std::move(labels)));
 }
 
@@ -116,8 +130,8 @@ Result<IdxImages> parse_idx_images(std::span<const std::byte> content, const std
   PACELINE_ASSIGN_OR_RETURN(const auto sizes, parse_header(content, kImagesMagic, 3, name));
   IdxImages images{.count = sizes[0], .rows = sizes[1], .columns = sizes[2]};
   if (images.count > kLargestFile.count / (images.rows * images.columns)) {
-    return error(ErrorKind::kBadRequest, "{}: its header promises {} images of {} x {} bytes, at most {} bytes can be handled", name, images.count,
-                 images.rows, images.columns, kLargestFile.count);
+    return error(ErrorKind::kBadRequest, "{}: its header promises {} images of {} x {} bytes, at most {} bytes can be handled",
+                 name, images.count, images.rows, images.columns, kLargestFile.count);
   }
   PACELINE_ASSIGN_OR_RETURN(images.pixels, parse_body(content, 16, images.count * images.rows * images.columns, name));
   return images;
@@ -137,8 +151,8 @@ Result<DatasetPair> open_idx(const std::filesystem::path& folder, const IdxSet& 
   PACELINE_ASSIGN_OR_RETURN(pair.test, open_half(folder, "t10k", set));
   if (pair.train->form() != pair.test->form()) {
     const auto &train = pair.train->form().shape, &test = pair.test->form().shape;
-    return error(ErrorKind::kBadRequest, "{}: training images of {} x {} pixels, but test images of {} x {}; they must agree", folder.string(), train[1],
-                 train[2], test[1], test[2]);
+    return error(ErrorKind::kBadRequest, "{}: training images of {} x {} pixels, but test images of {} x {}; they must agree",
+                 folder.string(), train[1], train[2], test[1], test[2]);
   }
   return pair;
 }

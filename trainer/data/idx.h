@@ -1,5 +1,5 @@
-// IDX files, the format of MNIST: big-endian magic 0x00000803 (bytes, 3 dimensions) or 0x00000801 (1 dimension), the dimensions, the bytes.
-// Plain or gzip.
+// IDX files, the format of MNIST: big-endian magic 0x00000803 (bytes, 3 dimensions) or 0x00000801 (1 dimension), the dimensions,
+// the bytes. Plain or gzip.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct IdxImages {
   std::vector<std::byte> pixels{};  // count x rows x columns
 };
 
-// From a file's content, gzip or not. `name` is for messages. kBadRequest: wrong magic, a dimension of zero, fewer or more bytes than the
-// dimensions say. No more memory is taken than the dimensions say or the stream really holds, whichever is less.
+// From a file's content, gzip or not. `name` is for messages. kBadRequest: wrong magic, a dimension of zero, fewer or more bytes
+// than the dimensions say. No more memory is taken than the dimensions say or the stream really holds, whichever is less.
 Result<IdxImages> parse_idx_images(std::span<const std::byte> content, const std::string& name);
 Result<std::vector<std::uint8_t>> parse_idx_labels(std::span<const std::byte> content, const std::string& name);
 

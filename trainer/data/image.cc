@@ -1,27 +1,31 @@
 #include "trainer/data/image.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <csetjmp>
 #include <cstdio>  // before jpeglib.h, which needs FILE
 #include <cstring>
 #include <memory>
 
+#include <spng.h>
+// jerror.h declares fewer messages when it is not included after jpeglib.h.
+// clang-format off
 #include <jpeglib.h>
 #include <jerror.h>
-#include <spng.h>
-
-#include <algorithm>
-#include <array>
+// clang-format on
 
 namespace paceline::trainer::data {
 namespace {
 
 Status too_large(const std::string& name, std::uint64_t width, std::uint64_t height) {
-  return error(ErrorKind::kBadRequest, "{}: an image of {} x {} pixels, expected at least one and at most {} pixels", name, width, height, kLargestImage);
+  return error(ErrorKind::kBadRequest, "{}: an image of {} x {} pixels, expected at least one and at most {} pixels", name, width,
+               height, kLargestImage);
 }
 
 bool size_ok(std::uint64_t width, std::uint64_t height) {
-  return width > 0 && height > 0 && width <= static_cast<std::uint64_t>(kLargestImage) && height <= static_cast<std::uint64_t>(kLargestImage) / width;
+  return width > 0 && height > 0 && width <= static_cast<std::uint64_t>(kLargestImage) &&
+         height <= static_cast<std::uint64_t>(kLargestImage) / width;
 }
 
 // libjpeg reports an error by leaving through longjmp, so everything it may jump over lives here, outside the jumping function.
@@ -44,7 +48,8 @@ struct JpegReader {
     errors.emit_message = [](j_common_ptr common, int level) {
       if (level >= 0) return;
       const int code = common->err->msg_code;
-      if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE || code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC) {
+      if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE || code == JWRN_ARITH_BAD_CODE ||
+          code == JWRN_MUST_RESYNC) {
         (*common->err->error_exit)(common);
       }
     };
@@ -84,15 +89,19 @@ bool read_jpeg_rows(JpegReader& reader, std::uint8_t* to, std::size_t row_bytes)
 // Ink to light. Adobe's files, which is nearly all with four inks, store the inks inverted.
 void cmyk_to_rgb(std::span<const std::uint8_t> inks, bool inverted, std::span<std::uint8_t> rgb) {
   for (std::size_t pixel = 0; pixel * 4 < inks.size(); ++pixel) {
-    const auto light = [&](std::size_t i) { return static_cast<unsigned>(inverted ? inks[pixel * 4 + i] : 255 - inks[pixel * 4 + i]); };
+    const auto light = [&](std::size_t i) {
+      return static_cast<unsigned>(inverted ? inks[pixel * 4 + i] : 255 - inks[pixel * 4 + i]);
+    };
     for (std::size_t c = 0; c < 3; ++c) rgb[pixel * 3 + c] = static_cast<std::uint8_t>((light(c) * light(3) + 127) / 255);
   }
 }
 
 Result<Image> decode_jpeg(std::span<const std::byte> content, const std::string& name) {
   JpegReader reader;
-  if (!read_jpeg_head(reader, content)) return error(ErrorKind::kBadRequest, "{}: unreadable JPEG: {}", name, reader.message.data());
-  if (!size_ok(reader.info.image_width, reader.info.image_height)) return too_large(name, reader.info.image_width, reader.info.image_height);
+  if (!read_jpeg_head(reader, content))
+    return error(ErrorKind::kBadRequest, "{}: unreadable JPEG: {}", name, reader.message.data());
+  if (!size_ok(reader.info.image_width, reader.info.image_height))
+    return too_large(name, reader.info.image_width, reader.info.image_height);
   const bool four_inks = reader.info.out_color_space == JCS_CMYK;
   Image image{.width = reader.info.image_width, .height = reader.info.image_height};
   const auto pixels = static_cast<std::size_t>(image.width * image.height);
@@ -109,7 +118,9 @@ Result<Image> decode_jpeg(std::span<const std::byte> content, const std::string&
 Result<Image> decode_png(std::span<const std::byte> content, const std::string& name) {
   const std::unique_ptr<spng_ctx, void (*)(spng_ctx*)> context(spng_ctx_new(0), &spng_ctx_free);
   if (!context) return error(ErrorKind::kOverloaded, "{}: no memory to decode it", name);
-  const auto unreadable = [&](int problem) { return error(ErrorKind::kBadRequest, "{}: unreadable PNG: {}", name, spng_strerror(problem)); };
+  const auto unreadable = [&](int problem) {
+    return error(ErrorKind::kBadRequest, "{}: unreadable PNG: {}", name, spng_strerror(problem));
+  };
   constexpr std::size_t kChunk = std::size_t{64} << 20;
   if (const int problem = spng_set_chunk_limits(context.get(), kChunk, kChunk)) return unreadable(problem);
   if (const int problem = spng_set_png_buffer(context.get(), content.data(), content.size())) return unreadable(problem);
@@ -119,7 +130,8 @@ Result<Image> decode_png(std::span<const std::byte> content, const std::string& 
   Image image{.width = head.width, .height = head.height};
   std::size_t bytes = 0;
   if (const int problem = spng_decoded_image_size(context.get(), SPNG_FMT_RGB8, &bytes)) return unreadable(problem);
-  PACELINE_CHECK(bytes == static_cast<std::size_t>(image.width * image.height * 3), "{} bytes for {} x {} pixels", bytes, image.width, image.height);
+  PACELINE_CHECK(bytes == static_cast<std::size_t>(image.width * image.height * 3), "{} bytes for {} x {} pixels", bytes,
+                 image.width, image.height);
   image.rgb.resize(bytes);
   if (const int problem = spng_decode_image(context.get(), image.rgb.data(), bytes, SPNG_FMT_RGB8, 0)) return unreadable(problem);
   return image;
@@ -166,11 +178,15 @@ ImageFormat image_format(std::span<const std::byte> content) {
 
 Result<Image> decode_image(std::span<const std::byte> content, const std::string& name) {
   switch (image_format(content)) {
-    case ImageFormat::kJpeg: return decode_jpeg(content, name);
-    case ImageFormat::kPng: return decode_png(content, name);
-    case ImageFormat::kUnknown: break;
+    case ImageFormat::kJpeg:
+      return decode_jpeg(content, name);
+    case ImageFormat::kPng:
+      return decode_png(content, name);
+    case ImageFormat::kUnknown:
+      break;
   }
-  return error(ErrorKind::kBadRequest, "{}: unreadable image: neither JPEG nor PNG by its first bytes ({} bytes in all)", name, content.size());
+  return error(ErrorKind::kBadRequest, "{}: unreadable image: neither JPEG nor PNG by its first bytes ({} bytes in all)", name,
+               content.size());
 }
 
 void resize_and_crop(const Image& image, std::int64_t size, std::vector<std::uint8_t>& planes) {

@@ -49,8 +49,8 @@ class ImageFolder final : public Dataset {
       std::array<std::byte, 8> head{};
       if (file.size() >= static_cast<std::int64_t>(head.size())) PACELINE_RETURN_IF_ERROR(file.read_at(0, head));
       if (image_format(head) == ImageFormat::kUnknown) {
-        return error(ErrorKind::kBadRequest, "{}: unreadable image: neither JPEG nor PNG by its first bytes ({} bytes in all)", labelled.path.string(),
-                     file.size());
+        return error(ErrorKind::kBadRequest, "{}: unreadable image: neither JPEG nor PNG by its first bytes ({} bytes in all)",
+                     labelled.path.string(), file.size());
       }
     }
     return {};
@@ -87,7 +87,8 @@ Result<std::vector<std::string>> list(const std::filesystem::path& folder, Wante
   }
   if (problem) {
     const bool absent = problem == std::errc::no_such_file_or_directory || problem == std::errc::not_a_directory;
-    return error(absent ? ErrorKind::kBadRequest : ErrorKind::kIo, "{}: cannot be listed as a folder: {}", folder.string(), problem.message());
+    return error(absent ? ErrorKind::kBadRequest : ErrorKind::kIo, "{}: cannot be listed as a folder: {}", folder.string(),
+                 problem.message());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -100,12 +101,14 @@ struct ClassFiles {
 
 Result<std::vector<ClassFiles>> classes_in(const std::filesystem::path& folder) {
   PACELINE_ASSIGN_OR_RETURN(const auto names, list(folder, Wanted::kFolders));
-  if (names.empty()) return error(ErrorKind::kBadRequest, "{}: there is no folder in it, expected one for each class", folder.string());
+  if (names.empty())
+    return error(ErrorKind::kBadRequest, "{}: there is no folder in it, expected one for each class", folder.string());
   std::vector<ClassFiles> classes;
   for (const std::string& name : names) {
     PACELINE_ASSIGN_OR_RETURN(const auto files, list(folder / name, Wanted::kImages));
     if (files.empty()) {
-      return error(ErrorKind::kBadRequest, "{}: there is no image in it, expected at least one file that ends in .jpg, .jpeg or .png",
+      return error(ErrorKind::kBadRequest,
+                   "{}: there is no image in it, expected at least one file that ends in .jpg, .jpeg or .png",
                    (folder / name).string());
     }
     ClassFiles& made = classes.emplace_back();
@@ -118,7 +121,8 @@ Result<std::vector<ClassFiles>> classes_in(const std::filesystem::path& folder) 
 }  // namespace
 
 Result<DatasetPair> open_image_folder(const std::filesystem::path& folder, std::int64_t size, const std::string& name) {
-  if (size < 1 || size > kLargestImageSide) return error(ErrorKind::kBadRequest, "data set '{}': 'size' is {}, expected 1..{}", name, size, kLargestImageSide);
+  if (size < 1 || size > kLargestImageSide)
+    return error(ErrorKind::kBadRequest, "data set '{}': 'size' is {}, expected 1..{}", name, size, kLargestImageSide);
   std::error_code ignored;
   std::filesystem::path train_folder = folder, test_folder;
   if (std::filesystem::is_directory(folder / "train", ignored)) {
@@ -140,7 +144,8 @@ Result<DatasetPair> open_image_folder(const std::filesystem::path& folder, std::
     for (const ClassFiles& own : test_classes) {
       const auto found = std::find_if(classes.begin(), classes.end(), [&](const ClassFiles& c) { return c.name == own.name; });
       if (found == classes.end()) {
-        return error(ErrorKind::kBadRequest, "{}: class '{}' has no folder in {}", test_folder.string(), own.name, train_folder.string());
+        return error(ErrorKind::kBadRequest, "{}: class '{}' has no folder in {}", test_folder.string(), own.name,
+                     train_folder.string());
       }
       for (const auto& file : own.files) test.push_back({file, found - classes.begin()});
     }

@@ -1,7 +1,7 @@
 // Any bytes as a JPEG or PNG file.
-#include "trainer/data/image.h"
-
 #include <cstdlib>
+
+#include "trainer/data/image.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   using namespace paceline::trainer::data;

@@ -1,9 +1,9 @@
 #include "trainer/data/image.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "trainer/data/random.h"
 #include "trainer/data/test_files.h"
@@ -24,8 +24,10 @@ TEST(DecodeImage, ReadsPngExactly) {
 }
 
 TEST(DecodeImage, MakesGreyAndTransparentPngRgb) {
-  EXPECT_EQ(decode_image(bytes_of(png(2, 1, {10, 200}, SPNG_COLOR_TYPE_GRAYSCALE)), "").value().rgb, (std::vector<std::uint8_t>{10, 10, 10, 200, 200, 200}));
-  EXPECT_EQ(decode_image(bytes_of(png(1, 1, {1, 2, 3, 99}, SPNG_COLOR_TYPE_TRUECOLOR_ALPHA)), "").value().rgb, (std::vector<std::uint8_t>{1, 2, 3}));
+  EXPECT_EQ(decode_image(bytes_of(png(2, 1, {10, 200}, SPNG_COLOR_TYPE_GRAYSCALE)), "").value().rgb,
+            (std::vector<std::uint8_t>{10, 10, 10, 200, 200, 200}));
+  EXPECT_EQ(decode_image(bytes_of(png(1, 1, {1, 2, 3, 99}, SPNG_COLOR_TYPE_TRUECOLOR_ALPHA)), "").value().rgb,
+            (std::vector<std::uint8_t>{1, 2, 3}));
 }
 
 TEST(DecodeImage, ReadsJpegOfAnyColourSpaceWithinItsLoss) {
@@ -62,7 +64,8 @@ TEST(DecodeImage, RefusesEveryTruncation) {
   for (const std::string& file : {png(16, 16, noise), jpeg(16, 16, noise)}) {
     ASSERT_TRUE(decode_image(bytes_of(file), "").ok());
     for (std::size_t length = 0; length + 16 < file.size(); ++length) {
-      expect_error(decode_image(bytes_of(file.substr(0, length)), "cut.img").status(), ErrorKind::kBadRequest, {"cut.img", "unreadable"}, std::to_string(length));
+      expect_error(decode_image(bytes_of(file.substr(0, length)), "cut.img").status(), ErrorKind::kBadRequest,
+                   {"cut.img", "unreadable"}, std::to_string(length));
     }
   }
 }
@@ -70,7 +73,9 @@ TEST(DecodeImage, RefusesEveryTruncation) {
 // The twin: every output pixel straight from the definition, over the whole image, in two dimensions at once.
 double twin_pixel(const Image& image, std::int64_t size, std::int64_t x, std::int64_t y, std::int64_t c) {
   const std::int64_t shorter = std::min(image.width, image.height);
-  const auto side = [&](std::int64_t from) { return std::floor(static_cast<double>(from * size) / static_cast<double>(shorter) + 0.5); };
+  const auto side = [&](std::int64_t from) {
+    return std::floor(static_cast<double>(from * size) / static_cast<double>(shorter) + 0.5);
+  };
   const double to_w = side(image.width), to_h = side(image.height);
   const double scale_x = static_cast<double>(image.width) / to_w, scale_y = static_cast<double>(image.height) / to_h;
   const double centre_x = (static_cast<double>(x) + std::floor((to_w - static_cast<double>(size)) / 2) + 0.5) * scale_x;
@@ -90,7 +95,8 @@ double twin_pixel(const Image& image, std::int64_t size, std::int64_t x, std::in
 TEST(ResizeAndCrop, GivesWhatTheTwinGives) {
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     Random random(seed);
-    Image image{.width = static_cast<std::int64_t>(1 + random.below(14)), .height = static_cast<std::int64_t>(1 + random.below(14))};
+    Image image{.width = static_cast<std::int64_t>(1 + random.below(14)),
+                .height = static_cast<std::int64_t>(1 + random.below(14))};
     for (std::int64_t i = 0; i < image.width * image.height * 3; ++i) image.rgb.push_back(static_cast<std::uint8_t>(random.next()));
     const auto size = static_cast<std::int64_t>(1 + random.below(9));
     std::vector<std::uint8_t> planes;

@@ -4,15 +4,20 @@
 
 namespace paceline::trainer::data {
 
-Result<std::unique_ptr<Loader>> Loader::start(std::shared_ptr<const Dataset> dataset, Sampler sampler, const LoaderOptions& options, const Clock& clock) {
-  PACELINE_CHECK(dataset != nullptr && dataset->size() == sampler.options().samples, "the sampler was made for {} samples", sampler.options().samples);
-  if (options.depth < 1 || options.depth > 64) return error(ErrorKind::kBadRequest, "{} mini-batches to read ahead, 1..64 expected", options.depth);
-  if (options.threads < 1 || options.threads > 64) return error(ErrorKind::kBadRequest, "{} loader threads, 1..64 expected", options.threads);
+Result<std::unique_ptr<Loader>> Loader::start(std::shared_ptr<const Dataset> dataset, Sampler sampler, const LoaderOptions& options,
+                                              const Clock& clock) {
+  PACELINE_CHECK(dataset != nullptr && dataset->size() == sampler.options().samples, "the sampler was made for {} samples",
+                 sampler.options().samples);
+  if (options.depth < 1 || options.depth > 64)
+    return error(ErrorKind::kBadRequest, "{} mini-batches to read ahead, 1..64 expected", options.depth);
+  if (options.threads < 1 || options.threads > 64)
+    return error(ErrorKind::kBadRequest, "{} loader threads, 1..64 expected", options.threads);
   if (options.first < 1 || options.last < 0) {
     return error(ErrorKind::kBadRequest, "iterations {} to {}, expected 1 or later", options.first, options.last);
   }
   if (options.rank.value < 0 || options.rank.value >= sampler.options().workers) {
-    return error(ErrorKind::kBadRequest, "worker {} of {}, expected 0..{}", options.rank.value, sampler.options().workers, sampler.options().workers - 1);
+    return error(ErrorKind::kBadRequest, "worker {} of {}, expected 0..{}", options.rank.value, sampler.options().workers,
+                 sampler.options().workers - 1);
   }
   std::unique_ptr<Loader> loader(new Loader(std::move(dataset), std::move(sampler), options, clock));
   for (std::int32_t i = 0; i < options.threads; ++i) loader->threads_.emplace_back([running = loader.get()] { running->work(); });
@@ -20,8 +25,13 @@ Result<std::unique_ptr<Loader>> Loader::start(std::shared_ptr<const Dataset> dat
 }
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, Sampler sampler, const LoaderOptions& options, const Clock& clock)
-    : dataset_(std::move(dataset)), options_(options), clock_(clock), sampler_(std::move(sampler)), ticket_(options.first),
-      slots_(static_cast<std::size_t>(options.depth) + 1), delivered_(options.first - 1) {}
+    : dataset_(std::move(dataset)),
+      options_(options),
+      clock_(clock),
+      sampler_(std::move(sampler)),
+      ticket_(options.first),
+      slots_(static_cast<std::size_t>(options.depth) + 1),
+      delivered_(options.first - 1) {}
 
 Loader::~Loader() {
   stop();
@@ -38,7 +48,8 @@ Result<const MiniBatch*> Loader::next() {
   std::unique_lock lock(mutex_);
   const Iteration wanted = delivered_ + 1;
   if (!failed_.ok()) return failed_;
-  if (options_.last > 0 && wanted > options_.last) return error(ErrorKind::kCancelled, "there is no mini-batch behind the last iteration, {}", options_.last);
+  if (options_.last > 0 && wanted > options_.last)
+    return error(ErrorKind::kCancelled, "there is no mini-batch behind the last iteration, {}", options_.last);
   Slot& slot = slot_of(wanted);
   changed_.wait(lock, [&] { return stopped_ || slot.ready; });
   if (stopped_) return error(ErrorKind::kCancelled, "the loader was stopped before iteration {}", wanted);
@@ -54,8 +65,8 @@ Result<const MiniBatch*> Loader::next() {
   return &slot.batch;
 }
 
-// The next iteration nobody has taken, once its slot is free: every one of the `depth` mini-batches behind the one handed out may be in
-// the making. False: nothing is left to do.
+// The next iteration nobody has taken, once its slot is free: every one of the `depth` mini-batches behind the one handed out may
+// be in the making. False: nothing is left to do.
 bool Loader::take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices) {
   const std::lock_guard tickets(ticket_mutex_);
   iteration = ticket_;

@@ -15,25 +15,25 @@
 namespace paceline::trainer::data {
 
 struct LoaderOptions {
-  Rank rank{};                    // 0..W-1
-  Iteration first = 1;            // where a resumed job goes on; from 1
-  Iteration last = 0;             // 0 = without end; nothing beyond it is read ahead
-  std::int32_t depth = 2;         // mini-batches ready or in the making; 1..64
-  std::int32_t threads = 1;       // 1..64; more than `depth` are of no use
+  Rank rank{};               // 0..W-1
+  Iteration first = 1;       // where a resumed job goes on; from 1
+  Iteration last = 0;        // 0 = without end; nothing beyond it is read ahead
+  std::int32_t depth = 2;    // mini-batches ready or in the making; 1..64
+  std::int32_t threads = 1;  // 1..64; more than `depth` are of no use
 };
 
 // `next` and `stop` may be called by different threads; `next` by one at a time.
 class Loader {
  public:
   // Checks the options (kBadRequest) and starts the threads. `clock` must outlive the loader.
-  static Result<std::unique_ptr<Loader>> start(std::shared_ptr<const Dataset> dataset, Sampler sampler, const LoaderOptions& options,
-                                               const Clock& clock);
+  static Result<std::unique_ptr<Loader>> start(std::shared_ptr<const Dataset> dataset, Sampler sampler,
+                                               const LoaderOptions& options, const Clock& clock);
   ~Loader();  // stops and joins; waits at most for the sample being read
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The mini-batch of the next iteration; waits until it is there. Valid until the next call of `next` or the loader's end. Errors: a
-  // sample could not be read (that error, now and at every later call); kCancelled after `stop` or behind `last`.
+  // The mini-batch of the next iteration; waits until it is there. Valid until the next call of `next` or the loader's end. Errors:
+  // a sample could not be read (that error, now and at every later call); kCancelled after `stop` or behind `last`.
   Result<const MiniBatch*> next();
 
   // Makes a waiting and every later `next` return kCancelled. Returns at once. Any thread.

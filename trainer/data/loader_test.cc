@@ -1,11 +1,11 @@
 #include "trainer/data/loader.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <latch>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "trainer/data/synthetic.h"
 
@@ -41,7 +41,8 @@ class Watched final : public Dataset {
 
 struct Fixture : testing::Test {
   SystemClock clock;
-  std::unique_ptr<Loader> started(std::shared_ptr<const Dataset> set, LoaderOptions options, std::int32_t workers = 2, std::int64_t mini_batch = 3) {
+  std::unique_ptr<Loader> started(std::shared_ptr<const Dataset> set, LoaderOptions options, std::int32_t workers = 2,
+                                  std::int64_t mini_batch = 3) {
     Sampler sampler = Sampler::make(*set, {.seed = 9, .workers = workers, .mini_batch = mini_batch}).value();
     return Loader::start(std::move(set), std::move(sampler), options, clock).value();
   }
@@ -175,8 +176,9 @@ TEST_F(LoaderTest, WakesAWaitingNextWhenStopped) {
 TEST_F(LoaderTest, RefusesOptionsOutOfRange) {
   const auto set = small_images(20);
   const Sampler sampler = Sampler::make(*set, {.workers = 2, .mini_batch = 3}).value();
-  for (const LoaderOptions options : {LoaderOptions{.rank = Rank{2}}, LoaderOptions{.rank = Rank{-1}}, LoaderOptions{.first = 0}, LoaderOptions{.depth = 0},
-                                      LoaderOptions{.depth = 65}, LoaderOptions{.threads = 0}, LoaderOptions{.last = -1}}) {
+  for (const LoaderOptions options :
+       {LoaderOptions{.rank = Rank{2}}, LoaderOptions{.rank = Rank{-1}}, LoaderOptions{.first = 0}, LoaderOptions{.depth = 0},
+        LoaderOptions{.depth = 65}, LoaderOptions{.threads = 0}, LoaderOptions{.last = -1}}) {
     const auto loader = Loader::start(set, sampler, options, clock);
     ASSERT_FALSE(loader.ok());
     EXPECT_EQ(loader.status().kind(), ErrorKind::kBadRequest);

@@ -48,7 +48,8 @@ void pad(std::span<const std::vector<std::int64_t>> rows, std::vector<std::int64
   std::size_t longest = 0;
   for (const auto& row : rows) longest = std::max(longest, row.size());
   to.assign(rows.size() * longest, kPad);
-  for (std::size_t i = 0; i < rows.size(); ++i) std::copy(rows[i].begin(), rows[i].end(), to.begin() + static_cast<std::ptrdiff_t>(i * longest));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::copy(rows[i].begin(), rows[i].end(), to.begin() + static_cast<std::ptrdiff_t>(i * longest));
   shape = {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(longest)};
 }
 
@@ -75,7 +76,8 @@ Status assemble(const Dataset& dataset, std::span<const std::int64_t> indices, c
   batch.indices.assign(indices.begin(), indices.end());
   batch.load_seconds = batch.preprocess_seconds = 0;
   Lap lap(clock);
-  return dataset.form().content == Content::kImages ? assemble_images(dataset, indices, lap, batch) : assemble_text(dataset, indices, lap, batch);
+  return dataset.form().content == Content::kImages ? assemble_images(dataset, indices, lap, batch)
+                                                    : assemble_text(dataset, indices, lap, batch);
 }
 
 }  // namespace paceline::trainer::data

@@ -25,8 +25,8 @@ struct MiniBatch {
   double preprocess_seconds = 0;  // decoding, resizing, normalising, padding
 };
 
-// Fills `batch` with the samples `indices` of `dataset`, in that order. The first sample that cannot be read is the error. For evaluation
-// call it directly; training goes through a Loader, which calls the same function. Any thread.
+// Fills `batch` with the samples `indices` of `dataset`, in that order. The first sample that cannot be read is the error. For
+// evaluation call it directly; training goes through a Loader, which calls the same function. Any thread.
 Status assemble(const Dataset& dataset, std::span<const std::int64_t> indices, const Clock& clock, MiniBatch& batch);
 
 }  // namespace paceline::trainer::data

@@ -25,7 +25,8 @@ const std::array<Kind, 9> kKinds = {{
     {"images", "DIR[,size=224]", "JPEG and PNG files, one folder for each class (or train/ and test/ or val/ with such folders)"},
     {"text", "SOURCE,TARGET", "sentence pairs in two text files, line by line"},
     {"records", "FILE", "a record file, made by 'paceline datasets pack'"},
-    {"synthetic", "CxHxW[,classes=10][,samples=1000][,test=200][,seed=1]", "made-up images that can be learned, e.g. synthetic:3x32x32"},
+    {"synthetic", "CxHxW[,classes=10][,samples=1000][,test=200][,seed=1]",
+     "made-up images that can be learned, e.g. synthetic:3x32x32"},
 }};
 
 const Normalisation kMnist{{0.1307f}, {0.3081f}};
@@ -54,14 +55,16 @@ Result<Argument> parse_argument(std::string_view spec, std::string_view argument
     if (equals == std::string_view::npos) break;
     const std::string key(part.substr(0, equals));
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      return error(ErrorKind::kBadRequest, "data set '{}' has no option '{}'{}; its options are {}", spec, key, suggestion(key, keys), joined(keys));
+      return error(ErrorKind::kBadRequest, "data set '{}' has no option '{}'{}; its options are {}", spec, key,
+                   suggestion(key, keys), joined(keys));
     }
     if (!parsed.options.emplace(key, part.substr(equals + 1)).second) {
       return error(ErrorKind::kBadRequest, "data set '{}' gives '{}' twice", spec, key);
     }
     argument = argument.substr(0, comma);
   }
-  if (argument.empty()) return error(ErrorKind::kBadRequest, "data set '{}': nothing stands between the colon and its options", spec);
+  if (argument.empty())
+    return error(ErrorKind::kBadRequest, "data set '{}': nothing stands between the colon and its options", spec);
   parsed.subject = std::string(argument);
   return parsed;
 }
@@ -79,10 +82,12 @@ Status take_option(const Argument& argument, const std::string& key, Number& num
   return found == argument.options.end() ? Status() : parse_number(found->second, "'" + key + "'", argument.whole, number);
 }
 
-Result<DatasetPair> open_shipped(const std::string& name, const Normalisation& normalisation, const std::filesystem::path& data_root) {
+Result<DatasetPair> open_shipped(const std::string& name, const Normalisation& normalisation,
+                                 const std::filesystem::path& data_root) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(data_root / name, ignored)) {
-    return error(ErrorKind::kBadRequest, "data set {}: there is no folder {}; run scripts/setup, which writes it", name, (data_root / name).string());
+    return error(ErrorKind::kBadRequest, "data set {}: there is no folder {}; run scripts/setup, which writes it", name,
+                 (data_root / name).string());
   }
   return open_idx(data_root / name, {name, normalisation});
 }
@@ -96,7 +101,8 @@ Result<DatasetPair> open_synthetic_spec(std::string_view spec, std::string_view 
   for (std::size_t i = 0; i < sides.size(); ++i) {
     const std::size_t cross = shape.find('x');
     if ((cross == std::string_view::npos) != (i + 1 == sides.size())) {
-      return error(ErrorKind::kBadRequest, "data set '{}': the shape is '{}', expected CHANNELSxHEIGHTxWIDTH, for example 3x32x32", spec, argument.subject);
+      return error(ErrorKind::kBadRequest, "data set '{}': the shape is '{}', expected CHANNELSxHEIGHTxWIDTH, for example 3x32x32",
+                   spec, argument.subject);
     }
     PACELINE_RETURN_IF_ERROR(parse_number(shape.substr(0, cross), "a side of the shape", argument.whole, *sides[i]));
     shape = shape.substr(i + 1 == sides.size() ? shape.size() : cross + 1);
@@ -118,7 +124,8 @@ Result<DatasetPair> open_images_spec(std::string_view spec, std::string_view tex
 
 Result<DatasetPair> open_text_spec(std::string_view spec, std::string_view text) {
   const std::size_t comma = text.find(',');
-  if (comma == 0 || comma == std::string_view::npos || comma + 1 == text.size() || text.find(',', comma + 1) != std::string_view::npos) {
+  if (comma == 0 || comma == std::string_view::npos || comma + 1 == text.size() ||
+      text.find(',', comma + 1) != std::string_view::npos) {
     return error(ErrorKind::kBadRequest, "data set '{}': expected two files, text:SOURCE,TARGET", spec);
   }
   return open_parallel_text(text.substr(0, comma), text.substr(comma + 1), std::string(spec));

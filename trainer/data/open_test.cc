@@ -1,9 +1,9 @@
 #include "trainer/data/open.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <functional>
+
+#include <gtest/gtest.h>
 
 #include "base/checksum.h"
 #include "trainer/data/test_files.h"
@@ -11,8 +11,8 @@
 namespace paceline::trainer::data {
 namespace {
 
-const std::string kTrainImages = "train-images-idx3-ubyte", kTrainLabels = "train-labels-idx1-ubyte", kTestImages = "t10k-images-idx3-ubyte",
-                  kTestLabels = "t10k-labels-idx1-ubyte";
+const std::string kTrainImages = "train-images-idx3-ubyte", kTrainLabels = "train-labels-idx1-ubyte",
+                  kTestImages = "t10k-images-idx3-ubyte", kTestLabels = "t10k-labels-idx1-ubyte";
 
 void write_mnist(const TestFolder& folder, const std::string& at, std::uint32_t train, std::uint32_t test) {
   folder.write(at + kTrainImages, idx_images(train, 5, 4));
@@ -62,7 +62,8 @@ TEST(OpenMnist, TakesTheShippedSetsFromTheDataRoot) {
   EXPECT_EQ(open("mnist-5k", folder.path())->train->size(), 20);
   const auto digits = open("digits", folder.path());
   EXPECT_FLOAT_EQ(read(*digits->train, 0).input[1], (1 / 255.0f - 0.5f) / 0.5f);
-  expect_error(open("digits", folder.path("elsewhere")).status(), ErrorKind::kBadRequest, {"digits", folder.path("elsewhere"), "scripts/setup"}, "not set up");
+  expect_error(open("digits", folder.path("elsewhere")).status(), ErrorKind::kBadRequest,
+               {"digits", folder.path("elsewhere"), "scripts/setup"}, "not set up");
 }
 
 TEST(OpenMnist, RefusesBadFilesAndSaysWhichAndWhy) {
@@ -71,7 +72,9 @@ TEST(OpenMnist, RefusesBadFilesAndSaysWhichAndWhy) {
     std::function<void(const TestFolder&)> spoil;
     std::vector<std::string> parts;
   };
-  const auto replace = [](const std::string& name, const std::string& content) { return [=](const TestFolder& f) { f.write(name, content); }; };
+  const auto replace = [](const std::string& name, const std::string& content) {
+    return [=](const TestFolder& f) { f.write(name, content); };
+  };
   const auto compressed = [](const std::string& name, const std::string& content) {
     return [=](const TestFolder& f) {
       std::filesystem::remove(f.path(name));
@@ -83,7 +86,9 @@ TEST(OpenMnist, RefusesBadFilesAndSaysWhichAndWhy) {
   damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 0x55);
   const std::string whole = gzipped(idx_images(13, 5, 4));
   const std::vector<Case> cases = {
-      {"missing file", [](const TestFolder& f) { std::filesystem::remove(f.path(kTestLabels)); }, {kTestLabels, "no such file", ".gz"}},
+      {"missing file",
+       [](const TestFolder& f) { std::filesystem::remove(f.path(kTestLabels)); },
+       {kTestLabels, "no such file", ".gz"}},
       {"a folder in its place",
        [](const TestFolder& f) {
          std::filesystem::remove(f.path(kTestLabels));
@@ -102,7 +107,9 @@ TEST(OpenMnist, RefusesBadFilesAndSaysWhichAndWhy) {
       {"no pixels", replace(kTrainImages, big_endian({0x803, 13, 0, 4})), {kTrainImages, "0 x 4"}},
       {"absurd sides", replace(kTrainImages, big_endian({0x803, 13, 5, 0xffffffff})), {kTrainImages, "5 x 4294967295"}},
       {"absurd count", replace(kTrainImages, big_endian({0x803, 0xffffffff, 5, 4})), {kTrainImages, "4294967295"}},
-      {"large count, small file", replace(kTrainImages, big_endian({0x803, 100000000, 5, 4})), {kTrainImages, "truncated", "2000000000"}},
+      {"large count, small file",
+       replace(kTrainImages, big_endian({0x803, 100000000, 5, 4})),
+       {kTrainImages, "truncated", "2000000000"}},
       {"fewer labels", replace(kTrainLabels, idx_labels(12)), {kTrainImages, kTrainLabels, "13 images", "12 labels"}},
       {"more labels", replace(kTestLabels, idx_labels(5)), {kTestImages, kTestLabels, "4 images", "5 labels"}},
       {"label out of range", replace(kTrainLabels, bad_label), {kTrainLabels, "label 10 of sample 6", "0..9"}},
@@ -110,8 +117,12 @@ TEST(OpenMnist, RefusesBadFilesAndSaysWhichAndWhy) {
       {"gzip cut off", compressed(kTrainImages, whole.substr(0, whole.size() - 9)), {kTrainImages + ".gz", "truncated"}},
       {"gzip cut off in its head", compressed(kTrainImages, whole.substr(0, 5)), {kTrainImages + ".gz", "truncated"}},
       {"gzip damaged", compressed(kTrainImages, damaged), {kTrainImages + ".gz", "damaged"}},
-      {"gzip with too little", compressed(kTrainImages, gzipped(idx_images(13, 5, 4).substr(0, 100))), {kTrainImages + ".gz", "truncated", "84", "260"}},
-      {"gzip bomb", compressed(kTrainImages, gzipped(idx_images(13, 5, 4) + std::string(50000000, '\0'))), {kTrainImages + ".gz", "wrong size", "260"}},
+      {"gzip with too little",
+       compressed(kTrainImages, gzipped(idx_images(13, 5, 4).substr(0, 100))),
+       {kTrainImages + ".gz", "truncated", "84", "260"}},
+      {"gzip bomb",
+       compressed(kTrainImages, gzipped(idx_images(13, 5, 4) + std::string(50000000, '\0'))),
+       {kTrainImages + ".gz", "wrong size", "260"}},
       {"gzip of the wrong thing", compressed(kTrainImages, gzipped("hello, world")), {kTrainImages + ".gz", "magic"}},
   };
   for (const Case& bad : cases) {
@@ -172,9 +183,10 @@ TEST(OpenCifar, RefusesBadFilesAndSaysWhichAndWhy) {
   };
   std::string bad_label = cifar(3, 1);
   bad_label[3073 * 2] = 10;
-  for (const Case& bad : std::vector<Case>{{"truncated", "data_batch_3.bin", cifar(3, 1).substr(0, 9000), {"data_batch_3.bin", "9000", "3073"}},
-                                           {"empty", "test_batch.bin", "", {"test_batch.bin", "0 bytes"}},
-                                           {"label", "data_batch_5.bin", bad_label, {"data_batch_5.bin", "label 10 of record 2", "0..9"}}}) {
+  for (const Case& bad :
+       std::vector<Case>{{"truncated", "data_batch_3.bin", cifar(3, 1).substr(0, 9000), {"data_batch_3.bin", "9000", "3073"}},
+                         {"empty", "test_batch.bin", "", {"test_batch.bin", "0 bytes"}},
+                         {"label", "data_batch_5.bin", bad_label, {"data_batch_5.bin", "label 10 of record 2", "0..9"}}}) {
     const TestFolder folder;
     write_cifar_10(folder, "");
     folder.write(bad.file, bad.content);
@@ -183,9 +195,12 @@ TEST(OpenCifar, RefusesBadFilesAndSaysWhichAndWhy) {
   const TestFolder folder;
   write_cifar_10(folder, "");
   std::filesystem::remove(folder.path("data_batch_4.bin"));
-  expect_error(open("cifar-10:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"data_batch_4.bin", "no such file"}, "missing batch");
-  expect_error(open("cifar-100:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"train.bin", "no such file"}, "the other version");
-  expect_error(open("cifar-10:/nowhere", "").status(), ErrorKind::kBadRequest, {"/nowhere", "not a folder", "data_batch_1.bin"}, "no folder");
+  expect_error(open("cifar-10:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"data_batch_4.bin", "no such file"},
+               "missing batch");
+  expect_error(open("cifar-100:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"train.bin", "no such file"},
+               "the other version");
+  expect_error(open("cifar-10:/nowhere", "").status(), ErrorKind::kBadRequest, {"/nowhere", "not a folder", "data_batch_1.bin"},
+               "no folder");
 }
 
 std::string grey_png(std::uint8_t value) { return png(6, 4, plain_colour(6, 4, {value, value, value})); }
@@ -226,7 +241,8 @@ TEST(OpenImages, TakesTrainAndTestFoldersWhereThereAre) {
     ASSERT_TRUE(pair->test->load(0, sample).ok());
     EXPECT_EQ(sample.target, (std::vector<std::int64_t>{1}));
     folder.write(std::string(half) + "/c/1.png", grey_png(1));
-    expect_error(open("images:" + folder.path(), "").status(), ErrorKind::kBadRequest, {half, "'c'", "train"}, "unknown test class");
+    expect_error(open("images:" + folder.path(), "").status(), ErrorKind::kBadRequest, {half, "'c'", "train"},
+                 "unknown test class");
   }
 }
 

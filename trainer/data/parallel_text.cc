@@ -70,10 +70,12 @@ Vocabulary vocabulary_of(std::span<const std::string_view> lines, std::int64_t l
     for (const std::string_view word : words_of(line)) ++counts[word];
   }
   std::vector<std::pair<std::string_view, std::int64_t>> words(counts.begin(), counts.end());
-  std::sort(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+  std::sort(words.begin(), words.end(),
+            [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   words.resize(std::min(words.size(), static_cast<std::size_t>(largest - kFirstWord)));
   Vocabulary vocabulary;
-  for (const auto& [word, count] : words) vocabulary.emplace(word, static_cast<std::int32_t>(kFirstWord + static_cast<std::int64_t>(vocabulary.size())));
+  for (const auto& [word, count] : words)
+    vocabulary.emplace(word, static_cast<std::int32_t>(kFirstWord + static_cast<std::int64_t>(vocabulary.size())));
   return vocabulary;
 }
 
@@ -99,18 +101,21 @@ std::span<const std::int32_t> Corpus::sequence(std::size_t number) const {
   return std::span(tokens_).subspan(begin, ends_[number] - begin);
 }
 
-std::shared_ptr<const Dataset> make_text_dataset(std::shared_ptr<const Corpus> corpus, std::int64_t first, std::int64_t count, Form form) {
-  PACELINE_CHECK(first >= 0 && count >= 0 && first + count <= corpus->size(), "pairs {} to {} of {}", first, first + count, corpus->size());
+std::shared_ptr<const Dataset> make_text_dataset(std::shared_ptr<const Corpus> corpus, std::int64_t first, std::int64_t count,
+                                                 Form form) {
+  PACELINE_CHECK(first >= 0 && count >= 0 && first + count <= corpus->size(), "pairs {} to {} of {}", first, first + count,
+                 corpus->size());
   return std::make_shared<TextDataset>(std::move(corpus), first, count, std::move(form));
 }
 
-Result<DatasetPair> open_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target, const std::string& name) {
+Result<DatasetPair> open_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
+                                       const std::string& name) {
   PACELINE_ASSIGN_OR_RETURN(const auto source_bytes, read_file(source, kLargestFile));
   PACELINE_ASSIGN_OR_RETURN(const auto target_bytes, read_file(target, kLargestFile));
   std::vector<std::string_view> sources = lines_of(as_text(source_bytes)), targets = lines_of(as_text(target_bytes));
   if (sources.size() != targets.size()) {
-    return error(ErrorKind::kBadRequest, "{}: {} lines, but {} lines in {}; line for line they must belong together", source.string(), sources.size(),
-                 targets.size(), target.string());
+    return error(ErrorKind::kBadRequest, "{}: {} lines, but {} lines in {}; line for line they must belong together",
+                 source.string(), sources.size(), targets.size(), target.string());
   }
   std::size_t kept = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -122,7 +127,8 @@ Result<DatasetPair> open_parallel_text(const std::filesystem::path& source, cons
   sources.resize(kept);
   targets.resize(kept);
   if (kept == 0) {
-    return error(ErrorKind::kBadRequest, "{}: holds no samples, expected at least one line ({} pairs of more than {} words were left out)", source.string(),
+    return error(ErrorKind::kBadRequest,
+                 "{}: holds no samples, expected at least one line ({} pairs of more than {} words were left out)", source.string(),
                  left_out, kLongestSentence);
   }
 
@@ -140,10 +146,12 @@ Result<DatasetPair> open_parallel_text(const std::filesystem::path& source, cons
                   .classes = kFirstWord + static_cast<std::int64_t>(target_words.size()),
                   .source_vocabulary = kFirstWord + static_cast<std::int64_t>(source_words.size())};
   const auto trains = static_cast<std::int64_t>(train_count), tests = static_cast<std::int64_t>(kept - train_count);
-  return DatasetPair{.name = name,
-                     .train = make_text_dataset(corpus, 0, trains, form),
-                     .test = make_text_dataset(corpus, trains, tests, form),
-                     .note = left_out == 0 ? "" : fmt::format("{} pairs with more than {} words on a side are left out", left_out, kLongestSentence)};
+  return DatasetPair{
+      .name = name,
+      .train = make_text_dataset(corpus, 0, trains, form),
+      .test = make_text_dataset(corpus, trains, tests, form),
+      .note =
+          left_out == 0 ? "" : fmt::format("{} pairs with more than {} words on a side are left out", left_out, kLongestSentence)};
 }
 
 }  // namespace paceline::trainer::data

@@ -16,13 +16,14 @@ constexpr std::uint32_t kVersion = 1;
 enum ContentCode : std::uint32_t { kImageRecords = 1, kTextRecords = 2 };
 
 // Byte positions in the header.
-constexpr std::size_t kVersionAt = 8, kHeaderBytesAt = 12, kContentAt = 16, kChannelsAt = 20, kHeightAt = 24, kWidthAt = 28, kClassesAt = 32, kSourceVocabularyAt = 40,
-                      kTrainAt = 48, kTestAt = 56, kPerBlockAt = 64, kFileBytesAt = 72, kNameLengthAt = 80, kFixed = 88;
+constexpr std::size_t kVersionAt = 8, kHeaderBytesAt = 12, kContentAt = 16, kChannelsAt = 20, kHeightAt = 24, kWidthAt = 28,
+                      kClassesAt = 32, kSourceVocabularyAt = 40, kTrainAt = 48, kTestAt = 56, kPerBlockAt = 64, kFileBytesAt = 72,
+                      kNameLengthAt = 80, kFixed = 88;
 constexpr std::uint32_t kLongestName = 4096;
 constexpr std::int64_t kLargestInput = std::int64_t{1} << 28;  // values of a sample
 constexpr std::int64_t kMostChannels = 65536;
-constexpr std::int64_t kMostClasses = std::int64_t{1} << 31;   // labels and tokens are 32-bit
-constexpr std::int64_t kBlockBytes = 1 << 20;                  // what a block aims at
+constexpr std::int64_t kMostClasses = std::int64_t{1} << 31;  // labels and tokens are 32-bit
+constexpr std::int64_t kBlockBytes = 1 << 20;                 // what a block aims at
 constexpr std::int64_t kBlockHead = 16;
 
 template <typename Number>

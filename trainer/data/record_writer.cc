@@ -1,8 +1,8 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+
+#include <unistd.h>
 
 #include "base/checksum.h"
 #include "trainer/data/record_format.h"
@@ -20,12 +20,14 @@ class Output {
     std::filesystem::path temporary = path;
     temporary += fmt::format(".partial-{}", ::getpid());
     std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) return error(ErrorKind::kBadRequest, "{}: is a folder, expected the name of a file to write", path.string());
+    if (std::filesystem::is_directory(path, ignored))
+      return error(ErrorKind::kBadRequest, "{}: is a folder, expected the name of a file to write", path.string());
     std::FILE* file = std::fopen(temporary.c_str(), "wbx");
     if (file == nullptr) {
       const int problem = errno;
       const bool request = problem == ENOENT || problem == ENOTDIR;
-      return error(request ? ErrorKind::kBadRequest : ErrorKind::kIo, "{}: cannot be created: {}", temporary.string(), std::strerror(problem));
+      return error(request ? ErrorKind::kBadRequest : ErrorKind::kIo, "{}: cannot be created: {}", temporary.string(),
+                   std::strerror(problem));
     }
     return std::unique_ptr<Output>(new Output(path, temporary, file));
   }
@@ -46,7 +48,8 @@ class Output {
 
   // Replaces the first bytes of the file and gives it its name.
   Status finish(std::span<const std::byte> first) {
-    if (std::fseek(file_, 0, SEEK_SET) != 0 || std::fwrite(first.data(), 1, first.size(), file_) != first.size()) return refused("written");
+    if (std::fseek(file_, 0, SEEK_SET) != 0 || std::fwrite(first.data(), 1, first.size(), file_) != first.size())
+      return refused("written");
     if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) return refused("flushed");
     if (std::fclose(std::exchange(file_, nullptr)) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
       Status status = refused("finished");
@@ -59,7 +62,9 @@ class Output {
  private:
   Output(std::filesystem::path path, std::filesystem::path temporary, std::FILE* file)
       : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
-  Status refused(const char* what) const { return error(ErrorKind::kIo, "{}: cannot be {}: {}", path_.string(), what, std::strerror(errno)); }
+  Status refused(const char* what) const {
+    return error(ErrorKind::kIo, "{}: cannot be {}: {}", path_.string(), what, std::strerror(errno));
+  }
 
   std::filesystem::path path_, temporary_;
   std::FILE* file_;
@@ -149,13 +154,16 @@ Status pack(const DatasetPair& pair, const std::filesystem::path& file, const st
   const Form& form = pair.train->form();
   PACELINE_CHECK(form == pair.test->form(), "the halves of {} differ in form", pair.name);
   if (form.content == Content::kImages && (form.shape[0] > kMostChannels || input_values(form) > kLargestInput)) {
-    return error(ErrorKind::kBadRequest, "{}: samples of {} values, a record file holds at most {}", pair.name, input_values(form), kLargestInput);
+    return error(ErrorKind::kBadRequest, "{}: samples of {} values, a record file holds at most {}", pair.name, input_values(form),
+                 kLargestInput);
   }
-  const std::int64_t per_block = form.content == Content::kImages ? std::max<std::int64_t>(1, kBlockBytes / (4 + input_values(form))) : 0;
+  const std::int64_t per_block =
+      form.content == Content::kImages ? std::max<std::int64_t>(1, kBlockBytes / (4 + input_values(form))) : 0;
   PACELINE_ASSIGN_OR_RETURN(const auto output, Output::create(file));
   PACELINE_RETURN_IF_ERROR(output->write(header_of(pair, per_block, 0)));
   PACELINE_RETURN_IF_ERROR(write_half(*pair.train, per_block, *output, on_progress));
-  PACELINE_RETURN_IF_ERROR(write_half(*pair.test, per_block, *output, [&](std::int64_t done) { on_progress(pair.train->size() + done); }));
+  PACELINE_RETURN_IF_ERROR(
+      write_half(*pair.test, per_block, *output, [&](std::int64_t done) { on_progress(pair.train->size() + done); }));
   return output->finish(header_of(pair, per_block, output->written()));
 }
 

@@ -1,15 +1,14 @@
-// Any bytes as a record file, read through to the last sample. The first byte says whether the checksums and the stated size are made right
-// first, so that what lies behind them is reached as well.
-#include "trainer/data/records.h"
+// Any bytes as a record file, read through to the last sample. The first byte says whether the checksums and the stated size are
+// made right first, so that what lies behind them is reached as well.
+#include <cstdlib>
+#include <cstring>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <cstring>
-
 #include "base/checksum.h"
 #include "trainer/data/record_format.h"
+#include "trainer/data/records.h"
 
 namespace {
 

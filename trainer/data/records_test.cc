@@ -1,8 +1,8 @@
 #include "trainer/data/records.h"
 
-#include <gtest/gtest.h>
-
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "base/checksum.h"
 #include "trainer/data/mini_batch.h"
@@ -39,9 +39,10 @@ TEST(Records, GiveBackWhatWasPacked) {
   folder.write("lines", lines);
   folder.write("images/a/1.jpg", jpeg(20, 10, plain_colour(20, 10, {1, 200, 30})));
   // A block holds 113 samples of 3x55x56: one, exactly one block, a block and one more.
-  for (const std::string& spec : {std::string("synthetic:3x55x56,samples=1,test=1"), std::string("synthetic:3x55x56,samples=113,test=2"),
-                                  std::string("synthetic:3x55x56,samples=114,test=227"), std::string("synthetic:3x1000x1000,samples=3,test=1"),
-                                  "text:" + folder.path("lines") + "," + folder.path("lines"), "images:" + folder.path("images") + ",size=5"}) {
+  for (const std::string& spec :
+       {std::string("synthetic:3x55x56,samples=1,test=1"), std::string("synthetic:3x55x56,samples=113,test=2"),
+        std::string("synthetic:3x55x56,samples=114,test=227"), std::string("synthetic:3x1000x1000,samples=3,test=1"),
+        "text:" + folder.path("lines") + "," + folder.path("lines"), "images:" + folder.path("images") + ",size=5"}) {
     const DatasetPair pair = open(spec, "").value();
     std::int64_t told = 0;
     ASSERT_TRUE(pack(pair, folder.path("packed"), [&](std::int64_t done) { told = done; }).ok()) << spec;
@@ -88,7 +89,8 @@ TEST(Records, MayBeReadByManyThreads) {
 TEST(Records, NoticeEveryChangedByte) {
   const TestFolder folder;
   folder.write("lines", "a b\nc\nd\na\na\na\na\na\na\na\na\n");
-  for (const std::string& spec : {std::string("synthetic:1x2x2,samples=5,test=2"), "text:" + folder.path("lines") + "," + folder.path("lines")}) {
+  for (const std::string& spec :
+       {std::string("synthetic:1x2x2,samples=5,test=2"), "text:" + folder.path("lines") + "," + folder.path("lines")}) {
     const DatasetPair pair = open(spec, "").value();
     ASSERT_TRUE(pack(pair, folder.path("good"), kSilent).ok());
     const std::string good = folder.read("good");
@@ -130,7 +132,8 @@ TEST(Records, RefuseEveryTruncationAndWhatIsTooLong) {
   const std::string good = folder.read("good");
   for (std::size_t length = 0; length < good.size(); ++length) {
     folder.write("bad", good.substr(0, length));
-    expect_error(open(spec_of(folder, "bad"), "").status(), ErrorKind::kBadRequest, {folder.path("bad"), "truncated"}, std::to_string(length));
+    expect_error(open(spec_of(folder, "bad"), "").status(), ErrorKind::kBadRequest, {folder.path("bad"), "truncated"},
+                 std::to_string(length));
   }
   folder.write("bad", good + "x");
   expect_error(open(spec_of(folder, "bad"), "").status(), ErrorKind::kBadRequest, {folder.path("bad"), "wrong size"}, "longer");
@@ -179,9 +182,11 @@ TEST(Records, RefuseHeadersThatContradictThemselves) {
 TEST(Records, RefuseWhatIsNoRecordFile) {
   const TestFolder folder;
   folder.write("text", std::string(500, 'x'));
-  expect_error(open(spec_of(folder, "text"), "").status(), ErrorKind::kBadRequest, {"text", "not a record file", "datasets pack"}, "text");
+  expect_error(open(spec_of(folder, "text"), "").status(), ErrorKind::kBadRequest, {"text", "not a record file", "datasets pack"},
+               "text");
   expect_error(open(spec_of(folder, "absent"), "").status(), ErrorKind::kBadRequest, {"absent", "no such file"}, "absent");
-  expect_error(open("records:" + folder.path(), "").status(), ErrorKind::kBadRequest, {folder.path(), "not a regular file"}, "folder");
+  expect_error(open("records:" + folder.path(), "").status(), ErrorKind::kBadRequest, {folder.path(), "not a regular file"},
+               "folder");
 }
 
 TEST(Pack, LeavesNothingBehindWhenASampleCannotBeRead) {

@@ -22,16 +22,20 @@ void permute(std::vector<T>& items, std::uint64_t seed) {
 
 Result<Sampler> Sampler::make(const SamplerOptions& options, std::vector<std::int32_t> buckets) {
   if (options.workers < 1) return error(ErrorKind::kBadRequest, "{} workers, at least 1 expected", options.workers);
-  if (options.mini_batch < 1) return error(ErrorKind::kBadRequest, "a mini-batch of {} samples, at least 1 expected", options.mini_batch);
-  if (options.samples < 1) return error(ErrorKind::kBadRequest, "the training set holds {} samples, at least 1 expected", options.samples);
+  if (options.mini_batch < 1)
+    return error(ErrorKind::kBadRequest, "a mini-batch of {} samples, at least 1 expected", options.mini_batch);
+  if (options.samples < 1)
+    return error(ErrorKind::kBadRequest, "the training set holds {} samples, at least 1 expected", options.samples);
   if (options.samples / options.workers < options.mini_batch) {
     return error(ErrorKind::kBadRequest,
-                 "the training set holds {} samples, fewer than one mini-batch of {} for each of {} workers; give a smaller mini-batch (at most {}) or "
+                 "the training set holds {} samples, fewer than one mini-batch of {} for each of {} workers; give a smaller "
+                 "mini-batch (at most {}) or "
                  "fewer workers",
-                 options.samples, options.mini_batch, options.workers, std::max<std::int64_t>(1, options.samples / options.workers));
+                 options.samples, options.mini_batch, options.workers,
+                 std::max<std::int64_t>(1, options.samples / options.workers));
   }
-  PACELINE_CHECK(buckets.empty() || static_cast<std::int64_t>(buckets.size()) == options.samples, "{} buckets for {} samples", buckets.size(),
-                 options.samples);
+  PACELINE_CHECK(buckets.empty() || static_cast<std::int64_t>(buckets.size()) == options.samples, "{} buckets for {} samples",
+                 buckets.size(), options.samples);
   return Sampler(options, std::move(buckets));
 }
 

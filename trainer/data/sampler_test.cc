@@ -1,9 +1,9 @@
 #include "trainer/data/sampler.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "trainer/data/random.h"
 
@@ -27,8 +27,10 @@ TEST(Random, BelowStaysBelowAndReachesEverything) {
   }
 }
 
-Sampler sampler_of(std::uint64_t seed, std::int64_t samples, std::int32_t workers, std::int64_t mini_batch, std::vector<std::int32_t> buckets = {}) {
-  return Sampler::make({.seed = seed, .samples = samples, .workers = workers, .mini_batch = mini_batch}, std::move(buckets)).value();
+Sampler sampler_of(std::uint64_t seed, std::int64_t samples, std::int32_t workers, std::int64_t mini_batch,
+                   std::vector<std::int32_t> buckets = {}) {
+  return Sampler::make({.seed = seed, .samples = samples, .workers = workers, .mini_batch = mini_batch}, std::move(buckets))
+      .value();
 }
 
 // The twin: draws a permutation by taking a random one of those that are left, in the same order of draws.
@@ -59,7 +61,8 @@ TEST(Sampler, GivesWhatTheTwinGivesWhateverIsAskedFirst) {
       const auto rank = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(workers)));
       const auto order = twin_order(seed, samples, (iteration - 1) / per_epoch);
       const auto first = order.begin() + ((iteration - 1) % per_epoch * workers + rank) * mini_batch;
-      ASSERT_EQ(sampler.samples(iteration, Rank{rank}), std::vector<std::int64_t>(first, first + mini_batch)) << "seed " << seed << " iteration " << iteration;
+      ASSERT_EQ(sampler.samples(iteration, Rank{rank}), std::vector<std::int64_t>(first, first + mini_batch))
+          << "seed " << seed << " iteration " << iteration;
     }
   }
 }
@@ -134,12 +137,14 @@ TEST(Sampler, GivesTheSameBitsOnEveryMachine) {
 }
 
 TEST(Sampler, RefusesWhatLeavesNoIteration) {
-  for (const SamplerOptions options : {SamplerOptions{.samples = 7, .workers = 2, .mini_batch = 4}, SamplerOptions{.samples = 1, .workers = 2, .mini_batch = 1},
-                                       SamplerOptions{.samples = 5, .workers = 1, .mini_batch = std::int64_t{1} << 62}}) {
+  for (const SamplerOptions options :
+       {SamplerOptions{.samples = 7, .workers = 2, .mini_batch = 4}, SamplerOptions{.samples = 1, .workers = 2, .mini_batch = 1},
+        SamplerOptions{.samples = 5, .workers = 1, .mini_batch = std::int64_t{1} << 62}}) {
     const auto made = Sampler::make(options);
     ASSERT_FALSE(made.ok());
     EXPECT_EQ(made.status().kind(), ErrorKind::kBadRequest);
-    for (const std::string& number : {std::to_string(options.samples), std::to_string(options.workers), std::to_string(options.mini_batch)}) {
+    for (const std::string& number :
+         {std::to_string(options.samples), std::to_string(options.workers), std::to_string(options.mini_batch)}) {
       EXPECT_NE(made.status().message().find(number), std::string::npos) << made.status().message();
     }
   }

@@ -13,7 +13,8 @@ constexpr std::int64_t kFieldsPerSide = 4;
 
 class SyntheticDataset final : public Dataset {
  public:
-  SyntheticDataset(const SyntheticOptions& options, std::int64_t first, std::int64_t count) : options_(options), first_(first), count_(count) {
+  SyntheticDataset(const SyntheticOptions& options, std::int64_t first, std::int64_t count)
+      : options_(options), first_(first), count_(count) {
     const auto channels = static_cast<std::size_t>(options.channels);
     form_ = {.content = Content::kImages,
              .shape = {options.channels, options.height, options.width},
@@ -80,7 +81,8 @@ Result<DatasetPair> open_synthetic(const SyntheticOptions& options, const std::s
   PACELINE_RETURN_IF_ERROR(check("the number of channels", options.channels, kSide, name));
   PACELINE_RETURN_IF_ERROR(check("the height", options.height, kSide, name));
   PACELINE_RETURN_IF_ERROR(check("the width", options.width, kSide, name));
-  PACELINE_RETURN_IF_ERROR(check("the number of values of a sample", options.channels * options.height * options.width, kValues, name));
+  PACELINE_RETURN_IF_ERROR(
+      check("the number of values of a sample", options.channels * options.height * options.width, kValues, name));
   PACELINE_RETURN_IF_ERROR(check("'classes'", options.classes, 1 << 20, name));
   PACELINE_RETURN_IF_ERROR(check("'samples'", options.samples, kSamples, name));
   PACELINE_RETURN_IF_ERROR(check("'test'", options.test, kSamples, name));

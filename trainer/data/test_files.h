@@ -1,19 +1,17 @@
 // For the tests of this folder: small files of the real formats in a folder of their own.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-#include <zlib.h>
-
 #include <cstdio>  // before jpeglib.h, which needs FILE
-
-#include <jpeglib.h>
-#include <spng.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <jpeglib.h>
+#include <spng.h>
+#include <stdlib.h>
+#include <zlib.h>
 
 #include "trainer/data/dataset.h"
 
@@ -85,7 +83,8 @@ inline std::string gzipped(const std::string& content) {
 }
 
 // `samples` holds height x width x components bytes.
-inline std::string jpeg(int width, int height, const std::vector<std::uint8_t>& samples, J_COLOR_SPACE space = JCS_RGB, int components = 3) {
+inline std::string jpeg(int width, int height, const std::vector<std::uint8_t>& samples, J_COLOR_SPACE space = JCS_RGB,
+                        int components = 3) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -111,7 +110,8 @@ inline std::string jpeg(int width, int height, const std::vector<std::uint8_t>& 
   return file;
 }
 
-inline std::string png(int width, int height, const std::vector<std::uint8_t>& samples, spng_color_type type = SPNG_COLOR_TYPE_TRUECOLOR) {
+inline std::string png(int width, int height, const std::vector<std::uint8_t>& samples,
+                       spng_color_type type = SPNG_COLOR_TYPE_TRUECOLOR) {
   spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
   spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
   spng_ihdr head{};
@@ -141,7 +141,8 @@ inline std::vector<std::uint8_t> plain_colour(int width, int height, std::vector
 inline void expect_error(const Status& status, ErrorKind kind, const std::vector<std::string>& parts, const std::string& what) {
   ASSERT_FALSE(status.ok()) << what;
   EXPECT_EQ(status.kind(), kind) << what << ": " << status.message();
-  for (const std::string& part : parts) EXPECT_NE(status.message().find(part), std::string::npos) << what << ": '" << part << "' not in: " << status.message();
+  for (const std::string& part : parts)
+    EXPECT_NE(status.message().find(part), std::string::npos) << what << ": '" << part << "' not in: " << status.message();
 }
 
 }  // namespace paceline::trainer::data

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <torch/torch.h>
 
 namespace paceline::trainer {
@@ -118,10 +119,12 @@ TEST(ModuleAdapter, GivesTheGradientsOfAutogradAndNamesTheTensorsThatGotNone) {
     const std::string& name = adapter->table().tensors[i].name;
     const torch::Tensor gradient = expected[name].grad();
     for (std::int64_t k = offsets[i]; k < offsets[i + 1]; ++k) {
-      EXPECT_EQ(adapter->gradients()[static_cast<std::size_t>(k)], gradient.defined() ? gradient.flatten()[k - offsets[i]].item<float>() : 0.0f) << name;
+      EXPECT_EQ(adapter->gradients()[static_cast<std::size_t>(k)],
+                gradient.defined() ? gradient.flatten()[k - offsets[i]].item<float>() : 0.0f)
+          << name;
     }
   }
-  EXPECT_THAT(unused, ElementsAre(8, 9));  // seldom's weight and bias
+  EXPECT_THAT(unused, ElementsAre(8, 9));                                         // seldom's weight and bias
   EXPECT_THAT(recorder.gradients, UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7));  // twice's once, though it is used twice
 }
 

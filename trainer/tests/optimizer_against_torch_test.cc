@@ -1,12 +1,12 @@
 // Our optimizers against LibTorch's, fed the same gradients: equal up to what LibTorch's fused multiply-adds round differently.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include <torch/torch.h>
 
@@ -33,15 +33,13 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const OptimizerOptions&
                                                                  .weight_decay(ours.weight_decay)
                                                                  .nesterov(ours.kind == OptimizerKind::kNesterov));
     case OptimizerKind::kAdam:
-      return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(rate)
-                                                                  .betas({ours.beta1, ours.beta2})
-                                                                  .eps(ours.epsilon)
-                                                                  .weight_decay(ours.weight_decay));
+      return std::make_unique<torch::optim::Adam>(
+          parameters,
+          torch::optim::AdamOptions(rate).betas({ours.beta1, ours.beta2}).eps(ours.epsilon).weight_decay(ours.weight_decay));
     case OptimizerKind::kAdamW:
-      return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(rate)
-                                                                   .betas({ours.beta1, ours.beta2})
-                                                                   .eps(ours.epsilon)
-                                                                   .weight_decay(ours.weight_decay));
+      return std::make_unique<torch::optim::AdamW>(
+          parameters,
+          torch::optim::AdamWOptions(rate).betas({ours.beta1, ours.beta2}).eps(ours.epsilon).weight_decay(ours.weight_decay));
   }
   return nullptr;
 }
@@ -54,7 +52,8 @@ double largest_difference(const std::vector<float>& ours, const torch::Tensor& t
   const double rms = std::sqrt(squares / static_cast<double>(ours.size()));
   double largest = 0;
   for (std::size_t i = 0; i < ours.size(); ++i) {
-    const double difference = std::fabs(static_cast<double>(ours[i]) - reference[i]) / std::max<double>(std::fabs(reference[i]), rms);
+    const double difference =
+        std::fabs(static_cast<double>(ours[i]) - reference[i]) / std::max<double>(std::fabs(reference[i]), rms);
     if (!(difference <= largest)) largest = difference;  // a NaN stays
   }
   return largest;
@@ -111,7 +110,8 @@ TEST(OptimizerAgainstTorchBound, IsTightEnoughToSeeAWrongFormula) {
     theirs.mutable_grad() = torch::zeros({3});
     optimizer->step();
     tensor::step(right, {.learning_rate = 0.1, .step = t}, ours, gradient, {});
-    tensor::step({.kind = OptimizerKind::kSgd, .weight_decay = 0.5 * (1 - 1e-6)}, {.learning_rate = 0.1, .step = t}, wrong, gradient, {});
+    tensor::step({.kind = OptimizerKind::kSgd, .weight_decay = 0.5 * (1 - 1e-6)}, {.learning_rate = 0.1, .step = t}, wrong,
+                 gradient, {});
   }
   EXPECT_LE(largest_difference(ours, theirs.detach()), kBound);
   EXPECT_GT(largest_difference(wrong, theirs.detach()), kBound);

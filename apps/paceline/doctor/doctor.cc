@@ -51,15 +51,19 @@ Json program_facts() {
 }
 
 Json to_json(const Machine& machine) {
-  return {{"name", machine.name},          {"system", machine.system},
-          {"processor", machine.processor}, {"cores", machine.cores},
-          {"usable_cores", machine.usable_cores}, {"memory_bytes", machine.memory_bytes},
+  return {{"name", machine.name},
+          {"system", machine.system},
+          {"processor", machine.processor},
+          {"cores", machine.cores},
+          {"usable_cores", machine.usable_cores},
+          {"memory_bytes", machine.memory_bytes},
           {"available_bytes", machine.available_bytes}};
 }
 
 Json to_json(const std::vector<Interface>& interfaces) {
   Json all = Json::array();
-  for (const Interface& one : interfaces) all.push_back({{"name", one.name}, {"address", one.address}, {"up", one.up}, {"loopback", one.loopback}});
+  for (const Interface& one : interfaces)
+    all.push_back({{"name", one.name}, {"address", one.address}, {"up", one.up}, {"loopback", one.loopback}});
   return all;
 }
 
@@ -70,8 +74,13 @@ Json to_json(const LabRights& lab) {
 
 Json to_json(const Result<EchoAnswer>& answer) {
   if (!answer.ok()) {
-    return {{"reachable", false},         {"reason", answer.status().message()}, {"version", nullptr}, {"round_trip_seconds", nullptr}, {"bytes_per_second", nullptr},
-            {"clock_offset_seconds", nullptr}, {"clock_offset_error_seconds", nullptr}};
+    return {{"reachable", false},
+            {"reason", answer.status().message()},
+            {"version", nullptr},
+            {"round_trip_seconds", nullptr},
+            {"bytes_per_second", nullptr},
+            {"clock_offset_seconds", nullptr},
+            {"clock_offset_error_seconds", nullptr}};
   }
   return {{"reachable", true},
           {"reason", nullptr},
@@ -89,11 +98,11 @@ void print_link(const std::string& name, const Json& link, bool offset) {
     fmt::print("{:<12} not reachable: {}\n", name, link["reason"].get<std::string>());
     return;
   }
-  fmt::print("{:<12} round trip {} (least {}), {}", name, text_of_seconds(link["round_trip_seconds"]["median"]), text_of_seconds(link["round_trip_seconds"]["min"]),
-             to_text(BytesPerSecond{link["bytes_per_second"]}));
+  fmt::print("{:<12} round trip {} (least {}), {}", name, text_of_seconds(link["round_trip_seconds"]["median"]),
+             text_of_seconds(link["round_trip_seconds"]["min"]), to_text(BytesPerSecond{link["bytes_per_second"]}));
   if (offset) {
-    fmt::print(", its clock is {} ahead (+- {}), version {}", text_of_seconds(link["clock_offset_seconds"]), text_of_seconds(link["clock_offset_error_seconds"]),
-               link["version"].get<std::string>());
+    fmt::print(", its clock is {} ahead (+- {}), version {}", text_of_seconds(link["clock_offset_seconds"]),
+               text_of_seconds(link["clock_offset_error_seconds"]), link["version"].get<std::string>());
   }
   fmt::print("\n");
 }
@@ -101,20 +110,28 @@ void print_link(const std::string& name, const Json& link, bool offset) {
 void print_text(const Json& report) {
   const Json& program = report["program"];
   const Json& machine = report["machine"];
-  fmt::print("{:<12} paceline {}, wire protocol {}, session protocol {}, built with {}\n", "program", program["version"].get<std::string>(),
-             program["wire_protocol"].get<std::string>(), program["session_protocol"].get<int>(), program["compiler"].get<std::string>());
-  fmt::print("{:<12} {}\n", "trainer", program["trainer"].is_null() ? "missing: this build cannot train (it was made without LibTorch)" : program["trainer"].get<std::string>());
-  fmt::print("{:<12} {}{}\n", "data sets", program["data_root"].get<std::string>(), program["data_found"].get<bool>() ? "" : " (missing: scripts/setup makes it)");
+  fmt::print("{:<12} paceline {}, wire protocol {}, session protocol {}, built with {}\n", "program",
+             program["version"].get<std::string>(), program["wire_protocol"].get<std::string>(),
+             program["session_protocol"].get<int>(), program["compiler"].get<std::string>());
+  fmt::print("{:<12} {}\n", "trainer",
+             program["trainer"].is_null() ? "missing: this build cannot train (it was made without LibTorch)"
+                                          : program["trainer"].get<std::string>());
+  fmt::print("{:<12} {}{}\n", "data sets", program["data_root"].get<std::string>(),
+             program["data_found"].get<bool>() ? "" : " (missing: scripts/setup makes it)");
   fmt::print("{:<12} {}, {}\n", "machine", machine["name"].get<std::string>(), machine["system"].get<std::string>());
-  fmt::print("{:<12} {}, {} cores, {} usable\n", "processor", machine["processor"].get<std::string>(), machine["cores"].get<int>(), machine["usable_cores"].get<int>());
-  fmt::print("{:<12} {}, {} available\n", "memory", to_text(Bytes{machine["memory_bytes"]}), to_text(Bytes{machine["available_bytes"]}));
+  fmt::print("{:<12} {}, {} cores, {} usable\n", "processor", machine["processor"].get<std::string>(), machine["cores"].get<int>(),
+             machine["usable_cores"].get<int>());
+  fmt::print("{:<12} {}, {} available\n", "memory", to_text(Bytes{machine["memory_bytes"]}),
+             to_text(Bytes{machine["available_bytes"]}));
   for (const Json& one : report["interfaces"]) {
-    fmt::print("{:<12} {:<10} {}{}\n", "address", one["name"].get<std::string>(), one["address"].get<std::string>(), one["up"].get<bool>() ? "" : " (down)");
+    fmt::print("{:<12} {:<10} {}{}\n", "address", one["name"].get<std::string>(), one["address"].get<std::string>(),
+               one["up"].get<bool>() ? "" : " (down)");
   }
   print_link("loopback", report["loopback"], false);
   const Json& lab = report["lab"];
-  fmt::print("{:<12} {}: {}{}{}\n", "lab", lab["namespaces"].get<bool>() ? "possible" : "not possible", lab["reason"].get<std::string>(),
-             lab["ip"].is_null() ? "; the program 'ip' is missing" : "", lab["tc"].is_null() ? "; the program 'tc' is missing" : "");
+  fmt::print("{:<12} {}: {}{}{}\n", "lab", lab["namespaces"].get<bool>() ? "possible" : "not possible",
+             lab["reason"].get<std::string>(), lab["ip"].is_null() ? "; the program 'ip' is missing" : "",
+             lab["tc"].is_null() ? "; the program 'tc' is missing" : "");
   for (const Json& host : report["hosts"]) print_link(host["host"].get<std::string>(), host, true);
 }
 
@@ -122,7 +139,8 @@ void print_text(const Json& report) {
 Result<transport::Address> host_address(const std::string& text) {
   const bool bare = text.find(':') == std::string::npos || (text.find(':') != text.rfind(':') && text.front() != '[');
   const auto address = transport::parse_address(bare ? transport::Address{text, kDoctorPort}.text() : text);
-  if (text.empty() || !address.ok() || address->port == 0) return error(ErrorKind::kBadRequest, "doctor: '{}' is no host; legal: HOST or HOST:PORT", text);
+  if (text.empty() || !address.ok() || address->port == 0)
+    return error(ErrorKind::kBadRequest, "doctor: '{}' is no host; legal: HOST or HOST:PORT", text);
   return address;
 }
 
@@ -145,8 +163,10 @@ int examine(const Options& options) {
     all_reached = all_reached && host["reachable"].get<bool>();
     report["hosts"].push_back(std::move(host));
   }
-  if (options.json) fmt::print("{}\n", report.dump(2));
-  else print_text(report);
+  if (options.json)
+    fmt::print("{}\n", report.dump(2));
+  else
+    print_text(report);
   return all_reached ? kDone : kFailed;
 }
 
@@ -158,8 +178,10 @@ int serve(const Options& options) {
   EchoServer server(**transport, PACELINE_VERSION);
   const auto address = server.start({options.bind, static_cast<std::uint16_t>(options.serve)});
   if (!address.ok()) return report_error(address.status());
-  if (options.json) std::cout << Json{{"listening", address->text()}}.dump() << std::endl;
-  else fmt::print(stderr, "paceline: answering doctors at {}; end with Ctrl-C\n", address->text());
+  if (options.json)
+    std::cout << Json{{"listening", address->text()}}.dump() << std::endl;
+  else
+    fmt::print(stderr, "paceline: answering doctors at {}; end with Ctrl-C\n", address->text());
   loop.run();
   return kDone;
 }
@@ -168,19 +190,31 @@ int serve(const Options& options) {
 
 void add_doctor(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
-  CLI::App* doctor = app.add_subcommand("doctor", "Examine this machine, and the way to hosts where 'paceline doctor --serve' runs");
-  doctor->add_option("hosts", options->hosts, fmt::format("HOST or HOST:PORT of doctors that serve; the port is {} unless given", kDoctorPort));
-  CLI::Option* serving = doctor->add_option("--serve", options->serve, fmt::format("Answer doctors at this port until interrupted; usual: {}, 0: the kernel chooses", kDoctorPort))
-                             ->check(CLI::Range(0, 65'535));
-  doctor->add_option("--bind", options->bind, "With --serve: address to listen on; other than loopback only in a closed network, for there is no authentication")->capture_default_str();
-  doctor->add_flag("--json", options->json, "One JSON document; times in seconds, rates in bytes/s. With --serve: {\"listening\": ADDRESS}");
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Examine this machine, and the way to hosts where 'paceline doctor --serve' runs");
+  doctor->add_option("hosts", options->hosts,
+                     fmt::format("HOST or HOST:PORT of doctors that serve; the port is {} unless given", kDoctorPort));
+  CLI::Option* serving =
+      doctor
+          ->add_option("--serve", options->serve,
+                       fmt::format("Answer doctors at this port until interrupted; usual: {}, 0: the kernel chooses", kDoctorPort))
+          ->check(CLI::Range(0, 65'535));
+  doctor
+      ->add_option(
+          "--bind", options->bind,
+          "With --serve: address to listen on; other than loopback only in a closed network, for there is no authentication")
+      ->capture_default_str();
+  doctor->add_flag("--json", options->json,
+                   "One JSON document; times in seconds, rates in bytes/s. With --serve: {\"listening\": ADDRESS}");
   set_examples(*doctor,
                "  paceline doctor\n"
                "  paceline doctor --serve 4170 &  paceline doctor 127.0.0.1:4170 --json");
   doctor->callback([options, serving, &chosen] {
     chosen.run = [options, is_serving = serving->count() > 0] {
       if (!is_serving) return examine(*options);
-      if (!options->hosts.empty()) return report_error(error(ErrorKind::kBadRequest, "--serve answers others; it cannot ask {} at the same time", options->hosts[0]));
+      if (!options->hosts.empty())
+        return report_error(
+            error(ErrorKind::kBadRequest, "--serve answers others; it cannot ask {} at the same time", options->hosts[0]));
       return serve(*options);
     };
   });

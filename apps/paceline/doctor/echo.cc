@@ -22,7 +22,9 @@ constexpr std::size_t kChunk = 65'536;
 constexpr int kQueuedChunks = 8;
 
 // Wall-clock nanoseconds: two hosts have no other clock in common.
-std::int64_t wall_clock() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+std::int64_t wall_clock() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 struct Exchange {
   std::int64_t asked = 0, came = 0, left = 0;
@@ -53,7 +55,8 @@ std::optional<Exchange> decode(std::span<const std::byte> body) {
 // One asker's side of a conversation. Belongs to the loop.
 class Asker final : public transport::ConnectionHandler {
  public:
-  Asker(transport::Loop& loop, transport::Address address, const EchoOptions& options) : loop_(loop), address_(std::move(address)), options_(options), chunk_(kChunk, std::byte{0x5A}) {}
+  Asker(transport::Loop& loop, transport::Address address, const EchoOptions& options)
+      : loop_(loop), address_(std::move(address)), options_(options), chunk_(kChunk, std::byte{0x5A}) {}
 
   void adopt(Result<std::unique_ptr<Connection>> connection) {
     if (!connection.ok()) return finish(connection.status());
@@ -79,19 +82,23 @@ class Asker final : public transport::ConnectionHandler {
     ++chunks_;
     connection_->send(wire::seal({.kind = FrameKind::kChunk, .sequence = chunks_}, {}, chunk_), chunk_, chunks_);
   }
-  std::span<std::byte> on_head(const wire::FrameHeader&, std::span<const std::byte>) override { return {}; }  // answers have no payload
+  std::span<std::byte> on_head(const wire::FrameHeader&, std::span<const std::byte>) override {
+    return {};
+  }  // answers have no payload
   void on_frame(const transport::Frame& frame) override {
     const std::int64_t back = wall_clock();
     const Duration taken = loop_.now() - asked_at_;
     const auto exchange = decode(frame.body);
-    if (frame.header.kind != FrameKind::kHeartbeatReply || !exchange) return finish(error(ErrorKind::kPeerLost, "{} answers, but it is no doctor", address_.text()));
+    if (frame.header.kind != FrameKind::kHeartbeatReply || !exchange)
+      return finish(error(ErrorKind::kPeerLost, "{} answers, but it is no doctor", address_.text()));
     if (chunks_ > 0) {
       answer_.bytes_per_second = static_cast<double>(chunks_ * kChunk) / seconds(loop_.now() - streaming_since_);
       return finish({});
     }
     if (trips_.empty() || taken < least_) {
       least_ = taken;
-      answer_.clock_offset = (static_cast<double>(exchange->came - exchange->asked) + static_cast<double>(exchange->left - back)) / 2e9;
+      answer_.clock_offset =
+          (static_cast<double>(exchange->came - exchange->asked) + static_cast<double>(exchange->left - back)) / 2e9;
     }
     answer_.release = exchange->release;
     trips_.push_back(taken);
@@ -108,7 +115,9 @@ class Asker final : public transport::ConnectionHandler {
     if (ticket == chunks_) ask();  // the last one
   }
   void on_closed(const Status& reason) override {
-    finish(error(ErrorKind::kPeerLost, "{} takes connections but hangs up; it is no doctor: start 'paceline doctor --serve PORT' there ({})", address_.text(), reason.message()));
+    finish(error(ErrorKind::kPeerLost,
+                 "{} takes connections but hangs up; it is no doctor: start 'paceline doctor --serve PORT' there ({})",
+                 address_.text(), reason.message()));
   }
 
   transport::Loop& loop_;
@@ -130,7 +139,8 @@ class Asker final : public transport::ConnectionHandler {
 // One asker as the server sees it.
 class EchoServer::Peer final : public transport::ConnectionHandler {
  public:
-  Peer(EchoServer& server, std::uint64_t id, std::unique_ptr<Connection> connection) : server_(server), id_(id), connection_(std::move(connection)), place_(kChunk) {
+  Peer(EchoServer& server, std::uint64_t id, std::unique_ptr<Connection> connection)
+      : server_(server), id_(id), connection_(std::move(connection)), place_(kChunk) {
     connection_->start(*this);
   }
 
@@ -160,7 +170,8 @@ class EchoServer::Peer final : public transport::ConnectionHandler {
   std::vector<std::byte> place_;
 };
 
-EchoServer::EchoServer(transport::Transport& transport, std::string release) : transport_(transport), release_(std::move(release)) {}
+EchoServer::EchoServer(transport::Transport& transport, std::string release)
+    : transport_(transport), release_(std::move(release)) {}
 EchoServer::~EchoServer() = default;
 
 Result<transport::Address> EchoServer::start(const transport::Address& address) {
@@ -174,8 +185,11 @@ Result<transport::Address> EchoServer::start(const transport::Address& address) 
 Result<EchoAnswer> ask(const transport::Address& address, const EchoOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(const auto transport, transport::try_make_tcp_transport({}));
   Asker asker(transport->loop(), address, options);
-  transport->connect(address, options.deadline, [&](Result<std::unique_ptr<Connection>> connection) { asker.adopt(std::move(connection)); });
-  transport->loop().run_after(options.deadline, [&] { asker.finish(error(ErrorKind::kDeadline, "{} did not answer within {} s", address.text(), seconds(options.deadline))); });
+  transport->connect(address, options.deadline,
+                     [&](Result<std::unique_ptr<Connection>> connection) { asker.adopt(std::move(connection)); });
+  transport->loop().run_after(options.deadline, [&] {
+    asker.finish(error(ErrorKind::kDeadline, "{} did not answer within {} s", address.text(), seconds(options.deadline)));
+  });
   transport->loop().run();
   return asker.answer();
 }

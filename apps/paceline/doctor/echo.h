@@ -1,9 +1,9 @@
 // Round trip, clock offset and rate between two processes over the tcp transport: one answers, one asks.
 //
 // A question is a heartbeat frame with the asker's clock; the answer repeats it and adds when the question came and when the answer
-// left by the answerer's clock (both wall clocks), as in NTP. Offset = ((came - asked) + (left - back)) / 2, from the exchange with the
-// least round trip, and wrong by at most half of that. Rate: chunks for a while, then a question; TCP keeps the order, so its answer
-// says that all have arrived.
+// left by the answerer's clock (both wall clocks), as in NTP. Offset = ((came - asked) + (left - back)) / 2, from the exchange with
+// the least round trip, and wrong by at most half of that. Rate: chunks for a while, then a question; TCP keeps the order, so its
+// answer says that all have arrived.
 #pragma once
 
 #include <map>
@@ -44,9 +44,9 @@ struct EchoOptions {
 };
 
 struct EchoAnswer {
-  std::string release;  // of the peer's program
+  std::string release;                                 // of the peer's program
   double round_trip_least = 0, round_trip_median = 0;  // seconds
-  double clock_offset = 0;  // seconds that the peer's clock is ahead of this one's
+  double clock_offset = 0;                             // seconds that the peer's clock is ahead of this one's
   double bytes_per_second = 0;
 };
 

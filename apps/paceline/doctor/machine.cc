@@ -1,6 +1,11 @@
 #include "paceline/doctor/machine.h"
 
+#include <charconv>
+#include <fstream>
+#include <optional>
+
 #include <arpa/inet.h>
+#include <fmt/core.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
 #include <net/if.h>
@@ -8,12 +13,6 @@
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-#include <charconv>
-#include <fstream>
-#include <optional>
-
-#include <fmt/core.h>
 
 namespace paceline::cli {
 namespace {
@@ -36,7 +35,9 @@ std::uint64_t number(const std::string& text, int base) {
   return value;
 }
 
-std::int64_t memory(const char* key) { return static_cast<std::int64_t>(number(proc_value("/proc/meminfo", key).value_or("0"), 10)) * 1024; }
+std::int64_t memory(const char* key) {
+  return static_cast<std::int64_t>(number(proc_value("/proc/meminfo", key).value_or("0"), 10)) * 1024;
+}
 
 int usable_cores() {
   cpu_set_t set;

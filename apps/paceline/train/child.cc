@@ -1,14 +1,14 @@
 #include "paceline/train/child.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace paceline::cli {
 namespace {
@@ -24,7 +24,8 @@ Result<Pipe> make_pipe() {
   return Pipe{ends[0], ends[1]};
 }
 
-[[noreturn]] void become(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const Pipe& output, const Pipe& errors, pid_t parent) {
+[[noreturn]] void become(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const Pipe& output,
+                         const Pipe& errors, pid_t parent) {
   setpgid(0, 0);  // a Ctrl-C reaches only the parent, which decides
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before the line above
@@ -45,7 +46,8 @@ Result<Pipe> make_pipe() {
 
 }  // namespace
 
-Result<std::unique_ptr<Child>> Child::start(std::string label, std::vector<std::string> arguments, const std::vector<std::string>& environment) {
+Result<std::unique_ptr<Child>> Child::start(std::string label, std::vector<std::string> arguments,
+                                            const std::vector<std::string>& environment) {
   PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
   PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
   const pid_t parent = getpid();

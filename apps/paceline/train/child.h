@@ -1,5 +1,5 @@
-// A process started by this one, that never outlives it: the kernel kills it when the parent dies. Its standard output and error are read
-// line by line. One thread.
+// A process started by this one, that never outlives it: the kernel kills it when the parent dies. Its standard output and error
+// are read line by line. One thread.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,10 @@ namespace paceline::cli {
 
 class Child {
  public:
-  // `label` names it in messages: "worker 2". `arguments[0]` is the program, searched in PATH when it has no slash; `environment` is added to
-  // this process's, as "NAME=VALUE".
-  static Result<std::unique_ptr<Child>> start(std::string label, std::vector<std::string> arguments, const std::vector<std::string>& environment = {});
+  // `label` names it in messages: "worker 2". `arguments[0]` is the program, searched in PATH when it has no slash; `environment`
+  // is added to this process's, as "NAME=VALUE".
+  static Result<std::unique_ptr<Child>> start(std::string label, std::vector<std::string> arguments,
+                                              const std::vector<std::string>& environment = {});
   ~Child();  // kills it when it still runs
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -39,7 +40,8 @@ class Child {
   std::string ending() const;  // "exited with code 1", "was killed by signal 9"
 
  private:
-  Child(std::string label, pid_t pid, int output, int errors) : label_(std::move(label)), pid_(pid), output_(output), errors_(errors) {}
+  Child(std::string label, pid_t pid, int output, int errors)
+      : label_(std::move(label)), pid_(pid), output_(output), errors_(errors) {}
   static void read(int& descriptor, std::string& rest, const std::function<void(const std::string&)>& on_line);
 
   std::string label_;

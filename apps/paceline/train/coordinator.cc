@@ -1,4 +1,6 @@
 // `paceline coordinator`, and `paceline train --join ... --role server`: the two roles of a job that run inside this program.
+#include "runtime/coordinator.h"
+
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -11,7 +13,6 @@
 #include "paceline/progress.h"
 #include "paceline/train/roles.h"
 #include "runtime/checkpoint_keeper.h"
-#include "runtime/coordinator.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
 #include "transport/tcp/tcp_transport.h"
@@ -60,17 +61,23 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.gathering_deadline = from_seconds(request.stall_deadline);
   options.release = PACELINE_VERSION;
   options.job = drawn();
-  runtime::CheckpointKeeper checkpoints(runtime::system_files(), {.workers = request.workers,
-                                                                  .servers = request.servers,
-                                                                  .release = options.release,
-                                                                  .warn = [](const std::string& warning) { log::warn("{}", warning); }});
+  runtime::CheckpointKeeper checkpoints(
+      runtime::system_files(),
+      {.workers = request.workers, .servers = request.servers, .release = options.release, .warn = [](const std::string& warning) {
+         log::warn("{}", warning);
+       }});
   runtime::CoordinatorCallbacks callbacks;
-  callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table) { return checkpoints.begin(settings, table); };
-  callbacks.on_saved = [&](const session::PeerName& from, Iteration iteration, const std::string& part) { checkpoints.on_saved(from, iteration, part); };
+  callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table) {
+    return checkpoints.begin(settings, table);
+  };
+  callbacks.on_saved = [&](const session::PeerName& from, Iteration iteration, const std::string& part) {
+    checkpoints.on_saved(from, iteration, part);
+  };
   callbacks.on_progress = [&](const Json& progress) {
     if (request.events) return print_event("progress", progress);
     if (progress.value("rank", 0) != 0) return;
-    if (bar == nullptr) bar = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), ShowProgress::kOnTerminal, clock);
+    if (bar == nullptr)
+      bar = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), ShowProgress::kOnTerminal, clock);
     bar->update(progress.value("iteration", std::int64_t{0}));
   };
   callbacks.on_ended = [&](const wire::Stop& reason, const std::optional<Json>& result) {
@@ -83,8 +90,11 @@ int run_coordinator(const CoordinatorRequest& request) {
   const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) { coordinator.interrupt("interrupted by the user"); });
   const auto address = coordinator.start();
   if (!address.ok()) return report_error(address.status());
-  if (request.events) print_event("listening", address->text());
-  else fmt::print(stderr, "paceline: coordinator at {}, waiting for {} workers and {} servers\n", address->text(), request.workers, request.servers);
+  if (request.events)
+    print_event("listening", address->text());
+  else
+    fmt::print(stderr, "paceline: coordinator at {}, waiting for {} workers and {} servers\n", address->text(), request.workers,
+               request.servers);
 
   loop.run();
   checkpoints.finish();
@@ -95,9 +105,12 @@ int run_coordinator(const CoordinatorRequest& request) {
                                std::filesystem::path(checkpoints.newest()).parent_path().string());
   }
   if (report) {
-    if (request.events) print_event("report", *report);
-    else if (request.json) std::cout << report->dump(2) << "\n";
-    else std::cout << runtime::report_text(*report);
+    if (request.events)
+      print_event("report", *report);
+    else if (request.json)
+      std::cout << report->dump(2) << "\n";
+    else
+      std::cout << runtime::report_text(*report);
   }
   std::cout.flush();
   return finish(stop);
@@ -135,7 +148,10 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("coordinator", "Start a job that workers and servers join from anywhere");
   command->add_option("--workers", request->workers, "Workers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
   command->add_option("--servers", request->servers, "Servers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
-  command->add_option("--bind", request->bind, "Address to listen on; other than loopback only in a closed network, for there is no authentication")->capture_default_str();
+  command
+      ->add_option("--bind", request->bind,
+                   "Address to listen on; other than loopback only in a closed network, for there is no authentication")
+      ->capture_default_str();
   command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
   add_duration(*command, "--deadline", request->deadline, "Silence after which a process counts as lost (default 10s)");
   add_duration(*command, "--stall-deadline", request->stall_deadline, "Longest wait for everybody to join (default 10min)");

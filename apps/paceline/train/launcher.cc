@@ -40,9 +40,12 @@ struct Place {
 
 Result<Place> torchrun_place(const Variables& variables, std::int32_t size) {
   const auto host = variables("MASTER_ADDR");
-  if (!host) return error(ErrorKind::kBadRequest, "RANK and WORLD_SIZE are set but MASTER_ADDR is not; torchrun sets all, or set PACELINE_COORDINATOR=HOST:PORT");
+  if (!host)
+    return error(ErrorKind::kBadRequest,
+                 "RANK and WORLD_SIZE are set but MASTER_ADDR is not; torchrun sets all, or set PACELINE_COORDINATOR=HOST:PORT");
   PACELINE_ASSIGN_OR_RETURN(const std::int32_t port, number(variables, "MASTER_PORT", 1, 65'534));
-  return Place{{*host, static_cast<std::uint16_t>(port + 1)}, is_loopback(*host) || variables("LOCAL_WORLD_SIZE") == std::to_string(size)};
+  return Place{{*host, static_cast<std::uint16_t>(port + 1)},
+               is_loopback(*host) || variables("LOCAL_WORLD_SIZE") == std::to_string(size)};
 }
 
 Result<Place> mpirun_place(const Variables& variables, std::int32_t size) {
@@ -50,9 +53,13 @@ Result<Place> mpirun_place(const Variables& variables, std::int32_t size) {
   if (!job) job = variables("OMPI_MCA_ess_base_jobid");
   if (variables("OMPI_COMM_WORLD_LOCAL_SIZE") != std::to_string(size)) {
     return error(ErrorKind::kBadRequest,
-                 "mpirun started {} ranks on several machines and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT (mpirun -x PACELINE_COORDINATOR=...)", size);
+                 "mpirun started {} ranks on several machines and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT "
+                 "(mpirun -x PACELINE_COORDINATOR=...)",
+                 size);
   }
-  if (!job) return error(ErrorKind::kBadRequest, "mpirun set neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid; set PACELINE_COORDINATOR=HOST:PORT");
+  if (!job)
+    return error(ErrorKind::kBadRequest,
+                 "mpirun set neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid; set PACELINE_COORDINATOR=HOST:PORT");
   return Place{{"127.0.0.1", derived_port(*job)}, true};
 }
 
@@ -61,22 +68,28 @@ Result<Place> srun_place(const Variables& variables) {
   if (!nodes) nodes = variables("SLURM_JOB_NODELIST");
   const auto job = variables("SLURM_JOB_ID");
   if (!nodes || !job) {
-    return error(ErrorKind::kBadRequest, "SLURM_PROCID and SLURM_NTASKS are set but {} is not; srun sets all, or set PACELINE_COORDINATOR=HOST:PORT",
+    return error(ErrorKind::kBadRequest,
+                 "SLURM_PROCID and SLURM_NTASKS are set but {} is not; srun sets all, or set PACELINE_COORDINATOR=HOST:PORT",
                  nodes ? "SLURM_JOB_ID" : "SLURM_JOB_NODELIST");
   }
   const std::string host = first_host(*nodes);
   return Place{{host, derived_port(*job + "." + variables("SLURM_STEP_ID").value_or("0"))}, host == *nodes || is_loopback(host)};
 }
 
-Result<transport::Address> coordinator_of(const Variables& variables, const Launch& launch, const std::optional<std::string>& bind) {
+Result<transport::Address> coordinator_of(const Variables& variables, const Launch& launch,
+                                          const std::optional<std::string>& bind) {
   if (bind && is_wildcard(*bind)) {
-    return error(ErrorKind::kBadRequest, "--bind {} names no host that the other ranks can connect to; give the address of rank 0's host", *bind);
+    return error(ErrorKind::kBadRequest,
+                 "--bind {} names no host that the other ranks can connect to; give the address of rank 0's host", *bind);
   }
   if (const auto given = variables("PACELINE_COORDINATOR")) {
     const auto address = transport::parse_address(*given);
-    if (!address.ok() || address->port == 0) return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} in the environment; legal: HOST:PORT", *given);
+    if (!address.ok() || address->port == 0)
+      return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} in the environment; legal: HOST:PORT", *given);
     if (!bind && !is_loopback(address->host)) {
-      return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} is not on the loopback; give --bind ADDRESS, that host's address (closed networks only: there is no authentication)",
+      return error(ErrorKind::kBadRequest,
+                   "PACELINE_COORDINATOR={} is not on the loopback; give --bind ADDRESS, that host's address (closed networks "
+                   "only: there is no authentication)",
                    *given);
     }
     return address;
@@ -87,7 +100,9 @@ Result<transport::Address> coordinator_of(const Variables& variables, const Laun
   PACELINE_RETURN_IF_ERROR(place.status());
   if (bind) return transport::Address{*bind, place->address.port};
   if (place->one_machine) return transport::Address{"127.0.0.1", place->address.port};
-  return error(ErrorKind::kBadRequest, "{} started {} ranks on several machines with rank 0 on {}; give --bind ADDRESS, that host's address (closed networks only: there is no authentication)",
+  return error(ErrorKind::kBadRequest,
+               "{} started {} ranks on several machines with rank 0 on {}; give --bind ADDRESS, that host's address (closed "
+               "networks only: there is no authentication)",
                launch.launcher, launch.size, place->address.host);
 }
 
@@ -121,8 +136,9 @@ Result<std::optional<Launch>> launched_by(const Variables& variables, const std:
     const char* rank;
     const char* size;
   };
-  for (const Names& names : {Names{"torchrun", "RANK", "WORLD_SIZE"}, Names{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                             Names{"srun", "SLURM_PROCID", "SLURM_NTASKS"}}) {
+  for (const Names& names :
+       {Names{"torchrun", "RANK", "WORLD_SIZE"}, Names{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        Names{"srun", "SLURM_PROCID", "SLURM_NTASKS"}}) {
     if (!variables(names.rank) || !variables(names.size)) continue;
     Launch launch;
     launch.launcher = names.launcher;

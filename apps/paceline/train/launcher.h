@@ -1,9 +1,11 @@
-// Which worker of which job this process is, when srun, mpirun (Open MPI) or torchrun has started it. Pure: the variables are handed in.
+// Which worker of which job this process is, when srun, mpirun (Open MPI) or torchrun has started it. Pure: the variables are
+// handed in.
 //
 //            rank                   workers                coordinator, unless PACELINE_COORDINATOR=HOST:PORT says where
 //   torchrun RANK                   WORLD_SIZE             MASTER_ADDR : MASTER_PORT + 1 (torchrun's own store has MASTER_PORT)
-//   mpirun   OMPI_COMM_WORLD_RANK   OMPI_COMM_WORLD_SIZE   loopback : derived from the job's name, when all ranks are on one machine
-//   srun     SLURM_PROCID           SLURM_NTASKS           first host of the job : derived from the job's and the step's number
+//   mpirun   OMPI_COMM_WORLD_RANK   OMPI_COMM_WORLD_SIZE   loopback : derived from the job's name, when all ranks are on one
+//   machine srun     SLURM_PROCID           SLURM_NTASKS           first host of the job : derived from the job's and the step's
+//   number
 //
 // In this order, because mpirun and torchrun are started by srun too. When all ranks are on one machine the coordinator is on its
 // loopback; else --bind must name the address of rank 0's host, since everything listens on the loopback unless told otherwise.
@@ -21,7 +23,7 @@ namespace paceline::cli {
 struct Launch {
   std::string launcher;  // "torchrun", "mpirun", "srun"
   std::int32_t rank = 0;
-  std::int32_t size = 1;  // workers
+  std::int32_t size = 1;           // workers
   transport::Address coordinator;  // where every rank connects; rank 0 starts it there
   bool operator==(const Launch&) const = default;
 };

@@ -1,8 +1,8 @@
 #include "paceline/train/launcher.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
+
+#include <gtest/gtest.h>
 
 namespace paceline::cli {
 namespace {
@@ -27,8 +27,12 @@ Map without(Map map, const std::string& name) {
   return map;
 }
 
-const Map kTorchrun = {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
-const Map kMpirun = {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "906952705"}};
+const Map kTorchrun = {
+    {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+const Map kMpirun = {{"OMPI_COMM_WORLD_RANK", "0"},
+                     {"OMPI_COMM_WORLD_SIZE", "2"},
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                     {"PMIX_NAMESPACE", "906952705"}};
 const Map kSrun = {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_JOB_NODELIST", "gpu07"}, {"SLURM_JOB_ID", "4711"}};
 
 void expect_refused(const Map& map, const std::string& named, const std::optional<std::string>& bind = {}) {
@@ -46,7 +50,8 @@ TEST(Launcher, WithoutRankAndSizeThereIsNone) {
 
 TEST(Launcher, TorchrunsCoordinatorIsBehindItsStore) {
   EXPECT_EQ(*launched(kTorchrun), (Launch{"torchrun", 1, 4, {"127.0.0.1", 29501}}));
-  EXPECT_EQ(*launched(with(without(kTorchrun, "LOCAL_WORLD_SIZE"), {{"MASTER_ADDR", "127.0.0.1"}})), (Launch{"torchrun", 1, 4, {"127.0.0.1", 29501}}));
+  EXPECT_EQ(*launched(with(without(kTorchrun, "LOCAL_WORLD_SIZE"), {{"MASTER_ADDR", "127.0.0.1"}})),
+            (Launch{"torchrun", 1, 4, {"127.0.0.1", 29501}}));
   EXPECT_EQ(*launched(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "2"}}), "10.0.0.1"), (Launch{"torchrun", 1, 4, {"10.0.0.1", 29501}}));
 }
 
@@ -72,7 +77,9 @@ TEST(Launcher, SeveralMachinesNeedAnAddressThatIsNotTheLoopback) {
   expect_refused(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "2"}}), "node1");
   expect_refused(with(kSrun, {{"SLURM_JOB_NODELIST", "gpu[07-08]"}}), "gpu07");
   EXPECT_EQ(launched(with(kSrun, {{"SLURM_JOB_NODELIST", "gpu[07-08]"}}), "10.0.0.1").value()->coordinator.host, "10.0.0.1");
-  EXPECT_EQ(launched(with(kSrun, {{"SLURM_JOB_NODELIST", "gpu[07-08]"}, {"SLURM_STEP_NODELIST", "gpu08"}})).value()->coordinator.host, "127.0.0.1");
+  EXPECT_EQ(
+      launched(with(kSrun, {{"SLURM_JOB_NODELIST", "gpu[07-08]"}, {"SLURM_STEP_NODELIST", "gpu08"}})).value()->coordinator.host,
+      "127.0.0.1");
   expect_refused(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}), "PACELINE_COORDINATOR");
   expect_refused(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}), "PACELINE_COORDINATOR", "10.0.0.1");
   expect_refused(kTorchrun, "0.0.0.0", "0.0.0.0");
@@ -80,8 +87,10 @@ TEST(Launcher, SeveralMachinesNeedAnAddressThatIsNotTheLoopback) {
 
 TEST(Launcher, TheCoordinatorThatIsNamedWins) {
   for (const Map& map : {kTorchrun, kMpirun, kSrun, without(kMpirun, "PMIX_NAMESPACE")}) {
-    EXPECT_EQ(launched(with(map, {{"PACELINE_COORDINATOR", "127.0.0.1:4100"}})).value()->coordinator, (transport::Address{"127.0.0.1", 4100}));
-    EXPECT_EQ(launched(with(map, {{"PACELINE_COORDINATOR", "a:4100"}}), "10.0.0.1").value()->coordinator, (transport::Address{"a", 4100}));
+    EXPECT_EQ(launched(with(map, {{"PACELINE_COORDINATOR", "127.0.0.1:4100"}})).value()->coordinator,
+              (transport::Address{"127.0.0.1", 4100}));
+    EXPECT_EQ(launched(with(map, {{"PACELINE_COORDINATOR", "a:4100"}}), "10.0.0.1").value()->coordinator,
+              (transport::Address{"a", 4100}));
     expect_refused(with(map, {{"PACELINE_COORDINATOR", "a:4100"}}), "--bind");
     expect_refused(with(map, {{"PACELINE_COORDINATOR", "nonsense"}}), "nonsense");
     expect_refused(with(map, {{"PACELINE_COORDINATOR", "127.0.0.1:0"}}), "127.0.0.1:0");

@@ -1,15 +1,15 @@
-// A whole job on this machine: a coordinator, servers and workers as processes of their own. This process starts them, shows how far they
-// are, prints the report, and leaves nothing running.
-#include <poll.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
-
+// A whole job on this machine: a coordinator, servers and workers as processes of their own. This process starts them, shows how
+// far they are, prints the report, and leaves nothing running.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <map>
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -41,8 +41,8 @@ Json trainer_arguments(const TrainRequest& request) {
 // Who sees to it that a worker ends when somebody asks for it.
 enum class Care { kAlone, kByLauncher };
 
-std::vector<std::string> worker_command(const TrainRequest& request, const std::string& coordinator, std::int32_t rank, std::int32_t world, const std::string& label,
-                                        Care care) {
+std::vector<std::string> worker_command(const TrainRequest& request, const std::string& coordinator, std::int32_t rank,
+                                        std::int32_t world, const std::string& label, Care care) {
   Json arguments = trainer_arguments(request);
   arguments["workers"] = world;
   arguments["coordinator"] = coordinator;
@@ -55,7 +55,9 @@ std::vector<std::string> worker_command(const TrainRequest& request, const std::
 
 Status trainer_exists() {
   if (std::filesystem::exists(trainer_path())) return {};
-  return error(ErrorKind::kIo, "{} is missing: this build has no trainer; build with -DPACELINE_TRAINER=ON (scripts/quickstart does)", trainer_path());
+  return error(ErrorKind::kIo,
+               "{} is missing: this build has no trainer; build with -DPACELINE_TRAINER=ON (scripts/quickstart does)",
+               trainer_path());
 }
 
 class LocalJob {
@@ -84,9 +86,11 @@ class LocalJob {
       arguments["label"] = "reference";
       return add("the reference", {trainer_path(), arguments.dump()});
     }
-    return add("coordinator", {own_path(), "coordinator", "--events", "--workers", std::to_string(request_.workers), "--servers", std::to_string(request_.servers),
-                               "--bind", request_.bind, "--port", std::to_string(request_.coordinator_port), "--deadline", fmt::format("{}s", request_.settings.deadline), "--stall-deadline",
-                               fmt::format("{}s", request_.settings.stall_deadline)});
+    return add("coordinator",
+               {own_path(), "coordinator", "--events", "--workers", std::to_string(request_.workers), "--servers",
+                std::to_string(request_.servers), "--bind", request_.bind, "--port", std::to_string(request_.coordinator_port),
+                "--deadline", fmt::format("{}s", request_.settings.deadline), "--stall-deadline",
+                fmt::format("{}s", request_.settings.stall_deadline)});
   }
 
   Status add(const std::string& label, std::vector<std::string> arguments, const std::vector<std::string>& environment = {}) {
@@ -97,14 +101,16 @@ class LocalJob {
 
   Status start_members(const std::string& coordinator) {
     for (std::int32_t rank = 0; rank < request_.servers; ++rank) {
-      PACELINE_RETURN_IF_ERROR(add(fmt::format("server {}", rank), {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank), "--bind",
-                                                                    request_.bind, "--deadline", fmt::format("{}s", request_.settings.deadline)}));
+      PACELINE_RETURN_IF_ERROR(add(fmt::format("server {}", rank),
+                                   {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank),
+                                    "--bind", request_.bind, "--deadline", fmt::format("{}s", request_.settings.deadline)}));
     }
     const std::int32_t workers_here = request_.ranks_elsewhere ? 1 : request_.workers;
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
       const std::string label = fmt::format("worker {}", rank);
       if (!request_.program.empty()) {
-        PACELINE_RETURN_IF_ERROR(add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
+        PACELINE_RETURN_IF_ERROR(
+            add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
         continue;
       }
       PACELINE_RETURN_IF_ERROR(add(label, worker_command(request_, coordinator, rank, request_.workers, label, Care::kByLauncher)));
@@ -128,8 +134,11 @@ class LocalJob {
       if (child->errors() >= 0) ends.push_back({child->errors(), POLLIN, 0});
     }
     int patience = -1;
-    if (kill_at_) patience = static_cast<int>(std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - clock_.now()).count() + 1));
-    if (poll(ends.data(), ends.size(), patience) < 0 && errno != EINTR) return error(ErrorKind::kIo, "cannot wait for processes: errno {}", errno);
+    if (kill_at_)
+      patience = static_cast<int>(
+          std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - clock_.now()).count() + 1));
+    if (poll(ends.data(), ends.size(), patience) < 0 && errno != EINTR)
+      return error(ErrorKind::kIo, "cannot wait for processes: errno {}", errno);
     take_signals();
     PACELINE_RETURN_IF_ERROR(read_children());
     notice_endings();
@@ -155,8 +164,10 @@ class LocalJob {
     for (std::size_t i = 0; i < children_.size(); ++i) {
       Status status;
       children_[i]->read_output([&](const std::string& line) {
-        if (i > 0) on_program_line(line);
-        else if (status.ok()) status = on_event(line);
+        if (i > 0)
+          on_program_line(line);
+        else if (status.ok())
+          status = on_event(line);
       });
       PACELINE_RETURN_IF_ERROR(status);
       children_[i]->read_errors([&](const std::string& line) { on_error_line(*children_[i], line); });
@@ -185,7 +196,8 @@ class LocalJob {
     }
     if (progress.contains("accuracy")) accuracy_ = fmt::format(", accuracy {:.1f} %", 100 * progress["accuracy"].get<double>());
     const Json loss = progress.value("loss", Json());
-    bar_->update(progress.value("iteration", std::int64_t{0}), (loss.is_number() ? fmt::format("loss {:.3f}", loss.get<double>()) : "loss -") + accuracy_);
+    bar_->update(progress.value("iteration", std::int64_t{0}),
+                 (loss.is_number() ? fmt::format("loss {:.3f}", loss.get<double>()) : "loss -") + accuracy_);
   }
 
   void on_error_line(const Child& child, const std::string& line) {
@@ -229,22 +241,28 @@ class LocalJob {
 
   int conclude() {
     if (report_) {
-      if (request_.json) std::cout << report_->dump(2) << "\n";
-      else std::cout << runtime::report_text(*report_);
+      if (request_.json)
+        std::cout << report_->dump(2) << "\n";
+      else
+        std::cout << runtime::report_text(*report_);
       std::cout.flush();
     }
     const int status = children_[0]->wait_status();
     const bool job_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (job_well && report_) return worker_failed() ? report_error(Status(ErrorKind::kIo, first_error_.empty() ? blamed_ : first_error_)) : kDone;
-    if (interrupts_ > 0) return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
-    if (first_error_.empty()) first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
+    if (job_well && report_)
+      return worker_failed() ? report_error(Status(ErrorKind::kIo, first_error_.empty() ? blamed_ : first_error_)) : kDone;
+    if (interrupts_ > 0)
+      return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
+    if (first_error_.empty())
+      first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
     report_error(Status(ErrorKind::kPeerLost, first_error_));
     return exit_code_of_children();
   }
 
   // Whether a process could not do its last work, such as writing what was asked for, though the job went well.
   bool worker_failed() const {
-    return std::any_of(children_.begin(), children_.end(), [](const auto& child) { return WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) != 0; });
+    return std::any_of(children_.begin(), children_.end(),
+                       [](const auto& child) { return WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) != 0; });
   }
 
   // 2 when any child says that the request was wrong, else 1.
@@ -275,8 +293,9 @@ int run_local_job(const TrainRequest& request) { return LocalJob(request).run();
 
 int run_joining_worker(const TrainRequest& request) {
   if (const Status status = trainer_exists(); !status.ok()) return report_error(status);
-  std::vector<std::string> arguments = worker_command(request, request.join, request.rank, request.workers_given ? request.workers : 0, "worker",
-                                                      request.ranks_elsewhere ? Care::kByLauncher : Care::kAlone);
+  std::vector<std::string> arguments =
+      worker_command(request, request.join, request.rank, request.workers_given ? request.workers : 0, "worker",
+                     request.ranks_elsewhere ? Care::kByLauncher : Care::kAlone);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -1,10 +1,10 @@
 #include "paceline/train/metrics.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace paceline::cli {
 
@@ -28,7 +28,9 @@ void MetricsFile::begin() {
 }
 
 void MetricsFile::on_progress(const runtime::Json& progress) {
-  const auto number = [&](const char* key) { return progress.contains(key) && progress[key].is_number() ? progress[key].get<double>() : 0.0; };
+  const auto number = [&](const char* key) {
+    return progress.contains(key) && progress[key].is_number() ? progress[key].get<double>() : 0.0;
+  };
   const auto iteration = static_cast<std::int64_t>(number("iteration"));
   Sum& sum = open_iterations_[iteration];
   sum.loss += number("loss");
@@ -36,7 +38,8 @@ void MetricsFile::on_progress(const runtime::Json& progress) {
   if (progress.contains("accuracy")) sum.accuracy = progress["accuracy"];
   if (++sum.told < workers_) return;
   begin();
-  const runtime::Json line{{"iteration", iteration}, {"loss", sum.loss / sum.told}, {"seconds", sum.seconds / sum.told}, {"accuracy", sum.accuracy}};
+  const runtime::Json line{
+      {"iteration", iteration}, {"loss", sum.loss / sum.told}, {"seconds", sum.seconds / sum.told}, {"accuracy", sum.accuracy}};
   std::fprintf(file_, "%s\n", line.dump().c_str());
   std::fflush(file_);
   open_iterations_.erase(iteration);

@@ -1,5 +1,5 @@
-// `--metrics FILE`: one JSON object per line and iteration, means over the workers, written when the last of them has told. A job that does
-// not come to its first iteration leaves no file behind and an older one as it was. One thread.
+// `--metrics FILE`: one JSON object per line and iteration, means over the workers, written when the last of them has told. A job
+// that does not come to its first iteration leaves no file behind and an older one as it was. One thread.
 #pragma once
 
 #include <cstdio>

@@ -20,9 +20,11 @@ Status check_data_set_name(const std::string& spec) {
   return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names));
 }
 
-// 0 stands for "not given" in the settings, so it has to be refused where it is given. Everything else is left to the settings' own check.
+// 0 stands for "not given" in the settings, so it has to be refused where it is given. Everything else is left to the settings' own
+// check.
 std::string at_least_one(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("+-0") == std::string::npos ? fmt::format("'{}'; legal: 1 and more", text) : std::string();
+  return !text.empty() && text.find_first_not_of("+-0") == std::string::npos ? fmt::format("'{}'; legal: 1 and more", text)
+                                                                             : std::string();
 }
 
 Status check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -35,7 +37,8 @@ Status check_export(const std::string& file) {
   if (file.empty()) return {};
   const std::filesystem::path path = std::filesystem::absolute(file).lexically_normal();
   std::error_code problem;
-  if (std::filesystem::is_directory(path, problem) || !path.has_filename()) return error(ErrorKind::kBadRequest, "--export {} is a directory; give a file", file);
+  if (std::filesystem::is_directory(path, problem) || !path.has_filename())
+    return error(ErrorKind::kBadRequest, "--export {} is a directory; give a file", file);
   if (!std::filesystem::is_directory(path.parent_path(), problem)) {
     return error(ErrorKind::kBadRequest, "--export {}: the directory {} does not exist", file, path.parent_path().string());
   }
@@ -64,16 +67,21 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   what->add_option("--dataset", s.dataset, "Data set; 'paceline datasets' lists them")->capture_default_str();
   what->add_option("--optimizer", s.optimizer, "sgd, momentum, nesterov, adam or adamw")->capture_default_str();
   what->add_option("--learning-rate", s.learning_rate,
-                   "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | polynomial:0.1,total=1000,power=2; each with ,warmup=50")
+                   "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | "
+                   "polynomial:0.1,total=1000,power=2; each with ,warmup=50")
       ->capture_default_str();
   what->add_option("--momentum", s.momentum, "For momentum and nesterov, 0 up to below 1")->capture_default_str();
-  what->add_option("--weight-decay", s.weight_decay, "Share of a parameter added to its gradient (adamw: taken off the parameter)")->capture_default_str();
-  what->add_option("--clip-norm", s.clip_norm, "Largest global norm of the mean gradient; 0: no clipping. Holds an iteration's updates until all its gradients are there")
+  what->add_option("--weight-decay", s.weight_decay, "Share of a parameter added to its gradient (adamw: taken off the parameter)")
+      ->capture_default_str();
+  what->add_option("--clip-norm", s.clip_norm,
+                   "Largest global norm of the mean gradient; 0: no clipping. Holds an iteration's updates until all its gradients "
+                   "are there")
       ->capture_default_str();
   what->add_option("--mini-batch", s.mini_batch, "Samples per worker and iteration")->capture_default_str();
   what->add_option("--iterations", s.iterations, "Iterations; or give --epochs")->check(at_least_one);
   what->add_option("--epochs", s.epochs, "Passes over the data (default 1)")->check(at_least_one);
-  what->add_option("--evaluate-every", s.evaluate_every, "Iterations between two evaluations on the test set; 0: only at the end")->capture_default_str();
+  what->add_option("--evaluate-every", s.evaluate_every, "Iterations between two evaluations on the test set; 0: only at the end")
+      ->capture_default_str();
   what->add_option("--seed", s.seed, "Of initial values, order of the data, dropout")->capture_default_str();
 
   CLI::App* how = group("How to synchronise");
@@ -86,21 +94,28 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   how->add_option("--staleness", s.staleness, "ssp: iterations a worker may be ahead")->capture_default_str();
   how->add_option("--lookahead", s.lookahead, "elastic-bsp: iterations a barrier may lie ahead")->capture_default_str();
   how->add_option("--non-finite", s.non_finite,
-                  "A gradient that is not finite: stop (the job, naming it), skip (the iteration, on all; holds updates, which costs overlap) or apply")
+                  "A gradient that is not finite: stop (the job, naming it), skip (the iteration, on all; holds updates, which "
+                  "costs overlap) or apply")
       ->capture_default_str();
-  how->add_flag("--reference", r.reference, "Train in one process with --workers virtual workers and no network: the yardstick, bit for bit");
+  how->add_flag("--reference", r.reference,
+                "Train in one process with --workers virtual workers and no network: the yardstick, bit for bit");
 
   CLI::App* files = group("Files");
   files->add_option("--checkpoint", s.checkpoint, "Directory for checkpoints");
-  files->add_option("--checkpoint-every", s.checkpoint_every, "Iterations between two checkpoints; 0: only at the end")->capture_default_str();
+  files->add_option("--checkpoint-every", s.checkpoint_every, "Iterations between two checkpoints; 0: only at the end")
+      ->capture_default_str();
   files->add_option("--export", s.export_file, "The final model to this file, in the safetensors format");
-  files->add_flag_callback("--resume", [&s] { s.resume = 1; }, "Go on from the newest good checkpoint; another number of servers is allowed");
+  files->add_flag_callback(
+      "--resume", [&s] { s.resume = 1; }, "Go on from the newest good checkpoint; another number of servers is allowed");
 
   CLI::App* where = group("Where");
   where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere");
   where->add_option("--role", r.role, "With --join: worker or server")->capture_default_str();
   where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
-  where->add_option("--bind", r.bind, "Address to listen on; other than loopback only in a closed network, for there is no authentication")->capture_default_str();
+  where
+      ->add_option("--bind", r.bind,
+                   "Address to listen on; other than loopback only in a closed network, for there is no authentication")
+      ->capture_default_str();
 
   add_limit_options(command, r);
 }
@@ -108,7 +123,8 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
 void add_limit_options(CLI::App& command, TrainRequest& r) {
   CLI::App* limits = command.add_option_group("Limits");
   add_duration(*limits, "--deadline", r.settings.deadline, "Silence after which a process counts as lost (default 10s)");
-  add_duration(*limits, "--stall-deadline", r.settings.stall_deadline, "Longest wait without progress while everybody is alive (default 10min)");
+  add_duration(*limits, "--stall-deadline", r.settings.stall_deadline,
+               "Longest wait without progress while everybody is alive (default 10min)");
 
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
   command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
@@ -121,7 +137,8 @@ Result<TrainRequest> validated(TrainRequest r) {
   PACELINE_RETURN_IF_ERROR(check_count("servers", r.servers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(model::describe(r.settings.model).status());
   PACELINE_RETURN_IF_ERROR(check_data_set_name(r.settings.dataset));
-  if (r.role != "worker" && r.role != "server") return error(ErrorKind::kBadRequest, "--role knows no '{}'; legal: worker, server", r.role);
+  if (r.role != "worker" && r.role != "server")
+    return error(ErrorKind::kBadRequest, "--role knows no '{}'; legal: worker, server", r.role);
   PACELINE_RETURN_IF_ERROR(check_count("rank", r.rank, -1, 99'999));
   if (!r.join.empty()) {
     if (const auto address = transport::parse_address(r.join); !address.ok()) {
@@ -139,8 +156,10 @@ Result<TrainRequest> validated(TrainRequest r) {
     return error(ErrorKind::kBadRequest, "--sync elastic-bsp is not served by the parameter server yet; legal: bsp, asp, ssp");
   }
   PACELINE_RETURN_IF_ERROR(check_export(r.settings.export_file));
-  if (!r.settings.export_file.empty()) r.settings.export_file = std::filesystem::absolute(r.settings.export_file).lexically_normal().string();
-  if (!r.settings.checkpoint.empty()) r.settings.checkpoint = std::filesystem::absolute(r.settings.checkpoint).lexically_normal().string();
+  if (!r.settings.export_file.empty())
+    r.settings.export_file = std::filesystem::absolute(r.settings.export_file).lexically_normal().string();
+  if (!r.settings.checkpoint.empty())
+    r.settings.checkpoint = std::filesystem::absolute(r.settings.checkpoint).lexically_normal().string();
   r.settings.metrics = r.metrics_file.empty() ? 0 : 1;
   return r;
 }

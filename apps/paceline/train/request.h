@@ -11,7 +11,7 @@ namespace paceline::cli {
 struct TrainRequest {
   runtime::JobSettings settings;
   std::int32_t workers = 1;
-  bool workers_given = false;   // else a joining worker takes the coordinator's number
+  bool workers_given = false;  // else a joining worker takes the coordinator's number
   std::int32_t servers = 1;
   bool reference = false;
   std::string join;             // HOST:PORT of a coordinator; "": start a whole job here
@@ -20,10 +20,10 @@ struct TrainRequest {
   std::string bind = "127.0.0.1";
   std::uint16_t coordinator_port = 0;  // of a whole job; 0: the kernel's choice
   bool ranks_elsewhere = false;        // a launcher has started a process for each rank: of the workers only rank 0 is started here
-  std::vector<std::string> program;  // of `paceline run`: what a worker is, instead of the trainer
+  std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer
   std::string metrics_file;
   bool json = false;
-  bool progress = false;        // bars even when standard error is no terminal
+  bool progress = false;  // bars even when standard error is no terminal
 };
 
 // An option whose value is a time with its unit; `seconds_value` gets it.

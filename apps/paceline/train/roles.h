@@ -17,7 +17,7 @@ struct CoordinatorRequest {
 // Each runs until the job is over and returns the exit code.
 int run_coordinator(const CoordinatorRequest& request);
 int run_server(const TrainRequest& request);
-int run_local_job(const TrainRequest& request);  // --reference too
+int run_local_job(const TrainRequest& request);       // --reference too
 int run_joining_worker(const TrainRequest& request);  // becomes paceline-trainer
 
 // Different in every process.

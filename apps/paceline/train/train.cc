@@ -6,20 +6,22 @@
 namespace paceline::cli {
 namespace {
 
-// What `typed` means for this process where a launcher has started one for each worker: rank 0 starts the coordinator and the servers
-// beside its worker and prints the report, the others join. --join says all that a launcher could.
+// What `typed` means for this process where a launcher has started one for each worker: rank 0 starts the coordinator and the
+// servers beside its worker and prints the report, the others join. --join says all that a launcher could.
 Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>& bind) {
   if (!typed.join.empty()) return typed;
   PACELINE_ASSIGN_OR_RETURN(const auto launch, launched_by(environment, bind));
   if (!launch) return typed;
   if (typed.workers_given && typed.workers != launch->size) {
-    return error(ErrorKind::kBadRequest, "--workers {} but {} started {} processes, one for each worker; leave --workers out", typed.workers, launch->launcher, launch->size);
+    return error(ErrorKind::kBadRequest, "--workers {} but {} started {} processes, one for each worker; leave --workers out",
+                 typed.workers, launch->launcher, launch->size);
   }
   typed.workers = launch->size;
   typed.workers_given = true;
   if (typed.reference) {
     if (launch->size == 1) return typed;
-    return error(ErrorKind::kBadRequest, "--reference trains alone, but {} started {} processes; start it without {}", launch->launcher, launch->size, launch->launcher);
+    return error(ErrorKind::kBadRequest, "--reference trains alone, but {} started {} processes; start it without {}",
+                 launch->launcher, launch->size, launch->launcher);
   }
   typed.ranks_elsewhere = true;
   if (launch->rank > 0) {
@@ -57,12 +59,15 @@ void add_train(CLI::App& app, Chosen& chosen) {
 
 void add_run(CLI::App& app, Chosen& chosen) {
   auto request = std::make_shared<TrainRequest>();
-  CLI::App* command = app.add_subcommand("run", "Start a job on this machine whose workers are a program of your own (paceline/torch.h)");
+  CLI::App* command =
+      app.add_subcommand("run", "Start a job on this machine whose workers are a program of your own (paceline/torch.h)");
   command->add_option("--workers", request->workers, "Processes of the program")->capture_default_str();
   command->add_option("--servers", request->servers, "Server processes")->capture_default_str();
   add_limit_options(*command, *request);
   command->add_option("program", request->program, "The program and its arguments, behind --")->required();
-  set_examples(*command, "  paceline run --workers 2 --servers 1 -- ./own_module\n  paceline run --workers 4 --servers 2 --json -- ./own_module --width 64");
+  set_examples(*command,
+               "  paceline run --workers 2 --servers 1 -- ./own_module\n  paceline run --workers 4 --servers 2 --json -- "
+               "./own_module --width 64");
   command->callback([request, &chosen] {
     chosen.run = [request] {
       const auto checked = validated(*request);

@@ -1,5 +1,6 @@
-// Memory for gradients and values, given out and taken back again. Blocks are kept in classes by size (eighths of a power of two), so
-// at most an eighth is wasted and nothing is allocated once each class has as many blocks as were ever needed at a time. One thread.
+// Memory for gradients and values, given out and taken back again. Blocks are kept in classes by size (eighths of a power of two),
+// so at most an eighth is wasted and nothing is allocated once each class has as many blocks as were ever needed at a time. One
+// thread.
 #pragma once
 
 #include <cstdint>

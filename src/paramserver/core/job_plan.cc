@@ -16,28 +16,32 @@ const std::vector<std::string>& policy_names() {
 Status check_options(const JobOptions& options) {
   if (options.workers < 1) return error(ErrorKind::kBadRequest, "--workers {} is illegal; give at least 1", options.workers);
   if (options.servers < 1) return error(ErrorKind::kBadRequest, "--servers {} is illegal; give at least 1", options.servers);
-  if (options.first < 1) return error(ErrorKind::kBadRequest, "a job cannot begin with iteration {}; the first is 1", options.first);
+  if (options.first < 1)
+    return error(ErrorKind::kBadRequest, "a job cannot begin with iteration {}; the first is 1", options.first);
   PACELINE_RETURN_IF_ERROR(scheduling::validated(options.schedule).status());
   PACELINE_RETURN_IF_ERROR(sync::validated(options.sync).status());
   PACELINE_RETURN_IF_ERROR(tensor::validated(options.update.optimizer).status());
   const UpdateOptions& update = options.update;
   if (!(update.clip_norm >= 0) || std::isinf(update.clip_norm)) {
-    return error(ErrorKind::kBadRequest, "--clip-norm {} is illegal; give a finite number above 0, or 0 for no clipping", update.clip_norm);
+    return error(ErrorKind::kBadRequest, "--clip-norm {} is illegal; give a finite number above 0, or 0 for no clipping",
+                 update.clip_norm);
   }
   if (options.sync.kind == sync::SyncKind::kElasticBsp) {
     return error(ErrorKind::kBadRequest, "--sync elastic-bsp does not run with parameter servers; legal are bsp, asp, ssp");
   }
   if (options.sync.kind != sync::SyncKind::kBsp && (update.clip_norm > 0 || update.non_finite == NonFinitePolicy::kSkip)) {
-    return error(ErrorKind::kBadRequest, "--sync {} has no iteration that all workers share, so {} is illegal; use --sync bsp", sync::to_text(options.sync.kind),
-                 update.clip_norm > 0 ? "--clip-norm" : "skipping of non-finite gradients");
+    return error(ErrorKind::kBadRequest, "--sync {} has no iteration that all workers share, so {} is illegal; use --sync bsp",
+                 sync::to_text(options.sync.kind), update.clip_norm > 0 ? "--clip-norm" : "skipping of non-finite gradients");
   }
   for (std::size_t i = 0; i < update.groups.size(); ++i) {
     const ParameterGroup& group = update.groups[i];
     if (!(group.learning_rate_factor >= 0) || std::isinf(group.learning_rate_factor)) {
-      return error(ErrorKind::kBadRequest, "parameter group {} has the learning-rate factor {}; give a finite number, at least 0", i, group.learning_rate_factor);
+      return error(ErrorKind::kBadRequest, "parameter group {} has the learning-rate factor {}; give a finite number, at least 0",
+                   i, group.learning_rate_factor);
     }
     if (!(group.weight_decay >= 0) || std::isinf(group.weight_decay)) {
-      return error(ErrorKind::kBadRequest, "parameter group {} has the weight decay {}; give a finite number, at least 0", i, group.weight_decay);
+      return error(ErrorKind::kBadRequest, "parameter group {} has the weight decay {}; give a finite number, at least 0", i,
+                   group.weight_decay);
     }
   }
   return {};
@@ -51,7 +55,8 @@ Result<NonFinitePolicy> parse_non_finite_policy(std::string_view text) {
   for (std::size_t i = 0; i < policy_names().size(); ++i) {
     if (text == policy_names()[i]) return static_cast<NonFinitePolicy>(i);
   }
-  return error(ErrorKind::kBadRequest, "'{}' is no policy for non-finite gradients; legal are stop, skip, apply{}", text, suggestion(text, policy_names()));
+  return error(ErrorKind::kBadRequest, "'{}' is no policy for non-finite gradients; legal are stop, skip, apply{}", text,
+               suggestion(text, policy_names()));
 }
 
 Result<std::shared_ptr<const JobPlan>> JobPlan::make(wire::TensorTable table, JobOptions options) {
@@ -62,13 +67,15 @@ Result<std::shared_ptr<const JobPlan>> JobPlan::make(wire::TensorTable table, Jo
   extents.reserve(table.tensors.size());
   for (const wire::TensorInfo& tensor : table.tensors) {
     if (tensor.group < 0 || static_cast<std::size_t>(tensor.group) >= groups) {
-      return error(ErrorKind::kBadRequest, "tensor \"{}\" is in parameter group {}; legal are 0 to {}", tensor.name, tensor.group, groups - 1);
+      return error(ErrorKind::kBadRequest, "tensor \"{}\" is in parameter group {}; legal are 0 to {}", tensor.name, tensor.group,
+                   groups - 1);
     }
     extents.push_back({tensor.elements(), tensor.layer});
   }
   std::shared_ptr<JobPlan> plan(new JobPlan);
   PACELINE_ASSIGN_OR_RETURN(plan->units_, scheduling::make_unit_plan(extents, options.schedule.cut, options.servers));
-  plan->units_.of_layer.resize(table.layers.size(), {static_cast<std::uint32_t>(plan->units_.units.size()), static_cast<std::uint32_t>(plan->units_.units.size())});
+  plan->units_.of_layer.resize(table.layers.size(), {static_cast<std::uint32_t>(plan->units_.units.size()),
+                                                     static_cast<std::uint32_t>(plan->units_.units.size())});
   for (const ParameterGroup& group : options.update.groups) {
     plan->optimizers_.push_back(options.update.optimizer);
     plan->optimizers_.back().weight_decay = group.weight_decay;
@@ -89,7 +96,9 @@ double JobPlan::learning_rate_of(std::uint32_t unit, Iteration iteration) const 
   return rate * options_.update.groups[static_cast<std::size_t>(table_.tensors[units_.tensor_of[unit]].group)].learning_rate_factor;
 }
 
-bool JobPlan::holds_updates() const { return options_.update.clip_norm > 0 || options_.update.non_finite == NonFinitePolicy::kSkip; }
+bool JobPlan::holds_updates() const {
+  return options_.update.clip_norm > 0 || options_.update.non_finite == NonFinitePolicy::kSkip;
+}
 
 std::string JobPlan::layer_text(Layer layer) const {
   if (layer.index < 0 || layer.index >= layers()) return fmt::format("layer {}", layer.index);

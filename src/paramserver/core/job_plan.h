@@ -1,5 +1,5 @@
-// What every worker and server of a job knows alike: the tensors, the units they are cut into, and how updates are made. Built once from
-// the job's options; immutable afterwards, so any thread may read it.
+// What every worker and server of a job knows alike: the tensors, the units they are cut into, and how updates are made. Built once
+// from the job's options; immutable afterwards, so any thread may read it.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ namespace paceline::paramserver {
 // What happens when a gradient holds an infinity or a NaN.
 enum class NonFinitePolicy {
   kStop,   // the job stops and names worker, layer and iteration
-  kSkip,   // the iteration changes nothing on any server: values, optimizer state and step counts stay. Costs overlap: every update of an
-           // iteration is held until all gradients of the iteration have arrived on all servers.
+  kSkip,   // the iteration changes nothing on any server: values, optimizer state and step counts stay. Costs overlap: every update
+           // of an iteration is held until all gradients of the iteration have arrived on all servers.
   kApply,  // it is applied like any other
 };
-const char* to_string(NonFinitePolicy policy);                       // "stop", "skip", "apply"
+const char* to_string(NonFinitePolicy policy);  // "stop", "skip", "apply"
 Result<NonFinitePolicy> parse_non_finite_policy(std::string_view text);
 
 // Tensors that are updated alike; TensorInfo::group is an index into UpdateOptions::groups.
@@ -54,8 +54,8 @@ struct JobOptions {
 
 class JobPlan {
  public:
-  // kBadRequest that names what is wrong: counts below 1, an invalid table or schedule, a group without options, options out of range,
-  // clipping or skipping with a model other than BSP (their decisions are about one iteration of all workers), elastic-bsp.
+  // kBadRequest that names what is wrong: counts below 1, an invalid table or schedule, a group without options, options out of
+  // range, clipping or skipping with a model other than BSP (their decisions are about one iteration of all workers), elastic-bsp.
   static Result<std::shared_ptr<const JobPlan>> make(wire::TensorTable table, JobOptions options);
 
   const wire::TensorTable& table() const { return table_; }

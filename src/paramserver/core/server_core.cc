@@ -26,7 +26,8 @@ ServerCore::ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::un
     made.value = pool_.take(elements(unit));
     std::ranges::fill(pool_.of(made.value, elements(unit)), 0.0F);
     made.version = complete_;
-    made.state.assign(elements(unit) * static_cast<std::size_t>(tensor::state_floats_per_parameter(plan_->optimizer_of(unit))), 0.0F);
+    made.state.assign(elements(unit) * static_cast<std::size_t>(tensor::state_floats_per_parameter(plan_->optimizer_of(unit))),
+                      0.0F);
     largest = std::max(largest, elements(unit));
   }
   sum_.resize(largest);
@@ -45,19 +46,23 @@ ServerCore::ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::un
 
 std::string ServerCore::unit_text(std::uint32_t unit) const {
   const auto& units = plan_->units();
-  return fmt::format("{} (tensor \"{}\", unit {})", plan_->layer_text(units.units[unit].layer), plan_->table().tensors[units.tensor_of[unit]].name, unit);
+  return fmt::format("{} (tensor \"{}\", unit {})", plan_->layer_text(units.units[unit].layer),
+                     plan_->table().tensors[units.tensor_of[unit]].name, unit);
 }
 
 Status ServerCore::check(Rank worker, std::uint32_t unit) const {
   if (worker.value < 0 || static_cast<std::size_t>(worker.value) >= live_.size()) {
     return error(ErrorKind::kBadRequest, "a message came from worker {}; the job has {} workers", worker.value, live_.size());
   }
-  if (live_[static_cast<std::size_t>(worker.value)] == 0) return error(ErrorKind::kBadRequest, "a message came from worker {}, which has left the job", worker.value);
+  if (live_[static_cast<std::size_t>(worker.value)] == 0)
+    return error(ErrorKind::kBadRequest, "a message came from worker {}, which has left the job", worker.value);
   if (unit >= plan_->units().units.size()) {
-    return error(ErrorKind::kBadRequest, "worker {} sent a message about unit {}; the job has {} units", worker.value, unit, plan_->units().units.size());
+    return error(ErrorKind::kBadRequest, "worker {} sent a message about unit {}; the job has {} units", worker.value, unit,
+                 plan_->units().units.size());
   }
   if (const Rank home = plan_->units().units[unit].server; home != server_) {
-    return error(ErrorKind::kBadRequest, "worker {} sent a message about unit {} to server {}; the unit lives on server {}", worker.value, unit, server_.value, home.value);
+    return error(ErrorKind::kBadRequest, "worker {} sent a message about unit {} to server {}; the unit lives on server {}",
+                 worker.value, unit, server_.value, home.value);
   }
   return {};
 }
@@ -66,10 +71,13 @@ Status ServerCore::check(Rank worker, std::uint32_t unit) const {
 
 Status ServerCore::check_initial(Rank worker, std::uint32_t unit, Iteration label) const {
   PACELINE_RETURN_IF_ERROR(check(worker, unit));
-  if (worker != Rank{0}) return error(ErrorKind::kBadRequest, "worker {} sent an initial value of {}; only worker 0 does", worker.value, unit_text(unit));
+  if (worker != Rank{0})
+    return error(ErrorKind::kBadRequest, "worker {} sent an initial value of {}; only worker 0 does", worker.value,
+                 unit_text(unit));
   if (label != plan_->options().first - 1) {
-    return error(ErrorKind::kBadRequest, "worker 0 sent the value of {} after iteration {} as initial; the job starts after iteration {}", unit_text(unit), label,
-                 plan_->options().first - 1);
+    return error(ErrorKind::kBadRequest,
+                 "worker 0 sent the value of {} after iteration {} as initial; the job starts after iteration {}", unit_text(unit),
+                 label, plan_->options().first - 1);
   }
   if (state(unit).initialised) return error(ErrorKind::kBadRequest, "worker 0 sent the initial value of {} twice", unit_text(unit));
   return {};
@@ -78,16 +86,19 @@ Status ServerCore::check_initial(Rank worker, std::uint32_t unit, Iteration labe
 Result<std::span<float>> ServerCore::place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(check_initial(worker, unit, label));
   if (bytes != elements(unit) * sizeof(float)) {
-    return error(ErrorKind::kBadRequest, "worker 0 sent {} bytes as the initial value of {}; it has {}", bytes, unit_text(unit), elements(unit) * sizeof(float));
+    return error(ErrorKind::kBadRequest, "worker 0 sent {} bytes as the initial value of {}; it has {}", bytes, unit_text(unit),
+                 elements(unit) * sizeof(float));
   }
-  if (state(unit).receiving_initial) return error(ErrorKind::kBadRequest, "worker 0 sent the initial value of {} twice", unit_text(unit));
+  if (state(unit).receiving_initial)
+    return error(ErrorKind::kBadRequest, "worker 0 sent the initial value of {} twice", unit_text(unit));
   state(unit).receiving_initial = true;
   return pool_.of(state(unit).value, elements(unit));
 }
 
 Status ServerCore::on_initial(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_initial(worker, unit, label));
-  if (!state(unit).receiving_initial) return error(ErrorKind::kBadRequest, "worker 0 sent an empty initial value of {}", unit_text(unit));
+  if (!state(unit).receiving_initial)
+    return error(ErrorKind::kBadRequest, "worker 0 sent an empty initial value of {}", unit_text(unit));
   state(unit).receiving_initial = false;
   state(unit).initialised = true;
   for (std::int32_t other = 0; other < static_cast<std::int32_t>(live_.size()); ++other) {
@@ -107,14 +118,16 @@ Status ServerCore::check_push(Rank worker, std::uint32_t unit, Iteration iterati
   PACELINE_RETURN_IF_ERROR(check(worker, unit));
   const Slot& at = slot(unit, worker);
   if (iteration != at.pushed + 1) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {}; expected is iteration {}", worker.value, unit_text(unit), iteration, at.pushed + 1);
+    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {}; expected is iteration {}", worker.value,
+                 unit_text(unit), iteration, at.pushed + 1);
   }
   if (at.answered < iteration - 1) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} before it got the value of iteration {}", worker.value, unit_text(unit), iteration,
-                 iteration - 1);
+    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} before it got the value of iteration {}",
+                 worker.value, unit_text(unit), iteration, iteration - 1);
   }
   if (sync_->delivery() == sync::Delivery::kToAll && iteration != complete_ + 1) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} while the job is in iteration {}", worker.value, unit_text(unit), iteration, complete_ + 1);
+    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} while the job is in iteration {}", worker.value,
+                 unit_text(unit), iteration, complete_ + 1);
   }
   return {};
 }
@@ -134,8 +147,8 @@ void ServerCore::give_back(std::uint32_t& buffer, std::uint32_t unit) {
 Result<std::span<float>> ServerCore::place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
   if (bytes != elements(unit) * sizeof(float)) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for {} in iteration {}; it has {}", worker.value, bytes, unit_text(unit), iteration,
-                 elements(unit) * sizeof(float));
+    return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for {} in iteration {}; it has {}", worker.value, bytes,
+                 unit_text(unit), iteration, elements(unit) * sizeof(float));
   }
   Slot& at = slot(unit, worker);
   if (at.receiving != kNone) {
@@ -146,30 +159,37 @@ Result<std::span<float>> ServerCore::place_for_push(Rank worker, std::uint32_t u
   return pool_.of(at.gradient, elements(unit));
 }
 
-Status ServerCore::on_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions) {
+Status ServerCore::on_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now,
+                           std::vector<ServerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
   Slot& at = slot(unit, worker);
   if (at.receiving != iteration) {
-    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} without a gradient", worker.value, unit_text(unit), iteration);
+    return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} without a gradient", worker.value, unit_text(unit),
+                 iteration);
   }
   at.receiving = kNone;
   at.unused = false;
   return finish_push(worker, unit, iteration, now, actions);
 }
 
-Status ServerCore::on_unused(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions) {
+Status ServerCore::on_unused(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now,
+                             std::vector<ServerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
   Slot& at = slot(unit, worker);
   if (at.receiving != kNone) {
-    return error(ErrorKind::kBadRequest, "worker {} says that it did not use {} in iteration {} and pushed it", worker.value, unit_text(unit), iteration);
+    return error(ErrorKind::kBadRequest, "worker {} says that it did not use {} in iteration {} and pushed it", worker.value,
+                 unit_text(unit), iteration);
   }
   at.unused = true;
   return finish_push(worker, unit, iteration, now, actions);
 }
 
-Status ServerCore::finish_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions) {
+Status ServerCore::finish_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now,
+                               std::vector<ServerAction>& actions) {
   updates_.clear();
-  if (const Status refused = sync_->on_push(worker, static_cast<std::int32_t>(plan_->units().place_in_server[unit]), iteration, updates_); !refused.ok()) {
+  if (const Status refused =
+          sync_->on_push(worker, static_cast<std::int32_t>(plan_->units().place_in_server[unit]), iteration, updates_);
+      !refused.ok()) {
     give_back(slot(unit, worker).gradient, unit);
     return refused;
   }
@@ -190,7 +210,8 @@ Status ServerCore::finish_push(Rank worker, std::uint32_t unit, Iteration iterat
 // --- leaving ---
 
 Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>& actions) {
-  if (worker.value < 0 || static_cast<std::size_t>(worker.value) >= live_.size() || live_[static_cast<std::size_t>(worker.value)] == 0) {
+  if (worker.value < 0 || static_cast<std::size_t>(worker.value) >= live_.size() ||
+      live_[static_cast<std::size_t>(worker.value)] == 0) {
     return error(ErrorKind::kBadRequest, "worker {} left, but it does not take part", worker.value);
   }
   live_[static_cast<std::size_t>(worker.value)] = 0;
@@ -213,7 +234,8 @@ Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>
 // --- checkpoints ---
 
 ServerCore::UnitSnapshot ServerCore::export_unit(std::uint32_t unit) const {
-  PACELINE_CHECK(unit < plan_->units().units.size() && plan_->units().units[unit].server == server_, "unit {} is not on server {}", unit, server_.value);
+  PACELINE_CHECK(unit < plan_->units().units.size() && plan_->units().units[unit].server == server_, "unit {} is not on server {}",
+                 unit, server_.value);
   const UnitState& of = state(unit);
   return {unit, pool_.of(of.value, elements(unit)), of.state, of.version, of.steps};
 }
@@ -222,12 +244,13 @@ Status ServerCore::import_unit(const UnitSnapshot& snapshot) {
   PACELINE_RETURN_IF_ERROR(check(Rank{0}, snapshot.unit));
   UnitState& of = state(snapshot.unit);
   if (snapshot.value.size() != elements(snapshot.unit) || snapshot.state.size() != of.state.size()) {
-    return error(ErrorKind::kBadRequest, "a saved state of {} has {} values and {} numbers of optimizer state; the job has {} and {}", unit_text(snapshot.unit),
-                 snapshot.value.size(), snapshot.state.size(), elements(snapshot.unit), of.state.size());
+    return error(ErrorKind::kBadRequest,
+                 "a saved state of {} has {} values and {} numbers of optimizer state; the job has {} and {}",
+                 unit_text(snapshot.unit), snapshot.value.size(), snapshot.state.size(), elements(snapshot.unit), of.state.size());
   }
   if (snapshot.version != plan_->options().first - 1 || snapshot.steps < 0) {
-    return error(ErrorKind::kBadRequest, "a saved state of {} is of iteration {} and {} steps; the job goes on after iteration {}", unit_text(snapshot.unit), snapshot.version,
-                 snapshot.steps, plan_->options().first - 1);
+    return error(ErrorKind::kBadRequest, "a saved state of {} is of iteration {} and {} steps; the job goes on after iteration {}",
+                 unit_text(snapshot.unit), snapshot.version, snapshot.steps, plan_->options().first - 1);
   }
   const bool touched = of.initialised || of.receiving_initial;
   if (touched) return error(ErrorKind::kBadRequest, "a saved state of {} came after the job had begun", unit_text(snapshot.unit));

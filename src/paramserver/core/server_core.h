@@ -1,23 +1,23 @@
-// One server of a parameter server: the values and optimizer state of its units, what workers have pushed and not yet been applied, and
-// who waits for which value. Pure: events in, actions out; no thread, clock, socket or loop. Owned by one progress loop.
+// One server of a parameter server: the values and optimizer state of its units, what workers have pushed and not yet been applied,
+// and who waits for which value. Pure: events in, actions out; no thread, clock, socket or loop. Owned by one progress loop.
 //
-// One push lives like this. `place_for_push` gives the memory into which the gradient is received straight from the network; `on_push`
-// tells the synchronisation model; the updates it names are made at once: sum in rank order times scale, finite check, one optimizer
-// step with the rate of that iteration. The new value goes out as `SendValue` actions: to all whom it is due (Return::kBroadcast), or to
-// those who have asked or will ask.
+// One push lives like this. `place_for_push` gives the memory into which the gradient is received straight from the network;
+// `on_push` tells the synchronisation model; the updates it names are made at once: sum in rank order times scale, finite check,
+// one optimizer step with the rate of that iteration. The new value goes out as `SendValue` actions: to all whom it is due
+// (Return::kBroadcast), or to those who have asked or will ask.
 //
-// With clipping or NonFinitePolicy::kSkip the sums of an iteration are kept until every unit on every server has its sum; servers tell
-// each other their exact square sums (SendSquareSum), and then all units are updated.
+// With clipping or NonFinitePolicy::kSkip the sums of an iteration are kept until every unit on every server has its sum; servers
+// tell each other their exact square sums (SendSquareSum), and then all units are updated.
 //
-// A value's label (MessageHead::iteration) is the iteration that its receiver has completed with it: in BSP the number of updates of
-// the unit, as all workers know it; in ASP the iteration of the push it answers; with Delivery::kAtStart the iteration before the start.
-// A worker that has a label of i - 1 for a layer may start that layer's forward of iteration i.
+// A value's label (MessageHead::iteration) is the iteration that its receiver has completed with it: in BSP the number of updates
+// of the unit, as all workers know it; in ASP the iteration of the push it answers; with Delivery::kAtStart the iteration before
+// the start. A worker that has a label of i - 1 for a layer may start that layer's forward of iteration i.
 //
-// Memory. Gradients are received into pooled buffers and given back once summed. A worker pushes nothing of iteration i before it has
-// all values of i - 1, so a unit never waits with more than one gradient per worker. Values are sent from where they stand. In
-// BSP a value has been received by all workers before any of them pushes towards the next version; in the other models, and whenever an
-// acknowledgement is late, an update that finds its value still being sent works on a copy, and the old one is given back when
-// delivered. Nothing is allocated per message once the pools are warm; errors and skipped iterations make their messages.
+// Memory. Gradients are received into pooled buffers and given back once summed. A worker pushes nothing of iteration i before it
+// has all values of i - 1, so a unit never waits with more than one gradient per worker. Values are sent from where they stand. In
+// BSP a value has been received by all workers before any of them pushes towards the next version; in the other models, and
+// whenever an acknowledgement is late, an update that finds its value still being sent works on a copy, and the old one is given
+// back when delivered. Nothing is allocated per message once the pools are warm; errors and skipped iterations make their messages.
 //
 // Events that do not fit (another iteration, size, unit or worker, twice the same) are refused with kBadRequest and change nothing.
 #pragma once
@@ -41,19 +41,19 @@ namespace paceline::paramserver {
 
 struct ServerAction {
   enum class Kind : std::uint8_t {
-    kSendValue,         // `payload`, the value of `unit` labelled `iteration`, to worker `to`
-    kSendSquareSum,     // `payload`, this server's part of `iteration`, to server `to`
-    kIterationComplete, // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before it, this
-                        // event's values have not left. BSP only.
-    kSkipped,           // `failure` says whose gradient made `iteration` change nothing
-    kStop,              // the job must end because of `failure`
+    kSendValue,          // `payload`, the value of `unit` labelled `iteration`, to worker `to`
+    kSendSquareSum,      // `payload`, this server's part of `iteration`, to server `to`
+    kIterationComplete,  // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before
+                         // it, this event's values have not left. BSP only.
+    kSkipped,            // `failure` says whose gradient made `iteration` change nothing
+    kStop,               // the job must end because of `failure`
   };
   Kind kind = Kind::kSendValue;
   Rank to;
   std::uint32_t unit = 0;
   Iteration iteration = 0;
-  // kSendValue: stays as it is until on_delivered(ticket). kSendSquareSum: until the next iteration but one is complete, which cannot be
-  // before it has been received.
+  // kSendValue: stays as it is until on_delivered(ticket). kSendSquareSum: until the next iteration but one is complete, which
+  // cannot be before it has been received.
   std::span<const std::byte> payload;
   std::uint64_t ticket = 0;
   Status failure;
@@ -61,7 +61,8 @@ struct ServerAction {
 
 class ServerCore {
  public:
-  // `sync` was made for this server's units (JobPlan::units().of_server[server.value], in this order) and all workers from options().first.
+  // `sync` was made for this server's units (JobPlan::units().of_server[server.value], in this order) and all workers from
+  // options().first.
   ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync);
 
   // Rank 0's initial value of a unit, labelled first - 1. Once per unit; it is sent on to all other workers as soon as it is there.
@@ -72,8 +73,8 @@ class ServerCore {
   Result<std::span<float>> place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
   // It is there.
   Status on_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
-  // The worker did not use the unit's tensor in `iteration`: it contributes zeros. A unit that no worker of an update used is not updated
-  // (no momentum, no decay, no step), but its version counts on.
+  // The worker did not use the unit's tensor in `iteration`: it contributes zeros. A unit that no worker of an update used is not
+  // updated (no momentum, no decay, no step), but its version counts on.
   Status on_unused(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
 
   // The worker asks for the unit's value labelled `label` (or later): answered at once or when it exists.
@@ -82,11 +83,12 @@ class ServerCore {
   // Another server's part of `iteration`.
   Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions);
 
-  // `worker` has received the value that was sent to it with this ticket. Once per kSendValue action; not after on_left, which implies it.
-  // kSendSquareSum needs none.
+  // `worker` has received the value that was sent to it with this ticket. Once per kSendValue action; not after on_left, which
+  // implies it. kSendSquareSum needs none.
   void on_delivered(Rank worker, std::uint64_t ticket);
 
-  // The worker is lost or done. What it had pushed completely stays counted; half-received gradients are forgotten; nothing is sent to it.
+  // The worker is lost or done. What it had pushed completely stays counted; half-received gradients are forgotten; nothing is sent
+  // to it.
   Status on_left(Rank worker, TimePoint now, std::vector<ServerAction>& actions);
 
   // For checkpoints, on the loop that owns this object. `state` is as in tensor/optimizer.h: planes of elements() floats each.
@@ -102,8 +104,9 @@ class ServerCore {
   Status import_unit(const UnitSnapshot& snapshot);
 
   struct Counters {
-    std::int64_t gradient_bytes = 0, gradient_bytes_high = 0;  // received gradients and held sums: now, and the most there ever were
-    std::int64_t value_copies = 0;                             // updates that found their value still being sent
+    std::int64_t gradient_bytes = 0,
+                 gradient_bytes_high = 0;  // received gradients and held sums: now, and the most there ever were
+    std::int64_t value_copies = 0;         // updates that found their value still being sent
     std::int64_t updates = 0, skipped_units = 0;
   };
   const Counters& counters() const { return counters_; }
@@ -185,11 +188,11 @@ class ServerCore {
   std::vector<sync::Update> updates_;  // of the event in progress
   std::vector<sync::Start> starts_;
   // BSP
-  Iteration complete_;           // every unit has this version
-  std::size_t counted_ = 0;      // units at complete_ + 1
+  Iteration complete_;       // every unit has this version
+  std::size_t counted_ = 0;  // units at complete_ + 1
   // kept sums
-  std::vector<std::size_t> part_takers_;               // servers that have units, this one excluded
-  std::size_t kept_ = 0;                               // units whose sum of iteration complete_ + 1 is there
+  std::vector<std::size_t> part_takers_;  // servers that have units, this one excluded
+  std::size_t kept_ = 0;                  // units whose sum of iteration complete_ + 1 is there
   bool own_part_done_ = false;
   Status kept_failure_;
   tensor::ExactSquareSum own_part_;

@@ -1,10 +1,9 @@
-// How ServerCore makes the updates of a whole iteration at once: with clipping, or when an iteration that is not finite is skipped, no unit
-// may be updated before the sums of all units on all servers are known.
-#include "paramserver/core/server_core.h"
-
+// How ServerCore makes the updates of a whole iteration at once: with clipping, or when an iteration that is not finite is skipped,
+// no unit may be updated before the sums of all units on all servers are known.
 #include <algorithm>
 #include <utility>
 
+#include "paramserver/core/server_core.h"
 #include "tensor/reduce.h"
 
 namespace paceline::paramserver {
@@ -19,7 +18,8 @@ void ServerCore::keep_sum(std::uint32_t unit, bool used, const sync::Update& upd
     if (options.non_finite != NonFinitePolicy::kApply) {
       if (auto reason = non_finite(unit, update, sum)) {
         if (options.non_finite == NonFinitePolicy::kStop) {
-          actions.push_back({.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
+          actions.push_back(
+              {.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
           return;
         }
         if (kept_failure_.ok()) kept_failure_ = *std::move(reason);
@@ -35,25 +35,34 @@ void ServerCore::keep_sum(std::uint32_t unit, bool used, const sync::Update& upd
   auto& payload = sent_parts_[static_cast<std::size_t>(update.iteration % 2)];
   own_part_.write(payload);
   for (const std::size_t taker : part_takers_) {
-    actions.push_back({.kind = ServerAction::Kind::kSendSquareSum, .to = Rank{static_cast<std::int32_t>(taker)}, .iteration = update.iteration, .payload = payload});
+    actions.push_back({.kind = ServerAction::Kind::kSendSquareSum,
+                       .to = Rank{static_cast<std::int32_t>(taker)},
+                       .iteration = update.iteration,
+                       .payload = payload});
   }
   try_release(actions);
 }
 
-Status ServerCore::on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions) {
-  if (!plan_->holds_updates()) return error(ErrorKind::kBadRequest, "server {} sent a square sum; this job does not clip", server.value);
+Status ServerCore::on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload,
+                                 std::vector<ServerAction>& actions) {
+  if (!plan_->holds_updates())
+    return error(ErrorKind::kBadRequest, "server {} sent a square sum; this job does not clip", server.value);
   if (std::ranges::find(part_takers_, static_cast<std::size_t>(server.value)) == part_takers_.end() || units_.empty()) {
-    return error(ErrorKind::kBadRequest, "a square sum came from server {} to server {}; they do not exchange any", server.value, server_.value);
+    return error(ErrorKind::kBadRequest, "a square sum came from server {} to server {}; they do not exchange any", server.value,
+                 server_.value);
   }
   if (payload.size() != tensor::kSquareSumBytes) {
-    return error(ErrorKind::kBadRequest, "server {} sent a square sum of {} bytes; it has {}", server.value, payload.size(), tensor::kSquareSumBytes);
+    return error(ErrorKind::kBadRequest, "server {} sent a square sum of {} bytes; it has {}", server.value, payload.size(),
+                 tensor::kSquareSumBytes);
   }
   // A server is at most one iteration ahead: the workers push nothing of the next but one before they have this server's values.
   if (iteration != complete_ + 1 && iteration != complete_ + 2) {
-    return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} during iteration {}", server.value, iteration, complete_ + 1);
+    return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} during iteration {}", server.value,
+                 iteration, complete_ + 1);
   }
   SquarePart& part = parts_[static_cast<std::size_t>(server.value)][static_cast<std::size_t>(iteration % 2)];
-  if (part.iteration == iteration) return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} twice", server.value, iteration);
+  if (part.iteration == iteration)
+    return error(ErrorKind::kBadRequest, "server {} sent its square sum of iteration {} twice", server.value, iteration);
   part.iteration = iteration;
   part.sum = tensor::ExactSquareSum::read(payload.first<tensor::kSquareSumBytes>());
   try_release(actions);
@@ -78,7 +87,9 @@ void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<Serv
   const bool skip = options.non_finite == NonFinitePolicy::kSkip && !squares.finite();
   const float coefficient = options.clip_norm > 0 && !skip ? tensor::clip_coefficient(squares, options.clip_norm) : 1.0F;
   if (skip) {
-    Status reason = kept_failure_.ok() ? error(ErrorKind::kCorrupt, "another server found a gradient of iteration {} that is not finite", iteration) : kept_failure_;
+    Status reason = kept_failure_.ok() ? error(ErrorKind::kCorrupt,
+                                               "another server found a gradient of iteration {} that is not finite", iteration)
+                                       : kept_failure_;
     actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = std::move(reason)});
   }
   kept_ = 0;

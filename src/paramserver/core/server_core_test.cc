@@ -1,12 +1,12 @@
 #include "paramserver/core/server_core.h"
 
-#include <fmt/ranges.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
+
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "paramserver/core/testing.h"
 
@@ -53,7 +53,8 @@ class Bench {
     return core->on_initial(Rank{0}, unit, plan->options().first - 1, actions);
   }
   void start() {
-    for (const std::uint32_t unit : plan->units().of_server[static_cast<std::size_t>(core->rank().value)]) ASSERT_TRUE(initial(unit).ok());
+    for (const std::uint32_t unit : plan->units().of_server[static_cast<std::size_t>(core->rank().value)])
+      ASSERT_TRUE(initial(unit).ok());
     deliver();
   }
   Status push(std::int32_t worker, std::uint32_t unit, Iteration iteration, std::vector<float> gradient) {
@@ -74,11 +75,21 @@ class Bench {
     std::vector<std::string> lines;
     for (const ServerAction& action : actions) {
       switch (action.kind) {
-        case ServerAction::Kind::kSendValue: lines.push_back(fmt::format("{}<-{}@{}", action.to.value, action.unit, action.iteration)); break;
-        case ServerAction::Kind::kSendSquareSum: lines.push_back(fmt::format("squares->{}@{}", action.to.value, action.iteration)); break;
-        case ServerAction::Kind::kIterationComplete: lines.push_back(fmt::format("complete@{}", action.iteration)); break;
-        case ServerAction::Kind::kSkipped: lines.push_back(fmt::format("skipped@{}", action.iteration)); break;
-        case ServerAction::Kind::kStop: lines.push_back(fmt::format("stop@{}", action.iteration)); break;
+        case ServerAction::Kind::kSendValue:
+          lines.push_back(fmt::format("{}<-{}@{}", action.to.value, action.unit, action.iteration));
+          break;
+        case ServerAction::Kind::kSendSquareSum:
+          lines.push_back(fmt::format("squares->{}@{}", action.to.value, action.iteration));
+          break;
+        case ServerAction::Kind::kIterationComplete:
+          lines.push_back(fmt::format("complete@{}", action.iteration));
+          break;
+        case ServerAction::Kind::kSkipped:
+          lines.push_back(fmt::format("skipped@{}", action.iteration));
+          break;
+        case ServerAction::Kind::kStop:
+          lines.push_back(fmt::format("stop@{}", action.iteration));
+          break;
       }
     }
     return lines;
@@ -105,7 +116,8 @@ TEST(Server, SumsInRankOrderWhateverTheArrivalOrder) {
     Bench bench(setting);
     bench.start();
     for (const std::int32_t rank : arrival) ASSERT_TRUE(bench.push(rank, 0, 1, {gradients[rank]}).ok());
-    EXPECT_EQ(bench.value(0)[0], -(((1e8F + 1.0F) + -1e8F) * static_cast<float>(1.0 / 3))) << "arrival " << fmt::format("{}", fmt::join(arrival, ","));
+    EXPECT_EQ(bench.value(0)[0], -(((1e8F + 1.0F) + -1e8F) * static_cast<float>(1.0 / 3)))
+        << "arrival " << fmt::format("{}", fmt::join(arrival, ","));
   } while (std::ranges::next_permutation(arrival).found);
 }
 

@@ -1,9 +1,8 @@
 // How ServerCore makes an update: of one unit as soon as the synchronisation model names it.
-#include "paramserver/core/server_core.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "paramserver/core/server_core.h"
 #include "tensor/optimizer.h"
 #include "tensor/reduce.h"
 
@@ -31,12 +30,16 @@ std::optional<Status> ServerCore::non_finite(std::uint32_t unit, const sync::Upd
   if (tensor::all_finite(sum)) return std::nullopt;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (const auto element = tensor::first_non_finite(sources_[i])) {
-      return error(ErrorKind::kCorrupt, "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, or give --non-finite skip",
+      return error(ErrorKind::kCorrupt,
+                   "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, "
+                   "or give --non-finite skip",
                    update.workers[i].value, unit_text(unit), update.iteration, *element, sources_[i][*element]);
     }
   }
-  return error(ErrorKind::kCorrupt, "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or give --non-finite skip", unit_text(unit),
-               update.iteration);
+  return error(
+      ErrorKind::kCorrupt,
+      "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or give --non-finite skip",
+      unit_text(unit), update.iteration);
 }
 
 std::span<float> ServerCore::writable_value(std::uint32_t unit) {
@@ -54,7 +57,8 @@ void ServerCore::step(std::uint32_t unit, Iteration iteration, std::span<const f
   UnitState& of = state(unit);
   ++of.steps;
   ++counters_.updates;
-  tensor::step(plan_->optimizer_of(unit), {.learning_rate = plan_->learning_rate_of(unit, iteration), .step = of.steps}, writable_value(unit), gradient, of.state);
+  tensor::step(plan_->optimizer_of(unit), {.learning_rate = plan_->learning_rate_of(unit, iteration), .step = of.steps},
+               writable_value(unit), gradient, of.state);
 }
 
 void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& actions) {
@@ -73,7 +77,8 @@ void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& ac
     }
     if (plan_->options().update.non_finite == NonFinitePolicy::kStop) {
       if (auto reason = non_finite(unit, update, gradient)) {
-        actions.push_back({.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
+        actions.push_back(
+            {.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
         return;
       }
     }
@@ -84,11 +89,14 @@ void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& ac
   for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
   count_version(unit, update.iteration, actions);
   switch (sync_->delivery()) {
-    case sync::Delivery::kToAll: offer_to_all(unit, update.iteration, actions); break;
+    case sync::Delivery::kToAll:
+      offer_to_all(unit, update.iteration, actions);
+      break;
     case sync::Delivery::kToPusher:
       for (const Rank worker : update.workers) offer(unit, worker, update.iteration, actions);
       break;
-    case sync::Delivery::kAtStart: break;
+    case sync::Delivery::kAtStart:
+      break;
   }
 }
 

@@ -4,7 +4,8 @@
 namespace paceline::paramserver {
 
 void ServerCore::offer_to_all(std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions) {
-  for (std::int32_t worker = 0; worker < static_cast<std::int32_t>(live_.size()); ++worker) offer(unit, Rank{worker}, label, actions);
+  for (std::int32_t worker = 0; worker < static_cast<std::int32_t>(live_.size()); ++worker)
+    offer(unit, Rank{worker}, label, actions);
 }
 
 void ServerCore::offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions) {
@@ -26,10 +27,13 @@ Status ServerCore::on_pull(Rank worker, std::uint32_t unit, Iteration label, std
   Slot& at = slot(unit, worker);
   // A pull may overtake the push of its iteration, but no more than that.
   if (label <= at.answered || label > at.pushed + 1) {
-    return error(ErrorKind::kBadRequest, "worker {} asked for the value of {} of iteration {}; it has that of {} and has pushed up to {}", worker.value, unit_text(unit),
-                 label, at.answered, at.pushed);
+    return error(ErrorKind::kBadRequest,
+                 "worker {} asked for the value of {} of iteration {}; it has that of {} and has pushed up to {}", worker.value,
+                 unit_text(unit), label, at.answered, at.pushed);
   }
-  if (at.asked != kNone) return error(ErrorKind::kBadRequest, "worker {} asked for the value of {} of iteration {} twice", worker.value, unit_text(unit), label);
+  if (at.asked != kNone)
+    return error(ErrorKind::kBadRequest, "worker {} asked for the value of {} of iteration {} twice", worker.value, unit_text(unit),
+                 label);
   at.asked = label;
   if (at.due >= label) send(unit, worker, at.due, actions);
   return {};
@@ -53,7 +57,8 @@ void ServerCore::send(std::uint32_t unit, Rank worker, Iteration label, std::vec
 }
 
 void ServerCore::on_delivered(Rank worker, std::uint64_t ticket) {
-  PACELINE_CHECK(worker.value >= 0 && static_cast<std::size_t>(worker.value) < in_flight_.size(), "delivered to worker {}", worker.value);
+  PACELINE_CHECK(worker.value >= 0 && static_cast<std::size_t>(worker.value) < in_flight_.size(), "delivered to worker {}",
+                 worker.value);
   auto& in_flight = in_flight_[static_cast<std::size_t>(worker.value)];
   PACELINE_CHECK(ticket < in_flight.size() && in_flight[ticket] > 0, "ticket {} was not sent to worker {}", ticket, worker.value);
   --in_flight[ticket];

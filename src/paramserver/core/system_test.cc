@@ -1,12 +1,12 @@
-// Whole jobs - server and worker cores, a bag of messages that arrive in any order, in pieces - stepped in virtual time from a seed, and
-// compared with the plain computation bit by bit.
-#include <gtest/gtest.h>
-
+// Whole jobs - server and worker cores, a bag of messages that arrive in any order, in pieces - stepped in virtual time from a
+// seed, and compared with the plain computation bit by bit.
 #include <algorithm>
 #include <deque>
 #include <functional>
 #include <limits>
 #include <numeric>
+
+#include <gtest/gtest.h>
 
 #include "paramserver/core/server_core.h"
 #include "paramserver/core/testing.h"
@@ -44,7 +44,10 @@ struct Message {
 class System {
  public:
   explicit System(const Case& job)
-      : job_(job), random_(job.seed), plan_(*JobPlan::make(job.table, job.options)), elements_(static_cast<std::size_t>(plan_->units().elements)) {
+      : job_(job),
+        random_(job.seed),
+        plan_(*JobPlan::make(job.table, job.options)),
+        elements_(static_cast<std::size_t>(plan_->units().elements)) {
     for (std::int32_t s = 0; s < job.options.servers; ++s) {
       sync::SyncCluster cluster;
       cluster.units = static_cast<std::int32_t>(plan_->units().of_server[static_cast<std::size_t>(s)].size());
@@ -62,9 +65,11 @@ class System {
   // Runs to the end; afterwards every worker has waited for the last values.
   void run() {
     for (const scheduling::Unit& unit : plan_->units().units) {
-      post({Message::Kind::kInitial, 0, unit.server.value, unit.id, job_.options.first - 1, bytes_of(workers_[0]->parameters, unit.id), unit.id});
+      post({Message::Kind::kInitial, 0, unit.server.value, unit.id, job_.options.first - 1,
+            bytes_of(workers_[0]->parameters, unit.id), unit.id});
     }
-    const std::int64_t limit = 1000 + 200 * job_.iterations * static_cast<std::int64_t>(plan_->units().units.size() + 5) * job_.options.workers * (1 + job_.options.servers);
+    const std::int64_t limit = 1000 + 200 * job_.iterations * static_cast<std::int64_t>(plan_->units().units.size() + 5) *
+                                          job_.options.workers * (1 + job_.options.servers);
     for (std::int64_t steps = 0; !finished(); ++steps) {
       ASSERT_LT(steps, limit) << "the job hangs";
       now_ += std::chrono::microseconds(1);
@@ -84,8 +89,8 @@ class System {
     WorkerCore core;
     std::vector<float> parameters, staging, gradients, seen;
     enum class Phase { kForward, kBackward, kDone } phase = Phase::kForward;
-    std::int32_t next_layer = 0;                // forward
-    std::vector<std::uint32_t> order, unused;   // backward: tensors to come
+    std::int32_t next_layer = 0;               // forward
+    std::vector<std::uint32_t> order, unused;  // backward: tensors to come
   };
 
   const JobPlan& plan() const { return *plan_; }
@@ -106,11 +111,13 @@ class System {
   template <typename Arena>
   std::span<const std::byte> bytes_of(const Arena& arena, std::uint32_t unit) const {
     const auto& planned = plan_->units().units[unit];
-    return std::as_bytes(std::span<const float>(arena).subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements)));
+    return std::as_bytes(std::span<const float>(arena).subspan(static_cast<std::size_t>(planned.offset),
+                                                               static_cast<std::size_t>(planned.elements)));
   }
   std::span<std::byte> place_of(std::vector<float>& arena, std::uint32_t unit) {
     const auto& planned = plan_->units().units[unit];
-    return std::as_writable_bytes(std::span<float>(arena).subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements)));
+    return std::as_writable_bytes(
+        std::span<float>(arena).subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements)));
   }
   void post(Message message) { messages_.push_back(message); }
 
@@ -118,14 +125,18 @@ class System {
 
   void step_worker(Worker& worker) {
     switch (worker.phase) {
-      case Worker::Phase::kForward: return step_forward(worker);
-      case Worker::Phase::kBackward: return step_backward(worker);
-      case Worker::Phase::kDone: return;
+      case Worker::Phase::kForward:
+        return step_forward(worker);
+      case Worker::Phase::kBackward:
+        return step_backward(worker);
+      case Worker::Phase::kDone:
+        return;
     }
   }
 
   void copy_staged(Worker& worker, scheduling::UnitRange units) {
-    while (const auto unit = worker.core.take_staged(units)) std::ranges::copy(bytes_of(worker.staging, *unit), place_of(worker.parameters, *unit).begin());
+    while (const auto unit = worker.core.take_staged(units))
+      std::ranges::copy(bytes_of(worker.staging, *unit), place_of(worker.parameters, *unit).begin());
   }
 
   void step_forward(Worker& worker) {
@@ -157,7 +168,8 @@ class System {
     worker.order.clear();
     worker.unused.clear();
     for (std::uint32_t tensor = 0; tensor < job_.table.tensors.size(); ++tensor) {
-      (testing::is_unused(job_.seed, rank, iteration, tensor, job_.unused_per_cent) ? worker.unused : worker.order).push_back(tensor);
+      (testing::is_unused(job_.seed, rank, iteration, tensor, job_.unused_per_cent) ? worker.unused : worker.order)
+          .push_back(tensor);
     }
     std::ranges::shuffle(worker.order, random_);
     for (std::size_t i = 0; i < elements_; ++i) worker.gradients[i] = gradient(rank, iteration, static_cast<std::int64_t>(i));
@@ -166,7 +178,9 @@ class System {
 
   bool used_in(Layer layer, std::int32_t rank, Iteration iteration) const {
     for (std::uint32_t tensor = 0; tensor < job_.table.tensors.size(); ++tensor) {
-      if (job_.table.tensors[tensor].layer == layer && !testing::is_unused(job_.seed, rank, iteration, tensor, job_.unused_per_cent)) return true;
+      if (job_.table.tensors[tensor].layer == layer &&
+          !testing::is_unused(job_.seed, rank, iteration, tensor, job_.unused_per_cent))
+        return true;
     }
     return false;
   }
@@ -178,7 +192,8 @@ class System {
     const scheduling::UnitRange units = plan_->units().of_layer[static_cast<std::size_t>(layer.index)];
     for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
       ASSERT_TRUE(same_bits(bytes_of(worker.parameters, unit), bytes_of(expected, unit)))
-          << "seed " << job_.seed << ": worker " << worker.core.rank().value << " runs layer " << layer.index << " of iteration " << iteration << " with other values";
+          << "seed " << job_.seed << ": worker " << worker.core.rank().value << " runs layer " << layer.index << " of iteration "
+          << iteration << " with other values";
     }
   }
 
@@ -193,7 +208,8 @@ class System {
         gradients.emplace_back();
         for (std::size_t i = 0; i < elements_; ++i) gradients.back().push_back(gradient(w, next, static_cast<std::int64_t>(i)));
         unused.emplace_back();
-        for (std::uint32_t t = 0; t < job_.table.tensors.size(); ++t) unused.back().push_back(testing::is_unused(job_.seed, w, next, t, job_.unused_per_cent));
+        for (std::uint32_t t = 0; t < job_.table.tensors.size(); ++t)
+          unused.back().push_back(testing::is_unused(job_.seed, w, next, t, job_.unused_per_cent));
       }
       reference_->train(next, gradients, unused);
       history_.push_back(reference_->parameters);
@@ -218,7 +234,8 @@ class System {
         if (!used_in(Layer{layer}, worker.core.rank().value, iteration)) continue;
         const scheduling::UnitRange units = plan_->units().of_layer[static_cast<std::size_t>(layer)];
         for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
-          ASSERT_TRUE(same_bits(bytes_of(worker.parameters, unit), bytes_of(worker.seen, unit))) << "seed " << job_.seed << ": parameters changed under backward";
+          ASSERT_TRUE(same_bits(bytes_of(worker.parameters, unit), bytes_of(worker.seen, unit)))
+              << "seed " << job_.seed << ": parameters changed under backward";
         }
       }
       const Status status = worker.core.on_backward_done(iteration, worker.unused, now_, worker_actions_);
@@ -231,7 +248,9 @@ class System {
 
   void send_worker_actions(Worker& worker) {
     for (const WorkerAction& action : worker_actions_) {
-      Message message{Message::Kind::kPull, worker.core.rank().value, plan_->units().units[action.unit].server.value, action.unit, action.iteration, {}, action.unit};
+      Message message{Message::Kind::kPull, worker.core.rank().value, plan_->units().units[action.unit].server.value,
+                      action.unit,          action.iteration,         {},
+                      action.unit};
       if (action.kind == WorkerAction::Kind::kUnused) message.kind = Message::Kind::kUnused;
       if (action.kind == WorkerAction::Kind::kPush) {
         message.kind = Message::Kind::kPush;
@@ -269,15 +288,20 @@ class System {
     const auto to = static_cast<std::size_t>(message.to);
     Result<std::span<float>> place = std::span<float>();
     switch (message.kind) {
-      case Message::Kind::kInitial: place = servers_[to]->place_for_initial(Rank{message.from}, message.unit, message.iteration, message.payload.size()); break;
-      case Message::Kind::kPush: place = servers_[to]->place_for_push(Rank{message.from}, message.unit, message.iteration, message.payload.size()); break;
+      case Message::Kind::kInitial:
+        place = servers_[to]->place_for_initial(Rank{message.from}, message.unit, message.iteration, message.payload.size());
+        break;
+      case Message::Kind::kPush:
+        place = servers_[to]->place_for_push(Rank{message.from}, message.unit, message.iteration, message.payload.size());
+        break;
       case Message::Kind::kSquareSum:
         square_places_.emplace_back();
         message.place = square_places_.back();
         return;
       default: {
         Worker& worker = *workers_[to];
-        const auto where = worker.core.on_value_begin(Rank{message.from}, message.unit, message.iteration, message.payload.size(), now_);
+        const auto where =
+            worker.core.on_value_begin(Rank{message.from}, message.unit, message.iteration, message.payload.size(), now_);
         ASSERT_TRUE(where.ok()) << "seed " << job_.seed << ": " << where.status().message();
         message.place = place_of(*where == WorkerCore::Place::kStaging ? worker.staging : worker.parameters, message.unit);
         return;
@@ -298,11 +322,21 @@ class System {
     ServerCore& server = *servers_[static_cast<std::size_t>(message.to)];
     const Rank from{message.from};
     switch (message.kind) {
-      case Message::Kind::kInitial: status = server.on_initial(from, message.unit, message.iteration, actions_); break;
-      case Message::Kind::kPush: status = server.on_push(from, message.unit, message.iteration, now_, actions_); break;
-      case Message::Kind::kUnused: status = server.on_unused(from, message.unit, message.iteration, now_, actions_); break;
-      case Message::Kind::kPull: status = server.on_pull(from, message.unit, message.iteration, actions_); break;
-      default: status = server.on_square_sum(from, message.iteration, message.place, actions_); break;
+      case Message::Kind::kInitial:
+        status = server.on_initial(from, message.unit, message.iteration, actions_);
+        break;
+      case Message::Kind::kPush:
+        status = server.on_push(from, message.unit, message.iteration, now_, actions_);
+        break;
+      case Message::Kind::kUnused:
+        status = server.on_unused(from, message.unit, message.iteration, now_, actions_);
+        break;
+      case Message::Kind::kPull:
+        status = server.on_pull(from, message.unit, message.iteration, actions_);
+        break;
+      default:
+        status = server.on_square_sum(from, message.iteration, message.place, actions_);
+        break;
     }
     ASSERT_TRUE(status.ok()) << "seed " << job_.seed << ": " << status.message();
     for (const ServerAction& action : actions_) carry_out(server, action);
@@ -312,19 +346,24 @@ class System {
   void carry_out(const ServerCore& server, const ServerAction& action) {
     switch (action.kind) {
       case ServerAction::Kind::kSendValue:
-        return post({Message::Kind::kValue, server.rank().value, action.to.value, action.unit, action.iteration, action.payload, action.ticket});
+        return post({Message::Kind::kValue, server.rank().value, action.to.value, action.unit, action.iteration, action.payload,
+                     action.ticket});
       case ServerAction::Kind::kSendSquareSum:
-        return post({Message::Kind::kSquareSum, server.rank().value, action.to.value, 0, action.iteration, action.payload, action.ticket});
+        return post(
+            {Message::Kind::kSquareSum, server.rank().value, action.to.value, 0, action.iteration, action.payload, action.ticket});
       case ServerAction::Kind::kIterationComplete:
         for (const std::uint32_t unit : plan_->units().of_server[static_cast<std::size_t>(server.rank().value)]) {
           const auto saved = server.export_unit(unit);
           ASSERT_EQ(saved.version, action.iteration);
-          ASSERT_TRUE(same_bits(std::as_bytes(saved.value), bytes_of(parameters_after(action.iteration), unit))) << "seed " << job_.seed;
+          ASSERT_TRUE(same_bits(std::as_bytes(saved.value), bytes_of(parameters_after(action.iteration), unit)))
+              << "seed " << job_.seed;
         }
         if (server.rank() == Rank{0}) completed.push_back(action.iteration);
         return;
-      case ServerAction::Kind::kSkipped: return skips.push_back(action.failure);
-      case ServerAction::Kind::kStop: return stops.push_back(action.failure);
+      case ServerAction::Kind::kSkipped:
+        return skips.push_back(action.failure);
+      case ServerAction::Kind::kStop:
+        return stops.push_back(action.failure);
     }
   }
 
@@ -346,15 +385,22 @@ class System {
 
 void expect_reference_everywhere(System& system, const Case& job) {
   const auto& expected = system.history_.back();
-  for (std::int32_t w = 0; w < job.options.workers; ++w) EXPECT_TRUE(same_bits(system.worker(static_cast<std::size_t>(w)).parameters, expected)) << "worker " << w;
+  for (std::int32_t w = 0; w < job.options.workers; ++w)
+    EXPECT_TRUE(same_bits(system.worker(static_cast<std::size_t>(w)).parameters, expected)) << "worker " << w;
   const Reference& reference = *system.reference_;
   for (const scheduling::Unit& unit : system.plan().units().units) {
     const ServerCore& server = system.server(static_cast<std::size_t>(unit.server.value));
     const auto saved = server.export_unit(unit.id);
-    const auto part = [&](const std::vector<float>& plane) { return std::span(plane).subspan(static_cast<std::size_t>(unit.offset), static_cast<std::size_t>(unit.elements)); };
+    const auto part = [&](const std::vector<float>& plane) {
+      return std::span(plane).subspan(static_cast<std::size_t>(unit.offset), static_cast<std::size_t>(unit.elements));
+    };
     const auto n = static_cast<std::size_t>(unit.elements);
-    if (saved.state.size() >= n) { EXPECT_TRUE(same_bits(saved.state.first(n), part(reference.m))); }
-    if (saved.state.size() == 2 * n) { EXPECT_TRUE(same_bits(saved.state.last(n), part(reference.v))); }
+    if (saved.state.size() >= n) {
+      EXPECT_TRUE(same_bits(saved.state.first(n), part(reference.m)));
+    }
+    if (saved.state.size() == 2 * n) {
+      EXPECT_TRUE(same_bits(saved.state.last(n), part(reference.v)));
+    }
     EXPECT_EQ(saved.steps, reference.steps[system.plan().units().tensor_of[unit.id]]);
     EXPECT_EQ(saved.version, job.options.first + job.iterations - 1);
   }
@@ -384,7 +430,8 @@ Case random_case(std::uint64_t seed) {
   options.servers = static_cast<std::int32_t>(draw(1, 3));
   const auto name = scheduling::schedule_names()[draw(0, scheduling::schedule_names().size() - 1)];
   options.schedule = *scheduling::parse_schedule_name(name);
-  const scheduling::Cut cuts[] = {scheduling::whole_tensors(), scheduling::balanced_tensors(), scheduling::split_large_tensors(16), scheduling::slices_of(7)};
+  const scheduling::Cut cuts[] = {scheduling::whole_tensors(), scheduling::balanced_tensors(), scheduling::split_large_tensors(16),
+                                  scheduling::slices_of(7)};
   options.schedule.cut = cuts[draw(0, 3)];
   options.update.optimizer.kind = static_cast<tensor::OptimizerKind>(draw(0, 4));
   options.update.optimizer.weight_decay = draw(0, 1) == 0 ? 0 : 0.1;
@@ -412,7 +459,8 @@ TEST(System, GivesTheReferencesBitsForEveryScheduleOptimizerAndOrderOfMessages) 
 TEST(System, IsTheSameForEveryNumberOfServersAndEveryCutWithClipping) {
   std::vector<float> first;
   for (std::int32_t servers = 1; servers <= 3; ++servers) {
-    for (const scheduling::Cut cut : {scheduling::whole_tensors(), scheduling::balanced_tensors(), scheduling::slices_of(3), scheduling::slices_of(1000)}) {
+    for (const scheduling::Cut cut :
+         {scheduling::whole_tensors(), scheduling::balanced_tensors(), scheduling::slices_of(3), scheduling::slices_of(1000)}) {
       Case job;
       job.seed = 5;
       job.table = testing::table_of({{40, 7}, {13}, {64, 1}});
@@ -431,7 +479,8 @@ TEST(System, IsTheSameForEveryNumberOfServersAndEveryCutWithClipping) {
   }
 }
 
-// Whole numbers do not round: every push adds 1, so in the end each value is the number of pushes, when none is lost and none counted twice.
+// Whole numbers do not round: every push adds 1, so in the end each value is the number of pushes, when none is lost and none
+// counted twice.
 Case ledger(std::uint64_t seed, sync::SyncKind kind, std::int64_t staleness) {
   Case job = random_case(seed);
   job.options.update = {};
@@ -449,7 +498,8 @@ Case ledger(std::uint64_t seed, sync::SyncKind kind, std::int64_t staleness) {
 void expect_every_push_counted_once(System& system, const Case& job) {
   const auto pushes = static_cast<float>(job.options.workers * job.iterations);
   for (const scheduling::Unit& unit : system.plan().units().units) {
-    for (const float value : system.server(static_cast<std::size_t>(unit.server.value)).export_unit(unit.id).value) ASSERT_EQ(value, pushes);
+    for (const float value : system.server(static_cast<std::size_t>(unit.server.value)).export_unit(unit.id).value)
+      ASSERT_EQ(value, pushes);
   }
   for (std::int32_t w = 0; w < job.options.workers; ++w) {
     for (const float value : system.worker(static_cast<std::size_t>(w)).parameters) {
@@ -531,7 +581,9 @@ TEST(System, SkipsAnIterationWithANonFiniteGradientOnAllServers) {
       expect_reference_everywhere(system, job);
       EXPECT_TRUE(same_bits(system.history_[1], system.history_[2]));
       EXPECT_EQ(system.skips.size(), static_cast<std::size_t>(servers));
-      EXPECT_EQ(std::ranges::count_if(system.skips, [](const Status& skip) { return skip.message().find("worker 1") != std::string::npos; }), 1);
+      EXPECT_EQ(std::ranges::count_if(system.skips,
+                                      [](const Status& skip) { return skip.message().find("worker 1") != std::string::npos; }),
+                1);
       ASSERT_FALSE(HasFailure());
     }
   }

@@ -41,7 +41,8 @@ inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
 
 // Element `index` of `worker`'s gradient: numbers of very different size, so that another order of summation gives other bits.
 inline float gradient_element(std::uint64_t seed, std::int32_t worker, Iteration iteration, std::int64_t index) {
-  const std::uint64_t bits = mixed(mixed(mixed(seed, static_cast<std::uint64_t>(worker)), static_cast<std::uint64_t>(iteration)), static_cast<std::uint64_t>(index));
+  const std::uint64_t bits = mixed(mixed(mixed(seed, static_cast<std::uint64_t>(worker)), static_cast<std::uint64_t>(iteration)),
+                                   static_cast<std::uint64_t>(index));
   const auto fraction = static_cast<float>(static_cast<std::int32_t>(bits & 0xffffff) - 0x800000) / 8388608.0F;
   return std::ldexp(fraction, static_cast<int>((bits >> 24) % 12) - 6);
 }
@@ -52,17 +53,26 @@ inline std::vector<float> gradient_of(std::uint64_t seed, std::int32_t worker, I
   return gradient;
 }
 
-inline std::vector<float> initial_values(std::uint64_t seed, std::int64_t elements) { return gradient_of(seed ^ 0x1234, 99, 0, elements); }
+inline std::vector<float> initial_values(std::uint64_t seed, std::int64_t elements) {
+  return gradient_of(seed ^ 0x1234, 99, 0, elements);
+}
 
 inline bool is_unused(std::uint64_t seed, std::int32_t worker, Iteration iteration, std::uint32_t tensor, unsigned per_cent) {
-  return mixed(mixed(mixed(seed, 77 + static_cast<std::uint64_t>(worker)), static_cast<std::uint64_t>(iteration)), tensor) % 100 < per_cent;
+  return mixed(mixed(mixed(seed, 77 + static_cast<std::uint64_t>(worker)), static_cast<std::uint64_t>(iteration)), tensor) % 100 <
+         per_cent;
 }
 
 // What training must give in BSP: plain loops over whole tensors, no units, servers, messages or kernels.
 class Reference {
  public:
   Reference(const wire::TensorTable& table, const UpdateOptions& options, std::vector<float> initial)
-      : table_(table), options_(options), offsets_(table.offsets()), parameters(std::move(initial)), m(parameters.size()), v(parameters.size()), steps(table.tensors.size()) {}
+      : table_(table),
+        options_(options),
+        offsets_(table.offsets()),
+        parameters(std::move(initial)),
+        m(parameters.size()),
+        v(parameters.size()),
+        steps(table.tensors.size()) {}
 
   // gradients[worker] is an arena; unused[worker][tensor].
   void train(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<bool>>& unused) {
@@ -112,7 +122,9 @@ class Reference {
       g = g + c.decay * p;
     }
     switch (optimizer.kind) {
-      case Kind::kSgd: p = p - c.rate * g; break;
+      case Kind::kSgd:
+        p = p - c.rate * g;
+        break;
       case Kind::kMomentum:
         m[i] = c.momentum * m[i] + g;
         p = p - c.rate * m[i];

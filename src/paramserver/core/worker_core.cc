@@ -30,8 +30,10 @@ Duration WorkerCore::BusyTime::take(TimePoint now) {
   return std::exchange(total, Duration{});
 }
 
-WorkerCore::WorkerCore(std::shared_ptr<const JobPlan> plan, Rank worker) : plan_(std::move(plan)), worker_(worker), current_(plan_->options().first) {
-  PACELINE_CHECK(worker.value >= 0 && worker.value < plan_->options().workers, "worker {} of {}", worker.value, plan_->options().workers);
+WorkerCore::WorkerCore(std::shared_ptr<const JobPlan> plan, Rank worker)
+    : plan_(std::move(plan)), worker_(worker), current_(plan_->options().first) {
+  PACELINE_CHECK(worker.value >= 0 && worker.value < plan_->options().workers, "worker {} of {}", worker.value,
+                 plan_->options().workers);
   const auto layers = static_cast<std::size_t>(plan_->layers());
   units_.resize(plan_->units().units.size());
   tensors_.resize(plan_->table().tensors.size());
@@ -70,9 +72,11 @@ void WorkerCore::on_initial_received(std::uint32_t unit) {
 // --- gradients ---
 
 Status WorkerCore::on_gradient_ready(std::uint32_t tensor, TimePoint now, std::vector<WorkerAction>& actions) {
-  if (tensor >= tensors_.size()) return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
+  if (tensor >= tensors_.size())
+    return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
   if (tensors_[tensor] != TensorState::kAwaited) {
-    return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration", plan_->table().tensors[tensor].name, current_);
+    return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
+                 plan_->table().tensors[tensor].name, current_);
   }
   tensors_[tensor] = TensorState::kReady;
   waiting_.push_back(tensor);
@@ -81,26 +85,36 @@ Status WorkerCore::on_gradient_ready(std::uint32_t tensor, TimePoint now, std::v
 }
 
 Status WorkerCore::check_backward(Iteration iteration, std::span<const std::uint32_t> unused) const {
-  if (iteration != current_) return error(ErrorKind::kBadRequest, "the backward of iteration {} is over in iteration {}", iteration, current_);
-  if (missing_ > 0) return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come", iteration, missing_);
+  if (iteration != current_)
+    return error(ErrorKind::kBadRequest, "the backward of iteration {} is over in iteration {}", iteration, current_);
+  if (missing_ > 0)
+    return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come",
+                 iteration, missing_);
   const auto& tensors = plan_->table().tensors;
   for (std::size_t i = 0; i < unused.size(); ++i) {
-    if (unused[i] >= tensors.size()) return error(ErrorKind::kBadRequest, "tensor {} is called unused; the model has {}", unused[i], tensors.size());
+    if (unused[i] >= tensors.size())
+      return error(ErrorKind::kBadRequest, "tensor {} is called unused; the model has {}", unused[i], tensors.size());
     const bool twice = std::ranges::find(unused.first(i), unused[i]) != unused.begin() + static_cast<std::ptrdiff_t>(i);
     if (twice || tensors_[unused[i]] != TensorState::kAwaited) {
-      return error(ErrorKind::kBadRequest, "\"{}\" is called unused in iteration {} and {}", tensors[unused[i]].name, iteration, twice ? "called so twice" : "has a gradient");
+      return error(ErrorKind::kBadRequest, "\"{}\" is called unused in iteration {} and {}", tensors[unused[i]].name, iteration,
+                   twice ? "called so twice" : "has a gradient");
     }
   }
   std::size_t known = unused.size() + static_cast<std::size_t>(std::ranges::count(tensors_, TensorState::kReady));
   if (known == tensors.size()) return {};
   for (std::uint32_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    if (tensors_[tensor] != TensorState::kAwaited || plan_->units().of_tensor[tensor].empty() || std::ranges::find(unused, tensor) != unused.end()) continue;
-    return error(ErrorKind::kBadRequest, "the backward of iteration {} is over, but \"{}\" has neither a gradient nor is it called unused", iteration, tensors[tensor].name);
+    if (tensors_[tensor] != TensorState::kAwaited || plan_->units().of_tensor[tensor].empty() ||
+        std::ranges::find(unused, tensor) != unused.end())
+      continue;
+    return error(ErrorKind::kBadRequest,
+                 "the backward of iteration {} is over, but \"{}\" has neither a gradient nor is it called unused", iteration,
+                 tensors[tensor].name);
   }
   return {};
 }
 
-Status WorkerCore::on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now, std::vector<WorkerAction>& actions) {
+Status WorkerCore::on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now,
+                                    std::vector<WorkerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_backward(iteration, unused));
   for (const std::uint32_t tensor : unused) {
     tensors_[tensor] = TensorState::kUnused;
@@ -148,7 +162,8 @@ void WorkerCore::push(std::uint32_t unit, bool unused, TimePoint now, std::vecto
   }
   if (--to_push_[layer] > 0 || plan_->options().schedule.back != scheduling::Return::kPullByLayer) return;
   const scheduling::UnitRange units = plan_->units().of_layer[layer];
-  for (std::uint32_t asked = units.begin; asked < units.end; ++asked) actions.push_back({WorkerAction::Kind::kPull, asked, current_});
+  for (std::uint32_t asked = units.begin; asked < units.end; ++asked)
+    actions.push_back({WorkerAction::Kind::kPull, asked, current_});
 }
 
 void WorkerCore::on_push_delivered(std::uint32_t unit, TimePoint now) {
@@ -163,24 +178,29 @@ void WorkerCore::on_push_delivered(std::uint32_t unit, TimePoint now) {
 // --- values ---
 
 Status WorkerCore::check_value(Rank server, std::uint32_t unit) const {
-  if (unit >= units_.size()) return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}; the job has {} units", server.value, unit, units_.size());
+  if (unit >= units_.size())
+    return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}; the job has {} units", server.value, unit,
+                 units_.size());
   const Rank home = plan_->units().units[unit].server;
   if (home == server) return {};
-  return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}, which lives on server {}", server.value, unit, home.value);
+  return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}, which lives on server {}", server.value, unit,
+               home.value);
 }
 
-Result<WorkerCore::Place> WorkerCore::on_value_begin(Rank server, std::uint32_t unit, Iteration label, std::uint64_t bytes, TimePoint now) {
+Result<WorkerCore::Place> WorkerCore::on_value_begin(Rank server, std::uint32_t unit, Iteration label, std::uint64_t bytes,
+                                                     TimePoint now) {
   PACELINE_RETURN_IF_ERROR(check_value(server, unit));
   const scheduling::Unit& planned = plan_->units().units[unit];
   if (bytes != static_cast<std::uint64_t>(planned.elements) * sizeof(float)) {
-    return error(ErrorKind::kBadRequest, "server {} sent {} bytes as a value of unit {} in {}; it has {}", server.value, bytes, unit, plan_->layer_text(planned.layer),
-                 static_cast<std::uint64_t>(planned.elements) * sizeof(float));
+    return error(ErrorKind::kBadRequest, "server {} sent {} bytes as a value of unit {} in {}; it has {}", server.value, bytes,
+                 unit, plan_->layer_text(planned.layer), static_cast<std::uint64_t>(planned.elements) * sizeof(float));
   }
   UnitState& of = units_[unit];
   const Iteration initial = plan_->options().first - 1;
   const bool awaited = label == initial ? worker_ != Rank{0} && of.arrived < label : of.pushed == label && of.arrived < label;
   if (!awaited || of.arriving >= 0) {
-    return error(ErrorKind::kBadRequest, "server {} sent the value of unit {} in {} for iteration {}, which worker {} does not await", server.value, unit,
+    return error(ErrorKind::kBadRequest,
+                 "server {} sent the value of unit {} in {} for iteration {}, which worker {} does not await", server.value, unit,
                  plan_->layer_text(planned.layer), label, worker_.value);
   }
   of.arriving = label;
@@ -190,7 +210,8 @@ Result<WorkerCore::Place> WorkerCore::on_value_begin(Rank server, std::uint32_t 
   return of.staging ? Place::kStaging : Place::kParameters;
 }
 
-Status WorkerCore::on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now, std::vector<WorkerAction>& actions) {
+Status WorkerCore::on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now,
+                            std::vector<WorkerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_value(server, unit));
   UnitState& of = units_[unit];
   if (of.arriving < 0 || of.arriving != label) {
@@ -228,7 +249,8 @@ bool WorkerCore::layer_open(Layer layer, Iteration iteration) const {
 
 scheduling::UnitRange WorkerCore::units_of(std::optional<Layer> layer) const {
   const bool all = !layer || plan_->options().schedule.back == scheduling::Return::kPullAtOnce;
-  return all ? scheduling::UnitRange{0, static_cast<std::uint32_t>(units_.size())} : plan_->units().of_layer[static_cast<std::size_t>(layer->index)];
+  return all ? scheduling::UnitRange{0, static_cast<std::uint32_t>(units_.size())}
+             : plan_->units().of_layer[static_cast<std::size_t>(layer->index)];
 }
 
 std::optional<std::uint32_t> WorkerCore::missing_unit(scheduling::UnitRange units) const {

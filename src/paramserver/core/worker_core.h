@@ -1,16 +1,17 @@
-// One worker's side of a parameter server: what it pushes and asks for and when, which values have come, and which layers may run. Pure:
-// events in, actions out; no thread, clock, memory of parameters, or loop. Whoever drives it owns it.
+// One worker's side of a parameter server: what it pushes and asks for and when, which values have come, and which layers may run.
+// Pure: events in, actions out; no thread, clock, memory of parameters, or loop. Whoever drives it owns it.
 //
-// One iteration i. The training side tells each tensor's gradient (on_gradient_ready, any order: priority comes from the layer) and at the
-// end of backward the tensors that have none (on_backward_done). The core answers with pushes and pulls as the schedule says. Values
-// labelled i come back; when a layer has all of them, its forward of iteration i + 1 may run (layer_open).
+// One iteration i. The training side tells each tensor's gradient (on_gradient_ready, any order: priority comes from the layer) and
+// at the end of backward the tensors that have none (on_backward_done). The core answers with pushes and pulls as the schedule
+// says. Values labelled i come back; when a layer has all of them, its forward of iteration i + 1 may run (layer_open).
 //
-// Two rules keep the protocol simple for servers. No unit of iteration i is pushed before all values labelled i - 1 have come (a gate
-// has waited for them anyway, except for layers that this forward did not use); and a value is accepted only for a unit whose push it
-// answers.
+// Two rules keep the protocol simple for servers. No unit of iteration i is pushed before all values labelled i - 1 have come (a
+// gate has waited for them anyway, except for layers that this forward did not use); and a value is accepted only for a unit whose
+// push it answers.
 //
-// Where a value is received: straight into the parameters once backward of its iteration is over (nobody reads them until the gate opens);
-// before that into a staging area, because backward may still read the parameters. What was staged is copied when the gate opens.
+// Where a value is received: straight into the parameters once backward of its iteration is over (nobody reads them until the gate
+// opens); before that into a staging area, because backward may still read the parameters. What was staged is copied when the gate
+// opens.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ namespace paceline::paramserver {
 
 struct WorkerAction {
   enum class Kind : std::uint8_t {
-    kPush,     // the gradient of `unit`
-    kUnused,   // that `unit` has no gradient in this iteration
-    kPull,     // ask for the value of `unit` labelled `iteration`
+    kPush,    // the gradient of `unit`
+    kUnused,  // that `unit` has no gradient in this iteration
+    kPull,    // ask for the value of `unit` labelled `iteration`
   };
   Kind kind = Kind::kPush;
   std::uint32_t unit = 0;
@@ -37,11 +38,11 @@ struct WorkerAction {
 };
 
 // Where the training thread's time went at gates, and what was hidden; seconds since the last account. Exposed parts add up to the
-// time that the gates took. At a gate, of the unit that came last: until its own push was received = push; from then until its value
-// began to come = wait, of which at most the server's own time for the unit = update; from then on = pull.
+// time that the gates took. At a gate, of the unit that came last: until its own push was received = push; from then until its
+// value began to come = wait, of which at most the server's own time for the unit = update; from then on = pull.
 struct Account {
   Duration push{}, pull{}, wait{}, update{};
-  Duration overlapped_push{}, overlapped_pull{};  // time with at least one push (pull) on its way, less the exposed part
+  Duration overlapped_push{}, overlapped_pull{};    // time with at least one push (pull) on its way, less the exposed part
   std::int64_t bytes_pushed = 0, bytes_pulled = 0;  // payload
 
   Account& operator+=(const Account& other);
@@ -56,15 +57,17 @@ class WorkerCore {
 
   // The gradient of `tensor` of the current iteration is final. kBadRequest: no such tensor, or twice.
   Status on_gradient_ready(std::uint32_t tensor, TimePoint now, std::vector<WorkerAction>& actions);
-  // Backward of `iteration` is over; `unused` are the tensors without a gradient. Requires all_open(iteration). kBadRequest, naming tensor or
-  // iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor unused, or both.
-  // Tensors without elements may be left out.
-  Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now, std::vector<WorkerAction>& actions);
+  // Backward of `iteration` is over; `unused` are the tensors without a gradient. Requires all_open(iteration). kBadRequest, naming
+  // tensor or iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor
+  // unused, or both. Tensors without elements may be left out.
+  Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now,
+                          std::vector<WorkerAction>& actions);
 
   enum class Place : std::uint8_t { kParameters, kStaging };
   // A value begins to come, and is complete. kBadRequest: not this unit's server, a wrong size, or not awaited.
   Result<Place> on_value_begin(Rank server, std::uint32_t unit, Iteration label, std::uint64_t bytes, TimePoint now);
-  Status on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now, std::vector<WorkerAction>& actions);
+  Status on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now,
+                  std::vector<WorkerAction>& actions);
 
   // The server has received the push of `unit` (kPush, not kUnused).
   void on_push_delivered(std::uint32_t unit, TimePoint now);
@@ -110,9 +113,9 @@ class WorkerCore {
     Iteration arriving = -1;  // label that is coming; -1: none
     Iteration pushed = -1;    // newest push sent
     std::uint32_t micros = 0;
-    bool staging = false;     // where `arriving` goes
-    bool staged = false;      // the newest value waits in the staging area
-    bool borrowed = false;    // the push has not been delivered
+    bool staging = false;   // where `arriving` goes
+    bool staged = false;    // the newest value waits in the staging area
+    bool borrowed = false;  // the push has not been delivered
     TimePoint push_delivered{}, value_began{}, value_complete{};
   };
   enum class TensorState : std::uint8_t { kAwaited, kReady, kUnused };
@@ -129,11 +132,11 @@ class WorkerCore {
   Iteration current_;
   std::vector<UnitState> units_;
   std::vector<TensorState> tensors_;
-  std::vector<std::uint32_t> waiting_;       // tensors that have not been pushed yet, in the order they became ready or unused
-  std::vector<std::int64_t> to_push_;        // by layer: units not pushed in the current iteration
-  std::vector<std::int64_t> missing_in_;     // by layer: units without a value labelled current - 1
-  std::int64_t missing_ = 0;                 // the same of all layers
-  std::vector<std::int64_t> undelivered_;    // by layer
+  std::vector<std::uint32_t> waiting_;     // tensors that have not been pushed yet, in the order they became ready or unused
+  std::vector<std::int64_t> to_push_;      // by layer: units not pushed in the current iteration
+  std::vector<std::int64_t> missing_in_;   // by layer: units without a value labelled current - 1
+  std::int64_t missing_ = 0;               // the same of all layers
+  std::vector<std::int64_t> undelivered_;  // by layer
   std::int64_t undelivered_total_ = 0;
   BusyTime pushing_, pulling_;
   Account account_;

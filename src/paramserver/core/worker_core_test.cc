@@ -26,7 +26,8 @@ class Bench {
   }
   Status value(std::uint32_t unit, Iteration label, int began = 0, int complete = 0, std::uint32_t micros = 0) {
     const Rank server = plan->units().units[unit].server;
-    auto place = core->on_value_begin(server, unit, label, static_cast<std::uint64_t>(plan->units().units[unit].elements) * 4, at(began));
+    auto place =
+        core->on_value_begin(server, unit, label, static_cast<std::uint64_t>(plan->units().units[unit].elements) * 4, at(began));
     if (!place.ok()) return place.status();
     last_place = *place;
     return core->on_value(server, unit, label, micros, at(complete), actions);
@@ -35,7 +36,9 @@ class Bench {
     for (std::uint32_t unit = 0; unit < plan->units().units.size(); ++unit) ASSERT_TRUE(value(unit, label).ok());
   }
   Status ready(std::uint32_t tensor, int now = 0) { return core->on_gradient_ready(tensor, at(now), actions); }
-  Status done(Iteration iteration, std::vector<std::uint32_t> unused = {}) { return core->on_backward_done(iteration, unused, at(0), actions); }
+  Status done(Iteration iteration, std::vector<std::uint32_t> unused = {}) {
+    return core->on_backward_done(iteration, unused, at(0), actions);
+  }
   Lines take_trace() {
     Lines lines;
     for (const WorkerAction& action : actions) {
@@ -250,7 +253,9 @@ TEST(JobPlan, RefusesWhatCannotBeTrained) {
   refused([](auto& table, auto&) { table.tensors[1].dtype = "int32"; }, "int32");
   refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kElasticBsp; }, "elastic-bsp");
   refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kAsp, options.update.clip_norm = 1; }, "--clip-norm");
-  refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kSsp, options.update.non_finite = NonFinitePolicy::kSkip; }, "skipping");
+  refused(
+      [](auto&, auto& options) { options.sync.kind = sync::SyncKind::kSsp, options.update.non_finite = NonFinitePolicy::kSkip; },
+      "skipping");
   EXPECT_TRUE(JobPlan::make(testing::table_of({{2}}), {}).ok());
   EXPECT_THAT(parse_non_finite_policy("skp").status().message(), HasSubstr("did you mean 'skip'"));
   EXPECT_EQ(*parse_non_finite_policy("apply"), NonFinitePolicy::kApply);

@@ -20,8 +20,8 @@ struct LessUrgent {
 
 }  // namespace
 
-Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop, Outbox& outbox,
-                                                           ServerCallbacks callbacks) {
+Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop,
+                                                           Outbox& outbox, ServerCallbacks callbacks) {
   const JobOptions& options = plan->options();
   if (server.value < 0 || server.value >= options.servers) {
     return error(ErrorKind::kBadRequest, "server {} does not exist; the job has {}", server.value, options.servers);
@@ -31,11 +31,12 @@ Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const
   for (std::int32_t worker = 0; worker < options.workers; ++worker) cluster.workers.push_back(Rank{worker});
   cluster.first = options.first;
   PACELINE_ASSIGN_OR_RETURN(auto sync, sync::make_sync_model(options.sync, cluster));
-  return std::unique_ptr<ServerService>(new ServerService(std::move(plan), server, std::move(sync), loop, outbox, std::move(callbacks)));
+  return std::unique_ptr<ServerService>(
+      new ServerService(std::move(plan), server, std::move(sync), loop, outbox, std::move(callbacks)));
 }
 
-ServerService::ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync, transport::Loop& loop,
-                             Outbox& outbox, ServerCallbacks callbacks)
+ServerService::ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync,
+                             transport::Loop& loop, Outbox& outbox, ServerCallbacks callbacks)
     : plan_(plan), core_(std::move(plan), server, std::move(sync)), loop_(loop), outbox_(outbox), callbacks_(std::move(callbacks)) {
   const std::size_t units = plan_->units().of_server[static_cast<std::size_t>(server.value)].size();
   const auto workers = static_cast<std::size_t>(plan_->options().workers);
@@ -57,16 +58,18 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
     PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
     return std::as_writable_bytes(place);
   }
-  const bool known_server = from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_->options().servers;
+  const bool known_server =
+      from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_->options().servers;
   if (known_server && head.kind == wire::MessageKind::kSquareSum && head.payload_bytes == tensor::kSquareSumBytes) {
-    return std::span<std::byte>(square_sums_[static_cast<std::size_t>(from.rank.value)][static_cast<std::size_t>(head.iteration & 1)]);
+    return std::span<std::byte>(
+        square_sums_[static_cast<std::size_t>(from.rank.value)][static_cast<std::size_t>(head.iteration & 1)]);
   }
   return unexpected(from, head);
 }
 
 Status ServerService::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
-  return error(ErrorKind::kBadRequest, "{} sent server {} a message it does not take: kind {}, flags {}, {} bytes", from.text(), core_.rank().value,
-               static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+  return error(ErrorKind::kBadRequest, "{} sent server {} a message it does not take: kind {}, flags {}, {} bytes", from.text(),
+               core_.rank().value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
 }
 
 void ServerService::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
@@ -79,12 +82,15 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
   }
   if (from.role != session::Role::kWorker) return fail(unexpected(from, head));
   switch (head.kind) {
-    case wire::MessageKind::kInitial: return carry_out(core_.on_initial(from.rank, head.unit, head.iteration, actions_), Duration{});
+    case wire::MessageKind::kInitial:
+      return carry_out(core_.on_initial(from.rank, head.unit, head.iteration, actions_), Duration{});
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
       return carry_out(core_.on_pull(from.rank, head.unit, head.iteration, actions_), Duration{});
-    case wire::MessageKind::kPush: return enqueue(from, head);
-    default: return fail(unexpected(from, head));
+    case wire::MessageKind::kPush:
+      return enqueue(from, head);
+    default:
+      return fail(unexpected(from, head));
   }
 }
 
@@ -94,7 +100,8 @@ void ServerService::enqueue(const session::PeerName& from, const wire::MessageHe
   if (!known || (unused && head.payload_bytes != 0)) return fail(unexpected(from, head));
   const bool by_layer = plan_->options().schedule.order == scheduling::Order::kByLayer;
   // The plan's layer, not the message's: what a peer says of itself orders nothing.
-  queue_.push_back({by_layer ? plan_->units().units[head.unit].layer.index : 0, next_sequence_++, from.rank, head.unit, head.iteration, unused});
+  queue_.push_back(
+      {by_layer ? plan_->units().units[head.unit].layer.index : 0, next_sequence_++, from.rank, head.unit, head.iteration, unused});
   std::ranges::push_heap(queue_, LessUrgent{});
   work_signal_->raise();
 }
@@ -126,7 +133,8 @@ void ServerService::work_one() {
   counters_.updating += spent;
   if (status.ok()) {
     Spent& of = spent_[plan_->units().place_in_server[push.unit]];
-    if (std::exchange(of.iteration, push.iteration) != push.iteration || plan_->options().sync.kind != sync::SyncKind::kBsp) of.total = {};
+    if (std::exchange(of.iteration, push.iteration) != push.iteration || plan_->options().sync.kind != sync::SyncKind::kBsp)
+      of.total = {};
     if (!plan_->holds_updates()) of.total += spent;
   }
   carry_out(status, spent);
@@ -138,9 +146,13 @@ void ServerService::carry_out(const Status& status, Duration spent) {
   for (const ServerAction& action : actions_) {
     if (failed_) break;
     switch (action.kind) {
-      case ServerAction::Kind::kSendValue: send_value(action); break;
+      case ServerAction::Kind::kSendValue:
+        send_value(action);
+        break;
       case ServerAction::Kind::kSendSquareSum: {
-        const wire::MessageHead head{.kind = wire::MessageKind::kSquareSum, .layer = wire::kControlLayer, .iteration = action.iteration,
+        const wire::MessageHead head{.kind = wire::MessageKind::kSquareSum,
+                                     .layer = wire::kControlLayer,
+                                     .iteration = action.iteration,
                                      .payload_bytes = action.payload.size()};
         outbox_.send_to_server(action.to, head, action.payload, action.ticket);
         break;
@@ -152,7 +164,9 @@ void ServerService::carry_out(const Status& status, Duration spent) {
         ++counters_.skipped_iterations;
         if (callbacks_.on_skipped) callbacks_.on_skipped(action.iteration, action.failure);
         break;
-      case ServerAction::Kind::kStop: fail(action.failure); break;
+      case ServerAction::Kind::kStop:
+        fail(action.failure);
+        break;
     }
   }
   actions_.clear();
@@ -160,7 +174,8 @@ void ServerService::carry_out(const Status& status, Duration spent) {
 }
 
 void ServerService::share_time(Duration spent) {
-  const bool released = std::ranges::any_of(actions_, [](const ServerAction& action) { return action.kind == ServerAction::Kind::kIterationComplete; });
+  const bool released = std::ranges::any_of(
+      actions_, [](const ServerAction& action) { return action.kind == ServerAction::Kind::kIterationComplete; });
   if (!released) return;
   const auto elements = static_cast<double>(plan_->units().elements_of(core_.rank()));
   for (const std::uint32_t unit : plan_->units().of_server[static_cast<std::size_t>(core_.rank().value)]) {
@@ -170,7 +185,8 @@ void ServerService::share_time(Duration spent) {
 }
 
 void ServerService::send_value(const ServerAction& action) {
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(spent_[plan_->units().place_in_server[action.unit]].total).count();
+  const auto micros =
+      std::chrono::duration_cast<std::chrono::microseconds>(spent_[plan_->units().place_in_server[action.unit]].total).count();
   wire::MessageHead head;
   head.kind = wire::MessageKind::kValue;
   head.layer = plan_->units().units[action.unit].layer;

@@ -24,19 +24,20 @@ namespace paceline::paramserver {
 struct ServerCallbacks {
   // The job cannot go on: a non-finite gradient, or a peer that broke the protocol (named). Called at most once.
   std::function<void(const Status&)> on_failed;
-  // Every unit has made its update of `iteration` and none a later one; the moment to save the state through core(). No value that could
-  // let a worker go on has left yet. BSP only. May be empty.
+  // Every unit has made its update of `iteration` and none a later one; the moment to save the state through core(). No value that
+  // could let a worker go on has left yet. BSP only. May be empty.
   std::function<void(Iteration)> on_iteration_complete;
-  // The iteration changed nothing (NonFinitePolicy::kSkip); the reason names whose gradient it was, if it was found on this server. May be
-  // empty.
+  // The iteration changed nothing (NonFinitePolicy::kSkip); the reason names whose gradient it was, if it was found on this server.
+  // May be empty.
   std::function<void(Iteration, const Status&)> on_skipped;
 };
 
 class ServerService final : public MessageSink {
  public:
-  // `loop` and `outbox` outlive it. Destroy on the loop or when it does not run. Synchronisation model and cluster are made from the plan.
-  static Result<std::unique_ptr<ServerService>> make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop, Outbox& outbox,
-                                                     ServerCallbacks callbacks);
+  // `loop` and `outbox` outlive it. Destroy on the loop or when it does not run. Synchronisation model and cluster are made from
+  // the plan.
+  static Result<std::unique_ptr<ServerService>> make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop,
+                                                     Outbox& outbox, ServerCallbacks callbacks);
   ServerService(const ServerService&) = delete;
   ServerService& operator=(const ServerService&) = delete;
 
@@ -55,10 +56,10 @@ class ServerService final : public MessageSink {
   void release_updates();
 
   struct Counters {
-    std::uint64_t pushes = 0;              // gradients worked off
-    std::uint64_t reorderings = 0;         // of them, taken before one that had arrived earlier
+    std::uint64_t pushes = 0;       // gradients worked off
+    std::uint64_t reorderings = 0;  // of them, taken before one that had arrived earlier
     std::uint64_t skipped_iterations = 0;
-    Duration updating{};                   // time spent to sum and update
+    Duration updating{};  // time spent to sum and update
   };
   const Counters& counters() const { return counters_; }
 
@@ -77,8 +78,8 @@ class ServerService final : public MessageSink {
   };
   using SquareSumBytes = std::array<std::byte, tensor::kSquareSumBytes>;
 
-  ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync, transport::Loop& loop, Outbox& outbox,
-                ServerCallbacks callbacks);
+  ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync, transport::Loop& loop,
+                Outbox& outbox, ServerCallbacks callbacks);
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
   void enqueue(const session::PeerName& from, const wire::MessageHead& head);
   void work();

@@ -11,18 +11,28 @@ namespace {
 
 // What a ticket says: the kind of message above, the unit below. Never kNoTicket, which messages have that borrow nothing.
 constexpr std::uint64_t kNoTicket = 0;
-constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) { return ((static_cast<std::uint64_t>(kind) + 1) << 32) | unit; }
+constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) {
+  return ((static_cast<std::uint64_t>(kind) + 1) << 32) | unit;
+}
 
-long long milliseconds(Duration duration) { return static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()); }
+long long milliseconds(Duration duration) {
+  return static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
 
 }  // namespace
 
-WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox, WorkerClientOptions options)
-    : plan_(plan), worker_(worker), loop_(loop), outbox_(outbox), options_(std::move(options)), core_(std::move(plan), worker),
+WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox,
+                           WorkerClientOptions options)
+    : plan_(plan),
+      worker_(worker),
+      loop_(loop),
+      outbox_(outbox),
+      options_(std::move(options)),
+      core_(std::move(plan), worker),
       stall_(loop.now(), options_.stall_deadline) {
   const auto elements = static_cast<std::size_t>(plan_->units().elements);
-  PACELINE_CHECK(options_.parameters.size() == elements && options_.gradients.size() == elements, "the plan has {} elements, the arenas {} and {}", elements,
-                 options_.parameters.size(), options_.gradients.size());
+  PACELINE_CHECK(options_.parameters.size() == elements && options_.gradients.size() == elements,
+                 "the plan has {} elements, the arenas {} and {}", elements, options_.parameters.size(), options_.gradients.size());
   staging_memory_.reset(new float[elements]);  // not initialised, so that pages nobody needs are never there
   staging_ = {staging_memory_.get(), elements};
   // At most a push and a pull of each unit are waiting.
@@ -56,15 +66,16 @@ Status WorkerClient::wait(std::unique_lock<std::mutex>& lock, Done done, Describ
 Status WorkerClient::look_for_stall(std::unique_lock<std::mutex>& lock, const std::string& awaited) {
   const TimePoint now = loop_.now();
   switch (stall_.check(now)) {
-    case session::StallDetector::Verdict::kFine: return {};
+    case session::StallDetector::Verdict::kFine:
+      return {};
     case session::StallDetector::Verdict::kFail:
-      return error(ErrorKind::kDeadline, "worker {} waited {} ms for {}; --stall-deadline is {}", worker_.value, milliseconds(stall_.waited(now)), awaited,
-                   to_text(options_.stall_deadline));
+      return error(ErrorKind::kDeadline, "worker {} waited {} ms for {}; --stall-deadline is {}", worker_.value,
+                   milliseconds(stall_.waited(now)), awaited, to_text(options_.stall_deadline));
     case session::StallDetector::Verdict::kWarn: {
       const Duration waited = stall_.waited(now), median = stall_.median();
       lock.unlock();
-      log::warn("worker {} has been waiting {} for {}; an iteration takes {}. It gives up after {} (--stall-deadline)", worker_.value, to_text(waited), awaited,
-                to_text(median), to_text(options_.stall_deadline));
+      log::warn("worker {} has been waiting {} for {}; an iteration takes {}. It gives up after {} (--stall-deadline)",
+                worker_.value, to_text(waited), awaited, to_text(median), to_text(options_.stall_deadline));
       lock.lock();
       return {};
     }
@@ -76,14 +87,16 @@ std::string WorkerClient::describe_missing(scheduling::UnitRange units) const {
   const auto missing = core_.missing_unit(units);
   if (!missing) return "nothing";
   const scheduling::Unit& unit = plan_->units().units[*missing];
-  return fmt::format("server {} to send the value of {} after iteration {}", unit.server.value, plan_->layer_text(unit.layer), core_.current() - 1);
+  return fmt::format("server {} to send the value of {} after iteration {}", unit.server.value, plan_->layer_text(unit.layer),
+                     core_.current() - 1);
 }
 
 std::string WorkerClient::describe_undelivered() const {
   const auto undelivered = core_.undelivered_unit();
   if (!undelivered) return "nothing";
   const scheduling::Unit& unit = plan_->units().units[*undelivered];
-  return fmt::format("server {} to receive the gradient of {} of iteration {}", unit.server.value, plan_->layer_text(unit.layer), core_.current() - 1);
+  return fmt::format("server {} to receive the gradient of {} of iteration {}", unit.server.value, plan_->layer_text(unit.layer),
+                     core_.current() - 1);
 }
 
 Status WorkerClient::wait_open(std::optional<Layer> layer, Iteration iteration) {
@@ -92,12 +105,14 @@ Status WorkerClient::wait_open(std::optional<Layer> layer, Iteration iteration) 
   }
   std::unique_lock lock(mutex_);
   if (failure_.ok() && iteration != core_.current()) {
-    return error(ErrorKind::kBadRequest, "worker {} waits for the parameters of iteration {} in iteration {}", worker_.value, iteration, core_.current());
+    return error(ErrorKind::kBadRequest, "worker {} waits for the parameters of iteration {} in iteration {}", worker_.value,
+                 iteration, core_.current());
   }
   const TimePoint entered = loop_.now();
   const scheduling::UnitRange units = core_.units_of(layer);
   PACELINE_RETURN_IF_ERROR(wait(
-      lock, [&] { return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration); }, [&] { return describe_missing(units); }));
+      lock, [&] { return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration); },
+      [&] { return describe_missing(units); }));
   copy_staged(lock, units);
   core_.account_gate(layer, iteration, entered, loop_.now());
   return {};
@@ -138,7 +153,8 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
     // Layers that this forward did not use; their values are on the way.
     const TimePoint entered = loop_.now();
     const scheduling::UnitRange all = core_.units_of(std::nullopt);
-    PACELINE_RETURN_IF_ERROR(wait(lock, [&] { return core_.all_open(iteration); }, [&] { return describe_missing(all); }));
+    PACELINE_RETURN_IF_ERROR(wait(
+        lock, [&] { return core_.all_open(iteration); }, [&] { return describe_missing(all); }));
     core_.account_gate(std::nullopt, iteration, entered, loop_.now());
   }
   if (!failure_.ok()) return failure_;
@@ -152,7 +168,8 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
 
 Status WorkerClient::wait_gradients_free() {
   std::unique_lock lock(mutex_);
-  return wait(lock, [&] { return core_.gradients_free(); }, [&] { return describe_undelivered(); });
+  return wait(
+      lock, [&] { return core_.gradients_free(); }, [&] { return describe_undelivered(); });
 }
 
 Status WorkerClient::wait_gradients_free(Layer layer) {
@@ -160,7 +177,8 @@ Status WorkerClient::wait_gradients_free(Layer layer) {
     return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer.index, plan_->layers());
   }
   std::unique_lock lock(mutex_);
-  return wait(lock, [&] { return core_.gradients_free(layer); }, [&] { return describe_undelivered(); });
+  return wait(
+      lock, [&] { return core_.gradients_free(layer); }, [&] { return describe_undelivered(); });
 }
 
 // --- any thread ---
@@ -181,9 +199,15 @@ Account WorkerClient::take_account() {
 
 // --- loop ---
 
-void WorkerClient::send(wire::MessageKind kind, std::uint8_t flags, std::uint32_t unit, Iteration iteration, std::span<const float> payload) {
+void WorkerClient::send(wire::MessageKind kind, std::uint8_t flags, std::uint32_t unit, Iteration iteration,
+                        std::span<const float> payload) {
   const scheduling::Unit& planned = plan_->units().units[unit];
-  const wire::MessageHead head{.kind = kind, .flags = flags, .layer = planned.layer, .unit = unit, .micros = 0, .iteration = iteration,
+  const wire::MessageHead head{.kind = kind,
+                               .flags = flags,
+                               .layer = planned.layer,
+                               .unit = unit,
+                               .micros = 0,
+                               .iteration = iteration,
                                .payload_bytes = payload.size_bytes()};
   // Pushes without a gradient borrow nothing, so nobody needs to know when they have arrived.
   const bool borrows = !payload.empty();
@@ -198,9 +222,15 @@ void WorkerClient::send_outgoing() {
   }
   for (const WorkerAction& action : sending_) {
     switch (action.kind) {
-      case WorkerAction::Kind::kPush: send(wire::MessageKind::kPush, wire::kNoFlags, action.unit, action.iteration, part(options_.gradients, action.unit)); break;
-      case WorkerAction::Kind::kUnused: send(wire::MessageKind::kPush, wire::kUnused, action.unit, action.iteration, {}); break;
-      case WorkerAction::Kind::kPull: send(wire::MessageKind::kPull, wire::kNoFlags, action.unit, action.iteration, {}); break;
+      case WorkerAction::Kind::kPush:
+        send(wire::MessageKind::kPush, wire::kNoFlags, action.unit, action.iteration, part(options_.gradients, action.unit));
+        break;
+      case WorkerAction::Kind::kUnused:
+        send(wire::MessageKind::kPush, wire::kUnused, action.unit, action.iteration, {});
+        break;
+      case WorkerAction::Kind::kPull:
+        send(wire::MessageKind::kPull, wire::kNoFlags, action.unit, action.iteration, {});
+        break;
     }
   }
   sending_.clear();
@@ -214,17 +244,19 @@ void WorkerClient::send_initial() {
 
 Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
   if (from.role != session::Role::kServer || head.kind != wire::MessageKind::kValue || head.flags != wire::kNoFlags) {
-    return error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}, flags {}, {} bytes", from.text(), worker_.value,
-                 static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+    return error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}, flags {}, {} bytes", from.text(),
+                 worker_.value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
   }
   const std::lock_guard lock(mutex_);
-  PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, head.unit, head.iteration, head.payload_bytes, loop_.now()));
+  PACELINE_ASSIGN_OR_RETURN(const auto place,
+                            core_.on_value_begin(from.rank, head.unit, head.iteration, head.payload_bytes, loop_.now()));
   return std::as_writable_bytes(part(place == WorkerCore::Place::kStaging ? staging_ : options_.parameters, head.unit));
 }
 
 void WorkerClient::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte>) {
   if (from.role != session::Role::kServer || head.kind != wire::MessageKind::kValue) {
-    return fail(error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}", from.text(), worker_.value, static_cast<int>(head.kind)));
+    return fail(error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}", from.text(), worker_.value,
+                      static_cast<int>(head.kind)));
   }
   Status status;
   bool opened = false, more = false;

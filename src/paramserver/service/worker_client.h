@@ -1,5 +1,5 @@
-// A worker's end of the parameter server in a process: binds WorkerCore to a loop, an Outbox, and the memory of parameters and gradients,
-// and gives the training thread a face that blocks where training must wait.
+// A worker's end of the parameter server in a process: binds WorkerCore to a loop, an Outbox, and the memory of parameters and
+// gradients, and gives the training thread a face that blocks where training must wait.
 //
 // One iteration i, on the training thread:
 //   for each layer in forward order:   wait_layer(layer, i), then its forward
@@ -8,8 +8,8 @@
 //   backward_done(i, tensors without gradient)
 // Before evaluation, a checkpoint or the end: wait_all(i) - after it the parameters hold all updates up to iteration i.
 //
-// Gradients are sent from where they stand and values received into the parameters, with one exception: a value that comes while backward
-// still runs waits in a staging area (as large as the model, touched only when used) and is copied by wait_layer.
+// Gradients are sent from where they stand and values received into the parameters, with one exception: a value that comes while
+// backward still runs waits in a staging area (as large as the model, touched only when used) and is copied by wait_layer.
 //
 // Threads: methods under "training thread" are for one thread of its own; cancel() and account() for any; the rest for the loop.
 // Memory: nothing is allocated per message or gradient once warm.
@@ -34,8 +34,8 @@
 namespace paceline::paramserver {
 
 struct WorkerClientOptions {
-  std::span<float> parameters;  // the arena: JobPlan::units().elements floats, outliving the client
-  std::span<float> gradients;   // the same size
+  std::span<float> parameters;                         // the arena: JobPlan::units().elements floats, outliving the client
+  std::span<float> gradients;                          // the same size
   Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take; above 0
   // A server broke the protocol, or is lost. Called at most once, on the loop; every wait then returns the same status.
   std::function<void(const Status&)> on_failed;
@@ -44,28 +44,31 @@ struct WorkerClientOptions {
 class WorkerClient final : public MessageSink {
  public:
   // `loop` and `outbox` outlive it. Any thread. Destroy on the loop or when it does not run, after the training thread has left.
-  WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox, WorkerClientOptions options);
+  WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox,
+               WorkerClientOptions options);
   ~WorkerClient() override;
   WorkerClient(const WorkerClient&) = delete;
   WorkerClient& operator=(const WorkerClient&) = delete;
 
   // --- training thread ---
 
-  // All peers are connected. Rank 0 sends its parameters, the initial values of the job (after a resume: those of the checkpoint); every
-  // rank returns when its parameters are the job's.
+  // All peers are connected. Rank 0 sends its parameters, the initial values of the job (after a resume: those of the checkpoint);
+  // every rank returns when its parameters are the job's.
   Status start();
 
   // Reports what was wrong with the call (kBadRequest), or why the job has failed.
   Status gradient_ready(std::uint32_t tensor);
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused = {});
 
-  // Each wait below ends with kDeadline after stall_deadline. A wait that takes 10 times the median iteration is warned of in the log, once
-  // per iteration (session/stall.h). Both name what is waited for: server, layer and iteration.
+  // Each wait below ends with kDeadline after stall_deadline. A wait that takes 10 times the median iteration is warned of in the
+  // log, once per iteration (session/stall.h). Both name what is waited for: server, layer and iteration.
 
-  // Returns when `layer`'s parameters are those that `iteration` is computed with. Errors: kDeadline after stall_deadline, naming server, layer,
-  // iteration and milliseconds; the reason given to cancel(); kBadRequest when `iteration` is not the one after the last backward_done.
+  // Returns when `layer`'s parameters are those that `iteration` is computed with. Errors: kDeadline after stall_deadline, naming
+  // server, layer, iteration and milliseconds; the reason given to cancel(); kBadRequest when `iteration` is not the one after the
+  // last backward_done.
   Status wait_layer(Layer layer, Iteration iteration);
-  // Returns when all parameters hold every update up to and including `iteration`, the one of the last backward_done. Errors as above.
+  // Returns when all parameters hold every update up to and including `iteration`, the one of the last backward_done. Errors as
+  // above.
   Status wait_all(Iteration iteration);
   // Returns when no gradient (of the layer) is being sent any more.
   Status wait_gradients_free();

@@ -1,10 +1,10 @@
 #include "paramserver/service/worker_client.h"
 
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
-
-#include <sstream>
 
 #include "base/log.h"
 #include "paramserver/core/testing.h"
@@ -22,7 +22,9 @@ class HandLoop final : public transport::Loop {
   void run() override {}
   void stop() override {}
   void post(std::function<void()> work) override { work(); }
-  std::unique_ptr<transport::Signal> make_signal(std::function<void()> on_raised) override { return std::make_unique<HandSignal>(std::move(on_raised)); }
+  std::unique_ptr<transport::Signal> make_signal(std::function<void()> on_raised) override {
+    return std::make_unique<HandSignal>(std::move(on_raised));
+  }
   TimerId run_after(Duration, std::function<void()>) override { return 0; }
   void cancel(TimerId) override {}
 
@@ -41,8 +43,12 @@ class HandLoop final : public transport::Loop {
 // One server that answers a push with a value when it is told to.
 class HandServer final : public Outbox {
  public:
-  void send_to_worker(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override { FAIL() << "a worker sends to servers only"; }
-  void send_to_server(Rank, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override { sent_.push_back({head, ticket}); }
+  void send_to_worker(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
+    FAIL() << "a worker sends to servers only";
+  }
+  void send_to_server(Rank, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
+    sent_.push_back({head, ticket});
+  }
 
   void deliver(WorkerClient& worker) {
     for (const auto& [head, ticket] : sent_) worker.on_delivered(kName, ticket);
@@ -51,7 +57,11 @@ class HandServer final : public Outbox {
     deliver(worker);
     for (const auto& [head, ticket] : std::exchange(sent_, {})) {
       if (head.kind != wire::MessageKind::kPush) continue;
-      const wire::MessageHead value{.kind = wire::MessageKind::kValue, .layer = head.layer, .unit = head.unit, .iteration = head.iteration, .payload_bytes = head.payload_bytes};
+      const wire::MessageHead value{.kind = wire::MessageKind::kValue,
+                                    .layer = head.layer,
+                                    .unit = head.unit,
+                                    .iteration = head.iteration,
+                                    .payload_bytes = head.payload_bytes};
       const auto place = worker.on_message_begin(kName, value);
       ASSERT_TRUE(place.ok()) << place.status().message();
       worker.on_message(kName, value, *place);
@@ -76,8 +86,9 @@ class WorkerClientStall : public ::testing::Test {
     plan_ = *JobPlan::make(testing::table_of({{8}, {16}}), options);
     parameters_.resize(24);
     gradients_.resize(24);
-    client_ = std::make_unique<WorkerClient>(plan_, Rank{0}, loop_, server_,
-                                             WorkerClientOptions{.parameters = parameters_, .gradients = gradients_, .stall_deadline = 60s, .on_failed = {}});
+    client_ = std::make_unique<WorkerClient>(
+        plan_, Rank{0}, loop_, server_,
+        WorkerClientOptions{.parameters = parameters_, .gradients = gradients_, .stall_deadline = 60s, .on_failed = {}});
   }
   ~WorkerClientStall() override { spdlog::set_default_logger(before_); }
 
@@ -118,16 +129,19 @@ TEST_F(WorkerClientStall, IsWarnedOfOnceAtTenMediansAndFailsAtTheDeadlineWithSer
   const Status failure = client_->wait_layer(Layer{1}, 14);
   EXPECT_EQ(failure.kind(), ErrorKind::kDeadline);
   EXPECT_THAT(failure.message(), HasSubstr("worker 0 waited 60"));
-  EXPECT_THAT(failure.message(), HasSubstr(" ms for server 0 to send the value of layer 1 \"layer1\" after iteration 13; --stall-deadline is 60"));
+  EXPECT_THAT(failure.message(),
+              HasSubstr(" ms for server 0 to send the value of layer 1 \"layer1\" after iteration 13; --stall-deadline is 60"));
   EXPECT_EQ(lines(), 1U) << logged_.str();
-  EXPECT_THAT(logged_.str(), HasSubstr("worker 0 has been waiting 20.0 s for server 0 to send the value of layer 1 \"layer1\" after iteration 13; an iteration takes 2.0 s"));
+  EXPECT_THAT(logged_.str(), HasSubstr("worker 0 has been waiting 20.0 s for server 0 to send the value of layer 1 \"layer1\" "
+                                       "after iteration 13; an iteration takes 2.0 s"));
 }
 
 TEST_F(WorkerClientStall, AtTheGradientsNamesTheServerThatDoesNotReceive) {
   start_and_train(3, 2s);
   iterate(4, 2s);
   loop_.tick = 10ms;
-  EXPECT_THAT(client_->wait_gradients_free().message(), HasSubstr("server 0 to receive the gradient of layer 0 \"layer0\" of iteration 4"));
+  EXPECT_THAT(client_->wait_gradients_free().message(),
+              HasSubstr("server 0 to receive the gradient of layer 0 \"layer0\" of iteration 4"));
   EXPECT_THAT(logged_.str(), HasSubstr("server 0 to receive the gradient of layer 0 \"layer0\" of iteration 4"));
 }
 
