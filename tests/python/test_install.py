@@ -11,6 +11,8 @@ import pytest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve()
 
+pytestmark = pytest.mark.xdist_group("install")  # what is built once serves all of them
+
 
 def run(*command, **options):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
