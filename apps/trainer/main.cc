@@ -3,6 +3,7 @@
 //   {"settings": {...}, "data_root": DIR, "workers": W,
 //    "reference": true}                                          prints progress lines and the report, one JSON object per line
 //   {..., "coordinator": "HOST:PORT", "rank": R or -1, "seed": N}  joins a job; "workers": 0 takes the coordinator's number
+//   {..., "role": "both", "bind": "HOST"}                          as a worker and a server, which listens there
 //   {..., "alone": true}                                           nobody else looks after this process: signals end it
 // The exit code is the command line's; a failed process prints its one line of error unless "quiet" says that its parent does.
 #include <csignal>
@@ -94,6 +95,10 @@ Status run_worker_mode(const Json& request, const runtime::JobSettings& settings
   PACELINE_ASSIGN_OR_RETURN(member.coordinator, transport::parse_address(request.at("coordinator").get<std::string>()));
   member.wanted_rank = request.at("rank");
   member.world_workers = request.at("workers");
+  if (request.value("role", std::string("worker")) == "both") {
+    member.role = session::Role::kBoth;
+    member.listen = {request.at("bind"), 0};
+  }
   member.silence_deadline = from_seconds(settings.deadline);
   if (request.value("alone", false))
     member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator

@@ -8,14 +8,29 @@ using session::PeerId;
 using session::PeerName;
 using session::Role;
 
+namespace {
+
+// Whether two members of these roles cannot have the same rank.
+bool collide(Role a, Role b) { return plays(a, b) || plays(b, a); }
+
+}  // namespace
+
 Roster::Roster(RosterOptions options) : options_(std::move(options)) {
   PACELINE_CHECK(options_.workers >= 1 && options_.servers >= 1, "{} workers, {} servers", options_.workers, options_.servers);
   PACELINE_CHECK(options_.job != 0, "a job has a number");
 }
 
-std::int32_t Roster::count(Role role) const {
+std::int32_t Roster::count(Role part) const {
   return static_cast<std::int32_t>(
-      std::count_if(members_.begin(), members_.end(), [&](const auto& member) { return member.second.name.role == role; }));
+      std::count_if(members_.begin(), members_.end(), [&](const auto& member) { return plays(member.second.name.role, part); }));
+}
+
+std::int32_t Roster::both() const { return count(Role::kBoth); }
+
+// How many members of the role there can be.
+std::int32_t Roster::places(Role role) const {
+  if (role == Role::kBoth) return std::min(options_.workers, options_.servers);
+  return role == Role::kWorker ? options_.workers : options_.servers;
 }
 
 std::string Roster::missing() const {
@@ -30,7 +45,6 @@ std::optional<PeerName> Roster::name_of(PeerId peer) const {
 }
 
 std::optional<std::string> Roster::refusal(Role role, const std::string& address, const wire::Join& join) const {
-  const std::int32_t places = role == Role::kWorker ? options_.workers : options_.servers;
   const std::string who = fmt::format("a {} ({})", to_string(role), address);
   if (phase_ != Phase::kGathering)
     return fmt::format("{} came too late: the job has already begun with {} workers and {} servers", who, options_.workers,
@@ -43,35 +57,47 @@ std::optional<std::string> Roster::refusal(Role role, const std::string& address
     return fmt::format("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who,
                        join.world_workers, options_.workers);
   }
-  if (join.wanted_rank < -1 || join.wanted_rank >= places) {
-    return fmt::format("{} wants rank {}, but the job has {} {}s: ranks 0..{} are legal", who, join.wanted_rank, places,
-                       to_string(role), places - 1);
+  if (join.wanted_rank < -1 || join.wanted_rank >= places(role)) {
+    const std::string members = role == Role::kBoth ? fmt::format("{} workers and {} servers", options_.workers, options_.servers)
+                                                    : fmt::format("{} {}s", places(role), to_string(role));
+    return fmt::format("{} wants rank {}, but the job has {}: ranks 0..{} are legal", who, join.wanted_rank, members,
+                       places(role) - 1);
   }
   for (const auto& [peer, member] : members_) {
-    if (join.wanted_rank >= 0 && member.name == PeerName{role, Rank{join.wanted_rank}}) {
+    if (join.wanted_rank >= 0 && member.name.rank == Rank{join.wanted_rank} && collide(member.name.role, role)) {
       return fmt::format("{} wants rank {}, which {} at {} already has; give every {} its own rank", who, join.wanted_rank,
                          member.name.text(), member.address, to_string(role));
     }
   }
-  if (count(role) >= places) return fmt::format("{} is one too many: the job has its {} {}s", who, places, to_string(role));
+  for (const Role part : {Role::kWorker, Role::kServer}) {
+    if (plays(role, part) && count(part) >= places(part))
+      return fmt::format("{} is one too many: the job has its {} {}s", who, places(part), to_string(part));
+  }
+  if (!free_rank(role, join.wanted_rank)) {
+    return fmt::format(
+        "{} needs a rank that is free in both roles, and there is none; start those with --role both first, or give "
+        "every process its --rank",
+        who);
+  }
   return std::nullopt;
 }
 
-Rank Roster::free_rank(Role role, std::int32_t wanted) const {
+std::optional<Rank> Roster::free_rank(Role role, std::int32_t wanted) const {
   if (wanted >= 0) return Rank{wanted};
-  for (std::int32_t rank = 0;; ++rank) {
+  for (std::int32_t rank = 0; rank < places(role); ++rank) {
     const bool taken = std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
-      return member.second.name == PeerName{role, Rank{rank}};
+      return member.second.name.rank == Rank{rank} && collide(member.second.name.role, role);
     });
     if (!taken) return Rank{rank};
   }
+  return std::nullopt;
 }
 
 Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire::Join join) {
   if (const auto refused = refusal(role, address, join)) {
     return {SendStop{peer, {wire::StopKind::kFailed, ErrorKind::kBadRequest, *refused}}};
   }
-  const PeerName name{role, free_rank(role, join.wanted_rank)};
+  const PeerName name{role, *free_rank(role, join.wanted_rank)};
   members_.emplace(peer, Member{name, address, std::move(join)});
   if (count(Role::kWorker) < options_.workers || count(Role::kServer) < options_.servers) return {};
   if (const auto difference = disagreement()) return stop_all({wire::StopKind::kFailed, ErrorKind::kBadRequest, *difference});
@@ -82,7 +108,7 @@ Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire
 std::optional<std::string> Roster::disagreement() const {
   std::map<Rank, const Member*> workers;
   for (const auto& [peer, member] : members_) {
-    if (member.name.role == Role::kWorker) workers[member.name.rank] = &member;
+    if (plays(member.name.role, Role::kWorker)) workers[member.name.rank] = &member;
   }
   const Member& first = *workers.begin()->second;
   for (const auto& [rank, worker] : workers) {
@@ -105,7 +131,8 @@ wire::Welcome Roster::welcome_for(const Member& member) const {
   welcome.epoch = options_.epoch;
   welcome.servers.resize(static_cast<std::size_t>(options_.servers));
   for (const auto& [peer, other] : members_) {
-    if (other.name.role == Role::kServer) welcome.servers[static_cast<std::size_t>(other.name.rank.value)] = other.join.address;
+    if (plays(other.name.role, Role::kServer))
+      welcome.servers[static_cast<std::size_t>(other.name.rank.value)] = other.join.address;
   }
   welcome.table = table_;
   welcome.settings = settings_;
@@ -115,14 +142,14 @@ wire::Welcome Roster::welcome_for(const Member& member) const {
 Actions Roster::welcome_servers() {
   phase_ = Phase::kPreparing;
   for (const auto& [peer, member] : members_) {
-    if (member.name == PeerName{Role::kWorker, Rank{0}}) {
+    if (plays(member.name.role, Role::kWorker) && member.name.rank == Rank{0}) {
       settings_ = member.join.settings;
       table_ = member.join.table;
     }
   }
   Actions actions;
   for (const auto& [peer, member] : members_) {
-    if (member.name.role == Role::kServer) actions.push_back(SendWelcome{peer, welcome_for(member)});
+    if (plays(member.name.role, Role::kServer)) actions.push_back(SendWelcome{peer, welcome_for(member)});
   }
   return actions;
 }
@@ -131,23 +158,24 @@ Actions Roster::welcome_workers() {
   phase_ = Phase::kRunning;
   Actions actions;
   for (const auto& [peer, member] : members_) {
-    if (member.name.role == Role::kWorker) actions.push_back(SendWelcome{peer, welcome_for(member)});
+    if (plays(member.name.role, Role::kWorker)) actions.push_back(SendWelcome{peer, welcome_for(member)});
   }
   return actions;
 }
 
 Actions Roster::on_ready(PeerId server) {
   const auto name = name_of(server);
-  if (phase_ != Phase::kPreparing || !name || name->role != Role::kServer) return {};
+  if (phase_ != Phase::kPreparing || !name || !plays(name->role, Role::kServer)) return {};
   if (++servers_ready_ < options_.servers) return {};
   return welcome_workers();
 }
 
-Actions Roster::on_report(PeerId peer, std::string report) {
+Actions Roster::on_report(PeerId peer, Role part, std::string report) {
   const auto member = members_.find(peer);
   if (member == members_.end() || phase_ == Phase::kEnded) return {};
   const PeerName name = member->second.name;
-  if (name.role == Role::kServer) {
+  if (!plays(name.role, part)) return {};
+  if (part == Role::kServer) {
     server_reports_[name.rank] = std::move(report);
     member->second.left = true;
     return end_when_all_left();
@@ -193,7 +221,7 @@ Actions Roster::on_interrupt(const std::string& reason) {
   interrupt_reason_ = reason;
   Actions actions;
   for (const auto& [peer, member] : members_) {
-    if (member.name.role == Role::kWorker) actions.push_back(SendPark{peer});
+    if (plays(member.name.role, Role::kWorker)) actions.push_back(SendPark{peer});
   }
   return actions;
 }
@@ -211,7 +239,7 @@ Actions Roster::finish_when_all_parked() {
   if (interrupt_reason_.empty() || parked_.empty() || told_to_finish_) return {};
   for (const auto& [peer, member] : members_) {
     const Rank rank = member.name.rank;
-    if (member.name.role == Role::kWorker && !parked_.contains(rank) && !worker_reports_.contains(rank)) return {};
+    if (plays(member.name.role, Role::kWorker) && !parked_.contains(rank) && !worker_reports_.contains(rank)) return {};
   }
   told_to_finish_ = true;
   Iteration last = 0;
@@ -220,9 +248,9 @@ Actions Roster::finish_when_all_parked() {
   }
   Actions actions;
   // Servers first: they must know where to take the last checkpoint before a worker's push can complete it.
-  for (const Role role : {Role::kServer, Role::kWorker}) {
+  for (const bool servers : {true, false}) {
     for (const auto& [peer, member] : members_) {
-      if (member.name.role == role) actions.push_back(SendFinishAt{peer, last});
+      if (plays(member.name.role, Role::kServer) == servers) actions.push_back(SendFinishAt{peer, last});
     }
   }
   return actions;

@@ -9,6 +9,9 @@
 //   ending      everybody was told to stop; servers still report
 //   ended
 //
+// A process that is worker and server (Role::kBoth) has one rank in both roles, one join, and is welcomed twice: to prepare, and to
+// begin.
+//
 // A failure in any phase (a peer lost, a process that says it failed) ends the job for everyone with the reason that came first.
 #pragma once
 
@@ -63,8 +66,8 @@ class Roster {
   // A process of `role` wants to take part. `address` is how messages name it.
   Actions on_join(session::PeerId peer, session::Role role, const std::string& address, wire::Join join);
   Actions on_ready(session::PeerId server);
-  // A worker has done its iterations, or a server its part after the stop.
-  Actions on_report(session::PeerId peer, std::string report);
+  // A worker has done its iterations, or a server its part after the stop; `part` says which of the two speaks.
+  Actions on_report(session::PeerId peer, session::Role part, std::string report);
   Actions on_failed(session::PeerId peer, const wire::Stop& stop);
   // The coordinator's own process cannot go on.
   Actions on_fatal(const wire::Stop& stop);
@@ -85,6 +88,8 @@ class Roster {
   const wire::TensorTable& table() const { return table_; }
   std::optional<session::PeerName> name_of(session::PeerId peer) const;
   std::string missing() const;  // "2 of 4 workers and 1 of 2 servers"
+  // Members in whose process both roles live.
+  std::int32_t both() const;
 
  private:
   struct Member {
@@ -95,8 +100,9 @@ class Roster {
   };
 
   std::optional<std::string> refusal(session::Role role, const std::string& address, const wire::Join& join) const;
-  Rank free_rank(session::Role role, std::int32_t wanted) const;
-  std::int32_t count(session::Role role) const;
+  std::int32_t places(session::Role role) const;
+  std::optional<Rank> free_rank(session::Role role, std::int32_t wanted) const;
+  std::int32_t count(session::Role part) const;
   std::optional<std::string> disagreement() const;
   Actions welcome_servers();
   Actions welcome_workers();

@@ -60,6 +60,61 @@ TEST(Roster, WelcomesWorkersOnlyWhenEveryServerIsReady) {
   EXPECT_EQ(roster.phase(), Roster::Phase::kRunning);
 }
 
+// Two processes that are worker and server, one that is only a worker and one that is only a server.
+TEST(Roster, AMemberThatIsBothHasOneRankIsWelcomedTwiceAndReportsForEach) {
+  constexpr session::PeerId kBoth0 = 30, kBoth1 = 31, kAlone = 32, kShard = 33;
+  Roster roster({.workers = 3, .servers = 3, .job = 7, .release = "1.0"});
+  const auto both = [](std::string address, std::int32_t wanted = -1) {
+    wire::Join join = worker(wanted);
+    join.address = std::move(address);
+    return join;
+  };
+  EXPECT_TRUE(roster.on_join(kBoth0, Role::kBoth, "a:1", both("s:0")).empty());
+  EXPECT_TRUE(roster.on_join(kShard, Role::kServer, "a:2", server("s:1")).empty());
+  EXPECT_THAT(stop_reason(roster.on_join(40, Role::kBoth, "a:9", both("s:9", 1))),
+              HasSubstr("wants rank 1, which server 1 at a:2 already has"));
+  EXPECT_TRUE(roster.on_join(kBoth1, Role::kBoth, "a:3", both("s:2")).empty());
+  EXPECT_EQ(*roster.name_of(kBoth1), (session::PeerName{Role::kBoth, Rank{2}})) << "free in both roles";
+  EXPECT_EQ(roster.missing(), "2 of 3 workers and 3 of 3 servers have joined");
+  EXPECT_THAT(stop_reason(roster.on_join(41, Role::kBoth, "a:9", both("s:9"))), HasSubstr("the job has its 3 servers"));
+  const Actions prepare = roster.on_join(kAlone, Role::kWorker, "a:4", worker());
+  EXPECT_THAT(receivers<SendWelcome>(prepare), ElementsAre(kBoth0, kBoth1, kShard));
+  const wire::Welcome& welcome = std::get<SendWelcome>(prepare[1]).welcome;
+  EXPECT_EQ(welcome.rank, 2);
+  EXPECT_THAT(welcome.servers, ElementsAre("s:0", "s:1", "s:2"));
+  EXPECT_EQ(welcome.table, worker().table);
+  roster.on_ready(kBoth0);
+  roster.on_ready(kShard);
+  EXPECT_THAT(receivers<SendWelcome>(roster.on_ready(kBoth1)), ElementsAre(kBoth0, kBoth1, kAlone));
+  EXPECT_EQ(roster.both(), 2);
+
+  EXPECT_THAT(receivers<SendPark>(roster.on_interrupt("enough")), ElementsAre(kBoth0, kBoth1, kAlone));
+  roster.on_parked(kBoth0, 5);
+  roster.on_parked(kBoth1, 6);
+  EXPECT_THAT(receivers<SendFinishAt>(roster.on_parked(kAlone, 5)), ElementsAre(kBoth0, kBoth1, kShard, kAlone));
+
+  roster.on_report(kBoth0, Role::kWorker, "w0");
+  roster.on_report(kAlone, Role::kWorker, "w1");
+  EXPECT_TRUE(roster.on_report(kShard, Role::kWorker, "x").empty()) << "a server has no worker's report";
+  EXPECT_THAT(receivers<SendStop>(roster.on_report(kBoth1, Role::kWorker, "w2")), ElementsAre(kBoth0, kBoth1, kAlone, kShard));
+  EXPECT_TRUE(roster.on_report(kBoth0, Role::kServer, "s0").empty());
+  EXPECT_TRUE(roster.on_report(kBoth1, Role::kServer, "s2").empty());
+  EXPECT_EQ(std::get<Ended>(roster.on_report(kShard, Role::kServer, "s1")[0]).stop.reason, "enough");
+  EXPECT_EQ(roster.worker_reports().at(Rank{2}), "w2");
+  EXPECT_EQ(roster.server_reports().at(Rank{2}), "s2");
+}
+
+TEST(Roster, NoRankThatIsFreeInBothRolesIsSaidSo) {
+  Roster roster = two_and_two();
+  roster.on_join(kWorker0, Role::kWorker, "a:1", worker(0));
+  wire::Join second = server("s:1");
+  second.wanted_rank = 1;
+  roster.on_join(kServer1, Role::kServer, "a:2", second);
+  EXPECT_THAT(stop_reason(roster.on_join(40, Role::kBoth, "a:3", worker())), HasSubstr("needs a rank that is free in both roles"));
+  EXPECT_THAT(stop_reason(roster.on_join(41, Role::kBoth, "a:3", worker(2))),
+              HasSubstr("2 workers and 2 servers: ranks 0..1 are legal"));
+}
+
 TEST(Roster, TellsEverybodyTheFirstDifferenceBetweenSettings) {
   Roster roster = two_and_two();
   roster.on_join(kServer0, Role::kServer, "a:2", server("s:0"));
@@ -109,12 +164,12 @@ TEST(Roster, FreesThePlaceOfOneWhoIsLostWhileGathering) {
 TEST(Roster, EndsWhenWorkersAndThenServersHaveReported) {
   Roster roster = two_and_two();
   start(roster);
-  EXPECT_TRUE(roster.on_report(kWorker1, "one").empty());
-  const Actions stops = roster.on_report(kWorker0, "zero");
+  EXPECT_TRUE(roster.on_report(kWorker1, Role::kWorker, "one").empty());
+  const Actions stops = roster.on_report(kWorker0, Role::kWorker, "zero");
   EXPECT_THAT(receivers<SendStop>(stops), ElementsAre(kWorker0, kWorker1, kServer0, kServer1));
   EXPECT_EQ(roster.worker_reports().at(Rank{1}), "one");
-  EXPECT_TRUE(roster.on_report(kServer0, "s").empty());
-  const Actions ended = roster.on_report(kServer1, "s");
+  EXPECT_TRUE(roster.on_report(kServer0, Role::kServer, "s").empty());
+  const Actions ended = roster.on_report(kServer1, Role::kServer, "s");
   ASSERT_EQ(ended.size(), 1u);
   EXPECT_EQ(std::get<Ended>(ended[0]).stop.kind, wire::StopKind::kDone);
 }
@@ -136,27 +191,27 @@ TEST(Roster, AnInterruptLetsAllFinishTheIterationOfTheForemost) {
   const Actions actions = roster.on_parked(kWorker1, 6);
   EXPECT_THAT(receivers<SendFinishAt>(actions), ElementsAre(kServer0, kServer1, kWorker0, kWorker1));
   EXPECT_EQ(std::get<SendFinishAt>(actions[0]).iteration, 6);
-  roster.on_report(kWorker0, "zero");
-  roster.on_report(kWorker1, "one");
-  roster.on_report(kServer0, "s");
-  EXPECT_EQ(std::get<Ended>(roster.on_report(kServer1, "s")[0]).stop.kind, wire::StopKind::kInterrupted);
+  roster.on_report(kWorker0, Role::kWorker, "zero");
+  roster.on_report(kWorker1, Role::kWorker, "one");
+  roster.on_report(kServer0, Role::kServer, "s");
+  EXPECT_EQ(std::get<Ended>(roster.on_report(kServer1, Role::kServer, "s")[0]).stop.kind, wire::StopKind::kInterrupted);
 }
 
 TEST(Roster, AWorkerThatHasReportedHoldsNobodyUpWhoParks) {
   for (const bool report_first : {true, false}) {
     Roster roster = two_and_two();
     start(roster);
-    if (report_first) roster.on_report(kWorker0, "zero");
+    if (report_first) roster.on_report(kWorker0, Role::kWorker, "zero");
     roster.on_interrupt("interrupted");
     Actions actions = roster.on_parked(kWorker1, 6);
     if (!report_first) {
       EXPECT_TRUE(actions.empty());
-      actions = roster.on_report(kWorker0, "zero");
+      actions = roster.on_report(kWorker0, Role::kWorker, "zero");
     }
     ASSERT_THAT(receivers<SendFinishAt>(actions), ElementsAre(kServer0, kServer1, kWorker0, kWorker1)) << report_first;
     EXPECT_EQ(std::get<SendFinishAt>(actions[0]).iteration, 6);
     EXPECT_TRUE(roster.on_parked(kWorker0, 30).empty()) << "told once only";
-    EXPECT_EQ(receivers<SendStop>(roster.on_report(kWorker1, "one")).size(), 4u);
+    EXPECT_EQ(receivers<SendStop>(roster.on_report(kWorker1, Role::kWorker, "one")).size(), 4u);
   }
 }
 

@@ -69,7 +69,7 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     case MessageKind::kReady:
       return carry_out(roster_.on_ready(peer));
     case MessageKind::kReport:
-      return carry_out(roster_.on_report(peer, text_of(payload)));
+      return carry_out(roster_.on_report(peer, part_of(peer, head), text_of(payload)));
     case MessageKind::kParked:
       return carry_out(roster_.on_parked(peer, head.iteration));
     case MessageKind::kFailed: {
@@ -78,7 +78,7 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     }
     case MessageKind::kSaved: {
       const auto name = roster_.name_of(peer);
-      if (name && callbacks_.on_saved) callbacks_.on_saved(*name, head.iteration, text_of(payload));
+      if (name && callbacks_.on_saved) callbacks_.on_saved({part_of(peer, head), name->rank}, head.iteration, text_of(payload));
       return;
     }
     case MessageKind::kProgress: {
@@ -90,6 +90,13 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
       endpoint_->drop(peer, "the coordinator knows no such message");
       return;
   }
+}
+
+// Which of the two roles a process speaks for, when it plays both.
+Role Coordinator::part_of(PeerId peer, const wire::MessageHead& head) const {
+  const Role role = roles_.at(peer);
+  if (role != Role::kBoth) return role;
+  return head.flags == wire::kOfServer ? Role::kServer : Role::kWorker;
 }
 
 void Coordinator::on_delivered(PeerId, std::uint64_t) {}
@@ -177,7 +184,7 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
   }
   const auto settings = from_settings(roster_.settings());
   if (!settings.ok() || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
-  auto report = job_report(*settings, {options_.workers, options_.servers}, workers, servers);
+  auto report = job_report(*settings, {options_.workers, options_.servers, roster_.both()}, workers, servers);
   if (!report.ok()) {
     stop = wire::stop_for(report.status());
     return std::nullopt;

@@ -65,6 +65,7 @@ class Coordinator final : public session::EndpointHandler {
   void on_agreement(const Status& status, const wire::Settings& settings);
   void welcome(const membership::SendWelcome& action);
   void end(const wire::Stop& stop);
+  session::Role part_of(session::PeerId peer, const wire::MessageHead& head) const;
   void send(session::PeerId to, wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
   std::optional<Json> final_report(wire::Stop& stop) const;
 

@@ -10,7 +10,52 @@ using session::PeerName;
 using session::Role;
 using wire::MessageKind;
 
+constexpr std::array<Role, 2> kParts = {Role::kWorker, Role::kServer};
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);
+
+// Between which roles a message passes. A process that plays both has one session with each other process for all of them.
+struct Way {
+  Role from, to;
+};
+
+Way way_of(MessageKind kind) {
+  switch (kind) {
+    case MessageKind::kValue:
+      return {Role::kServer, Role::kWorker};
+    case MessageKind::kSquareSum:
+      return {Role::kServer, Role::kServer};
+    case MessageKind::kInitial:
+    case MessageKind::kPush:
+    case MessageKind::kPull:
+    case MessageKind::kIterationEnd:
+    case MessageKind::kFetch:
+      return {Role::kWorker, Role::kServer};
+    case MessageKind::kSaved:
+    case MessageKind::kJoin:
+    case MessageKind::kWelcome:
+    case MessageKind::kRefuse:
+    case MessageKind::kReady:
+    case MessageKind::kProgress:
+    case MessageKind::kReport:
+    case MessageKind::kFailed:
+    case MessageKind::kPark:
+    case MessageKind::kParked:
+    case MessageKind::kFinishAt:
+    case MessageKind::kStop:
+      break;
+  }
+  PACELINE_CHECK(false, "message kind {} is the coordinator's", static_cast<int>(kind));
+}
+
+// The way of a message whose delivery will be reported, in its ticket; the roles' own tickets are smaller.
+constexpr std::uint64_t kFromServer = std::uint64_t{1} << 63, kToServer = std::uint64_t{1} << 62;
+
+std::uint64_t marked(std::uint64_t ticket, const Way& way) {
+  PACELINE_CHECK(ticket < kToServer, "ticket {:x} has no room for a mark", ticket);
+  return ticket | (way.from == Role::kServer ? kFromServer : 0) | (way.to == Role::kServer ? kToServer : 0);
+}
+
+Role role_marked(std::uint64_t ticket, std::uint64_t mark) { return (ticket & mark) != 0 ? Role::kServer : Role::kWorker; }
 
 bool is_control(MessageKind kind) { return kind >= MessageKind::kSaved && kind != MessageKind::kFetch; }
 
@@ -33,7 +78,7 @@ Member::Member(transport::Transport& transport, MemberOptions options, MemberEve
 Member::~Member() = default;
 
 Status Member::start() {
-  if (options_.role == Role::kServer) {
+  if (plays(Role::kServer)) {
     PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(options_.listen));
     listening_ = address.text();
   }
@@ -52,10 +97,11 @@ void Member::join() {
   send_control(MessageKind::kJoin, 0, encode(join));
 }
 
-void Member::send_control(MessageKind kind, Iteration iteration, std::vector<std::byte> payload) {
+void Member::send_control(MessageKind kind, Iteration iteration, std::vector<std::byte> payload, std::uint8_t flags) {
   if (!coordinator_) return;
   wire::MessageHead head;
   head.kind = kind;
+  head.flags = flags;
   head.layer = wire::kControlLayer;
   head.iteration = iteration;
   head.payload_bytes = payload.size();
@@ -73,8 +119,12 @@ void Member::fail(const Status& reason) {
 }
 
 void Member::send_progress(std::string json) { send_control(MessageKind::kProgress, 0, bytes_of(json)); }
-void Member::send_report(std::string json) { send_control(MessageKind::kReport, 0, bytes_of(json)); }
-void Member::send_saved(Iteration iteration, std::string json) { send_control(MessageKind::kSaved, iteration, bytes_of(json)); }
+void Member::send_report(Role part, std::string json) {
+  send_control(MessageKind::kReport, 0, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
+}
+void Member::send_saved(Role part, Iteration iteration, std::string json) {
+  send_control(MessageKind::kSaved, iteration, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
+}
 void Member::parked(Iteration iteration) { send_control(MessageKind::kParked, iteration, {}); }
 void Member::leave(Duration limit, std::function<void()> done) { endpoint_->close(limit, std::move(done)); }
 
@@ -94,14 +144,29 @@ void Member::send_to_server(Rank server, const wire::MessageHead& head, std::spa
 
 // Members reach a server one after the other: what is meant for one that has not come yet waits for it.
 void Member::send_to(const PeerName& name, const Held& message) {
-  if (const auto peer = peer_of(name))
-    endpoint_->send(*peer, message.head, message.payload, message.ticket);
+  const Way way = way_of(message.head.kind);
+  const std::uint64_t ticket = marked(message.ticket, way);
+  if (local_ != nullptr && name.rank == rank_)
+    local_->send(name.role, message.head, message.payload, message.ticket);
+  else if (const auto peer = peer_of(name))
+    endpoint_->send(*peer, message.head, message.payload, ticket);
   else if (!lost_.contains(name))
-    held_[name].push_back(message);
+    held_[name].push_back({message.head, message.payload, ticket});
+}
+
+// A message of a kind that no role of this process takes goes to one that refuses it.
+paramserver::MessageSink* Member::receiver_of(MessageKind kind) const {
+  if (options_.role == Role::kBoth) return sink_of(way_of(kind).to);
+  return sink_of(options_.role);
+}
+
+PeerName Member::sender_of(PeerId peer, MessageKind kind) const {
+  const PeerName name = peers_.at(peer);
+  return name.role == Role::kBoth ? PeerName{way_of(kind).from, name.rank} : name;
 }
 
 Status Member::on_hello(const PeerName& name) {
-  if (options_.role != Role::kServer) return error(ErrorKind::kBadRequest, "a {} takes no connections", to_string(options_.role));
+  if (!plays(Role::kServer)) return error(ErrorKind::kBadRequest, "a {} takes no connections", to_string(options_.role));
   if (name.role == Role::kCoordinator || name.rank.value < 0) {
     return error(ErrorKind::kBadRequest, "{} cannot connect to a server; join the job at its coordinator", name.text());
   }
@@ -114,12 +179,15 @@ void Member::on_peer(PeerId peer, const PeerName& name) {
     coordinator_ = peer;
     return join();
   }
-  auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
   const auto rank = static_cast<std::size_t>(name.rank.value);
-  if (ranks.size() <= rank) ranks.resize(rank + 1);
-  ranks[rank] = peer;
-  if (const auto held = held_.extract(name); !held.empty()) {
-    for (const Held& message : held.mapped()) endpoint_->send(peer, message.head, message.payload, message.ticket);
+  for (const Role part : kParts) {
+    if (!session::plays(name.role, part)) continue;
+    auto& ranks = ranks_of(part);
+    if (ranks.size() <= rank) ranks.resize(rank + 1);
+    ranks[rank] = peer;
+    if (const auto held = held_.extract({part, name.rank}); !held.empty()) {
+      for (const Held& message : held.mapped()) endpoint_->send(peer, message.head, message.payload, message.ticket);
+    }
   }
   check_connected();
 }
@@ -135,15 +203,16 @@ Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::M
     buffer.resize(head.payload_bytes);
     return std::span<std::byte>(buffer);
   }
-  if (sink_ == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
-  return sink_->on_message_begin(peers_.at(peer), head);
+  paramserver::MessageSink* sink = receiver_of(head.kind);
+  if (sink == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
+  return sink->on_message_begin(sender_of(peer, head.kind), head);
 }
 
 void Member::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
   if (is_control(head.kind)) {
     if (peer == coordinator_) on_control(head, payload);
-  } else if (sink_ != nullptr) {
-    sink_->on_message(peers_.at(peer), head, payload);
+  } else if (paramserver::MessageSink* sink = receiver_of(head.kind)) {
+    sink->on_message(sender_of(peer, head.kind), head, payload);
   }
 }
 
@@ -173,17 +242,28 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
   }
 }
 
+// One that is both is welcomed as a server, and again, as a worker, when all servers are ready; each has a session with it then.
 void Member::on_welcome(const wire::Welcome& welcome) {
-  endpoint_->set_identity({options_.role, Rank{welcome.rank}}, welcome.job, welcome.epoch);
-  const auto sink = events_.on_welcome(welcome);
-  if (!sink.ok()) return fail(sink.status());
-  sink_ = *sink;
+  if (std::exchange(welcomed_, true)) {
+    if (options_.role == Role::kBoth && told_connected_) events_.on_connected();
+    return;
+  }
+  rank_ = Rank{welcome.rank};
+  endpoint_->set_identity({options_.role, rank_}, welcome.job, welcome.epoch);
+  const auto start = events_.on_welcome(welcome);
+  if (!start.ok()) return fail(start.status());
+  sinks_ = start->sinks;
+  endpoint_->set_order(start->order);
+  if (options_.role == Role::kBoth) {
+    local_ = std::make_unique<LocalDelivery>(transport_.loop(), rank_, start->order, sinks_,
+                                             [this](const Status& reason) { fail(reason); });
+  }
   connect_to_servers(welcome);
 }
 
 // A worker connects to every server, a server to those of lower rank; the others come to it.
 void Member::connect_to_servers(const wire::Welcome& welcome) {
-  const bool worker = options_.role == Role::kWorker;
+  const bool worker = !plays(Role::kServer);
   const std::size_t count = worker ? welcome.servers.size() : static_cast<std::size_t>(welcome.rank);
   servers_wanted_ = worker ? welcome.servers.size() : welcome.servers.size() - 1;
   for (std::size_t rank = 0; rank < count; ++rank) {
@@ -195,12 +275,12 @@ void Member::connect_to_servers(const wire::Welcome& welcome) {
 }
 
 void Member::check_connected() {
-  if (sink_ == nullptr || told_connected_) return;
+  if ((sinks_.worker == nullptr && sinks_.server == nullptr) || told_connected_) return;
   const auto connected =
       static_cast<std::size_t>(std::count_if(servers_.begin(), servers_.end(), [](const auto& peer) { return peer.has_value(); }));
   if (connected < servers_wanted_) return;
   told_connected_ = true;
-  if (options_.role == Role::kServer)
+  if (plays(Role::kServer))
     send_control(MessageKind::kReady, 0, {});
   else
     events_.on_connected();
@@ -208,8 +288,9 @@ void Member::check_connected() {
 
 void Member::on_delivered(PeerId peer, std::uint64_t ticket) {
   const auto name = peers_.find(peer);
-  if (name != peers_.end() && sink_ != nullptr && name->second.role != Role::kCoordinator)
-    sink_->on_delivered(name->second, ticket);
+  paramserver::MessageSink* sink = sink_of(role_marked(ticket, kFromServer));
+  if (name != peers_.end() && sink != nullptr && name->second.role != Role::kCoordinator)
+    sink->on_delivered({role_marked(ticket, kToServer), name->second.rank}, ticket & ~(kFromServer | kToServer));
 }
 
 void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
@@ -220,15 +301,20 @@ void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reaso
     if (!ended_) on_stop(wire::stop_for(failure_.ok() || echo_ ? reason : failure_));
     return;
   }
-  auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
-  for (auto& known : ranks) {
-    if (known == peer) known.reset();
+  for (const Role part : kParts) {
+    for (auto& known : ranks_of(part)) {
+      if (known == peer) known.reset();
+    }
+    if (session::plays(name.role, part)) lost_.insert({part, name.rank});
   }
-  lost_.insert(name);
   // Who left in good order knows why, and so will this process: from the coordinator, or because the coordinator is the one that is
   // lost.
   if (failure_.ok() && reason.kind() == ErrorKind::kCancelled) echo_ = true;
-  if (sink_ != nullptr) sink_->on_peer_lost(name, reason);
+  for (const Role part : kParts) {
+    for (paramserver::MessageSink* sink : {sinks_.worker, sinks_.server}) {
+      if (sink != nullptr && session::plays(name.role, part)) sink->on_peer_lost({part, name.rank}, reason);
+    }
+  }
   if (!ended_) fail(reason);
 }
 

@@ -1,5 +1,7 @@
 // A process's membership in a job: joins at the coordinator, connects to the servers, routes messages, and learns how the job ends.
-// The same for workers and servers; what a role does with messages is its MessageSink.
+// The same for workers and servers; what a role does with messages is its MessageSink. A member may be both (Role::kBoth): then it
+// has both sinks, one session with each other process whatever passes between them, so one egress queue and one window for the
+// link, and its halves talk through memory.
 //
 // Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the
 // member knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "paramserver/service/mailbox.h"
+#include "runtime/local_delivery.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
 #include "wire/control.h"
@@ -26,21 +29,27 @@ struct MemberOptions {
   std::int32_t wanted_rank = -1;   // -1: any
   std::int32_t world_workers = 0;  // what this process expects; 0: does not know
   transport::Address coordinator;
-  transport::Address listen{"127.0.0.1", 0};  // servers
+  transport::Address listen{"127.0.0.1", 0};  // of a server
   Duration silence_deadline = std::chrono::seconds(10);
   Duration join_deadline = std::chrono::seconds(30);  // to reach the coordinator, and peers
   std::string release;
   std::uint64_t seed = 1;   // differs between processes
-  wire::TensorTable table;  // workers
-  wire::Settings settings;  // workers
+  wire::TensorTable table;  // of a worker
+  wire::Settings settings;  // of a worker
+};
+
+// What a member needs to know of a job that has begun.
+struct JobStart {
+  Sinks sinks;  // of the member's roles
+  scheduling::Order order = scheduling::Order::kByLayer;
 };
 
 class MemberEvents {
  public:
   virtual ~MemberEvents() = default;
-  // The job has begun. Makes the sink; an error fails the job. Server: it is ready when this returns.
-  virtual Result<paramserver::MessageSink*> on_welcome(const wire::Welcome& welcome) = 0;
-  // Worker: every server is connected. Server: never called.
+  // The job has begun. Makes the sinks of the member's roles; an error fails the job. Server: it is ready when this returns.
+  virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
+  // Worker: every server is connected and ready. Server: never called.
   virtual void on_connected() = 0;
   virtual void on_park() = 0;                       // worker: stand still at the end of the iteration, then Member::parked
   virtual void on_finish_at(Iteration last) = 0;    // `last` is the last iteration
@@ -57,8 +66,9 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   // What this process cannot go on from. The first reason stays.
   void fail(const Status& reason);
   void send_progress(std::string json);
-  void send_report(std::string json);
-  void send_saved(Iteration iteration, std::string json);
+  // Of this member's worker or server.
+  void send_report(session::Role part, std::string json);
+  void send_saved(session::Role part, Iteration iteration, std::string json);
   void parked(Iteration iteration);
   // Says goodbye when all is delivered, at most `limit` later; then `done`.
   void leave(Duration limit, std::function<void()> done);
@@ -86,7 +96,9 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void on_stop(const wire::Stop& stop);
   void connect_to_servers(const wire::Welcome& welcome);
   void check_connected();
-  void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
+  void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload,
+                    std::uint8_t flags = wire::kNoFlags);
+  bool plays(session::Role part) const { return session::plays(options_.role, part); }
   struct Held {
     wire::MessageHead head;
     std::span<const std::byte> payload;
@@ -94,13 +106,23 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   };
   void send_to(const session::PeerName& name, const Held& message);
   std::optional<session::PeerId> peer_of(const session::PeerName& name) const;
+  std::vector<std::optional<session::PeerId>>& ranks_of(session::Role part) {
+    return part == session::Role::kWorker ? workers_ : servers_;
+  }
+  paramserver::MessageSink* sink_of(session::Role part) const {
+    return part == session::Role::kWorker ? sinks_.worker : sinks_.server;
+  }
+  paramserver::MessageSink* receiver_of(wire::MessageKind kind) const;
+  session::PeerName sender_of(session::PeerId peer, wire::MessageKind kind) const;
 
   transport::Transport& transport_;
   MemberOptions options_;
   MemberEvents& events_;
   std::unique_ptr<session::Endpoint> endpoint_;
   std::string listening_;
-  paramserver::MessageSink* sink_ = nullptr;
+  Rank rank_{-1};
+  Sinks sinks_;
+  std::unique_ptr<LocalDelivery> local_;  // Role::kBoth
   std::map<session::PeerId, session::PeerName> peers_;
   std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank
   std::map<session::PeerName, std::vector<Held>> held_;            // for members that have not connected yet
@@ -108,6 +130,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   std::optional<session::PeerId> coordinator_;
   std::map<session::PeerId, std::vector<std::byte>> incoming_control_;  // being received
   std::size_t servers_wanted_ = 0;                                      // connections to servers that must exist
+  bool welcomed_ = false;
   bool told_connected_ = false;
   bool ended_ = false;
   Status failure_;     // reported, waiting for the verdict

@@ -57,6 +57,13 @@ Json per_server(const std::vector<ServerReport>& reports) {
   return servers;
 }
 
+// Whether workers and servers are processes of their own.
+Json role_of(const JobShape& shape) {
+  if (shape.servers == 0) return nullptr;
+  if (shape.both == 0) return "separate";
+  return shape.both == shape.workers && shape.both == shape.servers ? "both" : "mixed";
+}
+
 }  // namespace
 
 const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
@@ -166,6 +173,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"dataset", settings.dataset},
       {"workers", shape.workers},
       {"servers", shape.servers},
+      {"role", role_of(shape)},
       {"schedule", shape.servers == 0 ? Json("reference") : Json(settings.schedule)},
       {"sync", settings.sync},
       {"optimizer", settings.optimizer},
@@ -199,9 +207,10 @@ std::string report_text(const Json& report) {
     return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>());
   };
   const int servers = report["servers"];
-  line("trained",
-       fmt::format("{} on {}, {} workers, {}", report["model"].get<std::string>(), report["dataset"].get<std::string>(),
-                   report["workers"].get<int>(), servers == 0 ? "no server (reference)" : fmt::format("{} servers", servers)));
+  const char* in_one = report["role"] == "both" ? ", each process both" : "";
+  line("trained", fmt::format("{} on {}, {} workers, {}", report["model"].get<std::string>(), report["dataset"].get<std::string>(),
+                              report["workers"].get<int>(),
+                              servers == 0 ? "no server (reference)" : fmt::format("{} servers{}", servers, in_one)));
   line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
                           report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
   if (!report["accuracy"].is_null())

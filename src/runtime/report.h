@@ -58,6 +58,7 @@ Result<ServerReport> decode_server_report(const std::string& text);
 struct JobShape {
   std::int32_t workers = 1;
   std::int32_t servers = 0;  // 0: the reference
+  std::int32_t both = 0;     // processes that are a worker and a server; they count in both
 };
 
 // `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.

@@ -10,7 +10,7 @@ namespace {
 constexpr Duration kFarewellLimit = std::chrono::seconds(1);
 
 MemberOptions as_worker(MemberOptions options) {
-  options.role = session::Role::kWorker;
+  if (options.role != session::Role::kBoth) options.role = session::Role::kWorker;
   return options;
 }
 
@@ -19,7 +19,9 @@ MemberOptions as_worker(MemberOptions options) {
 WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
                              std::span<float> gradients)
     : parameters_(parameters), gradients_(gradients), transport_(std::move(transport)) {
+  const bool both = options.role == session::Role::kBoth;
   member_ = std::make_unique<Member>(*transport_, as_worker(std::move(options)), *this);
+  if (both) server_ = std::make_unique<ServerRole>(transport_->loop(), *member_);
 }
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& make_transport, MemberOptions options,
@@ -49,10 +51,11 @@ WorkerProcess::~WorkerProcess() {
     loop_thread_.join();
   }
   client_.reset();
+  server_.reset();
   member_.reset();
 }
 
-Result<paramserver::MessageSink*> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
+Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   rank_ = Rank{welcome.rank};
   workers_ = welcome.workers;
   PACELINE_ASSIGN_OR_RETURN(settings_, from_settings(welcome.settings));
@@ -67,8 +70,13 @@ Result<paramserver::MessageSink*> WorkerProcess::on_welcome(const wire::Welcome&
   options.gradients = gradients_;
   options.stall_deadline = from_seconds(settings_.stall_deadline);
   options.on_failed = [this](const Status& reason) { member_->fail(reason); };
+  JobStart start{.order = plan->options().schedule.order};
+  if (server_ != nullptr) {
+    PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan));
+  }
   client_ = std::make_unique<paramserver::WorkerClient>(std::move(plan), rank_, transport_->loop(), *member_, std::move(options));
-  return client_.get();
+  start.sinks.worker = client_.get();
+  return start;
 }
 
 Status WorkerProcess::restore_parameters() {
@@ -90,6 +98,7 @@ void WorkerProcess::on_park() {
 }
 
 void WorkerProcess::on_finish_at(Iteration last) {
+  if (server_ != nullptr) server_->on_finish_at(last);
   const std::lock_guard lock(mutex_);
   last_ = last;
   changed_.notify_all();
@@ -97,6 +106,11 @@ void WorkerProcess::on_finish_at(Iteration last) {
 
 void WorkerProcess::on_end(const wire::Stop& stop) {
   if (client_ != nullptr && stop.kind != wire::StopKind::kDone) client_->cancel(stop.status());
+  if (server_ == nullptr) return set_end(stop);
+  server_->end(stop, [this, stop] { set_end(stop); });
+}
+
+void WorkerProcess::set_end(const wire::Stop& stop) {
   const std::lock_guard lock(mutex_);
   end_ = stop;
   changed_.notify_all();
@@ -107,7 +121,9 @@ void WorkerProcess::send_progress(std::string json) {
 }
 
 void WorkerProcess::send_saved(Iteration iteration, const PartSummary& part) {
-  transport_->loop().post([this, iteration, text = encode(part)]() mutable { member_->send_saved(iteration, std::move(text)); });
+  transport_->loop().post([this, iteration, text = encode(part)]() mutable {
+    member_->send_saved(session::Role::kWorker, iteration, std::move(text));
+  });
 }
 
 // Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the
@@ -130,7 +146,8 @@ Status WorkerProcess::wait_for_verdict() {
 }
 
 Status WorkerProcess::finish(const WorkerReport& report) {
-  transport_->loop().post([this, text = encode(report)]() mutable { member_->send_report(std::move(text)); });
+  transport_->loop().post(
+      [this, text = encode(report)]() mutable { member_->send_report(session::Role::kWorker, std::move(text)); });
   return wait_for_verdict();
 }
 

@@ -1,5 +1,6 @@
 // A worker's communication as part of a process: joins the job on a loop of its own thread and gives the training thread a face
-// that blocks. Knows nothing of torch: the parameters and gradients are two arrays.
+// that blocks. Knows nothing of torch: the parameters and gradients are two arrays. With Role::kBoth a server lives on the same
+// loop, and everything below is the same.
 //
 // Threads: make, use and destroy it on the training thread; interrupt() on any.
 #pragma once
@@ -14,6 +15,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/member.h"
 #include "runtime/report.h"
+#include "runtime/server_role.h"
 
 namespace paceline::runtime {
 
@@ -21,9 +23,9 @@ class WorkerProcess final : public MemberEvents {
  public:
   using MakeTransport = std::function<Result<std::unique_ptr<transport::Transport>>()>;
 
-  // Joins with the table and settings in `options`; returns when all servers are connected and the parameters hold the job's
-  // initial values. The arrays outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in
-  // time.
+  // Joins with the table and settings in `options`, as a worker unless its role is kBoth; returns when all servers are connected
+  // and the parameters hold the job's initial values. The arrays outlive the object. Errors: the coordinator's refusal
+  // (kBadRequest), or who could not be reached in time.
   static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options,
                                                      std::span<float> parameters, std::span<float> gradients);
   ~WorkerProcess() override;
@@ -48,7 +50,7 @@ class WorkerProcess final : public MemberEvents {
   void interrupt();
 
   // MemberEvents, on the loop.
-  Result<paramserver::MessageSink*> on_welcome(const wire::Welcome& welcome) override;
+  Result<JobStart> on_welcome(const wire::Welcome& welcome) override;
   void on_connected() override;
   void on_park() override;
   void on_finish_at(Iteration last) override;
@@ -59,10 +61,12 @@ class WorkerProcess final : public MemberEvents {
                 std::span<float> gradients);
   Status wait_for_verdict();
   Status restore_parameters();
+  void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Member> member_;
+  std::unique_ptr<ServerRole> server_;  // Role::kBoth
   std::unique_ptr<paramserver::WorkerClient> client_;
   Rank rank_;
   std::int32_t workers_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -74,8 +75,7 @@ void EgressQueue::refresh(Lane& lane) {
 }
 
 bool EgressQueue::more_urgent(const Waiting& a, const Waiting& b) const {
-  if (options_.order == Order::kByLayer && a.unit.layer != b.unit.layer) return a.unit.layer < b.unit.layer;
-  return a.sequence < b.sequence;
+  return std::pair(a.unit.layer, a.sequence) < std::pair(b.unit.layer, b.sequence);
 }
 
 void EgressQueue::line_up(Lane& lane, std::int32_t layer, std::uint32_t slot) {
@@ -112,7 +112,9 @@ void EgressQueue::on_ready(const Unit& unit) {
   (to.newest == kNone ? to.oldest : units_[to.newest].newer) = slot;
   to.newest = slot;
   // First in, first out is the same order with all layers alike.
-  line_up(to, options_.order == Order::kByLayer ? unit.layer.index : 0, slot);
+  Layer& layer = units_[slot].unit.layer;
+  if (options_.order == Order::kFirstInFirstOut) layer.index = std::min(layer.index, 0);
+  line_up(to, layer.index, slot);
   ++to.waiting;
   ++waiting_;
   refresh(to);

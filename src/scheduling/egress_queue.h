@@ -2,8 +2,9 @@
 // simulator run the same object. Owned by one progress loop.
 //
 // Order: the strict weak order (layer, sequence of becoming ready) or the sequence alone; see scheduling/schedule.h (P3,
-// section 4.2). A unit leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has been taken is never
-// recalled, so an urgent unit waits at most for the window's bytes that left before it.
+// section 4.2). Layers below 0, the control plane's, come before all others in both. A unit leaves in chunks, and a more urgent
+// unit overtakes between two chunks. A chunk that has been taken is never recalled, so an urgent unit waits at most for the
+// window's bytes that left before it.
 //
 // Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations
 // that have something to send or on its way, one of them may hold at most
@@ -68,6 +69,9 @@ class EgressQueue {
 
   // The destination has received a chunk of `size` bytes. Requires: taken before, acknowledged once.
   void on_acknowledged(Destination destination, Bytes size);
+
+  // For the units that become ready from now on.
+  void set_order(Order order) { options_.order = order; }
 
   // Requires: at least two chunks. Chunks on their way are not recalled.
   void set_window(Bytes window);

@@ -39,6 +39,15 @@ TEST(EgressQueue, LowerLayersLeaveFirstAndEqualLayersInTheOrderOfBecomingReady) 
   EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{5, 1, 3, 6, 2, 0, 4}));
 }
 
+TEST(EgressQueue, FirstInFirstOutStillLetsTheControlPlaneGoFirst) {
+  EgressQueue queue({.order = Order::kByLayer, .window = {1000}, .chunk = {100}});
+  queue.set_order(Order::kFirstInFirstOut);
+  const auto to = open(queue);
+  for (const auto& [layer, tag] : std::vector<std::pair<int, std::uint64_t>>{{3, 0}, {1, 1}, {-1, 2}, {0, 3}})
+    queue.on_ready({.destination = to, .layer = {layer}, .size = {100}, .tag = tag});
+  EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{2, 0, 1, 3}));
+}
+
 TEST(EgressQueue, FirstInFirstOutIgnoresLayersAndNeverOvertakes) {
   EgressQueue queue({.order = Order::kFirstInFirstOut, .window = {1000}, .chunk = {100}});
   const auto to = open(queue);
@@ -202,7 +211,7 @@ class Twin {
 
  private:
   std::pair<int, std::uint64_t> key(const Item& item) const {
-    return {options_.order == Order::kByLayer ? item.unit.layer.index : 0, item.sequence};
+    return {options_.order == Order::kByLayer ? item.unit.layer.index : std::min(item.unit.layer.index, 0), item.sequence};
   }
   std::int64_t next(const Item& item) const { return std::min(options_.chunk.count, item.unit.size.count - item.taken); }
   EgressOptions options_;

@@ -27,6 +27,7 @@ void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
 void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
 void Endpoint::set_window(Bytes window) { state_->set_window(window); }
+void Endpoint::set_order(Order order) { state_->set_order(order); }
 std::string Endpoint::address_of(PeerId peer) const { return state_->address_of(peer); }
 const EndpointCounters& Endpoint::counters() const { return state_->counters(); }
 

@@ -25,8 +25,15 @@
 
 namespace paceline::session {
 
-enum class Role : std::uint8_t { kCoordinator, kWorker, kServer };
+enum class Role : std::uint8_t {
+  kCoordinator,
+  kWorker,
+  kServer,
+  kBoth,  // a worker and a server of the same rank in one process, which share its sessions
+};
 const char* to_string(Role role);
+// Whether a process of `role` does the work of `part`: itself, or as one half of kBoth.
+bool plays(Role role, Role part);
 
 // Who a peer is, unique in a job. Rank -1: has not got one yet (it is joining); any number of peers may be called so at a time.
 struct PeerName {
@@ -34,7 +41,7 @@ struct PeerName {
   Rank rank{-1};
 
   auto operator<=>(const PeerName&) const = default;
-  std::string text() const;  // "worker 2", "coordinator"
+  std::string text() const;  // "worker 2", "worker 2 with server 2", "coordinator"
 };
 
 using PeerId = std::uint32_t;  // local handle of a session; never used again after its on_peer_lost
@@ -114,6 +121,9 @@ class Endpoint {
   void drop(PeerId peer, const std::string& reason);
   // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once.
   void close(Duration limit, std::function<void()> done);
+
+  // Changes EndpointOptions::order for the messages sent from now on, when the job's schedule is known.
+  void set_order(Order order);
 
   // Changes EndpointOptions::window, when the link has been measured. Requires: at least two chunks.
   void set_window(Bytes window);

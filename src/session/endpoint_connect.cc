@@ -183,7 +183,8 @@ void EndpointState::on_hello(Link& link, const transport::Frame& frame) {
 }
 
 bool EndpointState::awaits_rank(const wire::Party& wanted) const {
-  return options_.self.rank.value == -1 && wanted.rank >= 0 && wanted.role == static_cast<std::uint8_t>(options_.self.role);
+  const auto name = to_name(wanted);
+  return name.ok() && options_.self.rank.value == -1 && wanted.rank >= 0 && plays(options_.self.role, name->role);
 }
 
 Peer* EndpointState::find_session(std::uint64_t session, const PeerName& name) {

@@ -92,6 +92,7 @@ class EndpointState {
   void send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload);
   void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch);
   void set_window(Bytes window);
+  void set_order(Order order) { queue_.set_order(order); }
   void drop(PeerId peer, const std::string& reason);
   void close(Duration limit, std::function<void()> done);
   std::string address_of(PeerId peer) const;

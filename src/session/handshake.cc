@@ -30,18 +30,18 @@ std::optional<std::string> name_objection(const PeerName& expected, const PeerNa
 wire::Party to_party(const PeerName& name) { return {.role = static_cast<std::uint8_t>(name.role), .rank = name.rank.value}; }
 
 Result<PeerName> to_name(const wire::Party& party) {
-  if (party.role > static_cast<std::uint8_t>(Role::kServer))
+  if (party.role > static_cast<std::uint8_t>(Role::kBoth))
     return error(ErrorKind::kCorrupt, "unknown role {} in a hello", party.role);
   return PeerName{.role = static_cast<Role>(party.role), .rank = {party.rank}};
 }
 
 bool matches(const PeerName& expected, const PeerName& actual) {
-  if (expected.role != actual.role) return false;
+  if (!plays(actual.role, expected.role)) return false;
   return expected.role == Role::kCoordinator || expected.rank.value == -1 || expected.rank == actual.rank;
 }
 
 bool same_process(const PeerName& a, const PeerName& b) {
-  if (a.role != b.role) return false;
+  if (!plays(a.role, b.role) && !plays(b.role, a.role)) return false;
   return a.role == Role::kCoordinator || (a.rank == b.rank && a.rank.value != -1);
 }
 

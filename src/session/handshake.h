@@ -20,10 +20,11 @@ wire::Party to_party(const PeerName& name);
 // Errors: kCorrupt for a role that does not exist.
 Result<PeerName> to_name(const wire::Party& party);
 
-// Whether `actual` is whom `expected` means: same role, and same rank unless none is expected. There is one coordinator, whatever
-// its rank.
+// Whether `actual` is whom `expected` means: it plays that role, and has the same rank unless none is expected. There is one
+// coordinator, whatever its rank.
 bool matches(const PeerName& expected, const PeerName& actual);
-// Whether both mean one and the same process of a job; joining processes (rank -1) are different ones.
+// Whether both would be one and the same member of a job, because a role and the rank are the same; joining processes (rank -1)
+// are different ones.
 bool same_process(const PeerName& a, const PeerName& b);
 
 // Why a new session with the sender of `hello` must not begin, as text for both sides; nothing when it may. Versions, destination,

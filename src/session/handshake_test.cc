@@ -57,7 +57,21 @@ TEST(Handshake, TheCoordinatorHasNoRankAndARankMayBeLeftOpen) {
   EXPECT_FALSE(matches(kServer1, {Role::kWorker, {1}}));
   EXPECT_TRUE(same_process(kServer1, kServer1));
   EXPECT_FALSE(same_process({Role::kWorker, {-1}}, {Role::kWorker, {-1}})) << "two that are joining";
-  EXPECT_FALSE(to_name({.role = 3, .rank = 0}).ok());
+  EXPECT_FALSE(to_name({.role = 4, .rank = 0}).ok());
+}
+
+TEST(Handshake, AProcessThatIsWorkerAndServerIsMetAsEitherAndIsBoth) {
+  const PeerName both{Role::kBoth, {1}};
+  EXPECT_TRUE(matches(kServer1, both));
+  EXPECT_TRUE(matches({Role::kWorker, {1}}, both));
+  EXPECT_FALSE(matches(kWorker2, both));
+  EXPECT_FALSE(matches(both, kServer1)) << "a server alone is not both";
+  EXPECT_TRUE(same_process(both, kServer1));
+  EXPECT_TRUE(same_process({Role::kWorker, {1}}, both));
+  EXPECT_FALSE(same_process(both, kWorker2));
+  EXPECT_FALSE(same_process({Role::kBoth, {-1}}, {Role::kServer, {-1}}));
+  EXPECT_EQ(to_name(to_party(both)).value(), both);
+  EXPECT_EQ(both.text(), "worker 1 with server 1");
 }
 
 TEST(Backoff, DoublesUpToItsLimitWithJitterOfHalf) {

@@ -37,7 +37,8 @@ inline constexpr MessageKind kLastMessageKind = MessageKind::kStop;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,
-  kUnused = 1,  // kPush: the parameters were not used in this iteration and contribute zero
+  kUnused = 1,    // kPush: the parameters were not used in this iteration and contribute zero
+  kOfServer = 2,  // kReport, kSaved from a process that is worker and server: the server's
 };
 
 struct MessageHead {

@@ -32,6 +32,7 @@ std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
 
 struct Job {
   std::int32_t workers = 2, servers = 2;
+  std::int32_t both = 0;  // of them, processes of the lowest ranks that are worker and server
   JobSettings settings;
   Iteration iterations = 12;
 };
@@ -62,7 +63,7 @@ class Cluster {
     EXPECT_TRUE(address.ok()) << address.status().message();
     address_ = *address;
     threads_.emplace_back([this] { coordinator_transport_->loop().run(); });
-    for (std::int32_t rank = 0; rank < job.servers; ++rank) add_server(rank);
+    for (std::int32_t rank = job.both; rank < job.servers; ++rank) add_server(rank);
   }
 
   ~Cluster() { join(); }
@@ -91,6 +92,7 @@ class Cluster {
     std::vector<float> gradients(parameters.size());
     MemberOptions options = member(1000 + static_cast<std::uint64_t>(rank));
     options.wanted_rank = rank;
+    if (rank < job_.both) options.role = session::Role::kBoth;
     options.table = tensors;
     options.settings = to_settings(settings);
     const auto process = WorkerProcess::join([this] { return Result<std::unique_ptr<transport::Transport>>(make_transport()); },
@@ -243,7 +245,12 @@ TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
   if (is_faulty(GetParam())) job.iterations = 60;
   for (const char* schedule : {"default", "layer-wise", "p3"}) {
     for (const char* optimizer : {"momentum", "adam"}) {
-      SCOPED_TRACE(fmt::format("{} {}", schedule, optimizer));
+      // Processes of one role; some, then all that are both, clipping, for which servers talk to each other.
+      const bool adam = optimizer == std::string("adam"), p3 = schedule == std::string("p3");
+      job.both = p3 ? (adam ? 3 : 1) : 0;
+      job.servers = job.both == 3 ? 3 : 2;
+      job.settings.clip_norm = p3 ? 0.5 : 0;
+      SCOPED_TRACE(fmt::format("{} {} {} both", schedule, optimizer, job.both));
       job.settings.schedule = schedule;
       job.settings.optimizer = optimizer;
       Cluster cluster(GetParam(), job);
@@ -263,6 +270,8 @@ TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
       for (const auto& mine : parameters) EXPECT_EQ(std::memcmp(mine.data(), expected.data(), expected.size() * sizeof(float)), 0);
       ASSERT_TRUE(cluster.final_report) << cluster.verdict->reason;
       EXPECT_EQ((*cluster.final_report)["workers"], 3);
+      EXPECT_EQ((*cluster.final_report)["per_server"].size(), static_cast<std::size_t>(job.servers));
+      EXPECT_EQ((*cluster.final_report)["role"], job.both == 0 ? "separate" : job.both == 3 ? "both" : "mixed");
       if (is_faulty(GetParam())) {
         const transport::FaultCounts faults = cluster.faults();
         EXPECT_GE(faults.cuts, 1u);
@@ -292,6 +301,7 @@ TEST_P(RuntimeTest, WorkersThatDisagreeAllHearTheSameDifference) {
 TEST_P(RuntimeTest, AnInterruptEndsTheJobAfterTheSameIterationEverywhere) {
   Job job;
   job.iterations = 1'000'000;
+  job.both = 2;
   Cluster cluster(GetParam(), job);
   std::vector<std::vector<float>> parameters(2);
   std::atomic<Iteration> last = 0;

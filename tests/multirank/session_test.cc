@@ -416,7 +416,7 @@ TEST_P(SessionTest, StrangersAreCountedAndDisturbNobody) {
   short_hello.wait_closed();
   End& no_role = raw.connect(address);
   auto hello = hello_of(kWorker2, 5);
-  hello.from.role = 3;
+  hello.from.role = 4;
   say_hello(no_role, hello);
   no_role.wait_closed();
   End& other_version = raw.connect(address);

@@ -14,7 +14,7 @@ from jobs import LENET, Job, reference, train
 
 CHOICES = {
     "workers": (1, 2, 3, 4),
-    "servers": (1, 2, 3),
+    "servers": (1, 2, 3, "both"),  # both: every worker's process is a server too
     "schedule": ("default", "layer-wise", "p3", "slicing"),
     "optimizer": ("momentum", "adam"),
     "data": ("mnist-5k", "cifar-10"),
@@ -81,7 +81,10 @@ def test_a_job_has_the_bits_of_the_reference(case, cifar):
     else:
         task = ("--model", "resnet-20", "--dataset", f"cifar-10:{cifar}", "--mini-batch", 4, "--iterations", 3)
     task += ("--optimizer", case["optimizer"], "--learning-rate", 0.001 if case["optimizer"] == "adam" else 0.02)
-    same_bits(task, case["workers"], ("--servers", case["servers"], "--schedule", case["schedule"]))
+    servers = ("--role", "both") if case["servers"] == "both" else ("--servers", case["servers"])
+    report = same_bits(task, case["workers"], (*servers, "--schedule", case["schedule"]))
+    assert report["role"] == ("both" if case["servers"] == "both" else "separate")
+    assert report["servers"] == (case["workers"] if case["servers"] == "both" else case["servers"])
 
 
 SHORT = (*LENET, "--iterations", 12)
@@ -150,10 +153,12 @@ def check_report(report, workers, servers, iterations):
     assert sum(report["phases"].values()) == pytest.approx(iteration, rel=0.05, abs=0.001)
 
 
-@pytest.mark.parametrize("workers, servers, schedule", [(1, 1, "layer-wise"), (2, 2, "p3"), (3, 1, "default")])
+@pytest.mark.parametrize("workers, servers, schedule", [(1, 1, "layer-wise"), (2, 2, "p3"), (3, 1, "default"), (2, "both", "p3")])
 def test_a_report_has_every_key_and_its_figures_fit_together(workers, servers, schedule, tmp_path):
     iterations = 20
-    with Job(tmp_path, *LENET, "--iterations", iterations, "--workers", workers, "--servers", servers, "--schedule", schedule) as job:
+    where = ("--role", "both") if servers == "both" else ("--servers", servers)
+    with Job(tmp_path, *LENET, "--iterations", iterations, "--workers", workers, *where, "--schedule", schedule) as job:
+        servers = workers if servers == "both" else servers
         assert job.finish() == 0, job.err
         report = job.report()
         check_report(report, workers, servers, iterations)

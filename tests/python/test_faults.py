@@ -27,6 +27,18 @@ def names(message, culprit):
         assert other == culprit, message
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_a_lost_process_that_is_worker_and_server_is_named_as_one(number, tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 3, "--role", "both") as job:
+        job.wait_for_iterations(3)
+        assert len(job.family()) == 5  # launcher, coordinator, three that are both
+        os.kill(job.children()["worker 1"], number)
+        code, took = seconds_to_end(job)
+        assert code == 1, (code, job.err)
+        assert took < DEADLINE + 2 + SLACK, job.err
+        assert job.the_error().startswith("worker 1 with server 1 "), job.err
+
+
 @pytest.mark.parametrize("culprit", MEMBERS)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_a_lost_process_ends_the_job_within_the_deadline_and_is_named(number, culprit, tmp_path):

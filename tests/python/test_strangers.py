@@ -195,6 +195,18 @@ def test_ranks_can_be_chosen_by_hand_and_members_can_come_before_anybody_trains(
         assert coordinator.report()["parameters_hash"] == reference(*SHORT, "--workers", 2)["parameters_hash"]
 
 
+def test_processes_of_one_role_and_of_both_make_one_job():
+    with Together() as together:
+        coordinator = together.add(Coordinator("--workers", 3, "--servers", 2))
+        members = [together.add(member(coordinator, "both", *SHORT, "--schedule", "p3", "--clip-norm", 0.5, "--rank", 1))]
+        members += [together.add(member(coordinator, role, *SHORT, "--schedule", "p3", "--clip-norm", 0.5)) for role in ("worker", "server", "worker")]
+        for process in (*members, coordinator):
+            assert process.finish() == 0, process.err
+        report = coordinator.report()
+        assert report["role"] == "mixed"
+        assert report["parameters_hash"] == reference(*SHORT, "--clip-norm", 0.5, "--workers", 3)["parameters_hash"]
+
+
 def test_an_honest_member_joins_during_a_flood():
     with Together() as together:
         coordinator = together.add(Coordinator("--workers", 1, "--servers", 1))

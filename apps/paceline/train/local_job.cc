@@ -19,6 +19,7 @@
 #include "paceline/train/metrics.h"
 #include "paceline/train/roles.h"
 #include "runtime/report.h"
+#include "session/endpoint.h"
 
 namespace paceline::cli {
 namespace {
@@ -50,6 +51,10 @@ std::vector<std::string> worker_command(const TrainRequest& request, const std::
   arguments["seed"] = process_seed();
   arguments["label"] = label;
   arguments["alone"] = care == Care::kAlone;
+  if (request.role == "both") {
+    arguments["role"] = request.role;
+    arguments["bind"] = request.bind;
+  }
   return {trainer_path(), arguments.dump()};
 }
 
@@ -100,14 +105,15 @@ class LocalJob {
   }
 
   Status start_members(const std::string& coordinator) {
-    for (std::int32_t rank = 0; rank < request_.servers; ++rank) {
+    const bool both = request_.role == "both";
+    for (std::int32_t rank = 0; rank < request_.servers && !both; ++rank) {
       PACELINE_RETURN_IF_ERROR(add(fmt::format("server {}", rank),
                                    {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank),
                                     "--bind", request_.bind, "--deadline", fmt::format("{}s", request_.settings.deadline)}));
     }
     const std::int32_t workers_here = request_.ranks_elsewhere ? 1 : request_.workers;
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
-      const std::string label = fmt::format("worker {}", rank);
+      const std::string label = session::PeerName{both ? session::Role::kBoth : session::Role::kWorker, Rank{rank}}.text();
       if (!request_.program.empty()) {
         PACELINE_RETURN_IF_ERROR(
             add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));

@@ -1,6 +1,9 @@
 #include "paceline/train/request.h"
 
+#include <algorithm>
 #include <filesystem>
+
+#include <fmt/ranges.h>
 
 #include "base/text.h"
 #include "model/description.h"
@@ -30,6 +33,24 @@ std::string at_least_one(const std::string& text) {
 Status check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return {};
   return error(ErrorKind::kBadRequest, "--{} is {}; legal: {} to {}", name, value, least, most);
+}
+
+Status check_role(const TrainRequest& r) {
+  const std::vector<std::string> roles = {"worker", "server", "both"};
+  if (std::ranges::find(roles, r.role) == roles.end()) {
+    return error(ErrorKind::kBadRequest, "--role knows no '{}'{}; legal: {}", r.role, suggestion(r.role, roles),
+                 fmt::join(roles, ", "));
+  }
+  if (r.role == "server" && r.join.empty())
+    return error(ErrorKind::kBadRequest, "--role server needs a job to take part in; give --join HOST:PORT");
+  if (r.role != "both") return {};
+  if (r.reference) return error(ErrorKind::kBadRequest, "--reference has no servers; leave --role both out");
+  if (r.join.empty() && r.servers_given && r.servers != r.workers) {
+    return error(ErrorKind::kBadRequest,
+                 "--servers {} with --role both: each of the {} processes is a worker and a server; leave --servers out", r.servers,
+                 r.workers);
+  }
+  return {};
 }
 
 // The file's folder must be there, and the file must be no folder.
@@ -88,7 +109,9 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   how->add_option("--workers", r.workers, "Worker processes; with --join it must agree with the coordinator's number")
       ->capture_default_str()
       ->each([&r](const std::string&) { r.workers_given = true; });
-  how->add_option("--servers", r.servers, "Server processes")->capture_default_str();
+  how->add_option("--servers", r.servers, "Server processes")->capture_default_str()->each([&r](const std::string&) {
+    r.servers_given = true;
+  });
   how->add_option("--schedule", s.schedule, "default, layer-wise, slicing or p3")->capture_default_str();
   how->add_option("--sync", s.sync, "bsp, asp, ssp or elastic-bsp")->capture_default_str();
   how->add_option("--staleness", s.staleness, "ssp: iterations a worker may be ahead")->capture_default_str();
@@ -110,7 +133,12 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
 
   CLI::App* where = group("Where");
   where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere");
-  where->add_option("--role", r.role, "With --join: worker or server")->capture_default_str();
+  where
+      ->add_option(
+          "--role", r.role,
+          "With --join: worker, server or both (a worker and a server in one process, which share one window). Without: both "
+          "makes every worker's process a server too")
+      ->capture_default_str();
   where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
   where
       ->add_option("--bind", r.bind,
@@ -137,8 +165,8 @@ Result<TrainRequest> validated(TrainRequest r) {
   PACELINE_RETURN_IF_ERROR(check_count("servers", r.servers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(model::describe(r.settings.model).status());
   PACELINE_RETURN_IF_ERROR(check_data_set_name(r.settings.dataset));
-  if (r.role != "worker" && r.role != "server")
-    return error(ErrorKind::kBadRequest, "--role knows no '{}'; legal: worker, server", r.role);
+  PACELINE_RETURN_IF_ERROR(check_role(r));
+  if (r.role == "both") r.servers = r.workers;
   PACELINE_RETURN_IF_ERROR(check_count("rank", r.rank, -1, 99'999));
   if (!r.join.empty()) {
     if (const auto address = transport::parse_address(r.join); !address.ok()) {

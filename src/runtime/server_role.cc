@@ -1,0 +1,50 @@
+#include "runtime/server_role.h"
+
+namespace paceline::runtime {
+
+Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings& settings,
+                                                    std::shared_ptr<const paramserver::JobPlan> plan) {
+  rank_ = rank;
+  paramserver::ServerCallbacks callbacks;
+  callbacks.on_failed = [this](const Status& reason) { member_.fail(reason); };
+  callbacks.on_iteration_complete = [this](Iteration iteration) {
+    if (checkpoints_ != nullptr) checkpoints_->on_iteration_complete(iteration);
+  };
+  PACELINE_ASSIGN_OR_RETURN(service_,
+                            paramserver::ServerService::make(std::move(plan), rank_, loop_, member_, std::move(callbacks)));
+  if (!settings.resume_from.empty())
+    PACELINE_RETURN_IF_ERROR(restore_server(system_files(), settings.resume_from, service_->core()));
+  if (!settings.checkpoint.empty()) {
+    checkpoints_ = std::make_unique<ServerCheckpoints>(system_files(), settings, loop_, *service_,
+                                                       [this](Iteration iteration, const PartSummary& summary) {
+                                                         member_.send_saved(session::Role::kServer, iteration, encode(summary));
+                                                       });
+  }
+  return service_.get();
+}
+
+void ServerRole::end(const wire::Stop& stop, std::function<void()> done) {
+  // A job that was interrupted twice ends in the middle of an iteration, which is no state to save.
+  const bool in_order = stop.kind == wire::StopKind::kDone || (stop.kind == wire::StopKind::kInterrupted &&
+                                                               checkpoints_ != nullptr && finish_at_ == checkpoints_->complete());
+  const auto finish = [this, stop, done = std::move(done)] {
+    report(stop);
+    done();
+  };
+  if (checkpoints_ != nullptr && in_order)
+    checkpoints_->finish(finish);
+  else
+    finish();
+}
+
+void ServerRole::report(const wire::Stop& stop) {
+  if (stop.kind == wire::StopKind::kFailed || service_ == nullptr) return;
+  ServerReport report;
+  report.rank = rank_.value;
+  report.peak_bytes = peak_memory();
+  report.gradient_bytes_high = service_->core().counters().gradient_bytes_high;
+  report.updates = service_->core().counters().updates;
+  member_.send_report(session::Role::kServer, encode(report));
+}
+
+}  // namespace paceline::runtime

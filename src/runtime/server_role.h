@@ -1,0 +1,37 @@
+// What a parameter server does in a job, whichever process it is part of: serves its shard, writes its parts of checkpoints,
+// reports. Threads: belongs to the transport's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "paramserver/service/server_service.h"
+#include "runtime/member.h"
+#include "runtime/report.h"
+#include "runtime/server_checkpoints.h"
+
+namespace paceline::runtime {
+
+class ServerRole {
+ public:
+  // Both outlive it.
+  ServerRole(transport::Loop& loop, Member& member) : loop_(loop), member_(member) {}
+
+  // The job has begun: from here on the sink takes messages. Errors: what is wrong with the plan or the checkpoint to resume from.
+  Result<paramserver::MessageSink*> begin(Rank rank, const JobSettings& settings, std::shared_ptr<const paramserver::JobPlan> plan);
+  void on_finish_at(Iteration last) { finish_at_ = last; }
+  // The job is over: writes what is still to be written, reports, then `done`, once.
+  void end(const wire::Stop& stop, std::function<void()> done);
+
+ private:
+  void report(const wire::Stop& stop);
+
+  transport::Loop& loop_;
+  Member& member_;
+  Rank rank_;
+  Iteration finish_at_ = 0;  // 0: nobody asked to stop
+  std::unique_ptr<paramserver::ServerService> service_;
+  std::unique_ptr<ServerCheckpoints> checkpoints_;  // none without --checkpoint
+};
+
+}  // namespace paceline::runtime
