@@ -33,6 +33,7 @@ void add_models(CLI::App& app, Chosen& chosen);
 void add_datasets(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
+void add_lab(CLI::App& app, Chosen& chosen);
 void add_help(CLI::App& app, Chosen& chosen);
 
 // The commands below `app`, without its groups of options.

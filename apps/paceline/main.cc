@@ -82,6 +82,7 @@ int run(int argc, char** argv) {
   add_datasets(app, chosen);
   add_doctor(app, chosen);
   add_bench(app, chosen);
+  add_lab(app, chosen);
   add_help(app, chosen);
   add_config_option(app);
 

@@ -67,7 +67,7 @@ Json to_json(const std::vector<Interface>& interfaces) {
   return all;
 }
 
-Json to_json(const LabRights& lab) {
+Json to_json(const lab::Rights& lab) {
   const auto path = [](const std::string& found) { return found.empty() ? Json() : Json(found); };
   return {{"namespaces", lab.namespaces}, {"reason", lab.reason}, {"ip", path(lab.ip)}, {"tc", path(lab.tc)}};
 }

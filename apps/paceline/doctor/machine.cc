@@ -7,7 +7,6 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <ifaddrs.h>
-#include <linux/capability.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <sched.h>
@@ -59,41 +58,6 @@ std::vector<Interface> interfaces() {
   return found;
 }
 
-std::string program(const char* name) {
-  for (const char* folder : {"/usr/sbin", "/sbin", "/usr/bin", "/bin"}) {
-    std::string path = fmt::format("{}/{}", folder, name);
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
-}
-
-bool may_make_user_namespaces() {
-  const auto says_none = [](const char* path) {
-    std::ifstream file(path);
-    std::uint64_t value = 1;
-    return file >> value && value == 0;
-  };
-  return !says_none("/proc/sys/user/max_user_namespaces") && !says_none("/proc/sys/kernel/unprivileged_userns_clone");
-}
-
-LabRights lab_rights() {
-  LabRights rights;
-  rights.ip = program("ip");
-  rights.tc = program("tc");
-  const std::uint64_t effective = number(proc_value("/proc/self/status", "CapEff").value_or("0"), 16);
-  const auto has = [&](int capability) { return (effective >> capability & 1) != 0; };
-  if (has(CAP_SYS_ADMIN) && has(CAP_NET_ADMIN)) {
-    rights.namespaces = true;
-    rights.reason = "has the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN";
-  } else if (may_make_user_namespaces()) {
-    rights.namespaces = true;
-    rights.reason = "has no capabilities itself, but user namespaces are allowed (unshare --user --map-root-user --net)";
-  } else {
-    rights.reason = "lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, and user namespaces are switched off; start it as root";
-  }
-  return rights;
-}
-
 }  // namespace
 
 Machine this_machine() {
@@ -109,7 +73,7 @@ Machine this_machine() {
   machine.memory_bytes = memory("MemTotal");
   machine.available_bytes = memory("MemAvailable");
   machine.interfaces = interfaces();
-  machine.lab = lab_rights();
+  machine.lab = lab::look_up_rights();
   return machine;
 }
 

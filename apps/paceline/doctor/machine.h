@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/rights.h"
+
 namespace paceline::cli {
 
 struct Interface {
@@ -14,20 +16,13 @@ struct Interface {
   bool loopback = false;
 };
 
-// Whether `paceline lab` could make network namespaces and shaped links here.
-struct LabRights {
-  bool namespaces = false;
-  std::string reason;  // why, or why not
-  std::string ip, tc;  // paths of the two programs it needs; "" = not installed
-};
-
 struct Machine {
   std::string name, system, processor;
   int cores = 0;         // of the machine
   int usable_cores = 0;  // that this process may run on
   std::int64_t memory_bytes = 0, available_bytes = 0;
   std::vector<Interface> interfaces;
-  LabRights lab;
+  lab::Rights lab;  // whether `paceline lab` works here
 };
 
 Machine this_machine();

@@ -1,0 +1,64 @@
+#include "lab/script.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace paceline::lab {
+namespace {
+
+std::string bucket(const char* device, BytesPerSecond rate, Duration queue) {
+  // tc's "bps" are bytes per second. The limit of bytes that wait: what the bucket lets through at once and what the queue holds.
+  const std::int64_t limit = burst(rate).count + std::llround(rate.value * seconds(queue));
+  return fmt::format("qdisc add dev {} root tbf rate {}bps burst {}b limit {}b\n", device, std::llround(rate.value),
+                     burst(rate).count, limit);
+}
+
+}  // namespace
+
+Status check(const Shape& shape) {
+  if (shape.rates.empty() || shape.rates.size() > kMostHosts)
+    return error(ErrorKind::kBadRequest, "a lab of {} hosts; legal: 1 to {}", shape.rates.size(), kMostHosts);
+  for (const BytesPerSecond rate : shape.rates) {
+    if (!(rate.value >= 125e3 && rate.value <= 12.5e9))
+      return error(ErrorKind::kBadRequest, "a link of {}; legal: 1mbit to 100gbit", to_text(rate));
+  }
+  if (shape.queue < std::chrono::milliseconds(1) || shape.queue > std::chrono::seconds(10))
+    return error(ErrorKind::kBadRequest, "a link's queue of {}; legal: 1ms to 10s", to_text(shape.queue));
+  return {};
+}
+
+std::string address(int host) { return fmt::format("10.77.0.{}", host + 1); }
+
+Bytes burst(BytesPerSecond rate) { return {std::max<std::int64_t>(std::llround(rate.value * 0.004), 96 * 1024)}; }
+
+std::string switch_links(const std::vector<std::string>& namespaces) {
+  std::string text = "link add br0 type bridge\nlink set dev br0 addrgenmode none\nlink set dev br0 up\n";
+  for (std::size_t host = 0; host < namespaces.size(); ++host) {
+    text += fmt::format("link add port{} type veth peer name eth0 netns {}\n", host, namespaces[host]);
+    text += fmt::format("link set dev port{} addrgenmode none\nlink set dev port{} master br0 up\n", host, host);
+  }
+  return text;
+}
+
+std::string switch_shaping(const Shape& shape) {
+  std::string text;
+  for (std::size_t host = 0; host < shape.rates.size(); ++host)
+    text += bucket(fmt::format("port{}", host).c_str(), shape.rates[host], shape.queue);
+  return text;
+}
+
+std::string host_links(int host) {
+  // The route is replaced to say cubic whatever the machine's default is.
+  return fmt::format(
+      "link set dev lo up\nlink set dev eth0 addrgenmode none\naddress add {0}/24 dev eth0 noprefixroute\nlink set dev eth0 up\n"
+      "route add 10.77.0.0/24 dev eth0 src {0} congctl cubic\n",
+      address(host));
+}
+
+std::string host_shaping(const Shape& shape, int host) {
+  return bucket("eth0", shape.rates[static_cast<std::size_t>(host)], shape.queue);
+}
+
+}  // namespace paceline::lab
