@@ -13,6 +13,7 @@
 #include "bench/server/server_bench.h"
 #include "bench/transport/iperf3.h"
 #include "bench/transport/transport_bench.h"
+#include "lab/rights.h"
 #include "paceline/doctor/machine.h"
 #include "paceline/progress.h"
 #endif
@@ -82,10 +83,24 @@ int bench_transport(const Options& options) {
   const auto report = bench::run_transport_bench(bench_options);
   bar.reset();
   if (!report.ok()) return report_error(report.status());
+  const lab::Rights rights = lab::look_up_rights();
+  const bool shaped_possible = rights.namespaces && !rights.ip.empty() && !rights.tc.empty();
+  std::optional<bench::ShapedStreamReport> shaped;
+  if (shaped_possible) {
+    bench::ShapedStreamOptions shaped_options;
+    if (options.quick) shaped_options = {.runs = 3, .length = std::chrono::milliseconds(400)};
+    std::unique_ptr<ProgressBar> shaped_bar = make_bar("between shaped hosts", options, shaped_options.runs, clock);
+    shaped_options.on_run = [&](int done) { shaped_bar->update(done); };
+    const auto result = bench::run_shaped_stream_bench(shaped_options);
+    shaped_bar.reset();
+    if (!result.ok()) return report_error(result.status());
+    shaped = *result;
+  }
   const auto iperf3_spread = iperf3.empty() ? std::nullopt : std::optional(bench::spread(iperf3));
   if (options.json) {
     Json json = {{"machine", machine}, {"runs", bench_options.runs}};
     json.update(Json::parse(nlohmann::json(*report).dump()));
+    json["shaped"] = shaped ? Json::parse(nlohmann::json(*shaped).dump()) : Json();
     json["iperf3_bytes_per_second"] = iperf3_spread ? Json(nlohmann::json(*iperf3_spread)) : Json();
     fmt::print("{}\n", json.dump(2));
     return kDone;
@@ -99,6 +114,18 @@ int bench_transport(const Options& options) {
   if (iperf3_spread) fmt::print("{:<34} {}\n", "iperf3, no checksum", rate_text(*iperf3_spread));
   fmt::print("\ntcp transport / plain sockets with CRC32C: stream {:.2f} (1 = as fast), round trip {:.2f} (1 = as short)\n",
              report->stream_of_plain_checked, report->round_trip_of_plain_checked);
+  if (!shaped) {
+    fmt::print("\nBetween shaped hosts: not measured; this process {}\n", rights.reason);
+    return kDone;
+  }
+  fmt::print("\nBetween two hosts with a link of {} (paceline lab); median (least .. most) of turns\n\n",
+             to_text(BytesPerSecond{shaped->link_bytes_per_second}));
+  fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU\n", "plain sockets, no checksum", rate_text(shaped->goodput),
+             shaped->goodput_cpu_seconds_per_gb.median);
+  fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU\n", "tcp transport, CRC32C on both ends", rate_text(shaped->tcp),
+             shaped->tcp_cpu_seconds_per_gb.median);
+  fmt::print("tcp transport / plain sockets: {:.3f} ({:.3f} .. {:.3f})\n", shaped->tcp_of_goodput.median,
+             shaped->tcp_of_goodput.lowest, shaped->tcp_of_goodput.highest);
   return kDone;
 }
 
@@ -162,8 +189,11 @@ void add_benchmark(CLI::App& bench, Chosen& chosen, const char* name, const char
 void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine: what the parts cost against what it allows");
   bench->require_subcommand(1);
-  add_benchmark(*bench, chosen, "transport",
-                "The tcp transport against plain sockets (and iperf3 where it is installed), over the loopback", &bench_transport);
+  add_benchmark(
+      *bench, chosen, "transport",
+      "The tcp transport against plain sockets (and iperf3 where it is installed), over the loopback and, where a lab is possible, "
+      "between two hosts with a link of 1 Gb/s",
+      &bench_transport);
   add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core",
                 &bench_server);
   set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");

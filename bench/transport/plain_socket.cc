@@ -5,6 +5,7 @@
 #include <system_error>
 #include <thread>
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -86,20 +87,26 @@ struct Pair {
   Socket there;
 };
 
-Result<Pair> connected_pair() {
-  const Socket listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Result<Pair> connected_pair(const Ends& ends) {
+  Socket listener;
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ::inet_pton(AF_INET, ends.address().c_str(), &address.sin_addr);
   socklen_t length = sizeof address;
   auto* const general = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(listener.get(), general, length) != 0 || ::listen(listener.get(), 1) != 0 ||
-      ::getsockname(listener.get(), general, &length) != 0) {
-    return system_error("listen");
-  }
+  PACELINE_RETURN_IF_ERROR(ends.on(1, [&]() -> Status {
+    listener = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::bind(listener.get(), general, length) != 0 || ::listen(listener.get(), 1) != 0 ||
+        ::getsockname(listener.get(), general, &length) != 0) {
+      return system_error("listen");
+    }
+    return {};
+  }));
   Pair pair;
-  pair.here = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(pair.here.get(), general, length) != 0) return system_error("connect");
+  PACELINE_RETURN_IF_ERROR(ends.on(0, [&]() -> Status {
+    pair.here = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return ::connect(pair.here.get(), general, length) != 0 ? system_error("connect") : Status();
+  }));
   pair.there = Socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (pair.there.get() < 0) return system_error("accept");
   const int on = 1;
@@ -123,8 +130,8 @@ Status receive_stream(const Socket& socket, std::size_t count, std::span<const s
 
 }  // namespace
 
-Result<Duration> stream_plain(const std::vector<std::vector<std::byte>>& chunks, std::size_t count, Check check) {
-  PACELINE_ASSIGN_OR_RETURN(Pair pair, connected_pair());
+Result<Duration> stream_plain(const std::vector<std::vector<std::byte>>& chunks, std::size_t count, Check check, const Ends& ends) {
+  PACELINE_ASSIGN_OR_RETURN(Pair pair, connected_pair(ends));
   std::size_t largest = 0;
   for (const auto& chunk : chunks) largest = std::max(largest, chunk.size());
   Status received;
@@ -147,7 +154,7 @@ Result<Duration> stream_plain(const std::vector<std::vector<std::byte>>& chunks,
 }
 
 Result<Duration> round_trips_plain(std::span<const std::byte> payload, int count, Check check) {
-  PACELINE_ASSIGN_OR_RETURN(Pair pair, connected_pair());
+  PACELINE_ASSIGN_OR_RETURN(Pair pair, connected_pair({}));
   std::thread echo([&] {
     std::vector<std::byte> place(payload.size());
     for (int i = 0; i < count; ++i) {

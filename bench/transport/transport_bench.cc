@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "bench/transport/plain_socket.h"
+#include "lab/lab.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace paceline::bench {
@@ -95,30 +96,36 @@ class End final : public ConnectionHandler {
   bool finished_ = false;
 };
 
-// One run over the transport: `here` begins, `there` listens, each on a loop of its own.
+// One run over the transport: `here` begins, `there` listens, each on a loop of its own, on a thread that is where its end is.
 Result<Duration> run_tcp(End::Role here_role, End::Role there_role, const std::vector<std::vector<std::byte>>& chunks,
-                         std::size_t count) {
+                         std::size_t count, const Ends& ends = {}) {
   PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({}));
   PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::try_make_tcp_transport({}));
   End here(here_role, chunks, count);
   End there(there_role, chunks, count);
   auto done = here.done();
-  PACELINE_ASSIGN_OR_RETURN(const auto listener,
-                            there_transport->listen({"127.0.0.1", 0}, {}, [&](std::unique_ptr<Connection> connection) {
-                              there.adopt(std::move(connection));
-                            }));
+  std::unique_ptr<transport::Listener> listener;
+  PACELINE_RETURN_IF_ERROR(ends.on(1, [&]() -> Status {
+    PACELINE_ASSIGN_OR_RETURN(
+        listener, there_transport->listen({ends.address(), 0}, {},
+                                          [&](std::unique_ptr<Connection> connection) { there.adopt(std::move(connection)); }));
+    return {};
+  }));
   const SystemClock clock;
   TimePoint start;
-  here_transport->connect(listener->address(), kPatience, [&](Result<std::unique_ptr<Connection>> result) {
-    start = clock.now();
-    if (result.ok()) {
-      here.adopt(std::move(result).value());
-    } else {
-      here.fail(result.status());
-    }
-  });
   std::thread there_thread([&] { there_transport->loop().run(); });
-  std::thread here_thread([&] { here_transport->loop().run(); });
+  std::thread here_thread([&] {
+    if (const Status entered = ends.enter(0); !entered.ok()) return here.fail(entered);
+    here_transport->connect(listener->address(), kPatience, [&](Result<std::unique_ptr<Connection>> result) {
+      start = clock.now();
+      if (result.ok()) {
+        here.adopt(std::move(result).value());
+      } else {
+        here.fail(result.status());
+      }
+    });
+    here_transport->loop().run();
+  });
   const bool in_time = done.wait_for(kPatience) == std::future_status::ready;
   const Duration taken = clock.now() - start;
   here_transport->loop().stop();
@@ -161,16 +168,22 @@ Status check(const TransportBenchOptions& options) {
   return between("a number of round trips", options.round_trips, 1, 100'000'000);
 }
 
+// A message of random bytes, as chunks.
+std::vector<std::vector<std::byte>> message_of(Bytes message, Bytes chunk) {
+  std::mt19937_64 random(1);
+  std::vector<std::vector<std::byte>> chunks;
+  for (std::int64_t left = message.count; left > 0; left -= chunk.count) {
+    chunks.emplace_back(static_cast<std::size_t>(std::min(left, chunk.count)));
+    std::ranges::generate(chunks.back(), [&] { return static_cast<std::byte>(random()); });
+  }
+  return chunks;
+}
+
 }  // namespace
 
 Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& options) {
   PACELINE_RETURN_IF_ERROR(check(options));
-  std::mt19937_64 random(1);
-  std::vector<std::vector<std::byte>> chunks;
-  for (std::int64_t left = options.message.count; left > 0; left -= options.chunk.count) {
-    chunks.emplace_back(static_cast<std::size_t>(std::min(left, options.chunk.count)));
-    std::ranges::generate(chunks.back(), [&] { return static_cast<std::byte>(random()); });
-  }
+  const auto chunks = message_of(options.message, options.chunk);
   const auto messages = static_cast<std::size_t>((options.streamed.count + options.message.count - 1) / options.message.count);
   const std::size_t count = messages * chunks.size();
   const double bytes = static_cast<double>(messages) * static_cast<double>(options.message.count);
@@ -210,6 +223,37 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
                               .tcp = tcp.summary(),
                               .stream_of_plain_checked = median(stream_ratios),
                               .round_trip_of_plain_checked = median(trip_ratios)};
+}
+
+Result<ShapedStreamReport> run_shaped_stream_bench(const ShapedStreamOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(const auto hosts, lab::Lab::create({.shape = {.rates = {options.rate, options.rate}}}));
+  const Ends ends{hosts.get()};
+  const auto chunks = message_of(Bytes{200'000}, Bytes{65'536});
+  const auto messages = static_cast<std::size_t>(options.rate.value * seconds(options.length) / 200'000) + 1;
+  const std::size_t count = messages * chunks.size();
+  const double bytes = static_cast<double>(messages) * 200'000;
+  Series plain;
+  Series tcp;
+  std::vector<double> ratios;
+  const auto measure = [&](Series& series, auto&& stream) -> Status {
+    const double cpu_before = cpu_seconds();
+    PACELINE_ASSIGN_OR_RETURN(const Duration taken, stream());
+    series.cpu.push_back((cpu_seconds() - cpu_before) / bytes * 1e9);
+    series.rates.push_back(bytes / seconds(taken));
+    return {};
+  };
+  for (int run = 0; run < options.runs; ++run) {
+    PACELINE_RETURN_IF_ERROR(measure(plain, [&] { return stream_plain(chunks, count, Check::kNone, ends); }));
+    PACELINE_RETURN_IF_ERROR(measure(tcp, [&] { return run_tcp(End::Role::kStreams, End::Role::kCollects, chunks, count, ends); }));
+    ratios.push_back(tcp.rates.back() / plain.rates.back());
+    if (options.on_run) options.on_run(run + 1);
+  }
+  return ShapedStreamReport{.link_bytes_per_second = options.rate.value,
+                            .goodput = spread(plain.rates),
+                            .tcp = spread(tcp.rates),
+                            .goodput_cpu_seconds_per_gb = spread(plain.cpu),
+                            .tcp_cpu_seconds_per_gb = spread(tcp.cpu),
+                            .tcp_of_goodput = spread(ratios)};
 }
 
 }  // namespace paceline::bench

@@ -38,6 +38,27 @@ struct TransportBenchReport {
 // Blocks for some seconds. Errors: kBadRequest for options out of range, kCorrupt when bytes arrived wrong, kIo, kDeadline.
 Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& options);
 
+// The same stream between two hosts of a lab, whose link is the limit.
+struct ShapedStreamOptions {
+  BytesPerSecond rate{125e6};                 // of the link
+  int runs = 5;                               // of each contestant, in turn; at least 1
+  Duration length = std::chrono::seconds(1);  // about how long each takes
+  std::function<void(int done)> on_run;       // may be empty
+};
+
+struct ShapedStreamReport {
+  double link_bytes_per_second = 0;
+  Spread goodput;                                             // of plain sockets without a checksum, bytes/s
+  Spread tcp;                                                 // of this transport
+  Spread goodput_cpu_seconds_per_gb, tcp_cpu_seconds_per_gb;  // user and system time of both ends, without the kernel's own threads
+  Spread tcp_of_goodput;                                      // of the ratios within each turn; 1 = as fast
+};
+
+// Needs the rights of a lab (lab/rights.h). Blocks for some seconds.
+Result<ShapedStreamReport> run_shaped_stream_bench(const ShapedStreamOptions& options);
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShapedStreamReport, link_bytes_per_second, goodput, tcp, goodput_cpu_seconds_per_gb,
+                                   tcp_cpu_seconds_per_gb, tcp_of_goodput)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contestant, bytes_per_second, cpu_seconds_per_gb, round_trip_seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransportBenchReport, plain, plain_checked, tcp, stream_of_plain_checked,
                                    round_trip_of_plain_checked)

@@ -57,6 +57,10 @@ Result<std::unique_ptr<HostProcess>> Lab::start(HostCommand command) const {
 
 Status Lab::enter(int host) const { return enter_network(networks_[static_cast<std::size_t>(host)]); }
 
+Status Lab::on(int host, const std::function<Status()>& action) const {
+  return within(networks_[static_cast<std::size_t>(host)], action);
+}
+
 Result<std::vector<Traffic>> Lab::traffic() const {
   std::string text(static_cast<std::size_t>(hosts() + 4) * 256, '\0');
   const ssize_t count = pread(counters_.get(), text.data(), text.size(), 0);

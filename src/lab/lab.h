@@ -5,6 +5,7 @@
 // ends; what the kernel does not remove (control groups), the next lab does. Several labs at once know nothing of each other.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,8 @@ class Lab {
   Result<std::unique_ptr<HostProcess>> start(HostCommand command) const;
   // The calling thread, and what it opens and starts, is on that host from here on; for a thread of one's own.
   Status enter(int host) const;
+  // Runs `action` on a thread on that host, and waits for it. What it opens, such as a socket, stays there wherever it is used.
+  Status on(int host, const std::function<Status()>& action) const;
   // Since the lab was made, per host. Cheap enough for every millisecond. Any thread.
   Result<std::vector<Traffic>> traffic() const;
   Result<std::unique_ptr<Stream>> stream(int from, int to, std::optional<BytesPerSecond> pace = {}) const;

@@ -127,6 +127,12 @@ def test_a_quick_benchmark_reports_spreads_and_ratios(name):
             for spread in report[contestant].values():
                 check_spread(spread)
         assert report["stream_of_plain_checked"] > 0 and report["round_trip_of_plain_checked"] > 0
+        lab = json.loads(run("doctor", "--json").stdout)["lab"]
+        assert (report["shaped"] is not None) == (lab["namespaces"] and lab["ip"] is not None and lab["tc"] is not None)
+        if report["shaped"]:
+            check_spread(report["shaped"]["tcp_of_goodput"])
+            # The link is the limit, and what is over 1 in a short run are the buckets' first bursts.
+            assert report["shaped"]["goodput"]["median"] < 1.2 * report["shaped"]["link_bytes_per_second"] == 1.2 * 125e6
         assert (report["iperf3_bytes_per_second"] is not None) == os.access("/usr/bin/iperf3", os.X_OK)
     else:
         for contestant in ("copy", "sum", "update_sgd", "update_momentum"):
