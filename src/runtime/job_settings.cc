@@ -29,6 +29,8 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("evaluate-every", s.evaluate_every);
   visit("seed", s.seed);
   visit("schedule", s.schedule);
+  visit("slice", s.slice);
+  visit("merge", s.merge);
   visit("sync", s.sync);
   visit("staleness", s.staleness);
   visit("lookahead", s.lookahead);
@@ -68,6 +70,11 @@ Status of_option(const char* name, const Status& status) {
 
 }  // namespace
 
+Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings) {
+  PACELINE_ASSIGN_OR_RETURN(const scheduling::ScheduleOptions named, scheduling::parse_schedule_name(settings.schedule));
+  return scheduling::with_sizes(settings.schedule, named, settings.slice, settings.merge);
+}
+
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings) {
   tensor::OptimizerOptions options;
   PACELINE_ASSIGN_OR_RETURN(options.kind, tensor::parse_optimizer(settings.optimizer));
@@ -91,6 +98,7 @@ Result<JobSettings> validated(JobSettings s) {
       in_range("evaluate-every", static_cast<double>(s.evaluate_every), 0, kMost, "0 (only at the end) and more"));
   PACELINE_RETURN_IF_ERROR(in_range("seed", static_cast<double>(s.seed), 0, 9e15, "0 to 9000000000000000"));
   PACELINE_RETURN_IF_ERROR(of_option("schedule", scheduling::parse_schedule_name(s.schedule).status()));
+  PACELINE_RETURN_IF_ERROR(schedule_options(s).status());
   PACELINE_RETURN_IF_ERROR(of_option("sync", sync::parse_sync_kind(s.sync).status()));
   PACELINE_RETURN_IF_ERROR(of_option("staleness", sync::validated({.staleness = s.staleness}).status()));
   PACELINE_RETURN_IF_ERROR(of_option("lookahead", sync::validated({.lookahead = s.lookahead}).status()));
@@ -152,7 +160,7 @@ Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSetti
   options.workers = workers;
   options.servers = servers;
   options.first = first;
-  PACELINE_ASSIGN_OR_RETURN(options.schedule, scheduling::parse_schedule_name(settings.schedule));
+  PACELINE_ASSIGN_OR_RETURN(options.schedule, schedule_options(settings));
   PACELINE_ASSIGN_OR_RETURN(options.sync.kind, sync::parse_sync_kind(settings.sync));
   options.sync.staleness = settings.staleness;
   options.sync.lookahead = settings.lookahead;

@@ -27,6 +27,8 @@ struct JobSettings {
   std::int64_t evaluate_every = 0;     // iterations; 0: only at the end
   std::int64_t seed = 1;
   std::string schedule = "layer-wise";
+  std::string slice;  // largest slice: parameters, or bytes with a unit; "": the schedule's own
+  std::string merge;  // what is merged, the same way
   std::string sync = "bsp";
   std::int64_t staleness = 3;         // ssp
   std::int64_t lookahead = 15;        // elastic-bsp
@@ -54,6 +56,7 @@ Result<JobSettings> from_settings(const wire::Settings& settings);
 // Every option's name in that order.
 std::vector<std::string> setting_names();
 
+Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings);
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings);
 
 // What servers and workers derive from the settings and the table. `servers` and `workers`: at least 1; `first`: the first

@@ -21,14 +21,14 @@ struct Way {
 Way way_of(MessageKind kind) {
   switch (kind) {
     case MessageKind::kValue:
+    case MessageKind::kValues:
+    case MessageKind::kNotify:
       return {Role::kServer, Role::kWorker};
     case MessageKind::kSquareSum:
       return {Role::kServer, Role::kServer};
     case MessageKind::kInitial:
     case MessageKind::kPush:
     case MessageKind::kPull:
-    case MessageKind::kIterationEnd:
-    case MessageKind::kFetch:
       return {Role::kWorker, Role::kServer};
     case MessageKind::kSaved:
     case MessageKind::kJoin:
@@ -57,7 +57,7 @@ std::uint64_t marked(std::uint64_t ticket, const Way& way) {
 
 Role role_marked(std::uint64_t ticket, std::uint64_t mark) { return (ticket & mark) != 0 ? Role::kServer : Role::kWorker; }
 
-bool is_control(MessageKind kind) { return kind >= MessageKind::kSaved && kind != MessageKind::kFetch; }
+bool is_control(MessageKind kind) { return kind >= MessageKind::kSaved; }
 
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));

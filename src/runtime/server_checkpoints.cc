@@ -12,8 +12,14 @@ struct Copy {
   std::vector<float> numbers;  // of all arrays, one behind the other
 };
 
-const std::string& tensor_name(const paramserver::JobPlan& plan, std::uint32_t unit) {
-  return plan.table().tensors[plan.units().tensor_of[unit]].name;
+// The server's parts, ascending.
+std::vector<std::uint32_t> parts_of(const paramserver::ServerCore& core) {
+  const scheduling::UnitPlan& plan = core.plan().units();
+  std::vector<std::uint32_t> parts;
+  for (const std::uint32_t unit : plan.of_server[static_cast<std::size_t>(core.rank().value)]) {
+    for (std::uint32_t i = 0; i < plan.units[unit].parts; ++i) parts.push_back(plan.units[unit].first_part + i);
+  }
+  return parts;
 }
 
 Copy copy_of(const paramserver::ServerCore& core, Iteration iteration) {
@@ -22,12 +28,11 @@ Copy copy_of(const paramserver::ServerCore& core, Iteration iteration) {
   copy.head.rank = core.rank().value;
   copy.head.iteration = iteration;
   const paramserver::JobPlan& plan = core.plan();
-  const auto& units = plan.units().of_server[static_cast<std::size_t>(core.rank().value)];
-  for (const std::uint32_t unit : units) {
-    const auto snapshot = core.export_unit(unit);
+  for (const std::uint32_t part : parts_of(core)) {
+    const auto snapshot = core.export_part(part);
     SavedArray array;
-    array.name = tensor_name(plan, unit);
-    array.offset = plan.units().units[unit].offset;
+    array.name = plan.table().tensors[plan.units().parts[part].tensor].name;
+    array.offset = plan.units().parts[part].offset;
     array.elements = static_cast<std::int64_t>(snapshot.value.size());
     array.planes = static_cast<std::int64_t>(snapshot.state.size() / snapshot.value.size());
     array.steps = snapshot.steps;
@@ -102,12 +107,12 @@ Status restore_server(Files& files, const std::string& folder, paramserver::Serv
   PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder));
   const paramserver::JobPlan& plan = core.plan();
   std::vector<float> value, state;
-  for (const std::uint32_t unit : plan.units().of_server[static_cast<std::size_t>(core.rank().value)]) {
-    const auto own = core.export_unit(unit);
+  for (const std::uint32_t part : parts_of(core)) {
+    const auto own = core.export_part(part);
     value.resize(own.value.size());
     state.resize(own.state.size());
-    PACELINE_ASSIGN_OR_RETURN(const std::int64_t steps, model.read(plan.units().units[unit].offset, value, state));
-    PACELINE_RETURN_IF_ERROR(core.import_unit({unit, value, state, plan.options().first - 1, steps}));
+    PACELINE_ASSIGN_OR_RETURN(const std::int64_t steps, model.read(plan.units().parts[part].offset, value, state));
+    PACELINE_RETURN_IF_ERROR(core.import_part({part, value, state, plan.options().first - 1, steps}));
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include "scheduling/schedule.h"
 
+#include <charconv>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -10,6 +11,7 @@ namespace paceline::scheduling {
 namespace {
 
 constexpr std::int64_t kPaperSlice = 50'000;
+constexpr std::int64_t kLargeForKvstore = 1'000'000;
 
 struct Named {
   const char* name;
@@ -19,16 +21,54 @@ struct Named {
 constexpr Named kSchedules[] = {
     {"default", {balanced_tensors(), Order::kFirstInFirstOut, PushWhen::kAtEnd, Return::kPullAtOnce}},
     {"layer-wise", {balanced_tensors(), Order::kByLayer, PushWhen::kReady, Return::kPullByLayer}},
+    {"kvstore", {split_large_tensors(kLargeForKvstore), Order::kFirstInFirstOut, PushWhen::kReady, Return::kNotifyAndPull}},
     {"slicing", {slices_of(kPaperSlice), Order::kFirstInFirstOut, PushWhen::kReady, Return::kBroadcast}},
     {"p3", {slices_of(kPaperSlice), Order::kByLayer, PushWhen::kReady, Return::kBroadcast}},
 };
+
+// Parameters. `least`: the smallest legal number of them.
+Result<std::int64_t> parse_size(const char* option, std::string_view text, std::int64_t least, const char* legal) {
+  std::int64_t elements = -1;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), elements);
+  if (problem != std::errc() || end != text.data() + text.size()) {
+    const auto bytes = parse_bytes(text);
+    const bool has_unit = text.find_first_not_of("0123456789.eE+-") != std::string_view::npos;
+    constexpr auto kEach = static_cast<std::int64_t>(sizeof(float));
+    elements = bytes.ok() && has_unit && bytes->count % kEach == 0 ? bytes->count / kEach : -1;
+  }
+  if (elements < least) return error(ErrorKind::kBadRequest, "--{} {} is illegal; legal: {}", option, text, legal);
+  return elements;
+}
 
 }  // namespace
 
 ScheduleOptions default_schedule() { return kSchedules[0].options; }
 ScheduleOptions layer_wise() { return kSchedules[1].options; }
-ScheduleOptions slicing() { return kSchedules[2].options; }
-ScheduleOptions p3() { return kSchedules[3].options; }
+ScheduleOptions kvstore() { return kSchedules[2].options; }
+ScheduleOptions slicing() { return kSchedules[3].options; }
+ScheduleOptions p3() { return kSchedules[4].options; }
+
+Result<ScheduleOptions> with_sizes(const std::string& name, ScheduleOptions options, std::string_view slice,
+                                   std::string_view merge) {
+  if (!slice.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(
+        const std::int64_t elements,
+        parse_size("slice", slice, 1,
+                   "1 and more parameters (50000), or bytes with a unit (200KB) that are whole parameters of 4"));
+    if (options.cut.kind != Cut::Kind::kSlices) {
+      return error(ErrorKind::kBadRequest, "--slice {} contradicts --schedule {}, which cuts no slices; legal with slicing, p3",
+                   slice, name);
+    }
+    options.cut.elements = elements;
+  }
+  if (!merge.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(
+        options.cut.merge,
+        parse_size("merge", merge, 0,
+                   "0 (nothing is merged) and more parameters, or bytes with a unit that are whole parameters of 4"));
+  }
+  return validated(options);
+}
 
 Result<ScheduleOptions> validated(ScheduleOptions options) {
   const bool takes_elements = options.cut.kind == Cut::Kind::kLarge || options.cut.kind == Cut::Kind::kSlices;
@@ -37,6 +77,9 @@ Result<ScheduleOptions> validated(ScheduleOptions options) {
   }
   if (!takes_elements && options.cut.elements != 0) {
     return error(ErrorKind::kBadRequest, "--slice {} does not apply to a schedule that keeps tensors whole", options.cut.elements);
+  }
+  if (options.cut.merge < 0) {
+    return error(ErrorKind::kBadRequest, "--merge {} is illegal; give 0 (nothing is merged) or more parameters", options.cut.merge);
   }
   return options;
 }

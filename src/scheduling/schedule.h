@@ -1,11 +1,12 @@
 // A communication schedule as a value: what is synchronised as one message, in which order messages leave, when gradients leave and
 // how new values come back. The named schedules are values of one struct, not classes. Plain data, any thread.
 //
-//   name         cut                 order     push       back            a layer's forward awaits
-//   default      tensors, balanced   FIFO      at end     pull at once    everything
-//   layer-wise   tensors, balanced   by layer  as ready   pull by layer   its own values
-//   slicing      50 000 elements     FIFO      as ready   broadcast       its own values
-//   p3           50 000 elements     by layer  as ready   broadcast       its own values
+//   name         cut                 order     push       back              a layer's forward awaits
+//   default      tensors, balanced   FIFO      at end     pull at once      everything
+//   layer-wise   tensors, balanced   by layer  as ready   pull by layer     its own values
+//   kvstore      1e6 elements split  FIFO      as ready   notify and pull   its own values
+//   slicing      50 000 elements     FIFO      as ready   broadcast         its own values
+//   p3           50 000 elements     by layer  as ready   broadcast         its own values
 #pragma once
 
 #include <cstdint>
@@ -17,24 +18,25 @@
 
 namespace paceline::scheduling {
 
-// Into which units the model is cut. A unit never crosses the border of a tensor.
+// Into which units the model is cut.
 struct Cut {
   enum class Kind {
     kTensors,   // never: one unit per tensor
     kBalanced,  // tensors stay whole, except that the largest are split evenly over all servers, one by one, until the servers'
                 // shares differ by at most 1 % of a fair share
     kLarge,     // tensors of `elements` or more are split evenly over all servers (KVStore: 1 000 000)
-    kSlices,    // even parts of at most `elements` each (P3: 50 000)
+    kSlices,    // even slices of at most `elements` each (P3: 50 000)
   };
   Kind kind = Kind::kBalanced;
   std::int64_t elements = 0;  // kLarge and kSlices: at least 1; otherwise 0
+  std::int64_t merge = 0;     // tensors that together have no more elements than this join the unit before them; 0: none does
 
   bool operator==(const Cut&) const = default;
 };
-inline constexpr Cut whole_tensors() { return {Cut::Kind::kTensors, 0}; }
-inline constexpr Cut balanced_tensors() { return {Cut::Kind::kBalanced, 0}; }
-inline constexpr Cut split_large_tensors(std::int64_t elements) { return {Cut::Kind::kLarge, elements}; }
-inline constexpr Cut slices_of(std::int64_t elements) { return {Cut::Kind::kSlices, elements}; }
+inline constexpr Cut whole_tensors() { return {Cut::Kind::kTensors, 0, 0}; }
+inline constexpr Cut balanced_tensors() { return {Cut::Kind::kBalanced, 0, 0}; }
+inline constexpr Cut split_large_tensors(std::int64_t elements) { return {Cut::Kind::kLarge, elements, 0}; }
+inline constexpr Cut slices_of(std::int64_t elements) { return {Cut::Kind::kSlices, elements, 0}; }
 
 // Which of the messages that are ready leaves first.
 enum class Order {
@@ -48,9 +50,11 @@ enum class PushWhen {
 };
 
 enum class Return {
-  kBroadcast,    // a server sends a new value to whom it is due as soon as it exists; nobody asks (P3's immediate broadcast)
-  kPullAtOnce,   // a worker asks for all units when backward is over, and starts its forward when all have come
-  kPullByLayer,  // a worker asks for a layer's units when it has pushed them all; only that layer's forward waits for them
+  kBroadcast,      // a server sends a new value to whom it is due as soon as it exists; nobody asks (P3's immediate broadcast)
+  kPullAtOnce,     // a worker asks for all units when backward is over, and starts its forward when all have come
+  kPullByLayer,    // a worker asks for a layer's units when it has pushed them all; only that layer's forward waits for them
+  kPullInBatches,  // when backward is over a worker asks for batches of layers, one request to each server for each (iBatch)
+  kNotifyAndPull,  // a server tells that a unit is updated; a worker asks for a layer's units when all of them are (KVStore)
 };
 
 struct ScheduleOptions {
@@ -64,8 +68,15 @@ struct ScheduleOptions {
 
 ScheduleOptions default_schedule();
 ScheduleOptions layer_wise();
+ScheduleOptions kvstore();  // MXNet's parameter server, the baseline of P3
 ScheduleOptions slicing();
 ScheduleOptions p3();  // Priority-based Parameter Propagation, section 4
+
+// How large slices are and what is merged, as typed: "" leaves the schedule's own, a plain number counts parameters, a number with
+// a unit bytes (4 each). Merging can be switched off with 0. kBadRequest, naming --slice or --merge, when a text is no size, a
+// slice is not a positive number of whole parameters, or the schedule cuts no slices.
+Result<ScheduleOptions> with_sizes(const std::string& name, ScheduleOptions options, std::string_view slice,
+                                   std::string_view merge);
 
 // The options, or kBadRequest that names the part and what is legal.
 Result<ScheduleOptions> validated(ScheduleOptions options);

@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kWantedImbalance = 0.01;  // of a fair share
 
-// A tensor is cut into `parts` even parts; `spread`: one for each server.
+// A tensor is cut into `pieces` even pieces; `spread`: a multiple of the number of servers, each of which gets as many.
 struct TensorCut {
-  std::int64_t parts = 1;
+  std::int64_t pieces = 1;
   bool spread = false;
 };
 
@@ -32,68 +32,115 @@ Status check(std::span<const TensorExtent> tensors, std::int32_t servers) {
   return {};
 }
 
-// Units in arena order, without homes.
-Result<std::vector<Unit>> cut_tensors(std::span<const TensorExtent> tensors, std::span<const TensorCut> cuts) {
-  std::vector<Unit> units;
-  std::int64_t offset = 0, total = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    total += tensors[i].elements == 0 ? 0 : std::min(cuts[i].parts, tensors[i].elements);
+// How many pieces there really are: none is empty.
+std::int64_t pieces_of(const TensorExtent& tensor, const TensorCut& cut) { return std::min(cut.pieces, tensor.elements); }
+
+// Makes units in arena order, merged, without homes.
+class Cutter {
+ public:
+  Cutter(std::int64_t merge, UnitPlan& plan) : merge_(merge), plan_(plan) {}
+
+  // One of `pieces` pieces of a tensor; a whole tensor may join the unit before it.
+  void add(std::uint32_t tensor, Layer layer, std::int64_t elements, std::int64_t pieces) {
+    const bool joins = pieces == 1 && joined_ + elements <= merge_ && !plan_.units.empty() && plan_.units.back().parts < kMostParts;
+    if (!joins) {
+      plan_.units.push_back({.id = static_cast<std::uint32_t>(plan_.units.size()),
+                             .layer = layer,
+                             .offset = plan_.elements,
+                             .first_part = static_cast<std::uint32_t>(plan_.parts.size()),
+                             .parts = 0});
+      joined_ = 0;
+    } else {
+      joined_ += elements;
+    }
+    Unit& unit = plan_.units.back();
+    unit.last_layer = layer;
+    unit.elements += elements;
+    ++unit.parts;
+    plan_.parts.push_back({unit.id, tensor, plan_.elements, elements});
+    plan_.elements += elements;
+  }
+
+ private:
+  std::int64_t merge_;
+  UnitPlan& plan_;
+  std::int64_t joined_ = 0;  // elements that have joined the last unit
+};
+
+Status cut_tensors(std::span<const TensorExtent> tensors, std::span<const TensorCut> cuts, std::int64_t merge, UnitPlan& plan) {
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) total += pieces_of(tensors[i], cuts[i]);
   if (total >= std::numeric_limits<std::uint32_t>::max()) {
     return error(ErrorKind::kBadRequest, "the model is cut into {} units; choose larger slices, at most 4294967294 units are legal",
                  total);
   }
-  units.reserve(static_cast<std::size_t>(total));
+  plan = {};
+  plan.units.reserve(static_cast<std::size_t>(total));
+  plan.parts.reserve(static_cast<std::size_t>(total));
+  Cutter cutter(merge, plan);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::int64_t elements = tensors[i].elements;
-    if (elements == 0) continue;
-    const std::int64_t parts = std::min(cuts[i].parts, elements);
-    for (std::int64_t part = 0; part < parts; ++part) {
-      // The first elements % parts parts have one element more.
-      const std::int64_t size = elements / parts + (part < elements % parts ? 1 : 0);
-      units.push_back({static_cast<std::uint32_t>(units.size()), tensors[i].layer, Rank{0}, offset, size});
-      offset += size;
+    const std::int64_t elements = tensors[i].elements, pieces = pieces_of(tensors[i], cuts[i]);
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      // The first elements % pieces pieces have one element more.
+      cutter.add(static_cast<std::uint32_t>(i), tensors[i].layer, elements / pieces + (piece < elements % pieces ? 1 : 0), pieces);
     }
   }
-  return units;
+  return {};
 }
 
-// Gives homes: the largest first, to the server with least. The parts of a spread tensor go to different servers, so for them the
-// servers that have got one are left out.
-std::vector<std::int64_t> place(std::vector<Unit>& units, std::span<const TensorExtent> tensors, std::span<const TensorCut> cuts,
-                                std::int32_t servers) {
-  struct Group {  // one unit, or all parts of a spread tensor
-    std::uint32_t first = 0, count = 1;
-    std::int64_t elements = 0;
+// One unit, or as many units of a spread tensor as there are servers, one for each.
+struct Group {
+  std::uint32_t first = 0, count = 1;
+  std::int64_t elements = 0;
+};
+
+std::vector<Group> groups_of(const UnitPlan& plan, std::span<const TensorCut> cuts, std::int32_t servers) {
+  const auto all = static_cast<std::uint32_t>(servers);
+  // Whether the unit begins with a piece of a spread tensor, so that it can be one of a group.
+  const auto spread_tensor = [&](std::uint32_t unit) -> std::int64_t {
+    const std::uint32_t tensor = plan.first_tensor(unit);
+    return cuts[tensor].spread ? static_cast<std::int64_t>(tensor) : -1;
   };
   std::vector<Group> groups;
-  std::uint32_t next = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto parts = static_cast<std::uint32_t>(std::min(cuts[i].parts, tensors[i].elements));
-    if (cuts[i].spread && parts > 0) {
-      groups.push_back({next, parts, tensors[i].elements});
-    } else {
-      for (std::uint32_t part = 0; part < parts; ++part) groups.push_back({next + part, 1, units[next + part].elements});
+  for (std::uint32_t unit = 0; unit < plan.units.size();) {
+    Group group{unit, 1, plan.units[unit].elements};
+    const std::int64_t tensor = spread_tensor(unit);
+    while (tensor >= 0 && group.count < all && unit + group.count < plan.units.size() &&
+           spread_tensor(unit + group.count) == tensor) {
+      group.elements += plan.units[unit + group.count].elements;
+      ++group.count;
     }
-    next += parts;
+    unit += group.count;
+    groups.push_back(group);
   }
+  return groups;
+}
+
+// Gives homes: the largest group first, to the server with least. The units of a group go to different servers.
+std::vector<std::int64_t> place(UnitPlan& plan, std::span<const TensorCut> cuts, std::int32_t servers) {
+  std::vector<Group> groups = groups_of(plan, cuts, servers);
   std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.elements > b.elements; });
 
   std::vector<std::int64_t> load(static_cast<std::size_t>(servers), 0);
   std::vector<std::size_t> by_load(load.size());
+  std::vector<std::uint32_t> by_size;
   const auto less_loaded = [&](std::size_t a, std::size_t b) { return std::pair(load[a], a) < std::pair(load[b], b); };
+  const auto give = [&](std::uint32_t unit, std::size_t server) {
+    plan.units[unit].server = Rank{static_cast<std::int32_t>(server)};
+    load[server] += plan.units[unit].elements;
+  };
   for (const Group& group : groups) {
     if (group.count == 1) {
-      const auto least = static_cast<std::size_t>(std::min_element(load.begin(), load.end()) - load.begin());
-      units[group.first].server = Rank{static_cast<std::int32_t>(least)};
-      load[least] += units[group.first].elements;
+      give(group.first, static_cast<std::size_t>(std::min_element(load.begin(), load.end()) - load.begin()));
       continue;
     }
     std::iota(by_load.begin(), by_load.end(), std::size_t{0});
     std::sort(by_load.begin(), by_load.end(), less_loaded);
-    for (std::uint32_t part = 0; part < group.count; ++part) {  // larger parts come first
-      units[group.first + part].server = Rank{static_cast<std::int32_t>(by_load[part])};
-      load[by_load[part]] += units[group.first + part].elements;
-    }
+    by_size.resize(group.count);
+    std::iota(by_size.begin(), by_size.end(), group.first);
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return plan.units[a].elements > plan.units[b].elements; });
+    for (std::uint32_t i = 0; i < group.count; ++i) give(by_size[i], by_load[i]);
   }
   return load;
 }
@@ -107,7 +154,7 @@ bool balanced(std::span<const std::int64_t> load) {
 std::vector<TensorCut> cuts_of(std::span<const TensorExtent> tensors, const Cut& cut, std::int32_t servers) {
   std::vector<TensorCut> cuts(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (cut.kind == Cut::Kind::kSlices) cuts[i].parts = divided_up(tensors[i].elements, cut.elements);
+    if (cut.kind == Cut::Kind::kSlices) cuts[i].pieces = divided_up(tensors[i].elements, cut.elements);
     if (cut.kind == Cut::Kind::kLarge && tensors[i].elements >= cut.elements) cuts[i] = {servers, true};
   }
   return cuts;
@@ -122,21 +169,51 @@ void index_units(std::span<const TensorExtent> tensors, std::int32_t servers, Un
     home.push_back(unit.id);
   }
   plan.of_layer.resize(tensors.empty() ? 0 : static_cast<std::size_t>(tensors.back().layer.index) + 1);
-  std::uint32_t next = 0;
-  std::int64_t offset = 0;
-  std::size_t layers_begun = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    offset += tensors[i].elements;
-    UnitRange range{next, next};
-    while (range.end < plan.units.size() && plan.units[range.end].offset < offset) ++range.end;
-    plan.of_tensor.push_back(range);
-    plan.tensor_of.insert(plan.tensor_of.end(), range.size(), static_cast<std::uint32_t>(i));
-    const auto layer = static_cast<std::size_t>(tensors[i].layer.index);
-    for (; layers_begun <= layer; ++layers_begun) plan.of_layer[layers_begun] = {next, next};
-    plan.of_layer[layer].end = range.end;
-    next = range.end;
+  plan.of_tensor.resize(tensors.size());
+  for (const Part& part : plan.parts) {
+    for (UnitRange* range :
+         {&plan.of_tensor[part.tensor], &plan.of_layer[static_cast<std::size_t>(tensors[part.tensor].layer.index)]}) {
+      if (range->empty()) range->begin = part.unit;
+      range->end = part.unit + 1;
+    }
   }
-  plan.elements = offset;
+}
+
+// The tensors of which a unit more for each server helps to balance, the largest first.
+std::vector<std::size_t> divisible_largest_first(std::span<const TensorExtent> tensors) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].elements >= 2) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return tensors[a].elements > tensors[b].elements; });
+  return order;
+}
+
+struct Attempt {
+  UnitPlan plan;  // without its indices
+  bool balanced = true;
+};
+
+Result<Attempt> cut_and_place(std::span<const TensorExtent> tensors, const Cut& cut, std::int32_t servers) {
+  Attempt attempt;
+  std::vector<TensorCut> cuts = cuts_of(tensors, cut, servers);
+  PACELINE_RETURN_IF_ERROR(cut_tensors(tensors, cuts, cut.merge, attempt.plan));
+  std::vector<std::int64_t> load = place(attempt.plan, cuts, servers);
+  if (cut.kind != Cut::Kind::kBalanced && cut.kind != Cut::Kind::kSlices) return attempt;
+  const std::vector<std::size_t> largest_first = divisible_largest_first(tensors);
+  // More each time, so that many equal tensors do not take as many rounds.
+  for (std::size_t done = 0; done < largest_first.size() && !balanced(load);) {
+    const std::size_t until = std::min(largest_first.size(), done + std::max<std::size_t>(1, done / 2));
+    for (; done < until; ++done) {
+      TensorCut& tensor = cuts[largest_first[done]];
+      tensor = {divided_up(tensor.pieces, servers) * servers, true};
+    }
+    PACELINE_RETURN_IF_ERROR(cut_tensors(tensors, cuts, cut.merge, attempt.plan));
+    load = place(attempt.plan, cuts, servers);
+  }
+  attempt.balanced = balanced(load);
+  return attempt;
 }
 
 }  // namespace
@@ -147,25 +224,24 @@ std::int64_t UnitPlan::elements_of(Rank server) const {
   return sum;
 }
 
+UnitRange UnitPlan::begun_in(Layer layer) const {
+  UnitRange range = of_layer[static_cast<std::size_t>(layer.index)];
+  if (!range.empty() && units[range.begin].layer != layer) ++range.begin;
+  return range;
+}
+
 Result<UnitPlan> make_unit_plan(std::span<const TensorExtent> tensors, const Cut& cut, std::int32_t servers) {
   PACELINE_RETURN_IF_ERROR(check(tensors, servers));
   PACELINE_RETURN_IF_ERROR(validated(ScheduleOptions{.cut = cut}).status());
 
-  UnitPlan plan;
-  std::vector<TensorCut> cuts = cuts_of(tensors, cut, servers);
-  PACELINE_ASSIGN_OR_RETURN(plan.units, cut_tensors(tensors, cuts));
-  std::vector<std::int64_t> load = place(plan.units, tensors, cuts, servers);
-  if (cut.kind == Cut::Kind::kBalanced) {
-    std::vector<std::size_t> largest_first(tensors.size());
-    std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
-    std::stable_sort(largest_first.begin(), largest_first.end(),
-                     [&](std::size_t a, std::size_t b) { return tensors[a].elements > tensors[b].elements; });
-    for (std::size_t i = 0; i < tensors.size() && !balanced(load); ++i) {
-      if (tensors[largest_first[i]].elements < 2) break;  // cannot be cut
-      cuts[largest_first[i]] = {servers, true};
-      PACELINE_ASSIGN_OR_RETURN(plan.units, cut_tensors(tensors, cuts));
-      load = place(plan.units, tensors, cuts, servers);
-    }
+  PACELINE_ASSIGN_OR_RETURN(Attempt first, cut_and_place(tensors, cut, servers));
+  UnitPlan plan = std::move(first.plan);
+  for (Cut smaller = cut; !first.balanced && smaller.merge > 0;) {
+    smaller.merge /= 2;
+    PACELINE_ASSIGN_OR_RETURN(Attempt next, cut_and_place(tensors, smaller, servers));
+    if (!next.balanced) continue;
+    plan = std::move(next.plan);
+    break;
   }
   index_units(tensors, servers, plan);
   return plan;

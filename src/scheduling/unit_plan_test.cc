@@ -13,49 +13,69 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What must hold for every plan, by going through all elements one at a time where that is possible.
+// What must hold for every plan, by going through its pieces one at a time.
 void expect_sound(const UnitPlan& plan, const std::vector<TensorExtent>& tensors, const Cut& cut, std::int32_t servers) {
   std::int64_t offset = 0;
   std::size_t next = 0;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    ASSERT_EQ(plan.of_tensor[t].begin, next);
     std::int64_t left = tensors[t].elements;
     std::int64_t smallest = left, largest = 0;
-    while (left > 0) {
-      ASSERT_LT(next, plan.units.size());
-      const Unit& unit = plan.units[next];
-      ASSERT_EQ(unit.id, next);
-      ASSERT_EQ(unit.offset, offset);  // no gap, no overlap
-      ASSERT_GT(unit.elements, 0);
-      ASSERT_LE(unit.elements, left);  // does not cross a tensor's border
-      ASSERT_EQ(unit.layer, tensors[t].layer);
-      ASSERT_EQ(plan.tensor_of[next], t);
-      ASSERT_GE(unit.server.value, 0);
-      ASSERT_LT(unit.server.value, servers);
-      smallest = std::min(smallest, unit.elements);
-      largest = std::max(largest, unit.elements);
-      offset += unit.elements;
-      left -= unit.elements;
-      ++next;
+    std::size_t pieces = 0;
+    std::vector<int> homes(static_cast<std::size_t>(servers), 0);
+    for (; left > 0; ++next, ++pieces) {
+      ASSERT_LT(next, plan.parts.size());
+      const Part& part = plan.parts[next];
+      ASSERT_EQ(part.offset, offset);  // no gap, no overlap
+      ASSERT_GT(part.elements, 0);
+      ASSERT_LE(part.elements, left);  // does not cross a tensor's border
+      ASSERT_EQ(part.tensor, t);
+      ASSERT_GE(part.unit, plan.of_tensor[t].begin);
+      ASSERT_LT(part.unit, plan.of_tensor[t].end);
+      smallest = std::min(smallest, part.elements);
+      largest = std::max(largest, part.elements);
+      ++homes[static_cast<std::size_t>(plan.units[part.unit].server.value)];
+      offset += part.elements;
+      left -= part.elements;
     }
-    ASSERT_EQ(plan.of_tensor[t].end, next);
-    ASSERT_LE(largest - smallest, tensors[t].elements == 0 ? 0 : 1);  // even parts
+    ASSERT_EQ(plan.of_tensor[t].size(), pieces);                      // of one tensor nothing is merged again
+    ASSERT_LE(largest - smallest, tensors[t].elements == 0 ? 0 : 1);  // even pieces
     if (cut.kind == Cut::Kind::kSlices) {
       ASSERT_LE(largest, cut.elements);
     }
     if (cut.kind == Cut::Kind::kTensors) {
-      ASSERT_EQ(plan.of_tensor[t].size(), tensors[t].elements > 0 ? 1U : 0U);
+      ASSERT_EQ(pieces, tensors[t].elements > 0 ? 1U : 0U);
     }
     if (cut.kind == Cut::Kind::kLarge && tensors[t].elements >= std::max<std::int64_t>(cut.elements, servers)) {
-      ASSERT_EQ(plan.of_tensor[t].size(), static_cast<std::uint32_t>(servers));
-      std::vector<int> homes(static_cast<std::size_t>(servers), 0);
-      for (std::uint32_t u = plan.of_tensor[t].begin; u < plan.of_tensor[t].end; ++u)
-        ++homes[static_cast<std::size_t>(plan.units[u].server.value)];
       ASSERT_EQ(homes, std::vector<int>(homes.size(), 1));
     }
   }
-  ASSERT_EQ(next, plan.units.size());
+  ASSERT_EQ(next, plan.parts.size());
   ASSERT_EQ(plan.elements, offset);
+  std::uint32_t first_part = 0;
+  offset = 0;
+  for (std::uint32_t id = 0; id < plan.units.size(); ++id) {
+    const Unit& unit = plan.units[id];
+    ASSERT_EQ(unit.id, id);
+    ASSERT_EQ(unit.offset, offset);
+    ASSERT_EQ(unit.first_part, first_part);
+    ASSERT_GE(unit.server.value, 0);
+    ASSERT_LT(unit.server.value, servers);
+    ASSERT_GE(unit.parts, 1U);
+    ASSERT_LE(unit.parts, kMostParts);
+    const auto parts = plan.parts_of(unit);
+    std::int64_t elements = 0, joined = 0;
+    for (const Part& part : parts) {
+      ASSERT_EQ(part.unit, id);
+      if (&part != &parts.front()) joined += part.elements;
+      elements += part.elements;
+    }
+    ASSERT_EQ(unit.elements, elements);
+    ASSERT_LE(joined, cut.merge);
+    ASSERT_EQ(unit.layer, tensors[parts.front().tensor].layer);
+    ASSERT_EQ(unit.last_layer, tensors[parts.back().tensor].layer);
+    first_part += unit.parts;
+    offset += unit.elements;
+  }
   std::size_t listed = 0;
   for (std::int32_t s = 0; s < servers; ++s) {
     const auto& units = plan.of_server[static_cast<std::size_t>(s)];
@@ -68,9 +88,13 @@ void expect_sound(const UnitPlan& plan, const std::vector<TensorExtent>& tensors
   }
   ASSERT_EQ(listed, plan.units.size());
   for (std::size_t layer = 0; layer < plan.of_layer.size(); ++layer) {
+    const auto begun = plan.begun_in(Layer{static_cast<std::int32_t>(layer)});
     for (const Unit& unit : plan.units) {
-      const bool inside = unit.id >= plan.of_layer[layer].begin && unit.id < plan.of_layer[layer].end;
-      ASSERT_EQ(inside, unit.layer.index == static_cast<std::int32_t>(layer));
+      const bool holds = std::ranges::any_of(plan.parts_of(unit), [&](const Part& part) {
+        return tensors[part.tensor].layer.index == static_cast<std::int32_t>(layer);
+      });
+      ASSERT_EQ(unit.id >= plan.of_layer[layer].begin && unit.id < plan.of_layer[layer].end, holds);
+      ASSERT_EQ(unit.id >= begun.begin && unit.id < begun.end, unit.layer.index == static_cast<std::int32_t>(layer));
     }
   }
 }
@@ -98,19 +122,22 @@ TEST(UnitPlan, CoversTheArenaWithoutGapOrOverlapForAllCutsAndServers) {
       tensor = {draw(0, 5) == 0 ? draw(0, 2) : draw(1, 2000), Layer{layer += static_cast<std::int32_t>(draw(0, 1))}};
     const auto servers = static_cast<std::int32_t>(draw(1, 7));
     const Cut cuts[] = {whole_tensors(), balanced_tensors(), split_large_tensors(draw(1, 1500)), slices_of(draw(1, 300))};
-    for (const Cut& cut : cuts) {
+    const std::int64_t merge = draw(0, 2) == 0 ? 0 : draw(1, 3000);
+    for (Cut cut : cuts) {
+      cut.merge = merge;
       const auto plan = make_unit_plan(tensors, cut, servers);
       ASSERT_TRUE(plan.ok());
       expect_sound(*plan, tensors, cut, servers);
       if (HasFatalFailure()) return;
       ASSERT_EQ(*plan, *make_unit_plan(tensors, cut, servers));
     }
-    const auto balanced = *make_unit_plan(tensors, balanced_tensors(), servers);
-    // Within 1 % of a fair share, or every tensor is cut into single elements or one part for each server.
-    const double fair = static_cast<double>(balanced.elements) / servers;
-    if (static_cast<double>(imbalance(balanced)) > 0.01 * fair) {
+    // Within 1 % of a fair share, or every tensor is cut into single elements or as many pieces for each server.
+    for (Cut cut : {cuts[1], cuts[3]}) {
+      const auto plan = *make_unit_plan(tensors, cut, servers);
+      if (static_cast<double>(imbalance(plan)) <= 0.01 * static_cast<double>(plan.elements) / servers) continue;
       for (std::size_t t = 0; t < tensors.size(); ++t) {
-        ASSERT_EQ(balanced.of_tensor[t].size(), static_cast<std::uint32_t>(std::min<std::int64_t>(tensors[t].elements, servers)));
+        const auto pieces = static_cast<std::int64_t>(plan.of_tensor[t].size());
+        ASSERT_TRUE(pieces % servers == 0 || pieces == tensors[t].elements) << pieces;
       }
     }
   }
@@ -121,8 +148,13 @@ TEST(UnitPlan, BalancesRealModelsWithinOnePerCent) {
   const std::vector<TensorExtent> lenet = {{500, Layer{0}},     {20, Layer{0}},  {25'000, Layer{1}}, {50, Layer{1}},
                                            {400'000, Layer{2}}, {500, Layer{2}}, {5'000, Layer{3}},  {10, Layer{3}}};
   for (std::int32_t servers = 2; servers <= 8; ++servers) {
-    const auto plan = *make_unit_plan(lenet, balanced_tensors(), servers);
-    EXPECT_LE(static_cast<double>(imbalance(plan)), 0.01 * 431'080 / servers) << servers << " servers";
+    for (Cut cut : {balanced_tensors(), slices_of(50'000), slices_of(7'000)}) {
+      for (const std::int64_t merge : {0, 600, 1'000'000}) {
+        cut.merge = merge;
+        const auto plan = *make_unit_plan(lenet, cut, servers);
+        EXPECT_LE(static_cast<double>(imbalance(plan)), 0.01 * 431'080 / servers) << servers << " servers, merge " << merge;
+      }
+    }
   }
   // Two servers: the tensor that makes the imbalance and the next one are cut, the small ones are not.
   const auto two = *make_unit_plan(lenet, balanced_tensors(), 2);
@@ -135,6 +167,31 @@ TEST(UnitPlan, KeepsTensorsWholeWhenTheyBalanceAnyway) {
   EXPECT_EQ(make_unit_plan(tensors, balanced_tensors(), 4)->units.size(), 4U);
   EXPECT_EQ(make_unit_plan(tensors, balanced_tensors(), 2)->units.size(), 4U);
   EXPECT_EQ(make_unit_plan(tensors, balanced_tensors(), 1)->units.size(), 4U);
+}
+
+TEST(UnitPlan, JoinsSmallTensorsToTheUnitBeforeThem) {
+  const std::vector<TensorExtent> tensors = {{100, Layer{0}}, {5, Layer{0}}, {6, Layer{1}}, {4, Layer{1}},
+                                             {200, Layer{2}}, {7, Layer{3}}, {0, Layer{3}}, {300, Layer{4}}};
+  Cut cut = slices_of(100);
+  cut.merge = 12;
+  const auto plan = *make_unit_plan(tensors, cut, 1);
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (const Unit& unit : plan.units) shapes.push_back({unit.layer.index, unit.last_layer.index, unit.elements, unit.parts});
+  EXPECT_EQ(shapes, (std::vector<std::vector<std::int64_t>>{{0, 1, 111, 3},  // the next would be 15 that joined
+                                                            {1, 1, 4, 1},
+                                                            {2, 2, 100, 1},  // a slice never joins
+                                                            {2, 3, 107, 2},
+                                                            {4, 4, 100, 1},
+                                                            {4, 4, 100, 1},
+                                                            {4, 4, 100, 1}}));
+  EXPECT_EQ(plan.of_layer[1], (UnitRange{0, 2}));
+  EXPECT_EQ(plan.begun_in(Layer{1}), (UnitRange{1, 2}));
+  EXPECT_TRUE(plan.begun_in(Layer{3}).empty());
+  EXPECT_EQ(all_parts(plan.units[0]), 0b111U);
+  const std::vector<TensorExtent> many(100, {1, Layer{0}});
+  cut.merge = 1000;
+  EXPECT_EQ(make_unit_plan(many, cut, 1)->units.size(), 4U);  // 32 in each
+  EXPECT_EQ(all_parts(make_unit_plan(many, cut, 1)->units[0]), ~0U);
 }
 
 TEST(UnitPlan, GoesRoundTheServersWithSlicesOfOneSize) {
@@ -167,6 +224,7 @@ TEST(UnitPlan, RefusesBadRequests) {
   EXPECT_THAT(message(good, slices_of(0), 1), HasSubstr("--slice 0"));
   EXPECT_THAT(message(good, split_large_tensors(-4), 1), HasSubstr("--slice -4"));
   EXPECT_THAT(message(good, Cut{Cut::Kind::kTensors, 5}, 1), HasSubstr("does not apply"));
+  EXPECT_THAT(message(good, Cut{Cut::Kind::kTensors, 0, -1}, 1), HasSubstr("--merge -1"));
   EXPECT_THAT(message(descending, whole_tensors(), 1), HasSubstr("layer 0 after layer 1"));
   EXPECT_THAT(message(negative, whole_tensors(), 1), HasSubstr("-1 elements"));
   EXPECT_THAT(message(below, whole_tensors(), 1), HasSubstr("layer -1"));
@@ -179,10 +237,34 @@ TEST(Schedule, KnowsItsNamesAndSuggestsTheNearest) {
   EXPECT_EQ(*parse_schedule_name("default"), default_schedule());
   EXPECT_EQ(*parse_schedule_name("layer-wise"), layer_wise());
   EXPECT_EQ(*parse_schedule_name("p3"), p3());
+  EXPECT_EQ(*parse_schedule_name("kvstore"), kvstore());
   const Status wrong = parse_schedule_name("layerwise").status();
   EXPECT_EQ(wrong.kind(), ErrorKind::kBadRequest);
   EXPECT_THAT(wrong.message(), HasSubstr("legal are default, layer-wise"));
   EXPECT_THAT(wrong.message(), HasSubstr("did you mean 'layer-wise'"));
+}
+
+TEST(Schedule, TakesSizesAsParametersOrAsBytesAndRefusesContradictions) {
+  const auto sizes = [](const char* name, const char* slice, const char* merge) {
+    return with_sizes(name, *parse_schedule_name(name), slice, merge);
+  };
+  EXPECT_EQ(*sizes("p3", "", ""), p3());
+  EXPECT_EQ(sizes("p3", "1000", "")->cut, slices_of(1000));
+  EXPECT_EQ(sizes("slicing", "200KB", "")->cut, slices_of(50'000));
+  EXPECT_EQ(sizes("p3", "4KiB", "512B")->cut, (Cut{Cut::Kind::kSlices, 1024, 128}));
+  EXPECT_EQ(sizes("layer-wise", "", "300")->cut, (Cut{Cut::Kind::kBalanced, 0, 300}));
+  EXPECT_EQ(sizes("p3", "", "0")->cut.merge, 0);
+  const auto refused = [&](const char* name, const char* slice, const char* merge, const char* part) {
+    const auto options = sizes(name, slice, merge);
+    ASSERT_FALSE(options.ok()) << name << " " << slice << " " << merge;
+    EXPECT_EQ(options.status().kind(), ErrorKind::kBadRequest);
+    EXPECT_THAT(options.status().message(), HasSubstr(part));
+  };
+  for (const char* bad : {"0", "-1", "1.5", "abc", "6B", "0KB", "1e400", "99999999999999999999", "nan", " "}) {
+    refused("p3", bad, "", "1 and more parameters");
+    if (std::string_view(bad) != "0" && std::string_view(bad) != "0KB") refused("p3", "", bad, "0 (nothing is merged)");
+  }
+  for (const char* whole : {"default", "layer-wise", "kvstore"}) refused(whole, "1000", "", "contradicts --schedule");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void encode(const ChunkBody& chunk, std::span<std::byte, kChunkBodyBytes> to) {
   put(std::uint16_t{0});
   put(chunk.head.layer.index);
   put(chunk.head.unit);
-  put(chunk.head.micros);
+  put(chunk.head.detail);
   put(chunk.head.iteration);
   put(chunk.head.payload_bytes);
   static_assert(kChunkBodyBytes == 48);
@@ -38,7 +38,7 @@ Result<ChunkBody> decode_chunk(std::span<const std::byte> body) {
   const auto reserved = reader.get<std::uint16_t>();
   chunk.head.layer.index = reader.get<std::int32_t>();
   chunk.head.unit = reader.get<std::uint32_t>();
-  chunk.head.micros = reader.get<std::uint32_t>();
+  chunk.head.detail = reader.get<std::uint32_t>();
   chunk.head.iteration = reader.get<std::int64_t>();
   chunk.head.payload_bytes = reader.get<std::uint64_t>();
   if (kind > static_cast<std::uint8_t>(kLastMessageKind) || reserved != 0) {

@@ -12,15 +12,16 @@ namespace paceline::wire {
 
 enum class MessageKind : std::uint8_t {
   // parameter server
-  kInitial,       // worker 0 -> server: the unit's initial value
-  kPush,          // worker -> server: the unit's gradient of `iteration`; no payload and kUnused set: not used in this iteration
-  kPull,          // worker -> server: send the unit's value once its version is at least `iteration`
-  kValue,         // server -> worker: the unit's value, version `iteration` (= updates applied to it)
-  kIterationEnd,  // worker -> server: every push of `iteration` has been sent (non-BSP models, clipping)
-  kSquareSum,     // server -> server: its part of the gradient's squared norm of `iteration`
-  kSaved,         // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
-  kFetch,         // worker -> server: value and optimizer state of a unit, for checkpoints and tests
+  kInitial,  // worker 0 -> server: the unit's initial value
+  kPush,     // worker -> server: the unit's gradient of `iteration`; without payload: nothing of it was used
+  kPull,     // worker -> server: send the values of the units `unit` to `detail` (those that live there) once their versions are at
+             // least `iteration`: one as kValue, several as kValues
+  kValue,    // server -> worker: the unit's value, version `iteration` (= updates applied to it)
+  kValues,   // server -> worker: the values of its units `unit` to `detail`, one behind the other
+  kNotify,   // server -> worker: the unit has version `iteration`, which can be asked for
+  kSquareSum,  // server -> server: its part of the gradient's squared norm of `iteration`
   // control plane, payloads in wire/control.h
+  kSaved,  // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
   kJoin,
   kWelcome,
   kRefuse,
@@ -37,8 +38,7 @@ inline constexpr MessageKind kLastMessageKind = MessageKind::kStop;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,
-  kUnused = 1,    // kPush: the parameters were not used in this iteration and contribute zero
-  kOfServer = 2,  // kReport, kSaved from a process that is worker and server: the server's
+  kOfServer = 1,  // kReport, kSaved from a process that is worker and server: the server's
 };
 
 struct MessageHead {
@@ -46,7 +46,9 @@ struct MessageHead {
   std::uint8_t flags = kNoFlags;
   Layer layer;               // priority: lower first; control messages use kControlLayer
   std::uint32_t unit = 0;    // index into the job's unit plan
-  std::uint32_t micros = 0;  // kValue: time the server spent to aggregate and update the unit; otherwise 0
+  std::uint32_t detail = 0;  // kPush: bit i is set when part i of the unit (scheduling/unit_plan.h) was not used and counts as
+                             // zero; kPull, kValues: the last unit meant; kValue: microseconds the server spent to aggregate and
+                             // update the unit; otherwise 0
   std::int64_t iteration = 0;
   std::uint64_t payload_bytes = 0;
 

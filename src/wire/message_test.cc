@@ -25,7 +25,7 @@ ChunkBody example() {
                    .flags = 1,
                    .layer = {-1},
                    .unit = 0x11223344,
-                   .micros = 7,
+                   .detail = 7,
                    .iteration = -2,
                    .payload_bytes = 0x1000}};
 }
@@ -55,7 +55,7 @@ TEST(Message, WhatIsWrittenIsReadAgain) {
     chunk.head.flags = static_cast<std::uint8_t>(random());
     chunk.head.layer.index = static_cast<std::int32_t>(random());
     chunk.head.unit = static_cast<std::uint32_t>(random());
-    chunk.head.micros = static_cast<std::uint32_t>(random());
+    chunk.head.detail = static_cast<std::uint32_t>(random());
     chunk.head.iteration = static_cast<std::int64_t>(random());
     chunk.head.payload_bytes = random() % (kMaxMessageBytes + 1);
     chunk.offset = random() % (chunk.head.payload_bytes + 1);

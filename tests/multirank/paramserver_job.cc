@@ -55,7 +55,7 @@ void Process::send_to_server(Rank to, const wire::MessageHead& head, std::span<c
 }
 
 Job::Job(const Backend& backend, JobSetting setting)
-    : plan(*JobPlan::make(setting.table, setting.options)), setting_(std::move(setting)) {
+    : plan(*JobPlan::make(setting.table, setting.options)), setting_(std::move(setting)), offsets_(setting_.table.offsets()) {
   const auto elements = static_cast<std::size_t>(plan->units().elements);
   const auto all = static_cast<std::size_t>(setting_.options.workers + setting_.options.servers - 1);
   for (std::int32_t s = 0; s < setting_.options.servers; ++s) {
@@ -155,13 +155,8 @@ Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration,
       unused.push_back(tensor);
       continue;
     }
-    const auto units = plan->units().of_tensor[tensor];
-    for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
-      const scheduling::Unit& planned = plan->units().units[unit];
-      for (std::int64_t at = planned.offset; at < planned.offset + planned.elements; ++at) {
-        process.gradients[static_cast<std::size_t>(at)] = gradient_element(setting_.seed, worker, iteration, at);
-      }
-    }
+    for (std::int64_t at = offsets_[tensor]; at < offsets_[tensor + 1]; ++at)
+      process.gradients[static_cast<std::size_t>(at)] = gradient_element(setting_.seed, worker, iteration, at);
     PACELINE_RETURN_IF_ERROR(process.worker->gradient_ready(tensor));
   }
   PACELINE_RETURN_IF_ERROR(process.worker->backward_done(iteration, unused));

@@ -72,6 +72,7 @@ class Job {
                  const std::function<void(std::int32_t, Iteration)>& at_iteration);
 
   JobSetting setting_;
+  std::vector<std::int64_t> offsets_;        // of tensors in the arena
   std::vector<std::vector<float>> history_;  // parameters after each iteration
   std::vector<std::vector<std::uint32_t>> scratch_;
 };

@@ -43,6 +43,8 @@ JobSetting setting_of(std::uint64_t seed) {
   const auto& names = scheduling::schedule_names();
   setting.options.schedule = *scheduling::parse_schedule_name(names[seed % names.size()]);
   if (setting.options.schedule.cut.kind == scheduling::Cut::Kind::kSlices) setting.options.schedule.cut.elements = 700;
+  if (setting.options.schedule.cut.kind == scheduling::Cut::Kind::kLarge) setting.options.schedule.cut.elements = 2000;
+  if (random() % 2 == 0) setting.options.schedule.cut.merge = 600;
   setting.options.update.optimizer.kind = static_cast<tensor::OptimizerKind>(random() % 5);
   setting.options.update.optimizer.weight_decay = 0.01;
   if (random() % 3 == 0) setting.options.update.clip_norm = 1;
@@ -164,7 +166,7 @@ TEST_F(ParameterServer, AServerThatGetsNonsenseFailsTheJobOnceAndNamesTheSender)
     const auto refused = [&](wire::MessageHead head) { EXPECT_FALSE(server.server->on_message_begin(worker, head).ok()); };
     refused({.kind = wire::MessageKind::kSquareSum, .payload_bytes = tensor::kSquareSumBytes});
     refused({.kind = wire::MessageKind::kValue, .payload_bytes = 2400});
-    refused({.kind = wire::MessageKind::kPush, .flags = wire::kUnused, .iteration = 1, .payload_bytes = 2400});
+    refused({.kind = wire::MessageKind::kPush, .flags = 1, .iteration = 1, .payload_bytes = 2400});
     refused({.kind = wire::MessageKind::kPush, .unit = 99, .iteration = 1, .payload_bytes = 2400});
     refused({.kind = wire::MessageKind::kPush, .iteration = 1, .payload_bytes = 7});
     EXPECT_TRUE(server.reported.empty());

@@ -15,7 +15,8 @@ from jobs import LENET, Job, reference, train
 CHOICES = {
     "workers": (1, 2, 3, 4),
     "servers": (1, 2, 3, "both"),  # both: every worker's process is a server too
-    "schedule": ("default", "layer-wise", "p3", "slicing"),
+    "schedule": ("default", "layer-wise", "kvstore", "p3", "slicing"),
+    "merge": (0, "100KB"),
     "optimizer": ("momentum", "adam"),
     "data": ("mnist-5k", "cifar-10"),
 }
@@ -82,7 +83,10 @@ def test_a_job_has_the_bits_of_the_reference(case, cifar):
         task = ("--model", "resnet-20", "--dataset", f"cifar-10:{cifar}", "--mini-batch", 4, "--iterations", 3)
     task += ("--optimizer", case["optimizer"], "--learning-rate", 0.001 if case["optimizer"] == "adam" else 0.02)
     servers = ("--role", "both") if case["servers"] == "both" else ("--servers", case["servers"])
-    report = same_bits(task, case["workers"], (*servers, "--schedule", case["schedule"]))
+    how = (*servers, "--schedule", case["schedule"], "--merge", case["merge"])
+    if case["schedule"] in ("p3", "slicing") and case["workers"] > 2:
+        how += ("--slice", 3000)
+    report = same_bits(task, case["workers"], how)
     assert report["role"] == ("both" if case["servers"] == "both" else "separate")
     assert report["servers"] == (case["workers"] if case["servers"] == "both" else case["servers"])
 

@@ -86,14 +86,14 @@ Result<std::shared_ptr<const JobPlan>> JobPlan::make(wire::TensorTable table, Jo
   return std::shared_ptr<const JobPlan>(std::move(plan));
 }
 
-const tensor::OptimizerOptions& JobPlan::optimizer_of(std::uint32_t unit) const {
-  return optimizers_[static_cast<std::size_t>(table_.tensors[units_.tensor_of[unit]].group)];
+const tensor::OptimizerOptions& JobPlan::optimizer_of(std::uint32_t tensor) const {
+  return optimizers_[static_cast<std::size_t>(table_.tensors[tensor].group)];
 }
 
-double JobPlan::learning_rate_of(std::uint32_t unit, Iteration iteration) const {
+double JobPlan::learning_rate_of(std::uint32_t tensor, Iteration iteration) const {
   const double rate = tensor::learning_rate(options_.update.learning_rate, iteration);
   if (options_.update.groups.empty()) return rate;
-  return rate * options_.update.groups[static_cast<std::size_t>(table_.tensors[units_.tensor_of[unit]].group)].learning_rate_factor;
+  return rate * options_.update.groups[static_cast<std::size_t>(table_.tensors[tensor].group)].learning_rate_factor;
 }
 
 bool JobPlan::holds_updates() const {

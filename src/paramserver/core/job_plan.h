@@ -63,9 +63,9 @@ class JobPlan {
   const scheduling::UnitPlan& units() const { return units_; }
   std::int32_t layers() const { return static_cast<std::int32_t>(table_.layers.size()); }
 
-  // What unit `unit` is updated with in `iteration` (weight decay of its group included), and at which rate.
-  const tensor::OptimizerOptions& optimizer_of(std::uint32_t unit) const;
-  double learning_rate_of(std::uint32_t unit, Iteration iteration) const;
+  // What tensor `tensor` is updated with in `iteration` (weight decay of its group included), and at which rate.
+  const tensor::OptimizerOptions& optimizer_of(std::uint32_t tensor) const;
+  double learning_rate_of(std::uint32_t tensor, Iteration iteration) const;
   // Whether updates are held until the whole iteration is there on all servers.
   bool holds_updates() const;
 

@@ -26,8 +26,10 @@ ServerCore::ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::un
     made.value = pool_.take(elements(unit));
     std::ranges::fill(pool_.of(made.value, elements(unit)), 0.0F);
     made.version = complete_;
-    made.state.assign(elements(unit) * static_cast<std::size_t>(tensor::state_floats_per_parameter(plan_->optimizer_of(unit))),
-                      0.0F);
+    for (const scheduling::Part& part : plan_->units().parts_of(plan_->units().units[unit])) {
+      const auto planes = static_cast<std::size_t>(tensor::state_floats_per_parameter(plan_->optimizer_of(part.tensor)));
+      made.parts.emplace_back().state.assign(static_cast<std::size_t>(part.elements) * planes, 0.0F);
+    }
     largest = std::max(largest, elements(unit));
   }
   sum_.resize(largest);
@@ -47,7 +49,13 @@ ServerCore::ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::un
 std::string ServerCore::unit_text(std::uint32_t unit) const {
   const auto& units = plan_->units();
   return fmt::format("{} (tensor \"{}\", unit {})", plan_->layer_text(units.units[unit].layer),
-                     plan_->table().tensors[units.tensor_of[unit]].name, unit);
+                     plan_->table().tensors[units.first_tensor(unit)].name, unit);
+}
+
+std::string ServerCore::part_text(std::uint32_t part) const {
+  const scheduling::Part& planned = planned_part(part);
+  const wire::TensorInfo& tensor = plan_->table().tensors[planned.tensor];
+  return fmt::format("{} (tensor \"{}\", unit {})", plan_->layer_text(tensor.layer), tensor.name, planned.unit);
 }
 
 Status ServerCore::check(Rank worker, std::uint32_t unit) const {
@@ -159,28 +167,26 @@ Result<std::span<float>> ServerCore::place_for_push(Rank worker, std::uint32_t u
   return pool_.of(at.gradient, elements(unit));
 }
 
-Status ServerCore::on_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now,
+Status ServerCore::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
                            std::vector<ServerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
   Slot& at = slot(unit, worker);
-  if (at.receiving != iteration) {
+  const std::uint32_t all = scheduling::all_parts(plan_->units().units[unit]);
+  if ((unused_parts & ~all) != 0) {
+    return error(ErrorKind::kBadRequest, "worker {} says that it did not use parts {:#x} of {} in iteration {}; it has {} parts",
+                 worker.value, unused_parts, unit_text(unit), iteration, plan_->units().units[unit].parts);
+  }
+  const bool with_gradient = at.receiving == iteration;
+  if (with_gradient && unused_parts == all) {
+    return error(ErrorKind::kBadRequest, "worker {} says that it did not use {} in iteration {} and pushed it", worker.value,
+                 unit_text(unit), iteration);
+  }
+  if (!with_gradient && unused_parts != all) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} without a gradient", worker.value, unit_text(unit),
                  iteration);
   }
   at.receiving = kNone;
-  at.unused = false;
-  return finish_push(worker, unit, iteration, now, actions);
-}
-
-Status ServerCore::on_unused(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now,
-                             std::vector<ServerAction>& actions) {
-  PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
-  Slot& at = slot(unit, worker);
-  if (at.receiving != kNone) {
-    return error(ErrorKind::kBadRequest, "worker {} says that it did not use {} in iteration {} and pushed it", worker.value,
-                 unit_text(unit), iteration);
-  }
-  at.unused = true;
+  at.unused_parts = unused_parts;
   return finish_push(worker, unit, iteration, now, actions);
 }
 
@@ -220,6 +226,7 @@ Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>
     if (at.receiving != kNone) give_back(at.gradient, unit);
     at.receiving = kNone;
     at.asked = kNone;
+    if (at.batch != kNoBatch) batches_[std::exchange(at.batch, kNoBatch)].missing = 0;
   }
   auto& in_flight = in_flight_[static_cast<std::size_t>(worker.value)];
   for (std::uint32_t buffer = 0; buffer < in_flight.size(); ++buffer) {
@@ -233,28 +240,33 @@ Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>
 
 // --- checkpoints ---
 
-ServerCore::UnitSnapshot ServerCore::export_unit(std::uint32_t unit) const {
-  PACELINE_CHECK(unit < plan_->units().units.size() && plan_->units().units[unit].server == server_, "unit {} is not on server {}",
-                 unit, server_.value);
-  const UnitState& of = state(unit);
-  return {unit, pool_.of(of.value, elements(unit)), of.state, of.version, of.steps};
+ServerCore::PartSnapshot ServerCore::export_part(std::uint32_t part) const {
+  PACELINE_CHECK(part < plan_->units().parts.size() && plan_->units().units[planned_part(part).unit].server == server_,
+                 "part {} is not on server {}", part, server_.value);
+  const std::uint32_t unit = planned_part(part).unit;
+  const PartState& of = part_state(part);
+  return {part, part_of(pool_.of(state(unit).value, elements(unit)), part), of.state, state(unit).version, of.steps};
 }
 
-Status ServerCore::import_unit(const UnitSnapshot& snapshot) {
-  PACELINE_RETURN_IF_ERROR(check(Rank{0}, snapshot.unit));
-  UnitState& of = state(snapshot.unit);
-  if (snapshot.value.size() != elements(snapshot.unit) || snapshot.state.size() != of.state.size()) {
+Status ServerCore::import_part(const PartSnapshot& snapshot) {
+  if (snapshot.part >= plan_->units().parts.size())
+    return error(ErrorKind::kBadRequest, "a saved state is of part {}; the job has {}", snapshot.part, plan_->units().parts.size());
+  const std::uint32_t unit = planned_part(snapshot.part).unit;
+  PACELINE_RETURN_IF_ERROR(check(Rank{0}, unit));
+  PartState& of = part_state(snapshot.part);
+  const auto value = part_of(pool_.of(state(unit).value, elements(unit)), snapshot.part);
+  if (snapshot.value.size() != value.size() || snapshot.state.size() != of.state.size()) {
     return error(ErrorKind::kBadRequest,
                  "a saved state of {} has {} values and {} numbers of optimizer state; the job has {} and {}",
-                 unit_text(snapshot.unit), snapshot.value.size(), snapshot.state.size(), elements(snapshot.unit), of.state.size());
+                 part_text(snapshot.part), snapshot.value.size(), snapshot.state.size(), value.size(), of.state.size());
   }
   if (snapshot.version != plan_->options().first - 1 || snapshot.steps < 0) {
     return error(ErrorKind::kBadRequest, "a saved state of {} is of iteration {} and {} steps; the job goes on after iteration {}",
-                 unit_text(snapshot.unit), snapshot.version, snapshot.steps, plan_->options().first - 1);
+                 part_text(snapshot.part), snapshot.version, snapshot.steps, plan_->options().first - 1);
   }
-  const bool touched = of.initialised || of.receiving_initial;
-  if (touched) return error(ErrorKind::kBadRequest, "a saved state of {} came after the job had begun", unit_text(snapshot.unit));
-  std::ranges::copy(snapshot.value, pool_.of(of.value, elements(snapshot.unit)).begin());
+  const bool touched = state(unit).initialised || state(unit).receiving_initial;
+  if (touched) return error(ErrorKind::kBadRequest, "a saved state of {} came after the job had begun", part_text(snapshot.part));
+  std::ranges::copy(snapshot.value, value.begin());
   std::ranges::copy(snapshot.state, of.state.begin());
   of.steps = snapshot.steps;
   return {};

@@ -42,6 +42,8 @@ namespace paceline::paramserver {
 struct ServerAction {
   enum class Kind : std::uint8_t {
     kSendValue,          // `payload`, the value of `unit` labelled `iteration`, to worker `to`
+    kSendValues,         // `payload`, the values of this server's units from `unit` to `last`, one behind the other
+    kNotify,             // that `unit` has the value labelled `iteration`, to worker `to`
     kSendSquareSum,      // `payload`, this server's part of `iteration`, to server `to`
     kIterationComplete,  // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before
                          // it, this event's values have not left. BSP only.
@@ -50,10 +52,10 @@ struct ServerAction {
   };
   Kind kind = Kind::kSendValue;
   Rank to;
-  std::uint32_t unit = 0;
+  std::uint32_t unit = 0, last = 0;
   Iteration iteration = 0;
-  // kSendValue: stays as it is until on_delivered(ticket). kSendSquareSum: until the next iteration but one is complete, which
-  // cannot be before it has been received.
+  // kSendValue, kSendValues: stays as it is until on_delivered(ticket). kSendSquareSum: until the next iteration but one is
+  // complete, which cannot be before it has been received.
   std::span<const std::byte> payload;
   std::uint64_t ticket = 0;
   Status failure;
@@ -71,20 +73,21 @@ class ServerCore {
 
   // A gradient begins to arrive: the place for its `bytes` bytes, valid until on_push or on_left.
   Result<std::span<float>> place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
-  // It is there.
-  Status on_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
-  // The worker did not use the unit's tensor in `iteration`: it contributes zeros. A unit that no worker of an update used is not
-  // updated (no momentum, no decay, no step), but its version counts on.
-  Status on_unused(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
+  // It is there; or, when `unused_parts` has the bits of all parts, there is none. Parts that a worker did not use in `iteration`
+  // contribute zeros, whatever the gradient holds there. A part that no worker of an update used is not updated (no momentum, no
+  // decay, no step), but the unit's version counts on.
+  Status on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
+                 std::vector<ServerAction>& actions);
 
-  // The worker asks for the unit's value labelled `label` (or later): answered at once or when it exists.
-  Status on_pull(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
+  // The worker asks for the values labelled `label` (or later) of this server's units from `unit` to `last`: answered at once or
+  // when all of them exist, by one kSendValue or kSendValues.
+  Status on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, std::vector<ServerAction>& actions);
 
   // Another server's part of `iteration`.
   Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions);
 
-  // `worker` has received the value that was sent to it with this ticket. Once per kSendValue action; not after on_left, which
-  // implies it. kSendSquareSum needs none.
+  // `worker` has received the value that was sent to it with this ticket. Once per kSendValue and kSendValues; not after on_left,
+  // which implies it. kSendSquareSum needs none.
   void on_delivered(Rank worker, std::uint64_t ticket);
 
   // The worker is lost or done. What it had pushed completely stays counted; half-received gradients are forgotten; nothing is sent
@@ -92,16 +95,16 @@ class ServerCore {
   Status on_left(Rank worker, TimePoint now, std::vector<ServerAction>& actions);
 
   // For checkpoints, on the loop that owns this object. `state` is as in tensor/optimizer.h: planes of elements() floats each.
-  struct UnitSnapshot {
-    std::uint32_t unit = 0;
+  struct PartSnapshot {
+    std::uint32_t part = 0;  // index into UnitPlan::parts
     std::span<const float> value;
     std::span<const float> state;
     Iteration version = 0;   // iterations counted
     std::int64_t steps = 0;  // updates made
   };
-  UnitSnapshot export_unit(std::uint32_t unit) const;
+  PartSnapshot export_part(std::uint32_t part) const;
   // Before the first push. Sizes must fit; version must be first - 1; 0 <= steps.
-  Status import_unit(const UnitSnapshot& snapshot);
+  Status import_part(const PartSnapshot& snapshot);
 
   struct Counters {
     std::int64_t gradient_bytes = 0,
@@ -117,6 +120,7 @@ class ServerCore {
  private:
   static constexpr std::uint32_t kNoBuffer = BufferPool::kNone;
   static constexpr Iteration kNone = -1;
+  static constexpr std::uint32_t kNoBatch = ~std::uint32_t{0};
 
   // What is between one worker and one unit.
   struct Slot {
@@ -126,16 +130,25 @@ class ServerCore {
     Iteration due = kNone;        // latest label there is for this worker
     Iteration asked = kNone;      // label it has asked for and not got
     std::uint32_t gradient = kNoBuffer;
-    bool unused = false;
+    std::uint32_t unused_parts = 0;  // bits
+    std::uint32_t batch = kNoBatch;  // index into batches_ of what it has asked for together with others
+  };
+  struct PartState {
+    std::int64_t steps = 0;
+    std::vector<float> state;  // planes of the part's elements each
   };
   struct UnitState {
     std::uint32_t value = kNoBuffer;
     std::uint32_t sum = kNoBuffer;  // kept until the iteration is released; none when no worker used the unit
+    std::uint32_t used_parts = 0;   // bits: whose sum is there
     bool receiving_initial = false;
     bool initialised = false;
     Iteration version = 0;
-    std::int64_t steps = 0;
-    std::vector<float> state;
+    std::vector<PartState> parts;
+  };
+  struct Batch {  // a pull of several units that waits for some of them
+    std::uint32_t unit = 0, last = 0;
+    std::size_t missing = 0;  // 0: this place is free
   };
   struct SquarePart {
     Iteration iteration = kNone;
@@ -147,20 +160,40 @@ class ServerCore {
   Status check_push(Rank worker, std::uint32_t unit, Iteration iteration) const;
   Status finish_push(Rank worker, std::uint32_t unit, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
   void apply(const sync::Update& update, std::vector<ServerAction>& actions);
-  bool gather_sources(std::uint32_t unit, const sync::Update& update);
-  std::optional<Status> non_finite(std::uint32_t unit, const sync::Update& update, std::span<const float> sum) const;
-  void step(std::uint32_t unit, Iteration iteration, std::span<const float> gradient);
-  void keep_sum(std::uint32_t unit, bool used, const sync::Update& update, std::vector<ServerAction>& actions);
+  bool gather_sources(std::uint32_t part, const sync::Update& update);
+  std::optional<Status> non_finite(std::uint32_t part, const sync::Update& update, std::span<const float> sum) const;
+  bool apply_part(std::uint32_t part, const sync::Update& update, std::vector<ServerAction>& actions);
+  void step(std::uint32_t part, Iteration iteration, std::span<const float> gradient);
+  void keep_sum(std::uint32_t unit, const sync::Update& update, std::vector<ServerAction>& actions);
+  bool keep_part(std::uint32_t part, const sync::Update& update, std::vector<ServerAction>& actions);
   void try_release(std::vector<ServerAction>& actions);
+  void release_unit(std::uint32_t unit, Iteration iteration, float coefficient);
   void release(const tensor::ExactSquareSum& squares, std::vector<ServerAction>& actions);
   void count_version(std::uint32_t unit, Iteration iteration, std::vector<ServerAction>& actions);
   void start(std::span<const sync::Start> starts, std::vector<ServerAction>& actions);
   void offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
   void offer_to_all(std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
   void send(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
+  void send_batch(std::uint32_t batch, Rank worker, Iteration label, std::vector<ServerAction>& actions);
+  std::uint32_t take_batch(const Batch& batch);
+  void add_in_flight(Rank worker, std::uint32_t buffer);
   std::uint32_t take_buffer(std::uint32_t unit);  // for gradients and sums, counted
   void give_back(std::uint32_t& buffer, std::uint32_t unit);
   std::span<float> writable_value(std::uint32_t unit);
+
+  // Where the part lies in its unit.
+  const scheduling::Part& planned_part(std::uint32_t part) const { return plan_->units().parts[part]; }
+  template <typename T>
+  std::span<T> part_of(std::span<T> of_unit, std::uint32_t part) const {
+    const scheduling::Part& planned = planned_part(part);
+    return of_unit.subspan(static_cast<std::size_t>(planned.offset - plan_->units().units[planned.unit].offset),
+                           static_cast<std::size_t>(planned.elements));
+  }
+  std::uint32_t bit_of(std::uint32_t part) const { return 1U << place_in_unit(part); }
+  std::uint32_t place_in_unit(std::uint32_t part) const { return part - plan_->units().units[planned_part(part).unit].first_part; }
+  PartState& part_state(std::uint32_t part) { return state(planned_part(part).unit).parts[place_in_unit(part)]; }
+  const PartState& part_state(std::uint32_t part) const { return state(planned_part(part).unit).parts[place_in_unit(part)]; }
+  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
 
   const std::vector<std::uint32_t>& my_units() const { return plan_->units().of_server[static_cast<std::size_t>(server_.value)]; }
   UnitState& state(std::uint32_t unit) { return units_[plan_->units().place_in_server[unit]]; }
@@ -172,6 +205,7 @@ class ServerCore {
   const Slot& slot(std::uint32_t unit, Rank worker) const { return slots_[slot_index(unit, worker)]; }
   std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
   std::string unit_text(std::uint32_t unit) const;
+  std::string part_text(std::uint32_t part) const;
 
   std::shared_ptr<const JobPlan> plan_;
   Rank server_;
@@ -181,6 +215,7 @@ class ServerCore {
   std::vector<char> live_;                             // by worker
   std::vector<std::size_t> pushed_units_;              // by worker: units pushed of its current iteration (kAtStart)
   std::vector<std::vector<std::uint32_t>> in_flight_;  // by worker, then buffer: values being sent
+  std::vector<Batch> batches_;
   BufferPool pool_;
   std::vector<float> sum_;    // scratch, as long as the largest unit
   std::vector<float> zeros_;  // what a worker that did not use a unit contributes; made when first needed

@@ -8,25 +8,36 @@
 
 namespace paceline::paramserver {
 
-void ServerCore::keep_sum(std::uint32_t unit, bool used, const sync::Update& update, std::vector<ServerAction>& actions) {
+// False when the job must stop.
+bool ServerCore::keep_part(std::uint32_t part, const sync::Update& update, std::vector<ServerAction>& actions) {
+  if (!gather_sources(part, update)) return true;
   const UpdateOptions& options = plan_->options().update;
+  const std::uint32_t unit = planned_part(part).unit;
   UnitState& of = state(unit);
-  if (used) {
-    of.sum = take_buffer(unit);
-    const auto sum = pool_.of(of.sum, elements(unit));
-    tensor::sum_in_rank_order(sum, sources_, update.scale);
-    if (options.non_finite != NonFinitePolicy::kApply) {
-      if (auto reason = non_finite(unit, update, sum)) {
-        if (options.non_finite == NonFinitePolicy::kStop) {
-          actions.push_back(
-              {.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
-          return;
-        }
-        if (kept_failure_.ok()) kept_failure_ = *std::move(reason);
-        own_part_.mark_nan();
+  if (of.sum == kNoBuffer) of.sum = take_buffer(unit);
+  of.used_parts |= bit_of(part);
+  const auto sum = part_of(pool_.of(of.sum, elements(unit)), part);
+  tensor::sum_in_rank_order(sum, sources_, update.scale);
+  if (options.non_finite != NonFinitePolicy::kApply) {
+    if (auto reason = non_finite(part, update, sum)) {
+      if (options.non_finite == NonFinitePolicy::kStop) {
+        actions.push_back(
+            {.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
+        return false;
       }
+      if (kept_failure_.ok()) kept_failure_ = *std::move(reason);
+      own_part_.mark_nan();
     }
-    if (options.clip_norm > 0) own_part_.add(sum);
+  }
+  if (options.clip_norm > 0) own_part_.add(sum);
+  return true;
+}
+
+void ServerCore::keep_sum(std::uint32_t unit, const sync::Update& update, std::vector<ServerAction>& actions) {
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  state(unit).used_parts = 0;
+  for (std::uint32_t part = planned.first_part; part < planned.first_part + planned.parts; ++part) {
+    if (!keep_part(part, update, actions)) return;
   }
   for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
   if (++kept_ < units_.size()) return;
@@ -81,6 +92,16 @@ void ServerCore::try_release(std::vector<ServerAction>& actions) {
   release(squares, actions);
 }
 
+void ServerCore::release_unit(std::uint32_t unit, Iteration iteration, float coefficient) {
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  for (std::uint32_t part = planned.first_part; part < planned.first_part + planned.parts; ++part) {
+    if ((state(unit).used_parts & bit_of(part)) == 0) continue;
+    const auto gradient = part_of(pool_.of(state(unit).sum, elements(unit)), part);
+    if (coefficient != 1.0F) tensor::scale(gradient, static_cast<double>(coefficient));
+    step(part, iteration, gradient);
+  }
+}
+
 void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<ServerAction>& actions) {
   const UpdateOptions& options = plan_->options().update;
   const Iteration iteration = complete_ + 1;
@@ -97,15 +118,10 @@ void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<Serv
   own_part_ = {};
   kept_failure_ = {};
   for (const std::uint32_t unit : my_units()) {
-    std::uint32_t& kept = state(unit).sum;
-    if (kept == kNoBuffer || skip) {
-      ++counters_.skipped_units;
-    } else {
-      const auto gradient = pool_.of(kept, elements(unit));
-      if (coefficient != 1.0F) tensor::scale(gradient, static_cast<double>(coefficient));
-      step(unit, iteration, gradient);
-    }
-    give_back(kept, unit);
+    const bool skipped = skip || state(unit).sum == kNoBuffer;
+    if (!skipped) release_unit(unit, iteration, coefficient);
+    ++(skipped ? counters_.skipped_units : counters_.updates);
+    give_back(state(unit).sum, unit);
     count_version(unit, iteration, actions);
   }
   for (const std::uint32_t unit : my_units()) offer_to_all(unit, iteration, actions);

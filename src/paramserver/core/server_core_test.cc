@@ -1,6 +1,7 @@
 #include "paramserver/core/server_core.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -61,12 +62,13 @@ class Bench {
     auto place = core->place_for_push(Rank{worker}, unit, iteration, gradient.size() * 4);
     if (!place.ok()) return place.status();
     std::ranges::copy(gradient, place->begin());
-    return core->on_push(Rank{worker}, unit, iteration, TimePoint{}, actions);
+    return core->on_push(Rank{worker}, unit, iteration, 0, TimePoint{}, actions);
   }
   // Forgets the actions; their values have arrived.
   void deliver() {
     for (const ServerAction& action : actions) {
-      if (action.kind == ServerAction::Kind::kSendValue) core->on_delivered(action.to, action.ticket);
+      if (action.kind == ServerAction::Kind::kSendValue || action.kind == ServerAction::Kind::kSendValues)
+        core->on_delivered(action.to, action.ticket);
     }
     actions.clear();
   }
@@ -77,6 +79,12 @@ class Bench {
       switch (action.kind) {
         case ServerAction::Kind::kSendValue:
           lines.push_back(fmt::format("{}<-{}@{}", action.to.value, action.unit, action.iteration));
+          break;
+        case ServerAction::Kind::kSendValues:
+          lines.push_back(fmt::format("{}<-{}..{}@{}", action.to.value, action.unit, action.last, action.iteration));
+          break;
+        case ServerAction::Kind::kNotify:
+          lines.push_back(fmt::format("{}<-notify {}@{}", action.to.value, action.unit, action.iteration));
           break;
         case ServerAction::Kind::kSendSquareSum:
           lines.push_back(fmt::format("squares->{}@{}", action.to.value, action.iteration));
@@ -95,7 +103,7 @@ class Bench {
     return lines;
   }
   std::vector<float> value(std::uint32_t unit) const {
-    const auto value = core->export_unit(unit).value;
+    const auto value = core->export_part(unit).value;
     return {value.begin(), value.end()};
   }
 
@@ -137,8 +145,8 @@ TEST(Server, BroadcastsAUnitWhenItsLastGradientIsThere) {
   ASSERT_TRUE(bench.push(1, 1, 1, {1, 1, 4}).ok());
   EXPECT_EQ(bench.trace(), (Lines{"0<-1@1", "1<-1@1", "2<-1@1"}));
   EXPECT_EQ(bench.value(1), (std::vector<float>{-1, -1, -2}));
-  EXPECT_EQ(bench.core->export_unit(1).version, 1);
-  EXPECT_EQ(bench.core->export_unit(0).version, 0);
+  EXPECT_EQ(bench.core->export_part(1).version, 1);
+  EXPECT_EQ(bench.core->export_part(0).version, 0);
 }
 
 TEST(Server, AnswersPullsThatCameBeforeThePushesWhenTheValueExists) {
@@ -147,13 +155,13 @@ TEST(Server, AnswersPullsThatCameBeforeThePushesWhenTheValueExists) {
   setting.back = scheduling::Return::kPullByLayer;
   Bench bench(setting);
   bench.start();
-  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 0, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 0, 0, 1, bench.actions).ok());
   ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
   EXPECT_EQ(bench.trace(), Lines{});
   ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
   EXPECT_EQ(bench.trace(), (Lines{"1<-0@1"}));
   bench.deliver();
-  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions).ok());
   EXPECT_EQ(bench.trace(), (Lines{"0<-0@1"}));
 }
 
@@ -177,15 +185,15 @@ TEST(Server, TreatsAnUnusedUnitAsZeroAndSkipsOneThatNobodyUsed) {
   ASSERT_TRUE(bench.initial(1, 8).ok());
   bench.deliver();
   ASSERT_TRUE(bench.push(1, 0, 1, {2, 4}).ok());
-  ASSERT_TRUE(bench.core->on_unused(Rank{0}, 0, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_push(Rank{0}, 0, 1, 1, TimePoint{}, bench.actions).ok());
   EXPECT_EQ(bench.value(0), (std::vector<float>{8 - (1 + 4), 8 - (2 + 4)}));  // mean of 0 and the gradient, and half the value
-  EXPECT_EQ(bench.core->export_unit(0).steps, 1);
+  EXPECT_EQ(bench.core->export_part(0).steps, 1);
 
-  ASSERT_TRUE(bench.core->on_unused(Rank{0}, 1, 1, TimePoint{}, bench.actions).ok());
-  ASSERT_TRUE(bench.core->on_unused(Rank{1}, 1, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_push(Rank{0}, 1, 1, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_push(Rank{1}, 1, 1, 1, TimePoint{}, bench.actions).ok());
   EXPECT_EQ(bench.value(1), std::vector<float>(3, 8));  // no decay either
-  EXPECT_EQ(bench.core->export_unit(1).steps, 0);
-  EXPECT_EQ(bench.core->export_unit(1).version, 1);
+  EXPECT_EQ(bench.core->export_part(1).steps, 0);
+  EXPECT_EQ(bench.core->export_part(1).version, 1);
   EXPECT_THAT(bench.trace(), ::testing::IsSupersetOf({"0<-1@1", "1<-1@1", "complete@1"}));
 }
 
@@ -214,23 +222,24 @@ TEST(Server, RefusesWhatDoesNotFitAndChangesNothing) {
   refused(bench.push(0, 0, std::numeric_limits<Iteration>::min(), {1, 1}), "expected is iteration 1");
   refused(bench.push(0, 0, 1, {1}), "4 bytes");
   refused(bench.push(0, 0, 1, {}), "0 bytes");
-  refused(bench.core->on_push(Rank{0}, 0, 1, TimePoint{}, bench.actions), "without a gradient");
+  refused(bench.core->on_push(Rank{0}, 0, 1, 0, TimePoint{}, bench.actions), "without a gradient");
+  refused(bench.core->on_push(Rank{0}, 0, 1, 3, TimePoint{}, bench.actions), "it has 1 parts");
   ASSERT_TRUE(bench.core->place_for_push(Rank{0}, 0, 1, 8).ok());
   refused(bench.core->place_for_push(Rank{0}, 0, 1, 8).status(), "twice");
-  refused(bench.core->on_unused(Rank{0}, 0, 1, TimePoint{}, bench.actions), "did not use");
-  ASSERT_TRUE(bench.core->on_push(Rank{0}, 0, 1, TimePoint{}, bench.actions).ok());
+  refused(bench.core->on_push(Rank{0}, 0, 1, 1, TimePoint{}, bench.actions), "did not use");
+  ASSERT_TRUE(bench.core->on_push(Rank{0}, 0, 1, 0, TimePoint{}, bench.actions).ok());
   refused(bench.push(0, 0, 1, {1, 1}), "expected is iteration 2");
   refused(bench.push(0, 0, 2, {1, 1}), "before it got the value of iteration 1");
-  refused(bench.core->on_unused(Rank{0}, 0, 1, TimePoint{}, bench.actions), "expected is iteration 2");
-  refused(bench.core->on_pull(Rank{0}, 0, 0, bench.actions), "it has that of 0");
-  refused(bench.core->on_pull(Rank{0}, 0, 3, bench.actions), "has pushed up to 1");
-  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 1, bench.actions).ok());
-  refused(bench.core->on_pull(Rank{0}, 0, 1, bench.actions), "twice");
+  refused(bench.core->on_push(Rank{0}, 0, 1, 1, TimePoint{}, bench.actions), "expected is iteration 2");
+  refused(bench.core->on_pull(Rank{0}, 0, 0, 0, bench.actions), "it has that of 0");
+  refused(bench.core->on_pull(Rank{0}, 0, 0, 3, bench.actions), "has pushed up to 1");
+  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions).ok());
+  refused(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions), "twice");
   const std::byte squares[tensor::kSquareSumBytes] = {};
   refused(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions), "does not clip");
   EXPECT_EQ(bench.actions.size(), 0U);
   EXPECT_EQ(bench.value(0), (std::vector<float>{0, 0}));
-  EXPECT_EQ(bench.core->export_unit(0).version, 0);
+  EXPECT_EQ(bench.core->export_part(0).version, 0);
 }
 
 TEST(Server, RefusesUnitsOfOtherServersAndBadSquareSums) {
@@ -311,7 +320,7 @@ TEST(Server, GoesOnFromASavedState) {
   Bench whole(setting);
   whole.start();
   ASSERT_TRUE(whole.push(0, 0, 1, {0.5, 2}).ok());
-  const auto saved = whole.core->export_unit(0);
+  const auto saved = whole.core->export_part(0);
   const std::vector<float> value(saved.value.begin(), saved.value.end()), state(saved.state.begin(), saved.state.end());
   ASSERT_TRUE(whole.push(0, 1, 1, {1, 1, 1}).ok());
   whole.deliver();
@@ -319,18 +328,18 @@ TEST(Server, GoesOnFromASavedState) {
 
   setting.first = 2;
   Bench resumed(setting);
-  EXPECT_FALSE(resumed.core->import_unit({.unit = 0, .value = value, .state = state, .version = 0, .steps = 1}).ok());
-  EXPECT_FALSE(resumed.core->import_unit({.unit = 0, .value = value, .state = value, .version = 1, .steps = 1}).ok());
-  EXPECT_FALSE(resumed.core->import_unit({.unit = 1, .value = value, .state = state, .version = 1, .steps = 1}).ok());
-  EXPECT_FALSE(resumed.core->import_unit({.unit = 9, .value = value, .state = state, .version = 1, .steps = 1}).ok());
-  ASSERT_TRUE(resumed.core->import_unit({.unit = 0, .value = value, .state = state, .version = 1, .steps = 1}).ok());
+  EXPECT_FALSE(resumed.core->import_part({.part = 0, .value = value, .state = state, .version = 0, .steps = 1}).ok());
+  EXPECT_FALSE(resumed.core->import_part({.part = 0, .value = value, .state = value, .version = 1, .steps = 1}).ok());
+  EXPECT_FALSE(resumed.core->import_part({.part = 1, .value = value, .state = state, .version = 1, .steps = 1}).ok());
+  EXPECT_FALSE(resumed.core->import_part({.part = 9, .value = value, .state = state, .version = 1, .steps = 1}).ok());
+  ASSERT_TRUE(resumed.core->import_part({.part = 0, .value = value, .state = state, .version = 1, .steps = 1}).ok());
   auto place = resumed.core->place_for_initial(Rank{0}, 0, 1, 8);
   ASSERT_TRUE(place.ok());
   std::ranges::copy(value, place->begin());
   ASSERT_TRUE(resumed.core->on_initial(Rank{0}, 0, 1, resumed.actions).ok());
   ASSERT_TRUE(resumed.push(0, 0, 2, {3, -1}).ok());
   EXPECT_TRUE(testing::same_bits(resumed.value(0), whole.value(0)));
-  EXPECT_EQ(resumed.core->export_unit(0).steps, 2);
+  EXPECT_EQ(resumed.core->export_part(0).steps, 2);
 }
 
 TEST(Server, WithoutUnitsHasNothingToDo) {
@@ -358,6 +367,69 @@ TEST(BufferPool, GivesBlocksOutAgainAndNeverToTwo) {
     std::ranges::fill(pool.of(block, size), 1.0F);  // the sanitizer sees when it is too small
     pool.release(block);
   }
+}
+
+TEST(Server, TellsWorkersOfAnUpdateAndSendsNothingUntilTheyAsk) {
+  Bench bench({.workers = 2, .back = scheduling::Return::kNotifyAndPull});
+  bench.start();
+  ASSERT_TRUE(bench.push(0, 1, 1, {1, 1, 1}).ok());
+  EXPECT_TRUE(bench.actions.empty());
+  ASSERT_TRUE(bench.push(1, 1, 1, {1, 1, 1}).ok());
+  EXPECT_EQ(bench.trace(), (std::vector<std::string>{"0<-notify 1@1", "1<-notify 1@1"}));
+  bench.deliver();
+  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 1, 1, 1, bench.actions).ok());
+  EXPECT_EQ(bench.trace(), (std::vector<std::string>{"1<-1@1"}));
+}
+
+TEST(Server, AnswersAPullOfSeveralUnitsOnceWithAllOfThem) {
+  Bench bench({.workers = 2, .back = scheduling::Return::kPullInBatches, .layers = {{1, 2}, {3}}});
+  bench.start();
+  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 2, 1, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_pull(Rank{0}, 1, 2, 1, bench.actions).ok());  // asked for already
+  EXPECT_FALSE(bench.core->on_pull(Rank{1}, 2, 1, 1, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_pull(Rank{1}, 0, 3, 1, bench.actions).ok());
+  for (std::int32_t worker = 0; worker < 2; ++worker) {
+    ASSERT_TRUE(bench.push(worker, 2, 1, {-3, -4, -5}).ok());
+    ASSERT_TRUE(bench.push(worker, 0, 1, {-6}).ok());
+  }
+  EXPECT_TRUE(bench.trace().empty());
+  ASSERT_TRUE(bench.push(0, 1, 1, {-1, -2}).ok());
+  ASSERT_TRUE(bench.push(1, 1, 1, {-1, -2}).ok());
+  // The order in the message is that of the units.
+  EXPECT_EQ(bench.trace(), (std::vector<std::string>{"complete@1", "0<-0..2@1"}));
+  const auto payload = bench.actions.back().payload;
+  ASSERT_EQ(payload.size(), 24U);
+  std::vector<float> values(6);
+  std::memcpy(values.data(), payload.data(), payload.size());
+  EXPECT_EQ(values, (std::vector<float>{6, 1, 2, 3, 4, 5}));
+  bench.deliver();
+  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 0, 1, 1, bench.actions).ok());  // everything is there already
+  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 2, 2, 1, bench.actions).ok());
+  EXPECT_EQ(bench.trace(), (std::vector<std::string>{"1<-0..1@1", "1<-2@1"}));
+}
+
+TEST(Server, StepsOnlyTheTensorsOfAMergedUnitThatSomebodyUsed) {
+  JobOptions options;
+  options.workers = 2;
+  options.schedule.cut.merge = 100;
+  options.update.learning_rate.base = 1;
+  const auto plan = *JobPlan::make(testing::table_of({{1, 2}, {1}}), options);
+  ASSERT_EQ(plan->units().units.size(), 1U);
+  ServerCore core(plan, Rank{0}, *sync::make_sync_model(options.sync, {.units = 1, .workers = {Rank{0}, Rank{1}}, .first = 1}));
+  std::vector<ServerAction> actions;
+  std::ranges::fill(*core.place_for_initial(Rank{0}, 0, 0, 16), 0.0F);
+  ASSERT_TRUE(core.on_initial(Rank{0}, 0, 0, actions).ok());
+  // Nobody uses tensor 1; worker 1 does not use tensor 2 either, whatever its gradient holds.
+  for (std::int32_t worker = 0; worker < 2; ++worker) {
+    std::ranges::fill(*core.place_for_push(Rank{worker}, 0, 1, 16), -2.0F);
+    ASSERT_TRUE(core.on_push(Rank{worker}, 0, 1, worker == 0 ? 0b010U : 0b110U, TimePoint{}, actions).ok());
+  }
+  EXPECT_EQ(core.export_part(0).value[0], 2);
+  EXPECT_EQ(core.export_part(1).value[0], 0);
+  EXPECT_EQ(core.export_part(2).value[0], 1);
+  EXPECT_EQ(core.export_part(0).steps, 1);
+  EXPECT_EQ(core.export_part(1).steps, 0);
+  EXPECT_EQ(core.export_part(1).version, 1);
 }
 
 }  // namespace

@@ -8,17 +8,18 @@
 
 namespace paceline::paramserver {
 
-// Fills sources_ with the gradients of an update in rank order; false when no worker used the unit.
-bool ServerCore::gather_sources(std::uint32_t unit, const sync::Update& update) {
+// Fills sources_ with the gradients of an update in rank order; false when no worker used the part.
+bool ServerCore::gather_sources(std::uint32_t part, const sync::Update& update) {
+  const std::uint32_t unit = planned_part(part).unit;
   bool used = false;
   sources_.clear();
   for (const Rank worker : update.workers) {
     const Slot& at = slot(unit, worker);
-    if (at.unused) {
+    if ((at.unused_parts & bit_of(part)) != 0) {
       if (zeros_.empty()) zeros_.resize(sum_.size());
-      sources_.push_back(std::span<const float>(zeros_).first(elements(unit)));
+      sources_.push_back(part_of(std::span<const float>(zeros_).first(elements(unit)), part));
     } else {
-      sources_.push_back(pool_.of(at.gradient, elements(unit)));
+      sources_.push_back(part_of(std::span<const float>(pool_.of(at.gradient, elements(unit))), part));
       used = true;
     }
   }
@@ -26,20 +27,20 @@ bool ServerCore::gather_sources(std::uint32_t unit, const sync::Update& update) 
 }
 
 // Why the mean gradient of an update must not be applied; nothing when it is finite.
-std::optional<Status> ServerCore::non_finite(std::uint32_t unit, const sync::Update& update, std::span<const float> sum) const {
+std::optional<Status> ServerCore::non_finite(std::uint32_t part, const sync::Update& update, std::span<const float> sum) const {
   if (tensor::all_finite(sum)) return std::nullopt;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (const auto element = tensor::first_non_finite(sources_[i])) {
       return error(ErrorKind::kCorrupt,
                    "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, "
                    "or give --non-finite skip",
-                   update.workers[i].value, unit_text(unit), update.iteration, *element, sources_[i][*element]);
+                   update.workers[i].value, part_text(part), update.iteration, *element, sources_[i][*element]);
     }
   }
   return error(
       ErrorKind::kCorrupt,
       "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or give --non-finite skip",
-      unit_text(unit), update.iteration);
+      part_text(part), update.iteration);
 }
 
 std::span<float> ServerCore::writable_value(std::uint32_t unit) {
@@ -53,39 +54,47 @@ std::span<float> ServerCore::writable_value(std::uint32_t unit) {
   return pool_.of(value, elements(unit));
 }
 
-void ServerCore::step(std::uint32_t unit, Iteration iteration, std::span<const float> gradient) {
-  UnitState& of = state(unit);
+void ServerCore::step(std::uint32_t part, Iteration iteration, std::span<const float> gradient) {
+  const scheduling::Part& planned = planned_part(part);
+  PartState& of = part_state(part);
   ++of.steps;
-  ++counters_.updates;
-  tensor::step(plan_->optimizer_of(unit), {.learning_rate = plan_->learning_rate_of(unit, iteration), .step = of.steps},
-               writable_value(unit), gradient, of.state);
+  tensor::step(plan_->optimizer_of(planned.tensor),
+               {.learning_rate = plan_->learning_rate_of(planned.tensor, iteration), .step = of.steps},
+               part_of(writable_value(planned.unit), part), gradient, of.state);
+}
+
+// False when nobody used the part, or the job must stop.
+bool ServerCore::apply_part(std::uint32_t part, const sync::Update& update, std::vector<ServerAction>& actions) {
+  if (!gather_sources(part, update)) return false;
+  std::span<const float> gradient = sources_.front();
+  if (sources_.size() > 1 || update.scale != 1) {
+    const auto sum = std::span(sum_).first(gradient.size());
+    tensor::sum_in_rank_order(sum, sources_, update.scale);
+    gradient = sum;
+  }
+  if (plan_->options().update.non_finite == NonFinitePolicy::kStop) {
+    if (auto reason = non_finite(part, update, gradient)) {
+      actions.push_back({.kind = ServerAction::Kind::kStop,
+                         .unit = planned_part(part).unit,
+                         .iteration = update.iteration,
+                         .failure = *std::move(reason)});
+      return false;
+    }
+  }
+  step(part, update.iteration, gradient);
+  return true;
 }
 
 void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& actions) {
   const std::uint32_t unit = my_units()[static_cast<std::size_t>(update.unit)];
-  const bool used = gather_sources(unit, update);
-  if (plan_->holds_updates()) {
-    keep_sum(unit, used, update, actions);
-    return;
+  if (plan_->holds_updates()) return keep_sum(unit, update, actions);
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  bool used = false;
+  for (std::uint32_t part = planned.first_part; part < planned.first_part + planned.parts; ++part) {
+    used |= apply_part(part, update, actions);
+    if (!actions.empty() && actions.back().kind == ServerAction::Kind::kStop) return;
   }
-  if (used) {
-    std::span<const float> gradient = sources_.front();
-    if (sources_.size() > 1 || update.scale != 1) {
-      const auto sum = std::span(sum_).first(elements(unit));
-      tensor::sum_in_rank_order(sum, sources_, update.scale);
-      gradient = sum;
-    }
-    if (plan_->options().update.non_finite == NonFinitePolicy::kStop) {
-      if (auto reason = non_finite(unit, update, gradient)) {
-        actions.push_back(
-            {.kind = ServerAction::Kind::kStop, .unit = unit, .iteration = update.iteration, .failure = *std::move(reason)});
-        return;
-      }
-    }
-    step(unit, update.iteration, gradient);
-  } else {
-    ++counters_.skipped_units;
-  }
+  ++(used ? counters_.updates : counters_.skipped_units);
   for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
   count_version(unit, update.iteration, actions);
   switch (sync_->delivery()) {

@@ -1,4 +1,6 @@
 // How values leave ServerCore: to all whom they are due, or to those who have asked.
+#include <algorithm>
+
 #include "paramserver/core/server_core.h"
 
 namespace paceline::paramserver {
@@ -11,9 +13,16 @@ void ServerCore::offer_to_all(std::uint32_t unit, Iteration label, std::vector<S
 void ServerCore::offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions) {
   if (live_[static_cast<std::size_t>(worker.value)] == 0) return;
   Slot& at = slot(unit, worker);
-  at.due = label;
   const bool asked = at.asked != kNone && at.asked <= label;
-  if (asked || plan_->options().schedule.back == scheduling::Return::kBroadcast) send(unit, worker, label, actions);
+  const bool first_answer = asked && at.due < at.asked;
+  at.due = label;
+  if (at.batch != kNoBatch) {
+    if (first_answer && --batches_[at.batch].missing == 0) send_batch(at.batch, worker, label, actions);
+  } else if (asked || plan_->options().schedule.back == scheduling::Return::kBroadcast) {
+    send(unit, worker, label, actions);
+  } else if (plan_->options().schedule.back == scheduling::Return::kNotifyAndPull) {
+    actions.push_back({.kind = ServerAction::Kind::kNotify, .to = worker, .unit = unit, .last = unit, .iteration = label});
+  }
 }
 
 void ServerCore::start(std::span<const sync::Start> starts, std::vector<ServerAction>& actions) {
@@ -22,21 +31,82 @@ void ServerCore::start(std::span<const sync::Start> starts, std::vector<ServerAc
   }
 }
 
-Status ServerCore::on_pull(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions) {
+// This server's units from `unit` to `last`, which live on it.
+std::span<const std::uint32_t> ServerCore::units_between(std::uint32_t unit, std::uint32_t last) const {
+  const std::size_t first = plan_->units().place_in_server[unit];
+  return std::span(my_units()).subspan(first, plan_->units().place_in_server[last] - first + 1);
+}
+
+Status ServerCore::on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label,
+                           std::vector<ServerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check(worker, unit));
-  Slot& at = slot(unit, worker);
-  // A pull may overtake the push of its iteration, but no more than that.
-  if (label <= at.answered || label > at.pushed + 1) {
-    return error(ErrorKind::kBadRequest,
-                 "worker {} asked for the value of {} of iteration {}; it has that of {} and has pushed up to {}", worker.value,
-                 unit_text(unit), label, at.answered, at.pushed);
+  PACELINE_RETURN_IF_ERROR(check(worker, last));
+  if (unit > last) return error(ErrorKind::kBadRequest, "worker {} asked for units {} to {}", worker.value, unit, last);
+  const auto asked = units_between(unit, last);
+  for (const std::uint32_t one : asked) {
+    const Slot& at = slot(one, worker);
+    // A pull may overtake the push of its iteration, but no more than that.
+    if (label <= at.answered || label > at.pushed + 1) {
+      return error(ErrorKind::kBadRequest,
+                   "worker {} asked for the value of {} of iteration {}; it has that of {} and has pushed up to {}", worker.value,
+                   unit_text(one), label, at.answered, at.pushed);
+    }
+    if (at.asked != kNone)
+      return error(ErrorKind::kBadRequest, "worker {} asked for the value of {} of iteration {} twice", worker.value,
+                   unit_text(one), label);
   }
-  if (at.asked != kNone)
-    return error(ErrorKind::kBadRequest, "worker {} asked for the value of {} of iteration {} twice", worker.value, unit_text(unit),
-                 label);
-  at.asked = label;
-  if (at.due >= label) send(unit, worker, at.due, actions);
+  for (const std::uint32_t one : asked) slot(one, worker).asked = label;
+  if (asked.size() == 1) {
+    if (slot(unit, worker).due >= label) send(unit, worker, slot(unit, worker).due, actions);
+    return {};
+  }
+  const Batch waiting{
+      unit, last,
+      static_cast<std::size_t>(std::ranges::count_if(asked, [&](std::uint32_t one) { return slot(one, worker).due < label; }))};
+  const std::uint32_t batch = take_batch(waiting);
+  for (const std::uint32_t one : asked) slot(one, worker).batch = batch;
+  if (waiting.missing == 0) send_batch(batch, worker, label, actions);
   return {};
+}
+
+std::uint32_t ServerCore::take_batch(const Batch& batch) {
+  auto place = std::ranges::find_if(batches_, [](const Batch& other) { return other.missing == 0; });
+  if (place == batches_.end()) place = batches_.emplace(batches_.end());
+  *place = batch;
+  return static_cast<std::uint32_t>(place - batches_.begin());
+}
+
+// All of the batch have the label: a worker asks for its own iteration, and no value goes beyond it before its push.
+void ServerCore::send_batch(std::uint32_t batch, Rank worker, Iteration label, std::vector<ServerAction>& actions) {
+  const Batch sent = batches_[batch];
+  const auto units = units_between(sent.unit, sent.last);
+  std::size_t total = 0;
+  for (const std::uint32_t unit : units) total += elements(unit);
+  const std::uint32_t buffer = pool_.take(total);
+  auto rest = pool_.of(buffer, total);
+  for (const std::uint32_t unit : units) {
+    Slot& at = slot(unit, worker);
+    PACELINE_CHECK(at.due == label, "a value of iteration {} in a batch of {}", at.due, label);
+    at.answered = label;
+    at.asked = kNone;
+    at.batch = kNoBatch;
+    std::ranges::copy(pool_.of(state(unit).value, elements(unit)), rest.begin());
+    rest = rest.subspan(elements(unit));
+  }
+  add_in_flight(worker, buffer);
+  actions.push_back({.kind = ServerAction::Kind::kSendValues,
+                     .to = worker,
+                     .unit = sent.unit,
+                     .last = sent.last,
+                     .iteration = label,
+                     .payload = std::as_bytes(std::span<const float>(pool_.of(buffer, total))),
+                     .ticket = buffer});
+}
+
+void ServerCore::add_in_flight(Rank worker, std::uint32_t buffer) {
+  auto& in_flight = in_flight_[static_cast<std::size_t>(worker.value)];
+  if (buffer >= in_flight.size()) in_flight.resize(buffer + 1, 0);
+  ++in_flight[buffer];
 }
 
 void ServerCore::send(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions) {
@@ -45,12 +115,11 @@ void ServerCore::send(std::uint32_t unit, Rank worker, Iteration label, std::vec
   at.asked = kNone;
   const std::uint32_t value = state(unit).value;
   pool_.add_reference(value);
-  auto& in_flight = in_flight_[static_cast<std::size_t>(worker.value)];
-  if (value >= in_flight.size()) in_flight.resize(value + 1, 0);
-  ++in_flight[value];
+  add_in_flight(worker, value);
   actions.push_back({.kind = ServerAction::Kind::kSendValue,
                      .to = worker,
                      .unit = unit,
+                     .last = unit,
                      .iteration = label,
                      .payload = std::as_bytes(std::span<const float>(pool_.of(value, elements(unit)))),
                      .ticket = value});

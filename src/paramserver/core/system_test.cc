@@ -31,14 +31,15 @@ struct Case {
 
 // A message on its way: begins, is complete, is acknowledged; each at a random moment.
 struct Message {
-  enum class Kind { kInitial, kPush, kUnused, kPull, kValue, kSquareSum } kind = Kind::kPush;
+  enum class Kind { kInitial, kPush, kPull, kValue, kNotify, kSquareSum } kind = Kind::kPush;
   std::int32_t from = 0, to = 0;
-  std::uint32_t unit = 0;
+  std::uint32_t unit = 0, detail = 0;  // detail: unused parts of a push, else the last unit
   Iteration iteration = 0;
   std::span<const std::byte> payload;
   std::uint64_t ticket = 0;
   enum class State { kSent, kBegun, kReceived } state = State::kSent;
   std::span<std::byte> place;
+  std::vector<float>* arena = nullptr;  // of a value: where it belongs
 };
 
 class System {
@@ -55,7 +56,10 @@ class System {
       cluster.first = job.options.first;
       servers_.push_back(std::make_unique<ServerCore>(plan_, Rank{s}, *sync::make_sync_model(job.options.sync, cluster)));
     }
-    for (std::int32_t w = 0; w < job.options.workers; ++w) workers_.push_back(std::make_unique<Worker>(plan_, Rank{w}, elements_));
+    for (std::int32_t w = 0; w < job.options.workers; ++w) {
+      workers_.push_back(std::make_unique<Worker>(plan_, Rank{w}, elements_));
+      if (job.options.schedule.back == scheduling::Return::kPullInBatches) workers_.back()->core.set_batches(random_batches());
+    }
     auto initial = testing::initial_values(job.seed, plan_->units().elements);
     if (job.zero_initial) std::ranges::fill(initial, 0.0F);
     workers_[0]->parameters = initial;
@@ -65,7 +69,7 @@ class System {
   // Runs to the end; afterwards every worker has waited for the last values.
   void run() {
     for (const scheduling::Unit& unit : plan_->units().units) {
-      post({Message::Kind::kInitial, 0, unit.server.value, unit.id, job_.options.first - 1,
+      post({Message::Kind::kInitial, 0, unit.server.value, unit.id, unit.id, job_.options.first - 1,
             bytes_of(workers_[0]->parameters, unit.id), unit.id});
     }
     const std::int64_t limit = 1000 + 200 * job_.iterations * static_cast<std::int64_t>(plan_->units().units.size() + 5) *
@@ -101,8 +105,18 @@ class System {
   std::vector<Iteration> completed;  // by kIterationComplete of server 0
   std::vector<Status> stops, skips;
   std::int64_t largest_lead = 0;
+  std::int64_t batched_values = 0;  // messages with values of several units
 
  private:
+  // Other ones for every worker: what is asked for together is its own affair.
+  scheduling::Bounds random_batches() {
+    scheduling::Bounds bounds;
+    for (std::int32_t layer = 1; layer < plan_->layers(); ++layer) {
+      if (random_() % 3 == 0) bounds.push_back(layer);
+    }
+    bounds.push_back(plan_->layers());
+    return bounds;
+  }
   bool finished() const {
     return !stops.empty() || std::ranges::all_of(workers_, [](const auto& w) { return w->phase == Worker::Phase::kDone; });
   }
@@ -248,13 +262,18 @@ class System {
 
   void send_worker_actions(Worker& worker) {
     for (const WorkerAction& action : worker_actions_) {
-      Message message{Message::Kind::kPull, worker.core.rank().value, plan_->units().units[action.unit].server.value,
-                      action.unit,          action.iteration,         {},
+      Message message{Message::Kind::kPull,
+                      worker.core.rank().value,
+                      plan_->units().units[action.unit].server.value,
+                      action.unit,
+                      action.detail,
+                      action.iteration,
+                      {},
                       action.unit};
-      if (action.kind == WorkerAction::Kind::kUnused) message.kind = Message::Kind::kUnused;
       if (action.kind == WorkerAction::Kind::kPush) {
         message.kind = Message::Kind::kPush;
-        message.payload = bytes_of(worker.gradients, action.unit);
+        if (action.detail != scheduling::all_parts(plan_->units().units[action.unit]))
+          message.payload = bytes_of(worker.gradients, action.unit);
       }
       post(message);
     }
@@ -272,14 +291,19 @@ class System {
     }
     if (message.state == Message::State::kBegun) {
       message.state = Message::State::kReceived;
-      std::ranges::copy(message.payload, message.place.begin());
+      if (message.arena != nullptr) {
+        deal_out(message);
+      } else {
+        std::ranges::copy(message.payload, message.place.begin());
+      }
       const Message received = message;
       receive(received);
       return;
     }
     const Message done = message;
     messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(index));
-    if (done.kind == Message::Kind::kPush) workers_[static_cast<std::size_t>(done.from)]->core.on_push_delivered(done.unit, now_);
+    if (done.kind == Message::Kind::kPush && !done.payload.empty())
+      workers_[static_cast<std::size_t>(done.from)]->core.on_push_delivered(done.unit, now_);
     if (done.kind == Message::Kind::kInitial) workers_[static_cast<std::size_t>(done.from)]->core.on_initial_received(done.unit);
     if (done.kind == Message::Kind::kValue) servers_[static_cast<std::size_t>(done.from)]->on_delivered(Rank{done.to}, done.ticket);
   }
@@ -300,10 +324,9 @@ class System {
         return;
       default: {
         Worker& worker = *workers_[to];
-        const auto where =
-            worker.core.on_value_begin(Rank{message.from}, message.unit, message.iteration, message.payload.size(), now_);
+        const auto where = worker.core.on_value_begin(Rank{message.from}, values_of(message), message.payload.size(), now_);
         ASSERT_TRUE(where.ok()) << "seed " << job_.seed << ": " << where.status().message();
-        message.place = place_of(*where == WorkerCore::Place::kStaging ? worker.staging : worker.parameters, message.unit);
+        message.arena = *where == WorkerCore::Place::kStaging ? &worker.staging : &worker.parameters;
         return;
       }
     }
@@ -311,11 +334,25 @@ class System {
     message.place = std::as_writable_bytes(*place);
   }
 
+  static WorkerCore::Values values_of(const Message& message) { return {message.unit, message.detail, message.iteration}; }
+
+  void deal_out(const Message& message) {
+    auto rest = message.payload;
+    for (const std::uint32_t unit : workers_[static_cast<std::size_t>(message.to)]->core.units_of(values_of(message))) {
+      const auto place = place_of(*message.arena, unit);
+      std::ranges::copy(rest.first(place.size()), place.begin());
+      rest = rest.subspan(place.size());
+    }
+    if (message.detail != message.unit) ++batched_values;
+  }
+
   void receive(const Message& message) {
     Status status;
-    if (message.kind == Message::Kind::kValue) {
+    if (message.kind == Message::Kind::kValue || message.kind == Message::Kind::kNotify) {
       Worker& worker = *workers_[static_cast<std::size_t>(message.to)];
-      status = worker.core.on_value(Rank{message.from}, message.unit, message.iteration, 1, now_, worker_actions_);
+      status = message.kind == Message::Kind::kNotify
+                   ? worker.core.on_notify(Rank{message.from}, message.unit, message.iteration, worker_actions_)
+                   : worker.core.on_value(Rank{message.from}, values_of(message), 1, now_, worker_actions_);
       ASSERT_TRUE(status.ok()) << status.message();
       return send_worker_actions(worker);
     }
@@ -326,13 +363,10 @@ class System {
         status = server.on_initial(from, message.unit, message.iteration, actions_);
         break;
       case Message::Kind::kPush:
-        status = server.on_push(from, message.unit, message.iteration, now_, actions_);
-        break;
-      case Message::Kind::kUnused:
-        status = server.on_unused(from, message.unit, message.iteration, now_, actions_);
+        status = server.on_push(from, message.unit, message.iteration, message.detail, now_, actions_);
         break;
       case Message::Kind::kPull:
-        status = server.on_pull(from, message.unit, message.iteration, actions_);
+        status = server.on_pull(from, message.unit, message.detail, message.iteration, actions_);
         break;
       default:
         status = server.on_square_sum(from, message.iteration, message.place, actions_);
@@ -346,16 +380,24 @@ class System {
   void carry_out(const ServerCore& server, const ServerAction& action) {
     switch (action.kind) {
       case ServerAction::Kind::kSendValue:
-        return post({Message::Kind::kValue, server.rank().value, action.to.value, action.unit, action.iteration, action.payload,
-                     action.ticket});
+      case ServerAction::Kind::kSendValues:
+        return post({Message::Kind::kValue, server.rank().value, action.to.value, action.unit, action.last, action.iteration,
+                     action.payload, action.ticket});
+      case ServerAction::Kind::kNotify:
+        ASSERT_TRUE(action.payload.empty());
+        return post({Message::Kind::kNotify, server.rank().value, action.to.value, action.unit, action.last, action.iteration});
       case ServerAction::Kind::kSendSquareSum:
-        return post(
-            {Message::Kind::kSquareSum, server.rank().value, action.to.value, 0, action.iteration, action.payload, action.ticket});
+        return post({Message::Kind::kSquareSum, server.rank().value, action.to.value, 0, 0, action.iteration, action.payload,
+                     action.ticket});
       case ServerAction::Kind::kIterationComplete:
-        for (const std::uint32_t unit : plan_->units().of_server[static_cast<std::size_t>(server.rank().value)]) {
-          const auto saved = server.export_unit(unit);
+        for (std::uint32_t part = 0; part < plan_->units().parts.size(); ++part) {
+          const scheduling::Part& planned = plan_->units().parts[part];
+          if (plan_->units().units[planned.unit].server != server.rank()) continue;
+          const auto saved = server.export_part(part);
           ASSERT_EQ(saved.version, action.iteration);
-          ASSERT_TRUE(same_bits(std::as_bytes(saved.value), bytes_of(parameters_after(action.iteration), unit)))
+          const std::span<const float> expected(parameters_after(action.iteration));
+          ASSERT_TRUE(same_bits(
+              saved.value, expected.subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements))))
               << "seed " << job_.seed;
         }
         if (server.rank() == Rank{0}) completed.push_back(action.iteration);
@@ -388,20 +430,21 @@ void expect_reference_everywhere(System& system, const Case& job) {
   for (std::int32_t w = 0; w < job.options.workers; ++w)
     EXPECT_TRUE(same_bits(system.worker(static_cast<std::size_t>(w)).parameters, expected)) << "worker " << w;
   const Reference& reference = *system.reference_;
-  for (const scheduling::Unit& unit : system.plan().units().units) {
-    const ServerCore& server = system.server(static_cast<std::size_t>(unit.server.value));
-    const auto saved = server.export_unit(unit.id);
+  const scheduling::UnitPlan& units = system.plan().units();
+  for (std::uint32_t id = 0; id < units.parts.size(); ++id) {
+    const scheduling::Part& planned = units.parts[id];
+    const auto saved = system.server(static_cast<std::size_t>(units.units[planned.unit].server.value)).export_part(id);
     const auto part = [&](const std::vector<float>& plane) {
-      return std::span(plane).subspan(static_cast<std::size_t>(unit.offset), static_cast<std::size_t>(unit.elements));
+      return std::span(plane).subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements));
     };
-    const auto n = static_cast<std::size_t>(unit.elements);
+    const auto n = static_cast<std::size_t>(planned.elements);
     if (saved.state.size() >= n) {
       EXPECT_TRUE(same_bits(saved.state.first(n), part(reference.m)));
     }
     if (saved.state.size() == 2 * n) {
       EXPECT_TRUE(same_bits(saved.state.last(n), part(reference.v)));
     }
-    EXPECT_EQ(saved.steps, reference.steps[system.plan().units().tensor_of[unit.id]]);
+    EXPECT_EQ(saved.steps, reference.steps[planned.tensor]);
     EXPECT_EQ(saved.version, job.options.first + job.iterations - 1);
   }
   for (std::int32_t s = 0; s < job.options.servers; ++s) {
@@ -433,6 +476,8 @@ Case random_case(std::uint64_t seed) {
   const scheduling::Cut cuts[] = {scheduling::whole_tensors(), scheduling::balanced_tensors(), scheduling::split_large_tensors(16),
                                   scheduling::slices_of(7)};
   options.schedule.cut = cuts[draw(0, 3)];
+  options.schedule.cut.merge = draw(0, 1) == 0 ? 0 : static_cast<std::int64_t>(draw(1, 60));
+  if (draw(0, 3) == 0) options.schedule.back = scheduling::Return::kPullInBatches;
   options.update.optimizer.kind = static_cast<tensor::OptimizerKind>(draw(0, 4));
   options.update.optimizer.weight_decay = draw(0, 1) == 0 ? 0 : 0.1;
   options.update.learning_rate = *tensor::parse_schedule("step:0.1,every=2,factor=0.5");
@@ -445,6 +490,7 @@ Case random_case(std::uint64_t seed) {
 }
 
 TEST(System, GivesTheReferencesBitsForEveryScheduleOptimizerAndOrderOfMessages) {
+  std::int64_t batched_values = 0, merged_layers = 0;
   for (std::uint64_t seed = 1; seed <= 1200; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Case job = random_case(seed);
@@ -453,7 +499,12 @@ TEST(System, GivesTheReferencesBitsForEveryScheduleOptimizerAndOrderOfMessages) 
     if (HasFailure()) return;
     expect_reference_everywhere(system, job);
     if (HasFailure()) return;
+    batched_values += system.batched_values;
+    merged_layers +=
+        std::ranges::count_if(system.plan().units().units, [](const auto& unit) { return unit.layer != unit.last_layer; });
   }
+  EXPECT_GT(batched_values, 100);
+  EXPECT_GT(merged_layers, 100);
 }
 
 TEST(System, IsTheSameForEveryNumberOfServersAndEveryCutWithClipping) {
@@ -497,8 +548,10 @@ Case ledger(std::uint64_t seed, sync::SyncKind kind, std::int64_t staleness) {
 
 void expect_every_push_counted_once(System& system, const Case& job) {
   const auto pushes = static_cast<float>(job.options.workers * job.iterations);
-  for (const scheduling::Unit& unit : system.plan().units().units) {
-    for (const float value : system.server(static_cast<std::size_t>(unit.server.value)).export_unit(unit.id).value)
+  const scheduling::UnitPlan& units = system.plan().units();
+  for (std::uint32_t part = 0; part < units.parts.size(); ++part) {
+    const Rank server = units.units[units.parts[part].unit].server;
+    for (const float value : system.server(static_cast<std::size_t>(server.value)).export_part(part).value)
       ASSERT_EQ(value, pushes);
   }
   for (std::int32_t w = 0; w < job.options.workers; ++w) {

@@ -1,9 +1,18 @@
 #include "paramserver/core/worker_core.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace paceline::paramserver {
+namespace {
+
+// Of every layer that the unit holds something of.
+void count_in_layers(const scheduling::Unit& unit, std::vector<std::int64_t>& by_layer, std::int64_t change) {
+  for (auto layer = unit.layer.index; layer <= unit.last_layer.index; ++layer) by_layer[static_cast<std::size_t>(layer)] += change;
+}
+
+}  // namespace
 
 Account& Account::operator+=(const Account& other) {
   push += other.push;
@@ -39,8 +48,14 @@ WorkerCore::WorkerCore(std::shared_ptr<const JobPlan> plan, Rank worker)
   tensors_.resize(plan_->table().tensors.size());
   waiting_.reserve(tensors_.size());
   to_push_.resize(layers);
+  for (std::size_t layer = 0; layer < layers; ++layer) to_notify_.push_back(begun_in(layer).size());
   missing_in_.resize(layers);
   undelivered_.assign(layers, 0);
+  if (plan_->options().schedule.back == scheduling::Return::kPullInBatches) {
+    scheduling::Bounds every_layer(layers);
+    std::iota(every_layer.begin(), every_layer.end(), 1);
+    set_batches(every_layer);
+  }
   begin_iteration();
 }
 
@@ -49,18 +64,24 @@ void WorkerCore::begin_iteration() {
   std::ranges::fill(tensors_, TensorState::kAwaited);
   std::ranges::fill(missing_in_, 0);
   missing_ = 0;
-  for (std::size_t layer = 0; layer < to_push_.size(); ++layer) to_push_[layer] = plan_->units().of_layer[layer].size();
+  for (std::size_t layer = 0; layer < to_push_.size(); ++layer) to_push_[layer] = begun_in(layer).size();
   for (const scheduling::Unit& unit : plan_->units().units) {
+    units_[unit.id].awaited_parts = unit.parts;
+    units_[unit.id].unused_parts = 0;
     if (units_[unit.id].arrived >= current_ - 1) continue;
-    ++missing_in_[static_cast<std::size_t>(unit.layer.index)];
+    count_in_layers(unit, missing_in_, 1);
     ++missing_;
   }
+}
+
+scheduling::UnitRange WorkerCore::begun_in(std::size_t layer) const {
+  return plan_->units().begun_in(Layer{static_cast<std::int32_t>(layer)});
 }
 
 void WorkerCore::arrived(std::uint32_t unit, Iteration label) {
   const Iteration before = std::exchange(units_[unit].arrived, label);
   if (before >= current_ - 1 || label < current_ - 1) return;
-  --missing_in_[static_cast<std::size_t>(plan_->units().units[unit].layer.index)];
+  count_in_layers(plan_->units().units[unit], missing_in_, -1);
   --missing_;
 }
 
@@ -121,8 +142,13 @@ Status WorkerCore::on_backward_done(Iteration iteration, std::span<const std::ui
     waiting_.push_back(tensor);
   }
   flush(now, actions);
-  if (plan_->options().schedule.back == scheduling::Return::kPullAtOnce) {
-    for (std::uint32_t unit = 0; unit < units_.size(); ++unit) actions.push_back({WorkerAction::Kind::kPull, unit, current_});
+  if (plan_->options().schedule.back == scheduling::Return::kPullAtOnce)
+    pull({0, static_cast<std::uint32_t>(units_.size())}, actions);
+  if (plan_->options().schedule.back == scheduling::Return::kPullInBatches) {
+    for (WorkerAction asked : batch_pulls_) {
+      asked.iteration = current_;
+      actions.push_back(asked);
+    }
   }
   ++current_;
   begin_iteration();
@@ -139,38 +165,71 @@ void WorkerCore::flush(TimePoint now, std::vector<WorkerAction>& actions) {
     const Rank own{worker_.value % plan_->options().servers};
     while (first < units.end && plan_->units().units[first].server != own) ++first;
     if (first == units.end) first = units.begin;
-    const bool unused = tensors_[tensor] == TensorState::kUnused;
-    for (std::uint32_t unit = first; unit < units.end; ++unit) push(unit, unused, now, actions);
-    for (std::uint32_t unit = units.begin; unit < first; ++unit) push(unit, unused, now, actions);
+    for (std::uint32_t unit = first; unit < units.end; ++unit) settle(tensor, unit, now, actions);
+    for (std::uint32_t unit = units.begin; unit < first; ++unit) settle(tensor, unit, now, actions);
   }
   waiting_.clear();
 }
 
-void WorkerCore::push(std::uint32_t unit, bool unused, TimePoint now, std::vector<WorkerAction>& actions) {
+// What becomes of `tensor` in this iteration is known, so one part of `unit` is; the last one lets it go.
+void WorkerCore::settle(std::uint32_t tensor, std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions) {
   const scheduling::Unit& planned = plan_->units().units[unit];
-  const auto layer = static_cast<std::size_t>(planned.layer.index);
+  if (tensors_[tensor] == TensorState::kUnused) {
+    const auto parts = plan_->units().parts_of(planned);
+    for (std::uint32_t i = 0; i < planned.parts; ++i) units_[unit].unused_parts |= parts[i].tensor == tensor ? 1U << i : 0U;
+  }
+  if (--units_[unit].awaited_parts == 0) push(unit, now, actions);
+}
+
+void WorkerCore::push(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions) {
+  const scheduling::Unit& planned = plan_->units().units[unit];
   UnitState& of = units_[unit];
   of.pushed = current_;
-  actions.push_back({unused ? WorkerAction::Kind::kUnused : WorkerAction::Kind::kPush, unit, current_});
-  of.borrowed = !unused;
+  actions.push_back({WorkerAction::Kind::kPush, unit, current_, of.unused_parts});
+  of.borrowed = of.unused_parts != scheduling::all_parts(planned);
   of.push_delivered = now;
-  if (!unused) {
-    ++undelivered_[layer];
+  if (of.borrowed) {
+    count_in_layers(planned, undelivered_, 1);
     ++undelivered_total_;
     account_.bytes_pushed += planned.elements * static_cast<std::int64_t>(sizeof(float));
     pushing_.begin(now);
   }
-  if (--to_push_[layer] > 0 || plan_->options().schedule.back != scheduling::Return::kPullByLayer) return;
-  const scheduling::UnitRange units = plan_->units().of_layer[layer];
-  for (std::uint32_t asked = units.begin; asked < units.end; ++asked)
-    actions.push_back({WorkerAction::Kind::kPull, asked, current_});
+  const auto layer = static_cast<std::size_t>(planned.layer.index);
+  if (--to_push_[layer] == 0 && plan_->options().schedule.back == scheduling::Return::kPullByLayer) pull(begun_in(layer), actions);
+}
+
+// Asks for each unit by itself.
+void WorkerCore::pull(scheduling::UnitRange units, std::vector<WorkerAction>& actions) const {
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit)
+    actions.push_back({WorkerAction::Kind::kPull, unit, current_, unit});
+}
+
+void WorkerCore::set_batches(const scheduling::Bounds& bounds) {
+  batch_pulls_.clear();
+  std::vector<std::optional<WorkerAction>> of_server(static_cast<std::size_t>(plan_->options().servers));
+  std::size_t layer = 0;
+  for (const int bound : bounds) {
+    std::ranges::fill(of_server, std::nullopt);
+    for (; layer < static_cast<std::size_t>(bound); ++layer) {
+      const scheduling::UnitRange units = begun_in(layer);
+      for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+        auto& asked = of_server[static_cast<std::size_t>(plan_->units().units[unit].server.value)];
+        if (!asked) asked = WorkerAction{.kind = WorkerAction::Kind::kPull, .unit = unit};
+        asked->detail = unit;
+      }
+    }
+    for (const auto& asked : of_server) {
+      if (asked) batch_pulls_.push_back(*asked);
+    }
+  }
+  PACELINE_CHECK(layer == to_push_.size(), "batches of {} layers for a model of {}", layer, to_push_.size());
 }
 
 void WorkerCore::on_push_delivered(std::uint32_t unit, TimePoint now) {
   PACELINE_CHECK(unit < units_.size() && units_[unit].borrowed, "the push of unit {} was delivered, but not sent", unit);
   units_[unit].borrowed = false;
   units_[unit].push_delivered = now;
-  --undelivered_[static_cast<std::size_t>(plan_->units().units[unit].layer.index)];
+  count_in_layers(plan_->units().units[unit], undelivered_, -1);
   --undelivered_total_;
   pushing_.end(now);
 }
@@ -187,47 +246,87 @@ Status WorkerCore::check_value(Rank server, std::uint32_t unit) const {
                home.value);
 }
 
-Result<WorkerCore::Place> WorkerCore::on_value_begin(Rank server, std::uint32_t unit, Iteration label, std::uint64_t bytes,
-                                                     TimePoint now) {
-  PACELINE_RETURN_IF_ERROR(check_value(server, unit));
-  const scheduling::Unit& planned = plan_->units().units[unit];
-  if (bytes != static_cast<std::uint64_t>(planned.elements) * sizeof(float)) {
-    return error(ErrorKind::kBadRequest, "server {} sent {} bytes as a value of unit {} in {}; it has {}", server.value, bytes,
-                 unit, plan_->layer_text(planned.layer), static_cast<std::uint64_t>(planned.elements) * sizeof(float));
-  }
-  UnitState& of = units_[unit];
-  const Iteration initial = plan_->options().first - 1;
-  const bool awaited = label == initial ? worker_ != Rank{0} && of.arrived < label : of.pushed == label && of.arrived < label;
-  if (!awaited || of.arriving >= 0) {
-    return error(ErrorKind::kBadRequest,
-                 "server {} sent the value of unit {} in {} for iteration {}, which worker {} does not await", server.value, unit,
-                 plan_->layer_text(planned.layer), label, worker_.value);
-  }
-  of.arriving = label;
-  of.staging = label >= current_;
-  of.value_began = now;
-  if (label != initial) pulling_.begin(now);
-  return of.staging ? Place::kStaging : Place::kParameters;
+std::span<const std::uint32_t> WorkerCore::units_of(const Values& values) const {
+  const scheduling::UnitPlan& plan = plan_->units();
+  const std::size_t first = plan.place_in_server[values.unit], last = plan.place_in_server[values.last];
+  return std::span(plan.of_server[static_cast<std::size_t>(plan.units[values.unit].server.value)]).subspan(first, last - first + 1);
 }
 
-Status WorkerCore::on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now,
+Status WorkerCore::check_values(Rank server, const Values& values) const {
+  PACELINE_RETURN_IF_ERROR(check_value(server, values.unit));
+  PACELINE_RETURN_IF_ERROR(check_value(server, values.last));
+  if (values.unit <= values.last) return {};
+  return error(ErrorKind::kBadRequest, "server {} sent the values of units {} to {}", server.value, values.unit, values.last);
+}
+
+Result<WorkerCore::Place> WorkerCore::on_value_begin(Rank server, const Values& values, std::uint64_t bytes, TimePoint now) {
+  PACELINE_RETURN_IF_ERROR(check_values(server, values));
+  const Iteration initial = plan_->options().first - 1;
+  const auto units = units_of(values);
+  std::uint64_t expected = 0;
+  for (const std::uint32_t unit : units) {
+    const UnitState& of = units_[unit];
+    expected += static_cast<std::uint64_t>(plan_->units().units[unit].elements) * sizeof(float);
+    const bool awaited = values.label == initial ? worker_ != Rank{0} && of.arrived < values.label
+                                                 : of.pushed == values.label && of.arrived < values.label;
+    if (awaited && of.arriving < 0) continue;
+    return error(ErrorKind::kBadRequest,
+                 "server {} sent the value of unit {} in {} for iteration {}, which worker {} does not await", server.value, unit,
+                 plan_->layer_text(plan_->units().units[unit].layer), values.label, worker_.value);
+  }
+  if (bytes != expected) {
+    return error(ErrorKind::kBadRequest, "server {} sent {} bytes as a value of unit {} in {}; it has {}", server.value, bytes,
+                 values.unit, plan_->layer_text(plan_->units().units[values.unit].layer), expected);
+  }
+  for (const std::uint32_t unit : units) {
+    units_[unit].arriving = values.label;
+    units_[unit].staging = values.label >= current_;
+    units_[unit].value_began = now;
+    if (values.label != initial) pulling_.begin(now);
+  }
+  return values.label >= current_ ? Place::kStaging : Place::kParameters;
+}
+
+Status WorkerCore::on_value(Rank server, const Values& values, std::uint32_t micros, TimePoint now,
                             std::vector<WorkerAction>& actions) {
+  PACELINE_RETURN_IF_ERROR(check_values(server, values));
+  const auto units = units_of(values);
+  for (const std::uint32_t unit : units) {
+    if (units_[unit].arriving >= 0 && units_[unit].arriving == values.label) continue;
+    return error(ErrorKind::kBadRequest, "server {} sent an empty value of unit {} in {} for iteration {}", server.value, unit,
+                 plan_->layer_text(plan_->units().units[unit].layer), values.label);
+  }
+  for (const std::uint32_t unit : units) {
+    UnitState& of = units_[unit];
+    of.arriving = -1;
+    of.staged = of.staging;
+    of.micros = micros;
+    of.value_complete = now;
+    if (values.label != plan_->options().first - 1) {
+      pulling_.end(now);
+      account_.bytes_pulled += plan_->units().units[unit].elements * static_cast<std::int64_t>(sizeof(float));
+    }
+    arrived(unit, values.label);
+  }
+  if (plan_->options().schedule.push == scheduling::PushWhen::kReady) flush(now, actions);
+  return {};
+}
+
+Status WorkerCore::on_notify(Rank server, std::uint32_t unit, Iteration label, std::vector<WorkerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_value(server, unit));
   UnitState& of = units_[unit];
-  if (of.arriving < 0 || of.arriving != label) {
-    return error(ErrorKind::kBadRequest, "server {} sent an empty value of unit {} in {} for iteration {}", server.value, unit,
-                 plan_->layer_text(plan_->units().units[unit].layer), label);
+  if (plan_->options().schedule.back != scheduling::Return::kNotifyAndPull || of.pushed != label || of.notified >= label) {
+    return error(ErrorKind::kBadRequest,
+                 "server {} said that unit {} in {} is updated for iteration {}, which worker {} does not await", server.value,
+                 unit, plan_->layer_text(plan_->units().units[unit].layer), label, worker_.value);
   }
-  of.arriving = -1;
-  of.staged = of.staging;
-  of.micros = micros;
-  of.value_complete = now;
-  if (label != plan_->options().first - 1) {
-    pulling_.end(now);
-    account_.bytes_pulled += plan_->units().units[unit].elements * static_cast<std::int64_t>(sizeof(float));
-  }
-  arrived(unit, label);
-  if (plan_->options().schedule.push == scheduling::PushWhen::kReady) flush(now, actions);
+  of.notified = label;
+  const auto layer = static_cast<std::size_t>(plan_->units().units[unit].layer.index);
+  if (--to_notify_[layer] > 0) return {};
+  const scheduling::UnitRange units = begun_in(layer);
+  to_notify_[layer] = units.size();
+  for (std::uint32_t asked = units.begin; asked < units.end; ++asked)
+    actions.push_back({WorkerAction::Kind::kPull, asked, label, asked});
   return {};
 }
 
@@ -245,6 +344,14 @@ bool WorkerCore::layer_open(Layer layer, Iteration iteration) const {
   if (iteration > current_) return false;
   if (plan_->options().schedule.back == scheduling::Return::kPullAtOnce) return missing_ == 0;
   return missing_in_[static_cast<std::size_t>(layer.index)] == 0;
+}
+
+bool WorkerCore::any_open(const Values& values) const {
+  const auto& units = plan_->units().units;
+  for (Layer layer = units[values.unit].layer; layer <= units[values.last].last_layer; ++layer.index) {
+    if (layer_open(layer, current_)) return true;
+  }
+  return false;
 }
 
 scheduling::UnitRange WorkerCore::units_of(std::optional<Layer> layer) const {

@@ -23,18 +23,19 @@
 #include "base/quantity.h"
 #include "base/status.h"
 #include "paramserver/core/job_plan.h"
+#include "scheduling/batching.h"
 
 namespace paceline::paramserver {
 
 struct WorkerAction {
   enum class Kind : std::uint8_t {
-    kPush,    // the gradient of `unit`
-    kUnused,  // that `unit` has no gradient in this iteration
-    kPull,    // ask for the value of `unit` labelled `iteration`
+    kPush,  // the gradient of `unit`, or that it has none in this iteration, when `detail` names all parts
+    kPull,  // ask for the values labelled `iteration` of the units from `unit` to `detail` that live on the server of `unit`
   };
   Kind kind = Kind::kPush;
   std::uint32_t unit = 0;
   Iteration iteration = 0;
+  std::uint32_t detail = 0;  // as in wire::MessageHead
 };
 
 // Where the training thread's time went at gates, and what was hidden; seconds since the last account. Exposed parts add up to the
@@ -64,18 +65,32 @@ class WorkerCore {
                           std::vector<WorkerAction>& actions);
 
   enum class Place : std::uint8_t { kParameters, kStaging };
-  // A value begins to come, and is complete. kBadRequest: not this unit's server, a wrong size, or not awaited.
-  Result<Place> on_value_begin(Rank server, std::uint32_t unit, Iteration label, std::uint64_t bytes, TimePoint now);
-  Status on_value(Rank server, std::uint32_t unit, Iteration label, std::uint32_t micros, TimePoint now,
-                  std::vector<WorkerAction>& actions);
+  // What comes as one message: the values of the units from `unit` to `last` that live on the sender.
+  struct Values {
+    std::uint32_t unit = 0, last = 0;
+    Iteration label = 0;
+  };
+  // Values begin to come, and are complete. kBadRequest: not these units' server, a wrong size, or not awaited.
+  Result<Place> on_value_begin(Rank server, const Values& values, std::uint64_t bytes, TimePoint now);
+  Status on_value(Rank server, const Values& values, std::uint32_t micros, TimePoint now, std::vector<WorkerAction>& actions);
+  // The units that Values mean.
+  std::span<const std::uint32_t> units_of(const Values& values) const;
 
-  // The server has received the push of `unit` (kPush, not kUnused).
+  // The server says that `unit` has the value labelled `label` (Return::kNotifyAndPull). kBadRequest: it was not due.
+  Status on_notify(Rank server, std::uint32_t unit, Iteration label, std::vector<WorkerAction>& actions);
+
+  // Return::kPullInBatches: what is asked for together from the next backward on. Until then every layer for itself.
+  void set_batches(const scheduling::Bounds& bounds);
+
+  // The server has received the push of `unit` (of one with a gradient).
   void on_push_delivered(std::uint32_t unit, TimePoint now);
 
   // The iteration whose gradients are awaited; backward_done counts it on.
   Iteration current() const { return current_; }
   // Whether forward of `layer` in `iteration` <= current() may run. With Return::kPullAtOnce: when all layers may.
   bool layer_open(Layer layer, Iteration iteration) const;
+  // Whether a layer that the values belong to may run.
+  bool any_open(const Values& values) const;
   bool all_open(Iteration iteration) const { return iteration < current_ || (iteration == current_ && missing_ == 0); }
   // Whether no push borrows the layer's gradients (all gradients) any more.
   bool gradients_free(Layer layer) const { return undelivered_[static_cast<std::size_t>(layer.index)] == 0; }
@@ -109,9 +124,12 @@ class WorkerCore {
     Duration take(TimePoint now);
   };
   struct UnitState {
-    Iteration arrived = -1;   // label of the newest complete value
-    Iteration arriving = -1;  // label that is coming; -1: none
-    Iteration pushed = -1;    // newest push sent
+    std::uint32_t awaited_parts = 0;  // whose gradients are not ready in the current iteration
+    std::uint32_t unused_parts = 0;   // bits, in the current iteration
+    Iteration notified = -1;          // label of the newest notification
+    Iteration arrived = -1;           // label of the newest complete value
+    Iteration arriving = -1;          // label that is coming; -1: none
+    Iteration pushed = -1;            // newest push sent
     std::uint32_t micros = 0;
     bool staging = false;   // where `arriving` goes
     bool staged = false;    // the newest value waits in the staging area
@@ -122,10 +140,14 @@ class WorkerCore {
 
   Status check_backward(Iteration iteration, std::span<const std::uint32_t> unused) const;
   void flush(TimePoint now, std::vector<WorkerAction>& actions);
-  void push(std::uint32_t unit, bool unused, TimePoint now, std::vector<WorkerAction>& actions);
+  void push(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions);
   void begin_iteration();
+  scheduling::UnitRange begun_in(std::size_t layer) const;
   void arrived(std::uint32_t unit, Iteration label);
+  void settle(std::uint32_t tensor, std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions);
+  void pull(scheduling::UnitRange units, std::vector<WorkerAction>& actions) const;
   Status check_value(Rank server, std::uint32_t unit) const;
+  Status check_values(Rank server, const Values& values) const;
 
   std::shared_ptr<const JobPlan> plan_;
   Rank worker_;
@@ -133,7 +155,9 @@ class WorkerCore {
   std::vector<UnitState> units_;
   std::vector<TensorState> tensors_;
   std::vector<std::uint32_t> waiting_;     // tensors that have not been pushed yet, in the order they became ready or unused
-  std::vector<std::int64_t> to_push_;      // by layer: units not pushed in the current iteration
+  std::vector<std::int64_t> to_push_;      // by layer: units begun in it and not pushed in the current iteration
+  std::vector<std::int64_t> to_notify_;    // by layer: units begun in it and not notified since the last pull of it
+  std::vector<WorkerAction> batch_pulls_;  // kPullInBatches: what is asked for after backward, without the iteration
   std::vector<std::int64_t> missing_in_;   // by layer: units without a value labelled current - 1
   std::int64_t missing_ = 0;               // the same of all layers
   std::vector<std::int64_t> undelivered_;  // by layer

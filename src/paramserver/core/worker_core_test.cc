@@ -26,11 +26,11 @@ class Bench {
   }
   Status value(std::uint32_t unit, Iteration label, int began = 0, int complete = 0, std::uint32_t micros = 0) {
     const Rank server = plan->units().units[unit].server;
-    auto place =
-        core->on_value_begin(server, unit, label, static_cast<std::uint64_t>(plan->units().units[unit].elements) * 4, at(began));
+    auto place = core->on_value_begin(server, {unit, unit, label},
+                                      static_cast<std::uint64_t>(plan->units().units[unit].elements) * 4, at(began));
     if (!place.ok()) return place.status();
     last_place = *place;
-    return core->on_value(server, unit, label, micros, at(complete), actions);
+    return core->on_value(server, {unit, unit, label}, micros, at(complete), actions);
   }
   void values(Iteration label) {
     for (std::uint32_t unit = 0; unit < plan->units().units.size(); ++unit) ASSERT_TRUE(value(unit, label).ok());
@@ -42,8 +42,12 @@ class Bench {
   Lines take_trace() {
     Lines lines;
     for (const WorkerAction& action : actions) {
-      const char* names[] = {"push", "unused", "pull"};
-      lines.push_back(fmt::format("{} {}@{}", names[static_cast<int>(action.kind)], action.unit, action.iteration));
+      const bool push = action.kind == WorkerAction::Kind::kPush;
+      const bool unused = push && action.detail == scheduling::all_parts(plan->units().units[action.unit]);
+      std::string line = fmt::format("{} {}@{}", unused ? "unused" : push ? "push" : "pull", action.unit, action.iteration);
+      if (push && !unused && action.detail != 0) line += fmt::format(" without {}", action.detail);
+      if (!push && action.detail != action.unit) line += fmt::format(" to {}", action.detail);
+      lines.push_back(line);
     }
     actions.clear();
     return lines;
@@ -99,6 +103,75 @@ TEST(Worker, BroadcastAsksForNothing) {
   ASSERT_TRUE(bench.ready(1).ok());
   ASSERT_TRUE(bench.done(1, {0}).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"push 2@1", "push 1@1", "unused 0@1"}));
+}
+
+TEST(Worker, KvstoreAsksForALayerWhenItsServersHaveSaidThatAllOfItIsUpdated) {
+  Bench bench(scheduling::kvstore());
+  bench.values(0);
+  for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 2@1", "push 1@1", "push 0@1"}));
+  const auto notify = [&](std::uint32_t unit, Iteration label) {
+    return bench.core->on_notify(Rank{0}, unit, label, bench.actions);
+  };
+  ASSERT_TRUE(notify(1, 1).ok());
+  EXPECT_EQ(bench.take_trace(), Lines{});
+  ASSERT_TRUE(bench.done(1).ok());
+  ASSERT_TRUE(notify(0, 1).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"pull 0@1", "pull 1@1"}));
+  EXPECT_THAT(notify(0, 1).message(), HasSubstr("does not await"));
+  EXPECT_THAT(notify(2, 2).message(), HasSubstr("does not await"));
+  EXPECT_THAT(notify(3, 1).message(), HasSubstr("the job has 3 units"));
+  ASSERT_TRUE(notify(2, 1).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"pull 2@1"}));
+}
+
+TEST(Worker, PushesAMergedUnitWhenTheLastOfItsTensorsIsKnownAndSaysWhichWereNotUsed) {
+  scheduling::ScheduleOptions schedule = scheduling::p3();
+  schedule.cut.merge = 10;
+  Bench bench(schedule);
+  ASSERT_EQ(bench.plan->units().units.size(), 1U);
+  bench.values(0);
+  ASSERT_TRUE(bench.ready(2).ok());
+  ASSERT_TRUE(bench.ready(0).ok());
+  EXPECT_EQ(bench.take_trace(), Lines{});
+  ASSERT_TRUE(bench.done(1, {1}).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 0@1 without 2"}));
+  EXPECT_FALSE(bench.core->gradients_free(Layer{0}) || bench.core->gradients_free(Layer{1}));
+  bench.core->on_push_delivered(0, at(1));
+  EXPECT_TRUE(bench.core->gradients_free(Layer{0}) && bench.core->gradients_free(Layer{1}));
+  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2) || bench.core->layer_open(Layer{1}, 2));
+  ASSERT_TRUE(bench.value(0, 1).ok());
+  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2) && bench.core->layer_open(Layer{1}, 2));
+  for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_EQ(bench.ready(tensor).ok(), true);
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 0@2"}));
+}
+
+TEST(Worker, AsksForABatchWithOneRequestToEachServer) {
+  scheduling::ScheduleOptions schedule = scheduling::layer_wise();
+  schedule.back = scheduling::Return::kPullInBatches;
+  schedule.cut = scheduling::slices_of(1);
+  Bench bench(schedule, 1, 2);  // six units, in turn on servers 0 and 1
+  bench.values(0);
+  for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor).ok());
+  bench.take_trace();
+  ASSERT_TRUE(bench.done(1).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"pull 0@1 to 2", "pull 1@1 to 3", "pull 4@1", "pull 5@1"}));
+  EXPECT_THAT(bench.core->on_value_begin(Rank{0}, {0, 2, 1}, 4, at(0)).status().message(), HasSubstr("it has 8"));
+  EXPECT_THAT(bench.core->on_value_begin(Rank{0}, {2, 0, 1}, 8, at(0)).status().message(), HasSubstr("units 2 to 0"));
+  EXPECT_THAT(bench.core->on_value_begin(Rank{0}, {0, 3, 1}, 8, at(0)).status().message(), HasSubstr("lives on server 1"));
+  ASSERT_TRUE(bench.core->on_value_begin(Rank{0}, {0, 2, 1}, 8, at(0)).ok());
+  ASSERT_TRUE(bench.core->on_value(Rank{0}, {0, 2, 1}, 0, at(0), bench.actions).ok());
+  ASSERT_TRUE(bench.value(1, 1).ok());
+  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  ASSERT_TRUE(bench.value(3, 1).ok());
+  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2));
+  ASSERT_TRUE(bench.value(4, 1).ok());
+  ASSERT_TRUE(bench.value(5, 1).ok());
+  bench.core->set_batches({2});
+  for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor).ok());
+  bench.take_trace();
+  ASSERT_TRUE(bench.done(2).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"pull 0@2 to 4", "pull 1@2 to 5"}));
 }
 
 TEST(Worker, BeginsATensorWithThePartsOnItsOwnServer) {
@@ -160,14 +233,14 @@ TEST(Worker, RefusesWrongEventsAndChangesNothing) {
   refused(bench.value(0, 1), "does not await");
   ASSERT_TRUE(bench.value(0, 0).ok());
   refused(bench.value(0, 0), "does not await");
-  refused(bench.core->on_value_begin(Rank{1}, 1, 0, 8, at(0)).status(), "lives on server 0");
-  refused(bench.core->on_value_begin(Rank{0}, 3, 0, 8, at(0)).status(), "the job has 3 units");
-  refused(bench.core->on_value_begin(Rank{0}, 1, 0, 12, at(0)).status(), "12 bytes");
-  refused(bench.core->on_value(Rank{0}, 1, 0, 0, at(0), bench.actions), "empty");
+  refused(bench.core->on_value_begin(Rank{1}, {1, 1, 0}, 8, at(0)).status(), "lives on server 0");
+  refused(bench.core->on_value_begin(Rank{0}, {3, 3, 0}, 8, at(0)).status(), "the job has 3 units");
+  refused(bench.core->on_value_begin(Rank{0}, {1, 1, 0}, 12, at(0)).status(), "12 bytes");
+  refused(bench.core->on_value(Rank{0}, {1, 1, 0}, 0, at(0), bench.actions), "empty");
   ASSERT_TRUE(bench.value(1, 0).ok());
-  ASSERT_TRUE(bench.core->on_value_begin(Rank{0}, 2, 0, 8, at(0)).ok());
-  refused(bench.core->on_value_begin(Rank{0}, 2, 0, 8, at(0)).status(), "does not await");
-  ASSERT_TRUE(bench.core->on_value(Rank{0}, 2, 0, 0, at(0), bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_value_begin(Rank{0}, {2, 2, 0}, 8, at(0)).ok());
+  refused(bench.core->on_value_begin(Rank{0}, {2, 2, 0}, 8, at(0)).status(), "does not await");
+  ASSERT_TRUE(bench.core->on_value(Rank{0}, {2, 2, 0}, 0, at(0), bench.actions).ok());
   refused(bench.ready(3), "the model has 3");
   ASSERT_TRUE(bench.ready(2).ok());
   refused(bench.ready(2), "\"layer1.tensor0\" came twice in iteration 1");

@@ -10,6 +10,9 @@ namespace {
 // Work on pushes goes on for so long before the sockets are served again.
 constexpr Duration kTurn = std::chrono::microseconds(500);
 
+// The ticket of a message without payload; ServerCore's are small numbers.
+constexpr std::uint64_t kNothingBorrowed = std::uint64_t{1} << 32;
+
 // A heap's top is the greatest, so the most urgent is the greatest.
 struct LessUrgent {
   template <typename Waiting>
@@ -54,7 +57,7 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
     PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_initial(from.rank, head.unit, head.iteration, head.payload_bytes));
     return std::as_writable_bytes(place);
   }
-  if (from_worker && head.kind == wire::MessageKind::kPush && head.flags == wire::kNoFlags) {
+  if (from_worker && head.kind == wire::MessageKind::kPush && head.flags == 0) {
     PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
     return std::as_writable_bytes(place);
   }
@@ -86,7 +89,7 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
       return carry_out(core_.on_initial(from.rank, head.unit, head.iteration, actions_), Duration{});
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
-      return carry_out(core_.on_pull(from.rank, head.unit, head.iteration, actions_), Duration{});
+      return carry_out(core_.on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
     case wire::MessageKind::kPush:
       return enqueue(from, head);
     default:
@@ -95,13 +98,11 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
 }
 
 void ServerService::enqueue(const session::PeerName& from, const wire::MessageHead& head) {
-  const bool unused = head.flags == wire::kUnused;
-  const bool known = head.unit < plan_->units().units.size() && head.flags <= wire::kUnused;
-  if (!known || (unused && head.payload_bytes != 0)) return fail(unexpected(from, head));
+  if (head.unit >= plan_->units().units.size() || head.flags != 0) return fail(unexpected(from, head));
   const bool by_layer = plan_->options().schedule.order == scheduling::Order::kByLayer;
   // The plan's layer, not the message's: what a peer says of itself orders nothing.
-  queue_.push_back(
-      {by_layer ? plan_->units().units[head.unit].layer.index : 0, next_sequence_++, from.rank, head.unit, head.iteration, unused});
+  queue_.push_back({by_layer ? plan_->units().units[head.unit].layer.index : 0, next_sequence_++, from.rank, head.unit,
+                    head.iteration, head.detail});
   std::ranges::push_heap(queue_, LessUrgent{});
   work_signal_->raise();
 }
@@ -127,8 +128,7 @@ void ServerService::work_one() {
   if (std::ranges::any_of(queue_, [&](const Waiting& other) { return other.sequence < push.sequence; })) ++counters_.reorderings;
 
   const TimePoint begin = loop_.now();
-  const Status status = push.unused ? core_.on_unused(push.worker, push.unit, push.iteration, begin, actions_)
-                                    : core_.on_push(push.worker, push.unit, push.iteration, begin, actions_);
+  const Status status = core_.on_push(push.worker, push.unit, push.iteration, push.unused_parts, begin, actions_);
   const Duration spent = loop_.now() - begin;
   counters_.updating += spent;
   if (status.ok()) {
@@ -147,8 +147,17 @@ void ServerService::carry_out(const Status& status, Duration spent) {
     if (failed_) break;
     switch (action.kind) {
       case ServerAction::Kind::kSendValue:
+      case ServerAction::Kind::kSendValues:
         send_value(action);
         break;
+      case ServerAction::Kind::kNotify: {
+        const wire::MessageHead head{.kind = wire::MessageKind::kNotify,
+                                     .layer = plan_->units().units[action.unit].layer,
+                                     .unit = action.unit,
+                                     .iteration = action.iteration};
+        outbox_.send_to_worker(action.to, head, {}, kNothingBorrowed);
+        break;
+      }
       case ServerAction::Kind::kSendSquareSum: {
         const wire::MessageHead head{.kind = wire::MessageKind::kSquareSum,
                                      .layer = wire::kControlLayer,
@@ -188,17 +197,22 @@ void ServerService::send_value(const ServerAction& action) {
   const auto micros =
       std::chrono::duration_cast<std::chrono::microseconds>(spent_[plan_->units().place_in_server[action.unit]].total).count();
   wire::MessageHead head;
-  head.kind = wire::MessageKind::kValue;
   head.layer = plan_->units().units[action.unit].layer;
   head.unit = action.unit;
-  head.micros = static_cast<std::uint32_t>(std::clamp<std::int64_t>(micros, 0, std::numeric_limits<std::uint32_t>::max()));
+  if (action.kind == ServerAction::Kind::kSendValues) {
+    head.kind = wire::MessageKind::kValues;
+    head.detail = action.last;
+  } else {
+    head.kind = wire::MessageKind::kValue;
+    head.detail = static_cast<std::uint32_t>(std::clamp<std::int64_t>(micros, 0, std::numeric_limits<std::uint32_t>::max()));
+  }
   head.iteration = action.iteration;
   head.payload_bytes = action.payload.size();
   outbox_.send_to_worker(action.to, head, action.payload, action.ticket);
 }
 
 void ServerService::on_delivered(const session::PeerName& to, std::uint64_t ticket) {
-  if (to.role == session::Role::kWorker) core_.on_delivered(to.rank, ticket);
+  if (to.role == session::Role::kWorker && ticket != kNothingBorrowed) core_.on_delivered(to.rank, ticket);
 }
 
 void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {

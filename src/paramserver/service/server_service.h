@@ -1,5 +1,5 @@
 // A parameter server in a process: binds ServerCore to a loop and an Outbox. Takes kInitial, kPush, kPull (workers) and kSquareSum
-// (servers); sends kValue and kSquareSum.
+// (servers); sends kValue, kValues, kNotify and kSquareSum.
 //
 // Pushes that have arrived wait in a queue that is worked off after the sockets have been drained, the most urgent layer first with
 // Order::kByLayer (P3's second place), so that an urgent unit is not aggregated behind others that merely arrived before it.
@@ -70,7 +70,7 @@ class ServerService final : public MessageSink {
     Rank worker;
     std::uint32_t unit = 0;
     Iteration iteration = 0;
-    bool unused = false;
+    std::uint32_t unused_parts = 0;
   };
   struct Spent {  // on the unit's newest update
     Iteration iteration = -1;

@@ -15,6 +15,10 @@ constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) {
   return ((static_cast<std::uint64_t>(kind) + 1) << 32) | unit;
 }
 
+WorkerCore::Values values_of(const wire::MessageHead& head) {
+  return {head.unit, head.kind == wire::MessageKind::kValues ? head.detail : head.unit, head.iteration};
+}
+
 long long milliseconds(Duration duration) {
   return static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
@@ -199,19 +203,16 @@ Account WorkerClient::take_account() {
 
 // --- loop ---
 
-void WorkerClient::send(wire::MessageKind kind, std::uint8_t flags, std::uint32_t unit, Iteration iteration,
-                        std::span<const float> payload) {
-  const scheduling::Unit& planned = plan_->units().units[unit];
+void WorkerClient::send(wire::MessageKind kind, const WorkerAction& action, std::span<const float> payload) {
+  const scheduling::Unit& planned = plan_->units().units[action.unit];
   const wire::MessageHead head{.kind = kind,
-                               .flags = flags,
                                .layer = planned.layer,
-                               .unit = unit,
-                               .micros = 0,
-                               .iteration = iteration,
+                               .unit = action.unit,
+                               .detail = action.detail,
+                               .iteration = action.iteration,
                                .payload_bytes = payload.size_bytes()};
-  // Pushes without a gradient borrow nothing, so nobody needs to know when they have arrived.
-  const bool borrows = !payload.empty();
-  outbox_.send_to_server(planned.server, head, std::as_bytes(payload), borrows ? ticket_of(kind, unit) : kNoTicket);
+  // Messages without payload borrow nothing, so nobody needs to know when they have arrived.
+  outbox_.send_to_server(planned.server, head, std::as_bytes(payload), payload.empty() ? kNoTicket : ticket_of(kind, action.unit));
 }
 
 void WorkerClient::send_outgoing() {
@@ -221,49 +222,82 @@ void WorkerClient::send_outgoing() {
     std::swap(sending_, outgoing_);
   }
   for (const WorkerAction& action : sending_) {
-    switch (action.kind) {
-      case WorkerAction::Kind::kPush:
-        send(wire::MessageKind::kPush, wire::kNoFlags, action.unit, action.iteration, part(options_.gradients, action.unit));
-        break;
-      case WorkerAction::Kind::kUnused:
-        send(wire::MessageKind::kPush, wire::kUnused, action.unit, action.iteration, {});
-        break;
-      case WorkerAction::Kind::kPull:
-        send(wire::MessageKind::kPull, wire::kNoFlags, action.unit, action.iteration, {});
-        break;
-    }
+    const bool borrows =
+        action.kind == WorkerAction::Kind::kPush && action.detail != scheduling::all_parts(plan_->units().units[action.unit]);
+    send(action.kind == WorkerAction::Kind::kPush ? wire::MessageKind::kPush : wire::MessageKind::kPull, action,
+         borrows ? part(options_.gradients, action.unit) : std::span<const float>());
   }
   sending_.clear();
 }
 
 void WorkerClient::send_initial() {
-  for (const scheduling::Unit& unit : plan_->units().units) {
-    send(wire::MessageKind::kInitial, wire::kNoFlags, unit.id, plan_->options().first - 1, part(options_.parameters, unit.id));
-  }
+  for (const scheduling::Unit& unit : plan_->units().units)
+    send(wire::MessageKind::kInitial, {.unit = unit.id, .iteration = plan_->options().first - 1},
+         part(options_.parameters, unit.id));
+}
+
+bool WorkerClient::takes(const session::PeerName& from, const wire::MessageHead& head) const {
+  return from.role == session::Role::kServer && head.flags == 0 &&
+         (head.kind == wire::MessageKind::kValue || head.kind == wire::MessageKind::kValues ||
+          (head.kind == wire::MessageKind::kNotify && head.payload_bytes == 0));
+}
+
+Status WorkerClient::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
+  return error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}, flags {}, {} bytes", from.text(),
+               worker_.value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
 }
 
 Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
-  if (from.role != session::Role::kServer || head.kind != wire::MessageKind::kValue || head.flags != wire::kNoFlags) {
-    return error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}, flags {}, {} bytes", from.text(),
-                 worker_.value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
-  }
+  if (!takes(from, head) || head.kind == wire::MessageKind::kNotify) return unexpected(from, head);
+  const WorkerCore::Values values = values_of(head);
   const std::lock_guard lock(mutex_);
-  PACELINE_ASSIGN_OR_RETURN(const auto place,
-                            core_.on_value_begin(from.rank, head.unit, head.iteration, head.payload_bytes, loop_.now()));
-  return std::as_writable_bytes(part(place == WorkerCore::Place::kStaging ? staging_ : options_.parameters, head.unit));
+  PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, values, head.payload_bytes, loop_.now()));
+  return place_of(values, place == WorkerCore::Place::kStaging ? staging_ : options_.parameters);
 }
 
-void WorkerClient::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte>) {
-  if (from.role != session::Role::kServer || head.kind != wire::MessageKind::kValue) {
-    return fail(error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}", from.text(), worker_.value,
-                      static_cast<int>(head.kind)));
+// Straight into the arena when the units stand behind each other there.
+Result<std::span<std::byte>> WorkerClient::place_of(const WorkerCore::Values& values, std::span<float> arena) {
+  const auto units = core_.units_of(values);
+  const scheduling::Unit& last = plan_->units().units[values.last];
+  const std::int64_t begin = plan_->units().units[values.unit].offset, end = last.offset + last.elements;
+  if (units.size() == values.last - values.unit + 1) {
+    return std::as_writable_bytes(arena.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
   }
+  std::size_t elements = 0;
+  for (const std::uint32_t unit : units) elements += part(arena, unit).size();
+  Parcel& parcel = parcels_[values.unit];
+  parcel.memory.resize(elements);
+  parcel.arena = arena;
+  parcel.arriving = true;
+  return std::as_writable_bytes(std::span(parcel.memory));
+}
+
+// Nobody reads these places before on_value, so the copy needs no lock.
+void WorkerClient::deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload) {
+  const auto found = parcels_.find(values.unit);
+  if (found == parcels_.end() || !std::exchange(found->second.arriving, false)) return;
+  for (const std::uint32_t unit : core_.units_of(values)) {
+    const auto to = std::as_writable_bytes(part(found->second.arena, unit));
+    std::ranges::copy(payload.first(to.size()), to.begin());
+    payload = payload.subspan(to.size());
+  }
+}
+
+void WorkerClient::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (!takes(from, head)) return fail(unexpected(from, head));
+  const WorkerCore::Values values = values_of(head);
+  if (!payload.empty()) deal_out(values, payload);
   Status status;
   bool opened = false, more = false;
   {
     const std::lock_guard lock(mutex_);
-    status = core_.on_value(from.rank, head.unit, head.iteration, head.micros, loop_.now(), outgoing_);
-    opened = status.ok() && core_.layer_open(plan_->units().units[head.unit].layer, core_.current());
+    if (head.kind == wire::MessageKind::kNotify) {
+      status = core_.on_notify(from.rank, head.unit, head.iteration, outgoing_);
+    } else {
+      const std::uint32_t micros = head.kind == wire::MessageKind::kValue ? head.detail : 0;
+      status = core_.on_value(from.rank, values, micros, loop_.now(), outgoing_);
+      opened = status.ok() && core_.any_open(values);
+    }
     more = !outgoing_.empty();
   }
   if (!status.ok()) return fail(status);
@@ -282,7 +316,8 @@ void WorkerClient::on_delivered(const session::PeerName&, std::uint64_t ticket) 
       changed = core_.all_open(plan_->options().first);
     } else {
       core_.on_push_delivered(unit, loop_.now());
-      changed = core_.gradients_free(plan_->units().units[unit].layer);
+      changed =
+          core_.gradients_free(plan_->units().units[unit].last_layer) || core_.gradients_free(plan_->units().units[unit].layer);
     }
   }
   if (changed) changed_.notify_all();

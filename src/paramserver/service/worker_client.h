@@ -8,8 +8,10 @@
 //   backward_done(i, tensors without gradient)
 // Before evaluation, a checkpoint or the end: wait_all(i) - after it the parameters hold all updates up to iteration i.
 //
-// Gradients are sent from where they stand and values received into the parameters, with one exception: a value that comes while
-// backward still runs waits in a staging area (as large as the model, touched only when used) and is copied by wait_layer.
+// Gradients are sent from where they stand and values received into the parameters, with two exceptions: a value that comes while
+// backward still runs waits in a staging area (as large as the model, touched only when used) and is copied by wait_layer; and
+// values of several units that come as one message and do not stand behind each other in the arena are received in one piece and
+// dealt out.
 //
 // Threads: methods under "training thread" are for one thread of its own; cancel() and account() for any; the rest for the loop.
 // Memory: nothing is allocated per message or gradient once warm.
@@ -18,6 +20,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -98,8 +101,12 @@ class WorkerClient final : public MessageSink {
   std::string describe_undelivered() const;
   void copy_staged(std::unique_lock<std::mutex>& lock, scheduling::UnitRange units);
   void send_outgoing();
+  bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
+  Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
+  Result<std::span<std::byte>> place_of(const WorkerCore::Values& values, std::span<float> arena);
+  void deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload);
   void send_initial();
-  void send(wire::MessageKind kind, std::uint8_t flags, std::uint32_t unit, Iteration iteration, std::span<const float> payload);
+  void send(wire::MessageKind kind, const WorkerAction& action, std::span<const float> payload);
   void fail(const Status& reason);
   // The unit's part of an arena.
   std::span<float> part(std::span<float> arena, std::uint32_t unit) const;
@@ -113,7 +120,14 @@ class WorkerClient final : public MessageSink {
   std::span<float> staging_;
   std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_;
   std::vector<WorkerAction> sending_;  // loop only
-  bool reported_ = false;              // loop only: on_failed has been called
+  // Loop only: where values that are to be dealt out are received, by the first unit, and into which arena they go.
+  struct Parcel {
+    std::vector<float> memory;
+    std::span<float> arena;
+    bool arriving = false;
+  };
+  std::map<std::uint32_t, Parcel> parcels_;
+  bool reported_ = false;  // loop only: on_failed has been called
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
