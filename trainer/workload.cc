@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "model/description.h"
 #include "trainer/data/random.h"
+#include "trainer/models/convolution.h"
 
 namespace paceline::trainer {
 namespace {
@@ -59,6 +60,8 @@ Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& set
 
   torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
   PACELINE_ASSIGN_OR_RETURN(workload->network_, models::make(settings.model));
+  PACELINE_ASSIGN_OR_RETURN(const model::ConvolutionChoice convolutions, model::parse_convolutions(settings.convolutions));
+  PACELINE_RETURN_IF_ERROR(models::run_convolutions(*workload->network_, convolutions));
   workload->network_->train();
   PACELINE_ASSIGN_OR_RETURN(const data::MiniBatch batch, probe(*workload->data_.train));
   const Tensors tensors = to_tensors(batch);
@@ -77,7 +80,9 @@ Status Workload::share_among(std::int32_t workers) {
 }
 
 Result<std::unique_ptr<data::Loader>> Workload::start_loader(Rank rank, Iteration first, const Clock& clock) const {
-  return data::Loader::start(data_.train, *sampler_, {.rank = rank, .first = first, .last = last_iteration_}, clock);
+  return data::Loader::start(
+      data_.train, *sampler_,
+      {.rank = rank, .first = first, .last = last_iteration_, .depth = prefetch_, .threads = loader_threads_}, clock);
 }
 
 Workload::Tensors Workload::to_tensors(const data::MiniBatch& batch) {

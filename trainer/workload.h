@@ -27,6 +27,11 @@ class Workload {
   ModuleAdapter& adapter() { return *adapter_; }
   Iteration last_iteration() const { return last_iteration_; }
 
+  // How many mini-batches start_loader reads ahead (0: none), with how many threads. Changes no bit.
+  void read_ahead(std::int32_t depth, std::int32_t threads) {
+    prefetch_ = depth;
+    loader_threads_ = threads;
+  }
   Result<std::unique_ptr<data::Loader>> start_loader(Rank rank, Iteration first, const Clock& clock) const;
 
   // The mini-batch as tensors of their own, so that the reference and every worker compute on equally aligned memory.
@@ -54,6 +59,7 @@ class Workload {
   std::shared_ptr<models::Network> network_;
   std::unique_ptr<ModuleAdapter> adapter_;
   Iteration last_iteration_ = 0;
+  std::int32_t prefetch_ = 2, loader_threads_ = 1;
 };
 
 }  // namespace paceline::trainer

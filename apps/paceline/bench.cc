@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "paceline/bench_planner.h"
 #include "paceline/command.h"
 
 #ifdef PACELINE_HAS_BENCH
@@ -196,6 +197,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       &bench_transport);
   add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core",
                 &bench_server);
+  add_planner_bench(*bench, chosen);
   set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");
 }
 

@@ -29,6 +29,7 @@ void add_train(CLI::App& app, Chosen& chosen);
 void add_run(CLI::App& app, Chosen& chosen);
 void add_coordinator(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
+void add_profile(CLI::App& app, Chosen& chosen);
 void add_models(CLI::App& app, Chosen& chosen);
 void add_datasets(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);

@@ -10,6 +10,10 @@ namespace {
 
 constexpr EnvironmentVariable kVariables[] = {
     {"PACELINE_DATA", "folder of the data sets that come with the set-up; default: .venv/data here, else beside the program"},
+    {"PACELINE_CACHE", "folder in which 'paceline profile' keeps what it measured; default: XDG_CACHE_HOME/paceline"},
+    {"XDG_CACHE_HOME", "folder of caches, where PACELINE_CACHE is not set; default: HOME/.cache"},
+    {"HOME", "the user's folder, where neither is set"},
+    {"PACELINE_PYTHON", "a Python with matplotlib, for pictures; default: .venv/bin/python beside the build or here, else python3"},
     {"PACELINE_COORDINATOR",
      "HOST:PORT where the ranks that a launcher starts find their coordinator; default: derived from the launcher's variables "
      "below"},

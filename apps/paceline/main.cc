@@ -78,6 +78,7 @@ int run(int argc, char** argv) {
   add_run(app, chosen);
   add_coordinator(app, chosen);
   add_plan(app, chosen);
+  add_profile(app, chosen);
   add_models(app, chosen);
   add_datasets(app, chosen);
   add_doctor(app, chosen);

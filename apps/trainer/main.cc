@@ -1,9 +1,10 @@
 // paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument, a JSON
 // object:
-//   {"settings": {...}, "data_root": DIR, "workers": W,
+//   {"settings": {...}, "data_root": DIR, "workers": W, "prefetch": D, "loader_threads": T,
 //    "reference": true}                                          prints progress lines and the report, one JSON object per line
 //   {..., "coordinator": "HOST:PORT", "rank": R or -1, "seed": N}  joins a job; "workers": 0 takes the coordinator's number
 //   {..., "role": "both", "bind": "HOST"}                          as a worker and a server, which listens there
+//   {"profile": {...}}                                             measures a training step (profile_mode.h)
 //   {..., "alone": true}                                           nobody else looks after this process: signals end it
 // The exit code is the command line's; a failed process prints its one line of error unless "quiet" says that its parent does.
 #include <csignal>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "profile_mode.h"
 #include "runtime/signals.h"
 #include "trainer/model_files.h"
 #include "trainer/reference.h"
@@ -116,15 +118,22 @@ Status run_worker_mode(const Json& request, const runtime::JobSettings& settings
   return status;
 }
 
-Status run(const Json& request) {
-  PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, settings_of(request));
+Result<std::unique_ptr<Workload>> open_workload(const Json& request, const runtime::JobSettings& settings) {
   const std::string data_root = request.at("data_root");
+  PACELINE_ASSIGN_OR_RETURN(auto workload, Workload::open(settings, request.at("workers"), data_root));
+  workload->read_ahead(request.at("prefetch"), request.at("loader_threads"));
+  return workload;
+}
+
+Status run(const Json& request) {
+  if (request.contains("profile")) return run_profile_mode(request["profile"]);
+  PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, settings_of(request));
   if (request.value("reference", false)) {
-    PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(settings, request.at("workers"), data_root));
+    PACELINE_ASSIGN_OR_RETURN(const auto workload, open_workload(request, settings));
     return run_reference_mode(request, settings, *workload);
   }
   EndBySignal end_by_signal(request.value("alone", false));  // before torch makes threads
-  PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(settings, request.at("workers"), data_root));
+  PACELINE_ASSIGN_OR_RETURN(const auto workload, open_workload(request, settings));
   return run_worker_mode(request, settings, *workload, end_by_signal);
 }
 

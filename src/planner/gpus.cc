@@ -1,5 +1,6 @@
 #include "planner/gpus.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -25,6 +26,11 @@ Status check_overhead(double overhead) {
   return error(ErrorKind::kBadRequest, "overhead is {}; legal are finite numbers from 0", overhead);
 }
 
+Status check_efficiency(double efficiency) {
+  if (efficiency > 0 && efficiency <= 1) return {};
+  return error(ErrorKind::kBadRequest, "efficiency is {}; legal are numbers above 0 and up to 1", efficiency);
+}
+
 }  // namespace
 
 double efficiency(double overhead, std::int64_t gpus) {
@@ -35,9 +41,7 @@ double speedup(double overhead, std::int64_t gpus) { return static_cast<double>(
 
 Result<std::optional<double>> largest_overhead(std::int64_t gpus, double efficiency) {
   PACELINE_RETURN_IF_ERROR(check_gpus(gpus));
-  if (!(efficiency > 0 && efficiency <= 1)) {
-    return error(ErrorKind::kBadRequest, "efficiency is {}; legal are numbers above 0 and up to 1", efficiency);
-  }
+  PACELINE_RETURN_IF_ERROR(check_efficiency(efficiency));
   const double wanted = efficiency * static_cast<double>(gpus);  // the speed-up
   if (wanted <= 1) return std::optional<double>();
   return std::optional<double>((1 - efficiency) / (wanted - 1));
@@ -70,6 +74,17 @@ Result<GpuCount> fewest_gpus(double overhead, double wanted) {
   }
   count.gpus = low;
   return count;
+}
+
+// (1 + R) / (1 + G R) >= a, solved for G.
+Result<std::optional<std::int64_t>> most_gpus(double overhead, double efficiency) {
+  PACELINE_RETURN_IF_ERROR(check_overhead(overhead));
+  PACELINE_RETURN_IF_ERROR(check_efficiency(efficiency));
+  if (!(overhead > 0)) return std::optional<std::int64_t>();
+  const auto r = static_cast<long double>(overhead);
+  const long double most = ((1 + r) / static_cast<long double>(efficiency) - 1) / r * (1 + kRounding);
+  if (most >= static_cast<long double>(kMostGpus)) return std::optional<std::int64_t>();
+  return std::optional<std::int64_t>(std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(most))));
 }
 
 }  // namespace paceline::planner

@@ -32,4 +32,8 @@ struct GpuCount {
 // not finite or not above 0.
 Result<GpuCount> fewest_gpus(double overhead, double speedup);
 
+// The most GPUs that still reach the efficiency; nothing = any number does. At least 1, since one GPU has the efficiency 1.
+// kBadRequest: overhead negative or not finite, efficiency outside (0, 1].
+Result<std::optional<std::int64_t>> most_gpus(double overhead, double efficiency);
+
 }  // namespace paceline::planner

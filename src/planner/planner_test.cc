@@ -84,7 +84,23 @@ TEST(Gpus, AnyOverheadWillDoWhenOneGpuIsEnough) {
   EXPECT_EQ(largest_overhead(2, 1)->value(), 0);
 }
 
+TEST(Gpus, TheMostForAnEfficiencyReachItAndOneMoreDoesNot) {
+  EXPECT_EQ(*most_gpus(1.0 / 11, 0.8).value(), 4);  // the paper's example, turned round
+  EXPECT_EQ(*most_gpus(0.3, 1).value(), 1);
+  EXPECT_EQ(most_gpus(0, 0.9).value(), std::nullopt);
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> overhead(0.001, 1), wanted(0.05, 1);
+  for (int i = 0; i < 2000; ++i) {
+    const double r = overhead(random), a = wanted(random);
+    const std::int64_t most = *most_gpus(r, a).value();
+    EXPECT_GE(efficiency(r, most), a * (1 - 1e-12)) << i;
+    EXPECT_LT(efficiency(r, most + 1), a * (1 + 1e-12)) << i;
+  }
+}
+
 TEST(Gpus, RefuseWhatIsOutOfRange) {
+  EXPECT_FALSE(most_gpus(-1, 0.5).ok());
+  EXPECT_FALSE(most_gpus(0.1, 0).ok());
   for (double efficiency : {0.0, -0.1, 1.1, std::nan("")})
     EXPECT_THAT(largest_overhead(2, efficiency).status().message(), HasSubstr("efficiency is"));
   EXPECT_THAT(largest_overhead(0, 0.5).status().message(), HasSubstr("gpus is 0"));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "model/convolution_algorithm.h"
 #include "scheduling/schedule.h"
 #include "sync/sync_options.h"
 #include "tensor/learning_rate.h"
@@ -32,6 +33,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("slice", s.slice);
   visit("merge", s.merge);
   visit("sync", s.sync);
+  visit("convolutions", s.convolutions);
   visit("staleness", s.staleness);
   visit("lookahead", s.lookahead);
   visit("non-finite", s.non_finite);
@@ -66,6 +68,22 @@ Status in_range(const char* name, double value, double least, double most, const
 Status of_option(const char* name, const Status& status) {
   if (status.ok() || status.message().find(fmt::format("--{} ", name)) != std::string::npos) return status;
   return error(status.kind(), "--{}: {}", name, status.message());
+}
+
+// The choice in its canonical form, so that workers with equal choices have equal settings.
+Result<std::string> validated_convolutions(const JobSettings& settings) {
+  if (settings.convolutions.empty()) return std::string();
+  const auto description = model::describe(settings.model);
+  if (!description.ok()) {
+    return error(ErrorKind::kBadRequest,
+                 "--convolutions is for the networks that 'paceline models' lists, not for '{}': another module runs what its own "
+                 "forward calls",
+                 settings.model);
+  }
+  const auto choice = model::parse_convolutions(settings.convolutions);
+  PACELINE_RETURN_IF_ERROR(of_option("convolutions", choice.status()));
+  PACELINE_RETURN_IF_ERROR(of_option("convolutions", check_convolutions(*choice, *description)));
+  return model::to_text(*choice);
 }
 
 }  // namespace
@@ -122,6 +140,7 @@ Result<JobSettings> validated(JobSettings s) {
                  "saves the final model",
                  s.sync);
   }
+  PACELINE_ASSIGN_OR_RETURN(s.convolutions, validated_convolutions(s));
   if (s.iterations == 0 && s.epochs == 0) s.epochs = 1;
   return s;
 }

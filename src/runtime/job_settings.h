@@ -30,6 +30,7 @@ struct JobSettings {
   std::string slice;  // largest slice: parameters, or bytes with a unit; "": the schedule's own
   std::string merge;  // what is merged, the same way
   std::string sync = "bsp";
+  std::string convolutions;           // "conv2=fft,conv3=winograd", model/convolution_algorithm.h; "": LibTorch's choice everywhere
   std::int64_t staleness = 3;         // ssp
   std::int64_t lookahead = 15;        // elastic-bsp
   std::string non_finite = "stop";    // stop, skip, apply

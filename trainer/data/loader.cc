@@ -8,8 +8,8 @@ Result<std::unique_ptr<Loader>> Loader::start(std::shared_ptr<const Dataset> dat
                                               const Clock& clock) {
   PACELINE_CHECK(dataset != nullptr && dataset->size() == sampler.options().samples, "the sampler was made for {} samples",
                  sampler.options().samples);
-  if (options.depth < 1 || options.depth > 64)
-    return error(ErrorKind::kBadRequest, "{} mini-batches to read ahead, 1..64 expected", options.depth);
+  if (options.depth < 0 || options.depth > 64)
+    return error(ErrorKind::kBadRequest, "{} mini-batches to read ahead, 0..64 expected", options.depth);
   if (options.threads < 1 || options.threads > 64)
     return error(ErrorKind::kBadRequest, "{} loader threads, 1..64 expected", options.threads);
   if (options.first < 1 || options.last < 0) {
@@ -20,7 +20,8 @@ Result<std::unique_ptr<Loader>> Loader::start(std::shared_ptr<const Dataset> dat
                  sampler.options().workers - 1);
   }
   std::unique_ptr<Loader> loader(new Loader(std::move(dataset), std::move(sampler), options, clock));
-  for (std::int32_t i = 0; i < options.threads; ++i) loader->threads_.emplace_back([running = loader.get()] { running->work(); });
+  const std::int32_t threads = options.depth == 0 ? 0 : options.threads;
+  for (std::int32_t i = 0; i < threads; ++i) loader->threads_.emplace_back([running = loader.get()] { running->work(); });
   return loader;
 }
 
@@ -50,6 +51,11 @@ Result<const MiniBatch*> Loader::next() {
   if (!failed_.ok()) return failed_;
   if (options_.last > 0 && wanted > options_.last)
     return error(ErrorKind::kCancelled, "there is no mini-batch behind the last iteration, {}", options_.last);
+  if (options_.depth == 0) {
+    if (stopped_) return error(ErrorKind::kCancelled, "the loader was stopped before iteration {}", wanted);
+    lock.unlock();
+    return read_now(wanted);
+  }
   Slot& slot = slot_of(wanted);
   changed_.wait(lock, [&] { return stopped_ || slot.ready; });
   if (stopped_) return error(ErrorKind::kCancelled, "the loader was stopped before iteration {}", wanted);
@@ -62,6 +68,18 @@ Result<const MiniBatch*> Loader::next() {
   }
   delivered_ = wanted;  // the slot of the one before may be refilled from here on
   changed_.notify_all();
+  return &slot.batch;
+}
+
+// Without threads: in the caller's.
+Result<const MiniBatch*> Loader::read_now(Iteration wanted) {
+  Slot& slot = slots_.front();
+  Status status = assemble(*dataset_, sampler_.samples(wanted, options_.rank), clock_, slot.batch);
+  slot.batch.iteration = wanted;
+  const std::lock_guard lock(mutex_);
+  failed_ = std::move(status);
+  if (!failed_.ok()) return failed_;
+  delivered_ = wanted;
   return &slot.batch;
 }
 

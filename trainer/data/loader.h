@@ -18,7 +18,7 @@ struct LoaderOptions {
   Rank rank{};               // 0..W-1
   Iteration first = 1;       // where a resumed job goes on; from 1
   Iteration last = 0;        // 0 = without end; nothing beyond it is read ahead
-  std::int32_t depth = 2;    // mini-batches ready or in the making; 1..64
+  std::int32_t depth = 2;    // mini-batches ready or in the making; 1..64, or 0: `next` reads, and no thread does
   std::int32_t threads = 1;  // 1..64; more than `depth` are of no use
 };
 
@@ -48,6 +48,7 @@ class Loader {
 
   Loader(std::shared_ptr<const Dataset> dataset, Sampler sampler, const LoaderOptions& options, const Clock& clock);
   void work();
+  Result<const MiniBatch*> read_now(Iteration wanted);
   bool take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices);
   Slot& slot_of(Iteration iteration) { return slots_[static_cast<std::size_t>(iteration) % slots_.size()]; }
 

@@ -31,8 +31,8 @@ class Lenet : public Network {
   }
 
  private:
-  torch::nn::Conv2d conv1_ = register_module("conv1", torch::nn::Conv2d(convolution(1, 20, 5)));
-  torch::nn::Conv2d conv2_ = register_module("conv2", torch::nn::Conv2d(convolution(20, 50, 5)));
+  Convolution conv1_ = register_module("conv1", Convolution(convolution(1, 20, 5)));
+  Convolution conv2_ = register_module("conv2", Convolution(convolution(20, 50, 5)));
   torch::nn::Linear fc1_ = register_module("fc1", torch::nn::Linear(50 * 4 * 4, 500));
   torch::nn::Linear fc2_ = register_module("fc2", torch::nn::Linear(500, 10));
 };
@@ -45,11 +45,11 @@ class Alexnet : public Network {
 
   explicit Alexnet(Size size) : small_(size == Size::k32) {
     const auto first = small_ ? convolution(3, 96, 5).stride(2).padding(2) : convolution(3, 96, 11).stride(4).padding(2);
-    conv1_ = register_module("conv1", torch::nn::Conv2d(first));
-    conv2_ = register_module("conv2", torch::nn::Conv2d(convolution(96, 256, 5).padding(2)));
-    conv3_ = register_module("conv3", torch::nn::Conv2d(convolution(256, 384, 3).padding(1)));
-    conv4_ = register_module("conv4", torch::nn::Conv2d(convolution(384, 384, 3).padding(1)));
-    conv5_ = register_module("conv5", torch::nn::Conv2d(convolution(384, 256, 3).padding(1)));
+    conv1_ = register_module("conv1", Convolution(first));
+    conv2_ = register_module("conv2", Convolution(convolution(96, 256, 5).padding(2)));
+    conv3_ = register_module("conv3", Convolution(convolution(256, 384, 3).padding(1)));
+    conv4_ = register_module("conv4", Convolution(convolution(384, 384, 3).padding(1)));
+    conv5_ = register_module("conv5", Convolution(convolution(384, 256, 3).padding(1)));
     const std::int64_t features = small_ ? 256 * 2 * 2 : 256 * 6 * 6, width = small_ ? 2048 : 4096, classes = small_ ? 10 : 1000;
     fc6_ = register_module("fc6", torch::nn::Linear(features, width));
     fc7_ = register_module("fc7", torch::nn::Linear(width, width));
@@ -78,7 +78,7 @@ class Alexnet : public Network {
   }
 
   bool small_;
-  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr}, conv4_{nullptr}, conv5_{nullptr};
+  Convolution conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr}, conv4_{nullptr}, conv5_{nullptr};
   torch::nn::Linear fc6_{nullptr}, fc7_{nullptr}, fc8_{nullptr};
 };
 
@@ -98,7 +98,7 @@ class Vgg19 : public Network {
     for (const auto& [convolutions, filters] : stages) {
       auto& stage = stages_.emplace_back();
       for (int i = 0; i < convolutions; ++i, position += 2) {
-        torch::nn::Conv2d layer(convolution(channels, filters, 3).padding(1));
+        Convolution layer(convolution(channels, filters, 3).padding(1));
         stage.push_back(features->register_module(std::to_string(position), layer));
         channels = filters;
       }
@@ -123,7 +123,7 @@ class Vgg19 : public Network {
   }
 
  private:
-  std::vector<std::vector<torch::nn::Conv2d>> stages_;
+  std::vector<std::vector<Convolution>> stages_;
   torch::nn::Linear fc6_{nullptr}, fc7_{nullptr}, fc8_{nullptr};
 };
 

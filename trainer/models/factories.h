@@ -6,6 +6,7 @@
 
 #include <torch/torch.h>
 
+#include "trainer/models/convolution.h"
 #include "trainer/models/network.h"
 
 namespace paceline::trainer::models {

@@ -8,7 +8,6 @@ namespace paceline::trainer::models {
 namespace {
 
 using torch::Tensor;
-using torch::nn::Conv2d;
 
 Tensor overlapping_max(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
 
@@ -23,12 +22,12 @@ struct Widths {
 class Inception : public torch::nn::Module {
  public:
   explicit Inception(const Widths& w)
-      : conv1x1_(register_module("conv1x1", Conv2d(convolution(w.in, w.conv1x1, 1)))),
-        reduce3x3_(register_module("reduce3x3", Conv2d(convolution(w.in, w.reduce3x3, 1)))),
-        conv3x3_(register_module("conv3x3", Conv2d(convolution(w.reduce3x3, w.conv3x3, 3).padding(1)))),
-        reduce5x5_(register_module("reduce5x5", Conv2d(convolution(w.in, w.reduce5x5, 1)))),
-        conv5x5_(register_module("conv5x5", Conv2d(convolution(w.reduce5x5, w.conv5x5, 5).padding(2)))),
-        pool_projection_(register_module("pool_projection", Conv2d(convolution(w.in, w.pool_projection, 1)))) {}
+      : conv1x1_(register_module("conv1x1", Convolution(convolution(w.in, w.conv1x1, 1)))),
+        reduce3x3_(register_module("reduce3x3", Convolution(convolution(w.in, w.reduce3x3, 1)))),
+        conv3x3_(register_module("conv3x3", Convolution(convolution(w.reduce3x3, w.conv3x3, 3).padding(1)))),
+        reduce5x5_(register_module("reduce5x5", Convolution(convolution(w.in, w.reduce5x5, 1)))),
+        conv5x5_(register_module("conv5x5", Convolution(convolution(w.reduce5x5, w.conv5x5, 5).padding(2)))),
+        pool_projection_(register_module("pool_projection", Convolution(convolution(w.in, w.pool_projection, 1)))) {}
 
   Tensor forward(const Tensor& x) {
     const Tensor one = torch::relu(conv1x1_->forward(x));
@@ -39,12 +38,12 @@ class Inception : public torch::nn::Module {
   }
 
  private:
-  Conv2d conv1x1_, reduce3x3_, conv3x3_, reduce5x5_, conv5x5_, pool_projection_;
+  Convolution conv1x1_, reduce3x3_, conv3x3_, reduce5x5_, conv5x5_, pool_projection_;
 };
 
 class GooglenetHead : public torch::nn::Module {
  public:
-  explicit GooglenetHead(std::int64_t in) : conv_(register_module("conv", Conv2d(convolution(in, 128, 1)))) {}
+  explicit GooglenetHead(std::int64_t in) : conv_(register_module("conv", Convolution(convolution(in, 128, 1)))) {}
 
   Tensor forward(const Tensor& input) {
     Tensor x = torch::relu(conv_->forward(torch::avg_pool2d(input, 5, 3)));
@@ -53,7 +52,7 @@ class GooglenetHead : public torch::nn::Module {
   }
 
  private:
-  Conv2d conv_;
+  Convolution conv_;
   torch::nn::Linear fc1_ = register_module("fc1", torch::nn::Linear(128 * 4 * 4, 1024));
   torch::nn::Linear fc2_ = register_module("fc2", torch::nn::Linear(1024, 1000));
 };
@@ -98,9 +97,9 @@ class Googlenet : public Network {
     return fc_->forward(torch::dropout(x, 0.4, is_training()));
   }
 
-  Conv2d conv1_ = register_module("conv1", Conv2d(convolution(3, 64, 7).stride(2).padding(3)));
-  Conv2d conv2_reduce_ = register_module("conv2_reduce", Conv2d(convolution(64, 64, 1)));
-  Conv2d conv2_ = register_module("conv2", Conv2d(convolution(64, 192, 3).padding(1)));
+  Convolution conv1_ = register_module("conv1", Convolution(convolution(3, 64, 7).stride(2).padding(3)));
+  Convolution conv2_reduce_ = register_module("conv2_reduce", Convolution(convolution(64, 64, 1)));
+  Convolution conv2_ = register_module("conv2", Convolution(convolution(64, 192, 3).padding(1)));
   Block inception3a_ = block("inception3a", {192, 64, 96, 128, 16, 32, 32});
   Block inception3b_ = block("inception3b", {256, 128, 128, 192, 32, 96, 64});
   Block inception4a_ = block("inception4a", {480, 192, 96, 208, 16, 48, 64});
@@ -121,13 +120,13 @@ class Googlenet : public Network {
 class Basic : public torch::nn::Module {
  public:
   explicit Basic(torch::nn::Conv2dOptions options)
-      : conv_(register_module("conv", Conv2d(options.bias(false)))),
+      : conv_(register_module("conv", Convolution(options.bias(false)))),
         bn_(register_module("bn", torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(options.out_channels()).eps(0.001)))) {}
 
   Tensor forward(const Tensor& x) { return torch::relu(bn_->forward(conv_->forward(x))); }
 
  private:
-  Conv2d conv_;
+  Convolution conv_;
   torch::nn::BatchNorm2d bn_;
 };
 

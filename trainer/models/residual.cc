@@ -8,10 +8,9 @@ namespace {
 
 using torch::Tensor;
 using torch::nn::BatchNorm2d;
-using torch::nn::Conv2d;
 
-Conv2d plain(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
-  return Conv2d(convolution(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+Convolution plain(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
+  return Convolution(convolution(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
 // Two 3x3 convolutions. Where the size halves the shortcut takes every second pixel and fills the new channels with zeros (option
@@ -39,9 +38,9 @@ class BasicBlock : public torch::nn::Module {
   }
 
   std::int64_t new_channels_;
-  Conv2d conv1_;
+  Convolution conv1_;
   BatchNorm2d bn1_;
-  Conv2d conv2_;
+  Convolution conv2_;
   BatchNorm2d bn2_;
 };
 
@@ -68,7 +67,7 @@ class ResidualCifar : public Network {
   }
 
  private:
-  Conv2d conv1_ = register_module("conv1", plain(3, 16, 3, 1));
+  Convolution conv1_ = register_module("conv1", plain(3, 16, 3, 1));
   BatchNorm2d bn1_ = register_module("bn1", BatchNorm2d(16));
   std::vector<std::shared_ptr<BasicBlock>> blocks_;
   torch::nn::Linear fc_{nullptr};
@@ -98,13 +97,13 @@ class Bottleneck : public torch::nn::Module {
   }
 
  private:
-  Conv2d conv1_;
+  Convolution conv1_;
   BatchNorm2d bn1_;
-  Conv2d conv2_;
+  Convolution conv2_;
   BatchNorm2d bn2_;
-  Conv2d conv3_;
+  Convolution conv3_;
   BatchNorm2d bn3_;
-  Conv2d shortcut_{nullptr};
+  Convolution shortcut_{nullptr};
   BatchNorm2d shortcut_bn_{nullptr};
 };
 
@@ -133,7 +132,7 @@ class Residual50 : public Network {
   }
 
  private:
-  Conv2d conv1_ = register_module("conv1", plain(3, 64, 7, 2));
+  Convolution conv1_ = register_module("conv1", plain(3, 64, 7, 2));
   BatchNorm2d bn1_ = register_module("bn1", BatchNorm2d(64));
   std::vector<std::shared_ptr<Bottleneck>> blocks_;
   torch::nn::Linear fc_{nullptr};

@@ -57,4 +57,7 @@ Json infeasible(const std::vector<std::string>& keys, const std::string& reason)
 void add_communication_questions(CLI::App& plan, Chosen& chosen);  // batches, iteration, slice, collective
 void add_cluster_questions(CLI::App& plan, Chosen& chosen);  // barrier, gpus, servers, memory, algorithms, mini-batch, fft-ratio
 
+// `paceline plan job`, which reads what was measured instead of cases.
+void add_job_question(CLI::App& plan, Chosen& chosen);
+
 }  // namespace paceline::cli

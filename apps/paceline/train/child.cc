@@ -102,6 +102,12 @@ bool Child::try_wait() {
   return ended_;
 }
 
+void Child::wait() {
+  while (!ended_) {
+    if (waitpid(pid_, &wait_status_, 0) == pid_) ended_ = true;
+  }
+}
+
 std::string Child::ending() const {
   if (WIFSIGNALED(wait_status_)) return fmt::format("was killed by signal {}", WTERMSIG(wait_status_));
   return fmt::format("exited with code {}", WEXITSTATUS(wait_status_));

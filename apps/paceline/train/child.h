@@ -35,6 +35,8 @@ class Child {
   void signal(int number) const;
   // Has it ended? Then what waitpid said stays in wait_status().
   bool try_wait();
+  // Waits for that.
+  void wait();
   bool ended() const { return ended_; }
   int wait_status() const { return wait_status_; }
   std::string ending() const;  // "exited with code 1", "was killed by signal 9"

@@ -18,6 +18,7 @@
 #include "paceline/train/child.h"
 #include "paceline/train/metrics.h"
 #include "paceline/train/roles.h"
+#include "paceline/train/trainer_program.h"
 #include "runtime/report.h"
 #include "session/endpoint.h"
 
@@ -31,12 +32,15 @@ constexpr std::string_view kErrorMark = "paceline: error: ";
 constexpr Duration kGrace = std::chrono::milliseconds(800);
 
 std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
-std::string trainer_path() { return (std::filesystem::path(own_path()).parent_path() / "paceline-trainer").string(); }
 
 Json trainer_arguments(const TrainRequest& request) {
   Json settings = Json::object();
   for (const auto& [name, value] : to_settings(request.settings)) settings[name] = value;
-  return {{"settings", settings}, {"data_root", data_root().string()}, {"workers", request.workers}};
+  return {{"settings", settings},
+          {"data_root", data_root().string()},
+          {"workers", request.workers},
+          {"prefetch", request.prefetch},
+          {"loader_threads", request.loader_threads}};
 }
 
 // Who sees to it that a worker ends when somebody asks for it.
@@ -56,13 +60,6 @@ std::vector<std::string> worker_command(const TrainRequest& request, const std::
     arguments["bind"] = request.bind;
   }
   return {trainer_path(), arguments.dump()};
-}
-
-Status trainer_exists() {
-  if (std::filesystem::exists(trainer_path())) return {};
-  return error(ErrorKind::kIo,
-               "{} is missing: this build has no trainer; build with -DPACELINE_TRAINER=ON (scripts/quickstart does)",
-               trainer_path());
 }
 
 class LocalJob {

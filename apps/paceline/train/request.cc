@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "model/description.h"
+#include "paceline/train/job_files.h"
 #include "trainer/data/open.h"
 #include "transport/transport.h"
 
@@ -119,6 +120,17 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their neighbour; 0: "
                   "none does (default 0)");
   how->add_option("--sync", s.sync, "bsp, asp, ssp or elastic-bsp")->capture_default_str();
+  how->add_option("--convolutions", r.convolutions_file,
+                  "Algorithm of each convolution: a JSON file {\"convolutions\": {LAYER: default, onednn, gemm, winograd or fft}}; "
+                  "layers that it does not name run the default")
+      ->option_text("FILE");
+  how->add_option("--plan", r.plan_file,
+                  "What 'paceline plan job --output FILE' wrote: model, mini-batch, workers, servers and convolutions, where no "
+                  "option of this command line says otherwise")
+      ->option_text("FILE");
+  how->add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed")->capture_default_str();
+  how->add_option("--loader-threads", r.loader_threads, "That read ahead; 'paceline profile --steps' says how many it takes")
+      ->capture_default_str();
   how->add_option("--staleness", s.staleness, "ssp: iterations a worker may be ahead")->capture_default_str();
   how->add_option("--lookahead", s.lookahead, "elastic-bsp: iterations a barrier may lie ahead")->capture_default_str();
   how->add_option("--non-finite", s.non_finite,
@@ -165,9 +177,14 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
 }
 
 Result<TrainRequest> validated(TrainRequest r) {
+  if (!r.convolutions_file.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(r.settings.convolutions, read_convolutions(r.convolutions_file, r.settings.model));
+  }
   PACELINE_ASSIGN_OR_RETURN(r.settings, runtime::validated(r.settings));
   PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(check_count("servers", r.servers, 1, 100'000));
+  PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, 64));
+  PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, 64));
   PACELINE_RETURN_IF_ERROR(model::describe(r.settings.model).status());
   PACELINE_RETURN_IF_ERROR(check_data_set_name(r.settings.dataset));
   PACELINE_RETURN_IF_ERROR(check_role(r));

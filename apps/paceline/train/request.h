@@ -22,7 +22,10 @@ struct TrainRequest {
   std::uint16_t coordinator_port = 0;  // of a whole job; 0: the kernel's choice
   bool ranks_elsewhere = false;        // a launcher has started a process for each rank: of the workers only rank 0 is started here
   std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer
+  std::int32_t prefetch = 2, loader_threads = 1;  // trainer/data/loader.h
   std::string metrics_file;
+  std::string convolutions_file;  // "": what settings.convolutions says
+  std::string plan_file;
   bool json = false;
   bool progress = false;  // bars even when standard error is no terminal
 };

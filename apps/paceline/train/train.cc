@@ -1,5 +1,6 @@
 // `paceline train`: decides which part of a job this process is.
 #include "paceline/environment.h"
+#include "paceline/train/job_files.h"
 #include "paceline/train/launcher.h"
 #include "paceline/train/roles.h"
 
@@ -33,7 +34,12 @@ Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>
   return typed;
 }
 
-int run_train(const TrainRequest& typed, const std::optional<std::string>& bind) {
+int run_train(TrainRequest typed, const CLI::App& command) {
+  const auto given = [&command](const std::string& name) { return command.count(name) > 0; };
+  if (!typed.plan_file.empty()) {
+    if (const Status status = apply_plan(typed.plan_file, given, typed); !status.ok()) return report_error(status);
+  }
+  const auto bind = given("--bind") ? std::optional(typed.bind) : std::nullopt;
   const auto here = placed(typed, bind);
   if (!here.ok()) return report_error(here.status());
   const auto request = validated(*here);
@@ -51,10 +57,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
   set_examples(*command,
                "  paceline train --model lenet --dataset mnist-5k --workers 4 --servers 2 --epochs 3\n"
                "  paceline train --reference --workers 4 --iterations 30 --json");
-  command->callback([request, command, &chosen] {
-    const auto bind = command->get_option("--bind")->count() > 0 ? std::optional(request->bind) : std::nullopt;
-    chosen.run = [request, bind] { return run_train(*request, bind); };
-  });
+  command->callback([request, command, &chosen] { chosen.run = [request, command] { return run_train(*request, *command); }; });
 }
 
 void add_run(CLI::App& app, Chosen& chosen) {

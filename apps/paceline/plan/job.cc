@@ -1,0 +1,227 @@
+// `paceline plan job`: one recommendation from what was measured, with its reasons; as text, JSON, a file for `train --plan`, and a
+// picture.
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/text.h"
+#include "paceline/picture.h"
+#include "paceline/plan/question.h"
+#include "paceline/plan/recommendation.h"
+
+namespace paceline::cli {
+namespace {
+
+struct Asked {
+  JobQuestion question;
+  std::string memory, bandwidth, worker_bandwidth, duplex = "full";
+  double speedup = 0, efficiency = 0, overhead = 0;
+  std::int64_t workers = 0;
+  std::string dataset, measurements, picture, output;
+  bool json = false;
+};
+
+template <typename... Args>
+Status wrong(fmt::format_string<Args...> format, Args&&... args) {
+  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
+}
+
+Result<std::string> content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return wrong("--measurements {}: the file cannot be read", path);
+  return text.str();
+}
+
+Result<BytesPerSecond> rate(const char* option, const std::string& text) {
+  auto parsed = parse_rate(text);
+  if (!parsed.ok()) return wrong("{}: {}", option, parsed.status().message());
+  if (!(parsed->value > 0)) return wrong("{} is {}; it must be above zero", option, text);
+  return parsed;
+}
+
+Result<JobQuestion> question_of(const Asked& asked, const CLI::App& command) {
+  JobQuestion question = asked.question;
+  const auto given = [&command](const char* option) { return command.count(option) > 0; };
+  if (question.samples < 1) return wrong("--dataset-size is {}; legal: 1 and more", question.samples);
+  auto memory = parse_bytes(asked.memory);
+  if (!memory.ok()) return wrong("--memory: {}", memory.status().message());
+  if (memory->count < 1) return wrong("--memory is {}; it must be above zero", asked.memory);
+  question.memory = *memory;
+  for (const std::int64_t mini_batch : question.mini_batches) {
+    if (mini_batch < 1) return wrong("--mini-batches has {}; legal: 1 and more", mini_batch);
+  }
+  if (given("--workers") && given("--speedup")) return wrong("--workers and --speedup contradict each other; give one of them");
+  if (given("--workers")) {
+    if (asked.workers < 1 || asked.workers > 100'000) return wrong("--workers is {}; legal: 1 to 100000", asked.workers);
+    question.workers = asked.workers;
+  }
+  if (given("--speedup")) {
+    if (!std::isfinite(asked.speedup) || !(asked.speedup > 0))
+      return wrong("--speedup is {}; legal are finite numbers above 0", asked.speedup);
+    question.speedup = asked.speedup;
+  }
+  if (given("--efficiency")) {
+    if (!(asked.efficiency > 0 && asked.efficiency <= 1))
+      return wrong("--efficiency is {}; legal are numbers above 0 and up to 1", asked.efficiency);
+    question.efficiency = asked.efficiency;
+  }
+  if (given("--overhead")) {
+    if (!std::isfinite(asked.overhead) || asked.overhead < 0)
+      return wrong("--overhead is {}; legal are finite numbers from 0", asked.overhead);
+    question.overhead = asked.overhead;
+  }
+  if (given("--worker-bandwidth") && !given("--bandwidth"))
+    return wrong("--worker-bandwidth needs --bandwidth, that of a server's link");
+  if (given("--bandwidth")) {
+    PACELINE_ASSIGN_OR_RETURN(question.bandwidth, rate("--bandwidth", asked.bandwidth));
+  }
+  if (given("--worker-bandwidth")) {
+    PACELINE_ASSIGN_OR_RETURN(question.worker_bandwidth, rate("--worker-bandwidth", asked.worker_bandwidth));
+  }
+  if (asked.duplex != "full" && asked.duplex != "half") return wrong("--duplex is '{}'; legal are full and half", asked.duplex);
+  question.duplex = asked.duplex == "full" ? planner::Duplex::kFull : planner::Duplex::kHalf;
+  return question;
+}
+
+Result<Measurements> measurements_of(const Asked& asked) {
+  if (!asked.measurements.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(const std::string text, content_of(asked.measurements));
+    return read_measurements(text, "--measurements " + asked.measurements);
+  }
+  Cache cache = load_cache();
+  if (!cache.notice.empty()) fmt::print(stderr, "paceline: {}\n", cache.notice);
+  return std::move(cache.measurements);
+}
+
+// R_O as it was measured: of the data set that was named, else of any; with the nearest mini-batch.
+std::optional<double> measured_overhead(const Asked& asked, const Measurements& measurements, std::int64_t mini_batch) {
+  const MeasuredOverhead* nearest = nullptr;
+  for (const MeasuredOverhead& measured : measurements.overheads) {
+    if (measured.model != asked.question.model || (!asked.dataset.empty() && measured.dataset != asked.dataset)) continue;
+    const auto distance = [mini_batch](const MeasuredOverhead& one) { return std::abs(one.mini_batch - mini_batch); };
+    if (nearest == nullptr || distance(measured) < distance(*nearest)) nearest = &measured;
+  }
+  return nearest == nullptr ? std::nullopt : std::optional(nearest->overhead);
+}
+
+constexpr const char* kPicture = R"py(
+import json, sys
+import matplotlib.pyplot as plt
+plan = json.loads(sys.argv[2])
+fits = [c for c in plan["candidates"] if c["feasible"]]
+figure, (speed, memory) = plt.subplots(2, 1, sharex=True, figsize=(7, 6.5), height_ratios=[3, 2])
+known = [c for c in plan["candidates"] if c["default_samples_per_second"] is not None]
+speed.plot([c["mini_batch"] for c in known], [c["default_samples_per_second"] for c in known], "o--", color="0.6", label="LibTorch's choice, memory not looked at")
+speed.plot([c["mini_batch"] for c in fits], [c["samples_per_second"] for c in fits], "o-", color="tab:blue", label="chosen algorithms, within the memory")
+for c in fits:
+    used = {}
+    for name in c["convolutions"].values():
+        used[name] = used.get(name, 0) + 1
+    speed.annotate("\n".join(f"{n} x {name}" for name, n in used.items()), (c["mini_batch"], c["samples_per_second"]), fontsize=7, textcoords="offset points", xytext=(0, -8), va="top", ha="center")
+if plan["mini_batch"] is not None:
+    speed.axvline(plan["mini_batch"], color="tab:green", lw=1, label=f"chosen: {plan['mini_batch']}")
+speed.set_ylabel("samples/s of one worker")
+speed.set_ylim(bottom=0)
+speed.set_title(f"{plan['model']}: throughput against mini-batch")
+speed.legend(fontsize=8)
+every = plan["candidates"]
+x = [c["mini_batch"] for c in every]
+need = [(plan["memory"] - c["bound_bytes"]) / 1e9 for c in every]
+memory.plot(x, need, "o-", color="tab:orange", label="a step without workspaces")
+memory.plot([c["mini_batch"] for c in fits], [(plan["memory"] - c["bound_bytes"] + c["workspace_bytes"]) / 1e9 for c in fits], "o-", color="tab:red", label="with the chosen algorithms' workspaces")
+memory.axhline(plan["memory"] / 1e9, color="black", lw=1, label="memory")
+memory.set_ylabel("GB")
+memory.set_xlabel("mini-batch")
+memory.set_ylim(bottom=0)
+memory.legend(fontsize=8)
+figure.tight_layout()
+figure.savefig(sys.argv[1], dpi=120)
+)py";
+
+Status write_output(const std::string& path, const Json& answer) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << answer.dump(2) << "\n";
+  file.flush();
+  return file ? Status() : error(ErrorKind::kIo, "--output {} cannot be written: {}", path, std::strerror(errno));
+}
+
+Status check_folder(const char* option, const std::string& path) {
+  if (path.empty()) return {};
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  std::error_code problem;
+  if (std::filesystem::is_directory(folder, problem) && !std::filesystem::is_directory(path, problem)) return {};
+  return wrong("{} {}: give a file in a folder that exists", option, path);
+}
+
+Status run(const Asked& asked, const CLI::App& command) {
+  PACELINE_ASSIGN_OR_RETURN(JobQuestion question, question_of(asked, command));
+  PACELINE_RETURN_IF_ERROR(model::describe(question.model).status());
+  PACELINE_RETURN_IF_ERROR(check_folder("--output", asked.output));
+  PACELINE_RETURN_IF_ERROR(check_folder("--picture", asked.picture));
+  PACELINE_ASSIGN_OR_RETURN(const Measurements measurements, measurements_of(asked));
+  if (!question.overhead) {
+    // The mini-batch does not depend on R_O, so it is known for which one R_O is to be looked up.
+    JobQuestion first = question;
+    first.workers = 1;
+    first.speedup = first.efficiency = std::nullopt;
+    PACELINE_ASSIGN_OR_RETURN(const Json answer, recommend(first, measurements));
+    if (answer["mini_batch"].is_number()) question.overhead = measured_overhead(asked, measurements, answer["mini_batch"]);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const Json answer, recommend(question, measurements));
+  if (!asked.output.empty()) PACELINE_RETURN_IF_ERROR(write_output(asked.output, answer));
+  if (!asked.picture.empty()) PACELINE_RETURN_IF_ERROR(draw(kPicture, answer.dump(), asked.picture));
+  fmt::print("{}", asked.json ? answer.dump(2) + "\n" : recommendation_text(answer));
+  return {};
+}
+
+}  // namespace
+
+void add_job_question(CLI::App& plan, Chosen& chosen) {
+  const auto asked = std::make_shared<Asked>();
+  CLI::App* command =
+      plan.add_subcommand("job", "Mini-batch, convolution algorithms, workers and servers for a job, from measured times");
+  command->add_option("--model", asked->question.model, "Network; 'paceline models' lists them")->required();
+  command->add_option("--dataset-size", asked->question.samples, "Samples of a data epoch")->required()->option_text("COUNT");
+  command->add_option("--memory", asked->memory, "Of one worker, e.g. 4GiB")->required()->option_text("SIZE");
+  command
+      ->add_option("--mini-batches", asked->question.mini_batches,
+                   "Candidates, separated by commas (default: all that were measured)")
+      ->delimiter(',');
+  command->add_option("--workers", asked->workers, "Workers; or give --speedup, or --efficiency (default 1)");
+  command->add_option("--speedup", asked->speedup, "Over one worker: the fewest workers that reach it");
+  command->add_option("--efficiency", asked->efficiency,
+                      "Above 0 and up to 1: the most workers that reach it; beside --workers or --speedup a condition");
+  command->add_option("--overhead", asked->overhead,
+                      "R_O (default: as 'paceline profile --steps' measured it, with the nearest mini-batch)");
+  command
+      ->add_option("--bandwidth", asked->bandwidth,
+                   "Of a server's link, e.g. 1gbit; and of a worker's, unless --worker-bandwidth is given")
+      ->option_text("RATE");
+  command->add_option("--worker-bandwidth", asked->worker_bandwidth, "Of a worker's link")->option_text("RATE");
+  command->add_option("--duplex", asked->duplex, "full (pushes and pulls at once) or half")->capture_default_str();
+  command->add_option("--dataset", asked->dataset, "Whose measured overhead counts (default: any)");
+  command
+      ->add_option("--measurements", asked->measurements,
+                   "Measured times, as 'paceline profile --convolutions --json' prints them (default: this machine's)")
+      ->option_text("FILE");
+  command->add_option("--output", asked->output, "Write the answer there, for 'paceline train --plan FILE'")->option_text("FILE");
+  command->add_option("--picture", asked->picture, "Draw throughput and memory against the mini-batch (PNG; needs matplotlib)")
+      ->option_text("FILE");
+  command->add_flag("--json", asked->json, "One JSON document");
+  set_examples(*command,
+               "  paceline profile --convolutions --model lenet --mini-batches 16,32,64\n"
+               "  paceline plan job --model lenet --dataset-size 4000 --memory 2GiB --speedup 3 --overhead 0.1 --bandwidth 1gbit "
+               "--output plan.json");
+  command->callback([asked, command, &chosen] {
+    chosen.run = [asked, command] {
+      const Status status = run(*asked, *command);
+      return status.ok() ? static_cast<int>(kDone) : report_error(status);
+    };
+  });
+}
+
+}  // namespace paceline::cli

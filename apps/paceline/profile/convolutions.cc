@@ -1,0 +1,111 @@
+// `paceline profile --convolutions`: one fresh trainer process for each mini-batch, whose high-water mark of memory is then that
+// step's. What has been measured on this machine before is taken from the cache.
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "model/description.h"
+#include "paceline/doctor/machine.h"
+#include "paceline/profile/measurements.h"
+#include "paceline/profile/profile.h"
+#include "paceline/progress.h"
+#include "paceline/train/trainer_program.h"
+
+namespace paceline::cli {
+namespace {
+
+Status check(const ProfileOptions& options) {
+  PACELINE_RETURN_IF_ERROR(model::describe(options.model).status());
+  for (const std::int64_t mini_batch : options.mini_batches) {
+    if (mini_batch < 1 || mini_batch > 1'000'000)
+      return error(ErrorKind::kBadRequest, "--mini-batches has {}; legal: 1 to 1000000", mini_batch);
+  }
+  if (options.rounds < 1 || options.rounds > 1000)
+    return error(ErrorKind::kBadRequest, "--rounds is {}; legal: 1 to 1000", options.rounds);
+  return {};
+}
+
+Result<MeasuredStep> measure(const ProfileOptions& options, std::int64_t mini_batch, const Clock& clock) {
+  const auto show = options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
+  std::unique_ptr<ProgressBar> bar;
+  Result<MeasuredStep> measured = error(ErrorKind::kIo, "the trainer measured nothing");
+  const Json request = {{"label", "profile"},
+                        {"profile",
+                         {{"model", options.model},
+                          {"mini_batch", mini_batch},
+                          {"rounds", options.rounds},
+                          {"memory", this_machine().available_bytes / 3}}}};
+  PACELINE_RETURN_IF_ERROR(run_trainer(request, [&](const Json& line) {
+    if (line.contains("measurement")) measured = read_step(line["measurement"], "the trainer's measurement");
+    if (!line.contains("progress")) return;
+    if (bar == nullptr)
+      bar = std::make_unique<ProgressBar>(fmt::format("{}, mini-batch {}", options.model, mini_batch),
+                                          line["progress"][1].get<std::int64_t>(), show, clock);
+    bar->update(line["progress"][0].get<std::int64_t>());
+  }));
+  return measured;
+}
+
+std::string cell(const MeasuredLayer& layer, model::ConvolutionAlgorithm algorithm) {
+  for (const MeasuredAlgorithm& measured : layer.algorithms) {
+    if (measured.algorithm == algorithm)
+      return fmt::format("{:.2f} ms {:>9}", measured.seconds() * 1e3, to_text(Bytes{measured.workspace_bytes}));
+  }
+  return "-";
+}
+
+void print(const MeasuredStep& step) {
+  fmt::print("{}, mini-batch {}: a step {:.1f} ms, of it no convolution {:.1f} ms; peak memory {}, of tensors {}\n", step.model,
+             step.mini_batch, step.step_s * 1e3, step.rest_s * 1e3, to_text(Bytes{step.process_peak_bytes}),
+             to_text(Bytes{step.tensors_peak_bytes}));
+  if (step.layers.empty()) return;
+  fmt::print("  {:<24}", "forward + backward");
+  for (const auto algorithm : model::convolution_algorithms()) fmt::print("{:>22}", to_string(algorithm));
+  fmt::print("\n");
+  for (const MeasuredLayer& layer : step.layers) {
+    fmt::print("  {:<24}", layer.name);
+    for (const auto algorithm : model::convolution_algorithms()) fmt::print("{:>22}", cell(layer, algorithm));
+    fmt::print("\n");
+  }
+}
+
+Result<Measurements> run(ProfileOptions options) {
+  if (options.mini_batches.empty()) options.mini_batches = {8, 16, 32, 64};
+  PACELINE_RETURN_IF_ERROR(check(options));
+  Cache cache = load_cache();
+  if (!cache.notice.empty()) fmt::print(stderr, "paceline: {}; measuring anew\n", cache.notice);
+  const SystemClock clock;
+  Measurements wanted;
+  for (const std::int64_t mini_batch : options.mini_batches) {
+    const auto known =
+        std::find_if(cache.measurements.steps.begin(), cache.measurements.steps.end(),
+                     [&](const MeasuredStep& step) { return step.model == options.model && step.mini_batch == mini_batch; });
+    if (known != cache.measurements.steps.end() && !options.again) {
+      wanted.put(*known);
+      continue;
+    }
+    PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, measure(options, mini_batch, clock));
+    wanted.put(step);
+    cache.measurements.put(std::move(step));
+    PACELINE_RETURN_IF_ERROR(store_cache(cache.measurements));  // what is measured stays, whatever happens to the rest
+  }
+  return wanted;
+}
+
+}  // namespace
+
+int profile_convolutions(const ProfileOptions& options) {
+  const auto measured = run(options);
+  if (!measured.ok()) return report_error(measured.status());
+  if (options.json) {
+    fmt::print("{}\n", to_json(*measured).dump(1));
+    return kDone;
+  }
+  for (const MeasuredStep& step : measured->steps) print(step);
+  fmt::print("kept in {}\n", cache_path());
+  return kDone;
+}
+
+}  // namespace paceline::cli

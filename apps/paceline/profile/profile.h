@@ -1,0 +1,27 @@
+// `paceline profile`: measures on this machine what `paceline plan` asks for. One command; what it measures is chosen by a flag.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "paceline/command.h"
+
+namespace paceline::cli {
+
+struct ProfileOptions {
+  std::string model = "lenet";
+  std::string dataset;                     // "": images or sentences made up for the model
+  std::int64_t mini_batch = 32;            // of one worker
+  std::vector<std::int64_t> mini_batches;  // --convolutions, --memory
+  std::int64_t rounds = 5;                 // --convolutions: steps with each algorithm
+  std::int64_t iterations = 30;            // --steps
+  bool again = false;                      // measure what the cache has, too
+  bool json = false;
+  bool progress = false;
+};
+
+// Each measures, prints and returns the exit code.
+int profile_convolutions(const ProfileOptions& options);
+int profile_steps(const ProfileOptions& options);
+
+}  // namespace paceline::cli

@@ -1,0 +1,260 @@
+"""Measured convolutions from end to end: `train --convolutions`, `profile --convolutions`, `plan job`, `train --plan`."""
+
+import itertools
+import json
+import os
+import subprocess
+
+import pytest
+
+from jobs import LENET, PROGRAM, environment, reference, train
+
+MIB = 2**20
+DEFAULT, FFT, GEMM = "default", "fft", "gemm"
+
+
+def run(*arguments, cache=None, **more):
+    variables = environment("plan-job")
+    if cache is not None:
+        variables["PACELINE_CACHE"] = str(cache)
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, env=variables, **more)
+
+
+def refused(*arguments, names, **more):
+    done = run(*arguments, **more)
+    assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+    assert done.stdout == "" and done.stderr.count("\n") == 1 and done.stderr.startswith("paceline: error: "), done.stderr
+    for name in names:
+        assert name in done.stderr, (name, done.stderr)
+
+
+def written(path, value):
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+# ---- train --convolutions
+
+
+def test_every_worker_and_the_reference_run_the_chosen_algorithms_to_the_same_bits(tmp_path):
+    hashes = set()
+    for choice in ({"conv1": "gemm", "conv2": "fft"}, {"conv1": "fft"}, {"conv2": "default"}):
+        file = written(tmp_path / "choice.json", {"model": "lenet", "convolutions": choice})
+        job = ("--iterations", 6, "--convolutions", file)
+        distributed = train(*LENET, "--workers", 2, "--servers", 2, *job)
+        assert distributed["parameters_hash"] == train("--reference", *LENET, "--workers", 2, *job)["parameters_hash"]
+        hashes.add(distributed["parameters_hash"])
+        default = reference(*LENET, "--workers", 2, "--iterations", 6)
+        assert abs(distributed["loss_last"] - default["loss_last"]) < 1e-3
+    assert len(hashes) == 3 and default["parameters_hash"] in hashes  # the last choice is the default
+
+
+@pytest.mark.parametrize(
+    "content, names",
+    [
+        ({"convolutions": {"conv9": "fft"}}, ["conv9", "conv1, conv2"]),
+        ({"convolutions": {"fc1": "fft"}}, ["'fc1'"]),
+        ({"convolutions": {"conv1": "fast"}}, ["'conv1'", "'fast'", "winograd"]),
+        ({"convolutions": {"conv1": 3}}, ["'conv1'", "3"]),
+        ({"convolutions": {"conv2": "winograd"}}, ["'conv2'", "5x5"]),
+        ({"convolutions": []}, ["'convolutions'", "array"]),
+        ({"convolution": {}}, ["unknown key 'convolution'", "'convolutions'?"]),
+        ({}, ["lacks key 'convolutions'"]),
+        ({"model": "alexnet", "convolutions": {}}, ["'model'", "alexnet", "lenet"]),
+        ([], ["an object is expected"]),
+        ('{"convolutions": {"conv1": "fft", "conv1": "gemm"}}', ["'conv1' stands there twice"]),
+        ("{", ["line 1"]),
+    ],
+)
+def test_a_bad_file_of_convolutions_is_refused_naming_layer_and_key(tmp_path, content, names):
+    file = written(tmp_path / "choice.json", content)
+    refused("train", "--model", "lenet", "--convolutions", file, names=["choice.json", *names])
+
+
+def test_a_file_that_is_not_there_is_named():
+    refused("train", "--convolutions", "/nowhere/choice.json", names=["/nowhere/choice.json"])
+    refused("train", "--plan", "/nowhere/plan.json", names=["/nowhere/plan.json"])
+
+
+# ---- plan job, from a file of times. lenet has conv1 and conv2; needs are so small that the memory bound is set by hand.
+
+
+def step(mini_batch, rest, conv1, conv2, peak=100 * MIB):
+    """conv1, conv2: [(algorithm, seconds, workspace)]"""
+    layers = [
+        {"name": name, "algorithms": [{"algorithm": a, "forward_s": t / 4, "backward_s": 3 * t / 4, "workspace_bytes": w} for a, t, w in costs]}
+        for name, costs in (("conv1", conv1), ("conv2", conv2))
+    ]
+    default = rest + conv1[0][1] + conv2[0][1]
+    return {"model": "lenet", "mini_batch": mini_batch, "step_s": default, "rest_s": rest, "process_peak_bytes": peak, "layers": layers}
+
+
+TIMES = {
+    "measurements": [
+        step(8, 0.004, [(DEFAULT, 0.004, 0), (FFT, 0.002, 10 * MIB)], [(DEFAULT, 0.006, 0), (FFT, 0.003, 20 * MIB), (GEMM, 0.007, MIB)]),
+        step(16, 0.006, [(DEFAULT, 0.008, 0), (FFT, 0.004, 20 * MIB)], [(DEFAULT, 0.012, 0), (FFT, 0.004, 40 * MIB), (GEMM, 0.010, MIB)], 120 * MIB),
+        step(64, 0.020, [(DEFAULT, 0.032, 0), (FFT, 0.016, 80 * MIB)], [(DEFAULT, 0.048, 0), (FFT, 0.016, 160 * MIB), (GEMM, 0.040, MIB)], 200 * MIB),
+    ],
+    "steps": [{"model": "lenet", "dataset": "mnist-5k", "mini_batch": 16, "overhead": 0.1, "overhead_without_pipelining": 0.3}],
+}
+
+
+def plan(tmp_path, memory, *options, times=TIMES, samples=1000):
+    file = written(tmp_path / "times.json", times)
+    done = run("plan", "job", "--json", "--model", "lenet", "--dataset-size", samples, "--memory", memory, "--measurements", file, *options)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return json.loads(done.stdout)
+
+
+def best_by_trying(memory, samples):
+    """The least time of a data epoch over all mini-batches and all choices."""
+    found = []
+    for one in TIMES["measurements"]:
+        for choice in itertools.product(*(layer["algorithms"] for layer in one["layers"])):
+            if one["process_peak_bytes"] + sum(a["workspace_bytes"] for a in choice) > memory:
+                continue
+            seconds = one["rest_s"] + sum(a["forward_s"] + a["backward_s"] for a in choice)
+            found.append((-(-samples // one["mini_batch"]) * seconds, one["mini_batch"], [a["algorithm"] for a in choice]))
+    return min(found, default=None)
+
+
+def test_the_recommendation_is_the_best_of_all_choices_within_the_memory(tmp_path):
+    seen = set()
+    for memory in (99, 100, 105, 110, 121, 130, 139, 160, 180, 201, 300, 1000):
+        answer, wanted = plan(tmp_path, memory * MIB), best_by_trying(memory * MIB, 1000)
+        if wanted is None:
+            assert answer["feasible"] is False and answer["train"] is None and answer["missing_bytes"] == MIB
+            assert "1.0 MB" in answer["reason"] and answer["layer_to_shrink"] == "fc1"
+            continue
+        assert answer["feasible"] and answer["epoch_seconds"] == pytest.approx(wanted[0])
+        assert (answer["mini_batch"], list(answer["convolutions"].values())) == (wanted[1], wanted[2])
+        assert answer["iterations"] == -(-1000 // wanted[1])
+        seen.add((wanted[1], *wanted[2]))
+    assert len(seen) >= 4  # the bound decides
+
+
+def test_workers_and_servers_come_from_the_lemmas(tmp_path):
+    answer = plan(tmp_path, "1GiB", "--speedup", 3, "--bandwidth", "1gbit")  # the measured overhead of 10 %: four, as in the paper
+    assert answer["workers"] == 4 and answer["overhead"] == 0.1 and answer["speedup"] == pytest.approx(3.142857)
+    per_iteration = 431080 * 4 / answer["iteration_seconds"]
+    assert answer["servers"] == max(1, -(-4 * per_iteration // 125e6)) and answer["worker_link_ok"] is True
+    assert answer["train"] == {"model": "lenet", "mini-batch": answer["mini_batch"], "convolutions": answer["convolutions"], "workers": 4, "servers": answer["servers"]}
+    assert plan(tmp_path, "1GiB", "--efficiency", 0.8)["workers"] == 3  # 4 reach 78.6 %
+    slow = plan(tmp_path, "1GiB", "--workers", 2, "--bandwidth", "10gbit", "--worker-bandwidth", "1MB/s")
+    assert slow["feasible"] and slow["worker_link_ok"] is False and slow["worker_link_shortfall"] == pytest.approx(431080 * 4 / slow["iteration_seconds"] - 1e6)
+    assert any("no number hides" in reason for reason in slow["reasons"])
+    limit = plan(tmp_path, "1GiB", "--speedup", 11)
+    assert limit["feasible"] is False and limit["limit"] == pytest.approx(11) and "11.0000" in limit["reason"] and limit["train"] is None
+    assert plan(tmp_path, "1GiB", "--workers", 4, "--efficiency", 0.9)["feasible"] is False
+    assert plan(tmp_path, "1GiB", "--workers", 100, samples=200)["feasible"] is False  # fewer samples than mini-batches
+
+
+def test_what_does_not_fit_at_all_is_an_answer_with_the_missing_bytes(tmp_path):
+    done = run("plan", "job", "--json", "--model", "vgg-19", "--dataset-size", 1000, "--memory", "1GB", cache=tmp_path)
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and answer["feasible"] is False and answer["layer_to_shrink"] == "classifier.0"
+    # 12 bytes for each parameter and its gradients, 4 for each value of the feature maps: more than a GB by this much
+    assert answer["missing_bytes"] == pytest.approx(12 * 143667240 + 4 * 16.54e6 - 1e9, rel=0.02)
+
+
+def test_the_advice_on_classes_is_checked(tmp_path):
+    checks = {one["mini_batch"]: one for one in [plan(tmp_path, 100 * MIB + 1), plan(tmp_path, "1GiB")]}
+    assert set(checks) == {8, 64}
+    assert [checks[x]["checks"][0]["ok"] for x in (8, 64)] == [False, True]
+
+
+def test_wrong_requests_and_missing_measurements_are_told(tmp_path):
+    base = ("plan", "job", "--model", "lenet", "--dataset-size", 100, "--memory", "1GiB")
+    file = written(tmp_path / "times.json", TIMES)
+    refused(*base, cache=tmp_path, names=["paceline profile --convolutions --model lenet --mini-batches 8,16,32,64"])
+    refused(*base, "--mini-batches", "8,12", "--measurements", file, names=["mini-batch 12", "paceline profile --convolutions --model lenet --mini-batches 8,12"])
+    no_overhead = written(tmp_path / "no.json", {"measurements": TIMES["measurements"]})
+    refused(*base, "--measurements", no_overhead, "--speedup", 2, names=["paceline profile --steps --model lenet", "--overhead"])
+    for options, names in [
+        (("--efficiency", 1.2), ["--efficiency is 1.2"]),
+        (("--efficiency", 0), ["--efficiency is 0"]),
+        (("--speedup", 0), ["--speedup is 0"]),
+        (("--overhead", -1), ["--overhead is -1"]),
+        (("--bandwidth", "0"), ["--bandwidth"]),
+        (("--bandwidth", "1gbit", "--duplex", "both"), ["--duplex is 'both'", "half"]),
+        (("--workers", 2, "--speedup", 2), ["contradict"]),
+        (("--worker-bandwidth", "1gbit"), ["--bandwidth"]),
+        (("--workers", 0), ["--workers is 0"]),
+        (("--mini-batches", "8,0"), ["--mini-batches"]),
+        (("--output", "/nowhere/plan.json"), ["/nowhere/plan.json"]),
+    ]:
+        refused(*base, "--measurements", file, *options, names=names)
+    for change, names in [
+        (lambda m: m.update(mini_batch=0), ["'mini_batch'"]),
+        (lambda m: m.update(rest_s=-1), ["'rest_s'"]),
+        (lambda m: m.update(speed=1), ["'speed'"]),
+        (lambda m: m["layers"].pop(), ["'conv2'", "0 times"]),
+        (lambda m: m["layers"][0].update(name="conv7"), ["'conv7'"]),
+        (lambda m: m["layers"][0]["algorithms"][1].update(algorithm="winograd"), ["'conv1'", "winograd"]),
+        (lambda m: m["layers"][0].update(algorithms=[]), ["'conv1'", "empty"]),
+        (lambda m: m["layers"][1]["algorithms"][0].pop("workspace_bytes"), ["layer 2 'conv2', algorithm 0", "'workspace_bytes'"]),
+    ]:
+        times = json.loads(json.dumps(TIMES))
+        change(times["measurements"][1])
+        refused(*base, "--measurements", written(tmp_path / "bad.json", times), names=["bad.json", "measurements[1]", *names])
+
+
+# ---- from measuring to training
+
+
+def test_measured_planned_and_trained(tmp_path):
+    cache, plan_file, picture = tmp_path / "cache", tmp_path / "plan.json", tmp_path / "plan.png"
+    measure = ("profile", "--convolutions", "--model", "lenet", "--mini-batches", "4,8", "--rounds", 1, "--json")
+    measured = run(*measure, cache=cache)
+    assert measured.returncode == 0, measured.stderr
+    again = run(*measure, cache=cache)  # comes from the cache, to the last digit
+    assert again.stdout == measured.stdout and again.stderr == ""
+    for one in json.loads(measured.stdout)["measurements"]:
+        assert one["process_peak_bytes"] > one["tensors_peak_bytes"] > 431080 * 8  # values and gradients at least
+        assert 0 < one["rest_s"] < one["step_s"]
+        for layer in one["layers"]:
+            costs = {a["algorithm"]: a for a in layer["algorithms"]}
+            assert {"default", "gemm", "fft"} <= set(costs) <= {"default", "onednn", "gemm", "fft"}  # 5x5: no winograd
+            assert costs["fft"]["workspace_bytes"] > costs["default"]["workspace_bytes"]
+    job = ("plan", "job", "--model", "lenet", "--dataset-size", 4000, "--memory", "1GiB", "--workers", 2, "--bandwidth", "100gbit", "--output", plan_file)
+    done = run(*job, "--picture", picture, cache=cache)
+    assert done.returncode == 0, done.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    answer = json.loads(plan_file.read_text())
+    trained = train("--plan", plan_file, "--iterations", 2)
+    assert (trained["model"], trained["workers"], trained["servers"]) == ("lenet", 2, answer["servers"])
+    assert trained["samples"] == 2 * 2 * answer["mini_batch"]
+    choice = written(tmp_path / "choice.json", {"convolutions": answer["convolutions"]})
+    by_hand = train("--mini-batch", answer["mini_batch"], "--workers", 2, "--iterations", 2, "--convolutions", choice)
+    assert by_hand["parameters_hash"] == trained["parameters_hash"]
+    assert train("--plan", plan_file, "--iterations", 1, "--mini-batch", 5, "--workers", 1)["samples"] == 5  # the command line wins
+
+    # A cache of another machine, and a damaged one, are told and not used.
+    content = json.loads((cache / "measurements.json").read_text())
+    for damage, told in [(json.dumps({**content, "fingerprint": {"processor": "abacus"}}), "another machine"), ("{", "damaged"), (json.dumps({"measurements": 1}), "damaged")]:
+        (cache / "measurements.json").write_text(damage)
+        unknown = run(*job, cache=cache)
+        assert unknown.returncode == 2 and told in unknown.stderr and "paceline profile --convolutions" in unknown.stderr
+    anew = run(*measure[:-5], "--mini-batches", 4, "--rounds", 1, cache=cache)
+    assert anew.returncode == 0 and "measuring anew" in anew.stderr
+    assert run(*job, "--mini-batches", 4, cache=cache).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "content, names",
+    [
+        ({"feasible": False, "reason": "it is too large", "train": None}, ["no answer: it is too large"]),
+        ({}, ["lacks the object 'train'"]),
+        ({"train": {"mini-batch": 0}}, ["'train.mini-batch'"]),
+        ({"train": {"speed": 1}}, ["'train.speed'"]),
+        ({"train": {"convolutions": {"conv3": "fft"}}}, ["'conv3'"]),
+        ({"train": {"model": 5}}, ["'train.model'"]),
+    ],
+)
+def test_a_bad_plan_is_refused_naming_its_key(tmp_path, content, names):
+    refused("train", "--plan", written(tmp_path / "plan.json", content), names=["plan.json", *names])
+
+
+def test_a_plan_for_another_model_is_refused(tmp_path):
+    file = written(tmp_path / "plan.json", {"train": {"model": "mlp"}})
+    refused("train", "--model", "lenet", "--plan", file, names=["mlp", "lenet"])
