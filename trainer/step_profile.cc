@@ -206,6 +206,7 @@ class StepProfiler {
 
   std::vector<Contestant> contestants_of_job() const {
     std::vector<Contestant> contestants = {{}};
+    if (options_.rounds == 0) return contestants;
     if (!options_.choice.empty()) {
       contestants.push_back(options_.choice);
       return contestants;

@@ -15,7 +15,7 @@ namespace paceline::trainer {
 struct StepProfileOptions {
   std::string model;
   std::int64_t mini_batch = 32;     // at least 1
-  std::int64_t rounds = 5;          // steps timed with each algorithm, in turns; at least 1
+  std::int64_t rounds = 5;          // steps timed with each algorithm, in turns; 0: a single step with the default, for its memory
   model::ConvolutionChoice choice;  // not empty: only this choice is measured, against the default
   Bytes memory;                     // an algorithm that would need more for a layer is left out; 0: no limit
 };

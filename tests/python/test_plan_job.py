@@ -258,3 +258,44 @@ def test_a_bad_plan_is_refused_naming_its_key(tmp_path, content, names):
 def test_a_plan_for_another_model_is_refused(tmp_path):
     file = written(tmp_path / "plan.json", {"train": {"model": "mlp"}})
     refused("train", "--model", "lenet", "--plan", file, names=["mlp", "lenet"])
+
+
+def test_steps_and_memory_are_measured_and_the_overhead_is_planned_with(tmp_path):
+    done = run("profile", "--steps", "--model", "lenet", "--dataset", "mnist-5k", "--mini-batch", 16, "--iterations", 5, "--json", cache=tmp_path)
+    assert done.returncode == 0, done.stderr
+    steps = json.loads(done.stdout)
+    assert list(steps["phases"]) == ["load", "preprocess", "transfer", "forward", "backward", "push", "pull", "update", "wait"]
+    assert steps["without_pipelining"]["prefetch"] == 0 and steps["prefetch"] == steps["loader_threads"] + 1
+    for one, overhead in [(steps["with_pipelining"], "overhead"), (steps["without_pipelining"], "overhead_without_pipelining")]:
+        computing = one["phases"]["forward"] + one["phases"]["backward"]
+        assert steps[overhead] == one["overhead"] == pytest.approx((sum(one["phases"].values()) - computing) / computing)
+    assert steps["reading"] is None  # mnist-5k has no file for each image
+    kept = json.loads((tmp_path / "measurements.json").read_text())["steps"]
+    assert [(one["dataset"], one["overhead"]) for one in kept] == [("mnist-5k", steps["overhead"])]
+    times = {"measurements": TIMES["measurements"], "steps": kept}
+    assert plan(tmp_path, "1GiB", "--workers", 2, times=times)["overhead"] == steps["overhead"]
+
+    done = run("profile", "--memory", "--model", "lenet", "--mini-batch", 64, "--json", cache=tmp_path)
+    (row,) = json.loads(done.stdout)
+    formula = json.loads(run("plan", "memory", "--model", "lenet", "--mini-batch", 64, "--memory", "1GiB", "--json").stdout)
+    assert row["formula_bytes"] * 8 == sum(formula[key] for key in ("feature_maps_bits", "convolution_bits", "classifier_bits"))
+    assert row["ratio"] == pytest.approx(row["tensors_peak_bytes"] / row["formula_bytes"])
+    assert row["process_peak_bytes"] > row["process_before_bytes"] > 10 * MIB
+    # Values and gradients of the parameters, twice the activations behind the first rectifier at the least.
+    assert row["tensors_peak_bytes"] > 4 * (2 * 431080 + 2 * 64 * 20 * 24 * 24)
+
+
+@pytest.mark.parametrize(
+    "options, names",
+    [
+        ((), ["--convolutions", "--steps", "--memory"]),
+        (("--convolutions", "--model", "lenett"), ["lenett", "lenet"]),
+        (("--convolutions", "--mini-batches", "0"), ["--mini-batches has 0"]),
+        (("--convolutions", "--rounds", "0"), ["--rounds is 0"]),
+        (("--steps", "--iterations", "1"), ["--iterations is 1"]),
+        (("--steps", "--model", "seq2seq"), ["--dataset"]),
+        (("--memory", "--mini-batch", "0"), ["--mini-batch is 0"]),
+    ],
+)
+def test_a_profile_that_cannot_be_made_is_refused(tmp_path, options, names):
+    refused("profile", *options, names=names, cache=tmp_path)

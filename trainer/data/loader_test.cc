@@ -51,7 +51,7 @@ using LoaderTest = Fixture;
 
 TEST_F(LoaderTest, GivesTheSameSequenceAsReadingWithoutItWhateverDepthAndThreads) {
   const auto set = small_images(20);
-  for (const std::int32_t depth : {1, 2, 7}) {
+  for (const std::int32_t depth : {0, 1, 2, 7}) {
     for (const std::int32_t threads : {1, 3}) {
       for (const Iteration first : {Iteration{1}, Iteration{5}}) {
         Sampler sampler = Sampler::make(*set, {.seed = 9, .workers = 2, .mini_batch = 3}).value();
@@ -106,8 +106,8 @@ TEST_F(LoaderTest, ReusesItsBuffers) {
 
 TEST_F(LoaderTest, ReportsASampleThatCannotBeReadAndKeepsReportingIt) {
   const auto set = std::make_shared<Watched>(small_images(20), 4);
-  for (const std::int32_t threads : {1, 3}) {
-    const auto loader = started(set, {.rank = Rank{0}, .depth = 3, .threads = threads});
+  for (const std::int32_t depth : {0, 1, 3}) {
+    const auto loader = started(set, {.rank = Rank{0}, .depth = depth, .threads = std::max(1, depth)});
     Sampler sampler = Sampler::make(*set, {.seed = 9, .workers = 2, .mini_batch = 3}).value();
     for (Iteration i = 1;; ++i) {
       const auto indices = sampler.samples(i, Rank{0});
@@ -138,7 +138,7 @@ TEST_F(LoaderTest, EndsBehindTheLastIteration) {
 TEST_F(LoaderTest, StopsAtAnyMomentWithoutHanging) {
   const auto set = small_images(40);
   for (int round = 0; round < 200; ++round) {
-    const auto loader = started(set, {.rank = Rank{round % 2}, .depth = 1 + round % 4, .threads = 1 + round % 3});
+    const auto loader = started(set, {.rank = Rank{round % 2}, .depth = round % 5, .threads = 1 + round % 3});
     for (int i = 0; i < round % 5; ++i) ASSERT_TRUE(loader->next().ok());
     if (round % 7 == 0) {
       loader->stop();
@@ -177,7 +177,7 @@ TEST_F(LoaderTest, RefusesOptionsOutOfRange) {
   const auto set = small_images(20);
   const Sampler sampler = Sampler::make(*set, {.workers = 2, .mini_batch = 3}).value();
   for (const LoaderOptions options :
-       {LoaderOptions{.rank = Rank{2}}, LoaderOptions{.rank = Rank{-1}}, LoaderOptions{.first = 0}, LoaderOptions{.depth = 0},
+       {LoaderOptions{.rank = Rank{2}}, LoaderOptions{.rank = Rank{-1}}, LoaderOptions{.first = 0}, LoaderOptions{.depth = -1},
         LoaderOptions{.depth = 65}, LoaderOptions{.threads = 0}, LoaderOptions{.last = -1}}) {
     const auto loader = Loader::start(set, sampler, options, clock);
     ASSERT_FALSE(loader.ok());

@@ -10,6 +10,7 @@ namespace paceline::cli {
 
 struct ProfileOptions {
   std::string model = "lenet";
+  bool model_given = false;                // --memory: else all networks
   std::string dataset;                     // "": images or sentences made up for the model
   std::int64_t mini_batch = 32;            // of one worker
   std::vector<std::int64_t> mini_batches;  // --convolutions, --memory
@@ -23,5 +24,6 @@ struct ProfileOptions {
 // Each measures, prints and returns the exit code.
 int profile_convolutions(const ProfileOptions& options);
 int profile_steps(const ProfileOptions& options);
+int profile_memory(const ProfileOptions& options);
 
 }  // namespace paceline::cli

@@ -1,0 +1,67 @@
+#include "paceline/profile/prediction.h"
+
+#include <gtest/gtest.h>
+
+#include "paceline/profile/prefetch.h"
+
+namespace paceline::cli {
+namespace {
+
+using Algorithm = model::ConvolutionAlgorithm;
+
+// Times that are straight lines in the mini-batch: what is between two measurements is then known.
+MeasuredStep step(std::int64_t x) {
+  const auto samples = static_cast<double>(x);
+  MeasuredStep one{.model = "lenet", .mini_batch = x, .step_s = 3 + 6 * samples, .rest_s = 1 + samples};
+  one.layers = {{"conv1", {{Algorithm::kDefault, 0.5, 2 * samples, 0}, {Algorithm::kFft, 8, 0.5 * samples, 0}}},
+                {"conv2", {{Algorithm::kDefault, 1, 2 * samples, 0}, {Algorithm::kGemm, 2, 3 * samples, 0}}}};
+  return one;
+}
+
+TEST(Prediction, ReadsStraightLinesBetweenAndBeyondTheMeasurements) {
+  const std::vector<MeasuredStep> calibrations = {step(16), step(4), step(4)};
+  for (const std::int64_t x : {1, 4, 7, 16, 40}) {
+    const MeasuredStep predicted = predicted_step(calibrations, x);
+    EXPECT_DOUBLE_EQ(predicted.step_s, step(x).step_s) << x;
+    for (const model::ConvolutionChoice& choice :
+         {model::ConvolutionChoice{}, model::ConvolutionChoice{{"conv1", Algorithm::kFft}, {"conv2", Algorithm::kGemm}}}) {
+      EXPECT_NEAR(predicted_seconds(predicted, choice), predicted_seconds(step(x), choice), 1e-9) << x;
+    }
+  }
+}
+
+TEST(Prediction, SeveralMeasurementsOfAMiniBatchCountWithTheirMean) {
+  MeasuredStep slower = step(4);
+  slower.step_s += 2;
+  EXPECT_DOUBLE_EQ(predicted_step({step(4), slower}, 4).step_s, step(4).step_s + 1);
+  EXPECT_DOUBLE_EQ(predicted_step({step(4)}, 9).step_s, step(4).step_s);  // one mini-batch says nothing of others
+}
+
+TEST(Prediction, AnAlgorithmThatNotEveryCalibrationMeasuredIsLeftOut) {
+  MeasuredStep without = step(16);
+  without.layers[0].algorithms.pop_back();
+  const MeasuredStep predicted = predicted_step({step(4), without}, 8);
+  EXPECT_EQ(predicted.layers[0].algorithms.size(), 1u);
+  EXPECT_EQ(predicted.layers[1].algorithms.size(), 2u);
+}
+
+TEST(Prediction, TheFastestAlgorithmOfEachLayerIsChosen) {
+  EXPECT_EQ(to_text(fastest_choice(step(2))), "");            // conv1: 4.5 against 9
+  EXPECT_EQ(to_text(fastest_choice(step(32))), "conv1=fft");  // 64.5 against 24
+}
+
+TEST(Prefetch, DeliversFasterThanComputingConsumesAsFarAsThereAreCores) {
+  EXPECT_EQ(prefetch_for(0.001, 0.1, 4).threads, 1);
+  EXPECT_EQ(prefetch_for(0.001, 0.1, 4).depth, 2);
+  EXPECT_EQ(prefetch_for(0.2, 0.1, 8).threads, 3);  // 2.4
+  EXPECT_EQ(prefetch_for(5, 0.1, 4).threads, 4);
+  EXPECT_EQ(prefetch_for(1, 0, 2).threads, 2);
+  for (double load = 0.01; load < 1; load += 0.013) {
+    const Prefetch chosen = prefetch_for(load, 0.1, 64);
+    EXPECT_LT(load / chosen.threads, 0.1) << load;
+    EXPECT_EQ(chosen.depth, chosen.threads + 1);
+  }
+}
+
+}  // namespace
+}  // namespace paceline::cli
