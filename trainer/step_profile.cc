@@ -118,6 +118,7 @@ class StepProfiler {
   Result<StepProfile> run(const std::function<void(std::int64_t, std::int64_t)>& on_step) {
     profile_.process_before = Bytes{runtime::peak_memory()};
     PACELINE_RETURN_IF_ERROR(prepare());
+    watch_.reset_peak();  // making the network is no part of a step
     const auto contestants = contestants_of_job();
     const auto total = static_cast<std::int64_t>(contestants.size()) * (options_.rounds + 1);
     std::int64_t done = 0;

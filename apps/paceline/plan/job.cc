@@ -121,13 +121,14 @@ for c in fits:
     used = {}
     for name in c["convolutions"].values():
         used[name] = used.get(name, 0) + 1
-    speed.annotate("\n".join(f"{n} x {name}" for name, n in used.items()), (c["mini_batch"], c["samples_per_second"]), fontsize=7, textcoords="offset points", xytext=(0, -8), va="top", ha="center")
+    speed.annotate("\n".join(f"{n} x {name}" for name, n in used.items()), (c["mini_batch"], c["samples_per_second"]), fontsize=7, textcoords="offset points", xytext=(0, 7), va="bottom", ha="center")
 if plan["mini_batch"] is not None:
     speed.axvline(plan["mini_batch"], color="tab:green", lw=1, label=f"chosen: {plan['mini_batch']}")
 speed.set_ylabel("samples/s of one worker")
-speed.set_ylim(bottom=0)
+speed.set_ylim(0, 1.35 * max([c["samples_per_second"] for c in fits] + [c["default_samples_per_second"] for c in known], default=1))
+speed.margins(x=0.1)
 speed.set_title(f"{plan['model']}: throughput against mini-batch")
-speed.legend(fontsize=8)
+speed.legend(fontsize=8, loc="lower right")
 every = plan["candidates"]
 x = [c["mini_batch"] for c in every]
 need = [(plan["memory"] - c["bound_bytes"]) / 1e9 for c in every]
