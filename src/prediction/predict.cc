@@ -1,0 +1,76 @@
+#include "prediction/predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost/lower_bound.h"
+#include "paramserver/core/job_plan.h"
+#include "prediction/virtual_cluster.h"
+#include "scheduling/batching.h"
+
+namespace paceline::prediction {
+namespace {
+
+constexpr std::int64_t kChunksOfAModel = 1000;
+
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+Status check(const Job& job, const Cluster& cluster) {
+  const std::size_t layers = job.table.layers.size();
+  if (job.forward.size() != layers || job.backward.size() != layers) {
+    return error(ErrorKind::kBadRequest, "a profile has {} forward and {} backward times; the model has {} layers",
+                 job.forward.size(), job.backward.size(), layers);
+  }
+  if (!std::ranges::all_of(job.forward, is_time) || !std::ranges::all_of(job.backward, is_time))
+    return error(ErrorKind::kBadRequest, "a profile has a time that is negative or not finite");
+  if (!(cluster.link.value > 0) || !std::isfinite(cluster.link.value) || !is_time(cluster.start_up) ||
+      !is_time(cluster.aggregation)) {
+    return error(ErrorKind::kBadRequest, "a link of {} bytes/s with a start-up of {} s, aggregation {} s/byte", cluster.link.value,
+                 cluster.start_up, cluster.aggregation);
+  }
+  if (cluster.layout == Cluster::Layout::kShared && cluster.workers != cluster.servers) {
+    return error(ErrorKind::kBadRequest, "{} workers and {} servers cannot share nodes", cluster.workers, cluster.servers);
+  }
+  return {};
+}
+
+// The batches a worker would find by itself once it knows its times.
+scheduling::Bounds batches(const Job& job, const Cluster& cluster, const std::vector<Bytes>& bytes) {
+  scheduling::BatchingProblem problem{.start_up = cluster.start_up * cluster.servers, .transfer = {}, .compute = job.forward};
+  for (const Bytes size : bytes) problem.transfer.push_back(static_cast<double>(size.count) / cluster.link.value);
+  return exact_batching(problem);
+}
+
+}  // namespace
+
+Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& schedule, const Cluster& cluster) {
+  PACELINE_RETURN_IF_ERROR(check(job, cluster));
+  paramserver::JobOptions options;
+  options.workers = cluster.workers;
+  options.servers = cluster.servers;
+  options.schedule = schedule;
+  PACELINE_ASSIGN_OR_RETURN(const auto plan, paramserver::JobPlan::make(job.table, options));
+
+  std::vector<Bytes> bytes(job.table.layers.size());
+  for (const wire::TensorInfo& tensor : job.table.tensors)
+    bytes[static_cast<std::size_t>(tensor.layer.index)] += Bytes{tensor.elements() * static_cast<std::int64_t>(sizeof(float))};
+  const Bytes model{plan->units().elements * static_cast<std::int64_t>(sizeof(float))};
+
+  Cluster coarse = cluster;
+  coarse.chunk = Bytes{std::max(cluster.chunk.count, model.count / kChunksOfAModel)};
+  coarse.window = std::max(cluster.window, coarse.chunk * 2);
+  VirtualCluster nodes(plan, job, coarse);
+  if (schedule.back == scheduling::Return::kPullInBatches) nodes.set_batches(batches(job, cluster, bytes));
+  Prediction prediction;
+  prediction.iteration = nodes.run();
+  prediction.messages = nodes.messages_per_iteration();
+  if (cluster.layout == Cluster::Layout::kShared) {
+    std::vector<cost::LayerLoad> loads;
+    for (std::size_t layer = 0; layer < bytes.size(); ++layer)
+      loads.push_back({bytes[layer], job.forward[layer], job.backward[layer]});
+    prediction.lower_bound = cost::iteration_lower_bound(loads, cluster.workers, cluster.link).lower_bound;
+  }
+  return prediction;
+}
+
+}  // namespace paceline::prediction

@@ -1,0 +1,163 @@
+#include "prediction/predict.h"
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "paramserver/core/testing.h"
+#include "prediction/tune.h"
+
+namespace paceline::prediction {
+namespace {
+
+using scheduling::ScheduleOptions;
+using ::testing::HasSubstr;
+
+// Layers of one tensor each. A link of 4e6 bytes/s: a million elements take a second.
+Job job_of(const std::vector<std::int64_t>& elements, const std::vector<double>& forward, const std::vector<double>& backward) {
+  std::vector<std::vector<std::int64_t>> sizes;
+  for (const std::int64_t size : elements) sizes.push_back({size});
+  return {paramserver::testing::table_of(sizes), forward, backward};
+}
+
+Cluster cluster_of(std::int32_t workers, std::int32_t servers, Cluster::Layout layout = Cluster::Layout::kSeparate) {
+  return {.workers = workers, .servers = servers, .layout = layout, .link = {4e6}, .window = Bytes{8'000}, .chunk = Bytes{4'000}};
+}
+
+double seconds_of(const Job& job, ScheduleOptions schedule, const Cluster& cluster) {
+  const auto predicted = predict(job, schedule, cluster);
+  EXPECT_TRUE(predicted.ok()) << predicted.status().message();
+  return predicted.ok() ? predicted->iteration : 0;
+}
+
+constexpr double kChunk = 0.001;  // what chunks may add to a figure worked out without them, in seconds
+
+TEST(Predict, OneWorkerAndOneServerByHand) {
+  const Job job = job_of({100'000, 300'000}, {0.2, 0.3}, {0.4, 0.5});
+  const Cluster cluster = cluster_of(1, 1);
+  // Everything one after the other: 0.5 forward, 0.9 backward, 0.4 there, 0.4 back.
+  EXPECT_NEAR(seconds_of(job, scheduling::default_schedule(), cluster), 2.2, 2 * kChunk);
+  // Layer 2's gradient (0.3) and value (0.3) hide behind layer 1's backward (0.4) but for 0.2. Layer 1 then takes 0.1 and 0.1,
+  // while layer 2's value comes: until 0.6 after the end of layer 2's backward, as soon as layer 1's gradient is there it leaves on
+  // its own way; its value comes behind layer 2's chunks: 0.4 + 0.1 + (0.1, of which a chunk waits).
+  EXPECT_NEAR(seconds_of(job, scheduling::p3(), cluster), 0.5 + 0.5 + 0.4 + 0.2, 5 * kChunk);
+  // Without layers to hide behind nothing is hidden.
+  EXPECT_NEAR(seconds_of(job_of({100'000}, {0.2}, {0.3}), scheduling::layer_wise(), cluster), 0.7, 2 * kChunk);
+}
+
+TEST(Predict, AStartUpCountsForEveryMessage) {
+  Cluster cluster = cluster_of(1, 1);
+  const Job job = job_of({100'000}, {0.2}, {0.3});
+  ScheduleOptions schedule = scheduling::slicing();
+  schedule.cut = scheduling::slices_of(50'000);
+  const double without = seconds_of(job, schedule, cluster);
+  cluster.start_up = 0.01;
+  // Two pushes, then the second value; the first one's way back is hidden behind the second push.
+  EXPECT_NEAR(seconds_of(job, schedule, cluster) - without, 0.03, 3 * kChunk);
+  EXPECT_EQ(predict(job, schedule, cluster)->messages, 4);
+}
+
+// P3's figure 4: three layers, the second as large as the others together three times over. First come, first served makes the
+// first layer, whose gradient comes last, wait behind the large one; by layer it goes first, and the large one's rest hides.
+TEST(Predict, PriorityBringsTheFirstLayerForwardAsInFigure4) {
+  const Job job = job_of({100'000, 600'000, 100'000}, {0.1, 0.1, 0.1}, {0.1, 0.1, 0.1});
+  const Cluster cluster = cluster_of(2, 2, Cluster::Layout::kShared);
+  ScheduleOptions first_come = scheduling::slicing(), by_layer = scheduling::p3();
+  first_come.cut = by_layer.cut = scheduling::slices_of(10'000);
+  const double slow = seconds_of(job, first_come, cluster), fast = seconds_of(job, by_layer, cluster);
+  EXPECT_LT(fast, slow - 0.05);
+}
+
+// P3's figure 6: a large tensor in one piece is pushed, updated and pulled one after the other; in slices the three overlap.
+TEST(Predict, SlicesOverlapBothDirectionsAsInFigure6) {
+  const Job job = job_of({400'000}, {0.1}, {0.1});
+  const Cluster cluster = cluster_of(1, 1);
+  ScheduleOptions whole = scheduling::p3(), sliced = scheduling::p3();
+  whole.cut = scheduling::whole_tensors();
+  sliced.cut = scheduling::slices_of(100'000);
+  EXPECT_NEAR(seconds_of(job, whole, cluster), 0.2 + 0.4 + 0.4, 2 * kChunk);
+  EXPECT_NEAR(seconds_of(job, sliced, cluster), 0.2 + 0.4 + 0.1, 3 * kChunk);
+}
+
+struct Random {
+  Job job;
+  Cluster cluster;
+};
+
+Random random_case(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t from, std::int64_t to) {
+    return from + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(to - from + 1));
+  };
+  std::vector<std::vector<std::int64_t>> sizes(static_cast<std::size_t>(draw(1, 8)));
+  Random made;
+  for (auto& layer : sizes) {
+    layer.resize(static_cast<std::size_t>(draw(1, 3)));
+    for (auto& size : layer) size = draw(1, draw(0, 3) == 0 ? 100'000 : 2'000);
+    made.job.forward.push_back(0.001 * static_cast<double>(draw(0, 20)));
+    made.job.backward.push_back(0.001 * static_cast<double>(draw(0, 30)));
+  }
+  made.job.table = paramserver::testing::table_of(sizes);
+  made.cluster = cluster_of(0, 0, Cluster::Layout::kShared);
+  made.cluster.workers = made.cluster.servers = static_cast<std::int32_t>(draw(1, 5));
+  made.cluster.start_up = draw(0, 1) == 0 ? 0 : 1e-4;
+  made.cluster.aggregation = draw(0, 1) == 0 ? 0 : 1e-9;
+  return made;
+}
+
+TEST(Predict, IsNeverBelowTheLowerBoundAndTheSameEveryTime) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const Random random = random_case(seed);
+    for (const std::string& name : scheduling::schedule_names()) {
+      ScheduleOptions schedule = *scheduling::parse_schedule_name(name);
+      if (seed % 2 == 0) schedule.cut.merge = 1000;
+      const auto predicted = predict(random.job, schedule, random.cluster);
+      ASSERT_TRUE(predicted.ok()) << predicted.status().message();
+      // Shares of the servers differ by 1 % at most where a schedule balances them; nanoseconds are rounded.
+      EXPECT_GE(predicted->iteration, predicted->lower_bound * 0.999 - 1e-6) << name;
+      EXPECT_EQ(predicted->iteration, predict(random.job, schedule, random.cluster)->iteration);
+    }
+  }
+}
+
+TEST(Predict, RefusesProfilesThatDoNotFit) {
+  const Cluster cluster = cluster_of(1, 1);
+  const auto message = [](const Job& job, const Cluster& on) { return predict(job, scheduling::p3(), on).status().message(); };
+  EXPECT_THAT(message(job_of({10}, {0.1, 0.2}, {0.1}), cluster), HasSubstr("2 forward and 1 backward"));
+  EXPECT_THAT(message(job_of({10}, {-0.1}, {0.1}), cluster), HasSubstr("negative"));
+  EXPECT_THAT(message(job_of({10}, {0.1}, {std::nan("")}), cluster), HasSubstr("not finite"));
+  Cluster none = cluster;
+  none.link = {0};
+  EXPECT_THAT(message(job_of({10}, {0.1}, {0.1}), none), HasSubstr("0 bytes/s"));
+  EXPECT_THAT(message(job_of({10}, {0.1}, {0.1}), cluster_of(1, 2, Cluster::Layout::kShared)), HasSubstr("cannot share"));
+}
+
+TEST(Tune, IsAsFastAsTheBestOfTheNamedSchedulesAndSaysWhy) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const Random random = random_case(seed);
+    const scheduling::SliceLimits limits{Bytes{2'000}, Bytes{80'000}};
+    const auto choice = tune(random.job, random.cluster, limits, {});
+    ASSERT_TRUE(choice.ok()) << choice.status().message();
+    EXPECT_THAT(choice->why, HasSubstr("slices of"));
+    for (const Candidate& candidate : choice->candidates)
+      EXPECT_GE(candidate.predicted.iteration, choice->predicted.iteration * (1 - kWorthAnother) * (1 - kWorthAnother));
+    for (const char* name : {"default", "layer-wise", "kvstore", "slicing", "p3"}) {
+      const auto other = predict(random.job, *scheduling::parse_schedule_name(name), random.cluster);
+      EXPECT_LE(choice->predicted.iteration, other->iteration * 1.02) << name;
+    }
+  }
+}
+
+TEST(Tune, KeepsWhatTheUserHasFixed) {
+  const Random random = random_case(3);
+  const auto choice = tune(random.job, random.cluster, {}, {.slice = 777, .merge = 5});
+  ASSERT_TRUE(choice.ok());
+  for (const Candidate& candidate : choice->candidates)
+    EXPECT_EQ(candidate.schedule.cut, (scheduling::Cut{scheduling::Cut::Kind::kSlices, 777, 5}));
+}
+
+}  // namespace
+}  // namespace paceline::prediction

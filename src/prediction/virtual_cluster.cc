@@ -1,0 +1,313 @@
+#include "prediction/virtual_cluster.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace paceline::prediction {
+namespace {
+
+constexpr Iteration kIterations = 5;
+constexpr Iteration kWarmUp = 2;  // of them not counted: nothing is on its way when a job begins
+
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+}  // namespace
+
+VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan, const Job& job, const Cluster& cluster)
+    : plan_(std::move(plan)),
+      job_(job),
+      cluster_(cluster),
+      tensors_(static_cast<std::size_t>(plan_->layers())),
+      servers_(static_cast<std::size_t>(cluster.servers)),
+      pushes_(plan_->units().units.size(), 0),
+      versions_(plan_->units().units.size(), 0) {
+  for (std::uint32_t tensor = 0; tensor < job.table.tensors.size(); ++tensor)
+    tensors_[static_cast<std::size_t>(job.table.tensors[tensor].layer.index)].push_back(tensor);
+  const bool shared = cluster.layout == Cluster::Layout::kShared;
+  const auto count = static_cast<std::size_t>(cluster.workers + (shared ? 0 : cluster.servers));
+  const scheduling::EgressOptions options{plan_->options().schedule.order, cluster.window, cluster.chunk};
+  for (std::size_t i = 0; i < count; ++i) {
+    Node& node = nodes_.emplace_back(options);
+    for (std::uint32_t other = 0; other < count; ++other) {
+      node.lanes.push_back(node.queue.add());
+      node.queue.resume(node.lanes.back());
+      node.nodes.push_back(other);
+    }
+  }
+  workers_.reserve(static_cast<std::size_t>(cluster.workers));
+  for (std::int32_t rank = 0; rank < cluster.workers; ++rank) {
+    paramserver::WorkerCore& core = workers_.emplace_back(plan_, Rank{rank}).core;
+    for (const scheduling::Unit& unit : plan_->units().units) {
+      if (rank == 0) {
+        core.on_initial_received(unit.id);
+        continue;
+      }
+      const auto began =
+          core.on_value_begin(unit.server, {unit.id, unit.id, 0}, static_cast<std::uint64_t>(unit.elements) * sizeof(float), now());
+      PACELINE_CHECK(began.ok(), "{}", began.status().message());
+      const Status came = core.on_value(unit.server, {unit.id, unit.id, 0}, 0, now(), actions_);
+      PACELINE_CHECK(came.ok(), "{}", came.message());
+    }
+  }
+}
+
+void VirtualCluster::set_batches(const scheduling::Bounds& bounds) {
+  for (Worker& worker : workers_) worker.core.set_batches(bounds);
+}
+
+std::uint32_t VirtualCluster::node_of_server(std::int32_t server) const {
+  return static_cast<std::uint32_t>(cluster_.layout == Cluster::Layout::kShared ? server : cluster_.workers + server);
+}
+
+std::int64_t VirtualCluster::wire_time(std::int64_t bytes) const {
+  return nanoseconds(static_cast<double>(bytes) / cluster_.link.value);
+}
+
+void VirtualCluster::at(std::int64_t time, Event::Kind kind, std::uint32_t subject, std::int64_t bytes) {
+  events_.push({time, sequence_++, kind, subject, bytes});
+}
+
+bool VirtualCluster::done() const {
+  return std::ranges::all_of(workers_, [](const Worker& worker) { return worker.core.current() > kIterations; });
+}
+
+double VirtualCluster::run() {
+  for (std::int32_t worker = 0; worker < cluster_.workers; ++worker) go_on(worker);
+  while (!done()) {
+    PACELINE_CHECK(!events_.empty(), "a predicted job stands still");
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.time;
+    switch (event.kind) {
+      case Event::Kind::kSent:
+        nodes_[event.subject].sending = false;
+        pump(event.subject);
+        break;
+      case Event::Kind::kArrived:
+        on_arrived(event.subject, event.bytes);
+        break;
+      case Event::Kind::kComputed:
+        on_computed(static_cast<std::int32_t>(event.subject));
+        break;
+      case Event::Kind::kAggregated:
+        on_aggregated(static_cast<std::int32_t>(event.subject));
+        break;
+    }
+  }
+  return static_cast<double>(ends_[kIterations - 1] - ends_[kWarmUp - 1]) / 1e9 / static_cast<double>(kIterations - kWarmUp);
+}
+
+std::int64_t VirtualCluster::messages_per_iteration() const { return sent_messages_ / kIterations; }
+
+// --- links ---
+
+void VirtualCluster::send(Message message, std::uint32_t from, std::uint32_t to) {
+  std::uint32_t slot = static_cast<std::uint32_t>(messages_.size());
+  if (unused_messages_.empty()) {
+    messages_.emplace_back();
+  } else {
+    slot = unused_messages_.back();
+    unused_messages_.pop_back();
+  }
+  message.lane = nodes_[from].lanes[to];
+  messages_[slot] = message;
+  if (from == to) return at(now_, Event::Kind::kArrived, slot, message.bytes);
+  if (message.bytes > 0) ++sent_messages_;
+  nodes_[from].queue.on_ready({message.lane, plan_->units().units[message.unit].layer, Bytes{message.bytes}, slot});
+  pump(from);
+}
+
+void VirtualCluster::pump(std::uint32_t node) {
+  Node& from = nodes_[node];
+  if (from.sending) return;
+  const auto chunk = from.queue.take();
+  if (!chunk) return;
+  Node& to = nodes_[from.nodes[chunk->destination]];
+  const std::int64_t bytes = wire_time(chunk->size.count);
+  const std::int64_t sent = now_ + bytes + (chunk->offset.count == 0 ? nanoseconds(cluster_.start_up) : 0);
+  to.ingress_free = std::max(sent, to.ingress_free + bytes);
+  from.sending = true;
+  at(sent, Event::Kind::kSent, node);
+  at(to.ingress_free, Event::Kind::kArrived, static_cast<std::uint32_t>(chunk->tag), chunk->size.count);
+}
+
+void VirtualCluster::on_arrived(std::uint32_t index, std::int64_t bytes) {
+  Message& message = messages_[index];
+  const std::uint32_t worker = node_of_worker(message.worker), server = node_of_server(message.server);
+  const bool to_server = message.kind == Kind::kPush || message.kind == Kind::kPull;
+  const std::uint32_t from = to_server ? worker : server;
+  if (worker != server) nodes_[from].queue.on_acknowledged(message.lane, Bytes{bytes});
+  if (message.kind == Kind::kValue && message.received == 0) {
+    const auto began = workers_[static_cast<std::size_t>(message.worker)].core.on_value_begin(
+        Rank{message.server}, {message.unit, message.detail, message.iteration}, static_cast<std::uint64_t>(message.bytes), now());
+    PACELINE_CHECK(began.ok(), "{}", began.status().message());
+  }
+  message.received += bytes;
+  if (message.received == message.bytes) deliver(index);
+  pump(from);
+}
+
+void VirtualCluster::deliver(std::uint32_t index) {
+  const Message message = messages_[index];
+  Worker& worker = workers_[static_cast<std::size_t>(message.worker)];
+  Server& server = servers_[static_cast<std::size_t>(message.server)];
+  const Rank from{message.server};
+  switch (message.kind) {
+    case Kind::kPush: {
+      worker.core.on_push_delivered(message.unit, now());
+      const bool by_layer = plan_->options().schedule.order == scheduling::Order::kByLayer;
+      server.waiting.push({by_layer ? plan_->units().units[message.unit].layer.index : 0, sequence_++, index});
+      aggregate(message.server);
+      return go_on(message.worker);
+    }
+    case Kind::kPull:
+      if (!try_answer(index)) server.pulls.push_back(index);
+      return;
+    case Kind::kValue: {
+      const Status came = worker.core.on_value(from, {message.unit, message.detail, message.iteration}, 0, now(), actions_);
+      PACELINE_CHECK(came.ok(), "{}", came.message());
+      break;
+    }
+    case Kind::kNotify: {
+      const Status came = worker.core.on_notify(from, message.unit, message.iteration, actions_);
+      PACELINE_CHECK(came.ok(), "{}", came.message());
+      break;
+    }
+  }
+  free_message(index);
+  send_actions(message.worker);
+  go_on(message.worker);
+}
+
+// --- servers ---
+
+void VirtualCluster::aggregate(std::int32_t rank) {
+  Server& server = servers_[static_cast<std::size_t>(rank)];
+  if (server.working || server.waiting.empty()) return;
+  server.working = true;
+  server.working_on = server.waiting.top().message;
+  server.waiting.pop();
+  const auto bytes = static_cast<double>(messages_[server.working_on].bytes);
+  at(now_ + nanoseconds(bytes * cluster_.aggregation), Event::Kind::kAggregated, static_cast<std::uint32_t>(rank));
+}
+
+void VirtualCluster::on_aggregated(std::int32_t rank) {
+  Server& server = servers_[static_cast<std::size_t>(rank)];
+  const Message push = messages_[server.working_on];
+  free_message(server.working_on);
+  server.working = false;
+  if (++pushes_[push.unit] == cluster_.workers) {
+    pushes_[push.unit] = 0;
+    versions_[push.unit] = push.iteration;
+    answer(rank, push.unit, push.iteration);
+  }
+  aggregate(rank);
+}
+
+// The unit has a new value.
+void VirtualCluster::answer(std::int32_t server, std::uint32_t unit, Iteration iteration) {
+  const scheduling::Return back = plan_->options().schedule.back;
+  if (back == scheduling::Return::kBroadcast || back == scheduling::Return::kNotifyAndPull) {
+    for (std::int32_t worker = 0; worker < cluster_.workers; ++worker) {
+      const Message about{.worker = worker, .server = server, .unit = unit, .detail = unit, .iteration = iteration};
+      if (back == scheduling::Return::kBroadcast) {
+        send_value(about);
+      } else {
+        Message notify = about;
+        notify.kind = Kind::kNotify;
+        send(notify, node_of_server(server), node_of_worker(worker));
+      }
+    }
+  }
+  std::erase_if(servers_[static_cast<std::size_t>(server)].pulls, [&](std::uint32_t pull) { return try_answer(pull); });
+}
+
+std::span<const std::uint32_t> VirtualCluster::units_between(std::uint32_t unit, std::uint32_t last) const {
+  const scheduling::UnitPlan& units = plan_->units();
+  const std::size_t first = units.place_in_server[unit];
+  return std::span(units.of_server[static_cast<std::size_t>(units.units[unit].server.value)])
+      .subspan(first, units.place_in_server[last] - first + 1);
+}
+
+bool VirtualCluster::try_answer(std::uint32_t pull) {
+  const Message asked = messages_[pull];
+  const auto units = units_between(asked.unit, asked.detail);
+  if (std::ranges::any_of(units, [&](std::uint32_t unit) { return versions_[unit] < asked.iteration; })) return false;
+  free_message(pull);
+  send_value(asked);
+  return true;
+}
+
+void VirtualCluster::send_value(const Message& asked) {
+  Message value = asked;
+  value.kind = Kind::kValue;
+  value.bytes = value.received = 0;
+  for (const std::uint32_t unit : units_between(asked.unit, asked.detail))
+    value.bytes += plan_->units().units[unit].elements * static_cast<std::int64_t>(sizeof(float));
+  send(value, node_of_server(asked.server), node_of_worker(asked.worker));
+}
+
+// --- workers ---
+
+void VirtualCluster::send_actions(std::int32_t worker) {
+  for (const paramserver::WorkerAction& action : std::exchange(actions_, {})) {
+    const scheduling::Unit& unit = plan_->units().units[action.unit];
+    Message message{.kind = Kind::kPull,
+                    .worker = worker,
+                    .server = unit.server.value,
+                    .unit = action.unit,
+                    .detail = action.detail,
+                    .iteration = action.iteration};
+    if (action.kind == paramserver::WorkerAction::Kind::kPush) {
+      message.kind = Kind::kPush;
+      message.bytes = unit.elements * static_cast<std::int64_t>(sizeof(float));
+    }
+    send(message, node_of_worker(worker), node_of_server(unit.server.value));
+  }
+}
+
+// Starts what the worker may compute next.
+void VirtualCluster::go_on(std::int32_t rank) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  if (worker.computing || worker.core.current() > kIterations) return;
+  double seconds = 0;
+  if (worker.phase == Worker::Phase::kForward && worker.layer < layers()) {
+    if (!worker.core.layer_open(Layer{worker.layer}, worker.core.current())) return;
+    seconds = job_.forward[static_cast<std::size_t>(worker.layer)];
+  } else {
+    if (worker.phase == Worker::Phase::kForward) {
+      if (!worker.core.gradients_free()) return;
+      worker.phase = Worker::Phase::kBackward;
+    }
+    seconds = job_.backward[static_cast<std::size_t>(worker.layer - 1)];
+  }
+  worker.computing = true;
+  at(now_ + nanoseconds(seconds), Event::Kind::kComputed, static_cast<std::uint32_t>(rank));
+}
+
+void VirtualCluster::on_computed(std::int32_t rank) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  worker.computing = false;
+  if (worker.phase == Worker::Phase::kForward) {
+    ++worker.layer;
+    return go_on(rank);
+  }
+  --worker.layer;
+  const auto& tensors = tensors_[static_cast<std::size_t>(worker.layer)];
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    const Status ready = worker.core.on_gradient_ready(*tensor, now(), actions_);
+    PACELINE_CHECK(ready.ok(), "{}", ready.message());
+  }
+  if (worker.layer == 0) {
+    const Status over = worker.core.on_backward_done(worker.core.current(), {}, now(), actions_);
+    PACELINE_CHECK(over.ok(), "{}", over.message());
+    worker.phase = Worker::Phase::kForward;
+    if (rank == 0) ends_.push_back(now_);
+  }
+  send_actions(rank);
+  go_on(rank);
+}
+
+}  // namespace paceline::prediction

@@ -1,0 +1,115 @@
+// The nodes of predict.h in virtual time: workers step WorkerCore, nodes their EgressQueue, servers count pushes as ServerCore
+// does. Used once: construct, run().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "paramserver/core/worker_core.h"
+#include "prediction/predict.h"
+#include "scheduling/egress_queue.h"
+
+namespace paceline::prediction {
+
+class VirtualCluster {
+ public:
+  // `job` and `cluster` are valid and fit the plan.
+  VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan, const Job& job, const Cluster& cluster);
+
+  // Return::kPullInBatches: of every worker.
+  void set_batches(const scheduling::Bounds& bounds);
+
+  // Seconds per iteration, over the last ones of a few.
+  double run();
+  std::int64_t messages_per_iteration() const;
+
+ private:
+  enum class Kind : std::uint8_t { kPush, kPull, kValue, kNotify };
+  struct Message {
+    Kind kind = Kind::kPush;
+    std::int32_t worker = 0, server = 0;
+    std::uint32_t unit = 0, detail = 0;
+    Iteration iteration = 0;
+    std::int64_t bytes = 0, received = 0;
+    std::uint32_t lane = 0;  // of the sender's queue
+  };
+  struct Event {
+    enum class Kind : std::uint8_t { kSent, kArrived, kComputed, kAggregated };
+    std::int64_t time = 0;  // nanoseconds
+    std::uint64_t sequence = 0;
+    Kind kind = Kind::kSent;
+    std::uint32_t subject = 0;  // node, message, worker or server
+    std::int64_t bytes = 0;     // kArrived
+    bool operator>(const Event& other) const { return std::pair(time, sequence) > std::pair(other.time, other.sequence); }
+  };
+  struct Node {
+    explicit Node(const scheduling::EgressOptions& options) : queue(options) {}
+    scheduling::EgressQueue queue;
+    std::vector<std::uint32_t> lanes;  // by node
+    std::vector<std::uint32_t> nodes;  // by lane
+    bool sending = false;
+    std::int64_t ingress_free = 0;
+  };
+  struct Worker {
+    explicit Worker(std::shared_ptr<const paramserver::JobPlan> plan, Rank rank) : core(std::move(plan), rank) {}
+    paramserver::WorkerCore core;
+    enum class Phase : std::uint8_t { kForward, kBackward } phase = Phase::kForward;
+    std::int32_t layer = 0;
+    bool computing = false;
+  };
+  struct Waiting {  // a push at its server
+    std::int32_t urgency = 0;
+    std::uint64_t sequence = 0;
+    std::uint32_t message = 0;
+    bool operator>(const Waiting& other) const { return std::pair(urgency, sequence) > std::pair(other.urgency, other.sequence); }
+  };
+  struct Server {
+    std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting;
+    std::uint32_t working_on = 0;
+    bool working = false;
+    std::vector<std::uint32_t> pulls;  // messages that are not answered yet
+  };
+
+  std::int32_t layers() const { return plan_->layers(); }
+  std::uint32_t node_of_worker(std::int32_t worker) const { return static_cast<std::uint32_t>(worker); }
+  std::uint32_t node_of_server(std::int32_t server) const;
+  TimePoint now() const { return TimePoint(Duration(now_)); }
+  std::int64_t wire_time(std::int64_t bytes) const;
+  void at(std::int64_t time, Event::Kind kind, std::uint32_t subject, std::int64_t bytes = 0);
+  void send(Message message, std::uint32_t from, std::uint32_t to);
+  void pump(std::uint32_t node);
+  void on_arrived(std::uint32_t message, std::int64_t bytes);
+  void deliver(std::uint32_t message);
+  void free_message(std::uint32_t message) { unused_messages_.push_back(message); }
+  void aggregate(std::int32_t server);
+  void on_aggregated(std::int32_t server);
+  void answer(std::int32_t server, std::uint32_t unit, Iteration iteration);
+  bool try_answer(std::uint32_t pull);
+  void send_value(const Message& asked);
+  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
+  void send_actions(std::int32_t worker);
+  void go_on(std::int32_t worker);
+  void on_computed(std::int32_t worker);
+  bool done() const;
+
+  std::shared_ptr<const paramserver::JobPlan> plan_;
+  const Job& job_;
+  Cluster cluster_;
+  std::vector<std::vector<std::uint32_t>> tensors_;  // by layer
+  std::vector<Node> nodes_;
+  std::vector<Worker> workers_;
+  std::vector<Server> servers_;
+  std::vector<std::int32_t> pushes_;  // by unit, of the iteration in progress
+  std::vector<Iteration> versions_;   // by unit
+  std::vector<Message> messages_;
+  std::vector<std::uint32_t> unused_messages_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<std::int64_t> ends_;  // of worker 0's iterations
+  std::vector<paramserver::WorkerAction> actions_;
+  std::int64_t now_ = 0, sent_messages_ = 0;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace paceline::prediction
