@@ -32,6 +32,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("schedule", s.schedule);
   visit("slice", s.slice);
   visit("merge", s.merge);
+  visit("batching", s.batching);
   visit("sync", s.sync);
   visit("convolutions", s.convolutions);
   visit("staleness", s.staleness);
@@ -90,7 +91,7 @@ Result<std::string> validated_convolutions(const JobSettings& settings) {
 
 Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings) {
   PACELINE_ASSIGN_OR_RETURN(const scheduling::ScheduleOptions named, scheduling::parse_schedule_name(settings.schedule));
-  return scheduling::with_sizes(settings.schedule, named, settings.slice, settings.merge);
+  return scheduling::with_parts(settings.schedule, named, {settings.slice, settings.merge, settings.batching});
 }
 
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings) {

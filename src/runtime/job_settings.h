@@ -27,8 +27,9 @@ struct JobSettings {
   std::int64_t evaluate_every = 0;     // iterations; 0: only at the end
   std::int64_t seed = 1;
   std::string schedule = "layer-wise";
-  std::string slice;  // largest slice: parameters, or bytes with a unit; "": the schedule's own
-  std::string merge;  // what is merged, the same way
+  std::string slice;     // largest slice: parameters, or bytes with a unit; "": the schedule's own
+  std::string merge;     // what is merged, the same way
+  std::string batching;  // ibatch: how batches are planned; "": exact
   std::string sync = "bsp";
   std::string convolutions;           // "conv2=fft,conv3=winograd", model/convolution_algorithm.h; "": LibTorch's choice everywhere
   std::int64_t staleness = 3;         // ssp

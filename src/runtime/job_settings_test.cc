@@ -55,6 +55,7 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("lookahead", "7").lookahead, 7);
   EXPECT_EQ(read("slice", "7KB").slice, "7KB");
   EXPECT_EQ(read("merge", "7").merge, "7");
+  EXPECT_EQ(read("batching", "exact").batching, "exact");
   EXPECT_EQ(read("non-finite", "skip").non_finite, "skip");
   EXPECT_EQ(read("checkpoint", "a=b c").checkpoint, "a=b c");
   EXPECT_EQ(read("checkpoint-every", "7").checkpoint_every, 7);
@@ -94,7 +95,7 @@ TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
                                   [](const std::string& name) {
                                     return from_settings({{name, "x"}}).ok();
                                   }),
-            12)
+            13)
       << "texts";
   EXPECT_EQ(from_settings({{"seed", "7.5"}}).status().message(), "--seed cannot be '7.5'");
   EXPECT_THAT(from_settings({{"momemtum", "0.5"}}).status().message(),

@@ -84,8 +84,28 @@ std::string encode(const WorkerReport& report) {
               {"accuracy", report.accuracy},
               {"parameters_hash", report.parameters_hash},
               {"iteration_seconds", report.iteration_seconds},
-              {"peak_bytes", report.peak_bytes}}
+              {"peak_bytes", report.peak_bytes},
+              {"batching", report.batching}}
       .dump();
+}
+
+Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::LiveProfile::Plan& plan) {
+  const scheduling::BatchingProblem& problem = plan.problem;
+  const double layer_wise = scheduling::makespan(problem, scheduling::layer_wise_batching(problem));
+  const double at_once = scheduling::makespan(problem, scheduling::default_batching(problem));
+  std::string why = fmt::format(
+      "of {} layers {} pulls, planned to take {} with the forward pass; layer by layer {}, all at once {}", problem.compute.size(),
+      plan.bounds.size(), to_text(from_seconds(plan.makespan)), to_text(from_seconds(layer_wise)), to_text(from_seconds(at_once)));
+  return {{"algorithm", scheduling::to_string(algorithm)},
+          {"bounds", plan.bounds},
+          {"makespan", plan.makespan},
+          {"makespan_layer_wise", layer_wise},
+          {"makespan_default", at_once},
+          {"start_up", plan.link.start_up},
+          {"bandwidth", plan.link.bandwidth.value},
+          {"residual", plan.link.residual},
+          {"planned", plan.number},
+          {"why", std::move(why)}};
 }
 
 std::string encode(const ServerReport& report) {
@@ -116,6 +136,7 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
     report.parameters_hash = json.at("parameters_hash");
     report.iteration_seconds = json.at("iteration_seconds").get<std::vector<double>>();
     report.peak_bytes = json.at("peak_bytes");
+    report.batching = json.at("batching");
     return report;
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "a worker's report is malformed: {}", problem.what());
@@ -175,6 +196,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"servers", shape.servers},
       {"role", role_of(shape)},
       {"schedule", shape.servers == 0 ? Json("reference") : Json(settings.schedule)},
+      {"batching", by_rank[0].batching},
       {"sync", settings.sync},
       {"optimizer", settings.optimizer},
       {"seed", settings.seed},
@@ -213,6 +235,7 @@ std::string report_text(const Json& report) {
                               servers == 0 ? "no server (reference)" : fmt::format("{} servers{}", servers, in_one)));
   line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
                           report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
+  if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
   if (!report["accuracy"].is_null())
     line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));
   line("loss", fmt::format("{} at the first iteration, {} at the last", number(report["loss_first"], "{:.4f}"),

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "runtime/job_settings.h"
+#include "scheduling/live_profile.h"
 
 namespace paceline::runtime {
 
@@ -41,7 +42,11 @@ struct WorkerReport {
   std::string parameters_hash;
   std::vector<double> iteration_seconds;
   std::int64_t peak_bytes = 0;  // of the process
+  Json batching;                // ibatch: the newest batches and what they were planned from; null: none
 };
+
+// What the report says of batches.
+Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::LiveProfile::Plan& plan);
 
 struct ServerReport {
   std::int32_t rank = 0;

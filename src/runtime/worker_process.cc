@@ -145,7 +145,9 @@ Status WorkerProcess::wait_for_verdict() {
   return end_->status();
 }
 
-Status WorkerProcess::finish(const WorkerReport& report) {
+Status WorkerProcess::finish(WorkerReport report) {
+  if (const auto batches = client_->batches())
+    report.batching = batching_json(client_->plan().options().schedule.batching, *batches);
   transport_->loop().post(
       [this, text = encode(report)]() mutable { member_->send_report(session::Role::kWorker, std::move(text)); });
   return wait_for_verdict();

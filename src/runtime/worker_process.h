@@ -42,7 +42,7 @@ class WorkerProcess final : public MemberEvents {
   // After the backward pass of `iteration`. True: it is the job's last one, because somebody asked to stop.
   Result<bool> end_iteration(Iteration iteration);
   // Hands in the report and waits for the coordinator's verdict.
-  Status finish(const WorkerReport& report);
+  Status finish(WorkerReport report);
   // This process cannot go on; the coordinator is told. Returns the verdict.
   Status fail(const Status& reason);
 

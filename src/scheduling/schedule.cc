@@ -18,9 +18,15 @@ struct Named {
   ScheduleOptions options;
 };
 
+const std::vector<std::string>& algorithm_names() {
+  static const std::vector<std::string> names = {"exact", "forward-greedy", "backward-greedy", "ibatch"};
+  return names;
+}
+
 constexpr Named kSchedules[] = {
     {"default", {balanced_tensors(), Order::kFirstInFirstOut, PushWhen::kAtEnd, Return::kPullAtOnce}},
     {"layer-wise", {balanced_tensors(), Order::kByLayer, PushWhen::kReady, Return::kPullByLayer}},
+    {"ibatch", {balanced_tensors(), Order::kByLayer, PushWhen::kReady, Return::kPullInBatches}},
     {"kvstore", {split_large_tensors(kLargeForKvstore), Order::kFirstInFirstOut, PushWhen::kReady, Return::kNotifyAndPull}},
     {"slicing", {slices_of(kPaperSlice), Order::kFirstInFirstOut, PushWhen::kReady, Return::kBroadcast}},
     {"p3", {slices_of(kPaperSlice), Order::kByLayer, PushWhen::kReady, Return::kBroadcast}},
@@ -44,12 +50,32 @@ Result<std::int64_t> parse_size(const char* option, std::string_view text, std::
 
 ScheduleOptions default_schedule() { return kSchedules[0].options; }
 ScheduleOptions layer_wise() { return kSchedules[1].options; }
-ScheduleOptions kvstore() { return kSchedules[2].options; }
-ScheduleOptions slicing() { return kSchedules[3].options; }
-ScheduleOptions p3() { return kSchedules[4].options; }
+ScheduleOptions ibatch_schedule() { return kSchedules[2].options; }
+ScheduleOptions kvstore() { return kSchedules[3].options; }
+ScheduleOptions slicing() { return kSchedules[4].options; }
+ScheduleOptions p3() { return kSchedules[5].options; }
 
-Result<ScheduleOptions> with_sizes(const std::string& name, ScheduleOptions options, std::string_view slice,
-                                   std::string_view merge) {
+const char* to_string(BatchingAlgorithm algorithm) { return algorithm_names()[static_cast<std::size_t>(algorithm)].c_str(); }
+
+Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
+  for (std::size_t i = 0; i < algorithm_names().size(); ++i) {
+    if (text == algorithm_names()[i]) return static_cast<BatchingAlgorithm>(i);
+  }
+  return error(ErrorKind::kBadRequest, "'{}' plans no batches; legal are {}{}", text, fmt::join(algorithm_names(), ", "),
+               suggestion(text, algorithm_names()));
+}
+
+Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts) {
+  const auto& [slice, merge, batching] = parts;
+  if (!batching.empty()) {
+    const auto algorithm = parse_batching_algorithm(batching);
+    if (!algorithm.ok()) return error(ErrorKind::kBadRequest, "--batching: {}", algorithm.status().message());
+    if (options.back != Return::kPullInBatches) {
+      return error(ErrorKind::kBadRequest, "--batching {} contradicts --schedule {}, which plans no batches; legal with ibatch",
+                   batching, name);
+    }
+    options.batching = *algorithm;
+  }
   if (!slice.empty()) {
     PACELINE_ASSIGN_OR_RETURN(
         const std::int64_t elements,

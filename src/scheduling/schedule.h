@@ -4,6 +4,7 @@
 //   name         cut                 order     push       back              a layer's forward awaits
 //   default      tensors, balanced   FIFO      at end     pull at once      everything
 //   layer-wise   tensors, balanced   by layer  as ready   pull by layer     its own values
+//   ibatch       tensors, balanced   by layer  as ready   pull in batches   its own batch
 //   kvstore      1e6 elements split  FIFO      as ready   notify and pull   its own values
 //   slicing      50 000 elements     FIFO      as ready   broadcast         its own values
 //   p3           50 000 elements     by layer  as ready   broadcast         its own values
@@ -57,26 +58,38 @@ enum class Return {
   kNotifyAndPull,  // a server tells that a unit is updated; a worker asks for a layer's units when all of them are (KVStore)
 };
 
+// How batches of layers are planned, with Return::kPullInBatches (scheduling/batching.h).
+enum class BatchingAlgorithm { kExact, kForwardGreedy, kBackwardGreedy, kIbatch };
+const char* to_string(BatchingAlgorithm algorithm);  // as in `plan batches`: "exact", "forward-greedy", ...
+// kBadRequest with the legal names and the nearest one.
+Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text);
+
 struct ScheduleOptions {
   Cut cut = balanced_tensors();
   Order order = Order::kByLayer;
   PushWhen push = PushWhen::kReady;
   Return back = Return::kPullByLayer;
+  BatchingAlgorithm batching = BatchingAlgorithm::kExact;
 
   bool operator==(const ScheduleOptions&) const = default;
 };
 
 ScheduleOptions default_schedule();
 ScheduleOptions layer_wise();
-ScheduleOptions kvstore();  // MXNet's parameter server, the baseline of P3
+ScheduleOptions ibatch_schedule();  // iBatch, section 3; its batches are planned while the job runs (scheduling/live_profile.h)
+ScheduleOptions kvstore();          // MXNet's parameter server, the baseline of P3
 ScheduleOptions slicing();
 ScheduleOptions p3();  // Priority-based Parameter Propagation, section 4
 
-// How large slices are and what is merged, as typed: "" leaves the schedule's own, a plain number counts parameters, a number with
-// a unit bytes (4 each). Merging can be switched off with 0. kBadRequest, naming --slice or --merge, when a text is no size, a
-// slice is not a positive number of whole parameters, or the schedule cuts no slices.
-Result<ScheduleOptions> with_sizes(const std::string& name, ScheduleOptions options, std::string_view slice,
-                                   std::string_view merge);
+// Parts of a schedule as typed; "" leaves the schedule's own. Sizes: a plain number counts parameters, a number with a unit bytes
+// (4 each).
+struct ScheduleParts {
+  std::string slice;     // 1 and more
+  std::string merge;     // 0, which switches merging off, and more
+  std::string batching;  // exact, forward-greedy, backward-greedy, ibatch
+};
+// kBadRequest, naming the option, when a part is illegal or contradicts the schedule called `name`.
+Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts);
 
 // The options, or kBadRequest that names the part and what is legal.
 Result<ScheduleOptions> validated(ScheduleOptions options);

@@ -246,7 +246,7 @@ TEST(Schedule, KnowsItsNamesAndSuggestsTheNearest) {
 
 TEST(Schedule, TakesSizesAsParametersOrAsBytesAndRefusesContradictions) {
   const auto sizes = [](const char* name, const char* slice, const char* merge) {
-    return with_sizes(name, *parse_schedule_name(name), slice, merge);
+    return with_parts(name, *parse_schedule_name(name), {slice, merge, ""});
   };
   EXPECT_EQ(*sizes("p3", "", ""), p3());
   EXPECT_EQ(sizes("p3", "1000", "")->cut, slices_of(1000));
@@ -264,6 +264,12 @@ TEST(Schedule, TakesSizesAsParametersOrAsBytesAndRefusesContradictions) {
     refused("p3", bad, "", "1 and more parameters");
     if (std::string_view(bad) != "0" && std::string_view(bad) != "0KB") refused("p3", "", bad, "0 (nothing is merged)");
   }
+  const auto with_batching = [](const char* name, const char* batching) {
+    return with_parts(name, *parse_schedule_name(name), {.slice = "", .merge = "", .batching = batching});
+  };
+  EXPECT_EQ(with_batching("ibatch", "backward-greedy")->batching, BatchingAlgorithm::kBackwardGreedy);
+  EXPECT_THAT(with_batching("ibatch", "exakt").status().message(), HasSubstr("--batching: 'exakt'"));
+  EXPECT_THAT(with_batching("p3", "exact").status().message(), HasSubstr("--batching exact contradicts --schedule p3"));
   for (const char* whole : {"default", "layer-wise", "kvstore"}) refused(whole, "1000", "", "contradicts --schedule");
 }
 

@@ -43,6 +43,8 @@ def folder(tmp_path):
         (("--schedule", "p3", "--slice", "0"), ("--slice 0", "1 and more parameters")),
         (("--schedule", "p3", "--slice", "6B"), ("--slice 6B", "whole parameters")),
         (("--schedule", "default", "--slice", "50000"), ("--slice 50000 contradicts --schedule default", "slicing, p3")),
+        (("--schedule", "ibatch", "--batching", "exakt"), ("exakt", "forward-greedy", "did you mean 'exact'")),
+        (("--batching", "exact"), ("--batching exact contradicts --schedule", "ibatch")),
         (("--merge", "many"), ("--merge many", "0 (nothing is merged)")),
         (("--sync", "bps"), ("bps", "bsp", "elastic-bsp")),
         (("--optimizer", "adm"), ("adm", "did you mean 'adam'?", "nesterov")),

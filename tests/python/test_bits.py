@@ -15,7 +15,7 @@ from jobs import LENET, Job, reference, train
 CHOICES = {
     "workers": (1, 2, 3, 4),
     "servers": (1, 2, 3, "both"),  # both: every worker's process is a server too
-    "schedule": ("default", "layer-wise", "kvstore", "p3", "slicing"),
+    "schedule": ("default", "layer-wise", "ibatch", "kvstore", "p3", "slicing"),
     "merge": (0, "100KB"),
     "optimizer": ("momentum", "adam"),
     "data": ("mnist-5k", "cifar-10"),
@@ -92,6 +92,16 @@ def test_a_job_has_the_bits_of_the_reference(case, cifar):
 
 
 SHORT = (*LENET, "--iterations", 12)
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "ibatch"])
+def test_ibatch_plans_its_batches_while_it_trains_and_says_which(algorithm):
+    report = same_bits(SHORT, 2, ("--servers", 2, "--schedule", "ibatch", "--batching", algorithm))
+    batching = report["batching"]
+    assert batching["algorithm"] == algorithm and batching["planned"] >= 1
+    assert batching["bounds"] == sorted(set(batching["bounds"])) and batching["bounds"][0] >= 1 and batching["bounds"][-1] == 4
+    assert batching["start_up"] >= 0 and batching["bandwidth"] > 0 and batching["residual"] >= 0
+    assert batching["makespan"] <= 1.0001 * min(batching["makespan_layer_wise"], batching["makespan_default"]) or algorithm != "exact"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,14 @@ WorkerCore::Values values_of(const wire::MessageHead& head) {
   return {head.unit, head.kind == wire::MessageKind::kValues ? head.detail : head.unit, head.iteration};
 }
 
+// What a batch gains in size with each layer.
+std::vector<Bytes> pulled_by_layer(const JobPlan& plan) {
+  std::vector<Bytes> bytes(static_cast<std::size_t>(plan.layers()));
+  for (const scheduling::Unit& unit : plan.units().units)
+    bytes[static_cast<std::size_t>(unit.layer.index)] += Bytes{unit.elements * static_cast<std::int64_t>(sizeof(float))};
+  return bytes;
+}
+
 long long milliseconds(Duration duration) {
   return static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
@@ -42,6 +50,8 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
   // At most a push and a pull of each unit are waiting.
   outgoing_.reserve(2 * plan_->units().units.size());
   sending_.reserve(2 * plan_->units().units.size());
+  if (plan_->options().schedule.back == scheduling::Return::kPullInBatches)
+    profile_.emplace(pulled_by_layer(*plan_), plan_->options().servers, plan_->options().schedule.batching);
   outgoing_signal_ = loop.make_signal([this] { send_outgoing(); });
   initial_signal_ = loop.make_signal([this] { send_initial(); });
 }
@@ -118,7 +128,9 @@ Status WorkerClient::wait_open(std::optional<Layer> layer, Iteration iteration) 
       lock, [&] { return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration); },
       [&] { return describe_missing(units); }));
   copy_staged(lock, units);
-  core_.account_gate(layer, iteration, entered, loop_.now());
+  const TimePoint opened = loop_.now();
+  core_.account_gate(layer, iteration, entered, opened);
+  if (profile_ && layer) profile_->on_gate(*layer, entered, opened);
   return {};
 }
 
@@ -144,7 +156,9 @@ Status WorkerClient::gradient_ready(std::uint32_t tensor) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return failure_;
-    PACELINE_RETURN_IF_ERROR(core_.on_gradient_ready(tensor, loop_.now(), outgoing_));
+    const TimePoint now = loop_.now();
+    if (profile_) profile_->on_forward_done(now);
+    PACELINE_RETURN_IF_ERROR(core_.on_gradient_ready(tensor, now, outgoing_));
     if (outgoing_.empty()) return {};
   }
   outgoing_signal_->raise();
@@ -163,6 +177,10 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
   }
   if (!failure_.ok()) return failure_;
   const TimePoint now = loop_.now();
+  if (profile_) {
+    if (const auto batches = profile_->plan()) core_.set_batches(batches->bounds);
+    profile_->on_asked();
+  }
   PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, now, outgoing_));
   stall_.on_progress(now);
   lock.unlock();
@@ -172,6 +190,7 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
 
 Status WorkerClient::wait_gradients_free() {
   std::unique_lock lock(mutex_);
+  if (profile_) profile_->on_forward_done(loop_.now());
   return wait(
       lock, [&] { return core_.gradients_free(); }, [&] { return describe_undelivered(); });
 }
@@ -194,6 +213,11 @@ void WorkerClient::cancel(const Status& reason) {
     if (failure_.ok()) failure_ = reason;
   }
   changed_.notify_all();
+}
+
+std::optional<scheduling::LiveProfile::Plan> WorkerClient::batches() {
+  const std::lock_guard lock(mutex_);
+  return profile_ ? profile_->current() : std::nullopt;
 }
 
 Account WorkerClient::take_account() {
@@ -295,7 +319,9 @@ void WorkerClient::on_message(const session::PeerName& from, const wire::Message
       status = core_.on_notify(from.rank, head.unit, head.iteration, outgoing_);
     } else {
       const std::uint32_t micros = head.kind == wire::MessageKind::kValue ? head.detail : 0;
-      status = core_.on_value(from.rank, values, micros, loop_.now(), outgoing_);
+      const TimePoint now = loop_.now();
+      status = core_.on_value(from.rank, values, micros, now, outgoing_);
+      if (profile_) profile_->on_pulled(Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
       opened = status.ok() && core_.any_open(values);
     }
     more = !outgoing_.empty();

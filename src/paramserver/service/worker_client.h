@@ -31,6 +31,7 @@
 #include "base/status.h"
 #include "paramserver/core/worker_core.h"
 #include "paramserver/service/mailbox.h"
+#include "scheduling/live_profile.h"
 #include "session/stall.h"
 #include "transport/transport.h"
 
@@ -79,8 +80,12 @@ class WorkerClient final : public MessageSink {
 
   // --- any thread ---
 
+  const JobPlan& plan() const { return *plan_; }
+
   // Every wait, now and later, returns `reason`, which is not a success. The first reason stays.
   void cancel(const Status& reason);
+  // Return::kPullInBatches: the batches it pulls in and what they were planned from; nothing before there was a plan.
+  std::optional<scheduling::LiveProfile::Plan> batches();
   // Where the time went since the last call; the values of start() do not count.
   Account take_account();
 
@@ -133,6 +138,7 @@ class WorkerClient final : public MessageSink {
   std::condition_variable changed_;
   WorkerCore core_;
   std::vector<WorkerAction> outgoing_;
+  std::optional<scheduling::LiveProfile> profile_;  // with Return::kPullInBatches
   session::StallDetector stall_;
   Status failure_;
 };

@@ -1,0 +1,72 @@
+// What a worker knows of its own job while it runs, and the batches of pulls that follow from it (iBatch, section 3.1): how long
+// each layer computes, from the gates that the forward pass goes through; what a pull costs, fitted over the pulls that came. Pure:
+// events with their times in, batches out. Whoever drives it owns it.
+//
+// A layer's time is the median of its last kHistory forward passes. A pull's time counts when another one had come after it was
+// asked for: then it waited for nothing but the link, and what lies between the two is its own. Sizes that are rare are kept too,
+// so the layer-wise pulls of the first iterations, of many sizes, go on to say what a start-up costs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/quantity.h"
+#include "cost/link_fit.h"
+#include "scheduling/batching.h"
+#include "scheduling/schedule.h"
+
+namespace paceline::scheduling {
+
+// Of a valid problem. Backward greedy falls back to one batch when it gets stuck.
+Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm);
+
+class LiveProfile {
+ public:
+  static constexpr std::size_t kHistory = 5;
+  static constexpr Iteration kFirstPlanAfter = 3;  // forward passes seen
+  static constexpr double kWorthAPlan = 0.2;       // share by which a time must have moved since the last plan
+
+  // `bytes`: of each layer, in forward order. `requests`: into how many messages a pull of many layers falls, one for each server.
+  LiveProfile(std::vector<Bytes> bytes, std::int32_t requests, BatchingAlgorithm algorithm);
+
+  // The training thread stood at the gate of `layer` from `entered` to `opened`; what lies between two gates was computing.
+  void on_gate(Layer layer, TimePoint entered, TimePoint opened);
+  void on_forward_done(TimePoint now);
+
+  void on_asked();                            // pulls were sent
+  void on_pulled(Bytes size, TimePoint now);  // one has come
+
+  struct Plan {
+    Bounds bounds;
+    BatchingProblem problem;  // what they were planned from
+    cost::LinkFit link;
+    double makespan = 0;
+    std::int64_t number = 0;  // 1: the first
+  };
+  // After a forward pass: new batches, when there are none yet or a time has moved by more than kWorthAPlan.
+  std::optional<Plan> plan();
+
+  // The newest one.
+  const std::optional<Plan>& current() const { return current_; }
+
+ private:
+  void compute(Duration spent);
+  std::optional<BatchingProblem> problem(cost::LinkFit& link) const;
+  bool moved(const BatchingProblem& now) const;
+
+  std::vector<Bytes> bytes_;
+  std::int32_t requests_;
+  BatchingAlgorithm algorithm_;
+  Iteration passes_ = 0;
+  std::optional<std::size_t> computing_;  // the layer whose gate was the last
+  TimePoint since_{};
+  std::vector<double> running_;                        // seconds of each layer in the pass that runs
+  std::vector<std::vector<double>> seconds_;           // of the last passes, by layer
+  std::optional<TimePoint> last_pulled_;               // since the last on_asked
+  std::map<std::int64_t, std::vector<double>> pulls_;  // the last ones by size
+  std::optional<Plan> current_;
+};
+
+}  // namespace paceline::scheduling
