@@ -58,7 +58,10 @@ Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& sc
 
   Cluster coarse = cluster;
   coarse.chunk = Bytes{std::max(cluster.chunk.count, model.count / kChunksOfAModel)};
-  coarse.window = std::max(cluster.window, coarse.chunk * 2);
+  // As many chunks as before, or links would idle that do not.
+  const double chunks = static_cast<double>(cluster.window.count) / static_cast<double>(cluster.chunk.count);
+  coarse.window =
+      Bytes{std::max<std::int64_t>(std::llround(chunks * static_cast<double>(coarse.chunk.count)), 2 * coarse.chunk.count)};
   VirtualCluster nodes(plan, job, coarse);
   if (schedule.back == scheduling::Return::kPullInBatches) nodes.set_batches(batches(job, cluster, bytes));
   Prediction prediction;

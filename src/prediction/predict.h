@@ -39,9 +39,9 @@ struct Cluster {
 };
 
 struct Prediction {
-  double iteration = 0;       // seconds, once the first iterations are over
-  double lower_bound = 0;     // no schedule is faster (algorithms: cost/lower_bound.h); 0 where workers and servers are separate
-  std::int64_t messages = 0;  // with payload over links, per iteration, of all nodes
+  double iteration = 0;    // seconds, once the first iterations are over
+  double lower_bound = 0;  // no schedule is faster (algorithms: cost/lower_bound.h); 0 where workers and servers are separate
+  double messages = 0;     // with payload over links, per iteration, of all nodes
 };
 
 // kBadRequest: a job whose times do not fit its table, a cluster out of range, a schedule that cannot be planned.

@@ -15,7 +15,7 @@ using scheduling::ScheduleOptions;
 constexpr std::int64_t kEach = sizeof(float);
 
 ScheduleOptions schedule_of(std::int64_t slice, std::int64_t merge, Return back) {
-  ScheduleOptions options = scheduling::p3();
+  ScheduleOptions options = scheduling::tuned();
   options.cut = {Cut::Kind::kSlices, slice, merge};
   options.back = back;
   return options;
@@ -67,6 +67,12 @@ Result<Choice> tune(const Job& job, const Cluster& cluster, const scheduling::Sl
     for (const std::int64_t merged : {merge, std::int64_t{0}, 4 * merge}) add(size, merged, Return::kBroadcast);
   }
   add(slice, merge, Return::kPullByLayer);
+  // Whole tensors, cut only to balance the servers: best where a message costs much and there is little to overtake.
+  const std::int64_t whole = std::max<std::int64_t>(1, bytes_of(job.table).count / kEach);
+  for (const Return back : {Return::kBroadcast, Return::kPullByLayer}) {
+    const ScheduleOptions candidate = schedule_of(given.slice.value_or(whole), given.merge.value_or(merge), back);
+    if (std::ranges::find(tried, candidate) == tried.end()) tried.push_back(candidate);
+  }
 
   Choice choice;
   for (const ScheduleOptions& schedule : tried) {

@@ -96,10 +96,12 @@ double VirtualCluster::run() {
         break;
     }
   }
-  return static_cast<double>(ends_[kIterations - 1] - ends_[kWarmUp - 1]) / 1e9 / static_cast<double>(kIterations - kWarmUp);
+  return static_cast<double>(ends_[kIterations - 1].time - ends_[kWarmUp - 1].time) / 1e9 / (kIterations - kWarmUp);
 }
 
-std::int64_t VirtualCluster::messages_per_iteration() const { return sent_messages_ / kIterations; }
+double VirtualCluster::messages_per_iteration() const {
+  return static_cast<double>(ends_[kIterations - 1].messages - ends_[kWarmUp - 1].messages) / (kIterations - kWarmUp);
+}
 
 // --- links ---
 
@@ -304,7 +306,7 @@ void VirtualCluster::on_computed(std::int32_t rank) {
     const Status over = worker.core.on_backward_done(worker.core.current(), {}, now(), actions_);
     PACELINE_CHECK(over.ok(), "{}", over.message());
     worker.phase = Worker::Phase::kForward;
-    if (rank == 0) ends_.push_back(now_);
+    if (rank == 0) ends_.push_back({now_, sent_messages_});
   }
   send_actions(rank);
   go_on(rank);

@@ -23,7 +23,8 @@ class VirtualCluster {
 
   // Seconds per iteration, over the last ones of a few.
   double run();
-  std::int64_t messages_per_iteration() const;
+  // After run(), over the same iterations: messages with payload that took a link.
+  double messages_per_iteration() const;
 
  private:
   enum class Kind : std::uint8_t { kPush, kPull, kValue, kNotify };
@@ -106,7 +107,10 @@ class VirtualCluster {
   std::vector<Message> messages_;
   std::vector<std::uint32_t> unused_messages_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<std::int64_t> ends_;  // of worker 0's iterations
+  struct End {
+    std::int64_t time = 0, messages = 0;
+  };
+  std::vector<End> ends_;  // of worker 0's iterations
   std::vector<paramserver::WorkerAction> actions_;
   std::int64_t now_ = 0, sent_messages_ = 0;
   std::uint64_t sequence_ = 0;

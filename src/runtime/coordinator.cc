@@ -10,6 +10,7 @@ using session::Role;
 using wire::MessageKind;
 
 constexpr Duration kFarewellLimit = std::chrono::seconds(1);
+constexpr std::uint64_t kProbeTicket = 1;
 
 std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -99,8 +100,6 @@ Role Coordinator::part_of(PeerId peer, const wire::MessageHead& head) const {
   return head.flags == wire::kOfServer ? Role::kServer : Role::kWorker;
 }
 
-void Coordinator::on_delivered(PeerId, std::uint64_t) {}
-
 void Coordinator::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
   roles_.erase(peer);
   incoming_.erase(peer);
@@ -138,14 +137,42 @@ void Coordinator::carry_out(const Actions& actions) {
   }
 }
 
-// Everybody is there. What on_agreed reads may take long, so the loop goes on meanwhile and the welcomes wait.
+// Everybody is there. Until what follows from that is known the welcomes wait.
 void Coordinator::agree() {
   transport_.loop().cancel(gathering_timer_);
   agreed_ = roster_.settings();
   if (!callbacks_.on_agreed) return;
+  deciding_ = true;
+  const auto settings = from_settings(*agreed_);
+  if (!settings.ok() || settings->schedule != "tuned") return ask();
+  std::vector<PeerId> members;
+  for (const auto& [peer, role] : roles_) {
+    if (role != Role::kServer && roster_.name_of(peer)) members.push_back(peer);
+  }
+  probe_bytes_.resize(LinkProbe::kLargest.count);
+  probe_.emplace(std::move(members));
+  probe();
+}
+
+void Coordinator::probe() {
+  const auto volley = probe_->next(transport_.loop().now());
+  if (!volley) return ask();
+  wire::MessageHead head{.kind = MessageKind::kProbe, .layer = wire::kControlLayer};
+  head.payload_bytes = static_cast<std::uint64_t>(volley->size.count);
+  for (int i = 0; i < volley->messages; ++i)
+    endpoint_->send(volley->to, head, std::span(probe_bytes_).first(head.payload_bytes), kProbeTicket);
+}
+
+void Coordinator::on_delivered(PeerId, std::uint64_t ticket) {
+  if (ticket == kProbeTicket && probe_ && deciding_ && probe_->on_delivered(transport_.loop().now())) probe();
+}
+
+// What on_agreed reads may take long, so the loop goes on meanwhile.
+void Coordinator::ask() {
+  Gathering gathering{.both = roster_.both(), .link = probe_ ? probe_->result() : std::nullopt};
   agreeing_ = std::make_unique<TaskThread>();
-  agreeing_->run([this, settings = *agreed_, table = roster_.table()]() mutable {
-    const Status status = callbacks_.on_agreed(settings, table);
+  agreeing_->run([this, gathering, settings = *agreed_, table = roster_.table()]() mutable {
+    const Status status = callbacks_.on_agreed(settings, table, gathering);
     transport_.loop().post([this, status, settings = std::move(settings)] { on_agreement(status, settings); });
   });
 }
@@ -153,13 +180,14 @@ void Coordinator::agree() {
 void Coordinator::on_agreement(const Status& status, const wire::Settings& settings) {
   if (agreeing_ == nullptr) return;  // the job has ended
   agreeing_.reset();
+  deciding_ = false;
   if (!status.ok()) return fail(status);
   agreed_ = settings;
   for (const membership::SendWelcome& held : std::exchange(held_, {})) welcome(held);
 }
 
 void Coordinator::welcome(const membership::SendWelcome& action) {
-  if (agreeing_ != nullptr) {
+  if (deciding_) {
     held_.push_back(action);
     return;
   }
@@ -194,6 +222,7 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
 
 void Coordinator::end(const wire::Stop& verdict) {
   transport_.loop().cancel(gathering_timer_);
+  deciding_ = false;
   agreeing_.reset();
   wire::Stop stop = verdict;
   const auto report = final_report(stop);

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "membership/roster.h"
+#include "runtime/link_probe.h"
 #include "runtime/report.h"
 #include "runtime/task_thread.h"
 #include "session/endpoint.h"
@@ -25,12 +26,18 @@ struct CoordinatorOptions {
   std::uint64_t job = 0;  // not 0, unlikely to be another job's
 };
 
+// Who has gathered.
+struct Gathering {
+  std::int32_t both = 0;              // processes that are worker and server
+  std::optional<cost::LinkFit> link;  // measured when --schedule tuned asks for it; nothing: it could not be
+};
+
 struct CoordinatorCallbacks {
   // A worker has done an iteration, as JSON (trainer/worker_loop.cc writes it).
   std::function<void(const Json& progress)> on_progress;
-  // Everybody has joined and agreed; may add to the settings (where to resume from). An error ends the job. Called once, on a
-  // thread of its own, which has returned before anything else is called; it may take its time.
-  std::function<Status(wire::Settings& settings, const wire::TensorTable& table)> on_agreed;
+  // Everybody has joined and agreed; may add to the settings (where to resume from, which slices). An error ends the job. Called
+  // once, on a thread of its own, which has returned before anything else is called; it may take its time.
+  std::function<Status(wire::Settings& settings, const wire::TensorTable& table, const Gathering& gathering)> on_agreed;
   // A server's or worker's part of a checkpoint is on the disk.
   std::function<void(const session::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
   // Once, last. The report is there when every worker has reported.
@@ -62,6 +69,8 @@ class Coordinator final : public session::EndpointHandler {
  private:
   void carry_out(const membership::Actions& actions);
   void agree();
+  void probe();
+  void ask();
   void on_agreement(const Status& status, const wire::Settings& settings);
   void welcome(const membership::SendWelcome& action);
   void end(const wire::Stop& stop);
@@ -77,8 +86,11 @@ class Coordinator final : public session::EndpointHandler {
   std::map<session::PeerId, session::Role> roles_;
   std::map<session::PeerId, std::vector<std::byte>> incoming_;  // messages being received
   std::optional<wire::Settings> agreed_;                        // settings with what on_agreed added
-  std::unique_ptr<TaskThread> agreeing_;                        // while on_agreed runs
-  std::vector<membership::SendWelcome> held_;                   // until then
+  bool deciding_ = false;                                       // from then until on_agreed has returned
+  std::optional<LinkProbe> probe_;                              // while it runs
+  std::vector<std::byte> probe_bytes_;
+  std::unique_ptr<TaskThread> agreeing_;       // while on_agreed runs
+  std::vector<membership::SendWelcome> held_;  // until then
   TimePoint began_;
   transport::Loop::TimerId gathering_timer_ = 0;
 };

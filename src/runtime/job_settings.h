@@ -26,7 +26,7 @@ struct JobSettings {
   std::int64_t epochs = 0;             // data epochs; 0 and no iterations: 1
   std::int64_t evaluate_every = 0;     // iterations; 0: only at the end
   std::int64_t seed = 1;
-  std::string schedule = "layer-wise";
+  std::string schedule = "tuned";
   std::string slice;     // largest slice: parameters, or bytes with a unit; "": the schedule's own
   std::string merge;     // what is merged, the same way
   std::string batching;  // ibatch: how batches are planned; "": exact

@@ -40,6 +40,7 @@ Way way_of(MessageKind kind) {
     case MessageKind::kFailed:
     case MessageKind::kPark:
     case MessageKind::kParked:
+    case MessageKind::kProbe:
     case MessageKind::kFinishAt:
     case MessageKind::kStop:
       break;
@@ -231,6 +232,8 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
       on_stop(stop.ok() ? *stop : wire::stop_for(stop.status()));
       break;
     }
+    case MessageKind::kProbe:
+      break;
     case MessageKind::kPark:
       events_.on_park();
       break;

@@ -85,7 +85,7 @@ std::string encode(const WorkerReport& report) {
               {"parameters_hash", report.parameters_hash},
               {"iteration_seconds", report.iteration_seconds},
               {"peak_bytes", report.peak_bytes},
-              {"batching", report.batching}}
+              {"batching", report.batching.is_null() ? std::string() : report.batching.dump()}}
       .dump();
 }
 
@@ -136,7 +136,7 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
     report.parameters_hash = json.at("parameters_hash");
     report.iteration_seconds = json.at("iteration_seconds").get<std::vector<double>>();
     report.peak_bytes = json.at("peak_bytes");
-    report.batching = json.at("batching");
+    if (const std::string batching = json.at("batching"); !batching.empty()) report.batching = Json::parse(batching);
     return report;
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "a worker's report is malformed: {}", problem.what());
@@ -197,6 +197,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"role", role_of(shape)},
       {"schedule", shape.servers == 0 ? Json("reference") : Json(settings.schedule)},
       {"batching", by_rank[0].batching},
+      {"tuned", nullptr},
       {"sync", settings.sync},
       {"optimizer", settings.optimizer},
       {"seed", settings.seed},
@@ -235,6 +236,7 @@ std::string report_text(const Json& report) {
                               servers == 0 ? "no server (reference)" : fmt::format("{} servers{}", servers, in_one)));
   line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
                           report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
+  if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
   if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
   if (!report["accuracy"].is_null())
     line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));

@@ -158,7 +158,7 @@ TEST(Report, TheJobsIsMadeOfItsWorkers) {
   EXPECT_EQ(report["per_worker"][1]["computing"], 10.0);
   EXPECT_EQ(report["per_worker"][0]["waiting_share"], 0.25);
   EXPECT_EQ(report["per_server"][0]["updates"], 3);
-  EXPECT_EQ(report["schedule"], "layer-wise");
+  EXPECT_EQ(report["schedule"], "tuned");
   const auto reference = job_report({}, {.workers = 2, .servers = 0}, workers, {});
   EXPECT_EQ((*reference)["seconds"], 20.0) << "the reference's workers take turns";
   EXPECT_EQ((*reference)["schedule"], "reference");

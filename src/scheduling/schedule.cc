@@ -29,6 +29,7 @@ constexpr Named kSchedules[] = {
     {"ibatch", {balanced_tensors(), Order::kByLayer, PushWhen::kReady, Return::kPullInBatches}},
     {"kvstore", {split_large_tensors(kLargeForKvstore), Order::kFirstInFirstOut, PushWhen::kReady, Return::kNotifyAndPull}},
     {"slicing", {slices_of(kPaperSlice), Order::kFirstInFirstOut, PushWhen::kReady, Return::kBroadcast}},
+    {"tuned", {slices_of(kPaperSlice), Order::kByLayer, PushWhen::kReady, Return::kBroadcast}},
     {"p3", {slices_of(kPaperSlice), Order::kByLayer, PushWhen::kReady, Return::kBroadcast}},
 };
 
@@ -53,7 +54,8 @@ ScheduleOptions layer_wise() { return kSchedules[1].options; }
 ScheduleOptions ibatch_schedule() { return kSchedules[2].options; }
 ScheduleOptions kvstore() { return kSchedules[3].options; }
 ScheduleOptions slicing() { return kSchedules[4].options; }
-ScheduleOptions p3() { return kSchedules[5].options; }
+ScheduleOptions tuned() { return kSchedules[5].options; }
+ScheduleOptions p3() { return kSchedules[6].options; }
 
 const char* to_string(BatchingAlgorithm algorithm) { return algorithm_names()[static_cast<std::size_t>(algorithm)].c_str(); }
 
@@ -82,8 +84,8 @@ Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions opti
         parse_size("slice", slice, 1,
                    "1 and more parameters (50000), or bytes with a unit (200KB) that are whole parameters of 4"));
     if (options.cut.kind != Cut::Kind::kSlices) {
-      return error(ErrorKind::kBadRequest, "--slice {} contradicts --schedule {}, which cuts no slices; legal with slicing, p3",
-                   slice, name);
+      return error(ErrorKind::kBadRequest,
+                   "--slice {} contradicts --schedule {}, which cuts no slices; legal with tuned, slicing, p3", slice, name);
     }
     options.cut.elements = elements;
   }

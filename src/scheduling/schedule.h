@@ -7,6 +7,7 @@
 //   ibatch       tensors, balanced   by layer  as ready   pull in batches   its own batch
 //   kvstore      1e6 elements split  FIFO      as ready   notify and pull   its own values
 //   slicing      50 000 elements     FIFO      as ready   broadcast         its own values
+//   tuned        chosen for the job  by layer  as ready   broadcast         its own values
 //   p3           50 000 elements     by layer  as ready   broadcast         its own values
 #pragma once
 
@@ -79,7 +80,8 @@ ScheduleOptions layer_wise();
 ScheduleOptions ibatch_schedule();  // iBatch, section 3; its batches are planned while the job runs (scheduling/live_profile.h)
 ScheduleOptions kvstore();          // MXNet's parameter server, the baseline of P3
 ScheduleOptions slicing();
-ScheduleOptions p3();  // Priority-based Parameter Propagation, section 4
+ScheduleOptions tuned();  // before anything is chosen: p3's (prediction/tune.h chooses)
+ScheduleOptions p3();     // Priority-based Parameter Propagation, section 4
 
 // Parts of a schedule as typed; "" leaves the schedule's own. Sizes: a plain number counts parameters, a number with a unit bytes
 // (4 each).

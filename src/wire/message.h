@@ -31,6 +31,7 @@ enum class MessageKind : std::uint8_t {
   kFailed,    // a process tells the coordinator what went wrong
   kPark,      // coordinator -> worker: stand still after the iteration you are in, and say which
   kParked,    // the answer
+  kProbe,     // coordinator -> member: bytes that only measure the link
   kFinishAt,  // coordinator -> all: `iteration` is the last one
   kStop,      // the coordinator ends the job: done, interrupted or failed, with the reason
 };

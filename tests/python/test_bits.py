@@ -15,7 +15,7 @@ from jobs import LENET, Job, reference, train
 CHOICES = {
     "workers": (1, 2, 3, 4),
     "servers": (1, 2, 3, "both"),  # both: every worker's process is a server too
-    "schedule": ("default", "layer-wise", "ibatch", "kvstore", "p3", "slicing"),
+    "schedule": ("tuned", "default", "layer-wise", "ibatch", "kvstore", "p3", "slicing"),
     "merge": (0, "100KB"),
     "optimizer": ("momentum", "adam"),
     "data": ("mnist-5k", "cifar-10"),
@@ -47,7 +47,7 @@ def test_the_selection_has_every_pair():
     for (a, values_a), (b, values_b) in itertools.combinations(CHOICES.items(), 2):
         for pair in itertools.product(values_a, values_b):
             assert any((row[a], row[b]) == pair for row in rows), (a, b, pair)
-    assert len(rows) <= 24
+    assert len(rows) <= 28
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_job_has_the_bits_of_the_reference(case, cifar):
     task += ("--optimizer", case["optimizer"], "--learning-rate", 0.001 if case["optimizer"] == "adam" else 0.02)
     servers = ("--role", "both") if case["servers"] == "both" else ("--servers", case["servers"])
     how = (*servers, "--schedule", case["schedule"], "--merge", case["merge"])
-    if case["schedule"] in ("p3", "slicing") and case["workers"] > 2:
+    if case["schedule"] in ("p3", "slicing", "tuned") and case["workers"] > 2:
         how += ("--slice", 3000)
     report = same_bits(task, case["workers"], how)
     assert report["role"] == ("both" if case["servers"] == "both" else "separate")
@@ -92,6 +92,16 @@ def test_a_job_has_the_bits_of_the_reference(case, cifar):
 
 
 SHORT = (*LENET, "--iterations", 12)
+
+
+def test_tuned_is_the_default_measures_the_link_and_says_what_it_chose():
+    report = same_bits(SHORT, 2, ("--servers", 2))
+    tuned = report["tuned"]
+    assert report["schedule"] == "tuned" and tuned["measured"] is True
+    assert 50_000 <= tuned["slice"] <= 2_000_000 and tuned["merge"] >= 0
+    assert tuned["bandwidth"] > 1e6 and 0 <= tuned["start_up"] < 1 and "slices of" in tuned["why"]
+    fixed = same_bits(SHORT, 2, ("--servers", 2, "--slice", 3000, "--merge", 100))["tuned"]
+    assert (fixed["slice"], fixed["merge"]) == (3000, 100)
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "ibatch"])

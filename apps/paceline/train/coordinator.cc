@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "paceline/progress.h"
+#include "paceline/train/choose_schedule.h"
 #include "paceline/train/roles.h"
 #include "runtime/checkpoint_keeper.h"
 #include "runtime/server_process.h"
@@ -67,8 +68,12 @@ int run_coordinator(const CoordinatorRequest& request) {
          log::warn("{}", warning);
        }});
   runtime::CoordinatorCallbacks callbacks;
-  callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table) {
-    return checkpoints.begin(settings, table);
+  Json tuned;
+  callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table,
+                            const runtime::Gathering& gathering) -> Status {
+    PACELINE_RETURN_IF_ERROR(checkpoints.begin(settings, table));
+    PACELINE_ASSIGN_OR_RETURN(tuned, choose_schedule(settings, table, request.workers, request.servers, gathering));
+    return {};
   };
   callbacks.on_saved = [&](const session::PeerName& from, Iteration iteration, const std::string& part) {
     checkpoints.on_saved(from, iteration, part);
@@ -99,6 +104,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   loop.run();
   checkpoints.finish();
   bar.reset();
+  if (report) (*report)["tuned"] = tuned;
   if (report && !checkpoints.newest().empty()) (*report)["checkpoint"] = checkpoints.newest();
   if (stop.kind == wire::StopKind::kFailed && stop.error != ErrorKind::kBadRequest && !checkpoints.newest().empty()) {
     stop.reason += fmt::format(". The last checkpoint is {}; go on with --checkpoint {} --resume", checkpoints.newest(),
