@@ -14,6 +14,14 @@ constexpr std::uint64_t kProbeTicket = 1;
 
 std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
+// What everybody who shows progress relies on; the rest of the object is the member's own.
+bool is_progress(const Json& json) {
+  if (!json.is_object()) return false;
+  for (const char* key : {"rank", "iteration", "last"})
+    if (json.contains(key) && !json[key].is_number_integer()) return false;
+  return !json.contains("accuracy") || json["accuracy"].is_number();
+}
+
 }  // namespace
 
 Coordinator::Coordinator(transport::Transport& transport, CoordinatorOptions options, CoordinatorCallbacks callbacks)
@@ -84,7 +92,7 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     }
     case MessageKind::kProgress: {
       const Json progress = Json::parse(text_of(payload), nullptr, /*allow_exceptions=*/false);
-      if (progress.is_object() && callbacks_.on_progress) callbacks_.on_progress(progress);
+      if (is_progress(progress) && callbacks_.on_progress) callbacks_.on_progress(progress);
       return;
     }
     default:

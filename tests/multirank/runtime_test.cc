@@ -58,6 +58,7 @@ class Cluster {
       final_report = report;
       coordinator_transport_->loop().stop();
     };
+    callbacks.on_progress = [this](const Json& told) { progress.push_back(told); };
     coordinator_ = std::make_unique<Coordinator>(*coordinator_transport_, options, callbacks);
     const auto address = coordinator_->start();
     EXPECT_TRUE(address.ok()) << address.status().message();
@@ -85,7 +86,7 @@ class Cluster {
 
   // One worker's life: joins, pushes made-up gradients, and returns how the job ended for it.
   Status work(std::int32_t rank, std::vector<float>& parameters, const JobSettings& settings,
-              const std::function<void(Iteration)>& at_iteration = {}) {
+              const std::function<void(WorkerProcess&, Iteration)>& at_iteration = {}) {
     const wire::TensorTable tensors = table();
     const std::int64_t elements = tensors.elements();
     parameters = paramserver::testing::initial_values(kSeed + static_cast<std::uint64_t>(rank), elements);  // only rank 0's count
@@ -104,7 +105,7 @@ class Cluster {
     for (Iteration iteration = 1; iteration <= job_.iterations; ++iteration) {
       const Status status = train(worker, iteration, tensors, gradients);
       if (!status.ok()) return worker.fail(status);
-      if (at_iteration) at_iteration(iteration);
+      if (at_iteration) at_iteration(worker, iteration);
       const auto last = worker.end_iteration(iteration);
       if (!last.ok()) return worker.fail(last.status());
       report.iterations = iteration;
@@ -136,6 +137,7 @@ class Cluster {
 
   std::optional<wire::Stop> verdict;  // after join()
   std::optional<Json> final_report;
+  std::vector<Json> progress;
 
   static constexpr Duration kDeadline = std::chrono::seconds(20);
 
@@ -306,10 +308,11 @@ TEST_P(RuntimeTest, AnInterruptEndsTheJobAfterTheSameIterationEverywhere) {
   std::vector<std::vector<float>> parameters(2);
   std::atomic<Iteration> last = 0;
   const auto work = [&](std::int32_t rank) {
-    return cluster.work(rank, parameters[static_cast<std::size_t>(rank)], job.settings, [&, rank](Iteration iteration) {
-      if (rank == 0 && iteration == 5) cluster.interrupt();
-      if (rank == 0) last = iteration;
-    });
+    return cluster.work(rank, parameters[static_cast<std::size_t>(rank)], job.settings,
+                        [&, rank](WorkerProcess&, Iteration iteration) {
+                          if (rank == 0 && iteration == 5) cluster.interrupt();
+                          if (rank == 0) last = iteration;
+                        });
   };
   auto second = std::async(std::launch::async, work, 1);
   const Status one = work(0), two = second.get();
@@ -320,6 +323,24 @@ TEST_P(RuntimeTest, AnInterruptEndsTheJobAfterTheSameIterationEverywhere) {
   EXPECT_EQ((*cluster.final_report)["iterations"], last.load());
   EXPECT_EQ(parameters[0], parameters[1]);
   EXPECT_EQ(parameters[0], expected_parameters(job, last));
+}
+
+TEST_P(RuntimeTest, WhatIsNoProgressIsShownToNobody) {
+  Job job;
+  job.workers = 1;
+  job.iterations = 1;
+  Cluster cluster(GetParam(), job);
+  std::vector<float> parameters;
+  const auto tell = [](WorkerProcess& worker, Iteration) {
+    for (const char* text : {"", "[]", "nonsense", R"({"rank":"0"})", R"({"rank":0.5})", R"({"iteration":null})", R"({"last":[]})",
+                             R"({"rank":0,"accuracy":"high"})", R"({"rank":0,"iteration":1,"last":1,"loss":null})"})
+      worker.send_progress(text);
+  };
+  const Status status = cluster.work(0, parameters, job.settings, tell);
+  EXPECT_TRUE(status.ok()) << status.message();
+  cluster.join();
+  ASSERT_EQ(cluster.progress.size(), 1u);
+  EXPECT_EQ(cluster.progress[0]["last"], 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, RuntimeTest,

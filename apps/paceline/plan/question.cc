@@ -121,7 +121,8 @@ Status require_finite(const Json& value, const std::string& where) {
   }
   if (value.is_structured()) {
     for (const auto& [key, inner] : value.items()) {
-      PACELINE_RETURN_IF_ERROR(require_finite(inner, value.is_array() ? where : (where.empty() ? key : where + "." + key)));
+      PACELINE_RETURN_IF_ERROR(
+          require_finite(inner, value.is_array() ? where : (where.empty() ? key : fmt::format("{}.{}", where, key))));
     }
   }
   return {};

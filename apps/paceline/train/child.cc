@@ -46,7 +46,7 @@ Result<Pipe> make_pipe() {
 
 }  // namespace
 
-Result<std::unique_ptr<Child>> Child::start(std::string label, std::vector<std::string> arguments,
+Result<std::unique_ptr<Child>> Child::start(std::string label, const std::vector<std::string>& arguments,
                                             const std::vector<std::string>& environment) {
   PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
   PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());

@@ -17,7 +17,7 @@ class Child {
  public:
   // `label` names it in messages: "worker 2". `arguments[0]` is the program, searched in PATH when it has no slash; `environment`
   // is added to this process's, as "NAME=VALUE".
-  static Result<std::unique_ptr<Child>> start(std::string label, std::vector<std::string> arguments,
+  static Result<std::unique_ptr<Child>> start(std::string label, const std::vector<std::string>& arguments,
                                               const std::vector<std::string>& environment = {});
   ~Child();  // kills it when it still runs
   Child(const Child&) = delete;
