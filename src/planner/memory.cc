@@ -92,7 +92,8 @@ double fft_memory_ratio(const ConvolutionSize& size) {
   const auto h = static_cast<double>(size.input_height);
   const double input = n * d * b * h;
   const double output = n * k * static_cast<double>(size.output_width) * static_cast<double>(size.output_height);
-  const double spectrum = 2 * b * static_cast<double>(size.input_height / 2 + 1);  // real and imaginary half of a plane
+  const std::int64_t frequencies = size.input_height / 2 + 1;        // of a real row
+  const double spectrum = 2 * b * static_cast<double>(frequencies);  // real and imaginary half of a plane
   return (input + spectrum * (d * k + n * k)) / (input + output);
 }
 
