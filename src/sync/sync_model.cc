@@ -14,6 +14,11 @@ Status check_cluster(const SyncCluster& cluster) {
 
 }  // namespace
 
+Status SyncModel::on_barrier(Rank worker, Iteration barrier, TimePoint /*now*/, std::vector<Start>& /*starts*/) {
+  return error(ErrorKind::kBadRequest, "worker {} was told of a barrier after iteration {}; {} predicts none", worker.value,
+               barrier, to_text(kind()));
+}
+
 Result<std::unique_ptr<SyncModel>> make_sync_model(const SyncOptions& options, const SyncCluster& cluster) {
   PACELINE_RETURN_IF_ERROR(validated(options).status());
   PACELINE_RETURN_IF_ERROR(check_cluster(cluster));

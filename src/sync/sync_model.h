@@ -9,17 +9,16 @@
 //   asp          on arrival, full step                  to the pusher, when applied        at once
 //   ssp(s)       on arrival, full step                  to a worker, with its start        when all live workers have ended i-s-1
 //   elastic-bsp  on arrival, full step; the first       to a worker, with its start        up to its count of the predicted
-//   barrier;
-//                `history` iterations like bsp                                             there when all are at the barrier
+//                `history` iterations like bsp                                             barrier; there when all are there
 //
 // How a server uses it:
 // - push of a unit arrives: `on_push`; apply each Update (sum of the named workers' gradients in the given order, times scale);
 //   then send the new value as `delivery()` says.
-// - all pushes of a worker's iteration i have arrived: `on_start_asked(worker, i+1)`. With one server the server sees that itself.
-//   With several, each server may do so for its own units when the kind is bsp, asp or ssp, since a worker that every server
-//   lets start satisfies the rule as a whole. ElasticBSP predicts, and two predictions may differ and block each other: there *one*
-//   server (rank 0) is asked, by a message the worker sends when every server has received its pushes; the others only get on_push,
-//   and send a worker its values when it asks them for the values of iteration i.
+// - all pushes of a worker's iteration i have arrived: `on_start_asked(worker, i+1)`. Each of several servers does so for its own
+//   units, since a worker that every server lets start satisfies the rule as a whole.
+// - ElasticBSP's barriers are predicted by *one* server: after a barrier it takes the question, answers it on any thread, gives the
+//   answer to its own model and to all others (`on_barrier`). Nobody waits for it: the first iteration after a barrier is
+//   everybody's anyway.
 // - with kToAll and kToPusher a worker's gates open layer by layer as values arrive, and no server needs to ask.
 // - a worker leaves, dead or done: `on_left`. Nobody waits for it any more; what it has pushed stays counted.
 //
@@ -53,6 +52,31 @@ struct Update {
 struct Start {
   Rank worker;
   Iteration iteration = 0;
+  // Its values must be those of this moment, whatever is pushed before it asks for them: the starts of this event all follow one
+  // barrier, and all workers hold equal weights there.
+  bool at_barrier = false;
+};
+
+// What ElasticBSP's next barrier is predicted from. A value, so that any thread may answer it.
+struct BarrierQuestion {
+  std::vector<Rank> workers;
+  std::vector<Iteration> ended;   // by each at the last barrier
+  std::vector<double> intervals;  // seconds that an iteration of each takes; empty: not known yet, so one iteration each
+  std::int64_t lookahead = 1;
+  Objective objective = Objective::kWaitingShare;
+};
+
+// By worker of the question: the iteration at whose end the barrier is. O(workers * lookahead * log workers).
+std::vector<Iteration> answer(const BarrierQuestion& question);
+
+// A superstep of ElasticBSP that is over. Seconds count from its begin, where all its workers started.
+struct Superstep {
+  std::int64_t number = 0;  // from 1
+  TimePoint began{};
+  std::vector<Rank> workers;
+  std::vector<Iteration> iterations;  // of each in this superstep
+  std::vector<double> predicted;      // seconds until each is at the barrier, as they were predicted; empty: nothing was
+  std::vector<double> arrived;        // and as they were
 };
 
 // What may follow from a worker's leaving. Updates come first: apply them before values are sent for the starts.
@@ -88,8 +112,7 @@ class SyncModel {
 
   // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. Put behind what `starts` holds:
   // the worker, if it may start now, and everybody else whom this event lets start. Asking for the first iteration is legal and
-  // needed. O(workers); a predicted barrier O(workers * lookahead * log workers) once per superstep. Allocates nothing but what
-  // `starts` grows by, and what a prediction needs.
+  // needed. O(workers). Allocates nothing but what `starts` grows by, and the question at a barrier.
   virtual Status on_start_asked(Rank worker, Iteration iteration, TimePoint now, std::vector<Start>& starts) = 0;
 
   // `worker` takes part from iteration `first` on. Requires first >= earliest_join(). It is nobody's obstacle before that.
@@ -106,6 +129,18 @@ class SyncModel {
   // Staleness: by how many ended iterations `worker` was ahead of the slowest live worker if it began its latest started iteration
   // now (ElasticBSP counts since the last barrier). Bounds: bsp 0, ssp s, elastic-bsp R - 1. 0 for unknown workers.
   virtual std::int64_t ahead(Rank worker) const = 0;
+
+  // ElasticBSP only; the others have no supersteps.
+
+  // After each barrier, once: where is the next one?
+  virtual std::optional<BarrierQuestion> take_question() { return {}; }
+  // The answer for one worker: it runs to the end of iteration `barrier` in the first superstep that it has not been told of. An
+  // answer for a worker that has left changes nothing. kBadRequest when it lies before the last barrier or more than R beyond it.
+  virtual Status on_barrier(Rank worker, Iteration barrier, TimePoint now, std::vector<Start>& starts);
+  // The superstep that is running, from 1; 0 where there is none.
+  virtual std::int64_t superstep() const { return 0; }
+  // The superstep that has ended last, once.
+  virtual std::optional<Superstep> take_finished() { return {}; }
 };
 
 // What the model starts from.

@@ -1,6 +1,7 @@
 #include "sync/sync_model.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <queue>
 #include <random>
@@ -44,9 +45,18 @@ SyncOptions elastic(std::int64_t lookahead, std::int64_t history, Objective obje
   return {.kind = SyncKind::kElasticBsp, .lookahead = lookahead, .objective = objective, .history = history};
 }
 
+// What the server that predicts does after every event.
+void answer_question(SyncModel& model, double now, std::vector<Start>& starts) {
+  while (const auto question = model.take_question()) {
+    const std::vector<Iteration> barriers = answer(*question);
+    for (std::size_t i = 0; i < barriers.size(); ++i)
+      EXPECT_TRUE(model.on_barrier(question->workers[i], barriers[i], at(now), starts).ok());
+  }
+}
 std::vector<Start> ask(SyncModel& model, Rank worker, Iteration iteration, double now = 0) {
   std::vector<Start> starts;
   EXPECT_TRUE(model.on_start_asked(worker, iteration, at(now), starts).ok());
+  answer_question(model, now, starts);
   return starts;
 }
 std::vector<Applied> applied(const std::vector<Update>& updates) {
@@ -271,6 +281,61 @@ TEST(ElasticBsp, AJoiningWorkerWaitsForTheBarrierAndThenAllDoOneEach) {
   EXPECT_THAT(ask(*model, r2, 4, 10), ElementsAre(Start{r2, 4}));
 }
 
+// The model of a server that does not predict: it is told.
+TEST(ElasticBsp, AllStartAtABarrierAndWaitForTheNextOnesPlaceOnlyAfterTheirFirstIteration) {
+  auto model = model_of(elastic(5, 1), {r0, r1});
+  std::vector<Start> starts;
+  const auto asks = [&](Rank worker, Iteration iteration, double now) {
+    starts.clear();
+    EXPECT_TRUE(model->on_start_asked(worker, iteration, at(now), starts).ok());
+    return starts;
+  };
+  const auto told = [&](Rank worker, Iteration barrier) {
+    starts.clear();
+    const Status status = model->on_barrier(worker, barrier, at(4), starts);
+    return status.ok() ? "" : status.message();
+  };
+  asks(r0, 1, 0);
+  asks(r1, 1, 0);
+  EXPECT_EQ(told(r1, 3), "");  // the other server is at the barrier already
+  EXPECT_THAT(told(r1, 4), HasSubstr("and not yet"));
+  asks(r0, 2, 1);
+  EXPECT_THAT(asks(r1, 2, 3), ElementsAre(Start{r0, 2}, Start{r1, 2}));
+  EXPECT_TRUE(starts[0].at_barrier && starts[1].at_barrier);
+  EXPECT_EQ(model->superstep(), 2);
+  EXPECT_THAT(asks(r1, 3, 3.5), ElementsAre(Start{r1, 3}));
+  EXPECT_FALSE(starts[0].at_barrier);
+  EXPECT_THAT(asks(r0, 3, 4), IsEmpty());  // where its barrier is has not come
+  EXPECT_THAT(told(r0, 1), HasSubstr("worker 0 was told of a barrier after iteration 1; legal are 2 to 6"));
+  EXPECT_THAT(told(r0, 7), HasSubstr("legal are 2 to 6"));
+  EXPECT_EQ(told(r3, 7), "");  // has left
+  EXPECT_EQ(told(r0, 4), "");
+  EXPECT_THAT(starts, ElementsAre(Start{r0, 3}));
+  EXPECT_THAT(model_of(ssp(1), {r0})->on_barrier(r0, 2, at(0), starts).message(), HasSubstr("ssp predicts none"));
+}
+
+TEST(ElasticBsp, ASuperstepThatIsOverSaysWhenItsWorkersWereExpectedAndWhenTheyCame) {
+  auto model = model_of(elastic(5, 1), {r0, r1});
+  ask(*model, r0, 1, 10);
+  ask(*model, r1, 1, 10);
+  ask(*model, r0, 2, 11);
+  ask(*model, r1, 2, 13);  // barrier 3 : 1
+  const auto first = model->take_finished();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->number, 1);
+  EXPECT_THAT(first->predicted, IsEmpty());
+  EXPECT_THAT(first->arrived, ElementsAre(1, 3));
+  for (Iteration i = 3; i <= 5; ++i) ask(*model, r0, i, 11.0 + static_cast<double>(i));
+  EXPECT_FALSE(model->take_finished());
+  ask(*model, r1, 3, 17);
+  const auto second = model->take_finished();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->number, 2);
+  EXPECT_THAT(second->iterations, ElementsAre(3, 1));
+  EXPECT_THAT(second->predicted, ElementsAre(3, 3));
+  EXPECT_THAT(second->arrived, ElementsAre(3, 4));
+}
+
 TEST(ElasticBsp, AWorkerThatHasJoinedButNotComeHoldsNobodyUp) {
   auto model = model_of(elastic(5, 1), {r0});
   ask(*model, r0, 1, 0);
@@ -359,6 +424,12 @@ class VirtualJob {
       if (event.kind == kJoin) join(event.worker);
       if (event.kind == kAsk) iteration_ended(event.worker);
       if (event.kind == kLeave) leave(event.worker);
+      if (event.kind == kAnswer) answer_oldest();
+      // A prediction takes its time, mostly less than an iteration.
+      for (auto question = model_->take_question(); question; question = model_->take_question()) {
+        questions_.push_back(*std::move(question));
+        schedule(kAnswer, Rank{-1}, real(0, 0.3));
+      }
     }
     if (problem_.empty() && !live_.empty()) return fmt::format("worker {} never came to its end", live_.begin()->first.value);
     if (problem_.empty() && applied_ != pushed_) return fmt::format("{} gradients were pushed, {} applied", pushed_, applied_);
@@ -366,7 +437,7 @@ class VirtualJob {
   }
 
  private:
-  enum Kind { kJoin, kAsk, kLeave };
+  enum Kind { kJoin, kAsk, kLeave, kAnswer };
   struct Event {
     double time;
     std::int64_t number;
@@ -417,7 +488,9 @@ class VirtualJob {
       worker.running = 0;
       if (worker.ended == worker.last) return leave(rank);
     }
-    start(ask(*model_, rank, worker.ended + 1, now_));
+    std::vector<Start> starts;
+    if (!model_->on_start_asked(rank, worker.ended + 1, at(now_), starts).ok()) problem_ = "a legal ask was refused";
+    start(starts);
   }
 
   void leave(Rank rank) {
@@ -426,6 +499,18 @@ class VirtualJob {
     const Decisions decisions = model_->on_left(rank, at(now_)).value();
     apply(decisions.updates);
     start(decisions.starts);
+  }
+
+  void answer_oldest() {
+    const BarrierQuestion question = questions_.front();
+    questions_.pop_front();
+    const std::vector<Iteration> barriers = answer(question);
+    for (std::size_t i = 0; i < barriers.size(); ++i) {
+      std::vector<Start> starts;
+      const Status told = model_->on_barrier(question.workers[i], barriers[i], at(now_), starts);
+      if (!told.ok()) problem_ = told.message();
+      start(starts);
+    }
   }
 
   void apply(std::span<const Update> updates) {
@@ -478,6 +563,7 @@ class VirtualJob {
   std::unique_ptr<SyncModel> model_;
   std::int32_t units_ = 0;
   std::vector<Update> updates_;
+  std::deque<BarrierQuestion> questions_;
   std::map<Rank, Live> live_;
   std::priority_queue<Event> events_;
   std::int64_t left_to_join_ = 0;
@@ -489,7 +575,7 @@ class VirtualJob {
 };
 
 TEST(SyncModel, EveryRandomRunEndsWithinItsStaleness) {
-  for (std::uint64_t seed = 0; seed < 2'000; ++seed) {
+  for (std::uint64_t seed = 0; seed < 8'000; ++seed) {  // 2 000 of each kind
     const auto step = static_cast<std::int64_t>(seed / 4);
     const SyncOptions options[] = {
         bsp(), asp(), ssp(step % 5),

@@ -22,6 +22,12 @@ constexpr std::array<std::pair<Objective, std::string_view>, 2> kObjectives = {{
     {Objective::kWaitingShare, "waiting-share"},
 }};
 
+constexpr std::array<std::pair<GradientScale, std::string_view>, 3> kScales = {{
+    {GradientScale::kOfModel, "model"},
+    {GradientScale::kMean, "mean"},
+    {GradientScale::kFull, "full"},
+}};
+
 template <typename Value, std::size_t n>
 std::string_view name_of(const std::array<std::pair<Value, std::string_view>, n>& names, Value value) {
   for (const auto& [candidate, name] : names) {
@@ -62,5 +68,8 @@ Result<SyncKind> parse_sync_kind(std::string_view text) { return value_of(kKinds
 
 std::string_view to_text(Objective objective) { return name_of(kObjectives, objective); }
 Result<Objective> parse_objective(std::string_view text) { return value_of(kObjectives, "objective", text); }
+
+std::string_view to_text(GradientScale scale) { return name_of(kScales, scale); }
+Result<GradientScale> parse_gradient_scale(std::string_view text) { return value_of(kScales, "gradient scale", text); }
 
 }  // namespace paceline::sync

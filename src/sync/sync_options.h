@@ -51,4 +51,8 @@ Result<SyncKind> parse_sync_kind(std::string_view text);
 std::string_view to_text(Objective objective);
 Result<Objective> parse_objective(std::string_view text);
 
+// model, mean, full.
+std::string_view to_text(GradientScale scale);
+Result<GradientScale> parse_gradient_scale(std::string_view text);
+
 }  // namespace paceline::sync
