@@ -30,6 +30,10 @@ Way way_of(MessageKind kind) {
     case MessageKind::kPush:
     case MessageKind::kPull:
       return {Role::kWorker, Role::kServer};
+    case MessageKind::kCollective:
+    case MessageKind::kCollectiveReady:
+    case MessageKind::kCollectiveFailed:
+      return {Role::kWorker, Role::kWorker};
     case MessageKind::kSaved:
     case MessageKind::kJoin:
     case MessageKind::kWelcome:
@@ -58,7 +62,7 @@ std::uint64_t marked(std::uint64_t ticket, const Way& way) {
 
 Role role_marked(std::uint64_t ticket, std::uint64_t mark) { return (ticket & mark) != 0 ? Role::kServer : Role::kWorker; }
 
-bool is_control(MessageKind kind) { return kind >= MessageKind::kSaved; }
+bool is_control(MessageKind kind) { return kind >= MessageKind::kSaved && kind <= MessageKind::kStop; }
 
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));

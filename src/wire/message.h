@@ -34,8 +34,12 @@ enum class MessageKind : std::uint8_t {
   kProbe,     // coordinator -> member: bytes that only measure the link
   kFinishAt,  // coordinator -> all: `iteration` is the last one
   kStop,      // the coordinator ends the job: done, interrupted or failed, with the reason
+  // collectives, rank to rank; unit, detail, flags and iteration hold a CollectiveHead, wire/collective.h
+  kCollective,        // a block of an operation, or, without payload, that the sender has begun it
+  kCollectiveReady,   // the sender has begun the operation: its blocks have a place
+  kCollectiveFailed,  // no operation can go on; the payload is a Stop, wire/control.h
 };
-inline constexpr MessageKind kLastMessageKind = MessageKind::kStop;
+inline constexpr MessageKind kLastMessageKind = MessageKind::kCollectiveFailed;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,

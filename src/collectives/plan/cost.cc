@@ -37,6 +37,8 @@ double pipeline_seconds(Operation operation, const Terms& t, double block) {
       return start_ups * t.alpha + bytes * (t.beta + t.gamma);
     case Operation::kAllreduce:
       return 2 * start_ups * t.alpha + bytes * (2 * t.beta + t.gamma);
+    default:
+      break;
   }
   PACELINE_CHECK(false, "unknown operation");
 }
@@ -49,6 +51,8 @@ double tree_seconds(Operation operation, const Terms& t) {
       return t.lg * (t.alpha + t.n * t.beta + t.n * t.gamma);
     case Operation::kAllreduce:
       return t.lg * (2 * t.alpha + 2 * t.n * t.beta + t.n * t.gamma);
+    default:
+      break;
   }
   PACELINE_CHECK(false, "unknown operation");
 }
@@ -58,7 +62,15 @@ double two_phases(const Terms& t, double messages, double gamma) {
   return messages * t.alpha + 2 * t.parts() * t.beta + t.parts() * gamma;
 }
 
+// One such phase.
+double one_phase(Operation operation, const Terms& t, double messages) {
+  return messages * t.alpha + t.parts() * (t.beta + (operation == Operation::kReduceScatter ? t.gamma : 0));
+}
+
+bool has_one_phase(Operation operation) { return operation == Operation::kReduceScatter || operation == Operation::kAllgather; }
+
 double exchange_seconds(Operation operation, const Terms& t) {
+  if (has_one_phase(operation)) return one_phase(operation, t, t.lg);
   if (operation == Operation::kBroadcast) return two_phases(t, t.lg + t.p - 1, 0);
   return two_phases(t, 2 * t.lg, t.gamma);
 }
@@ -73,7 +85,7 @@ double seconds_of(Operation operation, Algorithm algorithm, const Terms& t, doub
       return exchange_seconds(operation, t);
     case Algorithm::kRing:
     case Algorithm::kDirect:
-      return two_phases(t, 2 * (t.p - 1), t.gamma);
+      return has_one_phase(operation) ? one_phase(operation, t, t.p - 1) : two_phases(t, 2 * (t.p - 1), t.gamma);
   }
   PACELINE_CHECK(false, "unknown algorithm");
 }
@@ -86,10 +98,11 @@ std::int64_t steps_of(Operation operation, Algorithm algorithm, std::int64_t ran
     case Algorithm::kMinimumSpanningTree:
       return operation == Operation::kAllreduce ? 2 * lg : lg;
     case Algorithm::kBidirectionalExchange:
-      return operation == Operation::kBroadcast ? lg + ranks - 1 : 2 * lg;
+      if (operation == Operation::kBroadcast) return lg + ranks - 1;
+      return has_one_phase(operation) ? lg : 2 * lg;
     case Algorithm::kRing:
     case Algorithm::kDirect:
-      return 2 * (ranks - 1);
+      return has_one_phase(operation) ? ranks - 1 : 2 * (ranks - 1);
   }
   PACELINE_CHECK(false, "unknown algorithm");
 }
@@ -104,6 +117,10 @@ const char* to_string(Operation operation) {
       return "reduce";
     case Operation::kAllreduce:
       return "allreduce";
+    case Operation::kReduceScatter:
+      return "reduce-scatter";
+    case Operation::kAllgather:
+      return "allgather";
   }
   return "unknown";
 }
@@ -125,7 +142,19 @@ const char* to_string(Algorithm algorithm) {
 }
 
 std::span<const Algorithm> algorithms_for(Operation operation) {
-  return std::span(kAll).first(operation == Operation::kAllreduce ? kAll.size() : 3);
+  const std::span<const Algorithm> all(kAll);
+  switch (operation) {
+    case Operation::kBroadcast:
+    case Operation::kReduce:
+      return all.first(3);
+    case Operation::kAllreduce:
+      return all;
+    case Operation::kReduceScatter:
+      return all.subspan(2);
+    case Operation::kAllgather:
+      return all.subspan(2, 2);
+  }
+  return {};
 }
 
 bool has_blocks(Algorithm algorithm) { return algorithm == Algorithm::kLinearPipeline; }

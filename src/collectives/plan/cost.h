@@ -13,15 +13,16 @@
 
 namespace paceline::collectives {
 
-enum class Operation { kBroadcast, kReduce, kAllreduce };
+// Reduce-scatter and allgather: part i of the message (plan.h, part_of) ends at, or comes from, rank i.
+enum class Operation { kBroadcast, kReduce, kAllreduce, kReduceScatter, kAllgather };
 
 // In the order in which ties are decided.
 enum class Algorithm {
   kLinearPipeline,         // blocks along a chain of ranks; allreduce reduces up the chain and sends results back down meanwhile
   kMinimumSpanningTree,    // binomial tree
   kBidirectionalExchange,  // recursive halving and doubling
-  kRing,                   // allreduce only: reduce-scatter and allgather around a ring
-  kDirect,                 // allreduce only: each rank sums its part in rank order, then an allgather
+  kRing,                   // reduce-scatter, allgather around a ring; allreduce: one after the other
+  kDirect,                 // reduce-scatter in which each rank sums its part in rank order; allreduce: then an allgather
 };
 
 const char* to_string(Operation operation);  // "broadcast"

@@ -14,6 +14,10 @@ double table(Operation operation, Algorithm algorithm, double p, double n, doubl
   const double lg = std::ceil(std::log2(p) - 1e-9);
   const double a = c.alpha, be = c.beta, g = c.gamma;
   const bool broadcast = operation == Operation::kBroadcast, reduce = operation == Operation::kReduce;
+  if (operation == Operation::kReduceScatter || operation == Operation::kAllgather) {
+    const double messages = algorithm == Algorithm::kBidirectionalExchange ? lg : p - 1;
+    return messages * a + (p - 1) / p * n * (be + (operation == Operation::kReduceScatter ? g : 0));
+  }
   switch (algorithm) {
     case Algorithm::kLinearPipeline:
       if (broadcast) return (p - 1 + n / b) * a + (b * (p - 1) + n) * be;
@@ -34,7 +38,7 @@ double table(Operation operation, Algorithm algorithm, double p, double n, doubl
 CollectiveProblem random_problem(std::mt19937& random) {
   const auto up_to = [&](int limit) { return std::uniform_int_distribution<int>(0, limit)(random); };
   CollectiveProblem problem;
-  problem.operation = static_cast<Operation>(up_to(2));
+  problem.operation = static_cast<Operation>(up_to(4));
   problem.ranks = 2 + up_to(30);
   problem.size = Bytes{1 + up_to(1'000'000)};
   problem.link = {up_to(4) * 1e-5, up_to(4) * 1e-9, up_to(4) * 1e-10};
@@ -60,6 +64,7 @@ TEST(Cost, NoWholeBlockIsFasterThanTheBestByMoreThanRounding) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     CollectiveProblem problem = random_problem(random);
+    problem.operation = static_cast<Operation>(seed % 3);
     problem.size = Bytes{1 + problem.size.count % 3000};
     const double found = cost_of(problem, Algorithm::kLinearPipeline)->seconds;
     double least = found;

@@ -33,36 +33,32 @@ struct Timetable {
   }
 };
 
-}  // namespace
-
-std::int64_t pipeline_broadcast(RankBuilder& builder, const PlanRequest& request, std::int64_t start) {
+// One stream down the chain: in each round a position passes on the block that it received in the round before. `receive` takes a
+// block from the position before.
+template <typename Receive>
+std::int64_t stream(RankBuilder& builder, const PlanRequest& request, std::int64_t start, Receive receive) {
   const Blocks blocks(request);
   const int position = builder.position();
-  const std::int64_t rounds = pipeline_steps(Operation::kBroadcast, builder.ranks(), blocks.count());
+  const std::int64_t rounds = pipeline_steps(request.operation, builder.ranks(), blocks.count());
   for (std::int64_t round = 0; round < rounds; ++round) {
     builder.start_round(start + round);
     const std::int64_t outgoing = round - position;
     const std::int64_t incoming = outgoing + 1;
     if (position + 1 < builder.ranks() && outgoing >= 0 && outgoing < blocks.count())
       builder.send(position + 1, blocks.at(outgoing));
-    if (position > 0 && incoming >= 0 && incoming < blocks.count()) builder.receive(position - 1, blocks.at(incoming));
+    if (position > 0 && incoming >= 0 && incoming < blocks.count()) receive(blocks.at(incoming));
   }
   return start + rounds;
 }
 
+}  // namespace
+
+std::int64_t pipeline_broadcast(RankBuilder& builder, const PlanRequest& request, std::int64_t start) {
+  return stream(builder, request, start, [&](const Place& block) { builder.receive(builder.position() - 1, block); });
+}
+
 std::int64_t pipeline_reduce(RankBuilder& builder, const PlanRequest& request, std::int64_t start) {
-  const Blocks blocks(request);
-  const int position = builder.position();
-  const std::int64_t rounds = pipeline_steps(Operation::kReduce, builder.ranks(), blocks.count());
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    builder.start_round(start + round);
-    const std::int64_t outgoing = round - position;
-    const std::int64_t incoming = outgoing + 1;
-    if (position + 1 < builder.ranks() && outgoing >= 0 && outgoing < blocks.count())
-      builder.send(position + 1, blocks.at(outgoing));
-    if (position > 0 && incoming >= 0 && incoming < blocks.count()) builder.receive_and_reduce(position - 1, blocks.at(incoming));
-  }
-  return start + rounds;
+  return stream(builder, request, start, [&](const Place& block) { builder.receive_and_reduce(builder.position() - 1, block); });
 }
 
 std::int64_t pipeline_allreduce(RankBuilder& builder, const PlanRequest& request, std::int64_t start) {

@@ -1,5 +1,7 @@
 #include "collectives/plan/plan.h"
 
+#include <algorithm>
+
 #include "collectives/plan/rank_builder.h"
 
 namespace paceline::collectives {
@@ -7,7 +9,7 @@ namespace {
 
 // Where position 0 is. The linear pipeline's reduce ends at its last position, all others are rooted at the first.
 Circle circle_of(const PlanRequest& request) {
-  if (request.operation == Operation::kAllreduce) return {request.ranks, 0};
+  if (request.operation != Operation::kBroadcast && request.operation != Operation::kReduce) return {request.ranks, 0};
   const bool root_is_last = request.algorithm == Algorithm::kLinearPipeline && request.operation == Operation::kReduce;
   return {request.ranks, root_is_last ? (request.root + 1) % request.ranks : request.root};
 }
@@ -22,6 +24,8 @@ void add_pipeline(RankBuilder& builder, const PlanRequest& request) {
       break;
     case Operation::kAllreduce:
       pipeline_allreduce(builder, request, 0);
+      break;
+    default:
       break;
   }
 }
@@ -43,10 +47,40 @@ void add_exchange(RankBuilder& builder, Operation operation) {
     case Operation::kAllreduce:
       circulant_allgather(builder, circulant_reduce_scatter(builder, 0));
       break;
+    case Operation::kReduceScatter:
+      circulant_reduce_scatter(builder, 0);
+      break;
+    case Operation::kAllgather:
+      circulant_allgather(builder, 0);
+      break;
   }
 }
 
+// Ring and direct differ only in how the parts are summed.
+void add_ring(RankBuilder& builder, const PlanRequest& request) {
+  std::int64_t round = 0;
+  if (request.operation != Operation::kAllgather) {
+    round = request.algorithm == Algorithm::kRing ? ring_reduce_scatter(builder, 0) : direct_reduce_scatter(builder, 0);
+  }
+  if (request.operation != Operation::kReduceScatter) ring_allgather(builder, round);
+}
+
 }  // namespace
+
+Range part_of(std::int64_t elements, int ranks, int rank) {
+  const std::int64_t size = elements / ranks;
+  const std::int64_t larger = elements % ranks;
+  return {rank * size + std::min<std::int64_t>(rank, larger), size + (rank < larger ? 1 : 0)};
+}
+
+bool overlap(const Range& a, const Range& b) {
+  return a.count > 0 && b.count > 0 && a.first < b.first + b.count && b.first < a.first + a.count;
+}
+
+bool overlap(const Place& a, const Place& b) {
+  if (a.memory != b.memory) return false;
+  return overlap(a.range, b.range) || overlap(a.range, b.wrapped) || overlap(a.wrapped, b.range) || overlap(a.wrapped, b.wrapped);
+}
 
 Status validate(const PlanRequest& request) {
   if (request.elements < 0) return error(ErrorKind::kBadRequest, "elements is {}; it must not be negative", request.elements);
@@ -81,10 +115,8 @@ RankPlan plan_of_rank(const PlanRequest& request, int rank) {
       add_exchange(builder, request.operation);
       break;
     case Algorithm::kRing:
-      ring_allgather(builder, ring_reduce_scatter(builder, 0));
-      break;
     case Algorithm::kDirect:
-      ring_allgather(builder, direct_reduce_scatter(builder, 0));
+      add_ring(builder, request);
       break;
   }
   return builder.take();

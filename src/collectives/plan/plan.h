@@ -25,7 +25,7 @@ struct PlanRequest {
   int ranks = 1;              // >= 1
   std::int64_t elements = 0;  // of the whole message, >= 0; may be fewer than ranks
   std::int64_t block = 1;     // elements of a block of the linear pipeline, >= 1; others ignore it
-  int root = 0;               // has the message (broadcast) or gets the sum (reduce); 0 for an allreduce
+  int root = 0;               // has the message (broadcast) or gets the sum (reduce); 0 for the others
 };
 
 enum class Memory { kBuffer, kScratch };
@@ -37,6 +37,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+// The message cut into one part for each rank; the first ones are one element longer where they cannot be equal.
+Range part_of(std::int64_t elements, int ranks, int rank);
+
 // Where a message lies: one range, or two that follow each other in the message (`wrapped` starts at the buffer's front). Never
 // empty.
 struct Place {
@@ -46,6 +49,10 @@ struct Place {
   std::int64_t count() const { return range.count + wrapped.count; }
   bool operator==(const Place&) const = default;
 };
+
+// Whether two ranges or places have an element in common.
+bool overlap(const Range& a, const Range& b);
+bool overlap(const Place& a, const Place& b);
 
 enum class StepKind { kSend, kReceive, kReduce, kCopy };
 

@@ -12,15 +12,6 @@
 namespace paceline::collectives {
 namespace {
 
-bool meet(const Range& a, const Range& b) {
-  return a.count > 0 && b.count > 0 && a.first < b.first + b.count && b.first < a.first + a.count;
-}
-
-bool meet(const Place& a, const Place& b) {
-  if (a.memory != b.memory) return false;
-  return meet(a.range, b.range) || meet(a.range, b.wrapped) || meet(a.wrapped, b.range) || meet(a.wrapped, b.wrapped);
-}
-
 // One rank's steps, one after another, with what its current round has done so far.
 class FormCheck {
  public:
@@ -52,10 +43,10 @@ class FormCheck {
     } else {
       ++locals_;
       if (step.from.count() != step.to.count()) return wrong(step, "has places of different lengths");
-      if (meet(step.from, step.to)) return wrong(step, "reads what it writes");
+      if (overlap(step.from, step.to)) return wrong(step, "reads what it writes");
     }
-    if (sends_ > 0 && !sends && meet(sent_, step.to)) return wrong(step, "writes what is being sent");
-    if (sends && receives_ > 0 && meet(sent_, received_)) return wrong(step, "sends what is being received");
+    if (sends_ > 0 && !sends && overlap(sent_, step.to)) return wrong(step, "writes what is being sent");
+    if (sends && receives_ > 0 && overlap(sent_, received_)) return wrong(step, "sends what is being received");
     return {};
   }
 
@@ -66,7 +57,7 @@ class FormCheck {
     for (const Range& range : {place.range, place.wrapped}) {
       if (range.first < 0 || range.count < 0 || range.first + range.count > size) return wrong(step, "leaves its memory");
     }
-    if (meet(place.range, place.wrapped)) return wrong(step, "names an element twice");
+    if (overlap(place.range, place.wrapped)) return wrong(step, "names an element twice");
     return {};
   }
 
@@ -108,7 +99,29 @@ std::vector<int> listed(std::uint64_t ranks) {
   return list;
 }
 
-bool gets_result(const PlanRequest& request, int rank) { return request.operation != Operation::kReduce || rank == request.root; }
+// The elements that a rank has before the operation, and those that it has the result of afterwards.
+Range given(const PlanRequest& request, int rank) {
+  if (request.operation == Operation::kBroadcast && rank != request.root) return {};
+  if (request.operation == Operation::kAllgather) return part_of(request.elements, request.ranks, rank);
+  return {0, request.elements};
+}
+
+Range wanted(const PlanRequest& request, int rank) {
+  if (request.operation == Operation::kReduce && rank != request.root) return {};
+  if (request.operation == Operation::kReduceScatter) return part_of(request.elements, request.ranks, rank);
+  return {0, request.elements};
+}
+
+bool contains(const Range& range, std::int64_t element) { return element >= range.first && element < range.first + range.count; }
+
+// Whose contributions the result of an element is made of.
+std::uint64_t makers_of(const PlanRequest& request, std::int64_t element) {
+  std::uint64_t makers = 0;
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    if (contains(given(request, rank), element)) makers |= std::uint64_t{1} << rank;
+  }
+  return makers;
+}
 
 }  // namespace
 
@@ -126,29 +139,28 @@ Status check_plan(const CollectivePlan& plan) {
   const PlanRequest& request = plan.request;
   if (request.ranks > kMostRanksChecked)
     return error(ErrorKind::kBadRequest, "{} ranks cannot be checked; at most {}", request.ranks, kMostRanksChecked);
-  const bool broadcast = request.operation == Operation::kBroadcast;
   std::vector<std::vector<Contributions>> buffers;
   for (int rank = 0; rank < request.ranks; ++rank) {
-    const bool has_value = !broadcast || rank == request.root;
-    buffers.emplace_back(static_cast<std::size_t>(request.elements),
-                         has_value ? Contributions{std::uint64_t{1} << rank} : Contributions{});
+    auto& buffer = buffers.emplace_back(static_cast<std::size_t>(request.elements));
+    const Range own = given(request, rank);
+    std::fill_n(buffer.begin() + own.first, own.count, Contributions{std::uint64_t{1} << rank});
   }
   PlanPlayer<Contributions> player(plan, std::move(buffers), {});
   std::vector<int> order(static_cast<std::size_t>(request.ranks));
   std::iota(order.begin(), order.end(), 0);
   PACELINE_RETURN_IF_ERROR(player.play(order));
 
-  const std::uint64_t all = ~std::uint64_t{0} >> (kMostRanksChecked - request.ranks);
-  const Contributions wanted{broadcast ? std::uint64_t{1} << request.root : all};
   for (int rank = 0; rank < request.ranks; ++rank) {
-    if (!gets_result(request, rank)) continue;
     const auto& result = player.buffer(rank);
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      if (result[i] == wanted) continue;
+    const Range range = wanted(request, rank);
+    for (std::int64_t i = range.first; i < range.first + range.count; ++i) {
+      const Contributions& found = result[static_cast<std::size_t>(i)];
+      const Contributions right{makers_of(request, i)};
+      if (found == right) continue;
       return error(ErrorKind::kBadRequest,
                    "rank {} ends with element {} made of the values of ranks [{}], more than once of [{}]; it must be once of [{}]",
-                   rank, i, fmt::join(listed(result[i].ranks), " "), fmt::join(listed(result[i].doubled), " "),
-                   fmt::join(listed(wanted.ranks), " "));
+                   rank, i, fmt::join(listed(found.ranks), " "), fmt::join(listed(found.doubled), " "),
+                   fmt::join(listed(right.ranks), " "));
     }
   }
   return {};

@@ -22,7 +22,8 @@ std::string shown(const PlanRequest& r) {
 }
 
 void for_each_kind(const std::function<void(Operation, Algorithm)>& visit) {
-  for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce}) {
+  for (const Operation operation :
+       {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter, Operation::kAllgather}) {
     for (const Algorithm algorithm : algorithms_for(operation)) visit(operation, algorithm);
   }
 }
@@ -60,7 +61,7 @@ TEST(Plan, EveryAlgorithmIsRightForAnyElementsFromNoneToMoreThanRanks) {
 
 TEST(Plan, AnyRankCanBeTheRoot) {
   for_each_kind([](Operation operation, Algorithm algorithm) {
-    if (operation == Operation::kAllreduce) return;
+    if (operation != Operation::kBroadcast && operation != Operation::kReduce) return;
     for (int ranks = 1; ranks <= 9; ++ranks) {
       for (int root = 0; root < ranks; ++root) {
         const PlanRequest request{operation, algorithm, ranks, 13, 4, root};

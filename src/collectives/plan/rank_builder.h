@@ -29,12 +29,7 @@ class RankBuilder {
   int ranks() const { return circle_.ranks; }
   int position() const { return position_; }
 
-  // The message cut into one part for each position; sizes differ by at most one.
-  Range part(int index) const {
-    const std::int64_t size = elements_ / ranks();
-    const std::int64_t larger = elements_ % ranks();
-    return {index * size + std::min<std::int64_t>(index, larger), size + (index < larger ? 1 : 0)};
-  }
+  Range part(int index) const { return part_of(elements_, ranks(), index); }
   // `count` <= ranks parts from `first` on, around the circle.
   Place parts(int first, int count) const {
     if (count == 0) return {};

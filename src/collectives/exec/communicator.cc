@@ -1,0 +1,200 @@
+#include "collectives/exec/communicator.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace paceline::collectives {
+
+struct Request::State {
+  State(Engine& on, Communicator::Post through, const CommunicatorOptions& options)
+      : engine(on), post(std::move(through)), stall_deadline(options.stall_deadline), spin(options.spin) {}
+
+  Engine& engine;
+  Communicator::Post post;
+  Duration stall_deadline, spin;
+  std::uint32_t group = 0, number = 0;
+  Choice choice;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::atomic<bool> over{false};
+  Status status;  // once over
+
+  void finish(const Status& how) {
+    const std::lock_guard lock(mutex);
+    status = how;
+    over = true;
+    changed.notify_all();
+  }
+};
+
+namespace {
+
+bool look_for(const std::atomic<bool>& over, Duration limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (!over) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Request& Request::operator=(Request&& other) noexcept {
+  if (state_ != nullptr) static_cast<void>(wait());
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+Request::~Request() {
+  if (state_ != nullptr) static_cast<void>(wait());
+}
+
+bool Request::done() const { return state_ == nullptr || state_->over; }
+
+const Choice& Request::choice() const {
+  static const Choice none;
+  return state_ == nullptr ? none : state_->choice;
+}
+
+Status Request::wait() {
+  if (state_ == nullptr) return {};
+  State& state = *state_;
+  if (state.spin > Duration{0}) static_cast<void>(look_for(state.over, state.spin));
+  std::unique_lock lock(state.mutex);
+  if (!state.changed.wait_for(lock, state.stall_deadline, [&] { return state.over.load(); })) {
+    // The engine names the culprit and ends the operation once nothing of its buffers is in use.
+    state.post([&engine = state.engine, group = state.group, number = state.number, waited = state.stall_deadline] {
+      engine.on_stall(group, number, waited);
+    });
+    state.changed.wait(lock, [&] { return state.over.load(); });
+  }
+  return state.status;
+}
+
+Group world_group(Rank self, std::int32_t ranks) {
+  Group group;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) group.ranks.push_back(Rank{rank});
+  group.self = self.value;
+  return group;
+}
+
+Communicator::Communicator(Engine& engine, Post post, Group group, CommunicatorOptions options)
+    : engine_(engine),
+      post_(std::move(post)),
+      group_(std::make_shared<const Group>(std::move(group))),
+      options_(std::move(options)) {}
+
+Status Communicator::check_thread() {
+  std::thread::id nobody;
+  const std::thread::id self = std::this_thread::get_id();
+  if (owner_.compare_exchange_strong(nobody, self) || nobody == self) return {};
+  return error(
+      ErrorKind::kBadRequest,
+      "two threads use one communicator; a communicator belongs to the thread that used it first: make a subgroup for each "
+      "thread");
+}
+
+// What a call reads and writes.
+std::vector<Communicator::InFlight> Communicator::areas_of(const Call& call) const {
+  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
+  const std::int64_t part = part_of(call.count, group_->size(), group_->self).count;
+  const bool in_place_reduce = call.kind == CollectiveKind::kReduce && call.input == call.output;
+  std::vector<InFlight> areas;
+  const auto add = [&](const void* data, std::int64_t elements) {
+    const auto* begin = static_cast<const std::byte*>(data);
+    if (data != nullptr && elements > 0) areas.push_back({{}, begin, begin + elements * size});
+  };
+  switch (call.kind) {
+    case CollectiveKind::kReduce:
+      if (in_place_reduce || call.root == group_->self) add(call.output, call.count);
+      break;
+    case CollectiveKind::kReduceScatter: {
+      const auto* input = static_cast<const std::byte*>(call.input);
+      const bool in_place = call.output == input + part_of(call.count, group_->size(), group_->self).first * size;
+      add(in_place ? call.input : call.output, in_place ? call.count : part);
+      break;
+    }
+    case CollectiveKind::kBarrier:
+      break;
+    default:
+      add(call.output, call.count);
+  }
+  return areas;
+}
+
+// Inputs are copied or are the outputs, so that only what is written counts.
+Status Communicator::check_in_flight(const Call& call) {
+  std::erase_if(in_flight_, [](const InFlight& one) {
+    const auto state = one.state.lock();
+    return state == nullptr || state->over;
+  });
+  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
+  auto areas = areas_of(call);
+  if (call.input != nullptr) {
+    const std::int64_t elements =
+        call.kind == CollectiveKind::kAllgather ? part_of(call.count, group_->size(), group_->self).count : call.count;
+    const auto* begin = static_cast<const std::byte*>(call.input);
+    areas.push_back({{}, begin, begin + elements * size});
+  }
+  for (const InFlight& area : areas) {
+    for (const InFlight& other : in_flight_) {
+      if (area.begin < other.end && other.begin < area.end) {
+        return error(ErrorKind::kBadRequest, "{}: its buffer is still used by an operation in flight; wait for that one first",
+                     to_string(call.kind));
+      }
+    }
+  }
+  return {};
+}
+
+Result<Request> Communicator::start(const Call& call) {
+  PACELINE_RETURN_IF_ERROR(check_thread());
+  PACELINE_RETURN_IF_ERROR(validate(*group_, call, options_.rules));
+  PACELINE_RETURN_IF_ERROR(check_in_flight(call));
+  auto state = std::make_shared<Request::State>(engine_, post_, options_);
+  state->choice = choose(*group_, call, options_.rules);
+  if (state->choice.clipped && !std::exchange(said_clipped_, true)) {
+    log::warn("{}: a block of {} bytes was asked for; the message has only {}, so it is one block", to_string(call.kind),
+              call.block->count, state->choice.block->count);
+  }
+  state->group = group_->id;
+  state->number = ++number_;
+  auto program = programs_.get(*group_, call, options_.rules, state->choice);
+  for (InFlight area : areas_of(call)) {
+    area.state = state;
+    in_flight_.push_back(area);
+  }
+  auto job = std::make_shared<Job>(prepare(group_, call, state->choice, std::move(program), number_));
+  post_(
+      [&engine = engine_, job, state] { engine.start(std::move(*job), [state](const Status& status) { state->finish(status); }); });
+  return Request(std::move(state));
+}
+
+Status Communicator::run(const Call& call) {
+  PACELINE_ASSIGN_OR_RETURN(Request request, start(call));
+  return request.wait();
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::subgroup(std::uint32_t id, const std::vector<int>& ranks) const {
+  if (id == 0 || id > wire::kMostCollectiveGroup)
+    return error(ErrorKind::kBadRequest, "group {} cannot be; legal: 1 to {}", id, wire::kMostCollectiveGroup);
+  Group group;
+  group.id = id;
+  group.self = -1;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size()) {
+      return error(ErrorKind::kBadRequest, "rank {} of group {} is no rank of its parent; legal: 0 to {}", rank, id, size() - 1);
+    }
+    const Rank in_job = group_->ranks[static_cast<std::size_t>(rank)];
+    if (!group.ranks.empty() && !(group.ranks.back() < in_job))
+      return error(ErrorKind::kBadRequest, "the ranks of group {} are not ascending", id);
+    if (rank == group_->self) group.self = group.size();
+    group.ranks.push_back(in_job);
+  }
+  if (group.self < 0) return error(ErrorKind::kBadRequest, "rank {} is not in group {}", group_->self, id);
+  return std::make_unique<Communicator>(engine_, post_, std::move(group), options_);
+}
+
+}  // namespace paceline::collectives

@@ -1,0 +1,96 @@
+// Collective operations for a thread: begins them on the engine's loop and waits. One Communicator for each group and thread.
+//
+//   Communicator all(engine, post, world_group(rank, ranks), options);
+//   PACELINE_RETURN_IF_ERROR(all.run({.kind = CollectiveKind::kAllreduce, .input = v.data(), .output = v.data(), .count = n}));
+//
+// All ranks of a group call the same operations in the same order, with the same kind, type, count, reduction and root; several may
+// be in flight. Ranks that disagree all fail with the same message (engine.h). After an error every operation fails with that
+// error.
+//
+// Threads: the first call decides; calls of another thread are refused. Engine and loop outlive it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "collectives/exec/engine.h"
+
+namespace paceline::collectives {
+
+Group world_group(Rank self, std::int32_t ranks);
+
+// An operation in flight. Move only.
+class Request {
+ public:
+  Request() = default;  // of nothing: done
+  Request(Request&&) noexcept = default;
+  Request& operator=(Request&& other) noexcept;
+  ~Request();  // waits: until then the buffers belong to the operation
+
+  // Returns when the buffers are the caller's again: how the operation ended. Any number of times.
+  Status wait();
+  bool done() const;
+  const Choice& choice() const;
+
+ private:
+  friend class Communicator;
+  struct State;
+  explicit Request(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  std::shared_ptr<State> state_;
+};
+
+struct CommunicatorOptions {
+  Rules rules;
+  Duration stall_deadline = std::chrono::minutes(10);  // the longest that an operation may take once waited for; above 0
+  Duration spin{0};  // how long wait() looks without sleeping: saves the time to wake up, costs a processor
+};
+
+class Communicator {
+ public:
+  using Post = std::function<void(std::function<void()>)>;  // runs something on the engine's loop, in order
+
+  Communicator(Engine& engine, Post post, Group group, CommunicatorOptions options);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Begins an operation. Errors: kBadRequest naming what is wrong with the call, and nothing has begun; the reason of the first
+  // failure.
+  Result<Request> start(const Call& call);
+  // The same, and waits.
+  Status run(const Call& call);
+
+  // Some of the ranks, by their number in this group, ascending and with this process among them. `id`: above 0, the same on all of
+  // them, used once in a job by each rank.
+  Result<std::unique_ptr<Communicator>> subgroup(std::uint32_t id, const std::vector<int>& ranks) const;
+
+  int rank() const { return group_->self; }
+  int size() const { return group_->size(); }
+
+ private:
+  struct InFlight {
+    std::weak_ptr<Request::State> state;
+    const std::byte* begin;
+    const std::byte* end;
+  };
+
+  Status check_thread();
+  Status check_in_flight(const Call& call);
+  std::vector<InFlight> areas_of(const Call& call) const;
+
+  Engine& engine_;
+  Post post_;
+  std::shared_ptr<const Group> group_;
+  CommunicatorOptions options_;
+  ProgramCache programs_;
+  std::atomic<std::thread::id> owner_{};
+  std::uint32_t number_ = 0;
+  bool said_clipped_ = false;
+  std::vector<InFlight> in_flight_;
+};
+
+}  // namespace paceline::collectives

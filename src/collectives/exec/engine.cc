@@ -1,0 +1,337 @@
+#include "collectives/exec/engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "wire/control.h"
+
+namespace paceline::collectives {
+namespace {
+
+using wire::CollectiveHead;
+using wire::MessageHead;
+using wire::MessageKind;
+
+constexpr std::size_t kRemembered = 64;             // operations of a group whose description is kept
+constexpr std::uint64_t kMostReasonBytes = 65'536;  // of a failure
+constexpr std::uint64_t kNoTicket = (std::uint64_t{1} << 62) - 1;
+constexpr std::uint32_t kMostIds = 1U << 29;  // tickets stay below 2^62, which others mark
+constexpr Rank kJudge{0};
+
+// Whether both mean the same operation; the index belongs to the message.
+bool same_operation(CollectiveHead a, const CollectiveHead& b) {
+  a.index = b.index;
+  return a == b;
+}
+
+bool is_after(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) > 0; }
+
+}  // namespace
+
+Engine::Engine(Rank self, std::int32_t ranks, PeerOutbox& outbox) : self_(self), ranks_(ranks), outbox_(outbox) {}
+Engine::~Engine() = default;
+
+Engine::Live* Engine::find(const Key& key) {
+  const auto found = live_.find(key);
+  return found == live_.end() ? nullptr : found->second.get();
+}
+
+int Engine::place_in(const Live& live, Rank rank) const {
+  const auto& ranks = live.job.group->ranks;
+  const auto found = std::lower_bound(ranks.begin(), ranks.end(), rank);
+  return found != ranks.end() && *found == rank ? static_cast<int>(found - ranks.begin()) : -1;
+}
+
+void Engine::start(Job job, Done done) {
+  if (!failure_.ok()) return done(failure_);
+  const Key key{job.head.group, job.head.number};
+  Past& past = past_[key.first];
+  past.last = key.second;
+  past.recent.push_back(job.head);
+  if (past.recent.size() > kRemembered) past.recent.pop_front();
+  last_id_ = last_id_ % kMostIds + 1;
+  const std::uint32_t id = last_id_;
+  Runner runner(job.program, job.buffer, job.dtype, job.reduction, pool_);
+  auto& live = *(live_[key] = std::unique_ptr<Live>(new Live{std::move(job), std::move(done), std::move(runner), id}));
+  by_id_[id] = key;
+  const std::int64_t size = static_cast<std::int64_t>(tensor::size_of(live.job.dtype));
+  for (int peer = 0; peer < live.job.group->size(); ++peer) {
+    const Rank rank = live.job.group->ranks[static_cast<std::size_t>(peer)];
+    if (const auto lost = lost_.find(rank); lost != lost_.end() && live.runner.needs(peer)) {
+      fail(lost->second);
+      return;
+    }
+    if (live.runner.program().elements_from[static_cast<std::size_t>(peer)] * size <= kEagerBytes) continue;
+    MessageHead head;
+    head.kind = MessageKind::kCollectiveReady;
+    head.layer = live.job.priority;
+    pack(live.job.head, head);
+    outbox_.send(rank, head, {}, kNoTicket);
+  }
+  if (const Status status = take_early(live); !status.ok()) return fail(status);
+  if (failure_.ok() && !complained_) pump(live);
+  finish_if_over(key);
+}
+
+// What came before the operation was begun here. The operation may be over when this returns an error or somebody disagreed.
+Status Engine::take_early(Live& live) {
+  auto found = early_.extract(Key{live.job.head.group, live.job.head.number});
+  if (found.empty()) return {};
+  const Early* foreign = nullptr;
+  for (Early& early : found.mapped()) {
+    const auto bytes = early.block ? early.block.bytes().size() : 0;
+    early_bytes_ -= static_cast<std::int64_t>(bytes);
+    const int peer = place_in(live, early.from);
+    if (peer < 0 || !same_operation(live.job.head, early.head)) {
+      foreign = &early;
+      if (early.block && !early.complete) ignored_.push_back({early.from, std::move(early.block)});  // it still arrives
+    } else if (early.ready) {
+      live.runner.on_ready(peer);
+    } else {
+      if (early.block) PACELINE_RETURN_IF_ERROR(live.runner.on_begun(peer, early.head.index, std::move(early.block)));
+      if (early.complete) PACELINE_RETURN_IF_ERROR(live.runner.on_arrived(peer, early.head.index));
+    }
+  }
+  if (foreign != nullptr) complain(foreign->from, foreign->head, wire::CollectiveHead(live.job.head));
+  return {};
+}
+
+void Engine::pump(Live& live) {
+  sends_.clear();
+  live.runner.advance(sends_);
+  for (const Runner::Send& send : sends_) {
+    MessageHead head;
+    head.kind = MessageKind::kCollective;
+    head.layer = live.job.priority;
+    head.payload_bytes = send.payload.size();
+    CollectiveHead own = live.job.head;
+    own.index = send.index;
+    pack(own, head);
+    outbox_.send(live.job.group->ranks[static_cast<std::size_t>(send.peer)], head, send.payload,
+                 std::uint64_t{live.id} << 32 | send.action);
+  }
+}
+
+void Engine::finish_if_over(const Key& key) {
+  Live* const live = find(key);
+  if (live == nullptr) return;
+  const bool well = failure_.ok() && live->runner.done();
+  if (!well && (failure_.ok() || live->runner.borrowed())) return;
+  const std::unique_ptr<Live> over = std::move(live_.extract(key).mapped());
+  by_id_.erase(over->id);
+  const Job& job = over->job;
+  if (well) {
+    const auto size = static_cast<std::int64_t>(tensor::size_of(job.dtype));
+    std::byte* const result = job.buffer + job.result.first * size;
+    if (job.scale != 1 && job.result.count > 0)
+      tensor::scale({result, job.dtype, static_cast<std::size_t>(job.result.count)}, job.scale);
+    if (job.copy_to != nullptr && job.result.count > 0)
+      std::memcpy(job.copy_to, result, static_cast<std::size_t>(job.result.count * size));
+  }
+  over->done(well ? Status() : failure_);
+}
+
+void Engine::finish_all_that_can() {
+  std::vector<Key> keys;
+  for (const auto& [key, live] : live_) keys.push_back(key);
+  for (const Key& key : keys) finish_if_over(key);
+}
+
+// Messages.
+
+Status Engine::check_kind(const MessageHead& head) {
+  const bool ours = head.kind == MessageKind::kCollective || head.kind == MessageKind::kCollectiveReady ||
+                    head.kind == MessageKind::kCollectiveFailed;
+  return ours ? Status()
+              : error(ErrorKind::kCorrupt, "a message of kind {}, which is none of a collective", static_cast<int>(head.kind));
+}
+
+Result<std::span<std::byte>> Engine::ignore(Rank from, const MessageHead& head) {
+  ignored_.push_back({from, pool_.take(head.payload_bytes)});
+  return ignored_.back().block.bytes();
+}
+
+bool Engine::is_over(const CollectiveHead& head) const {
+  const auto past = past_.find(head.group);
+  return past != past_.end() && !is_after(head.number, past->second.last);
+}
+
+Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHead& head) {
+  PACELINE_RETURN_IF_ERROR(check_kind(head));
+  if (head.kind == MessageKind::kCollectiveFailed) {
+    if (head.payload_bytes > kMostReasonBytes)
+      return error(ErrorKind::kCorrupt, "a reason of {} bytes; at most {} are legal", head.payload_bytes, kMostReasonBytes);
+    auto& reason = reasons_[from];
+    reason.resize(head.payload_bytes);
+    return std::span(reason);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const CollectiveHead theirs, unpack(head));
+  if (head.kind == MessageKind::kCollectiveReady) return error(ErrorKind::kCorrupt, "a payload where none belongs");
+  if (!failure_.ok() || complained_) return ignore(from, head);
+  if (Live* live = find({theirs.group, theirs.number})) {
+    const int peer = place_in(*live, from);
+    if (peer < 0) return error(ErrorKind::kCorrupt, "a message for a group that rank {} is not in", from.value);
+    if (!agrees(*live, from, theirs)) return ignore(from, head);
+    return live->runner.on_begin(peer, theirs.index, head.payload_bytes);
+  }
+  if (is_over(theirs)) {
+    on_foreign(from, theirs);
+    return ignore(from, head);
+  }
+  auto& waiting = early_[{theirs.group, theirs.number}];
+  std::int64_t of_sender = static_cast<std::int64_t>(head.payload_bytes);
+  for (const Early& early : waiting) {
+    if (early.from == from && early.block) of_sender += static_cast<std::int64_t>(early.block.bytes().size());
+  }
+  if (of_sender > kEagerBytes || early_bytes_ + static_cast<std::int64_t>(head.payload_bytes) > kMostEarlyBytes) {
+    return error(ErrorKind::kOverloaded,
+                 "{} bytes for operation {}, which rank {} has not begun; at most {} for one and {} for all are kept", of_sender,
+                 theirs.number, self_.value, kEagerBytes, kMostEarlyBytes);
+  }
+  early_bytes_ += static_cast<std::int64_t>(head.payload_bytes);
+  waiting.push_back({from, theirs, pool_.take(head.payload_bytes), false, false});
+  return waiting.back().block.bytes();
+}
+
+void Engine::on_message(Rank from, const MessageHead& head, std::span<const std::byte> payload) {
+  if (head.kind == MessageKind::kCollectiveFailed) return on_failed_message(from, payload);
+  if (head.payload_bytes > 0) {
+    const auto ignored = std::find_if(ignored_.begin(), ignored_.end(), [&](const Ignored& one) {
+      return one.from == from && one.block.bytes().data() == payload.data();
+    });
+    if (ignored != ignored_.end()) {
+      ignored_.erase(ignored);
+      return;
+    }
+  }
+  const auto unpacked = unpack(head);
+  if (!unpacked.ok()) return fail(unpacked.status());
+  const CollectiveHead& theirs = *unpacked;
+  const Key key{theirs.group, theirs.number};
+  const bool ready = head.kind == MessageKind::kCollectiveReady;
+  if (Live* live = find(key)) {
+    const int peer = place_in(*live, from);
+    if (peer < 0) return fail(error(ErrorKind::kCorrupt, "rank {} sent a message for a group that it is not in", from.value));
+    if (head.payload_bytes == 0 && !agrees(*live, from, theirs)) return;
+    if (ready) live->runner.on_ready(peer);
+    if (!ready) {
+      if (const Status status = live->runner.on_arrived(peer, theirs.index); !status.ok())
+        return fail(error(status.kind(), "rank {} sent {}", from.value, status.message()));
+    }
+    if (failure_.ok() && !complained_) pump(*live);
+    return finish_if_over(key);
+  }
+  if (!failure_.ok() || complained_) return;
+  if (head.payload_bytes == 0) {
+    if (is_over(theirs)) return on_foreign(from, theirs);
+    early_[key].push_back({from, theirs, {}, true, ready});
+    return;
+  }
+  const auto waiting = early_.find(key);
+  if (waiting == early_.end()) return;
+  for (Early& early : waiting->second) {
+    if (early.block && early.from == from && early.block.bytes().data() == payload.data()) early.complete = true;
+  }
+}
+
+void Engine::on_delivered(std::uint64_t ticket) {
+  if (ticket == kNoTicket) return;
+  const auto found = by_id_.find(static_cast<std::uint32_t>(ticket >> 32));
+  if (found == by_id_.end()) return;
+  const Key key = found->second;
+  Live& live = *live_.at(key);
+  live.runner.on_delivered(static_cast<std::uint32_t>(ticket));
+  if (failure_.ok() && !complained_) pump(live);
+  finish_if_over(key);
+}
+
+// Disagreement and other ends.
+
+bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
+  if (same_operation(live.job.head, head)) return true;
+  complain(from, head, live.job.head);
+  return false;
+}
+
+// A message for an operation that is over here: the sender believes it to be another one.
+void Engine::on_foreign(Rank from, const CollectiveHead& head) {
+  for (const CollectiveHead& own : past_[head.group].recent) {
+    if (own.number == head.number && !same_operation(own, head)) return complain(from, head, own);
+  }
+  fail(error(ErrorKind::kCorrupt, "rank {} sent a message for operation {} ({}), which is over", from.value, head.number,
+             describe(head)));
+}
+
+void Engine::complain(Rank from, const CollectiveHead& theirs, const CollectiveHead& own) {
+  if (!failure_.ok() || complained_) return;
+  const bool own_first = self_ < from;
+  const Status reason =
+      error(ErrorKind::kBadRequest,
+            "ranks {} and {} disagree on operation {}{}: {} against {}; all ranks must call the same operations in the same order",
+            std::min(self_, from).value, std::max(self_, from).value, own.number,
+            own.group == 0 ? std::string() : fmt::format(" of group {}", own.group), describe(own_first ? own : theirs),
+            describe(own_first ? theirs : own));
+  fail(reason);
+}
+
+void Engine::tell(Rank to, const Status& reason) {
+  told_.push_back(encode(wire::stop_for(reason)));
+  MessageHead head;
+  head.kind = MessageKind::kCollectiveFailed;
+  head.layer = wire::kControlLayer;
+  head.payload_bytes = told_.back().size();
+  outbox_.send(to, head, told_.back(), kNoTicket);
+}
+
+// Only rank 0 decides, so that of several reasons the same one counts everywhere.
+void Engine::fail(const Status& reason) {
+  if (!failure_.ok() || complained_) return;
+  if (self_ == kJudge) {
+    for (std::int32_t rank = 1; rank < ranks_; ++rank) tell(Rank{rank}, reason);
+    return cancel(reason);
+  }
+  if (lost_.contains(kJudge)) return cancel(reason);
+  complained_ = true;
+  complaint_ = reason;
+  tell(kJudge, reason);
+}
+
+void Engine::on_failed_message(Rank from, std::span<const std::byte> payload) {
+  const auto stop = wire::decode_stop(payload);
+  const Status reason = stop.ok() ? stop->status() : stop.status();
+  if (reason.ok()) return;
+  if (self_ == kJudge) return fail(reason);
+  if (from == kJudge) cancel(reason);
+}
+
+void Engine::cancel(const Status& reason) {
+  if (!failure_.ok()) return;
+  failure_ = reason;
+  finish_all_that_can();
+}
+
+void Engine::on_stall(std::uint32_t group, std::uint32_t number, Duration waited) {
+  const Live* live = find({group, number});
+  if (live == nullptr) return;
+  const int peer = live->runner.waits_for();
+  fail(error(ErrorKind::kDeadline, "rank {} waited {:.1f} s in operation {}, {}, for rank {}, which is alive but makes no progress",
+             self_.value, seconds(waited), number, describe(live->job.head),
+             peer < 0 ? self_.value : live->job.group->ranks[static_cast<std::size_t>(peer)].value));
+}
+
+void Engine::on_peer_lost(Rank peer, const Status& reason) {
+  lost_.emplace(peer, reason);
+  std::erase_if(ignored_, [&](const Ignored& one) { return one.from == peer; });
+  bool needed = false;
+  for (const auto& [key, live] : live_) {
+    const int place = place_in(*live, peer);
+    if (place < 0) continue;
+    needed = needed || live->runner.needs(place);
+    live->runner.on_lost(place);
+  }
+  if (complained_ && peer == kJudge) return cancel(complaint_);
+  if (needed) fail(reason);
+  finish_all_that_can();
+}
+
+}  // namespace paceline::collectives

@@ -1,0 +1,126 @@
+// A process's collective operations on the loop: takes what arrives to the operation it belongs to, sends what is to be sent, and
+// finds out when ranks disagree. One per process, shared by all its groups.
+//
+// Disagreement. Every message says what the sender believes the operation to be (wire/collective.h). Whoever sees another belief
+// than its own uses no byte of it and tells rank 0 of the job, which tells all: so every rank fails with the same words. After a
+// failure no operation can be begun any more.
+//
+// A message that comes before its operation has been begun here waits in memory: at most kEagerBytes for each operation and sender
+// (the rest waits at the sender until it hears that the operation has begun), and kMostEarlyBytes in all.
+//
+// Threads: belongs to the loop. Memory: nothing is allocated per message once warm.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "collectives/exec/operation.h"
+#include "collectives/exec/runner.h"
+#include "wire/message.h"
+
+namespace paceline::collectives {
+
+// How the engine reaches other ranks of the job. The runtime binds it to a session::Endpoint.
+class PeerOutbox {
+ public:
+  virtual ~PeerOutbox() = default;
+  // The payload is borrowed until Engine::on_delivered(ticket) or on_peer_lost. Calls nothing back inside the call. What is for a
+  // peer that is lost is dropped.
+  virtual void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) = 0;
+};
+
+class Engine {
+ public:
+  static constexpr std::int64_t kMostEarlyBytes = std::int64_t{256} << 20;
+
+  // Called once for every job: its buffers are the caller's again.
+  using Done = std::function<void(const Status&)>;
+
+  // `self`: this process's rank. `outbox` outlives it.
+  Engine(Rank self, std::int32_t ranks, PeerOutbox& outbox);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Begins an operation. Its number is one more than that of the group's operation before. `done` may come within the call.
+  void start(Job job, Done done);
+  // Ends every operation, now and later, here and on all other ranks, with `reason` or with that of another rank that came first.
+  void fail(const Status& reason);
+  // The same here alone and at once: the others know.
+  void cancel(const Status& reason);
+  // The operation has made no progress for so long: as fail(), with a message that names whom it waits for. Nothing when it is
+  // over.
+  void on_stall(std::uint32_t group, std::uint32_t number, Duration waited);
+
+  const Status& failure() const { return failure_; }
+  std::size_t unfinished() const { return live_.size(); }
+
+  // What arrives.
+  Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head);
+  void on_message(Rank from, const wire::MessageHead& head, std::span<const std::byte> payload);
+  void on_delivered(std::uint64_t ticket);
+  void on_peer_lost(Rank peer, const Status& reason);
+
+ private:
+  struct Live {
+    Job job;
+    Done done;
+    Runner runner;
+    std::uint32_t id;
+  };
+  using Key = std::pair<std::uint32_t, std::uint32_t>;  // group, number
+  struct Early {
+    Rank from;
+    wire::CollectiveHead head;
+    BlockPool::Block block;
+    bool complete = false;
+    bool ready = false;  // a kCollectiveReady
+  };
+  struct Ignored {  // a message that is received only to be thrown away
+    Rank from;
+    BlockPool::Block block;
+  };
+  struct Past {  // what a group has begun
+    std::uint32_t last = 0;
+    std::deque<wire::CollectiveHead> recent;
+  };
+
+  static Status check_kind(const wire::MessageHead& head);
+  Live* find(const Key& key);
+  int place_in(const Live& live, Rank rank) const;
+  bool is_over(const wire::CollectiveHead& head) const;
+  Result<std::span<std::byte>> ignore(Rank from, const wire::MessageHead& head);
+  Status take_early(Live& live);
+  bool agrees(const Live& live, Rank from, const wire::CollectiveHead& head);
+  void on_foreign(Rank from, const wire::CollectiveHead& head);
+  void complain(Rank from, const wire::CollectiveHead& theirs, const wire::CollectiveHead& own);
+  void on_failed_message(Rank from, std::span<const std::byte> payload);
+  void tell(Rank to, const Status& reason);
+  void pump(Live& live);
+  void finish_if_over(const Key& key);
+  void finish_all_that_can();
+
+  Rank self_;
+  std::int32_t ranks_;
+  PeerOutbox& outbox_;
+  BlockPool pool_;
+  std::map<Key, std::unique_ptr<Live>> live_;
+  std::map<std::uint32_t, Key> by_id_;
+  std::uint32_t last_id_ = 0;
+  std::map<std::uint32_t, Past> past_;  // by group
+  std::map<Key, std::vector<Early>> early_;
+  std::int64_t early_bytes_ = 0;
+  std::vector<Ignored> ignored_;
+  std::map<Rank, std::vector<std::byte>> reasons_;  // being received
+  std::deque<std::vector<std::byte>> told_;         // being sent
+  std::map<Rank, Status> lost_;
+  std::vector<Runner::Send> sends_;
+  bool complained_ = false;  // rank 0 has been told, and will tell everybody
+  Status complaint_;
+  Status failure_;
+};
+
+}  // namespace paceline::collectives

@@ -1,0 +1,293 @@
+#include "collectives/exec/operation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/ranges.h>
+
+namespace paceline::collectives {
+namespace {
+
+bool reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::kReduce || kind == CollectiveKind::kAllreduce || kind == CollectiveKind::kReduceScatter;
+}
+
+bool is_rooted(CollectiveKind kind) { return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce; }
+
+// A barrier is an allreduce of nothing that is done when all have begun it.
+Operation operation_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kBroadcast:
+      return Operation::kBroadcast;
+    case CollectiveKind::kReduce:
+      return Operation::kReduce;
+    case CollectiveKind::kReduceScatter:
+      return Operation::kReduceScatter;
+    case CollectiveKind::kAllgather:
+      return Operation::kAllgather;
+    case CollectiveKind::kAllreduce:
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return Operation::kAllreduce;
+}
+
+// Elements that a rank reads and writes.
+struct Extents {
+  std::int64_t input = 0, output = 0;
+};
+
+Extents extents_of(const Group& group, const Call& call) {
+  const std::int64_t part = part_of(call.count, group.size(), group.self).count;
+  switch (call.kind) {
+    case CollectiveKind::kBroadcast:
+      return {0, call.count};
+    case CollectiveKind::kReduce:
+      return {call.count, call.root == group.self ? call.count : 0};
+    case CollectiveKind::kAllreduce:
+      return {call.count, call.count};
+    case CollectiveKind::kReduceScatter:
+      return {call.count, part};
+    case CollectiveKind::kAllgather:
+      return {part, call.count};
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return {};
+}
+
+// Where one buffer stands in the other when the call is in place.
+std::int64_t in_place_offset(const Group& group, const Call& call) {
+  return part_of(call.count, group.size(), group.self).first * static_cast<std::int64_t>(tensor::size_of(call.dtype));
+}
+
+bool is_in_place(const Group& group, const Call& call) {
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  if (input == nullptr || output == nullptr) return false;
+  if (call.kind == CollectiveKind::kReduceScatter) return output == input + in_place_offset(group, call);
+  if (call.kind == CollectiveKind::kAllgather) return input == output + in_place_offset(group, call);
+  return input == output;
+}
+
+Status check_buffer(const char* name, const void* data, std::int64_t elements, const Call& call) {
+  if (elements == 0) return {};
+  if (data == nullptr)
+    return error(ErrorKind::kBadRequest, "{}: the {} is null, but {} elements are asked for", to_string(call.kind), name, elements);
+  const auto size = tensor::size_of(call.dtype);
+  if (reinterpret_cast<std::uintptr_t>(data) % size != 0) {
+    return error(ErrorKind::kBadRequest, "{}: the {} at {} is not aligned to the {} bytes of {}", to_string(call.kind), name,
+                 fmt::ptr(data), size, tensor::name_of(call.dtype));
+  }
+  return {};
+}
+
+Status check_buffers(const Group& group, const Call& call) {
+  const Extents extents = extents_of(group, call);
+  PACELINE_RETURN_IF_ERROR(check_buffer("input", call.input, extents.input, call));
+  PACELINE_RETURN_IF_ERROR(check_buffer("output", call.output, extents.output, call));
+  if (call.kind == CollectiveKind::kBroadcast && call.input != nullptr && call.input != call.output)
+    return error(ErrorKind::kBadRequest, "broadcast: there is an input; the message stands in the output, on the root too");
+  if (is_in_place(group, call) || extents.input == 0 || extents.output == 0) return {};
+  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  if (input < output + extents.output * size && output < input + extents.input * size) {
+    return error(ErrorKind::kBadRequest, "{}: input and output overlap; give the same place for both, or two places apart",
+                 to_string(call.kind));
+  }
+  return {};
+}
+
+std::vector<const char*> names_of(const std::vector<Algorithm>& algorithms) {
+  std::vector<const char*> names;
+  for (const Algorithm algorithm : algorithms) names.push_back(to_string(algorithm));
+  return names;
+}
+
+Status check_algorithm(const Group& group, const Call& call, const Rules& rules) {
+  if (call.kind == CollectiveKind::kBarrier) return {};
+  const auto legal = legal_algorithms(operation_of(call.kind), rules.order, group.size(), call.root, call.reduction);
+  if (legal.empty()) {
+    return error(ErrorKind::kBadRequest, "{} to rank {} cannot add in rank order; only rank {}, the last one, can be the root then",
+                 to_string(call.kind), call.root, group.size() - 1);
+  }
+  if (call.algorithm && std::find(legal.begin(), legal.end(), *call.algorithm) == legal.end()) {
+    return error(ErrorKind::kBadRequest, "{} cannot run by {}{}; legal: {}", to_string(call.kind), to_string(*call.algorithm),
+                 rules.order == SumOrder::kRank ? " in rank order" : "", fmt::join(names_of(legal), ", "));
+  }
+  return {};
+}
+
+CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& rules) {
+  return {operation_of(call.kind), group.size(), Bytes{call.count * static_cast<std::int64_t>(tensor::size_of(call.dtype))},
+          rules.link};
+}
+
+std::int64_t elements_in(Bytes bytes, tensor::DType dtype) {
+  return std::max<std::int64_t>(1, bytes.count / static_cast<std::int64_t>(tensor::size_of(dtype)));
+}
+
+}  // namespace
+
+const char* to_string(ReductionKind reduction) {
+  switch (reduction) {
+    case ReductionKind::kSum:
+      return "sum";
+    case ReductionKind::kMax:
+      return "max";
+    case ReductionKind::kMin:
+      return "min";
+    case ReductionKind::kMean:
+      return "mean";
+  }
+  return "unknown";
+}
+
+const char* to_string(CollectiveKind kind) { return kind == CollectiveKind::kBarrier ? "barrier" : to_string(operation_of(kind)); }
+
+std::string Choice::text() const {
+  if (!algorithm) return "nothing to move";
+  std::string text = to_string(*algorithm);
+  if (block) text += fmt::format(" with blocks of {} bytes", block->count);
+  if (clipped) text += " (all of the message; the block that was asked for is larger)";
+  return text;
+}
+
+std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std::int32_t ranks, int root,
+                                        ReductionKind reduction) {
+  std::vector<Algorithm> legal;
+  for (const Algorithm algorithm : algorithms_for(operation)) {
+    const bool adds = operation != Operation::kBroadcast && operation != Operation::kAllgather &&
+                      (reduction == ReductionKind::kSum || reduction == ReductionKind::kMean);
+    bool in_rank_order = algorithm == Algorithm::kDirect || algorithm == Algorithm::kLinearPipeline;
+    if (operation == Operation::kReduce) in_rank_order = in_rank_order && root == ranks - 1;
+    if (order == SumOrder::kAny || !adds || ranks <= 2 || in_rank_order) legal.push_back(algorithm);
+  }
+  return legal;
+}
+
+Status validate(const Group& group, const Call& call, const Rules& rules) {
+  if (call.count < 0 || call.count > wire::kMostCollectiveCount) {
+    return error(ErrorKind::kBadRequest, "{}: {} elements; legal: 0 to {}", to_string(call.kind), call.count,
+                 wire::kMostCollectiveCount);
+  }
+  if (is_rooted(call.kind) && (call.root < 0 || call.root >= group.size())) {
+    return error(ErrorKind::kBadRequest, "{}: root {} is no rank of the group; legal: 0 to {}", to_string(call.kind), call.root,
+                 group.size() - 1);
+  }
+  if (reduces(call.kind) && call.reduction == ReductionKind::kMean && call.dtype == tensor::DType::kInt32) {
+    return error(ErrorKind::kBadRequest, "{}: the mean of int32 is no int32; legal: sum, max, min, or another element type",
+                 to_string(call.kind));
+  }
+  if (call.block && call.block->count < 1)
+    return error(ErrorKind::kBadRequest, "{}: a block of {} bytes; at least 1 is needed", to_string(call.kind), call.block->count);
+  PACELINE_RETURN_IF_ERROR(check_buffers(group, call));
+  return check_algorithm(group, call, rules);
+}
+
+Choice choose(const Group& group, const Call& call, const Rules& rules) {
+  if (group.size() == 1 || call.count == 0) return {};
+  const CollectiveProblem problem = problem_of(group, call, rules);
+  std::optional<Bytes> block = call.block;
+  Choice choice;
+  if (block && *block > problem.size) {
+    block = problem.size;
+    choice.clipped = true;
+  }
+  std::optional<CollectiveCost> best;
+  for (const Algorithm algorithm : legal_algorithms(problem.operation, rules.order, group.size(), call.root, call.reduction)) {
+    if (call.algorithm && *call.algorithm != algorithm) continue;
+    const CollectiveCost cost = cost_of(problem, algorithm, block).value();
+    if (!best || cost.seconds < best->seconds) best = cost;
+  }
+  choice.algorithm = best->algorithm;
+  choice.block = best->block;
+  choice.clipped = choice.clipped && has_blocks(best->algorithm);
+  choice.seconds = best->seconds;
+  return choice;
+}
+
+wire::CollectiveHead head_of(const Group& group, const Call& call, const Choice& choice, std::uint32_t number) {
+  wire::CollectiveHead head;
+  head.kind = call.kind;
+  head.group = group.id;
+  head.number = number;
+  if (call.kind == CollectiveKind::kBarrier) return head;
+  head.dtype = static_cast<std::uint8_t>(call.dtype);
+  head.count = call.count;
+  head.algorithm = static_cast<std::uint8_t>(choice.algorithm.value_or(Algorithm::kLinearPipeline));
+  if (reduces(call.kind)) head.reduction = static_cast<std::uint8_t>(call.reduction);
+  if (is_rooted(call.kind)) head.root = call.root;
+  return head;
+}
+
+std::string describe(const wire::CollectiveHead& head) {
+  if (head.kind == CollectiveKind::kBarrier) return "barrier";
+  std::string text = to_string(head.kind);
+  if (reduces(head.kind)) text += fmt::format(" ({})", to_string(static_cast<ReductionKind>(head.reduction)));
+  text += fmt::format(" of {} {}", head.count, tensor::name_of(static_cast<tensor::DType>(head.dtype)));
+  if (is_rooted(head.kind)) text += fmt::format(" {} rank {}", head.kind == CollectiveKind::kBroadcast ? "from" : "to", head.root);
+  if (head.count > 0) text += fmt::format(" by {}", to_string(static_cast<Algorithm>(head.algorithm)));
+  return text;
+}
+
+std::shared_ptr<const Program> ProgramCache::get(const Group& group, const Call& call, const Rules& rules, const Choice& choice) {
+  ProgramRequest request;
+  request.rank = group.self;
+  request.agreement = call.kind == CollectiveKind::kBarrier ? Agreement::kBeforeCompletion : rules.agreement;
+  request.segment = elements_in(rules.segment, call.dtype);
+  const Algorithm algorithm = choice.algorithm.value_or(algorithms_for(operation_of(call.kind)).front());
+  const std::int64_t count = call.kind == CollectiveKind::kBarrier ? 0 : call.count;
+  request.plan = {operation_of(call.kind),
+                  algorithm,
+                  group.size(),
+                  count,
+                  choice.block ? elements_in(*choice.block, call.dtype) : 1,
+                  is_rooted(call.kind) ? call.root : 0};
+  auto& program = programs_[{call.kind, algorithm, call.dtype, count, request.plan.block, request.plan.root}];
+  if (program == nullptr) program = std::make_shared<const Program>(compile(request));
+  return program;
+}
+
+Job prepare(std::shared_ptr<const Group> group, const Call& call, const Choice& choice, std::shared_ptr<const Program> program,
+            std::uint32_t number) {
+  Job job;
+  job.head = head_of(*group, call, choice, number);
+  job.program = std::move(program);
+  job.priority = call.priority;
+  job.dtype = call.dtype;
+  if (call.reduction == ReductionKind::kMax) job.reduction = tensor::Reduction::kMax;
+  if (call.reduction == ReductionKind::kMin) job.reduction = tensor::Reduction::kMin;
+  const Extents extents = extents_of(*group, call);
+  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
+  const bool in_place = is_in_place(*group, call) || call.kind == CollectiveKind::kBroadcast;
+  const Range part = part_of(call.count, group->size(), group->self);
+  const auto input_bytes = static_cast<std::size_t>(extents.input * size);
+  auto* const output = static_cast<std::byte*>(call.output);
+  job.result = {0, extents.output};
+
+  if (call.kind == CollectiveKind::kReduceScatter) {
+    job.result = part;
+    if (in_place) {
+      job.buffer = output - part.first * size;
+    } else {
+      job.own.reset(new std::byte[input_bytes]);
+      job.copy_to = output;
+    }
+  } else if (call.kind == CollectiveKind::kReduce && extents.output == 0 && !in_place) {
+    job.own.reset(new std::byte[input_bytes]);
+  } else {
+    job.buffer = output;
+  }
+  if (job.own != nullptr) job.buffer = job.own.get();
+  if (!in_place && input_bytes > 0) {
+    const std::int64_t offset = call.kind == CollectiveKind::kAllgather ? part.first * size : 0;
+    std::memcpy(job.buffer + offset, call.input, input_bytes);
+  }
+  if (reduces(call.kind) && call.reduction == ReductionKind::kMean) job.scale = 1.0 / static_cast<double>(group->size());
+  job.group = std::move(group);
+  return job;
+}
+
+}  // namespace paceline::collectives

@@ -1,0 +1,122 @@
+// One call of a collective operation: what the caller asks for, checked, and made into something that the engine can run. Pure; any
+// thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "collectives/exec/program.h"
+#include "cost/link_cost.h"
+#include "tensor/reduce.h"
+#include "wire/collective.h"
+
+namespace paceline::collectives {
+
+using wire::CollectiveKind;
+
+enum class ReductionKind : std::uint8_t { kSum, kMax, kMin, kMean };  // mean: the sum times 1 / ranks, rounded once more
+const char* to_string(ReductionKind reduction);                       // "sum"
+const char* to_string(CollectiveKind kind);                           // "allreduce"
+
+// In which order values are added.
+enum class SumOrder {
+  kAny,   // whatever is fastest; the same bits for the same ranks, algorithm and count
+  kRank,  // ((rank 0 + rank 1) + rank 2) + ...: bits do not depend on the algorithm. A reduce then needs the last rank as root.
+};
+
+// Ranks that work together, by their number in the job. Group 0 is all of them.
+struct Group {
+  std::uint32_t id = 0;     // the same on all its ranks
+  std::vector<Rank> ranks;  // ascending
+  std::int32_t self = 0;    // place of this process in `ranks`
+
+  std::int32_t size() const { return static_cast<std::int32_t>(ranks.size()); }
+};
+
+struct Call {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  // What `count` elements of the whole message are read from and written to; aligned to the element's size. They may be the same
+  // ("in place"), but not overlap otherwise.
+  //   broadcast        output: the message on the root, and where it arrives on the others. No input.
+  //   reduce           input: each rank's contribution; output: the result, on the root. In place on another rank: the contents of
+  //                    the buffer are undefined afterwards.
+  //   allreduce        input and output: `count` elements
+  //   reduce-scatter   input: `count` elements; output: this rank's part of the result (part_of), in place: its place in input
+  //   allgather        input: this rank's part, in place: its place in output; output: `count` elements
+  //   barrier          nothing
+  const void* input = nullptr;
+  void* output = nullptr;
+  tensor::DType dtype = tensor::DType::kFloat32;
+  std::int64_t count = 0;
+  ReductionKind reduction = ReductionKind::kSum;
+  int root = 0;                        // rank in the group
+  Layer priority;                      // lower first, against everything that leaves this process
+  std::optional<Algorithm> algorithm;  // absent: the one with the least predicted time
+  std::optional<Bytes> block;          // of the linear pipeline; absent: the best. Larger than the message: all of it.
+};
+
+// How calls are carried out; the same on all ranks.
+struct Rules {
+  cost::LinkCost link{50e-6, 8.5e-9, 1e-10};  // what the choice is made for
+  SumOrder order = SumOrder::kAny;
+  Agreement agreement = Agreement::kBeforeCompletion;
+  Bytes segment{262'144};  // of ring and direct; at least 1
+};
+
+// What was chosen for a call.
+struct Choice {
+  std::optional<Algorithm> algorithm;  // none: nothing has to be moved
+  std::optional<Bytes> block;
+  bool clipped = false;  // a larger block was asked for than the message has bytes
+  double seconds = 0;    // predicted
+  std::string text() const;
+};
+
+// The algorithms that may run the operation under the rules, in the order of Algorithm. Empty: none can.
+std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std::int32_t ranks, int root, ReductionKind reduction);
+
+// Errors: kBadRequest naming what is wrong with the call. Whether buffers of several calls overlap is not looked at.
+Status validate(const Group& group, const Call& call, const Rules& rules);
+// Requires a valid call.
+Choice choose(const Group& group, const Call& call, const Rules& rules);
+wire::CollectiveHead head_of(const Group& group, const Call& call, const Choice& choice, std::uint32_t number);
+
+// "allreduce (sum) of 100 float32 by ring"
+std::string describe(const wire::CollectiveHead& head);
+
+// Compiled programs, used again by calls that differ only in their buffers. One owner.
+class ProgramCache {
+ public:
+  std::shared_ptr<const Program> get(const Group& group, const Call& call, const Rules& rules, const Choice& choice);
+
+ private:
+  using Key = std::tuple<CollectiveKind, Algorithm, tensor::DType, std::int64_t, std::int64_t, int>;  // + count, block, root
+  std::map<Key, std::shared_ptr<const Program>> programs_;
+};
+
+// What the engine runs. `buffer` holds the whole message, in place.
+struct Job {
+  wire::CollectiveHead head;
+  std::shared_ptr<const Group> group;
+  std::shared_ptr<const Program> program;
+  Layer priority;
+  tensor::DType dtype = tensor::DType::kFloat32;
+  tensor::Reduction reduction = tensor::Reduction::kSum;
+  std::byte* buffer = nullptr;
+  double scale = 1;                  // of the result
+  Range result;                      // what of the buffer is the result on this rank
+  std::byte* copy_to = nullptr;      // where the result has to go from the buffer, if not null
+  std::unique_ptr<std::byte[]> own;  // a buffer of the job's own
+};
+
+// Makes a valid call ready; copies the input to where the operation works, so that it is not read afterwards.
+Job prepare(std::shared_ptr<const Group> group, const Call& call, const Choice& choice, std::shared_ptr<const Program> program,
+            std::uint32_t number);
+
+}  // namespace paceline::collectives

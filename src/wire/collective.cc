@@ -1,0 +1,41 @@
+#include "wire/collective.h"
+
+namespace paceline::wire {
+namespace {
+
+constexpr int kCountBits = 40;
+
+}  // namespace
+
+void pack(const CollectiveHead& head, MessageHead& to) {
+  PACELINE_CHECK(head.count >= 0 && head.count <= kMostCollectiveCount && head.index <= kMostCollectiveIndex && head.root >= 0 &&
+                     head.root < kMostCollectiveRanks && head.group <= kMostCollectiveGroup,
+                 "count {}, index {}, root {}, group {}", head.count, head.index, head.root, head.group);
+  to.unit = head.number;
+  to.flags = static_cast<std::uint8_t>(head.group & 0xff);
+  to.iteration = static_cast<std::int64_t>(static_cast<std::uint64_t>(head.count) | std::uint64_t{head.index} << kCountBits);
+  to.detail = static_cast<std::uint32_t>(head.kind) | std::uint32_t{head.dtype} << 4 | std::uint32_t{head.reduction} << 8 |
+              std::uint32_t{head.algorithm} << 10 | static_cast<std::uint32_t>(head.root) << 13 | head.group >> 8 << 26;
+}
+
+Result<CollectiveHead> unpack(const MessageHead& from) {
+  const std::uint32_t bits = from.detail;
+  const auto words = static_cast<std::uint64_t>(from.iteration);
+  CollectiveHead head;
+  const std::uint32_t kind = bits & 0xf;
+  head.kind = static_cast<CollectiveKind>(kind);
+  head.dtype = static_cast<std::uint8_t>(bits >> 4 & 0xf);
+  head.reduction = static_cast<std::uint8_t>(bits >> 8 & 0x3);
+  head.algorithm = static_cast<std::uint8_t>(bits >> 10 & 0x7);
+  head.root = static_cast<std::int32_t>(bits >> 13 & 0x1fff);
+  head.count = static_cast<std::int64_t>(words & kMostCollectiveCount);
+  head.group = from.flags | bits >> 26 << 8;
+  head.number = from.unit;
+  head.index = static_cast<std::uint32_t>(words >> kCountBits);
+  const bool legal = kind <= static_cast<std::uint32_t>(kLastCollectiveKind) && head.dtype < kCollectiveDTypes &&
+                     head.algorithm < kCollectiveAlgorithms;
+  if (!legal) return error(ErrorKind::kCorrupt, "a message of a collective operation that does not exist ({:#010x})", bits);
+  return head;
+}
+
+}  // namespace paceline::wire

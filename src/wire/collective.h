@@ -1,0 +1,46 @@
+// What every message of a collective operation says about it, so that ranks which disagree find out before a byte is trusted. It
+// travels in the fields of MessageHead that parameter servers use otherwise:
+//
+//   unit        number of the operation in its group, counted from 1, modulo 2^32
+//   iteration   bits 0-39 count, 40-63 index of the message
+//   detail      bits 0-3 kind, 4-7 dtype, 8-9 reduction, 10-12 algorithm, 13-25 root, 26-31 upper bits of the group
+//   flags       lower bits of the group
+//   layer       priority of the operation
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "wire/message.h"
+
+namespace paceline::wire {
+
+enum class CollectiveKind : std::uint8_t { kBroadcast, kReduce, kAllreduce, kReduceScatter, kAllgather, kBarrier };
+inline constexpr CollectiveKind kLastCollectiveKind = CollectiveKind::kBarrier;
+
+inline constexpr std::int64_t kMostCollectiveCount = (std::int64_t{1} << 40) - 1;
+inline constexpr std::int32_t kMostCollectiveRanks = 1 << 13;
+inline constexpr std::uint32_t kMostCollectiveIndex = (1U << 24) - 1;
+inline constexpr std::uint32_t kMostCollectiveGroup = (1U << 14) - 1;
+inline constexpr std::uint8_t kCollectiveDTypes = 5, kCollectiveReductions = 4, kCollectiveAlgorithms = 5;
+
+struct CollectiveHead {
+  CollectiveKind kind = CollectiveKind::kAllreduce;
+  std::uint8_t dtype = 0;      // tensor::DType
+  std::uint8_t reduction = 0;  // collectives::ReductionKind
+  std::uint8_t algorithm = 0;  // collectives::Algorithm
+  std::int32_t root = 0;       // below kMostCollectiveRanks
+  std::int64_t count = 0;      // elements of the whole message, at most kMostCollectiveCount
+  std::uint32_t group = 0;     // at most kMostCollectiveGroup
+  std::uint32_t number = 0;
+  std::uint32_t index = 0;  // of the message: its place among those of this operation from this sender to this receiver
+
+  bool operator==(const CollectiveHead&) const = default;
+};
+
+// Fills unit, detail, flags and iteration of `to`. Requires that all values are legal.
+void pack(const CollectiveHead& head, MessageHead& to);
+// Errors: kCorrupt for bits that mean nothing.
+Result<CollectiveHead> unpack(const MessageHead& from);
+
+}  // namespace paceline::wire

@@ -1,0 +1,16 @@
+// Any fields of a message's head as those of a collective operation: refused, or read such that packing gives the same bits again.
+#include <cstdlib>
+
+#include "wire/collective.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace paceline::wire;
+  const auto chunk = decode_chunk(std::as_bytes(std::span(data, size)));
+  if (!chunk.ok()) return 0;
+  const auto head = unpack(chunk->head);
+  if (!head.ok()) return 0;
+  MessageHead again = chunk->head;
+  pack(*head, again);
+  if (again != chunk->head) std::abort();
+  return 0;
+}
