@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "tensor/learning_rate.h"
+#include "runtime/reference_update.h"
 
 namespace paceline::trainer {
 namespace {
@@ -46,12 +46,8 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
   using runtime::Phase;
   const SystemClock clock;
   ModuleAdapter& adapter = workload.adapter();
-  UpdateRules rules;
-  PACELINE_ASSIGN_OR_RETURN(rules.optimizer, runtime::optimizer_options(settings));
-  PACELINE_ASSIGN_OR_RETURN(rules.learning_rate, tensor::parse_schedule(settings.learning_rate));
-  PACELINE_ASSIGN_OR_RETURN(rules.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
-  rules.clip_norm = settings.clip_norm;
-  ReferenceUpdate update(rules, adapter.table());
+  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
+  runtime::ReferenceUpdate update(rules, adapter.table());
   NoObserver observer;
 
   std::vector<VirtualWorker> virtual_workers(static_cast<std::size_t>(workers));

@@ -65,7 +65,7 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
   member.settings = to_settings(settings);
   state_->process = require(runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
                                                          state_->adapter->parameters(), state_->adapter->gradients()));
-  state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, state_->process->client(), state_->process->rank());
+  state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, *state_->process);
   state_->next = state_->process->first();
   if (!state_->process->settings().resume_from.empty()) {
     if (const Status status = trainer::restore_part(*state_->process, *state_->adapter); !status.ok()) state_->fail(status);
@@ -83,7 +83,7 @@ bool Worker::stopping() const { return state_->stopping; }
 double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t samples) {
   State& s = *state_;
   runtime::WorkerReport& report = s.stepper->report();
-  s.stepper->end_phase(runtime::Phase::kLoad);  // whatever the program did since the last step
+  s.stepper->timer().end(runtime::Phase::kLoad);  // whatever the program did since the last step
   const double before = report.phases.total();
   const auto value = s.stepper->step(s.next, samples, loss);
   if (!value.ok()) s.fail(value.status());

@@ -8,15 +8,14 @@
 namespace paceline::trainer {
 namespace {
 
-constexpr Duration kProgressEvery = std::chrono::milliseconds(100);
-
 class WorkerLoop {
  public:
   WorkerLoop(Workload& workload, runtime::WorkerProcess& process)
       : workload_(workload),
         process_(process),
         settings_(process.settings()),
-        stepper_(workload.adapter(), process.client(), process.rank()) {}
+        stepper_(workload.adapter(), process),
+        progress_(process, workload.last_iteration()) {}
 
   // Trains; leaves the report in report().
   Status run() {
@@ -35,7 +34,7 @@ class WorkerLoop {
       if (evaluate) {
         PACELINE_ASSIGN_OR_RETURN(accuracy, synchronise_and_evaluate(iteration));
       }
-      tell_progress(iteration, accuracy, last);
+      progress_.tell(stepper_.report(), iteration, accuracy, last ? Importance::kLast : Importance::kUsual);
     }
     stepper_.report().parameters_hash = workload_.parameters_hash();
     stepper_.report().peak_bytes = runtime::peak_memory();
@@ -51,6 +50,8 @@ class WorkerLoop {
   }
 
  private:
+  using Importance = runtime::ProgressTeller::Importance;
+
   // What can fail is found out before hours of training.
   Status prepare() {
     if (process_.rank() == Rank{0} && !settings_.export_file.empty()) PACELINE_RETURN_IF_ERROR(can_export(settings_.export_file));
@@ -69,9 +70,9 @@ class WorkerLoop {
     const double before = report.phases.total();
     stepper_.begin();
     PACELINE_ASSIGN_OR_RETURN(const data::MiniBatch* batch, loader_->next());
-    stepper_.end_loading(batch->load_seconds, batch->preprocess_seconds);
+    stepper_.timer().end_loading(batch->load_seconds, batch->preprocess_seconds);
     const Workload::Tensors tensors = workload_.to_tensors(*batch);
-    stepper_.end_phase(runtime::Phase::kTransfer);
+    stepper_.timer().end(runtime::Phase::kTransfer);
     workload_.seed(iteration, process_.rank());
     PACELINE_RETURN_IF_ERROR(
         stepper_.step(iteration, static_cast<std::int64_t>(batch->indices.size()), [&] { return workload_.loss(tensors); })
@@ -88,27 +89,13 @@ class WorkerLoop {
     return stepper_.report().accuracy;
   }
 
-  void tell_progress(Iteration iteration, double accuracy, bool last) {
-    const TimePoint now = clock_.now();
-    if (settings_.metrics == 0 && accuracy < 0 && !last && now - told_ < kProgressEvery) return;
-    told_ = now;
-    const runtime::WorkerReport& report = stepper_.report();
-    runtime::Json progress{{"rank", report.rank},
-                           {"iteration", iteration},
-                           {"last", workload_.last_iteration()},
-                           {"loss", report.loss_last},
-                           {"seconds", report.iteration_seconds.back()}};
-    if (accuracy >= 0) progress["accuracy"] = accuracy;
-    process_.send_progress(progress.dump());
-  }
-
   const SystemClock clock_;
   Workload& workload_;
   runtime::WorkerProcess& process_;
   const runtime::JobSettings& settings_;
   Stepper stepper_;
   std::unique_ptr<data::Loader> loader_;
-  TimePoint told_{};
+  runtime::ProgressTeller progress_;
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <torch/torch.h>
 
 #include "base/checksum.h"
+#include "base/random.h"
 #include "model/description.h"
-#include "trainer/data/random.h"
 #include "trainer/models/convolution.h"
 
 namespace paceline::trainer {
@@ -100,8 +100,8 @@ Workload::Tensors Workload::to_tensors(const data::MiniBatch& batch) {
 }
 
 void Workload::seed(Iteration iteration, Rank rank) const {
-  torch::manual_seed(data::random_at(static_cast<std::uint64_t>(settings_.seed),
-                                     {static_cast<std::uint64_t>(rank.value), static_cast<std::uint64_t>(iteration)}));
+  torch::manual_seed(random_at(static_cast<std::uint64_t>(settings_.seed),
+                               {static_cast<std::uint64_t>(rank.value), static_cast<std::uint64_t>(iteration)}));
 }
 
 Result<double> Workload::evaluate(const Clock& clock) {

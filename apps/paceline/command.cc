@@ -22,7 +22,7 @@ int report_error(const Status& status) {
 }
 
 std::vector<const CLI::App*> named_commands(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty() && !command->get_group().empty(); });
 }
 
 std::vector<const CLI::Option*> all_options(const CLI::App& command) {

@@ -27,6 +27,7 @@ struct Chosen {
 // Each adds its command(s) to `app`; the callback of a command sets `chosen.run`.
 void add_train(CLI::App& app, Chosen& chosen);
 void add_run(CLI::App& app, Chosen& chosen);
+void add_worker(CLI::App& app, Chosen& chosen);
 void add_coordinator(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
 void add_profile(CLI::App& app, Chosen& chosen);
@@ -37,7 +38,7 @@ void add_bench(CLI::App& app, Chosen& chosen);
 void add_lab(CLI::App& app, Chosen& chosen);
 void add_help(CLI::App& app, Chosen& chosen);
 
-// The commands below `app`, without its groups of options.
+// The commands below `app` that people may use, without its groups of options.
 std::vector<const CLI::App*> named_commands(const CLI::App& app);
 // The options of `command`, those in groups too.
 std::vector<const CLI::Option*> all_options(const CLI::App& command);

@@ -77,6 +77,7 @@ int run(int argc, char** argv) {
   add_train(app, chosen);
   add_run(app, chosen);
   add_coordinator(app, chosen);
+  add_worker(app, chosen);
   add_plan(app, chosen);
   add_profile(app, chosen);
   add_models(app, chosen);

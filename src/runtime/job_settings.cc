@@ -14,6 +14,9 @@
 namespace paceline::runtime {
 namespace {
 
+constexpr const char* kNoDataset = "none";
+constexpr std::int64_t kReplayIterations = 10;
+
 // The one list of settings: calls visit(name, member) for each, in the fixed order.
 template <typename Settings, typename Visit>
 void for_each_setting(Settings& s, Visit visit) {
@@ -47,6 +50,9 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("deadline", s.deadline);
   visit("stall-deadline", s.stall_deadline);
   visit("metrics", s.metrics);
+  visit("scale", s.scale);
+  visit("speed", s.speed);
+  visit("jitter", s.jitter);
 }
 
 bool read(const std::string& text, std::string& to) {
@@ -87,11 +93,49 @@ Result<std::string> validated_convolutions(const JobSettings& settings) {
   return model::to_text(*choice);
 }
 
+// The values of a replay are checked against what they must be, so only what can be foretold is legal; and there are no samples.
+Status check_replay(const JobSettings& s) {
+  const auto refused = [](const std::string& option, const char* why) {
+    return error(ErrorKind::kBadRequest, "{} is illegal with --model replay: {}", option, why);
+  };
+  if (s.epochs > 0) return refused(fmt::format("--epochs {}", s.epochs), "there are no data to pass over; give --iterations");
+  if (s.evaluate_every > 0) return refused(fmt::format("--evaluate-every {}", s.evaluate_every), "there is nothing to evaluate");
+  if (!s.export_file.empty()) return refused("--export", "its parameters are no model");
+  if (s.clip_norm > 0) return refused(fmt::format("--clip-norm {}", s.clip_norm), "its gradients are made up");
+  if (s.dataset != kNoDataset && s.dataset != JobSettings().dataset)
+    return refused(fmt::format("--dataset {}", s.dataset), "it reads no data; leave --dataset out");
+  if (s.sync == "bsp") return {};
+  PACELINE_ASSIGN_OR_RETURN(const tensor::Schedule rate, tensor::parse_schedule(s.learning_rate));
+  const bool foreseeable =
+      s.optimizer == "sgd" && s.weight_decay == 0 && rate.kind == tensor::Schedule::Kind::kConstant && rate.warmup == 0;
+  if (foreseeable) return {};
+  return error(
+      ErrorKind::kBadRequest,
+      "--sync {} with --model replay is checked for --optimizer sgd without --weight-decay and with a constant --learning-rate; "
+      "the order of the updates decides about all others",
+      s.sync);
+}
+
 }  // namespace
 
 Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings) {
   PACELINE_ASSIGN_OR_RETURN(const scheduling::ScheduleOptions named, scheduling::parse_schedule_name(settings.schedule));
   return scheduling::with_parts(settings.schedule, named, {settings.slice, settings.merge, settings.batching});
+}
+
+std::optional<std::string> replay_file(const JobSettings& settings) {
+  constexpr std::string_view kPrefix = "replay:";
+  if (settings.model.rfind(kPrefix, 0) != 0) return std::nullopt;
+  return settings.model.substr(kPrefix.size());
+}
+
+Result<ComputeSpeed> compute_speed(const JobSettings& settings, std::int32_t workers) {
+  ComputeSpeed speed;
+  PACELINE_ASSIGN_OR_RETURN(speed.by_rank, parse_speeds(settings.speed));
+  PACELINE_RETURN_IF_ERROR(check_speeds(speed.by_rank, workers));
+  speed.jitter = settings.jitter;
+  speed.seed = static_cast<std::uint64_t>(settings.seed);
+  return speed;
 }
 
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings) {
@@ -129,6 +173,9 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("metrics", static_cast<double>(s.metrics), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 1e6, "200ms and more"));
   PACELINE_RETURN_IF_ERROR(in_range("stall-deadline", s.stall_deadline, 1, 1e9, "1s and more"));
+  PACELINE_RETURN_IF_ERROR(parse_speeds(s.speed).status());
+  PACELINE_RETURN_IF_ERROR(in_range("jitter", s.jitter, 0, 1, "0 to 1"));
+  PACELINE_RETURN_IF_ERROR(in_range("scale", s.scale, 1, 1e9, "1 to 1000000000"));
   if (s.iterations > 0 && s.epochs > 0)
     return error(ErrorKind::kBadRequest, "--iterations {} and --epochs {} exclude each other; give one", s.iterations, s.epochs);
   if (s.checkpoint.empty() && (s.checkpoint_every > 0 || s.resume != 0)) {
@@ -142,6 +189,14 @@ Result<JobSettings> validated(JobSettings s) {
                  s.sync);
   }
   PACELINE_ASSIGN_OR_RETURN(s.convolutions, validated_convolutions(s));
+  if (replay_file(s)) {
+    PACELINE_RETURN_IF_ERROR(check_replay(s));
+    s.dataset = kNoDataset;
+    if (s.iterations == 0) s.iterations = kReplayIterations;
+    return s;
+  }
+  if (s.scale != 1)
+    return error(ErrorKind::kBadRequest, "--scale {} is for --model replay:FILE; a network has the size it has", s.scale);
   if (s.iterations == 0 && s.epochs == 0) s.epochs = 1;
   return s;
 }
@@ -181,6 +236,7 @@ Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSetti
   options.servers = servers;
   options.first = first;
   PACELINE_ASSIGN_OR_RETURN(options.schedule, schedule_options(settings));
+  options.schedule.cut = scheduling::scaled(options.schedule.cut, settings.scale);
   PACELINE_ASSIGN_OR_RETURN(options.sync.kind, sync::parse_sync_kind(settings.sync));
   options.sync.staleness = settings.staleness;
   options.sync.lookahead = settings.lookahead;

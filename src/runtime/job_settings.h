@@ -3,18 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/quantity.h"
 #include "base/status.h"
 #include "paramserver/core/job_plan.h"
+#include "runtime/compute_speed.h"
 #include "tensor/optimizer.h"
 #include "wire/control.h"
 
 namespace paceline::runtime {
 
 struct JobSettings {
-  std::string model = "lenet";
+  std::string model = "lenet";  // or "replay:FILE", a table of layers (replay/table.h)
   std::string dataset = "mnist-5k";
   std::string optimizer = "sgd";
   std::string learning_rate = "0.05";  // a number or a schedule, tensor/learning_rate.h
@@ -44,6 +46,9 @@ struct JobSettings {
   double deadline = 10;               // seconds of silence
   double stall_deadline = 600;        // seconds without progress
   std::int64_t metrics = 0;           // 1: workers tell the coordinator about every iteration
+  double scale = 1;                   // replay: divides the parameters and the sizes in schedules, at least 1
+  std::string speed;                  // made-up share of the machine's speed, by rank: "1,1,0.5"; "": 1 (compute_speed.h)
+  double jitter = 0;                  // of it, 0 .. 1
 
   bool operator==(const JobSettings&) const = default;
 };
@@ -59,7 +64,14 @@ Result<JobSettings> from_settings(const wire::Settings& settings);
 std::vector<std::string> setting_names();
 
 Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings);
+
+// The file of "replay:FILE", or nothing when the model is a network.
+std::optional<std::string> replay_file(const JobSettings& settings);
+
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings);
+
+// How fast each of `workers` computes. Errors: kBadRequest, also when there is not one speed for each worker.
+Result<ComputeSpeed> compute_speed(const JobSettings& settings, std::int32_t workers);
 
 // What servers and workers derive from the settings and the table. `servers` and `workers`: at least 1; `first`: the first
 // iteration.

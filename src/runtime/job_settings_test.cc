@@ -66,6 +66,9 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("deadline", "0.5").deadline, 0.5);
   EXPECT_EQ(read("stall-deadline", "0.5").stall_deadline, 0.5);
   EXPECT_EQ(read("metrics", "1").metrics, 1);
+  EXPECT_EQ(read("scale", "2.5").scale, 2.5);
+  EXPECT_EQ(read("speed", "1,0.5").speed, "1,0.5");
+  EXPECT_EQ(read("jitter", "0.5").jitter, 0.5);
 }
 
 TEST(JobSettings, NumbersArriveBitForBit) {
@@ -95,7 +98,7 @@ TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
                                   [](const std::string& name) {
                                     return from_settings({{name, "x"}}).ok();
                                   }),
-            13)
+            14)
       << "texts";
   EXPECT_EQ(from_settings({{"seed", "7.5"}}).status().message(), "--seed cannot be '7.5'");
   EXPECT_THAT(from_settings({{"momemtum", "0.5"}}).status().message(),
@@ -125,6 +128,9 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"deadline", {"0", "0.1", "-1", "nan", "inf"}},
       {"stall-deadline", {"0", "0.9", "nan", "inf"}},
       {"metrics", {"-1", "2"}},
+      {"scale", {"0", "0.5", "-1", "nan", "inf", "2"}},  // 2: not with a network
+      {"speed", {"0", "1,2", "1,", "x", "nan"}},
+      {"jitter", {"-0.1", "1.1", "nan"}},
   };
   for (const auto& [name, values] : bad) {
     for (const char* value : values) {
@@ -155,6 +161,37 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   JobSettings settings;
   settings.iterations = 5;
   EXPECT_EQ(validated(settings)->epochs, 0);
+}
+
+TEST(JobSettings, AReplayHasIterationsButNoDataAndItsScaleDividesSlices) {
+  JobSettings settings;
+  settings.model = "replay:a/b.json";
+  settings.schedule = "p3";
+  settings.scale = 20;
+  const auto checked = validated(settings);
+  ASSERT_TRUE(checked.ok()) << checked.status().message();
+  EXPECT_EQ(replay_file(*checked), "a/b.json");
+  EXPECT_EQ(replay_file({}), std::nullopt);
+  EXPECT_EQ(checked->iterations, 10);
+  EXPECT_EQ(checked->epochs, 0);
+  EXPECT_EQ(checked->dataset, "none");
+  EXPECT_EQ(*validated(*checked), *checked);
+  wire::TensorTable table;
+  table.tensors.push_back({.name = "w", .dtype = "float32", .shape = {25'000}, .layer = {0}});
+  table.layers = {"fc"};
+  EXPECT_EQ((*make_job_plan(*checked, table, 1, 1, 1))->units().units.size(), 10u) << "slices of 2500";
+
+  const auto refusal = [&](auto change) {
+    JobSettings changed = settings;
+    change(changed);
+    return validated(changed).status().message();
+  };
+  EXPECT_THAT(refusal([](JobSettings& s) { s.epochs = 2; }), HasSubstr("--epochs 2"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.dataset = "digits"; }), HasSubstr("--dataset digits"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.clip_norm = 1; }), HasSubstr("--clip-norm 1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "ssp", s.optimizer = "adam"; }), HasSubstr("--sync ssp"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp", s.learning_rate = "step:0.1,every=2"; }), HasSubstr("--sync asp"));
+  EXPECT_EQ(refusal([](JobSettings& s) { s.sync = "asp"; }), "");
 }
 
 TEST(JobSettings, ThePlanFollowsThem) {

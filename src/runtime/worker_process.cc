@@ -59,6 +59,7 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   rank_ = Rank{welcome.rank};
   workers_ = welcome.workers;
   PACELINE_ASSIGN_OR_RETURN(settings_, from_settings(welcome.settings));
+  PACELINE_ASSIGN_OR_RETURN(compute_speed_, runtime::compute_speed(settings_, workers_));
   first_ = settings_.resume_iteration + 1;
   begun_ = first_;
   PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers,

@@ -34,6 +34,7 @@ class WorkerProcess final : public MemberEvents {
   std::int32_t workers() const { return workers_; }
   Iteration first() const { return first_; }
   const JobSettings& settings() const { return settings_; }
+  const ComputeSpeed& compute_speed() const { return compute_speed_; }
   paramserver::WorkerClient& client() { return *client_; }
 
   void send_progress(std::string json);
@@ -72,6 +73,7 @@ class WorkerProcess final : public MemberEvents {
   std::int32_t workers_ = 0;
   Iteration first_ = 1;
   JobSettings settings_;
+  ComputeSpeed compute_speed_;
 
   std::mutex mutex_;  // what follows
   std::condition_variable changed_;

@@ -1,6 +1,8 @@
 #include "scheduling/schedule.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -96,6 +98,13 @@ Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions opti
                    "0 (nothing is merged) and more parameters, or bytes with a unit that are whole parameters of 4"));
   }
   return validated(options);
+}
+
+Cut scaled(Cut cut, double scale) {
+  for (std::int64_t* size : {&cut.elements, &cut.merge}) {
+    if (*size > 0) *size = std::max<std::int64_t>(1, std::llround(static_cast<double>(*size) / scale));
+  }
+  return cut;
 }
 
 Result<ScheduleOptions> validated(ScheduleOptions options) {

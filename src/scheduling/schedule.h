@@ -93,6 +93,9 @@ struct ScheduleParts {
 // kBadRequest, naming the option, when a part is illegal or contradicts the schedule called `name`.
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts);
 
+// The cut of a model that is `scale` >= 1 times smaller than the one it is made for: sizes divided by it, rounded, at least 1.
+Cut scaled(Cut cut, double scale);
+
 // The options, or kBadRequest that names the part and what is legal.
 Result<ScheduleOptions> validated(ScheduleOptions options);
 

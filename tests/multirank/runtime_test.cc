@@ -8,6 +8,8 @@
 
 #include "base/checksum.h"
 #include "paramserver/core/testing.h"
+#include "replay/reference.h"
+#include "replay/worker.h"
 #include "runtime/coordinator.h"
 #include "runtime/server_process.h"
 #include "runtime/worker_process.h"
@@ -116,6 +118,18 @@ class Cluster {
     hash.update(std::as_bytes(std::span(parameters)));
     report.parameters_hash = hash.hex();
     return worker.finish(report);
+  }
+
+  // One replaying worker's life; it checks every value by itself.
+  Status replay(std::int32_t rank, const replay::LayerTable& table, const JobSettings& settings) {
+    replay::Arena arena(table, static_cast<std::uint64_t>(settings.seed));
+    MemberOptions options = member(1000 + static_cast<std::uint64_t>(rank));
+    options.wanted_rank = rank;
+    options.table = replay::tensors_of(table);
+    options.settings = to_settings(settings);
+    const auto process = WorkerProcess::join([this] { return Result<std::unique_ptr<transport::Transport>>(make_transport()); },
+                                             options, arena.parameters, arena.gradients);
+    return process.ok() ? replay::run_worker(table, arena, **process) : process.status();
   }
 
   void interrupt() {
@@ -281,6 +295,38 @@ TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
         EXPECT_GE(faults.reorderings, 1u);
       }
     }
+  }
+}
+
+TEST_P(RuntimeTest, AReplayGivesTheBitsOfItsReferenceAndChecksEveryValueWithoutBarriersToo) {
+  const replay::LayerTable layers{
+      {{"a", 3000, 1e-4, 2e-4}, {"b", 1, 0, 0}, {"c", 40'000, 1e-4, 0}, {"d", 5000, 0, 1e-4}, {"e", 700, 0, 0}}};
+  for (const auto& [schedule, sync, speed] :
+       {std::array{"layer-wise", "bsp", ""}, {"p3", "bsp", "1,0.5,1"}, {"p3", "asp", "1,1,0.3"}}) {
+    SCOPED_TRACE(fmt::format("{} {}", schedule, sync));
+    Job job;
+    job.workers = 3;
+    job.settings.model = "replay:made up";
+    job.settings.schedule = schedule;
+    job.settings.sync = sync;
+    job.settings.speed = speed;
+    job.settings.scale = 8;  // slices of 6250
+    job.settings.iterations = 30;
+    Cluster cluster(GetParam(), job);
+    std::vector<std::future<Status>> ends;
+    for (std::int32_t rank = 0; rank < job.workers; ++rank)
+      ends.push_back(std::async(std::launch::async, [&, rank] { return cluster.replay(rank, layers, job.settings); }));
+    for (auto& end : ends) {
+      const Status status = end.get();
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    cluster.join();
+    ASSERT_TRUE(cluster.final_report) << cluster.verdict->reason;
+    if (job.settings.sync != "bsp") continue;
+    const auto reference = replay::run_reference(
+        layers, job.settings, job.workers, [](Iteration) {}, [] { return false; });
+    ASSERT_TRUE(reference.ok());
+    EXPECT_EQ((*cluster.final_report)["parameters_hash"], reference->front().parameters_hash);
   }
 }
 

@@ -165,6 +165,8 @@ class Job(Process):
                 continue  # it has not become what it is going to be
             if words[0].endswith("paceline-trainer"):
                 found[f"worker {json.loads(words[1])['rank']}"] = pid
+            elif words[1] == "worker":
+                found[f"worker {json.loads(words[2])['rank']}"] = pid
             elif words[1] == "coordinator":
                 found["coordinator"] = pid
             else:

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer/data/random.h"
+#include "base/random.h"
 #include "trainer/data/test_files.h"
 
 namespace paceline::trainer::data {

@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "trainer/data/random.h"
+#include "base/random.h"
 
 namespace paceline::trainer::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "trainer/data/random.h"
+#include "base/random.h"
 
 namespace paceline::trainer::data {
 namespace {

@@ -28,6 +28,7 @@ std::int64_t wall_clock() {
 
 struct Exchange {
   std::int64_t asked = 0, came = 0, left = 0;
+  std::int64_t wanted = 0;  // bytes before the answer
   std::string release;
 };
 
@@ -37,6 +38,7 @@ std::vector<std::byte> encode(const Exchange& exchange) {
   writer.put(exchange.asked);
   writer.put(exchange.came);
   writer.put(exchange.left);
+  writer.put(exchange.wanted);
   writer.put_text(exchange.release.substr(0, 64));
   return writer.take();
 }
@@ -48,15 +50,17 @@ std::optional<Exchange> decode(std::span<const std::byte> body) {
   exchange.asked = reader.get<std::int64_t>();
   exchange.came = reader.get<std::int64_t>();
   exchange.left = reader.get<std::int64_t>();
+  exchange.wanted = reader.get<std::int64_t>();
   exchange.release = reader.get_text();
-  return reader.finished() && mark == kMark ? std::optional(exchange) : std::nullopt;
+  const bool legal = exchange.wanted >= 0 && exchange.wanted <= kLargestPull.count;
+  return reader.finished() && mark == kMark && legal ? std::optional(exchange) : std::nullopt;
 }
 
 // One asker's side of a conversation. Belongs to the loop.
 class Asker final : public transport::ConnectionHandler {
  public:
   Asker(transport::Loop& loop, transport::Address address, const EchoOptions& options)
-      : loop_(loop), address_(std::move(address)), options_(options), chunk_(kChunk, std::byte{0x5A}) {}
+      : loop_(loop), address_(std::move(address)), options_(options), chunk_(kChunk, std::byte{0x5A}), pulled_(kChunk) {}
 
   void adopt(Result<std::unique_ptr<Connection>> connection) {
     if (!connection.ok()) return finish(connection.status());
@@ -74,26 +78,31 @@ class Asker final : public transport::ConnectionHandler {
   }
 
  private:
-  void ask() {
+  void ask(Bytes wanted = {}) {
     asked_at_ = loop_.now();
-    connection_->send(wire::seal({.kind = FrameKind::kHeartbeat}, encode({.asked = wall_clock()}), {}), {}, 0);
+    connection_->send(wire::seal({.kind = FrameKind::kHeartbeat}, encode({.asked = wall_clock(), .wanted = wanted.count}), {}), {},
+                      0);
   }
   void send_chunk() {
     ++chunks_;
     connection_->send(wire::seal({.kind = FrameKind::kChunk, .sequence = chunks_}, {}, chunk_), chunk_, chunks_);
   }
-  std::span<std::byte> on_head(const wire::FrameHeader&, std::span<const std::byte>) override {
-    return {};
-  }  // answers have no payload
+  std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte>) override {
+    return std::span(pulled_).first(std::min<std::size_t>(pulled_.size(), header.payload_bytes));
+  }
   void on_frame(const transport::Frame& frame) override {
+    if (frame.header.kind == FrameKind::kChunk) return;
     const std::int64_t back = wall_clock();
     const Duration taken = loop_.now() - asked_at_;
     const auto exchange = decode(frame.body);
     if (frame.header.kind != FrameKind::kHeartbeatReply || !exchange)
       return finish(error(ErrorKind::kPeerLost, "{} answers, but it is no doctor", address_.text()));
     if (chunks_ > 0) {
-      answer_.bytes_per_second = static_cast<double>(chunks_ * kChunk) / seconds(loop_.now() - streaming_since_);
-      return finish({});
+      if (answer_.bytes_per_second == 0)
+        answer_.bytes_per_second = static_cast<double>(chunks_ * kChunk) / seconds(loop_.now() - streaming_since_);
+      else
+        answer_.pulls.push_back({options_.pulls[answer_.pulls.size()], taken});
+      return answer_.pulls.size() == options_.pulls.size() ? finish({}) : ask(options_.pulls[answer_.pulls.size()]);
     }
     if (trips_.empty() || taken < least_) {
       least_ = taken;
@@ -123,7 +132,7 @@ class Asker final : public transport::ConnectionHandler {
   transport::Loop& loop_;
   transport::Address address_;
   EchoOptions options_;
-  std::vector<std::byte> chunk_;
+  std::vector<std::byte> chunk_, pulled_;
   std::unique_ptr<Connection> connection_;
   TimePoint asked_at_, streaming_since_;
   Duration least_{};
@@ -140,7 +149,7 @@ class Asker final : public transport::ConnectionHandler {
 class EchoServer::Peer final : public transport::ConnectionHandler {
  public:
   Peer(EchoServer& server, std::uint64_t id, std::unique_ptr<Connection> connection)
-      : server_(server), id_(id), connection_(std::move(connection)), place_(kChunk) {
+      : server_(server), id_(id), connection_(std::move(connection)), place_(kChunk), given_(kChunk, std::byte{0x5A}) {
     connection_->start(*this);
   }
 
@@ -155,6 +164,10 @@ class EchoServer::Peer final : public transport::ConnectionHandler {
     exchange->came = wall_clock();
     connection_->admit();
     exchange->release = server_.release_;
+    for (std::int64_t left = exchange->wanted; left > 0; left -= static_cast<std::int64_t>(kChunk)) {
+      const auto chunk = std::span<const std::byte>(given_).first(std::min<std::size_t>(kChunk, static_cast<std::size_t>(left)));
+      connection_->send(wire::seal({.kind = FrameKind::kChunk, .sequence = ++chunks_}, {}, chunk), chunk, 0);
+    }
     exchange->left = wall_clock();
     connection_->send(wire::seal({.kind = FrameKind::kHeartbeatReply}, encode(*exchange), {}), {}, 0);
   }
@@ -167,7 +180,8 @@ class EchoServer::Peer final : public transport::ConnectionHandler {
   EchoServer& server_;
   std::uint64_t id_;
   std::unique_ptr<Connection> connection_;
-  std::vector<std::byte> place_;
+  std::vector<std::byte> place_, given_;
+  std::uint64_t chunks_ = 0;
 };
 
 EchoServer::EchoServer(transport::Transport& transport, std::string release)

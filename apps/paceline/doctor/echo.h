@@ -3,14 +3,16 @@
 // A question is a heartbeat frame with the asker's clock; the answer repeats it and adds when the question came and when the answer
 // left by the answerer's clock (both wall clocks), as in NTP. Offset = ((came - asked) + (left - back)) / 2, from the exchange with
 // the least round trip, and wrong by at most half of that. Rate: chunks for a while, then a question; TCP keeps the order, so its
-// answer says that all have arrived.
+// answer says that all have arrived. Pulls: a question may want so many bytes, which come as chunks before its answer.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "cost/link_fit.h"
 #include "transport/transport.h"
 
 namespace paceline::cli {
@@ -37,9 +39,12 @@ class EchoServer {
   std::unique_ptr<transport::Listener> listener_;
 };
 
+inline constexpr Bytes kLargestPull{1 << 26};
+
 struct EchoOptions {
   int exchanges = 200;
   Duration streaming = std::chrono::milliseconds(400);  // how long chunks are sent
+  std::vector<Bytes> pulls;                             // what is pulled one after the other, each at most kLargestPull
   Duration deadline = std::chrono::seconds(15);         // of everything
 };
 
@@ -48,6 +53,7 @@ struct EchoAnswer {
   double round_trip_least = 0, round_trip_median = 0;  // seconds
   double clock_offset = 0;                             // seconds that the peer's clock is ahead of this one's
   double bytes_per_second = 0;
+  std::vector<cost::LinkSample> pulls;  // in the order of the options
 };
 
 // Blocks. Errors: kPeerLost when nobody listens there or the peer hangs up (it is no doctor), kDeadline; the address is named.

@@ -8,10 +8,14 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "paceline/plan/json_text.h"
+#include "runtime/json_text.h"
 
 namespace paceline::cli {
 namespace {
+
+using runtime::brief;
+using runtime::CaseIndex;
+using runtime::parse_json;
 
 constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;  // doubles are exact up to here
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "paceline/plan/json_text.h"
 #include "paceline/plan/layer_reader.h"
 #include "paceline/plan/question.h"
 #include "planner/algorithm_choice.h"
@@ -11,10 +10,13 @@
 #include "planner/memory.h"
 #include "planner/mini_batch.h"
 #include "planner/servers.h"
+#include "runtime/json_text.h"
 #include "sync/barrier.h"
 
 namespace paceline::cli {
 namespace {
+
+using runtime::brief;
 
 template <typename... Args>
 Status wrong(fmt::format_string<Args...> format, Args&&... args) {

@@ -3,11 +3,13 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "paceline/plan/json_text.h"
 #include "planner/layer_chain.h"
+#include "runtime/json_text.h"
 
 namespace paceline::cli {
 namespace {
+
+using runtime::brief;
 
 constexpr double kLargestCount = 9007199254740992.0;
 

@@ -11,11 +11,15 @@
 #include "base/text.h"
 #include "paceline/doctor/machine.h"
 #include "paceline/environment.h"
-#include "paceline/plan/json_text.h"
 #include "runtime/files.h"
+#include "runtime/json_text.h"
 
 namespace paceline::cli {
 namespace {
+
+using runtime::brief;
+using runtime::CaseIndex;
+using runtime::parse_json;
 
 template <typename... Args>
 Status wrong(fmt::format_string<Args...> format, Args&&... args) {

@@ -5,10 +5,14 @@
 
 #include "base/text.h"
 #include "model/convolution_algorithm.h"
-#include "paceline/plan/json_text.h"
+#include "runtime/json_text.h"
 
 namespace paceline::cli {
 namespace {
+
+using runtime::brief;
+using runtime::CaseIndex;
+using runtime::parse_json;
 
 template <typename... Args>
 Status wrong(fmt::format_string<Args...> format, Args&&... args) {

@@ -21,6 +21,7 @@
 #include "paceline/train/trainer_program.h"
 #include "runtime/report.h"
 #include "session/endpoint.h"
+#include "worker/worker_request.h"
 
 namespace paceline::cli {
 namespace {
@@ -33,34 +34,31 @@ constexpr Duration kGrace = std::chrono::milliseconds(800);
 
 std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-Json trainer_arguments(const TrainRequest& request) {
-  Json settings = Json::object();
-  for (const auto& [name, value] : to_settings(request.settings)) settings[name] = value;
-  return {{"settings", settings},
-          {"data_root", data_root().string()},
-          {"workers", request.workers},
-          {"prefetch", request.prefetch},
-          {"loader_threads", request.loader_threads}};
+// The program and the arguments of a worker's process: this program itself replays, the trainer trains.
+std::vector<std::string> worker_command(const worker::WorkerRequest& worker) {
+  if (runtime::replay_file(worker.settings)) return {own_path(), "worker", encode(worker)};
+  return {trainer_path(), encode(worker)};
 }
 
-// Who sees to it that a worker ends when somebody asks for it.
-enum class Care { kAlone, kByLauncher };
-
-std::vector<std::string> worker_command(const TrainRequest& request, const std::string& coordinator, std::int32_t rank,
-                                        std::int32_t world, const std::string& label, Care care) {
-  Json arguments = trainer_arguments(request);
-  arguments["workers"] = world;
-  arguments["coordinator"] = coordinator;
-  arguments["rank"] = rank;
-  arguments["seed"] = process_seed();
-  arguments["label"] = label;
-  arguments["alone"] = care == Care::kAlone;
-  if (request.role == "both") {
-    arguments["role"] = request.role;
-    arguments["bind"] = request.bind;
-  }
-  return {trainer_path(), arguments.dump()};
+worker::WorkerRequest worker_request(const TrainRequest& request, const std::string& coordinator, std::int32_t rank,
+                                     const std::string& label) {
+  worker::WorkerRequest worker;
+  worker.settings = request.settings;
+  worker.data_root = data_root().string();
+  worker.workers = request.workers;
+  worker.reference = request.reference;
+  worker.coordinator = coordinator;
+  worker.rank = rank;
+  worker.seed = process_seed();
+  worker.label = label;
+  worker.role = request.role;
+  worker.bind = request.bind;
+  worker.prefetch = request.prefetch;
+  worker.loader_threads = request.loader_threads;
+  return worker;
 }
+
+bool needs_trainer(const TrainRequest& request) { return request.program.empty() && !runtime::replay_file(request.settings); }
 
 class LocalJob {
  public:
@@ -81,13 +79,8 @@ class LocalJob {
     if (!request_.metrics_file.empty()) {
       PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(request_.metrics_file, request_.workers));
     }
-    if (request_.program.empty()) PACELINE_RETURN_IF_ERROR(trainer_exists());
-    if (request_.reference) {
-      Json arguments = trainer_arguments(request_);
-      arguments["reference"] = true;
-      arguments["label"] = "reference";
-      return add("the reference", {trainer_path(), arguments.dump()});
-    }
+    if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
+    if (request_.reference) return add("the reference", worker_command(worker_request(request_, "", -1, "reference")));
     return add("coordinator",
                {own_path(), "coordinator", "--events", "--workers", std::to_string(request_.workers), "--servers",
                 std::to_string(request_.servers), "--bind", request_.bind, "--port", std::to_string(request_.coordinator_port),
@@ -116,7 +109,7 @@ class LocalJob {
             add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
         continue;
       }
-      PACELINE_RETURN_IF_ERROR(add(label, worker_command(request_, coordinator, rank, request_.workers, label, Care::kByLauncher)));
+      PACELINE_RETURN_IF_ERROR(add(label, worker_command(worker_request(request_, coordinator, rank, label))));
     }
     return {};
   }
@@ -295,10 +288,11 @@ class LocalJob {
 int run_local_job(const TrainRequest& request) { return LocalJob(request).run(); }
 
 int run_joining_worker(const TrainRequest& request) {
-  if (const Status status = trainer_exists(); !status.ok()) return report_error(status);
-  std::vector<std::string> arguments =
-      worker_command(request, request.join, request.rank, request.workers_given ? request.workers : 0, "worker",
-                     request.ranks_elsewhere ? Care::kByLauncher : Care::kAlone);
+  if (const Status status = needs_trainer(request) ? trainer_exists() : Status(); !status.ok()) return report_error(status);
+  worker::WorkerRequest worker = worker_request(request, request.join, request.rank, "worker");
+  if (!request.workers_given) worker.workers = 0;
+  worker.alone = !request.ranks_elsewhere;
+  std::vector<std::string> arguments = worker_command(worker);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

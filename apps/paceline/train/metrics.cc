@@ -1,6 +1,7 @@
 #include "paceline/train/metrics.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include <fcntl.h>
@@ -28,10 +29,11 @@ void MetricsFile::begin() {
 }
 
 void MetricsFile::on_progress(const runtime::Json& progress) {
+  // What is not there, or not finite, is written as null.
   const auto number = [&](const char* key) {
-    return progress.contains(key) && progress[key].is_number() ? progress[key].get<double>() : 0.0;
+    return progress.contains(key) && progress[key].is_number() ? progress[key].get<double>() : std::nan("");
   };
-  const auto iteration = static_cast<std::int64_t>(number("iteration"));
+  const auto iteration = progress.value("iteration", std::int64_t{0});
   Sum& sum = open_iterations_[iteration];
   sum.loss += number("loss");
   sum.seconds += number("seconds");

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "model/description.h"
 #include "paceline/train/job_files.h"
+#include "paceline/train/roles.h"
 #include "trainer/data/open.h"
 #include "transport/transport.h"
 
@@ -54,6 +55,12 @@ Status check_role(const TrainRequest& r) {
   return {};
 }
 
+Status check_model(const runtime::JobSettings& settings) {
+  if (runtime::replay_file(settings)) return replay_table(settings).status();
+  PACELINE_RETURN_IF_ERROR(model::describe(settings.model).status());
+  return check_data_set_name(settings.dataset);
+}
+
 // The file's folder must be there, and the file must be no folder.
 Status check_export(const std::string& file) {
   if (file.empty()) return {};
@@ -85,8 +92,14 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   const auto group = [&](const char* name) { return command.add_option_group(name); };
 
   CLI::App* what = group("What to train");
-  what->add_option("--model", s.model, "Network; 'paceline models' lists them")->capture_default_str();
+  what->add_option(
+          "--model", s.model,
+          "Network; 'paceline models' lists them. replay:FILE replays a table of layers: sleeps instead of computing, real bytes")
+      ->capture_default_str();
   what->add_option("--dataset", s.dataset, "Data set; 'paceline datasets' lists them")->capture_default_str();
+  what->add_option("--scale", s.scale,
+                   "replay: divides the parameters, and the sizes of slices, so that a slow link stands for a fast one")
+      ->capture_default_str();
   what->add_option("--optimizer", s.optimizer, "sgd, momentum, nesterov, adam or adamw")->capture_default_str();
   what->add_option("--learning-rate", s.learning_rate,
                    "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | "
@@ -105,6 +118,11 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   what->add_option("--evaluate-every", s.evaluate_every, "Iterations between two evaluations on the test set; 0: only at the end")
       ->capture_default_str();
   what->add_option("--seed", s.seed, "Of initial values, order of the data, dropout")->capture_default_str();
+
+  what->add_option("--speed", s.speed, "Made-up speed of each worker, share of the machine's: 1,1,0.5,0.25 (default: 1 each)");
+  what->add_option("--jitter", s.jitter,
+                   "Standard deviation of the time that an iteration's computing takes, as a share of it, 0 to 1")
+      ->capture_default_str();
 
   CLI::App* how = group("How to synchronise");
   how->add_option("--workers", r.workers, "Worker processes; with --join it must agree with the coordinator's number")
@@ -188,8 +206,8 @@ Result<TrainRequest> validated(TrainRequest r) {
   PACELINE_RETURN_IF_ERROR(check_count("servers", r.servers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, 64));
   PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, 64));
-  PACELINE_RETURN_IF_ERROR(model::describe(r.settings.model).status());
-  PACELINE_RETURN_IF_ERROR(check_data_set_name(r.settings.dataset));
+  PACELINE_RETURN_IF_ERROR(check_model(r.settings));
+  if (r.join.empty() || r.workers_given) PACELINE_RETURN_IF_ERROR(runtime::compute_speed(r.settings, r.workers).status());
   PACELINE_RETURN_IF_ERROR(check_role(r));
   if (r.role == "both") r.servers = r.workers;
   PACELINE_RETURN_IF_ERROR(check_count("rank", r.rank, -1, 99'999));

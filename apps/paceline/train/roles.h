@@ -2,6 +2,7 @@
 #pragma once
 
 #include "paceline/train/request.h"
+#include "replay/table.h"
 
 namespace paceline::cli {
 
@@ -14,11 +15,15 @@ struct CoordinatorRequest {
   bool events = false;  // for a parent process: one JSON object per line
 };
 
+// The table of a --model replay:FILE, scaled. Errors: kBadRequest naming file, layer and key, or the memory that a worker would
+// need.
+Result<replay::LayerTable> replay_table(const runtime::JobSettings& settings);
+
 // Each runs until the job is over and returns the exit code.
 int run_coordinator(const CoordinatorRequest& request);
 int run_server(const TrainRequest& request);
 int run_local_job(const TrainRequest& request);       // --reference too
-int run_joining_worker(const TrainRequest& request);  // becomes paceline-trainer
+int run_joining_worker(const TrainRequest& request);  // becomes a worker
 
 // Different in every process.
 std::uint64_t process_seed();

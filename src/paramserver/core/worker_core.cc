@@ -374,6 +374,13 @@ std::optional<std::uint32_t> WorkerCore::undelivered_unit() const {
   return std::nullopt;
 }
 
+TimePoint WorkerCore::opened_at(Layer layer) const {
+  const scheduling::UnitRange units = units_of(layer);
+  TimePoint last{};
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) last = std::max(last, units_[unit].value_complete);
+  return last;
+}
+
 void WorkerCore::account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened) {
   const Iteration label = iteration - 1;
   if (label < plan_->options().first || opened <= entered) return;

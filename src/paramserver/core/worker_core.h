@@ -95,6 +95,8 @@ class WorkerCore {
   // Whether no push borrows the layer's gradients (all gradients) any more.
   bool gradients_free(Layer layer) const { return undelivered_[static_cast<std::size_t>(layer.index)] == 0; }
   bool gradients_free() const { return undelivered_total_ == 0; }
+  // When the last value of those that the open gate of `layer` waited for was complete.
+  TimePoint opened_at(Layer layer) const;
   // What a closed gate waits for, for messages: a unit whose value labelled current() - 1 has not come.
   std::optional<std::uint32_t> missing_unit(scheduling::UnitRange units) const;
   std::optional<std::uint32_t> undelivered_unit() const;

@@ -204,6 +204,16 @@ Status WorkerClient::wait_gradients_free(Layer layer) {
       lock, [&] { return core_.gradients_free(layer); }, [&] { return describe_undelivered(); });
 }
 
+bool WorkerClient::gradients_free(Layer layer) {
+  const std::lock_guard lock(mutex_);
+  return core_.gradients_free(layer);
+}
+
+TimePoint WorkerClient::opened_at(Layer layer) {
+  const std::lock_guard lock(mutex_);
+  return core_.opened_at(layer);
+}
+
 // --- any thread ---
 
 void WorkerClient::cancel(const Status& reason) {

@@ -78,6 +78,12 @@ class WorkerClient final : public MessageSink {
   Status wait_gradients_free();
   Status wait_gradients_free(Layer layer);
 
+  // Whether wait_gradients_free(layer) would return at once. `layer` exists.
+  bool gradients_free(Layer layer);
+  // When the last value came that the gate of `layer` was waiting for, after wait_layer has returned. `layer` exists.
+  TimePoint opened_at(Layer layer);
+  const JobPlan& plan() const { return *plan_; }
+
   // --- any thread ---
 
   const JobPlan& plan() const { return *plan_; }

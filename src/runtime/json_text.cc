@@ -1,11 +1,11 @@
-#include "paceline/plan/json_text.h"
+#include "runtime/json_text.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-namespace paceline::cli {
+namespace paceline::runtime {
 namespace {
 
 constexpr std::size_t kDeepest = 64;
@@ -95,12 +95,27 @@ class Builder : public nlohmann::json_sax<Json> {
 
   // ", in case 2, key 'forward'": the document's first level is an array of cases or the only case.
   std::string place() const {
-    if (cases_ == CaseIndex::kNone || levels_.empty()) return "";
+    if (cases_ == CaseIndex::kNone) return path();
+    if (levels_.empty()) return "";
     const bool array = levels_.front().value->is_array();
     const std::size_t index = array ? levels_.front().value->size() - (levels_.size() > 1 ? 1 : 0) : 0;
     std::string text = fmt::format(", in case {}", index);
     const std::size_t object = array ? 1 : 0;
     if (levels_.size() > object && !levels_[object].key.empty()) text += fmt::format(", key '{}'", levels_[object].key);
+    return text;
+  }
+
+  std::string path() const {
+    std::string text;
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      const Level& level = levels_[i];
+      const bool innermost = i + 1 == levels_.size();
+      text += text.empty() ? ", in " : ", ";
+      if (level.value->is_array())
+        text += fmt::format("entry {}", level.value->size() + (innermost ? 1 : 0));
+      else
+        text += level.key.empty() ? "an object" : fmt::format("{}'{}'", innermost ? "key " : "", level.key);
+    }
     return text;
   }
 
@@ -137,4 +152,4 @@ std::string brief(const Json& value) {
   return text;
 }
 
-}  // namespace paceline::cli
+}  // namespace paceline::runtime

@@ -5,16 +5,17 @@
 #include <string>
 
 #include "base/status.h"
-#include "paceline/plan/question.h"
+#include "runtime/report.h"
 
-namespace paceline::cli {
+namespace paceline::runtime {
 
 // Error (kBadRequest): "<source>: line 3, column 7: ..., in case 2, key 'forward'", the case (0-based) and key as far as they had
-// been reached. With `cases` as kNone the text is one value and no case is named.
+// been reached. With `cases` as kNone the text is one value, and the place is "in 'layers', entry 3, key 'forward_s'" (entries from
+// 1).
 enum class CaseIndex { kNone, kNamed };
 Result<Json> parse_json(const std::string& text, const std::string& source, CaseIndex cases);
 
 // A value as it stands in a message: compact, at most some 40 characters.
 std::string brief(const Json& value);
 
-}  // namespace paceline::cli
+}  // namespace paceline::runtime

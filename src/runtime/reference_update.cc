@@ -1,9 +1,19 @@
+#include "runtime/reference_update.h"
+
 #include <cmath>
 
 #include "tensor/exact_square_sum.h"
-#include "trainer/reference.h"
 
-namespace paceline::trainer {
+namespace paceline::runtime {
+
+Result<UpdateRules> update_rules(const JobSettings& settings) {
+  UpdateRules rules;
+  PACELINE_ASSIGN_OR_RETURN(rules.optimizer, optimizer_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(rules.learning_rate, tensor::parse_schedule(settings.learning_rate));
+  PACELINE_ASSIGN_OR_RETURN(rules.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
+  rules.clip_norm = settings.clip_norm;
+  return rules;
+}
 
 ReferenceUpdate::ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table)
     : rules_(rules),
@@ -110,4 +120,4 @@ void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<c
   }
 }
 
-}  // namespace paceline::trainer
+}  // namespace paceline::runtime

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <limits>
 
-namespace paceline::trainer::data {
+namespace paceline {
 
 // SplitMix64's output function: a bijection that scatters neighbouring inputs.
 constexpr std::uint64_t scattered(std::uint64_t x) {
@@ -41,4 +41,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace paceline::trainer::data
+}  // namespace paceline

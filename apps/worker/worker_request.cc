@@ -1,0 +1,100 @@
+#include "worker/worker_request.h"
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+namespace paceline::worker {
+namespace {
+
+using runtime::Json;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_signal(int) { interrupted = 1; }
+
+}  // namespace
+
+std::string encode(const WorkerRequest& request) {
+  Json settings = Json::object();
+  for (const auto& [name, value] : to_settings(request.settings)) settings[name] = value;
+  return Json{{"settings", settings},
+              {"data_root", request.data_root},
+              {"workers", request.workers},
+              {"reference", request.reference},
+              {"coordinator", request.coordinator},
+              {"rank", request.rank},
+              {"seed", request.seed},
+              {"label", request.label},
+              {"role", request.role},
+              {"bind", request.bind},
+              {"prefetch", request.prefetch},
+              {"loader_threads", request.loader_threads},
+              {"alone", request.alone}}
+      .dump();
+}
+
+Result<WorkerRequest> decode_worker_request(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    WorkerRequest request;
+    wire::Settings pairs;
+    for (const auto& [name, value] : json.at("settings").items()) pairs.emplace_back(name, value.get<std::string>());
+    PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, runtime::from_settings(pairs));
+    PACELINE_ASSIGN_OR_RETURN(request.settings, validated(settings));
+    request.data_root = json.at("data_root");
+    request.workers = json.at("workers");
+    request.reference = json.at("reference");
+    request.coordinator = json.at("coordinator");
+    request.rank = json.at("rank");
+    request.seed = json.at("seed");
+    request.label = json.at("label");
+    request.role = json.at("role");
+    request.bind = json.at("bind");
+    request.prefetch = json.at("prefetch");
+    request.loader_threads = json.at("loader_threads");
+    request.alone = json.at("alone");
+    return request;
+  } catch (const nlohmann::json::exception& problem) {
+    return error(ErrorKind::kBadRequest, "this program is started by 'paceline train', with another argument: {}", problem.what());
+  }
+}
+
+Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire::TensorTable table) {
+  runtime::MemberOptions member;
+  PACELINE_ASSIGN_OR_RETURN(member.coordinator, transport::parse_address(request.coordinator));
+  member.wanted_rank = request.rank;
+  member.world_workers = request.workers;
+  if (request.role == "both") {
+    member.role = session::Role::kBoth;
+    member.listen = {request.bind, 0};
+  }
+  member.silence_deadline = from_seconds(request.settings.deadline);
+  if (request.alone) member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator
+  member.release = PACELINE_VERSION;
+  member.seed = request.seed;
+  member.table = std::move(table);
+  member.settings = to_settings(request.settings);
+  return member;
+}
+
+void print_reference_progress(const Json& progress) { std::cout << Json{{"progress", progress}}.dump() << std::endl; }
+
+Status print_reference(const WorkerRequest& request, const RunReference& run) {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  PACELINE_ASSIGN_OR_RETURN(const auto reports, run([] { return interrupted != 0; }));
+  PACELINE_ASSIGN_OR_RETURN(const Json report, runtime::job_report(request.settings, {request.workers, 0}, reports, {}));
+  std::cout << Json{{"report", report}}.dump() << std::endl;
+  return interrupted != 0 ? Status(ErrorKind::kCancelled, "interrupted") : Status();
+}
+
+int exit_code(const Status& status) {
+  constexpr int kFailed = 1, kWrongRequest = 2, kInterrupted = 130;
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "paceline: error: %s\n", status.message().c_str());
+  if (status.kind() == ErrorKind::kBadRequest) return kWrongRequest;
+  return status.kind() == ErrorKind::kCancelled ? kInterrupted : kFailed;
+}
+
+}  // namespace paceline::worker

@@ -1,0 +1,48 @@
+// What a process is told that is to be a worker or the reference of a job: the one argument that its parent gives it, a JSON
+// object.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/job_settings.h"
+#include "runtime/member.h"
+#include "runtime/report.h"
+
+namespace paceline::worker {
+
+struct WorkerRequest {
+  runtime::JobSettings settings;
+  std::string data_root;
+  std::int32_t workers = 0;  // 0: takes the coordinator's number
+  bool reference = false;    // prints progress lines and the report, one JSON object per line; what follows does not count then
+  std::string coordinator;   // HOST:PORT
+  std::int32_t rank = -1;    // -1: the coordinator chooses
+  std::uint64_t seed = 1;    // differs between processes
+  std::string label = "worker";
+  std::string role = "worker";  // or "both": a worker and a server, which listens on `bind`
+  std::string bind = "127.0.0.1";
+  std::int32_t prefetch = 2;        // mini-batches read ahead
+  std::int32_t loader_threads = 1;  // that read them
+  bool alone = false;               // nobody else looks after this process: signals end it
+};
+
+std::string encode(const WorkerRequest& request);
+// The settings are validated. Errors: kBadRequest.
+Result<WorkerRequest> decode_worker_request(const std::string& text);
+
+// How the process joins with `table`.
+Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire::TensorTable table);
+
+// What --reference prints while it runs, and its end: the report, and kCancelled when a signal stopped it early.
+void print_reference_progress(const runtime::Json& progress);
+using RunReference = std::function<Result<std::vector<runtime::WorkerReport>>(const std::function<bool()>& stopped)>;
+Status print_reference(const WorkerRequest& request, const RunReference& run);
+
+// 0, 2, 130 or 1, after one line of error when there is one.
+int exit_code(const Status& status);
+
+}  // namespace paceline::worker

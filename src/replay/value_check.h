@@ -1,0 +1,55 @@
+// Says whether the parameters that a replaying worker gets back are those that they must be. Pure; training thread.
+//
+// BSP: bit for bit what the sum in rank order and the optimizer make of all workers' gradients, computed for one period (values.h)
+// in plain loops. With the other models each push is applied on its own, as it comes, so that a worker cannot know which ones a
+// value holds; but every gradient is a positive multiple of the same direction, so a value must lie on the line from the initial
+// value along the direction, everywhere as far along it (within rounding), at least as far as its own pushes and as what it saw
+// before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "replay/values.h"
+#include "runtime/job_settings.h"
+#include "runtime/reference_update.h"
+
+namespace paceline::replay {
+
+class ValueCheck {
+ public:
+  // `settings`: validated, of a replay. `rank`: whose pushes are known.
+  static Result<ValueCheck> make(const runtime::JobSettings& settings, Rank rank, std::int32_t workers);
+
+  // All workers have pushed their gradients of `iteration`, which follows the last one (the first: 1).
+  Status on_iteration(Iteration iteration);
+
+  // Where a value was on its line when it was last seen; the caller keeps one for every part that it checks.
+  struct Seen {
+    float along = 0;
+  };
+  // Elements offset, offset + 1, ... of the arena, all of one unit. Returns the index in `values` of the first wrong one, and what
+  // is expected there.
+  struct Difference {
+    std::size_t index = 0;
+    float expected = 0;
+  };
+  std::optional<Difference> find_difference(std::int64_t offset, std::span<const float> values, Seen& seen) const;
+
+ private:
+  ValueCheck(Values values, const runtime::UpdateRules& rules, Rank rank, std::int32_t workers);
+  std::optional<Difference> find_off_line(std::int64_t offset, std::span<const float> values, Seen& seen) const;
+
+  Values values_;
+  Rank rank_;
+  bool exact_ = true;
+  double rate_ = 0;
+  double own_ = 0;  // how far this worker's pushes alone have moved the values along the direction
+  runtime::ReferenceUpdate update_;
+  std::vector<float> expected_;  // one period
+  std::vector<std::vector<float>> gradients_;
+};
+
+}  // namespace paceline::replay

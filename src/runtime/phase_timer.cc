@@ -1,0 +1,61 @@
+#include "runtime/phase_timer.h"
+
+namespace paceline::runtime {
+namespace {
+
+constexpr Duration kProgressEvery = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void PhaseTimer::end(Phase phase) {
+  const TimePoint now = clock_.now();
+  report_.phases[phase] += seconds(now - mark_);
+  mark_ = now;
+}
+
+void PhaseTimer::end_loading(double load_seconds, double preprocess_seconds) {
+  const double own = load_seconds + preprocess_seconds;
+  const double share = own > 0 ? load_seconds / own : 1;
+  const TimePoint now = clock_.now();
+  const double waited = seconds(now - mark_);
+  report_.phases[Phase::kLoad] += waited * share;
+  report_.phases[Phase::kPreprocess] += waited * (1 - share);
+  mark_ = now;
+}
+
+void PhaseTimer::take_waiting(Phase phase) {
+  const paramserver::Account account = client_.take_account();
+  report_.phases[phase] -= seconds(account.push + account.pull + account.update + account.wait);
+  report_.phases[Phase::kPush] += seconds(account.push);
+  report_.phases[Phase::kPull] += seconds(account.pull);
+  report_.phases[Phase::kUpdate] += seconds(account.update);
+  report_.phases[Phase::kWait] += seconds(account.wait);
+  report_.overlapped_push += seconds(account.overlapped_push);
+  report_.overlapped_pull += seconds(account.overlapped_pull);
+  report_.bytes_pushed += account.bytes_pushed;
+  report_.bytes_pulled += account.bytes_pulled;
+}
+
+Status PhaseTimer::synchronise(Iteration iteration) {
+  begin();
+  PACELINE_RETURN_IF_ERROR(client_.wait_all(iteration));
+  end(Phase::kWait);
+  take_waiting(Phase::kWait);
+  return {};
+}
+
+void ProgressTeller::tell(const WorkerReport& report, Iteration iteration, double accuracy, Importance importance) {
+  const TimePoint now = clock_.now();
+  const bool wanted = process_.settings().metrics != 0 || accuracy >= 0 || importance == Importance::kLast;
+  if (!wanted && now - told_ < kProgressEvery) return;
+  told_ = now;
+  Json progress{{"rank", report.rank},
+                {"iteration", iteration},
+                {"last", last_},
+                {"loss", report.loss_last},
+                {"seconds", report.iteration_seconds.back()}};
+  if (accuracy >= 0) progress["accuracy"] = accuracy;
+  process_.send_progress(progress.dump());
+}
+
+}  // namespace paceline::runtime

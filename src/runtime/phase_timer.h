@@ -1,0 +1,52 @@
+// Where a worker's training thread spends its time, and what it tells of it while it trains. Training thread only.
+#pragma once
+
+#include "base/clock.h"
+#include "paramserver/service/worker_client.h"
+#include "runtime/report.h"
+#include "runtime/worker_process.h"
+
+namespace paceline::runtime {
+
+// Fills the phases of `report`: what passes between two marks belongs to the phase named at the second.
+class PhaseTimer {
+ public:
+  // Both outlive it.
+  PhaseTimer(paramserver::WorkerClient& client, WorkerReport& report) : client_(client), report_(report) {}
+
+  void begin() { mark_ = clock_.now(); }
+  void end(Phase phase);
+  // The loader's wait, split as the loader spent its own time.
+  void end_loading(double load_seconds, double preprocess_seconds);
+  // Moves the time at gates since the last call out of the phase in which they stood, to the phases of communication.
+  void take_waiting(Phase phase);
+
+  // Returns when the parameters hold every update up to `iteration`; the time is that of Phase::kWait.
+  Status synchronise(Iteration iteration);
+
+ private:
+  const SystemClock clock_;
+  paramserver::WorkerClient& client_;
+  WorkerReport& report_;
+  TimePoint mark_{};
+};
+
+// Tells the coordinator how far the worker is: ten times a second, or after every iteration when the job wants metrics, and always
+// of the last iteration and of an evaluation.
+class ProgressTeller {
+ public:
+  // `process` outlives it.
+  ProgressTeller(WorkerProcess& process, Iteration last) : process_(process), last_(last) {}
+
+  enum class Importance { kUsual, kLast };
+  // `accuracy` -1: not evaluated.
+  void tell(const WorkerReport& report, Iteration iteration, double accuracy, Importance importance);
+
+ private:
+  const SystemClock clock_;
+  WorkerProcess& process_;
+  const Iteration last_;
+  TimePoint told_{};
+};
+
+}  // namespace paceline::runtime

@@ -1,0 +1,52 @@
+// What the servers of a job compute, in plain loops: the yardstick of `--reference`, and what a replaying worker checks values
+// with.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "paramserver/core/job_plan.h"
+#include "runtime/job_settings.h"
+#include "tensor/learning_rate.h"
+#include "tensor/optimizer.h"
+#include "wire/tensor_table.h"
+
+namespace paceline::runtime {
+
+struct UpdateRules {
+  tensor::OptimizerOptions optimizer;
+  tensor::Schedule learning_rate;
+  double clip_norm = 0;  // 0: no clipping
+  paramserver::NonFinitePolicy non_finite = paramserver::NonFinitePolicy::kStop;
+};
+
+// Errors: kBadRequest, as validated(settings) finds them.
+Result<UpdateRules> update_rules(const JobSettings& settings);
+
+// The sums and optimizers in plain loops, written from their definitions (tensor/optimizer.h states them) and sharing no code with
+// tensor/ or paramserver/. One object per job.
+class ReferenceUpdate {
+ public:
+  ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table);
+
+  // `gradients[w]` is worker w's, in forward order; `used[w][t]` tells whether worker w used tensor t.
+  // Errors: kCorrupt naming worker, layer and iteration, when a gradient is not finite and the job is to stop then.
+  Status apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used,
+               std::span<float> parameters);
+
+ private:
+  Status non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients, std::span<const float> mean) const;
+  float clip_coefficient(const std::vector<float>& gradient) const;
+  void step(std::size_t tensor, double learning_rate, std::span<const float> gradient, std::span<float> parameters);
+
+  UpdateRules rules_;
+  wire::TensorTable table_;
+  std::vector<std::int64_t> offsets_;  // of the table
+  std::vector<std::int64_t> steps_;    // by tensor
+  std::vector<float> first_, second_;  // optimizer state
+};
+
+}  // namespace paceline::runtime

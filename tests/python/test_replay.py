@@ -1,0 +1,163 @@
+"""`--model replay:FILE`: a worker without LibTorch that sleeps where a network computes, and checks every value that comes back."""
+
+import itertools
+import json
+import os
+
+import pytest
+
+from jobs import ROOT, Job, reference, train
+from test_bad_input import refused
+
+TABLES = ROOT / "bench/tables"
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Layers of unlike sizes, one without parameters; 9 ms an iteration."""
+    file = tmp_path_factory.mktemp("replay") / "small.json"
+    rows = [(1792, 0.0005, 0.001), (36928, 0.001, 0.002), (0, 0.0005, 0), (300_000, 0.0005, 0.001), (4097, 0, 0.001), (60_000, 0.0005, 0.001)]
+    layers = [{"name": f"layer{i + 1}", "parameters": p, "forward_s": f, "backward_s": b} for i, (p, f, b) in enumerate(rows)]
+    file.write_text(json.dumps({"layers": layers}))
+    return file
+
+
+def parameters(file, scale=1):
+    layers = json.loads(file.read_text())["layers"]
+    return sum(max(1, int(layer["parameters"] / scale + 0.5)) for layer in layers)
+
+
+def check_report(report, workers, iterations, elements):
+    assert report["loss_first"] is None and report["loss_last"] is None and report["accuracy"] is None
+    assert report["dataset"] == "none" and report["iterations"] == iterations
+    assert report["samples"] == workers * iterations * 32
+    assert report["bytes_pushed"] == report["bytes_pulled"] == 4 * elements * workers * iterations
+    total = sum(worker["seconds"] for worker in report["per_worker"]) / workers / iterations
+    assert sum(report["phases"].values()) == pytest.approx(total, rel=0.05, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "schedule, workers, servers, more",
+    [
+        ("default", 3, 2, ()),
+        ("layer-wise", 2, 3, ("--optimizer", "adam", "--scale", 3)),
+        ("slicing", 4, 2, ("--optimizer", "momentum", "--learning-rate", "step:0.1,every=4,factor=0.5")),
+        ("p3", 3, 3, ("--scale", 20, "--weight-decay", 0.01, "--seed", 4)),
+    ],
+)
+def test_a_replay_has_the_bits_of_its_reference(table, schedule, workers, servers, more):
+    task = ("--model", f"replay:{table}", "--iterations", 12, "--workers", workers, *more)
+    scale = more[more.index("--scale") + 1] if "--scale" in more else 1
+    expected = reference(*task)
+    actual = train(*task, "--servers", servers, "--schedule", schedule)
+    assert actual["parameters_hash"] == expected["parameters_hash"]
+    assert actual["samples"] == expected["samples"] and expected["servers"] == 0
+    check_report(actual, workers, 12, parameters(table, scale))
+    assert actual["seconds"] / 12 >= 0.0089, "nothing is faster than it sleeps"
+
+
+def test_without_barriers_every_value_is_still_checked_and_the_job_goes_well(table):
+    for sync in ("asp", "ssp"):
+        report = train("--model", f"replay:{table}", "--iterations", 30, "--workers", 3, "--servers", 2, "--sync", sync, "--schedule", "p3", "--speed", "1,1,0.5")
+        assert report["per_worker"][2]["computing"] > 1.5 * report["per_worker"][0]["computing"]
+    refused("train", "--model", f"replay:{table}", "--sync", "asp", "--optimizer", "adam", names=("--sync asp", "--optimizer sgd"))
+
+
+def test_speeds_and_jitter_stretch_the_computing_and_no_bits(table):
+    task = ("--model", f"replay:{table}", "--iterations", 15, "--workers", 2)
+    report = train(*task, "--speed", "1,0.25", "--jitter", 0.1)
+    assert report["parameters_hash"] == reference(*task)["parameters_hash"]
+    fast, slow = report["per_worker"]
+    # 9 ms and 36 ms an iteration: the sleeps are no shorter, and the fast worker waits for the slow one.
+    assert slow["computing"] / 15 >= 0.030 and fast["computing"] / 15 >= 0.0075
+    assert slow["computing"] > 2 * fast["computing"]
+    assert fast["waiting_share"] > 0.4 and slow["waiting_share"] < 0.3
+
+
+def test_a_replay_starts_without_libtorch_and_needs_no_data(table, tmp_path):
+    with Job(tmp_path, "--model", f"replay:{table}", "--iterations", 200, "--workers", 2, "--servers", 1) as job:
+        job.wait_for_iterations(2)
+        for name, pid in job.children().items():
+            mapped = open(f"/proc/{pid}/maps").read()
+            assert "libtorch" not in mapped, name
+        assert {"worker 0", "worker 1", "server 0", "coordinator"} == set(job.children())
+        job.process.terminate()
+        assert job.finish() == 130
+        assert job.report()["iterations"] < 200
+
+
+def test_a_replay_goes_on_from_a_checkpoint_with_the_same_bits(table, tmp_path):
+    task = ("--model", f"replay:{table}", "--workers", 2, "--optimizer", "momentum", "--checkpoint", tmp_path / "runs")
+    train(*task, "--iterations", 5, "--checkpoint-every", 2, "--servers", 2)
+    resumed = train(*task, "--iterations", 9, "--resume", "--servers", 3)
+    whole = reference("--model", f"replay:{table}", "--workers", 2, "--optimizer", "momentum", "--iterations", 9)
+    assert resumed["parameters_hash"] == whole["parameters_hash"]
+    assert resumed["iterations"] == 4
+
+
+FULL = os.environ.get("PACELINE_FULL") == "1"
+NAMES = ("vgg19", "resnet50", "inception_v3", "sockeye_like")
+
+
+@pytest.mark.parametrize("name, schedule", itertools.product(NAMES, ("default", "layer-wise", "slicing", "p3")) if FULL else [("resnet50", "p3")])
+def test_the_tables_of_the_benchmark_have_the_bits_of_their_reference(name, schedule):
+    task = ("--model", f"replay:{TABLES / name}.json", "--scale", 20, "--iterations", 3, "--workers", 4)
+    assert train(*task, "--servers", 4, "--schedule", schedule)["parameters_hash"] == reference(*task)["parameters_hash"]
+
+
+def test_the_tables_of_the_benchmark_are_read(tmp_path):
+    sums = {"vgg19": 143_667_240, "resnet50": 25_557_032, "inception_v3": 23_834_568, "sockeye_like": 26_411_549}
+    for name, total in sums.items():
+        report = reference("--model", f"replay:{TABLES / name}.json", "--scale", 1000, "--iterations", 1)
+        assert parameters(TABLES / f"{name}.json") == total and len(report["parameters_hash"]) == 32
+
+
+BAD_ROWS = [
+    ({"name": "b", "parameters": -1, "forward_s": 0, "backward_s": 0}, ("layer 2 'b'", "'parameters'", "-1")),
+    ({"name": "b", "parameters": 1.5, "forward_s": 0, "backward_s": 0}, ("layer 2 'b'", "'parameters'", "whole")),
+    ({"name": "b", "parameters": 1, "forward_s": "1", "backward_s": 0}, ("layer 2 'b'", "'forward_s'", "number")),
+    ({"name": "b", "parameters": 1, "forward_s": float("nan"), "backward_s": 0}, ("entry 2", "'forward_s'", "finite")),
+    ({"name": "b", "parameters": 1, "forward_s": 0, "backward_s": float("inf")}, ("entry 2", "'backward_s'", "finite")),
+    ({"name": "b", "parameters": 1, "forward_s": 0}, ("layer 2 'b'", "'backward_s'", "missing")),
+    ({"name": "b", "parameters": 1, "forward_s": 0, "backward_s": 0, "macs": 3}, ("layer 2", "'macs'", "forward_s")),
+    ("b", ("layer 2", "object")),
+]
+
+
+def test_bad_tables_are_refused_by_file_layer_and_key(tmp_path):
+    file = tmp_path / "bad.json"
+    good = {"name": "a", "parameters": 1, "forward_s": 0, "backward_s": 0}
+    for row, names in BAD_ROWS:
+        file.write_text(json.dumps({"layers": [good, row]}))
+        refused("train", "--model", f"replay:{file}", names=("bad.json", *names))
+    for text, names in [("", ("bad.json",)), ("[1]", ("object",)), ('{"layers":[]}', ("'layers'", "at least one")), ('{"layer":[]}', ("did you mean 'layers'",)), ("{", ("line 1",))]:
+        file.write_text(text)
+        refused("train", "--model", f"replay:{file}", names=names)
+    refused("train", "--model", "replay:", names=("cannot be read",))
+    refused("train", "--model", f"replay:{tmp_path}/none.json", names=("none.json", "No such file"))
+
+
+@pytest.mark.parametrize(
+    "arguments, names",
+    [
+        (("--epochs", 2), ("--epochs 2", "--iterations")),
+        (("--evaluate-every", 2), ("--evaluate-every 2",)),
+        (("--dataset", "digits"), ("--dataset digits",)),
+        (("--export", "x.safetensors"), ("--export",)),
+        (("--clip-norm", 1), ("--clip-norm 1",)),
+        (("--scale", 0.5), ("--scale", "1 to")),
+        (("--scale", "nan"), ("--scale",)),
+        (("--speed", "1,1"), ("--speed", "2 entries for 3 workers")),
+        (("--speed", "1,0,1"), ("--speed", "entry 2", "0.001 to 1")),
+        (("--speed", "1,1,2"), ("--speed", "entry 3")),
+        (("--jitter", -0.1), ("--jitter", "0 to 1")),
+        (("--jitter", 2), ("--jitter", "0 to 1")),
+    ],
+    ids=str,
+)
+def test_what_no_replay_can_be(table, arguments, names):
+    refused("train", "--model", f"replay:{table}", "--workers", 3, *arguments, names=names)
+
+
+def test_a_scale_is_for_a_replay_only():
+    refused("train", "--scale", 10, names=("--scale 10", "replay"))
