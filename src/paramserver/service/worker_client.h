@@ -82,7 +82,6 @@ class WorkerClient final : public MessageSink {
   bool gradients_free(Layer layer);
   // When the last value came that the gate of `layer` was waiting for, after wait_layer has returned. `layer` exists.
   TimePoint opened_at(Layer layer);
-  const JobPlan& plan() const { return *plan_; }
 
   // --- any thread ---
 
