@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "paceline/bench_planner.h"
+#include "paceline/bench_schedules.h"
 #include "paceline/command.h"
 
 #ifdef PACELINE_HAS_BENCH
@@ -198,6 +199,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core",
                 &bench_server);
   add_planner_bench(*bench, chosen);
+  add_bench_schedules(*bench, chosen);
   set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");
 }
 

@@ -110,7 +110,9 @@ class Runner {
     one.ended = true;
     outcome_.endings[index] = {
         .exit_code = one.process->exit_code(), .seconds = seconds(now - start_), .cpu_seconds = one.process->cpu_seconds()};
-    if (one.process->exit_code() != 0 && !outcome_.first_failure && !one.helper) outcome_.first_failure = index;
+    if (one.process->exit_code() == 0 || outcome_.first_failure || one.helper) return;
+    outcome_.first_failure = index;
+    if (hooks_.on_failure == OnFailure::kEndOthers && !killing_at_) ask_to_end();
   }
 
   void ask_to_end() {

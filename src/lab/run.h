@@ -11,6 +11,8 @@ namespace paceline::lab {
 
 enum class Output { kStandard, kError };
 
+enum class OnFailure { kOthersGoOn, kEndOthers };
+
 struct RunHooks {
   // A line, without its end, of command `index`. May be empty.
   std::function<void(std::size_t index, Output output, const std::string& line)> on_line;
@@ -23,6 +25,8 @@ struct RunHooks {
   Duration grace = std::chrono::seconds(5);
   // Longest time; then as after the first request. None: as long as it takes.
   std::optional<Duration> limit;
+  // Whether a command that fails ends the others, as after the first request.
+  OnFailure on_failure = OnFailure::kOthersGoOn;
   // Commands that are only there for the others, such as a coordinator, are ended like that when all the others have ended.
   std::vector<std::size_t> helpers;
 };

@@ -1,0 +1,222 @@
+#include "paceline/bench_schedules.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <sys/eventfd.h>
+
+#include "base/text.h"
+#include "scheduling/schedule.h"
+
+#ifdef PACELINE_HAS_BENCH
+#include "bench/schedules/schedules_bench.h"
+#include "lab/namespaces.h"
+#include "lab/rights.h"
+#include "paceline/doctor/machine.h"
+#include "paceline/progress.h"
+#include "runtime/signals.h"
+#endif
+
+namespace paceline::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> models = {"vgg19", "resnet50", "inception_v3", "sockeye_like"};
+  std::vector<std::string> rates = {"1gbit", "2gbit", "4gbit", "8gbit", "10gbit", "20gbit"};
+  std::vector<int> hosts = {4};
+  std::vector<std::string> contestants;
+  std::vector<std::string> slices;
+  std::vector<std::string> job_options;
+  int turns = 3;
+  double length = 15;
+  std::string output = "runs/schedules";
+  std::string tables, python, peers;
+  bool quick = false, json = false, progress = false, no_pictures = false;
+};
+
+#ifdef PACELINE_HAS_BENCH
+
+namespace fs = std::filesystem;
+using Json = bench::Ledger::Json;
+
+Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
+  bench::SchedulesBenchOptions bench;
+  bench.grid.models = options.models;
+  for (const std::string& text : options.rates) {
+    const auto rate = parse_rate(text);
+    if (!rate.ok()) return error(ErrorKind::kBadRequest, "--rates: {}", rate.status().message());
+    if (!(rate->value >= 125e6 / 10 && rate->value <= 2.5e9))
+      return error(ErrorKind::kBadRequest, "--rates: {} stands for a link of 100mbit to 20gbit", text);
+    bench.grid.stands_for.push_back(8 * rate->value);
+  }
+  for (const int hosts : options.hosts) {
+    if (hosts < 2 || hosts > 64) return error(ErrorKind::kBadRequest, "--hosts: {} hosts; legal: 2 to 64", hosts);
+  }
+  bench.grid.hosts = options.hosts;
+  bench.grid.contestants = options.contestants;
+  std::vector<std::string> legal = scheduling::schedule_names();
+  legal.push_back("ddp");
+  if (options.contestants.empty()) bench.grid.contestants = legal;
+  for (const std::string& name : bench.grid.contestants) {
+    if (std::ranges::find(legal, name) == legal.end())
+      return error(ErrorKind::kBadRequest, "--contestants knows no '{}'{}; legal: {}", name, suggestion(name, legal),
+                   fmt::join(legal, ", "));
+  }
+  bench.grid.slices = options.slices;
+  bench.grid.turns = options.turns;
+  bench.length = options.length;
+  bench.job_options = options.job_options;
+  bench.tables = fs::absolute(options.tables).lexically_normal();
+  bench.peers = fs::absolute(options.peers).lexically_normal();
+  bench.python = options.python;
+  bench.paceline = fs::read_symlink("/proc/self/exe");
+  std::error_code problem;
+  fs::create_directories(options.output, problem);
+  if (problem) return error(ErrorKind::kBadRequest, "--output {}: {}", options.output, problem.message());
+  bench.ledger = fs::path(options.output) / "cells.jsonl";
+  return bench;
+}
+
+void print_table(const Json& rows) {
+  std::string group;
+  for (const Json& row : rows) {
+    const std::string name = fmt::format("{}, {:g} Gb/s, {} hosts", row["model"].get<std::string>(),
+                                         row["stands_for_bits_per_second"].get<double>() / 1e9, row["hosts"].get<int>());
+    if (name != std::exchange(group, name)) {
+      fmt::print("\n{}: lower bound {:.3f} s\n{:<24} {:>10} {:>9} {:>15} {:>11} {:>10}\n", name,
+                 row["lower_bound_seconds"].get<double>(), "contestant", "iteration", "spread", "/ lower bound", "processors",
+                 "CPU s/GB");
+    }
+    const Json& time = row["iteration_seconds"];
+    const double median = time["median"];
+    const double spread = (time["highest"].get<double>() - time["lowest"].get<double>()) / 2 / median;
+    fmt::print("{:<24} {:>8.3f} s  +- {:>4.1f} % {:>14.3f} {:>9.0f} % {:>10.2f}\n", row["contestant"].get<std::string>(), median,
+               100 * spread, row["of_lower_bound"]["median"].get<double>(), 100 * row["processor_share"].get<double>(),
+               row["processor_seconds_per_gb"].get<double>());
+  }
+}
+
+Json machine_json() {
+  const Machine machine = this_machine();
+  return {{"processor", machine.processor}, {"cores", machine.usable_cores}, {"system", machine.system}};
+}
+
+// Draws in a process of its own; says what it could not do, since the numbers are there without.
+void draw(const Options& options, const std::string& ledger) {
+  const std::string command =
+      fmt::format("'{}' '{}/../schedules/pictures.py' '{}' '{}' >/dev/null", options.python, options.peers, ledger, options.output);
+  if (std::system(command.c_str()) != 0) fmt::print(stderr, "paceline: no pictures: {} failed\n", command);
+}
+
+int run(const Options& options) {
+  auto bench = bench_options(options);
+  if (!bench.ok()) return report_error(bench.status());
+  if (const Status rights = lab::acquire_rights(); !rights.ok()) return report_error(rights);
+  const lab::Descriptor interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const runtime::Signals signals({SIGINT, SIGTERM, SIGHUP}, [&](int) { eventfd_write(interrupt.get(), 1); });
+  bench->interrupt = interrupt.get();
+  const SystemClock clock;
+  std::unique_ptr<ProgressBar> bar;
+  bench->on_cell = [&](std::size_t done, std::size_t cells, const std::string& key) {
+    if (bar == nullptr) {
+      bar = std::make_unique<ProgressBar>("bench schedules", static_cast<std::int64_t>(cells),
+                                          options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock);
+    }
+    bar->update(static_cast<std::int64_t>(done), key);
+  };
+  const auto result = bench::run_schedules_bench(*bench);
+  bar.reset();
+  if (!result.ok()) return report_error(result.status());
+  if (!options.no_pictures && !result->cells.empty()) draw(options, bench->ledger);
+  const Json rows = bench::summary_of(result->cells);
+  if (options.json) {
+    fmt::print("{}\n", Json{{"machine", machine_json()},
+                            {"cells", bench->ledger},
+                            {"crc_seconds_per_gb", bench::crc_seconds_per_gb()},
+                            {"rows", rows},
+                            {"failures", result->failures}}
+                           .dump(2));
+  } else {
+    print_table(rows);
+    fmt::print("\nMedians of {} turns; spread between turns; cells and pictures are in {}\n", options.turns, options.output);
+    fmt::print("CPU: of the whole machine, so only true when it is quiet; in ours {:.2f} s/GB are the checksums of both ends\n",
+               bench::crc_seconds_per_gb());
+  }
+  std::vector<std::string> wrong = bench::contradictions(result->cells);
+  wrong.insert(wrong.end(), result->failures.begin(), result->failures.end());
+  if (wrong.empty()) return kDone;
+  return report_error(error(ErrorKind::kIo, "{} of the results are missing or wrong; the first: {}", wrong.size(), wrong[0]));
+}
+
+#else
+
+int run(const Options&) {
+  return report_error(error(ErrorKind::kBadRequest,
+                            "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)"));
+}
+
+#endif
+
+}  // namespace
+
+void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
+  CLI::App* command = bench.add_subcommand(
+      "schedules",
+      "Schedules against each other, PyTorch's DDP and the physical lower bound, between shaped hosts; needs the rights of a lab");
+  const auto options = std::make_shared<Options>();
+#ifdef PACELINE_SOURCE_DIR
+  options->tables = PACELINE_SOURCE_DIR "/bench/tables";
+  options->peers = PACELINE_SOURCE_DIR "/bench/peers";
+  options->python = PACELINE_SOURCE_DIR "/.venv/bin/python";
+#endif
+  const auto list = [&](const char* name, auto& values, const std::string& help) {
+    return command->add_option(name, values, help)->delimiter(',')->allow_extra_args(false);
+  };
+  list("--models", options->models, "Layer tables: names of files in --tables")->capture_default_str();
+  list("--rates", options->rates,
+       "Links that the shaped ones stand for, 100mbit to 20gbit; divided by a scale of 10, or 20 above 10gbit")
+      ->capture_default_str();
+  list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
+  list("--contestants", options->contestants, "Schedules, and ddp (PyTorch over gloo); default: all");
+  list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
+  list("--job-options", options->job_options, "More options for each paceline train, such as --wire=bfloat16");
+  command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_option("--length", options->length, "Seconds of iterations in each run, about; 6 iterations at least")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command
+      ->add_option("--output", options->output,
+                   "Folder of the finished cells (cells.jsonl), which are not run again, and of the pictures")
+      ->capture_default_str();
+  command->add_option("--tables", options->tables, "Folder of the layer tables")->capture_default_str();
+  command->add_option("--peers", options->peers, "Folder of ddp_replay.py")->capture_default_str();
+  command->add_option("--python", options->python, "Interpreter with torch and matplotlib")->capture_default_str();
+  command->add_flag("--no-pictures", options->no_pictures, "Only numbers");
+  CLI::Option* quick = command->add_flag("--quick", options->quick, "resnet50 at 2gbit and 8gbit, one turn of some seconds");
+  command->add_flag("--json", options->json, "One JSON document; rates in bits/s where they say so, times in seconds");
+  command->add_flag("--progress", options->progress, "Show progress even when standard error is no terminal");
+  set_examples(*command,
+               "  paceline bench schedules --quick\n"
+               "  paceline bench schedules --models vgg19 --rates 10gbit --contestants tuned,p3,default,ddp --output runs/vgg");
+  command->callback([options, command, quick, &chosen] {
+    if (quick->count() > 0) {
+      const auto unless_given = [&](const char* name) { return command->get_option(name)->count() == 0; };
+      if (unless_given("--models")) options->models = {"resnet50"};
+      if (unless_given("--rates")) options->rates = {"2gbit", "8gbit"};
+      if (unless_given("--turns")) options->turns = 1;
+      if (unless_given("--length")) options->length = 4;
+    }
+    chosen.run = [options] { return run(*options); };
+  });
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,53 @@
+#include "bench/schedules/grid.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace paceline::bench {
+
+std::string Cell::name() const { return slice.empty() ? contestant : fmt::format("{} --slice {}", contestant, slice); }
+
+std::string Cell::key() const {
+  return fmt::format("{} {:g}gbit/{:g} hosts={} {} iterations={} turn={}", model, stands_for / 1e9, scale, hosts, name(),
+                     iterations, turn);
+}
+
+double scale_for(double stands_for) { return stands_for > 10e9 ? 20 : 10; }
+
+std::vector<Cell> grid(const GridOptions& options) {
+  std::vector<Cell> contestants;
+  for (const std::string& name : options.contestants) contestants.push_back({.contestant = name});
+  for (const std::string& slice : options.slices) contestants.push_back({.contestant = "p3", .slice = slice});
+  std::vector<Cell> cells;
+  for (const int hosts : options.hosts) {
+    for (const double stands_for : options.stands_for) {
+      for (const std::string& model : options.models) {
+        for (int turn = 0; turn < options.turns; ++turn) {
+          for (std::size_t i = 0; i < contestants.size(); ++i) {
+            Cell cell = contestants[(i + static_cast<std::size_t>(turn)) % contestants.size()];
+            cell.model = model;
+            cell.stands_for = stands_for;
+            cell.scale = scale_for(stands_for);
+            cell.hosts = hosts;
+            cell.turn = turn;
+            cells.push_back(std::move(cell));
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+std::int64_t iterations_for(double expected, double length) {
+  return std::clamp<std::int64_t>(std::llround(length / std::max(expected, 1e-3)), 6, 60);
+}
+
+std::vector<cost::LayerLoad> loads_of(const replay::LayerTable& scaled) {
+  std::vector<cost::LayerLoad> loads;
+  for (const replay::LayerRow& layer : scaled.layers)
+    loads.push_back({.size = Bytes{4 * layer.parameters}, .forward = layer.forward, .backward = layer.backward});
+  return loads;
+}
+
+}  // namespace paceline::bench

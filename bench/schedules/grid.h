@@ -1,0 +1,51 @@
+// Which runs `paceline bench schedules` consists of, and what a finished one is called. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "cost/lower_bound.h"
+#include "replay/table.h"
+
+namespace paceline::bench {
+
+// One job: a contestant on one model, link and number of hosts, once.
+struct Cell {
+  std::string model;      // name of a table, or of a network
+  double stands_for = 0;  // bits/s of the link that the shaped one stands for
+  double scale = 1;       // by which bytes and link are divided
+  int hosts = 4;
+  std::string contestant;       // name of a schedule, or "ddp"
+  std::string slice;            // --slice; "": the schedule's own
+  std::int64_t iterations = 0;  // timed; the warm-up comes before
+  int turn = 0;
+
+  BytesPerSecond link() const { return {stands_for / 8 / scale}; }
+  std::string name() const;  // of the contestant with its slice
+  std::string key() const;   // different for all cells of all grids
+};
+
+struct GridOptions {
+  std::vector<std::string> models;
+  std::vector<double> stands_for;  // bits/s
+  std::vector<int> hosts = {4};
+  std::vector<std::string> contestants;
+  std::vector<std::string> slices;  // each adds the schedule p3 with --slice
+  int turns = 3;
+};
+
+// 10 for replayed tables, or 20 where the link would be faster than 1 Gb/s.
+double scale_for(double stands_for);
+
+// In the order in which they run: contestants take turns, each turn beginning with another one. Iterations are left open.
+std::vector<Cell> grid(const GridOptions& options);
+
+// As many iterations of about `expected` seconds as take about `length` seconds, within 6 and 60.
+std::int64_t iterations_for(double expected, double length);
+
+// The loads of a scaled table for the lower bound.
+std::vector<cost::LayerLoad> loads_of(const replay::LayerTable& scaled);
+
+}  // namespace paceline::bench

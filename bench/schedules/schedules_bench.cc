@@ -1,0 +1,225 @@
+#include "bench/schedules/schedules_bench.h"
+
+#include <algorithm>
+#include <map>
+
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "bench/lab_job.h"
+#include "bench/spread.h"
+
+namespace paceline::bench {
+namespace {
+
+using Json = Ledger::Json;
+
+constexpr std::int64_t kWarmUp = 4;  // iterations: connections open up, DDP orders its buckets, a tuned schedule profiles
+
+class Bench {
+ public:
+  explicit Bench(const SchedulesBenchOptions& options) : options_(options) {}
+
+  Result<SchedulesBenchResult> run() {
+    PACELINE_ASSIGN_OR_RETURN(Ledger ledger, Ledger::open(options_.ledger));
+    std::vector<Cell> cells = grid(options_.grid);
+    for (Cell& cell : cells) {
+      PACELINE_ASSIGN_OR_RETURN(const replay::LayerTable table, table_of(cell));
+      // With the link's nominal rate, so that the number does not depend on a measurement.
+      const auto bound = cost::iteration_lower_bound(loads_of(table), cell.hosts, cell.link());
+      cell.iterations = iterations_for(bound.lower_bound, options_.length);
+    }
+    SchedulesBenchResult result;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string key = cells[i].key();
+      if (!ledger.has(key)) {
+        if (options_.on_cell) options_.on_cell(i, cells.size(), key);
+        const auto done = run_cell(cells[i]);
+        if (!done.ok() && done.status().kind() == ErrorKind::kCancelled) return done.status();
+        if (!done.ok()) {
+          result.failures.push_back(fmt::format("{}: {}", key, done.status().message()));
+          continue;
+        }
+        PACELINE_RETURN_IF_ERROR(ledger.add(*done));
+      }
+      result.cells.push_back(ledger.cells().at(key));
+    }
+    return result;
+  }
+
+ private:
+  std::string path_of(const Cell& cell) const { return fmt::format("{}/{}.json", options_.tables, cell.model); }
+
+  Result<replay::LayerTable> table_of(const Cell& cell) const {
+    PACELINE_ASSIGN_OR_RETURN(replay::LayerTable table, replay::read_table(path_of(cell)));
+    return replay::scaled(std::move(table), cell.scale);
+  }
+
+  // The lab of the last cell serves the next when it is the same.
+  Result<const lab::Lab*> lab_for(const Cell& cell) {
+    if (lab_ == nullptr || lab_->hosts() != cell.hosts || lab_->rate(0) != cell.link()) {
+      lab_.reset();
+      const std::vector<BytesPerSecond> rates(static_cast<std::size_t>(cell.hosts), cell.link());
+      PACELINE_ASSIGN_OR_RETURN(lab_, lab::Lab::create({.shape = {.rates = rates}}));
+    }
+    return static_cast<const lab::Lab*>(lab_.get());
+  }
+
+  std::vector<lab::HostCommand> commands_of(const Cell& cell) const {
+    const std::string iterations = std::to_string(kWarmUp + cell.iterations);
+    const std::string scale = fmt::format("{:g}", cell.scale);
+    if (cell.contestant == "ddp") {
+      std::vector<lab::HostCommand> commands;
+      for (int host = 0; host < cell.hosts; ++host) {
+        commands.push_back({.host = host,
+                            .arguments = {options_.python, options_.peers + "/ddp_replay.py", "--table", path_of(cell), "--scale",
+                                          scale, "--iterations", iterations, "--rank", std::to_string(host), "--hosts",
+                                          std::to_string(cell.hosts), "--master", lab::address(0)}});
+      }
+      return commands;
+    }
+    std::vector<std::string> words = {
+        "--model", "replay:" + path_of(cell), "--scale", scale, "--iterations", iterations, "--schedule", cell.contestant};
+    if (!cell.slice.empty()) words.insert(words.end(), {"--slice", cell.slice});
+    words.insert(words.end(), options_.job_options.begin(), options_.job_options.end());
+    return paceline_commands(options_.paceline, cell.hosts, words);
+  }
+
+  Result<Json> run_cell(const Cell& cell) {
+    PACELINE_ASSIGN_OR_RETURN(const replay::LayerTable table, table_of(cell));
+    PACELINE_ASSIGN_OR_RETURN(const lab::Lab* const lab, lab_for(cell));
+    PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond goodput, lab->goodput(0, 1));
+    const cost::LowerBound bound = cost::iteration_lower_bound(loads_of(table), cell.hosts, goodput);
+    LabJob job;
+    job.commands = commands_of(cell);
+    job.warm_up = kWarmUp;
+    job.sampled = cell.turn == 0;
+    job.interrupt = options_.interrupt;
+    job.limit = from_seconds(60 + 10 * bound.lower_bound * static_cast<double>(kWarmUp + cell.iterations));
+    PACELINE_ASSIGN_OR_RETURN(const LabJobRun run, run_lab_job(*lab, job));
+    const Spread iteration = spread(run.iteration_seconds);
+    Json json = {
+        {"key", cell.key()},
+        {"model", cell.model},
+        {"stands_for_bits_per_second", cell.stands_for},
+        {"scale", cell.scale},
+        {"hosts", cell.hosts},
+        {"contestant", cell.name()},
+        {"turn", cell.turn},
+        {"iterations", cell.iterations},
+        {"link_bytes_per_second", cell.link().value},
+        {"goodput_bytes_per_second", goodput.value},
+        {"lower_bound",
+         {{"seconds", bound.lower_bound}, {"computation", bound.computation}, {"transfer", bound.transfer}, {"tail", bound.tail}}},
+        {"iteration_seconds", {{"median", iteration.median}, {"lowest", iteration.lowest}, {"highest", iteration.highest}}},
+        {"of_lower_bound", iteration.median / bound.lower_bound},
+        {"processor_share", run.busy_seconds / run.window_seconds / static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN))},
+        {"processor_seconds_per_gb", run.busy_seconds / (1e-9 * static_cast<double>(run.window_bytes.count))},
+        {"cpu_seconds", run.cpu_seconds},
+        {"bytes_sent", run.bytes.count},
+        {"window", {{"seconds", run.window_seconds}, {"bytes_sent", run.window_bytes.count}}}};
+    json["report"] = run.report;
+    if (job.sampled) json["host_0"] = utilisation(run);
+    return json;
+  }
+
+  // Of the last iterations, as bytes in each step of about 10 ms.
+  static Json utilisation(const LabJobRun& run) {
+    constexpr std::size_t kMost = 400;
+    Json seconds = Json::array(), sent = Json::array(), received = Json::array();
+    const std::size_t first = run.samples.size() > kMost ? run.samples.size() - kMost : 1;
+    for (std::size_t i = std::max<std::size_t>(first, 1); i < run.samples.size(); ++i) {
+      seconds.push_back(run.samples[i].seconds);
+      sent.push_back((run.samples[i].traffic.sent - run.samples[i - 1].traffic.sent).count);
+      received.push_back((run.samples[i].traffic.received - run.samples[i - 1].traffic.received).count);
+    }
+    return {{"seconds", seconds}, {"sent", sent}, {"received", received}};
+  }
+
+  const SchedulesBenchOptions& options_;
+  std::unique_ptr<lab::Lab> lab_;
+};
+
+// Cells that differ only in their turn.
+std::string group_of(const Json& cell) {
+  return fmt::format("{} {:g} {:g} {} {} {}", cell["model"].get<std::string>(), cell["stands_for_bits_per_second"].get<double>(),
+                     cell["scale"].get<double>(), cell["hosts"].get<int>(), cell["iterations"].get<int>(),
+                     cell["contestant"].get<std::string>());
+}
+
+std::string hash_of(const Json& cell) {
+  return cell["report"].is_object() && cell["report"].contains("parameters_hash")
+             ? cell["report"]["parameters_hash"].get<std::string>()
+             : "";
+}
+
+}  // namespace
+
+Result<SchedulesBenchResult> run_schedules_bench(const SchedulesBenchOptions& options) { return Bench(options).run(); }
+
+Json summary_of(const std::vector<Json>& cells) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<const Json*>> groups;
+  for (const Json& cell : cells) {
+    auto& group = groups[group_of(cell)];
+    if (group.empty()) order.push_back(group_of(cell));
+    group.push_back(&cell);
+  }
+  Json rows = Json::array();
+  for (const std::string& name : order) {
+    std::vector<double> times, ratios, bounds, shares, costs;
+    for (const Json* const cell : groups[name]) {
+      times.push_back((*cell)["iteration_seconds"]["median"]);
+      ratios.push_back((*cell)["of_lower_bound"]);
+      bounds.push_back((*cell)["lower_bound"]["seconds"]);
+      shares.push_back((*cell)["processor_share"]);
+      costs.push_back((*cell)["processor_seconds_per_gb"]);
+    }
+    const Json& first = *groups[name][0];
+    const auto json = [](const Spread& one) {
+      return Json{{"median", one.median}, {"lowest", one.lowest}, {"highest", one.highest}};
+    };
+    rows.push_back({{"model", first["model"]},
+                    {"stands_for_bits_per_second", first["stands_for_bits_per_second"]},
+                    {"hosts", first["hosts"]},
+                    {"contestant", first["contestant"]},
+                    {"turns", times.size()},
+                    {"iteration_seconds", json(spread(times))},
+                    {"of_lower_bound", json(spread(ratios))},
+                    {"lower_bound_seconds", median(bounds)},
+                    {"processor_share", median(shares)},
+                    {"processor_seconds_per_gb", median(costs)},
+                    {"parameters_hash", hash_of(first).empty() ? Json() : Json(hash_of(first))}});
+  }
+  return rows;
+}
+
+std::vector<std::string> contradictions(const std::vector<Json>& cells) {
+  std::map<std::string, const Json*> first;
+  std::vector<std::string> found;
+  for (const Json& cell : cells) {
+    if (hash_of(cell).empty()) continue;
+    const std::string job =
+        fmt::format("{} {} {} {}", cell["model"].dump(), cell["scale"].dump(), cell["hosts"].dump(), cell["iterations"].dump());
+    const auto [seen, is_new] = first.emplace(job, &cell);
+    if (!is_new && hash_of(*seen->second) != hash_of(cell)) {
+      found.push_back(fmt::format("'{}' and '{}' gave different parameters: {} and {}", (*seen->second)["key"].get<std::string>(),
+                                  cell["key"].get<std::string>(), hash_of(*seen->second), hash_of(cell)));
+    }
+  }
+  return found;
+}
+
+double crc_seconds_per_gb() {
+  const std::vector<std::byte> block(64 * 1024, std::byte{7});
+  constexpr int kBlocks = 4000;
+  const SystemClock clock;
+  const TimePoint start = clock.now();
+  std::uint32_t together = 0;
+  for (int i = 0; i < kBlocks; ++i) together ^= crc32c(block) + static_cast<std::uint32_t>(i);
+  const double taken = seconds(clock.now() - start);
+  PACELINE_CHECK(together != 1, "used, so that it is computed");
+  return 2 * taken / (1e-9 * kBlocks * static_cast<double>(block.size()));
+}
+
+}  // namespace paceline::bench

@@ -1,0 +1,64 @@
+#include "bench/schedules/schedules_bench.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace paceline::bench {
+namespace {
+
+using Json = Ledger::Json;
+
+Json cell(const std::string& contestant, int turn, double seconds, const std::string& hash) {
+  return {{"key", contestant + std::to_string(turn)},
+          {"model", "m"},
+          {"stands_for_bits_per_second", 1e9},
+          {"scale", 10},
+          {"hosts", 4},
+          {"iterations", 6},
+          {"contestant", contestant},
+          {"turn", turn},
+          {"iteration_seconds", {{"median", seconds}}},
+          {"of_lower_bound", seconds / 2},
+          {"lower_bound", {{"seconds", 2.0}}},
+          {"processor_share", 0.1},
+          {"processor_seconds_per_gb", 0.5},
+          {"report", hash.empty() ? Json() : Json{{"parameters_hash", hash}}}};
+}
+
+TEST(Summary, IsTheMedianOverTheTurnsOfEachContestant) {
+  const Json rows = summary_of({cell("p3", 0, 4, "a"), cell("ddp", 0, 9, ""), cell("p3", 1, 3, "a"), cell("p3", 2, 8, "a")});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["contestant"], "p3");
+  EXPECT_EQ(rows[0]["iteration_seconds"], (Json{{"median", 4.0}, {"lowest", 3.0}, {"highest", 8.0}}));
+  EXPECT_EQ(rows[0]["of_lower_bound"]["median"], 2.0);
+  EXPECT_TRUE(rows[1]["parameters_hash"].is_null());
+}
+
+TEST(Summary, SchedulesThatGiveOtherParametersAreFound) {
+  EXPECT_TRUE(contradictions({cell("p3", 0, 1, "a"), cell("tuned", 0, 1, "a"), cell("ddp", 0, 1, "")}).empty());
+  EXPECT_EQ(contradictions({cell("p3", 0, 1, "a"), cell("tuned", 0, 1, "b")}).size(), 1U);
+}
+
+TEST(Ledger, WhatIsFinishedStaysFinishedAlsoBehindALineThatWasCutOff) {
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("ledger-{}.jsonl", getpid());
+  std::ofstream(path) << "{\"key\": \"one\", \"x\": 1}\n{\"key\": \"tw";
+  auto ledger = Ledger::open(path);
+  ASSERT_TRUE(ledger.ok()) << ledger.status().message();
+  EXPECT_TRUE(ledger->has("one"));
+  EXPECT_FALSE(ledger->has("two"));
+  ASSERT_TRUE(ledger->add({{"key", "two"}}).ok());
+  ASSERT_TRUE(ledger->add({{"key", "three"}}).ok());
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(text, "{\"key\": \"one\", \"x\": 1}\n{\"key\":\"two\"}\n{\"key\":\"three\"}\n");
+  EXPECT_TRUE(Ledger::open(path)->has("three"));
+  std::ofstream(path, std::ios::app) << "no cell\n";
+  EXPECT_EQ(Ledger::open(path).status().kind(), ErrorKind::kBadRequest);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace paceline::bench

@@ -1,0 +1,52 @@
+"""`paceline bench schedules` on a tiny table; without the rights of a lab, that it says so."""
+
+import json
+
+from jobs import Process
+from test_lab import rights
+
+LAYERS = [{"name": f"l{i}", "parameters": 400_000, "forward_s": 0.004, "backward_s": 0.008} for i in range(3)]
+
+
+def bench(folder, *arguments, code=0):
+    with Process("bench", "schedules", "--tables", folder, "--models", "tiny", "--rates", "2gbit", "--hosts", 2,
+                 "--turns", 1, "--length", 0.1, "--output", folder / "out", "--json", *(arguments if "--contestants" in arguments else ["--contestants", "default,p3", *arguments])) as process:  # fmt: skip
+        assert process.finish() == code, process.err
+        return process.report() if code == 0 else process.the_error()
+
+
+def test_cells_are_run_once_and_judged_by_the_bound(tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps({"layers": LAYERS}))
+    if not rights():
+        assert "CAP_" in bench(tmp_path, code=2)
+        return
+    report = bench(tmp_path, "--slices", "10000")
+    rows = {row["contestant"]: row for row in report["rows"]}
+    assert list(rows) == ["default", "p3", "p3 --slice 10000"] and not report["failures"]
+    assert len({row["parameters_hash"] for row in rows.values()}) == 1
+    cells = [json.loads(line) for line in (tmp_path / "out/cells.jsonl").read_text().splitlines()]
+    assert len(cells) == 3
+    for cell in cells:
+        # 2(N-1)/N of 0.48 MB, which is what is left of 4.8 MB, over the measured goodput, and the computing of all layers before the tail.
+        assert abs(cell["lower_bound"]["transfer"] - 480_000 / cell["goodput_bytes_per_second"]) < 1e-9
+        assert abs(cell["lower_bound"]["computation"] - 0.036) < 1e-9
+        # Bursts of an idle link are what may make a short run a little faster than its bound.
+        assert cell["of_lower_bound"] > 0.6, cell["key"]
+        assert cell["window"]["bytes_sent"] > 0 and 0 < cell["processor_share"] <= 1.05
+    # A second time nothing is left to do, and with one more turn only that.
+    assert bench(tmp_path, "--slices", "10000")["rows"] == report["rows"]
+    assert len((tmp_path / "out/cells.jsonl").read_text().splitlines()) == 3
+    (tmp_path / "out/cells.jsonl").write_text("{}\n")
+    assert "line 1" in bench(tmp_path, code=2)
+    # A job that cannot be is told with what it said, at once.
+    (tmp_path / "out/cells.jsonl").unlink()
+    problem = bench(tmp_path, "--contestants", "p3", "--job-options=--mini-batch=0", code=1)
+    assert "p3" in problem and "mini-batch" in problem
+
+
+def test_wrong_requests(tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps({"layers": LAYERS}))
+    assert "p3" in bench(tmp_path, "--contestants", "p4", code=2)
+    assert "20gbit" in bench(tmp_path, "--rates", "40gbit", code=2)
+    assert "2 to 64" in bench(tmp_path, "--hosts", 1, code=2)
+    assert "missing" in bench(tmp_path, "--models", "missing", code=2) if rights() else True
