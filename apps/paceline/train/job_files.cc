@@ -12,6 +12,7 @@ namespace {
 
 using runtime::brief;
 using runtime::CaseIndex;
+using runtime::Json;
 using runtime::parse_json;
 
 template <typename... Args>
