@@ -1,8 +1,8 @@
 #include "runtime/job_settings.h"
 
-#include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,22 +84,22 @@ TEST(JobSettings, NumbersArriveBitForBit) {
 }
 
 TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
+  // What they may say is checked by validated().
+  const std::set<std::string> texts = {"model",      "dataset",    "optimizer",   "learning-rate", "schedule",
+                                       "slice",      "merge",      "batching",    "sync",          "convolutions",
+                                       "non-finite", "checkpoint", "resume-from", "export",        "speed"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
-    const bool is_text = from_settings({{name, "x"}}).ok();
-    if (is_text) continue;
+    if (texts.contains(name)) {
+      EXPECT_TRUE(from_settings({{name, "x"}}).ok());
+      continue;
+    }
     for (const char* value : {"", "x", "7x", " 7", "0x7", "7,5", "99999999999999999999999999e999"}) {
       const auto settings = from_settings({{name, value}});
       ASSERT_FALSE(settings.ok()) << "'" << value << "'";
       EXPECT_EQ(settings.status().message(), fmt::format("--{} cannot be '{}'", name, value));
     }
   }
-  EXPECT_EQ(std::ranges::count_if(setting_names(),
-                                  [](const std::string& name) {
-                                    return from_settings({{name, "x"}}).ok();
-                                  }),
-            14)
-      << "texts";
   EXPECT_EQ(from_settings({{"seed", "7.5"}}).status().message(), "--seed cannot be '7.5'");
   EXPECT_THAT(from_settings({{"momemtum", "0.5"}}).status().message(),
               HasSubstr("there is no option --momemtum (did you mean 'momentum'?)"));
