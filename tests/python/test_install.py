@@ -1,5 +1,6 @@
 """A program outside the tree builds against an installed Paceline and trains its own module with it."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -11,8 +12,6 @@ import pytest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve()
 
-pytestmark = pytest.mark.xdist_group("install")  # what is built once serves all of them
-
 
 def run(*command, **options):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
@@ -20,15 +19,26 @@ def run(*command, **options):
     return done
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    """The installed program, and the example built against the installation."""
-    place = tmp_path_factory.mktemp("installed")
+def install_and_build(place):
     run("cmake", "--install", PROGRAM.parent.parent, "--prefix", place / "prefix")
     torch = next((SOURCE / ".venv/lib").glob("python3*/site-packages/torch/share/cmake"))
     run("cmake", "-G", "Ninja", "-S", SOURCE / "examples/own_module", "-B", place / "build", "-DCMAKE_BUILD_TYPE=Release",
         f"-DCMAKE_PREFIX_PATH={place / 'prefix'};{torch}")
     run("cmake", "--build", place / "build")
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory):
+    """The installed program, and the example built against the installation: once, whoever of the processes that run tests side by side
+    comes first."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    place = place / "installed"
+    with open(f"{place}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "build/own_module").exists():
+            install_and_build(place)
     return place / "prefix/bin/paceline", place / "build/own_module"
 
 
