@@ -1,4 +1,5 @@
-// `paceline bench transport|server`: measures on this machine, with the same code as the tests of bench/.
+// `paceline bench`: measures on this machine. Transport and server here, with the same code as the tests of bench/; the longer ones in files
+// of their own.
 #include <cstdio>
 #include <memory>
 #include <optional>

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <map>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "bench/ledger.h"
 #include "paceline/doctor/machine.h"
 #include "paceline/profile/prediction.h"
 #include "paceline/progress.h"
@@ -56,42 +56,14 @@ struct Row {
   double gain() const { return default_measured_s / measured_s; }
 };
 
-// What the trainer measured, by cell; finished cells of an earlier run are not measured again.
-class Cells {
- public:
-  explicit Cells(std::string file) : file_(std::move(file)) {
-    std::ifstream lines(file_);
-    for (std::string line; std::getline(lines, line);) {
-      const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (json.is_object() && json.contains("cell") && json.contains("measurement"))
-        done_[json["cell"].get<std::string>()] = json["measurement"];
-    }
-  }
-
-  Result<Json> measure(const std::string& cell, const Json& profile) {
-    if (const auto known = done_.find(cell); known != done_.end()) return known->second;
-    Json measurement;
-    PACELINE_RETURN_IF_ERROR(run_trainer({{"label", "bench"}, {"profile", profile}}, [&](const Json& line) {
-      if (line.contains("measurement")) measurement = line["measurement"];
-    }));
-    if (!measurement.is_object()) return error(ErrorKind::kIo, "the trainer measured nothing");
-    if (!file_.empty()) {
-      std::ofstream lines(file_, std::ios::app);
-      lines << Json{{"cell", cell}, {"measurement", measurement}}.dump() << "\n";
-      if (!lines.flush()) return error(ErrorKind::kIo, "--cells {} cannot be written", file_);
-    }
-    return done_[cell] = measurement;
-  }
-
- private:
-  std::string file_;
-  std::map<std::string, Json> done_;
-};
-
 class PlannerBench {
  public:
-  explicit PlannerBench(const Options& options)
-      : options_(options), cells_(options.cells), subjects_(subjects(options)), memory_(this_machine().available_bytes / 3) {
+  // `finished`: what an earlier run measured and is not measured again; nothing: measure all, keep none.
+  PlannerBench(const Options& options, std::optional<bench::Ledger> finished)
+      : options_(options),
+        finished_(std::move(finished)),
+        subjects_(subjects(options)),
+        memory_(this_machine().available_bytes / 3) {
     std::int64_t total = 0;
     for (const Subject& subject : subjects_)
       total += static_cast<std::int64_t>(2 * subject.calibrate.size() + subject.judge.size());
@@ -133,12 +105,23 @@ class PlannerBench {
     return {};
   }
 
+  Result<Json> measure(const std::string& cell, const Json& profile) {
+    if (finished_ && finished_->has(cell)) return finished_->cells().at(cell).value("measurement", Json::object());
+    Json measurement;
+    PACELINE_RETURN_IF_ERROR(run_trainer({{"label", "bench"}, {"profile", profile}}, [&](const Json& line) {
+      if (line.contains("measurement")) measurement = line["measurement"];
+    }));
+    if (!measurement.is_object()) return error(ErrorKind::kIo, "the trainer measured nothing");
+    if (finished_) PACELINE_RETURN_IF_ERROR(finished_->add({{"key", cell}, {"measurement", measurement}}));
+    return measurement;
+  }
+
   Json request(const std::string& model, std::int64_t mini_batch) const {
     return {{"model", model}, {"mini_batch", mini_batch}, {"rounds", options_.quick ? 2 : 7}, {"memory", memory_}};
   }
 
   Status calibrate(const std::string& model, std::int64_t mini_batch, const char* pass, std::vector<MeasuredStep>& calibrations) {
-    PACELINE_ASSIGN_OR_RETURN(const Json measured, cells_.measure(fmt::format("{} {} calibration {}", model, mini_batch, pass),
+    PACELINE_ASSIGN_OR_RETURN(const Json measured, measure(fmt::format("{} {} calibration {}", model, mini_batch, pass),
                                                                   request(model, mini_batch)));
     bar_->update(++done_);
     PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(measured, "the trainer's measurement"));
@@ -152,7 +135,7 @@ class PlannerBench {
     profile["convolutions"] = row.convolutions;
     profile["rounds"] = options_.quick ? 3 : 15;
     PACELINE_ASSIGN_OR_RETURN(const Json measured,
-                              cells_.measure(fmt::format("{} {} with {}", subject.model, mini_batch, row.convolutions), profile));
+                              measure(fmt::format("{} {} with {}", subject.model, mini_batch, row.convolutions), profile));
     bar_->update(++done_);
     row.default_measured_s = measured.value("step_s", 0.0);
     // Where the default is chosen everywhere there is nothing else to measure.
@@ -163,7 +146,7 @@ class PlannerBench {
 
   const Options& options_;
   const SystemClock clock_;
-  Cells cells_;
+  std::optional<bench::Ledger> finished_;
   const std::vector<Subject> subjects_;
   const std::int64_t memory_;
   std::unique_ptr<ProgressBar> bar_;
@@ -217,7 +200,13 @@ void print(const std::vector<Row>& rows) {
 }
 
 int run(const Options& options) {
-  const auto rows = PlannerBench(options).run();
+  std::optional<bench::Ledger> finished;
+  if (!options.cells.empty()) {
+    auto opened = bench::Ledger::open(options.cells);
+    if (!opened.ok()) return report_error(opened.status());
+    finished = std::move(*opened);
+  }
+  const auto rows = PlannerBench(options, std::move(finished)).run();
   if (!rows.ok()) return report_error(rows.status());
   if (options.json)
     fmt::print("{}\n", to_json(*rows).dump(2));
