@@ -1,7 +1,11 @@
 // Trains a module and data of one's own with Paceline. Lines marked (+) are what Paceline adds to a plain LibTorch program.
 //   paceline run --workers 2 --servers 1 -- ./own_module
+//   paceline run --workers 2 --servers 1 -- ./own_module steps=150 checkpoint=DIR
+//   paceline run --workers 2 --servers 1 -- ./own_module checkpoint=DIR resume=1
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <string>
 
 #include <torch/torch.h>
 
@@ -27,18 +31,30 @@ Batch make_batch(std::int64_t iteration, int rank) {
   return {x, (x.select(1, 1) > torch::sin(2 * x.select(1, 0))).to(torch::kInt64)};
 }
 
-int main() try {
+// NAME=VALUE of the command line, over what this program has chosen.
+std::map<std::string, std::string> chosen(int count, char** arguments) {
+  std::map<std::string, std::string> values{{"steps", "300"}, {"optimizer", "adam"}, {"learning-rate", "0.01"}};
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
+    const std::size_t equals = argument.find('=');
+    if (equals == std::string::npos) throw paceline::Error(argument + " is not of the form NAME=VALUE", 2);
+    values[argument.substr(0, equals)] = argument.substr(equals + 1);
+  }
+  return values;
+}
+
+int main(int count, char** arguments) try {
   torch::manual_seed(7);
   Network network;
   const char* coordinator = std::getenv("PACELINE_COORDINATOR");
   const char* rank = std::getenv("PACELINE_RANK");
   if (coordinator == nullptr || rank == nullptr)
     throw paceline::Error("start me with: paceline run --workers 2 --servers 1 -- ./own_module", 2);
-  paceline::Worker worker(network, {.coordinator = coordinator,                                        // (+)
-                                    .rank = std::atoi(rank),                                           // (+)
-                                    .settings = {{"optimizer", "adam"}, {"learning-rate", "0.01"}}});  // (+)
+  auto settings = chosen(count, arguments);
+  const std::int64_t steps = std::stoll(settings.extract("steps").mapped());
+  paceline::Worker worker(network, {.coordinator = coordinator, .rank = std::atoi(rank), .settings = settings});  // (+)
   double loss = 0;
-  while (worker.iteration() <= 300 && !worker.stopping()) {
+  while (worker.iteration() <= steps && !worker.stopping()) {
     const Batch batch = make_batch(worker.iteration(), worker.rank());
     loss = worker.step([&] { return torch::nn::functional::cross_entropy(network.forward(batch.x), batch.y); }, 64);  // (+)
   }

@@ -105,7 +105,7 @@ class Transport {
 
   virtual ~Transport() = default;
   virtual Loop& loop() = 0;
-  // Errors: kIo when the port is in use or the address is not this machine's; the address is named.
+  // Errors: kIo when the port is in use, kBadRequest when this machine has no such address; the address is named.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) = 0;
   // Calls back once, from the loop: kPeerLost when refused or unreachable, kDeadline after `deadline`; the address is named.
   // A connection made by this side is not a stranger; it needs no admit().

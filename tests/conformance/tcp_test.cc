@@ -330,7 +330,7 @@ TEST_F(Tcp, AnAddressThatIsNotThisMachinesIsRefusedByName) {
     for (const char* const host : {"192.0.2.1", "nobody.invalid"}) {  // RFC 5737: nobody's
       const auto listener = world.rank(0).transport().listen({host, 0}, {}, [](std::unique_ptr<Connection>) {});
       ASSERT_FALSE(listener.ok());
-      EXPECT_EQ(listener.status().kind(), ErrorKind::kIo);
+      EXPECT_EQ(listener.status().kind(), ErrorKind::kBadRequest);
       EXPECT_THAT(listener.status().message(), HasSubstr(host));
     }
   });

@@ -53,6 +53,19 @@ def test_workers_of_ones_own_learn_and_agree(example):
     assert all(float(accuracy) > 90 for _, accuracy, _ in said)
 
 
+def test_a_job_of_ones_own_is_resumed_bit_for_bit(example, tmp_path):
+    paceline, program = example
+
+    def trained(servers, *settings):
+        done = run(paceline, "run", "--workers", 2, "--servers", servers, "--json", "--", program, *settings, "optimizer=momentum")
+        return json.loads(done.stdout)
+
+    whole = trained(2, "steps=40")
+    trained(2, "steps=25", f"checkpoint={tmp_path}", "checkpoint-every=10")
+    rest = trained(1, "steps=40", f"checkpoint={tmp_path}", "resume=1")
+    assert rest["parameters_hash"] == whole["parameters_hash"] and rest["iterations"] == 15
+
+
 def test_a_program_that_ends_early_ends_the_job_for_all(example):
     paceline, _ = example
     done = subprocess.run([paceline, "run", "--workers", "2", "--servers", "1", "--deadline", "1s", "--", "/bin/false"], capture_output=True, text=True, timeout=60)

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -48,15 +49,23 @@ def refused(done, *names):
         assert name in done.stderr, (name, done.stderr)
 
 
-def test_mpirun(reference_hash):
-    done = run([*MPIRUN, "-np", "2", PROGRAM, "train", *JOB, "--servers", "2", "--json"])
+# Servers of their own, or each process a worker and a server.
+PLACES = pytest.mark.parametrize("place", [("--servers", "2"), ("--role", "both")], ids=["servers", "both"])
+
+
+@PLACES
+def test_mpirun(reference_hash, place):
+    done = run([*MPIRUN, "-np", "2", PROGRAM, "train", *JOB, *place, "--json"])
     assert done.returncode == 0, done.stderr
     check_report(done.stdout, reference_hash)
 
 
-def test_torchrun(reference_hash):
-    port = random.randint(20000, 29000)
-    done = run([TORCHRUN, "--no-python", "--nproc-per-node", "2", "--master-port", port, PROGRAM, "train", *JOB, "--workers", "2", "--json"])
+@PLACES
+def test_torchrun(reference_hash, place):
+    with socket.socket() as chosen_by_the_kernel:
+        chosen_by_the_kernel.bind(("127.0.0.1", 0))
+        port = chosen_by_the_kernel.getsockname()[1]
+    done = run([TORCHRUN, "--no-python", "--nproc-per-node", "2", "--master-port", port, PROGRAM, "train", *JOB, "--workers", "2", *place, "--json"])
     assert done.returncode == 0, done.stderr
     check_report(done.stdout, reference_hash)
 

@@ -356,6 +356,21 @@ def test_a_port_in_use_is_named():
             assert f"127.0.0.1:{port}" in message and "in use" in message, message
 
 
+@pytest.mark.parametrize("address", ["192.0.2.1", "nobody.invalid"])
+def test_an_address_that_is_not_this_machines_is_refused(address):
+    with Coordinator("--workers", 1, "--servers", 1) as coordinator:
+        commands = (
+            ("coordinator",),
+            ("train", "--join", coordinator.address, "--role", "server"),
+            ("train", "--join", coordinator.address, "--role", "both", *SHORT),
+            ("train", *SHORT),
+        )
+        for command in commands:
+            with Process(*command, "--bind", address) as process:
+                assert process.finish(30 + SLACK) == 2, (command, process.err)
+                assert address in process.the_error(), process.err
+
+
 def test_a_coordinator_gives_up_waiting_and_says_who_is_missing():
     with Together() as together:
         coordinator = together.add(Coordinator("--workers", 2, "--servers", 1, "--stall-deadline", "3s"))

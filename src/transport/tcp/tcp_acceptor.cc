@@ -55,13 +55,13 @@ Status TcpAcceptor::open(const Address& address) {
   asio::error_code failure;
   const auto found =
       resolver.resolve(address.host, std::to_string(address.port), Resolver::numeric_service | Resolver::passive, failure);
-  if (failure) return error(ErrorKind::kIo, "cannot listen on {}: {}", address.text(), failure.message());
+  if (failure) return error(ErrorKind::kBadRequest, "cannot listen on {}: {}", address.text(), failure.message());
   Status status;
   for (const auto& entry : found) {
     status = bind(entry.endpoint());
     if (status.ok()) break;
   }
-  if (!status.ok()) return error(ErrorKind::kIo, "cannot listen on {}: {}", address.text(), status.message());
+  if (!status.ok()) return error(status.kind(), "cannot listen on {}: {}", address.text(), status.message());
   address_ = Address{address.host, acceptor_->local_endpoint().port()};
   spare_ = open_spare();
   wait();
@@ -82,6 +82,8 @@ Status TcpAcceptor::bind(const tcp::endpoint& endpoint) {
     if (!failure) acceptor.bind(endpoint, failure);
     if (!failure) acceptor.listen(Acceptor::max_listen_connections, failure);
   }
+  if (failure.value() == EADDRNOTAVAIL)
+    return error(ErrorKind::kBadRequest, "this machine has no such address");
   if (failure) return error(ErrorKind::kIo, "{}", failure.message());
   acceptor_.emplace(std::move(acceptor));
   return {};
