@@ -1,5 +1,5 @@
-// `paceline bench`: measures on this machine. Transport and server here, with the same code as the tests of bench/; the longer ones in files
-// of their own.
+// `paceline bench`: measures on this machine. Transport and server here, with the same code as the tests of bench/; the longer ones
+// in files of their own.
 #include <cstdio>
 #include <memory>
 #include <optional>

@@ -121,8 +121,8 @@ class PlannerBench {
   }
 
   Status calibrate(const std::string& model, std::int64_t mini_batch, const char* pass, std::vector<MeasuredStep>& calibrations) {
-    PACELINE_ASSIGN_OR_RETURN(const Json measured, measure(fmt::format("{} {} calibration {}", model, mini_batch, pass),
-                                                                  request(model, mini_batch)));
+    PACELINE_ASSIGN_OR_RETURN(const Json measured,
+                              measure(fmt::format("{} {} calibration {}", model, mini_batch, pass), request(model, mini_batch)));
     bar_->update(++done_);
     PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(measured, "the trainer's measurement"));
     calibrations.push_back(std::move(step));

@@ -82,8 +82,7 @@ Status TcpAcceptor::bind(const tcp::endpoint& endpoint) {
     if (!failure) acceptor.bind(endpoint, failure);
     if (!failure) acceptor.listen(Acceptor::max_listen_connections, failure);
   }
-  if (failure.value() == EADDRNOTAVAIL)
-    return error(ErrorKind::kBadRequest, "this machine has no such address");
+  if (failure.value() == EADDRNOTAVAIL) return error(ErrorKind::kBadRequest, "this machine has no such address");
   if (failure) return error(ErrorKind::kIo, "{}", failure.message());
   acceptor_.emplace(std::move(acceptor));
   return {};
