@@ -95,7 +95,7 @@ TIMES = {
         step(16, 0.006, [(DEFAULT, 0.008, 0), (FFT, 0.004, 20 * MIB)], [(DEFAULT, 0.012, 0), (FFT, 0.004, 40 * MIB), (GEMM, 0.010, MIB)], 120 * MIB),
         step(64, 0.020, [(DEFAULT, 0.032, 0), (FFT, 0.016, 80 * MIB)], [(DEFAULT, 0.048, 0), (FFT, 0.016, 160 * MIB), (GEMM, 0.040, MIB)], 200 * MIB),
     ],
-    "steps": [{"model": "lenet", "dataset": "mnist-5k", "mini_batch": 16, "overhead": 0.1, "overhead_without_pipelining": 0.3}],
+    "steps": [{"model": "lenet", "dataset": "mnist-5k", "mini_batch": 16, "overhead": 0.1, "overhead_without_pipelining": 0.3, "prefetch": 3, "loader_threads": 2}],
 }
 
 
@@ -138,7 +138,8 @@ def test_workers_and_servers_come_from_the_lemmas(tmp_path):
     assert answer["workers"] == 4 and answer["overhead"] == 0.1 and answer["speedup"] == pytest.approx(3.142857)
     per_iteration = 431080 * 4 / answer["iteration_seconds"]
     assert answer["servers"] == max(1, -(-4 * per_iteration // 125e6)) and answer["worker_link_ok"] is True
-    assert answer["train"] == {"model": "lenet", "mini-batch": answer["mini_batch"], "convolutions": answer["convolutions"], "workers": 4, "servers": answer["servers"]}
+    assert answer["train"] == {"model": "lenet", "mini-batch": answer["mini_batch"], "convolutions": answer["convolutions"], "workers": 4, "servers": answer["servers"], "prefetch": 3, "loader-threads": 2}
+    assert answer["prefetch"] == 3 and answer["loader_threads"] == 2
     assert plan(tmp_path, "1GiB", "--efficiency", 0.8)["workers"] == 3  # 4 reach 78.6 %
     slow = plan(tmp_path, "1GiB", "--workers", 2, "--bandwidth", "10gbit", "--worker-bandwidth", "1MB/s")
     assert slow["feasible"] and slow["worker_link_ok"] is False and slow["worker_link_shortfall"] == pytest.approx(431080 * 4 / slow["iteration_seconds"] - 1e6)

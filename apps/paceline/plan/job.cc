@@ -97,15 +97,15 @@ Result<Measurements> measurements_of(const Asked& asked) {
   return std::move(cache.measurements);
 }
 
-// R_O as it was measured: of the data set that was named, else of any; with the nearest mini-batch.
-std::optional<double> measured_overhead(const Asked& asked, const Measurements& measurements, std::int64_t mini_batch) {
+// R_O as it was measured: of the data set that was named, else of any; with the nearest mini-batch. Null: it was not.
+const MeasuredOverhead* measured_overhead(const Asked& asked, const Measurements& measurements, std::int64_t mini_batch) {
   const MeasuredOverhead* nearest = nullptr;
   for (const MeasuredOverhead& measured : measurements.overheads) {
     if (measured.model != asked.question.model || (!asked.dataset.empty() && measured.dataset != asked.dataset)) continue;
     const auto distance = [mini_batch](const MeasuredOverhead& one) { return std::abs(one.mini_batch - mini_batch); };
     if (nearest == nullptr || distance(measured) < distance(*nearest)) nearest = &measured;
   }
-  return nearest == nullptr ? std::nullopt : std::optional(nearest->overhead);
+  return nearest;
 }
 
 constexpr const char* kPicture = R"py(
@@ -164,13 +164,17 @@ Status run(const Asked& asked, const CLI::App& command) {
   PACELINE_RETURN_IF_ERROR(check_folder("--output", asked.output));
   PACELINE_RETURN_IF_ERROR(check_folder("--picture", asked.picture));
   PACELINE_ASSIGN_OR_RETURN(const Measurements measurements, measurements_of(asked));
-  if (!question.overhead) {
-    // The mini-batch does not depend on R_O, so it is known for which one R_O is to be looked up.
-    JobQuestion first = question;
-    first.workers = 1;
-    first.speedup = first.efficiency = std::nullopt;
-    PACELINE_ASSIGN_OR_RETURN(const Json answer, recommend(first, measurements));
-    if (answer["mini_batch"].is_number()) question.overhead = measured_overhead(asked, measurements, answer["mini_batch"]);
+  // The mini-batch does not depend on R_O, so it is known for which one R_O is to be looked up.
+  JobQuestion first = question;
+  first.workers = 1;
+  first.speedup = first.efficiency = std::nullopt;
+  PACELINE_ASSIGN_OR_RETURN(const Json for_one, recommend(first, measurements));
+  const MeasuredOverhead* measured =
+      for_one["mini_batch"].is_number() ? measured_overhead(asked, measurements, for_one["mini_batch"]) : nullptr;
+  if (measured != nullptr) {
+    if (!question.overhead) question.overhead = measured->overhead;
+    question.prefetch = measured->prefetch;
+    question.loader_threads = measured->loader_threads;
   }
   PACELINE_ASSIGN_OR_RETURN(const Json answer, recommend(question, measurements));
   if (!asked.output.empty()) PACELINE_RETURN_IF_ERROR(write_output(asked.output, answer));

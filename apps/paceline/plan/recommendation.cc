@@ -44,10 +44,26 @@ class Recommendation {
                {"model", model_.name},
                {"dataset_size", question_.samples},
                {"memory", question_.memory.count}};
-    for (const char* key :
-         {"mini_batch", "iterations", "iteration_seconds", "default_iteration_seconds", "epoch_seconds", "convolutions",
-          "memory_need", "workers", "overhead", "efficiency", "speedup", "limit", "epoch_seconds_with_workers", "servers",
-          "worker_link_ok", "worker_link_shortfall", "missing_bytes", "layer_to_shrink"})
+    for (const char* key : {"mini_batch",
+                            "iterations",
+                            "iteration_seconds",
+                            "default_iteration_seconds",
+                            "epoch_seconds",
+                            "convolutions",
+                            "memory_need",
+                            "workers",
+                            "prefetch",
+                            "loader_threads",
+                            "overhead",
+                            "efficiency",
+                            "speedup",
+                            "limit",
+                            "epoch_seconds_with_workers",
+                            "servers",
+                            "worker_link_ok",
+                            "worker_link_shortfall",
+                            "missing_bytes",
+                            "layer_to_shrink"})
       answer_[key] = nullptr;
     answer_["candidates"] = Json::array();
     if (const auto missing = missing_at_one(); missing > 0) {
@@ -59,6 +75,7 @@ class Recommendation {
     PACELINE_RETURN_IF_ERROR(choose());
     if (!best_) return none_of_the_candidates();
     tell_mini_batch();
+    tell_loading();
     PACELINE_RETURN_IF_ERROR(tell_workers());
     PACELINE_RETURN_IF_ERROR(tell_servers());
     tell_checks();
@@ -251,6 +268,14 @@ class Recommendation {
         "the overhead R_O of {} is not known on this machine; measure it with: paceline profile --steps --model {} --mini-batch "
         "{}, or give --overhead",
         model_.name, model_.name, candidates_[*best_].step->mini_batch);
+  }
+
+  void tell_loading() {
+    if (question_.prefetch == 0 || question_.loader_threads == 0) return;
+    answer_["prefetch"] = train_["prefetch"] = question_.prefetch;
+    answer_["loader_threads"] = train_["loader-threads"] = question_.loader_threads;
+    reasons_.push_back(fmt::format("loading: {} mini-batches ahead by {} thread{}, as 'paceline profile --steps' chose them",
+                                   question_.prefetch, question_.loader_threads, question_.loader_threads == 1 ? "" : "s"));
   }
 
   // Lemma 3.1.

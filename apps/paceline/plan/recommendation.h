@@ -20,6 +20,8 @@ struct JobQuestion {
   std::optional<double> speedup;            // over one worker
   std::optional<double> efficiency;         // alone: the most workers that reach it; with speedup or workers: a condition
   std::optional<double> overhead;           // R_O; nothing: not known
+  std::int32_t prefetch = 0;                // mini-batches read ahead so that loading hides, as measured; 0: not known
+  std::int32_t loader_threads = 0;          // that read them
   std::optional<BytesPerSecond> bandwidth;  // of a server's link; nothing: the servers are not asked for
   std::optional<BytesPerSecond> worker_bandwidth;
   planner::Duplex duplex = planner::Duplex::kFull;

@@ -128,14 +128,20 @@ Status check_layers(const MeasuredStep& step, const std::string& where) {
 }
 
 Result<MeasuredOverhead> read_overhead(const Json& json, const std::string& where) {
-  PACELINE_RETURN_IF_ERROR(
-      check_object(json, {"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining"}, where));
+  PACELINE_RETURN_IF_ERROR(check_object(
+      json, {"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining", "prefetch", "loader_threads"}, where));
   MeasuredOverhead measured;
   PACELINE_ASSIGN_OR_RETURN(measured.model, text(json, "model", where));
   PACELINE_ASSIGN_OR_RETURN(measured.dataset, text(json, "dataset", where));
   PACELINE_ASSIGN_OR_RETURN(measured.mini_batch, positive(json, "mini_batch", where));
   PACELINE_ASSIGN_OR_RETURN(measured.overhead, number(json, "overhead", where));
   PACELINE_ASSIGN_OR_RETURN(measured.overhead_without_pipelining, number(json, "overhead_without_pipelining", where));
+  for (const auto& [key, value] :
+       {std::pair{"prefetch", &measured.prefetch}, std::pair{"loader_threads", &measured.loader_threads}}) {
+    PACELINE_ASSIGN_OR_RETURN(const std::int64_t found, count_or_nothing(json, key, where));
+    if (found > 64) return wrong("{}: key '{}' is {}; legal: 0 to 64", where, key, found);
+    *value = static_cast<std::int32_t>(found);
+  }
   return measured;
 }
 
@@ -183,7 +189,9 @@ Json to_json(const Measurements& measurements) {
                              {"dataset", overhead.dataset},
                              {"mini_batch", overhead.mini_batch},
                              {"overhead", overhead.overhead},
-                             {"overhead_without_pipelining", overhead.overhead_without_pipelining}});
+                             {"overhead_without_pipelining", overhead.overhead_without_pipelining},
+                             {"prefetch", overhead.prefetch},
+                             {"loader_threads", overhead.loader_threads}});
   }
   return json;
 }

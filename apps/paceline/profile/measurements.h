@@ -5,7 +5,9 @@
 //    "measurements": [{"model", "mini_batch", "step_s", "rest_s" (of it, what is no convolution),
 //                      "tensors_peak_bytes", "process_peak_bytes", "process_before_bytes" (these three may be absent),
 //                      "layers": [{"name", "algorithms": [{"algorithm", "forward_s", "backward_s", "workspace_bytes"}]}]}],
-//    "steps": [{"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining"}]}
+//    "steps": [{"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining", "prefetch", "loader_threads" (these
+//    two
+//               may be absent)}]}
 #pragma once
 
 #include <optional>
@@ -47,6 +49,7 @@ struct MeasuredOverhead {
   std::string model, dataset;
   std::int64_t mini_batch = 0;
   double overhead = 0, overhead_without_pipelining = 0;
+  std::int32_t prefetch = 0, loader_threads = 0;  // with which loading hid as well as it could; 0: not measured
 };
 
 struct Measurements {

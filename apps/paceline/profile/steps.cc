@@ -183,8 +183,13 @@ int profile_steps(const ProfileOptions& options) {
   const auto profile = measure(options);
   if (!profile.ok()) return report_error(profile.status());
   Cache cache = load_cache();
-  cache.measurements.put(
-      MeasuredOverhead{options.model, profile->dataset, options.mini_batch, profile->ahead.overhead(), profile->plain.overhead()});
+  cache.measurements.put(MeasuredOverhead{.model = options.model,
+                                          .dataset = profile->dataset,
+                                          .mini_batch = options.mini_batch,
+                                          .overhead = profile->ahead.overhead(),
+                                          .overhead_without_pipelining = profile->plain.overhead(),
+                                          .prefetch = profile->ahead.prefetch.depth,
+                                          .loader_threads = profile->ahead.prefetch.threads});
   if (const Status status = store_cache(cache.measurements); !status.ok()) return report_error(status);
   if (options.json)
     fmt::print("{}\n", to_json(options, *profile).dump(2));

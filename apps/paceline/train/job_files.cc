@@ -95,15 +95,18 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
       if (given("--model") && request.settings.model != value)
         return wrong("{} is {}, but --model is '{}'; plan for that model", place, brief(value), request.settings.model);
       request.settings.model = value;
-    } else if (key == "mini-batch" || key == "workers" || key == "servers") {
+    } else if (key == "mini-batch" || key == "workers" || key == "servers" || key == "prefetch" || key == "loader-threads") {
       PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, count_in(value, place));
       if (given("--" + key)) continue;
       if (count > 1'000'000'000) return wrong("{} is {}; legal: 1 to 1000000000", place, count);
+      if (key == "prefetch") request.prefetch = static_cast<std::int32_t>(count);
+      if (key == "loader-threads") request.loader_threads = static_cast<std::int32_t>(count);
       if (key == "mini-batch") request.settings.mini_batch = count;
       if (key == "workers") request.workers = static_cast<std::int32_t>(count);
       if (key == "servers") request.servers = static_cast<std::int32_t>(count);
     } else {
-      return wrong("{} is unknown; the keys are model, mini-batch, workers, servers, convolutions", place);
+      return wrong("{} is unknown; the keys are model, mini-batch, workers, servers, prefetch, loader-threads, convolutions",
+                   place);
     }
   }
   if (!convolutions || given("--convolutions")) return {};
