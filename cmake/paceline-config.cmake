@@ -1,7 +1,18 @@
-# find_package(paceline) gives paceline::torch: Paceline for programs that use LibTorch. Needs PyTorch's CMake files on CMAKE_PREFIX_PATH
-# (`python -c 'import torch; print(torch.utils.cmake_prefix_path)'`).
+# find_package(paceline COMPONENTS collectives) gives paceline::collectives, which needs nothing else.
+# find_package(paceline) and COMPONENTS torch give paceline::torch too: Paceline for programs that use LibTorch. That needs PyTorch's CMake
+# files on CMAKE_PREFIX_PATH (`python -c 'import torch; print(torch.utils.cmake_prefix_path)'`).
 include(CMakeFindDependencyMacro)
-find_dependency(Torch 2.13)
-include(${CMAKE_CURRENT_LIST_DIR}/paceline-targets.cmake)
-set_property(TARGET paceline::torch APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${TORCH_LIBRARIES})
-set_property(TARGET paceline::torch APPEND PROPERTY INTERFACE_COMPILE_FEATURES cxx_std_20)
+include(${CMAKE_CURRENT_LIST_DIR}/paceline-collectives-targets.cmake)
+set(paceline_collectives_FOUND TRUE)
+if(NOT paceline_FIND_COMPONENTS OR "torch" IN_LIST paceline_FIND_COMPONENTS)
+  if(NOT EXISTS ${CMAKE_CURRENT_LIST_DIR}/paceline-targets.cmake)
+    set(paceline_FOUND FALSE)
+    set(paceline_NOT_FOUND_MESSAGE "this Paceline was built without its trainer; build it with -DPACELINE_TRAINER=ON, or ask for COMPONENTS collectives")
+    return()
+  endif()
+  find_dependency(Torch 2.13)
+  include(${CMAKE_CURRENT_LIST_DIR}/paceline-targets.cmake)
+  set_property(TARGET paceline::torch APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${TORCH_LIBRARIES})
+  set_property(TARGET paceline::torch APPEND PROPERTY INTERFACE_COMPILE_FEATURES cxx_std_20)
+  set(paceline_torch_FOUND TRUE)
+endif()

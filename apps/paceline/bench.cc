@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "paceline/bench_collectives.h"
 #include "paceline/bench_planner.h"
 #include "paceline/bench_schedules.h"
 #include "paceline/command.h"
@@ -201,6 +202,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
                 &bench_server);
   add_planner_bench(*bench, chosen);
   add_bench_schedules(*bench, chosen);
+  add_bench_collectives(*bench, chosen);
   set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");
 }
 

@@ -5,13 +5,24 @@
 #include "base/log.h"
 
 namespace paceline::collectives {
+namespace {
+
+// Until a thread that found the loop served by another one looks again.
+constexpr Duration kNextTry = std::chrono::milliseconds(5);
+
+}  // namespace
 
 struct Request::State {
   State(Engine& on, Communicator::Post through, const CommunicatorOptions& options)
-      : engine(on), post(std::move(through)), stall_deadline(options.stall_deadline), spin(options.spin) {}
+      : engine(on),
+        post(std::move(through)),
+        driver(options.driver),
+        stall_deadline(options.stall_deadline),
+        spin(options.driver == nullptr ? options.spin : Duration::zero()) {}
 
   Engine& engine;
   Communicator::Post post;
+  Driver* driver;
   Duration stall_deadline, spin;
   std::uint32_t group = 0, number = 0;
   Choice choice;
@@ -22,10 +33,25 @@ struct Request::State {
   Status status;  // once over
 
   void finish(const Status& how) {
-    const std::lock_guard lock(mutex);
-    status = how;
-    over = true;
-    changed.notify_all();
+    {
+      const std::lock_guard lock(mutex);
+      status = how;
+      over = true;
+      changed.notify_all();
+    }
+    if (driver != nullptr) driver->on_over();
+  }
+
+  // Serves the loop on this thread until it is over, or as long as it may take.
+  void drive_until_over() {
+    const auto until = std::chrono::steady_clock::now() + stall_deadline;
+    while (!over) {
+      const auto left = until - std::chrono::steady_clock::now();
+      if (left <= Duration::zero()) return;
+      if (driver->drive(over, left)) continue;
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, kNextTry, [this] { return over.load(); });
+    }
   }
 };
 
@@ -62,8 +88,10 @@ Status Request::wait() {
   if (state_ == nullptr) return {};
   State& state = *state_;
   if (state.spin > Duration{0}) static_cast<void>(look_for(state.over, state.spin));
+  const bool driven = state.driver != nullptr;
+  if (driven) state.drive_until_over();
   std::unique_lock lock(state.mutex);
-  if (!state.changed.wait_for(lock, state.stall_deadline, [&] { return state.over.load(); })) {
+  if (!state.changed.wait_for(lock, driven ? Duration::zero() : state.stall_deadline, [&] { return state.over.load(); })) {
     // The engine names the culprit and ends the operation once nothing of its buffers is in use.
     state.post([&engine = state.engine, group = state.group, number = state.number, waited = state.stall_deadline] {
       engine.on_stall(group, number, waited);
@@ -167,8 +195,10 @@ Result<Request> Communicator::start(const Call& call) {
     in_flight_.push_back(area);
   }
   auto job = std::make_shared<Job>(prepare(group_, call, state->choice, std::move(program), number_));
-  post_(
-      [&engine = engine_, job, state] { engine.start(std::move(*job), [state](const Status& status) { state->finish(status); }); });
+  const auto begin = [&engine = engine_, job, state] {
+    engine.start(std::move(*job), [state](const Status& status) { state->finish(status); });
+  };
+  if (options_.driver == nullptr || !options_.driver->try_run(begin)) post_(begin);
   return Request(std::move(state));
 }
 

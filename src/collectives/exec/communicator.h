@@ -44,10 +44,25 @@ class Request {
   std::shared_ptr<State> state_;
 };
 
+// Lets a thread that waits serve the engine's loop itself, so that nobody has to be woken for it.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  // Runs `work` on the loop, on this thread, and sends what it has to send. False: not possible now; post it.
+  virtual bool try_run(std::function<void()> work) = 0;
+  // Serves the loop on this thread until `over`, which is set on the loop before on_over(), or until `limit` has passed. False:
+  // another thread does, which sets `over` too.
+  virtual bool drive(const std::atomic<bool>& over, Duration limit) = 0;
+  // On the loop: an operation is over.
+  virtual void on_over() = 0;
+};
+
 struct CommunicatorOptions {
   Rules rules;
   Duration stall_deadline = std::chrono::minutes(10);  // the longest that an operation may take once waited for; above 0
-  Duration spin{0};  // how long wait() looks without sleeping: saves the time to wake up, costs a processor
+  Duration spin{0};  // how long wait() looks without sleeping: saves the time to wake up, costs a processor; not with a driver,
+                     // whose matter that is
+  Driver* driver = nullptr;  // outlives communicator and requests; null: the loop has a thread of its own
 };
 
 class Communicator {

@@ -151,6 +151,7 @@ std::string Choice::text() const {
   std::string text = to_string(*algorithm);
   if (block) text += fmt::format(" with blocks of {} bytes", block->count);
   if (clipped) text += " (all of the message; the block that was asked for is larger)";
+  if (raised) text += fmt::format(" (smaller ones would be more than {})", kMostBlocks);
   return text;
 }
 
@@ -203,6 +204,11 @@ Choice choose(const Group& group, const Call& call, const Rules& rules) {
   }
   choice.algorithm = best->algorithm;
   choice.block = best->block;
+  const Bytes least{(problem.size.count + kMostBlocks - 1) / kMostBlocks};
+  if (choice.block && *choice.block < least) {
+    choice.block = least;
+    choice.raised = true;
+  }
   choice.clipped = choice.clipped && has_blocks(best->algorithm);
   choice.seconds = best->seconds;
   return choice;

@@ -69,11 +69,15 @@ struct Rules {
   Bytes segment{262'144};  // of ring and direct; at least 1
 };
 
+// Into which the linear pipeline cuts a message.
+inline constexpr std::int64_t kMostBlocks = 65'536;
+
 // What was chosen for a call.
 struct Choice {
   std::optional<Algorithm> algorithm;  // none: nothing has to be moved
   std::optional<Bytes> block;
   bool clipped = false;  // a larger block was asked for than the message has bytes
+  bool raised = false;   // a block was asked for, or is the best, that makes more than kMostBlocks of the message
   double seconds = 0;    // predicted
   std::string text() const;
 };

@@ -1,5 +1,7 @@
 #include "transport/tcp/tcp_loop.h"
 
+#include <thread>
+
 #include <asio/post.hpp>
 
 namespace paceline::transport {
@@ -12,16 +14,35 @@ struct TcpLoop::Woken {
   TcpLoop* loop;
 };
 
-TcpLoop::TcpLoop() : work_(io_.get_executor()), timer_(io_) {}
+TcpLoop::TcpLoop(Duration spin) : spin_(spin), work_(io_.get_executor()), timer_(io_) {}
 
 void TcpLoop::run() {
   while (!stop_asked()) {
     io_.restart();
     serve();  // what an earlier stop left over
     obey_stop();
-    io_.run();
+    if (spin_ > Duration::zero()) {
+      run_spinning();
+    } else {
+      io_.run();
+    }
   }
   forget_stop();
+}
+
+// Yields: with fewer processors than ranks on a machine, the one that is waited for has to run.
+void TcpLoop::run_spinning() {
+  TimePoint busy = now();
+  while (!stop_asked()) {
+    if (io_.poll() > 0) {
+      busy = now();
+    } else if (now() - busy < spin_) {
+      std::this_thread::yield();
+    } else {
+      io_.run_one();
+      busy = now();
+    }
+  }
 }
 
 void TcpLoop::wake() {

@@ -34,7 +34,7 @@ class TcpLoop final : public LoopCore {
     TcpLoop& loop_;
   };
 
-  TcpLoop();
+  explicit TcpLoop(Duration spin = Duration::zero());
 
   void run() override;
   asio::io_context& io() { return io_; }
@@ -42,6 +42,7 @@ class TcpLoop final : public LoopCore {
  private:
   struct Woken;
 
+  void run_spinning();
   void wake() override;
   void on_woken();
   void on_earlier_timer(TimePoint due) override;
@@ -50,6 +51,7 @@ class TcpLoop final : public LoopCore {
     if (stop_asked()) io_.stop();
   }
 
+  const Duration spin_;  // how long run() looks for more work before it sleeps
   HandlerMemory wake_memory_;
   asio::io_context io_{1};
   asio::executor_work_guard<Executor> work_;

@@ -12,7 +12,7 @@ namespace {
 
 class TcpTransport final : public Transport {
  public:
-  explicit TcpTransport(const TcpOptions& options) : options_(options) {}
+  explicit TcpTransport(const TcpOptions& options) : options_(options), loop_(options.spin) {}
   ~TcpTransport() override { loop_.shut_down(); }
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
@@ -43,6 +43,8 @@ Status check(const TcpOptions& options) {
     return error(ErrorKind::kBadRequest, "a send buffer of {} bytes is not possible; from 4096 bytes to 1 GiB is legal",
                  options.send_buffer->count);
   }
+  if (options.spin < Duration::zero() || options.spin > std::chrono::seconds(1))
+    return error(ErrorKind::kBadRequest, "a loop cannot spin for {}; from 0 to 1 s is legal", to_text(options.spin));
   return {};
 }
 

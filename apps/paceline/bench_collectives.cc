@@ -1,0 +1,296 @@
+#include "paceline/bench_collectives.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <sys/eventfd.h>
+
+#include "base/text.h"
+
+#ifdef PACELINE_HAS_BENCH
+#include "bench/collectives/collectives_bench.h"
+#include "bench/collectives/member.h"
+#include "lab/namespaces.h"
+#include "lab/rights.h"
+#include "paceline/doctor/machine.h"
+#include "paceline/progress.h"
+#include "runtime/signals.h"
+#endif
+
+namespace paceline::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> operations = {"broadcast", "reduce", "allreduce"};
+  std::vector<std::string> sizes = {"4KB", "32KB", "1MB", "4MB", "64MB", "256MB"};
+  std::vector<int> hosts = {2, 4, 8};
+  std::vector<std::string> contestants = {"paceline",    "paceline-spin", "paceline-lp", "paceline-mst",
+                                          "paceline-be", "gloo",          "openmpi",     "openmpi-pipelined"};
+  std::string rate = "1gbit";
+  int turns = 3;
+  double length = 0.3;
+  std::string output = "runs/collectives";
+  std::string python, peers;
+  bool quick = false, json = false, progress = false, no_pictures = false;
+  // Of a process on a host, which the benchmark starts itself.
+  int member = -1;
+  std::string control, spin;
+  std::vector<std::string> member_addresses;
+};
+
+#ifdef PACELINE_HAS_BENCH
+
+namespace fs = std::filesystem;
+using Json = bench::Ledger::Json;
+
+Result<bench::CollectivesGrid> grid_of(const Options& options) {
+  bench::CollectivesGrid grid;
+  const std::vector<std::string> legal = {"broadcast", "reduce", "allreduce"};
+  for (const std::string& name : options.operations) {
+    if (std::ranges::find(legal, name) == legal.end())
+      return error(ErrorKind::kBadRequest, "--operations knows no '{}'{}; legal: {}", name, suggestion(name, legal),
+                   fmt::join(legal, ", "));
+  }
+  grid.operations = options.operations;
+  for (const std::string& text : options.sizes) {
+    const auto size = parse_bytes(text);
+    if (!size.ok()) return error(ErrorKind::kBadRequest, "--sizes: {}", size.status().message());
+    if (size->count < 4 || size->count % 4 != 0 || size->count > 4'000'000'000)
+      return error(ErrorKind::kBadRequest, "--sizes: {} is no whole number of float32 up to 4 GB", text);
+    grid.sizes.push_back(*size);
+  }
+  for (const int hosts : options.hosts) {
+    if (hosts < 2 || hosts > 64) return error(ErrorKind::kBadRequest, "--hosts: {} hosts; legal: 2 to 64", hosts);
+  }
+  grid.hosts = options.hosts;
+  for (const std::string& name : options.contestants) {
+    const auto entry = bench::entry_of(name);
+    if (!entry.ok()) return error(ErrorKind::kBadRequest, "--contestants: {}", entry.status().message());
+    grid.entries.push_back(*entry);
+  }
+  const auto rate = parse_rate(options.rate);
+  if (!rate.ok()) return error(ErrorKind::kBadRequest, "--rate: {}", rate.status().message());
+  grid.rate = *rate;
+  return grid;
+}
+
+// A folder for sockets, whose names must be short.
+class ShortFolder {
+ public:
+  ShortFolder() {
+    std::string name = (fs::temp_directory_path() / "paceline-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~ShortFolder() {
+    std::error_code problem;
+    if (!path_.empty()) fs::remove_all(path_, problem);
+  }
+  ShortFolder(const ShortFolder&) = delete;
+  ShortFolder& operator=(const ShortFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void print_rows(const std::vector<Json>& rows) {
+  std::string group;
+  for (const Json& row : rows) {
+    const std::string name = fmt::format("{} of {} between {} hosts", row["operation"].get<std::string>(),
+                                         to_text(Bytes{row["bytes"].get<std::int64_t>()}), row["hosts"].get<int>());
+    if (name != std::exchange(group, name)) {
+      fmt::print("\n{}: bound {}\n{:<18} {:>10} {:>9} {:>8} {:>12} {:>12} {:>9}  {}\n", name,
+                 to_text(from_seconds(row["bound_seconds"].get<double>())), "", "time", "spread", "/ bound", "algorithm bw",
+                 "bus bw", "predicted", "ran by");
+    }
+    const Json& time = row["seconds"];
+    const double median = time["median"];
+    fmt::print("{:<18} {:>10} +-{:>5.1f} % {:>8.3f} {:>12} {:>12} {:>9}  {}\n", row["contestant"].get<std::string>(),
+               to_text(from_seconds(median)), 50 * (time["highest"].get<double>() - time["lowest"].get<double>()) / median,
+               row["of_bound"].get<double>(), to_text(BytesPerSecond{row["algorithm_bytes_per_second"].get<double>()}),
+               to_text(BytesPerSecond{row["bus_bytes_per_second"].get<double>()}),
+               row.contains("predicted_seconds") ? fmt::format("{:.2f} x", row["predicted_seconds"].get<double>() / median) : "-",
+               row.value("choice", "-"));
+  }
+}
+
+void print_costs(const Json& table) {
+  if (table.empty()) return;
+  fmt::print(
+      "\nTable 1 of Linear Pipeline: cost by the closed form, with the fitted constants (a, B, G), beside what was measured\n");
+  fmt::print("{:<6} {:<10} {:>9} {:<4} {:<42} {:>11} {:>11}\n", "hosts", "operation", "bytes", "", "formula", "predicted",
+             "measured");
+  for (const Json& row : table) {
+    fmt::print("{:<6} {:<10} {:>9} {:<4} {:<42} {:>11} {:>11}\n", row["hosts"].get<int>(), row["operation"].get<std::string>(),
+               to_text(Bytes{row["bytes"].get<std::int64_t>()}), row["algorithm"].get<std::string>(),
+               row["formula"].get<std::string>(), to_text(from_seconds(row["predicted_seconds"].get<double>())),
+               to_text(from_seconds(row["measured_seconds"].get<double>())));
+  }
+}
+
+// Draws in a process of its own; says what it could not do, since the numbers are there without.
+void draw(const Options& options, const std::string& ledger) {
+  const std::string command = fmt::format("'{}' '{}/../collectives/pictures.py' '{}' '{}' >/dev/null", options.python,
+                                          options.peers, ledger, options.output);
+  if (std::system(command.c_str()) != 0) fmt::print(stderr, "paceline: no pictures: {} failed\n", command);
+}
+
+int run_member(const Options& options) {
+  bench::MemberOptions member{.control = options.control, .rank = options.member};
+  for (const std::string& text : options.member_addresses) {
+    const auto address = transport::parse_address(text);
+    if (!address.ok()) return report_error(address.status());
+    member.addresses.push_back(*address);
+  }
+  if (!options.spin.empty()) {
+    const auto spin = parse_duration(options.spin);
+    if (!spin.ok()) return report_error(spin.status());
+    member.spin = *spin;
+  }
+  const Status status = bench::run_collectives_member(member);
+  return status.ok() ? kDone : report_error(status);
+}
+
+int report(const Options& options, const bench::CollectivesBenchOptions& bench, const bench::CollectivesBenchResult& result) {
+  const Json costs = bench::cost_table(result.rows);
+  if (options.json) {
+    const Machine machine = this_machine();
+    fmt::print("{}\n",
+               Json{{"machine", {{"processor", machine.processor}, {"cores", machine.usable_cores}, {"system", machine.system}}},
+                    {"cells", bench.ledger},
+                    {"rows", result.rows},
+                    {"costs", costs},
+                    {"failures", result.failures}}
+                   .dump(2));
+  } else {
+    print_rows(result.rows);
+    print_costs(costs);
+    fmt::print(
+        "\nTimes are of the slowest rank, behind a barrier; medians of {} turns, spread between turns. Bandwidths as nccl-tests "
+        "define "
+        "them. Finished entries and pictures are in {}\n",
+        options.turns, options.output);
+  }
+  if (result.failures.empty()) return kDone;
+  return report_error(
+      error(ErrorKind::kIo, "{} entries could not be run; the first: {}", result.failures.size(), result.failures[0]));
+}
+
+int run(const Options& options) {
+  if (options.member >= 0) return run_member(options);
+  bench::CollectivesBenchOptions bench{.turns = options.turns, .length = options.length};
+  auto grid = grid_of(options);
+  if (!grid.ok()) return report_error(grid.status());
+  bench.grid = std::move(*grid);
+  if (const Status rights = lab::acquire_rights(); !rights.ok()) return report_error(rights);
+  std::error_code problem;
+  fs::create_directories(options.output, problem);
+  if (problem) return report_error(error(ErrorKind::kBadRequest, "--output {}: {}", options.output, problem.message()));
+  bench.ledger = fs::path(options.output) / "cells.jsonl";
+  const ShortFolder folder;
+  if (folder.path().empty()) return report_error(error(ErrorKind::kIo, "cannot make a folder for sockets"));
+  const lab::Descriptor interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const runtime::Signals signals({SIGINT, SIGTERM, SIGHUP}, [&](int) { eventfd_write(interrupt.get(), 1); });
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  bench.interrupt = interrupt.get();
+  bench.field = {.paceline = self,
+                 .python = options.python,
+                 .peers = fs::absolute(options.peers).lexically_normal(),
+                 .mpi_program = self.parent_path() / "mpi_collectives",
+                 .folder = folder.path(),
+                 .interrupt = interrupt.get()};
+  const SystemClock clock;
+  std::unique_ptr<ProgressBar> bar;
+  bench.on_heat = [&](std::size_t done, std::size_t heats, const std::string& heat) {
+    if (bar == nullptr) {
+      bar = std::make_unique<ProgressBar>("bench collectives", static_cast<std::int64_t>(heats),
+                                          options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock);
+    }
+    bar->update(static_cast<std::int64_t>(done), heat);
+  };
+  const auto result = bench::run_collectives_bench(bench);
+  bar.reset();
+  if (!result.ok()) return report_error(result.status());
+  if (!options.no_pictures && !result->rows.empty()) draw(options, bench.ledger);
+  return report(options, bench, *result);
+}
+
+#else
+
+int run(const Options&) {
+  return report_error(error(ErrorKind::kBadRequest,
+                            "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)"));
+}
+
+#endif
+
+void add_member_options(CLI::App& command, Options& options) {
+  const std::string hidden;  // group: not shown
+  command.add_option("--member", options.member)->group(hidden);
+  command.add_option("--control", options.control)->group(hidden);
+  command.add_option("--spin", options.spin)->group(hidden);
+  command.add_option("--member-addresses", options.member_addresses)->delimiter(',')->group(hidden);
+}
+
+}  // namespace
+
+void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
+  CLI::App* command = bench.add_subcommand(
+      "collectives", "Broadcast, reduce and allreduce against Open MPI and gloo, between shaped hosts; needs the rights of a lab");
+  const auto options = std::make_shared<Options>();
+#ifdef PACELINE_SOURCE_DIR
+  options->peers = PACELINE_SOURCE_DIR "/bench/peers";
+  options->python = PACELINE_SOURCE_DIR "/.venv/bin/python";
+#endif
+  const auto list = [&](const char* name, auto& values, const std::string& help) {
+    return command->add_option(name, values, help)->delimiter(',')->allow_extra_args(false)->capture_default_str();
+  };
+  list("--operations", options->operations, "broadcast and reduce have rank 0 as root");
+  list("--sizes", options->sizes, "Of the message; up to 64MB for paceline-lp, -mst, -be, -ring and -direct");
+  list("--hosts", options->hosts, "Numbers of hosts, one rank each");
+  list("--contestants", options->contestants,
+       "paceline: its own choice; -spin: waits without sleeping; -lp, -mst, -be, -ring, -direct: one algorithm; openmpi: as it "
+       "comes; "
+       "openmpi-pipelined: told to send along a chain in segments of 128 KB");
+  command->add_option("--rate", options->rate, "Of every host's link")->capture_default_str();
+  command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_option("--length", options->length, "Seconds of repetitions in each turn, about; one repetition at least")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command
+      ->add_option("--output", options->output,
+                   "Folder of the finished entries (cells.jsonl), which are not run again, and of the pictures")
+      ->capture_default_str();
+  command->add_option("--peers", options->peers, "Folder of gloo_collectives.py")->capture_default_str();
+  command->add_option("--python", options->python, "Interpreter with torch and matplotlib")->capture_default_str();
+  command->add_flag("--no-pictures", options->no_pictures, "Only numbers");
+  CLI::Option* quick = command->add_flag("--quick", options->quick, "32KB, 1MB and 16MB between 4 hosts, one short turn");
+  command->add_flag("--json", options->json, "One JSON document; rates in bytes/s, times in seconds");
+  command->add_flag("--progress", options->progress, "Show progress even when standard error is no terminal");
+  add_member_options(*command, *options);
+  set_examples(*command,
+               "  paceline bench collectives --quick\n"
+               "  paceline bench collectives --operations broadcast --sizes 64MB --hosts 4,8 --output runs/broadcast");
+  command->callback([options, command, quick, &chosen] {
+    if (quick->count() > 0) {
+      const auto unless_given = [&](const char* name) { return command->get_option(name)->count() == 0; };
+      if (unless_given("--sizes")) options->sizes = {"32KB", "1MB", "16MB"};
+      if (unless_given("--hosts")) options->hosts = {4};
+      if (unless_given("--turns")) options->turns = 1;
+      if (unless_given("--length")) options->length = 0.1;
+    }
+    chosen.run = [options] { return run(*options); };
+  });
+}
+
+}  // namespace paceline::cli

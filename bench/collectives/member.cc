@@ -1,0 +1,121 @@
+#include "bench/collectives/member.h"
+
+#include <chrono>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/collectives/line_socket.h"
+#include "bench/collectives/pattern.h"
+#include "collectives/exec/calibration.h"
+#include "runtime/collective_process.h"
+
+namespace paceline::bench {
+namespace {
+
+using collectives::Call;
+using collectives::CollectiveKind;
+using Json = nlohmann::ordered_json;
+
+struct Order {
+  std::string operation, algorithm;
+  std::int64_t elements = 0;
+  int repetitions = 0, warm_up = 0;
+};
+
+std::optional<Order> parse(const std::string& line) {
+  std::istringstream words(line);
+  std::string first;
+  Order order;
+  words >> first >> order.operation >> order.algorithm >> order.elements >> order.repetitions >> order.warm_up;
+  if (!words || first != "run") return std::nullopt;
+  return order;
+}
+
+Result<Call> call_of(const Order& order, std::vector<float>& data) {
+  Call call{.output = data.data(), .count = order.elements};
+  if (order.operation == "broadcast") {
+    call.kind = CollectiveKind::kBroadcast;
+  } else if (order.operation == "reduce" || order.operation == "allreduce") {
+    call.kind = order.operation == "reduce" ? CollectiveKind::kReduce : CollectiveKind::kAllreduce;
+    call.input = data.data();
+  } else {
+    return error(ErrorKind::kBadRequest, "no operation '{}'", order.operation);
+  }
+  if (order.algorithm == "best") return call;
+  for (int i = 0; i <= static_cast<int>(collectives::Algorithm::kDirect); ++i) {
+    const auto algorithm = static_cast<collectives::Algorithm>(i);
+    if (order.algorithm == collectives::to_string(algorithm)) call.algorithm = algorithm;
+  }
+  if (!call.algorithm) return error(ErrorKind::kBadRequest, "no algorithm '{}'", order.algorithm);
+  return call;
+}
+
+Result<Json> answer(collectives::Communicator& all, const Order& order) {
+  std::vector<float> data(static_cast<std::size_t>(order.elements));
+  PACELINE_ASSIGN_OR_RETURN(const Call call, call_of(order, data));
+  const Period own = contribution(all.rank());
+  std::vector<double> times;
+  Json reply;
+  for (int i = -order.warm_up; i < order.repetitions; ++i) {
+    fill(data, own);
+    PACELINE_RETURN_IF_ERROR(all.run({.kind = CollectiveKind::kBarrier}));
+    const auto begin = std::chrono::steady_clock::now();
+    PACELINE_ASSIGN_OR_RETURN(collectives::Request request, all.start(call));
+    PACELINE_RETURN_IF_ERROR(request.wait());
+    if (i >= 0) times.push_back(seconds(std::chrono::steady_clock::now() - begin));
+    reply["choice"] = request.choice().text();
+    reply["predicted"] = request.choice().seconds;
+  }
+  if (all.rank() == 0 || order.operation != "reduce") {
+    const std::size_t wrong = first_wrong(data, expected_result(order.operation, all.size()));
+    if (wrong < data.size()) return error(ErrorKind::kCorrupt, "element {} is {}", wrong, data[wrong]);
+  }
+  reply["seconds"] = times;
+  return reply;
+}
+
+Result<LineSocket> connect_to(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(const sockaddr_un address, path_address(path));
+  lab::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return error(ErrorKind::kIo, "cannot reach the driver at {}", path);
+  return LineSocket(std::move(socket));
+}
+
+}  // namespace
+
+Status run_collectives_member(const MemberOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(LineSocket driver, connect_to(options.control));
+  runtime::CollectiveProcessOptions process_options;
+  process_options.self = Rank{options.rank};
+  process_options.addresses = options.addresses;
+  process_options.spin = options.spin;
+  process_options.seed = static_cast<std::uint64_t>(options.rank) + 1;
+  PACELINE_ASSIGN_OR_RETURN(const auto process, runtime::CollectiveProcess::connect(std::move(process_options)));
+  const auto post = [&](std::function<void()> work) { process->post(std::move(work)); };
+  collectives::CommunicatorOptions communicator_options;
+  communicator_options.driver = &process->driver();
+  PACELINE_ASSIGN_OR_RETURN(const auto calibration, collectives::calibrate(process->engine(), post, process->rank(),
+                                                                           process->ranks(), communicator_options));
+  const cost::LinkCost& link = communicator_options.rules.link = calibration.fit.cost;
+  collectives::Communicator all(process->engine(), post, collectives::world_group(process->rank(), process->ranks()),
+                                communicator_options);
+  driver.send(Json{{"rank", options.rank},
+                   {"alpha", link.alpha},
+                   {"beta", link.beta},
+                   {"gamma", link.gamma},
+                   {"residual", calibration.fit.residual}}
+                  .dump());
+  while (driver.read()) {
+    while (const auto line = driver.take()) {
+      const auto order = parse(*line);
+      if (!order) return error(ErrorKind::kBadRequest, "the driver said '{}'", *line);
+      const auto reply = answer(all, *order);
+      driver.send(reply.ok() ? reply->dump() : Json{{"error", reply.status().message()}}.dump());
+    }
+  }
+  return {};
+}
+
+}  // namespace paceline::bench

@@ -1,0 +1,140 @@
+#include "collectives/exec/calibration.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace paceline::collectives {
+namespace {
+
+struct Trial {
+  Operation operation;
+  std::int64_t size, block;  // bytes
+};
+// Large enough that what a shaper lets pass at once, some milliseconds' worth, counts for little. The first one only shows how fast
+// the link is about, since connections are slow at first; the others are smaller where it is slow.
+constexpr std::array<Trial, 6> kTrials = {{
+    {Operation::kBroadcast, 1'048'576, 65'536},
+    {Operation::kBroadcast, 2'097'152, 32'768},
+    {Operation::kBroadcast, 2'097'152, 131'072},
+    {Operation::kBroadcast, 8'388'608, 65'536},
+    {Operation::kBroadcast, 8'388'608, 262'144},
+    {Operation::kReduce, 8'388'608, 65'536},
+}};
+constexpr std::size_t kRepetitions = 3;
+
+std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 ? 8 : 1; }
+
+// What a message costs the processors of both ends at least. Where the link is slower than they are a pipeline hides it, so that
+// the fit does not see it, and would have blocks of a byte.
+constexpr double kLeastAlpha = 10e-6;
+
+cost::CostSample sample_of(const Trial& trial, int ranks, double seconds) {
+  const auto size = static_cast<double>(trial.size), block = static_cast<double>(trial.block);
+  cost::CostSample sample{.messages = ranks - 1 + size / block, .sent = block * (ranks - 1) + size, .seconds = seconds};
+  if (trial.operation == Operation::kReduce) sample.reduced = sample.sent;
+  return sample;
+}
+
+class Calibrator {
+ public:
+  explicit Calibrator(Communicator& all) : all_(all), values_(static_cast<std::size_t>(kTrials.back().size) / sizeof(float)) {}
+
+  // The time of the slowest rank; the median of some.
+  Result<double> time(const Trial& trial) {
+    std::array<double, kRepetitions> times{};
+    for (double& each : times) {
+      PACELINE_RETURN_IF_ERROR(all_.run({.kind = CollectiveKind::kBarrier}));
+      const auto begin = std::chrono::steady_clock::now();
+      PACELINE_RETURN_IF_ERROR(all_.run(call_of(trial)));
+      each = seconds(std::chrono::steady_clock::now() - begin);
+    }
+    PACELINE_RETURN_IF_ERROR(all_.run({.kind = CollectiveKind::kAllreduce,
+                                       .input = times.data(),
+                                       .output = times.data(),
+                                       .dtype = tensor::DType::kFloat64,
+                                       .count = kRepetitions,
+                                       .reduction = ReductionKind::kMax,
+                                       .algorithm = Algorithm::kMinimumSpanningTree}));
+    std::ranges::sort(times);
+    return times[kRepetitions / 2];
+  }
+
+ private:
+  Call call_of(const Trial& trial) {
+    Call call{.kind = CollectiveKind::kBroadcast,
+              .output = values_.data(),
+              .count = trial.size / static_cast<std::int64_t>(sizeof(float)),
+              .algorithm = Algorithm::kLinearPipeline,
+              .block = Bytes{trial.block}};
+    if (trial.operation == Operation::kReduce) {
+      call.kind = CollectiveKind::kReduce;
+      call.input = values_.data();
+      call.root = all_.size() - 1;  // also legal in rank order
+    }
+    return call;
+  }
+
+  Communicator& all_;
+  std::vector<float> values_;
+};
+
+}  // namespace
+
+Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks, const CommunicatorOptions& options,
+                   const std::vector<Setting>& settings) {
+  Group group = world_group(self, ranks);
+  group.id = kAgreementGroup;
+  Communicator all(engine, std::move(post), std::move(group), options);
+  // The most of each value and of its opposite: the least.
+  std::vector<double> values;
+  for (const Setting& setting : settings) {
+    values.push_back(setting.value);
+    values.push_back(-setting.value);
+  }
+  PACELINE_RETURN_IF_ERROR(all.run({.kind = CollectiveKind::kAllreduce,
+                                    .input = values.data(),
+                                    .output = values.data(),
+                                    .dtype = tensor::DType::kFloat64,
+                                    .count = static_cast<std::int64_t>(values.size()),
+                                    .reduction = ReductionKind::kMax,
+                                    .algorithm = Algorithm::kMinimumSpanningTree}));
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const double most = values[2 * i], least = -values[2 * i + 1];
+    if (least == most) continue;
+    return error(ErrorKind::kBadRequest, "the ranks have different values of {}, from {} to {} ({} here); give the same everywhere",
+                 settings[i].name, least, most, settings[i].value);
+  }
+  return {};
+}
+
+Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
+                              const CommunicatorOptions& options) {
+  Calibration calibration;
+  calibration.fit.cost = Rules{}.link;
+  if (ranks == 1) return calibration;
+  Group group = world_group(self, ranks);
+  group.id = kCalibrationGroup;
+  Communicator all(engine, std::move(post), std::move(group), options);
+  Calibrator calibrator(all);
+  std::vector<cost::CostSample> samples;
+  std::int64_t divisor = 1;
+  for (std::size_t i = 0; i < kTrials.size(); ++i) {
+    const Trial trial{kTrials[i].operation, kTrials[i].size / divisor, kTrials[i].block / divisor};
+    PACELINE_ASSIGN_OR_RETURN(const double time, calibrator.time(trial));
+    if (i == 0) {
+      divisor = divisor_for(time);
+      continue;
+    }
+    samples.push_back(sample_of(trial, ranks, time));
+    calibration.samples.push_back({trial.operation, Bytes{trial.size}, Bytes{trial.block}, time});
+  }
+  PACELINE_ASSIGN_OR_RETURN(calibration.fit, cost::fit_cost(samples));
+  if (calibration.fit.cost.alpha < kLeastAlpha) {
+    calibration.fit.cost.alpha = kLeastAlpha;
+    calibration.fit.residual = cost::residual(calibration.fit.cost, samples);
+  }
+  return calibration;
+}
+
+}  // namespace paceline::collectives

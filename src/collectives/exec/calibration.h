@@ -1,0 +1,44 @@
+// What the links of a job cost, measured with whole operations when everybody is connected, so that algorithms and blocks can be
+// chosen for them (cost.h). All ranks get the same numbers, so that they choose alike.
+//
+// Pipelined broadcasts and reduces of several sizes and blocks run one after the other; an operation's time is that of its slowest
+// rank. Takes about 0.8 s at 1 Gb/s, less on faster links, and some seconds at 10 Mb/s: sizes are smaller where the link is slow.
+#pragma once
+
+#include "collectives/exec/communicator.h"
+#include "cost/cost_fit.h"
+
+namespace paceline::collectives {
+
+// The groups that these functions use; others must leave them alone.
+inline constexpr std::uint32_t kCalibrationGroup = wire::kMostCollectiveGroup;
+inline constexpr std::uint32_t kAgreementGroup = wire::kMostCollectiveGroup - 1;
+
+// A number that must be the same on all ranks.
+struct Setting {
+  const char* name;
+  double value;  // finite
+};
+
+struct CalibrationSample {
+  Operation operation = Operation::kBroadcast;
+  Bytes size, block;
+  double seconds = 0;  // median
+};
+
+struct Calibration {
+  cost::CostFit fit;
+  std::vector<CalibrationSample> samples;
+};
+
+// All ranks of the job call it once, with the same settings in the same order. Errors: as of an operation; kBadRequest naming the
+// first setting that differs, and what is the least and the most of it.
+Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks, const CommunicatorOptions& options,
+                   const std::vector<Setting>& settings);
+
+// All ranks of the job call it once, each on a thread that may wait. One rank: the cost that Rules begins with, and no samples.
+// Errors: as of an operation; kBadRequest when the times make no sense.
+Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
+                              const CommunicatorOptions& options);
+
+}  // namespace paceline::collectives

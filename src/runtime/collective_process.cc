@@ -1,0 +1,258 @@
+#include "runtime/collective_process.h"
+
+#include <fmt/ranges.h>
+
+#include "transport/tcp/tcp_transport.h"
+#include "wire/control.h"
+
+namespace paceline::runtime {
+namespace {
+
+using session::PeerId;
+using session::PeerName;
+using session::Role;
+using wire::MessageHead;
+using wire::MessageKind;
+
+constexpr Duration kFarewell = std::chrono::seconds(10);
+constexpr Rank kMeetingRank{0};
+
+PeerName name_of(Rank rank) { return {Role::kWorker, rank}; }
+
+bool is_engines(MessageKind kind) {
+  return kind == MessageKind::kCollective || kind == MessageKind::kCollectiveReady || kind == MessageKind::kCollectiveFailed;
+}
+
+// Ranks with another list are of another job, and refuse each other. Never 0.
+std::uint64_t job_of(const std::vector<transport::Address>& addresses) {
+  std::uint64_t job = 0xcbf29ce484222325ULL;
+  for (const auto& address : addresses) {
+    for (const char c : address.text() + "\n") job = (job ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  }
+  return job == 0 ? 1 : job;
+}
+
+Status check(const CollectiveProcessOptions& options) {
+  if (options.ranks < 1 || options.ranks > wire::kMostCollectiveRanks)
+    return error(ErrorKind::kBadRequest, "{} ranks; legal: 1 to {}", options.ranks, wire::kMostCollectiveRanks);
+  if (options.self.value < 0 || options.self.value >= options.ranks) {
+    return error(ErrorKind::kBadRequest, "rank {} is none of the {} ranks; legal: 0 to {}", options.self.value, options.ranks,
+                 options.ranks - 1);
+  }
+  for (std::size_t i = 0; i < options.addresses.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (options.addresses[i] == options.addresses[j])
+        return error(ErrorKind::kBadRequest, "ranks {} and {} have the same address, {}", j, i, options.addresses[i].text());
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CollectiveProcess>> CollectiveProcess::connect(CollectiveProcessOptions options) {
+  if (!options.addresses.empty()) options.ranks = static_cast<std::int32_t>(options.addresses.size());
+  PACELINE_RETURN_IF_ERROR(check(options));
+  std::unique_ptr<CollectiveProcess> process(new CollectiveProcess(std::move(options)));
+  PACELINE_ASSIGN_OR_RETURN(process->transport_, transport::try_make_tcp_transport({.spin = process->options_.spin}));
+  PACELINE_RETURN_IF_ERROR(process->start());
+  auto ready = process->ready_.get_future();
+  process->driver_ = std::make_unique<LoopDriver>(process->transport_->loop());
+  PACELINE_RETURN_IF_ERROR(ready.get());
+  return process;
+}
+
+Status CollectiveProcess::start() {
+  ids_.resize(static_cast<std::size_t>(options_.ranks));
+  engine_ = std::make_unique<collectives::Engine>(options_.self, options_.ranks, *this);
+  session::EndpointOptions endpoint;
+  endpoint.self = name_of(options_.self);
+  endpoint.job = meets() ? 0 : job_of(options_.addresses);
+  endpoint.epoch = 1;
+  endpoint.seed = options_.seed;
+  endpoint.silence_deadline = options_.silence_deadline;
+  PACELINE_ASSIGN_OR_RETURN(endpoint, session::validated(endpoint));
+  endpoint_ = std::make_unique<session::Endpoint>(*transport_, endpoint, *this);
+  listed_ = !meets() || options_.self == kMeetingRank;
+
+  const auto own = static_cast<std::size_t>(options_.self.value);
+  transport::Address where = !meets() ? options_.addresses[own] : options_.meeting;
+  if (meets() && options_.self != kMeetingRank) where = {options_.bind, 0};
+  if (options_.ranks > 1) {
+    PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(where));
+    listening_ = address.text();
+  }
+  transport_->loop().post([this] {
+    transport_->loop().run_after(options_.connect_deadline, [this] {
+      settle(error(ErrorKind::kDeadline, "rank {} waited {:.1f} s; {}", options_.self.value, seconds(options_.connect_deadline),
+                   missing()));
+    });
+    if (!meets()) {
+      for (std::int32_t rank = 0; rank < options_.self.value; ++rank)
+        connect_to(Rank{rank}, options_.addresses[static_cast<std::size_t>(rank)]);
+    } else if (options_.self != kMeetingRank) {
+      connect_to(kMeetingRank, options_.meeting);
+    }
+    check_complete();
+  });
+  return {};
+}
+
+CollectiveProcess::~CollectiveProcess() {
+  if (driver_ != nullptr) {
+    std::promise<void> left;
+    post([&] { endpoint_->close(kFarewell, [&] { left.set_value(); }); });
+    left.get_future().wait();
+    driver_.reset();
+  }
+  endpoint_.reset();
+  engine_.reset();
+}
+
+void CollectiveProcess::connect_to(Rank rank, const transport::Address& address) {
+  endpoint_->connect(address, name_of(rank), options_.connect_deadline);
+}
+
+std::string CollectiveProcess::missing() const {
+  std::vector<std::int32_t> absent;
+  for (std::int32_t rank = 0; rank < options_.ranks; ++rank) {
+    if (rank != options_.self.value && ids_[static_cast<std::size_t>(rank)] == 0) absent.push_back(rank);
+  }
+  if (absent.empty()) return "rank 0 has not told where the others are";
+  return fmt::format("of {} ranks {} {} did not come", options_.ranks, absent.size() == 1 ? "rank" : "ranks",
+                     fmt::join(absent, ", "));
+}
+
+void CollectiveProcess::settle(const Status& how) {
+  if (std::exchange(settled_, true)) return;
+  ready_.set_value(how);
+}
+
+void CollectiveProcess::check_complete() {
+  if (listed_ && (!meets() || options_.self != kMeetingRank || options_.ranks == 1) &&
+      names_.size() + 1 == static_cast<std::size_t>(options_.ranks))
+    settle({});
+}
+
+// The meeting: Join and Welcome (wire/control.h) carry the addresses.
+
+void CollectiveProcess::introduce(PeerId meeting) {
+  wire::Join join;
+  join.wanted_rank = options_.self.value;
+  join.world_workers = options_.ranks;
+  join.address = listening_;
+  join.release = options_.release;
+  auto payload = encode(join);
+  MessageHead head{.kind = MessageKind::kJoin, .layer = wire::kControlLayer};
+  head.payload_bytes = payload.size();
+  endpoint_->send_owned(meeting, head, std::move(payload));
+}
+
+void CollectiveProcess::on_introduced(Rank from, std::span<const std::byte> payload) {
+  const auto join = wire::decode_join(payload);
+  if (!join.ok()) return refuse_all(error(join.status().kind(), "rank {} sent {}", from.value, join.status().message()));
+  if (join->world_workers != options_.ranks) {
+    return refuse_all(error(ErrorKind::kBadRequest, "rank {} expects {} ranks, rank 0 expects {}; give the same number everywhere",
+                            from.value, join->world_workers, options_.ranks));
+  }
+  if (join->release != options_.release) {
+    return refuse_all(error(ErrorKind::kBadRequest, "rank {} runs release {}, rank 0 release {}; run the same everywhere",
+                            from.value, join->release, options_.release));
+  }
+  introduced_[from] = join->address;
+  if (introduced_.size() + 1 == static_cast<std::size_t>(options_.ranks)) on_all_introduced();
+}
+
+void CollectiveProcess::on_all_introduced() {
+  wire::Welcome welcome;
+  welcome.workers = options_.ranks;
+  welcome.servers.push_back(listening_);
+  for (const auto& [rank, address] : introduced_) welcome.servers.push_back(address);
+  for (const auto& [rank, address] : introduced_) {
+    welcome.rank = rank.value;
+    auto payload = encode(welcome);
+    MessageHead head{.kind = MessageKind::kWelcome, .layer = wire::kControlLayer};
+    head.payload_bytes = payload.size();
+    endpoint_->send_owned(ids_[static_cast<std::size_t>(rank.value)], head, std::move(payload));
+  }
+  settle({});
+}
+
+void CollectiveProcess::refuse_all(const Status& reason) {
+  for (const auto& [peer, rank] : names_) {
+    auto payload = encode(wire::stop_for(reason));
+    MessageHead head{.kind = MessageKind::kStop, .layer = wire::kControlLayer};
+    head.payload_bytes = payload.size();
+    endpoint_->send_owned(peer, head, std::move(payload));
+  }
+  settle(reason);
+}
+
+void CollectiveProcess::on_list(std::span<const std::byte> payload) {
+  const auto welcome = wire::decode_welcome(payload);
+  if (!welcome.ok()) return settle(welcome.status());
+  if (welcome->servers.size() != ids_.size() || listed_)
+    return settle(error(ErrorKind::kCorrupt, "rank 0 sent a list of {} ranks instead of {}", welcome->servers.size(), ids_.size()));
+  listed_ = true;
+  for (std::int32_t rank = 1; rank < options_.self.value; ++rank) {
+    const auto address = transport::parse_address(welcome->servers[static_cast<std::size_t>(rank)]);
+    if (!address.ok()) return settle(address.status());
+    connect_to(Rank{rank}, *address);
+  }
+  check_complete();
+}
+
+// What passes between the engine and the sessions.
+
+void CollectiveProcess::send(Rank to, const MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  if (const PeerId id = ids_[static_cast<std::size_t>(to.value)]; id != 0) endpoint_->send(id, head, payload, ticket);
+}
+
+Status CollectiveProcess::on_hello(const PeerName& name) {
+  if (name.role == Role::kWorker && name.rank > options_.self && name.rank.value < options_.ranks) return {};
+  return error(ErrorKind::kBadRequest, "{} is none of the ranks that connect to rank {} of {}; give every process its own rank",
+               name.text(), options_.self.value, options_.ranks);
+}
+
+void CollectiveProcess::on_peer(PeerId peer, const PeerName& name) {
+  ids_[static_cast<std::size_t>(name.rank.value)] = peer;
+  names_[peer] = name.rank;
+  if (meets() && name.rank == kMeetingRank) introduce(peer);
+  check_complete();
+}
+
+Result<std::span<std::byte>> CollectiveProcess::on_message_begin(PeerId peer, const MessageHead& head) {
+  if (is_engines(head.kind)) return engine_->on_message_begin(names_.at(peer), head);
+  if (head.payload_bytes > wire::kMaxControlBytes)
+    return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
+                 wire::kMaxControlBytes);
+  auto& buffer = incoming_[peer];
+  buffer.resize(head.payload_bytes);
+  return std::span<std::byte>(buffer);
+}
+
+void CollectiveProcess::on_message(PeerId peer, const MessageHead& head, std::span<std::byte> payload) {
+  const Rank from = names_.at(peer);
+  if (is_engines(head.kind)) return engine_->on_message(from, head, payload);
+  if (head.kind == MessageKind::kJoin && meets() && options_.self == kMeetingRank) return on_introduced(from, payload);
+  if (head.kind == MessageKind::kWelcome && from == kMeetingRank) return on_list(payload);
+  if (head.kind == MessageKind::kStop && from == kMeetingRank) {
+    const auto stop = wire::decode_stop(payload);
+    const Status reason = stop.ok() ? stop->status() : stop.status();
+    return settle(reason.ok() ? error(ErrorKind::kCancelled, "rank 0 stopped") : reason);
+  }
+  endpoint_->drop(peer, "a message that is none of a collective");
+}
+
+void CollectiveProcess::on_delivered(PeerId, std::uint64_t ticket) { engine_->on_delivered(ticket); }
+
+void CollectiveProcess::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+  settle(error(reason.kind(), "rank {}: {}", options_.self.value, reason.message()));
+  const auto found = names_.find(peer);
+  if (found == names_.end()) return;
+  ids_[static_cast<std::size_t>(name.rank.value)] = 0;
+  incoming_.erase(peer);
+  engine_->on_peer_lost(name.rank, reason);
+}
+
+}  // namespace paceline::runtime

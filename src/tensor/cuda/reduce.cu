@@ -1,0 +1,168 @@
+#include <algorithm>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "tensor/cuda/reduce.h"
+
+namespace paceline::tensor::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostBlocks = 65'535;
+
+// What an element is computed in, and how it gets there and back. int32 sums wrap around, so they are sums of unsigned numbers.
+template <typename T>
+struct Element {
+  using Compute = T;
+  __device__ static T load(T value) { return value; }
+  __device__ static T store(T value) { return value; }
+};
+template <>
+struct Element<__half> {
+  using Compute = float;
+  __device__ static float load(__half value) { return __half2float(value); }
+  __device__ static __half store(float value) { return __float2half_rn(value); }
+};
+template <>
+struct Element<__nv_bfloat16> {
+  using Compute = float;
+  __device__ static float load(__nv_bfloat16 value) { return __bfloat162float(value); }
+  __device__ static __nv_bfloat16 store(float value) { return __float2bfloat16_rn(value); }
+};
+
+__device__ inline float add(float a, float b) { return __fadd_rn(a, b); }
+__device__ inline double add(double a, double b) { return __dadd_rn(a, b); }
+__device__ inline std::int32_t add(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
+
+__device__ inline bool is_nan(float value) { return isnan(value); }
+__device__ inline bool is_nan(double value) { return isnan(value); }
+__device__ inline bool is_nan(std::int32_t) { return false; }
+
+// A comparison with NaN is false: `a` must win when it is one, and loses to a `b` that is one.
+struct Sum {
+  template <typename C>
+  __device__ C operator()(C a, C b) const {
+    return add(a, b);
+  }
+};
+struct Max {
+  template <typename C>
+  __device__ C operator()(C a, C b) const {
+    return a >= b || is_nan(a) ? a : b;
+  }
+};
+struct Min {
+  template <typename C>
+  __device__ C operator()(C a, C b) const {
+    return a <= b || is_nan(a) ? a : b;
+  }
+};
+
+__device__ inline float multiplied(float value, double factor) { return __fmul_rn(value, static_cast<float>(factor)); }
+__device__ inline double multiplied(double value, double factor) { return __dmul_rn(value, factor); }
+__device__ inline std::int32_t multiplied(std::int32_t value, double factor) {
+  return static_cast<std::int32_t>(fmin(fmax(rint(__dmul_rn(value, factor)), -2147483648.0), 2147483647.0));
+}
+
+template <typename T, typename Combine>
+__global__ void reduce_kernel(T* dst, const T* src, std::int64_t count, Combine combine) {
+  using E = Element<T>;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+    dst[i] = E::store(combine(E::load(dst[i]), E::load(src[i])));
+}
+
+template <typename T>
+__global__ void scale_kernel(T* dst, std::int64_t count, double factor) {
+  using E = Element<T>;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+    dst[i] = E::store(multiplied(E::load(dst[i]), factor));
+}
+
+struct Sources {
+  const void* at[kMostSources];
+  int count;
+};
+
+template <typename T>
+__global__ void sum_kernel(T* dst, Sources sources, std::int64_t count, double factor) {
+  using E = Element<T>;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    T sum = static_cast<const T*>(sources.at[0])[i];
+    for (int k = 1; k < sources.count; ++k) sum = E::store(add(E::load(sum), E::load(static_cast<const T*>(sources.at[k])[i])));
+    dst[i] = factor == 1 ? sum : E::store(multiplied(E::load(sum), factor));
+  }
+}
+
+unsigned blocks_for(std::int64_t count) { return static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kMostBlocks)); }
+
+Status launched(const char* what) {
+  const cudaError_t failure = cudaGetLastError();
+  if (failure == cudaSuccess) return {};
+  return error(ErrorKind::kIo, "cannot {} on the GPU: {}", what, cudaGetErrorString(failure));
+}
+
+// Calls `action` with a null pointer to the element's type.
+template <typename Action>
+void with_type(DType dtype, const Action& action) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return action(static_cast<float*>(nullptr));
+    case DType::kFloat64:
+      return action(static_cast<double*>(nullptr));
+    case DType::kInt32:
+      return action(static_cast<std::int32_t*>(nullptr));
+    case DType::kFloat16:
+      return action(static_cast<__half*>(nullptr));
+    case DType::kBFloat16:
+      return action(static_cast<__nv_bfloat16*>(nullptr));
+  }
+}
+
+}  // namespace
+
+Status reduce_into(Reduction reduction, DType dtype, void* dst, const void* src, std::int64_t count, Stream stream) {
+  if (count == 0) return {};
+  with_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    T* const to = static_cast<T*>(dst);
+    const T* const from = static_cast<const T*>(src);
+    const unsigned blocks = blocks_for(count);
+    if (reduction == Reduction::kSum) reduce_kernel<<<blocks, kThreads, 0, stream>>>(to, from, count, Sum{});
+    if (reduction == Reduction::kMax) reduce_kernel<<<blocks, kThreads, 0, stream>>>(to, from, count, Max{});
+    if (reduction == Reduction::kMin) reduce_kernel<<<blocks, kThreads, 0, stream>>>(to, from, count, Min{});
+  });
+  return launched("reduce");
+}
+
+Status scale(DType dtype, void* dst, std::int64_t count, double factor, Stream stream) {
+  if (count == 0) return {};
+  with_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    scale_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<T*>(dst), count, factor);
+  });
+  return launched("scale");
+}
+
+Status sum_in_rank_order(DType dtype, void* dst, std::span<const void* const> sources, std::int64_t count, double factor,
+                         Stream stream) {
+  if (sources.empty() || sources.size() > kMostSources)
+    return error(ErrorKind::kBadRequest, "a sum of {} sources; legal: 1 to {}", sources.size(), kMostSources);
+  if (count == 0) return {};
+  Sources list{};
+  std::ranges::copy(sources, list.at);
+  list.count = static_cast<int>(sources.size());
+  with_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    sum_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<T*>(dst), list, count, factor);
+  });
+  return launched("sum");
+}
+
+}  // namespace paceline::tensor::cuda

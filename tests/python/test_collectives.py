@@ -1,0 +1,84 @@
+"""Processes that use paceline/collectives.h: a program outside the tree, built against an installed Paceline, without LibTorch."""
+
+import fcntl
+import os
+import pathlib
+import re
+import socket
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve().parent.parent
+
+
+def run(*command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """The example, built against the installation: once, whoever of the processes that run tests side by side comes first."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    place = place / "collectives"
+    with open(f"{place}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "build/collectives").exists():
+            run("cmake", "--install", BUILD, "--prefix", place / "prefix")
+            run("cmake", "-G", "Ninja", "-S", SOURCE / "examples/collectives", "-B", place / "build", "-DCMAKE_BUILD_TYPE=Release",
+                f"-DCMAKE_PREFIX_PATH={place / 'prefix'}")
+            run("cmake", "--build", place / "build")
+    return place / "build/collectives"
+
+
+@pytest.fixture
+def addresses():
+    """Ports that the kernel has chosen and keeps, for whoever may use an address again, until the end of the test."""
+    kept = []
+
+    def take(count):
+        for _ in range(count):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+            kept.append(one)
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in kept[-count:]]
+
+    yield take
+    for one in kept:
+        one.close()
+
+
+def start(program, *arguments):
+    return subprocess.Popen([str(program), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def check(ranks, processes):
+    for rank, process in enumerate(processes):
+        said, problems = process.communicate(timeout=120)
+        assert process.returncode == 0, problems
+        mean = sum(range(1, ranks + 1)) / ranks
+        largest = rank if rank % 2 else max(range(0, ranks, 2))
+        assert said.startswith(f"rank {rank} of {ranks}: mean {mean:g}, greeting 42, largest {largest}; "), said
+        residual = float(re.search(r"residual (\S+)", said).group(1))
+        assert residual >= 0
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_processes_with_a_list_of_addresses_compute_together(program, addresses, ranks):
+    everybody = addresses(ranks)
+    check(ranks, [start(program, rank, *everybody) for rank in range(ranks)])
+
+
+def test_processes_that_meet_at_rank_0_compute_together(program, addresses):
+    where, = addresses(1)
+    check(3, [start(program, rank, "of", 3, where) for rank in range(3)])
+
+
+def test_a_rank_that_is_none_is_refused(program, addresses):
+    done = subprocess.run([program, "7", *addresses(2)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "rank 7 is none of the 2 ranks; legal: 0 to 1" in done.stderr
