@@ -20,16 +20,18 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
       job_(job),
       cluster_(cluster),
       tensors_(static_cast<std::size_t>(plan_->layers())),
-      servers_(static_cast<std::size_t>(cluster.servers)),
+      servers_(static_cast<std::size_t>(cluster.servers), Server(scheduling::ingress_order(plan_->options().schedule))),
       pushes_(plan_->units().units.size(), 0),
       versions_(plan_->units().units.size(), 0) {
   for (std::uint32_t tensor = 0; tensor < job.table.tensors.size(); ++tensor)
     tensors_[static_cast<std::size_t>(job.table.tensors[tensor].layer.index)].push_back(tensor);
   const bool shared = cluster.layout == Cluster::Layout::kShared;
   const auto count = static_cast<std::size_t>(cluster.workers + (shared ? 0 : cluster.servers));
-  const scheduling::EgressOptions options{plan_->options().schedule.order, cluster.window, cluster.chunk};
+  const scheduling::EgressRules rules = scheduling::egress_rules(plan_->options().schedule);
   for (std::size_t i = 0; i < count; ++i) {
-    Node& node = nodes_.emplace_back(options);
+    Node& node = nodes_.emplace_back(scheduling::EgressOptions{.window = cluster.window, .chunk = cluster.chunk});
+    node.queue.set_order(scheduling::Flow::kPush, rules.pushes);
+    node.queue.set_order(scheduling::Flow::kReply, rules.replies);
     for (std::uint32_t other = 0; other < count; ++other) {
       node.lanes.push_back(node.queue.add());
       node.queue.resume(node.lanes.back());
@@ -117,7 +119,9 @@ void VirtualCluster::send(Message message, std::uint32_t from, std::uint32_t to)
   messages_[slot] = message;
   if (from == to) return at(now_, Event::Kind::kArrived, slot, message.bytes);
   if (message.bytes > 0) ++sent_messages_;
-  nodes_[from].queue.on_ready({message.lane, plan_->units().units[message.unit].layer, Bytes{message.bytes}, slot});
+  nodes_[from].queue.on_ready({message.lane, plan_->units().units[message.unit].layer, Bytes{message.bytes}, slot,
+                               message.kind == Kind::kPush || message.kind == Kind::kPull ? scheduling::Flow::kPush
+                                                                                         : scheduling::Flow::kReply});
   pump(from);
 }
 
@@ -159,8 +163,7 @@ void VirtualCluster::deliver(std::uint32_t index) {
   switch (message.kind) {
     case Kind::kPush: {
       worker.core.on_push_delivered(message.unit, now());
-      const bool by_layer = plan_->options().schedule.order == scheduling::Order::kByLayer;
-      server.waiting.push({by_layer ? plan_->units().units[message.unit].layer.index : 0, sequence_++, index});
+      server.waiting.on_arrived(plan_->units().units[message.unit].layer, index);
       aggregate(message.server);
       return go_on(message.worker);
     }
@@ -187,10 +190,11 @@ void VirtualCluster::deliver(std::uint32_t index) {
 
 void VirtualCluster::aggregate(std::int32_t rank) {
   Server& server = servers_[static_cast<std::size_t>(rank)];
-  if (server.working || server.waiting.empty()) return;
+  if (server.working) return;
+  const auto next = server.waiting.take();
+  if (!next) return;
   server.working = true;
-  server.working_on = server.waiting.top().message;
-  server.waiting.pop();
+  server.working_on = *next;
   const auto bytes = static_cast<double>(messages_[server.working_on].bytes);
   at(now_ + nanoseconds(bytes * cluster_.aggregation), Event::Kind::kAggregated, static_cast<std::uint32_t>(rank));
 }

@@ -10,6 +10,7 @@
 #include "paramserver/core/worker_core.h"
 #include "prediction/predict.h"
 #include "scheduling/egress_queue.h"
+#include "scheduling/ingress_queue.h"
 
 namespace paceline::prediction {
 
@@ -60,14 +61,9 @@ class VirtualCluster {
     std::int32_t layer = 0;
     bool computing = false;
   };
-  struct Waiting {  // a push at its server
-    std::int32_t urgency = 0;
-    std::uint64_t sequence = 0;
-    std::uint32_t message = 0;
-    bool operator>(const Waiting& other) const { return std::pair(urgency, sequence) > std::pair(other.urgency, other.sequence); }
-  };
   struct Server {
-    std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting;
+    explicit Server(scheduling::Order order) : waiting(order) {}
+    scheduling::IngressQueue<std::uint32_t> waiting;  // pushes, by message
     std::uint32_t working_on = 0;
     bool working = false;
     std::vector<std::uint32_t> pulls;  // messages that are not answered yet

@@ -36,6 +36,8 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("slice", s.slice);
   visit("merge", s.merge);
   visit("batching", s.batching);
+  visit("window", s.window);
+  visit("ordered-places", s.ordered_places);
   visit("sync", s.sync);
   visit("convolutions", s.convolutions);
   visit("staleness", s.staleness);
@@ -120,7 +122,12 @@ Status check_replay(const JobSettings& s) {
 
 Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings) {
   PACELINE_ASSIGN_OR_RETURN(const scheduling::ScheduleOptions named, scheduling::parse_schedule_name(settings.schedule));
-  return scheduling::with_parts(settings.schedule, named, {settings.slice, settings.merge, settings.batching});
+  return scheduling::with_parts(settings.schedule, named,
+                                {.slice = settings.slice,
+                                 .merge = settings.merge,
+                                 .batching = settings.batching,
+                                 .window = settings.window,
+                                 .places = settings.ordered_places});
 }
 
 std::optional<std::string> replay_file(const JobSettings& settings) {

@@ -32,6 +32,8 @@ struct JobSettings {
   std::string slice;     // largest slice: parameters, or bytes with a unit; "": the schedule's own
   std::string merge;     // what is merged, the same way
   std::string batching;  // ibatch: how batches are planned; "": exact
+  std::string window = "auto";         // scheduling/window.h
+  std::string ordered_places = "all";  // scheduling/schedule.h
   std::string sync = "bsp";
   std::string convolutions;           // "conv2=fft,conv3=winograd", model/convolution_algorithm.h; "": LibTorch's choice everywhere
   std::int64_t staleness = 3;         // ssp

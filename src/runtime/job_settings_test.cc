@@ -56,6 +56,8 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("slice", "7KB").slice, "7KB");
   EXPECT_EQ(read("merge", "7").merge, "7");
   EXPECT_EQ(read("batching", "exact").batching, "exact");
+  EXPECT_EQ(read("window", "1MB").window, "1MB");
+  EXPECT_EQ(read("ordered-places", "none").ordered_places, "none");
   EXPECT_EQ(read("non-finite", "skip").non_finite, "skip");
   EXPECT_EQ(read("checkpoint", "a=b c").checkpoint, "a=b c");
   EXPECT_EQ(read("checkpoint-every", "7").checkpoint_every, 7);
@@ -87,7 +89,8 @@ TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
   // What they may say is checked by validated().
   const std::set<std::string> texts = {"model",      "dataset",    "optimizer",   "learning-rate", "schedule",
                                        "slice",      "merge",      "batching",    "sync",          "convolutions",
-                                       "non-finite", "checkpoint", "resume-from", "export",        "speed"};
+                                       "non-finite", "checkpoint", "resume-from", "export",        "speed",
+                                       "window",     "ordered-places"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
     if (texts.contains(name)) {
@@ -118,6 +121,8 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"evaluate-every", {"-1"}},
       {"seed", {"-1", "9223372036854775807"}},
       {"schedule", {"", "fifo"}},
+      {"window", {"16KiB", "0", "131071", "auto:0ms", "automatic"}},
+      {"ordered-places", {"some", "window,", "worker-egress,client-egress"}},
       {"sync", {"", "bps"}},
       {"staleness", {"-1", "1000001"}},
       {"lookahead", {"0", "-1", "1000001"}},
@@ -157,6 +162,10 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.resume = 1; }), HasSubstr("--resume needs a directory"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint = "c", s.sync = "asp"; }), HasSubstr("--checkpoint needs --sync bsp"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.optimizer = "nesterov", s.momentum = 0; }), HasSubstr("--momentum"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "kvstore", s.ordered_places = "worker-egress"; }),
+              HasSubstr("--ordered-places worker-egress contradicts --schedule kvstore"));
+  EXPECT_EQ(refusal([](JobSettings& s) { s.schedule = "kvstore", s.ordered_places = "window"; }), "");
+  EXPECT_THAT(refusal([](JobSettings& s) { s.window = "1MB", s.ordered_places = "none"; }), HasSubstr("--window 1MB contradicts it"));
   EXPECT_EQ(validated({})->epochs, 1) << "neither given: one data epoch";
   JobSettings settings;
   settings.iterations = 5;
@@ -205,6 +214,8 @@ TEST(JobSettings, ThePlanFollowsThem) {
   settings.learning_rate = "0.25";
   settings.sync = "ssp";
   settings.staleness = 4;
+  settings.window = "auto:4ms";
+  settings.ordered_places = "window,server-ingress";
   const auto plan = make_job_plan(settings, table, 3, 2, 11);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   const auto& options = (*plan)->options();
@@ -213,6 +224,14 @@ TEST(JobSettings, ThePlanFollowsThem) {
   EXPECT_EQ(options.first, 11);
   EXPECT_EQ(options.sync.kind, sync::SyncKind::kSsp);
   EXPECT_EQ(options.sync.staleness, 4);
+  EXPECT_EQ(scheduling::egress_rules(options.schedule).window.link_time, std::chrono::milliseconds(4));
+  EXPECT_EQ(scheduling::egress_rules(options.schedule).pushes, scheduling::Order::kFirstInFirstOut);
+  EXPECT_EQ(scheduling::egress_rules(options.schedule).replies, scheduling::Order::kFirstInFirstOut);
+  EXPECT_EQ(scheduling::ingress_order(options.schedule), scheduling::Order::kByLayer);
+  EXPECT_EQ(scheduling::to_text(options.schedule.places), "server-ingress,window");
+  settings.ordered_places = "server-egress";
+  const auto without_window = scheduling::egress_rules((*make_job_plan(settings, table, 3, 2, 1))->options().schedule);
+  EXPECT_EQ(without_window.window, scheduling::fixed_window(scheduling::kUnbounded));
   EXPECT_EQ((*plan)->optimizer_of(0).kind, tensor::OptimizerKind::kMomentum);
   EXPECT_EQ((*plan)->optimizer_of(0).momentum, 0.75);
   EXPECT_EQ((*plan)->optimizer_of(0).weight_decay, 0.5);

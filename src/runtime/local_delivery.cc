@@ -17,16 +17,18 @@ constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 }  // namespace
 
-LocalDelivery::LocalDelivery(transport::Loop& loop, Rank rank, scheduling::Order order, Sinks sinks,
+LocalDelivery::LocalDelivery(transport::Loop& loop, Rank rank, const scheduling::EgressRules& rules, Sinks sinks,
                              std::function<void(const Status&)> refused)
     : loop_(loop),
       rank_(rank),
       sinks_(sinks),
       refused_(std::move(refused)),
-      queue_({.order = order, .window = kPiece * 2, .chunk = kPiece}),
+      queue_({.window = kPiece * 2, .chunk = kPiece}),
       free_(kNone),
       work_signal_(loop.make_signal([this] { work(); })) {
   PACELINE_CHECK(sinks.worker != nullptr && sinks.server != nullptr, "messages between halves of which one is missing");
+  queue_.set_order(scheduling::Flow::kPush, rules.pushes);
+  queue_.set_order(scheduling::Flow::kReply, rules.replies);
   for (auto& lane : lanes_) {
     lane = queue_.add();
     queue_.resume(lane);
@@ -47,7 +49,8 @@ void LocalDelivery::send(Role to, const wire::MessageHead& head, std::span<const
   queue_.on_ready({.destination = lanes_[to == Role::kWorker ? 0 : 1],
                    .layer = head.layer,
                    .size = {static_cast<std::int64_t>(payload.size())},
-                   .tag = slot});
+                   .tag = slot,
+                   .flow = to == Role::kServer ? scheduling::Flow::kPush : scheduling::Flow::kReply});
   work_signal_->raise();
 }
 

@@ -27,7 +27,8 @@ class LocalDelivery {
  public:
   // `rank`: of both halves. `refused`: a half does not take what the other sent; the job cannot go on. `loop` and the sinks outlive
   // it.
-  LocalDelivery(transport::Loop& loop, Rank rank, scheduling::Order order, Sinks sinks, std::function<void(const Status&)> refused);
+  LocalDelivery(transport::Loop& loop, Rank rank, const scheduling::EgressRules& rules, Sinks sinks,
+                std::function<void(const Status&)> refused);
 
   // Kinds that one half sends to the other. The payload is borrowed until the sender's on_delivered(ticket).
   void send(session::Role to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket);

@@ -133,6 +133,18 @@ void Member::send_saved(Role part, Iteration iteration, std::string json) {
 void Member::parked(Iteration iteration) { send_control(MessageKind::kParked, iteration, {}); }
 void Member::leave(Duration limit, std::function<void()> done) { endpoint_->close(limit, std::move(done)); }
 
+LinkReport Member::link() const {
+  const session::LinkState link = endpoint_->link();
+  const session::EndpointCounters& counters = endpoint_->counters();
+  return {.window = link.window.count,
+          .bandwidth = link.rate ? link.rate->value : 0,
+          .round_trip = link.round_trip ? seconds(*link.round_trip) : 0,
+          .overtakes = static_cast<std::int64_t>(counters.overtakes - counters.reply_overtakes),
+          .reply_overtakes = static_cast<std::int64_t>(counters.reply_overtakes),
+          .turns = static_cast<std::int64_t>(counters.turns),
+          .window_full = static_cast<std::int64_t>(counters.window_full)};
+}
+
 std::optional<PeerId> Member::peer_of(const PeerName& name) const {
   const auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
   const auto rank = static_cast<std::size_t>(name.rank.value);
@@ -260,9 +272,9 @@ void Member::on_welcome(const wire::Welcome& welcome) {
   const auto start = events_.on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
   sinks_ = start->sinks;
-  endpoint_->set_order(start->order);
+  endpoint_->set_egress(start->egress);
   if (options_.role == Role::kBoth) {
-    local_ = std::make_unique<LocalDelivery>(transport_.loop(), rank_, start->order, sinks_,
+    local_ = std::make_unique<LocalDelivery>(transport_.loop(), rank_, start->egress, sinks_,
                                              [this](const Status& reason) { fail(reason); });
   }
   connect_to_servers(welcome);

@@ -18,6 +18,7 @@
 
 #include "paramserver/service/mailbox.h"
 #include "runtime/local_delivery.h"
+#include "runtime/report.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
 #include "wire/control.h"
@@ -41,7 +42,7 @@ struct MemberOptions {
 // What a member needs to know of a job that has begun.
 struct JobStart {
   Sinks sinks;  // of the member's roles
-  scheduling::Order order = scheduling::Order::kByLayer;
+  scheduling::EgressRules egress;
 };
 
 class MemberEvents {
@@ -74,6 +75,9 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void leave(Duration limit, std::function<void()> done);
 
   const session::EndpointCounters& counters() const { return endpoint_->counters(); }
+  // For the report.
+  LinkReport link() const;
+  session::Role role() const { return options_.role; }
 
   // Outbox
   void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,

@@ -28,6 +28,65 @@ double mean(const std::vector<Report>& reports, Field field) {
   return sum / static_cast<double>(reports.size());
 }
 
+Json json_of(const LinkReport& link) {
+  return {{"window", link.window},       {"bandwidth", link.bandwidth},
+          {"round_trip", link.round_trip}, {"overtakes", link.overtakes},
+          {"reply_overtakes", link.reply_overtakes}, {"turns", link.turns},
+          {"window_full", link.window_full}};
+}
+
+// Throws as Json does.
+LinkReport link_from(const Json& json) {
+  LinkReport link;
+  link.window = json.at("window");
+  link.bandwidth = json.at("bandwidth");
+  link.round_trip = json.at("round_trip");
+  link.overtakes = json.at("overtakes");
+  link.reply_overtakes = json.at("reply_overtakes");
+  link.turns = json.at("turns");
+  link.window_full = json.at("window_full");
+  return link;
+}
+
+std::vector<LinkReport> links_of(const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+  std::vector<LinkReport> links;
+  for (const WorkerReport& worker : workers) links.push_back(worker.link);
+  for (const ServerReport& server : servers)
+    if (server.shares_process == 0) links.push_back(server.link);
+  return links;
+}
+
+// How often urgency decided, at each of the places where it can.
+Json ordering(const JobSettings& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+  const auto sum = [](const auto& of, auto field) {
+    std::int64_t total = 0;
+    for (const auto& one : of) total += field(one);
+    return total;
+  };
+  const std::vector<LinkReport> links = links_of(workers, servers);
+  return {{"places", settings.ordered_places},
+          {"worker_egress", sum(workers, [](const WorkerReport& worker) { return worker.link.overtakes; })},
+          {"server_ingress", sum(servers, [](const ServerReport& server) { return server.reorderings; })},
+          {"server_egress", sum(servers, [](const ServerReport& server) { return server.link.reply_overtakes; })},
+          {"turns", sum(links, [](const LinkReport& link) { return link.turns; })},
+          {"window_full", sum(links, [](const LinkReport& link) { return link.window_full; })}};
+}
+
+Json link_of(const JobSettings& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+  std::vector<double> windows, rates, round_trips;
+  for (const LinkReport& link : links_of(workers, servers)) {
+    windows.push_back(static_cast<double>(link.window));
+    if (link.bandwidth > 0) rates.push_back(link.bandwidth);
+    if (link.round_trip > 0) round_trips.push_back(link.round_trip);
+  }
+  return {{"rule", settings.window},
+          {"window", std::llround(median(windows))},
+          {"bandwidth", rates.empty() ? Json(nullptr) : Json(median(rates))},
+          {"round_trip", round_trips.empty() ? Json(nullptr) : Json(median(round_trips))},
+          {"measured", rates.size()},
+          {"processes", windows.size()}};
+}
+
 Json per_worker(const std::vector<WorkerReport>& by_rank) {
   Json workers = Json::array();
   for (const WorkerReport& worker : by_rank) {
@@ -64,6 +123,22 @@ Json role_of(const JobShape& shape) {
   return shape.both == shape.workers && shape.both == shape.servers ? "both" : "mixed";
 }
 
+std::string link_text(const Json& link) {
+  const std::string window =
+      fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
+  if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate";
+  return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes", window,
+                     to_text(BytesPerSecond{link["bandwidth"].get<double>()}),
+                     to_text(from_seconds(link["round_trip"].is_null() ? 0 : link["round_trip"].get<double>())),
+                     link["measured"].get<int>(), link["processes"].get<int>());
+}
+
+std::string ordering_text(const Json& ordering) {
+  const auto count = [&](const char* key) { return ordering[key].get<std::int64_t>(); };
+  return fmt::format("{}: urgent chunks overtook {} times at workers' and {} at servers' egress, urgent gradients {} times at servers",
+                     ordering["places"].get<std::string>(), count("worker_egress"), count("server_egress"), count("server_ingress"));
+}
+
 }  // namespace
 
 const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
@@ -85,7 +160,8 @@ std::string encode(const WorkerReport& report) {
               {"parameters_hash", report.parameters_hash},
               {"iteration_seconds", report.iteration_seconds},
               {"peak_bytes", report.peak_bytes},
-              {"batching", report.batching.is_null() ? std::string() : report.batching.dump()}}
+              {"batching", report.batching.is_null() ? std::string() : report.batching.dump()},
+              {"link", json_of(report.link)}}
       .dump();
 }
 
@@ -112,7 +188,10 @@ std::string encode(const ServerReport& report) {
   return Json{{"rank", report.rank},
               {"peak_bytes", report.peak_bytes},
               {"gradient_bytes_high", report.gradient_bytes_high},
-              {"updates", report.updates}}
+              {"updates", report.updates},
+              {"reorderings", report.reorderings},
+              {"link", json_of(report.link)},
+              {"shares_process", report.shares_process}}
       .dump();
 }
 
@@ -137,6 +216,7 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
     report.iteration_seconds = json.at("iteration_seconds").get<std::vector<double>>();
     report.peak_bytes = json.at("peak_bytes");
     if (const std::string batching = json.at("batching"); !batching.empty()) report.batching = Json::parse(batching);
+    report.link = link_from(json.at("link"));
     return report;
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "a worker's report is malformed: {}", problem.what());
@@ -146,7 +226,8 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
 Result<ServerReport> decode_server_report(const std::string& text) {
   try {
     const Json json = Json::parse(text);
-    return ServerReport{json.at("rank"), json.at("peak_bytes"), json.at("gradient_bytes_high"), json.at("updates")};
+    return ServerReport{json.at("rank"),        json.at("peak_bytes"),         json.at("gradient_bytes_high"), json.at("updates"),
+                        json.at("reorderings"), link_from(json.at("link")), json.at("shares_process")};
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "a server's report is malformed: {}", problem.what());
   }
@@ -198,6 +279,8 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"schedule", shape.servers == 0 ? Json("reference") : Json(settings.schedule)},
       {"batching", by_rank[0].batching},
       {"tuned", nullptr},
+      {"ordering", shape.servers == 0 ? Json(nullptr) : ordering(settings, by_rank, servers)},
+      {"link", shape.servers == 0 ? Json(nullptr) : link_of(settings, by_rank, servers)},
       {"sync", settings.sync},
       {"optimizer", settings.optimizer},
       {"seed", settings.seed},
@@ -238,6 +321,10 @@ std::string report_text(const Json& report) {
                           report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
   if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
   if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
+  if (!report["link"].is_null()) {
+    line("link", link_text(report["link"]));
+    line("ordering", ordering_text(report["ordering"]));
+  }
   if (!report["accuracy"].is_null())
     line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));
   line("loss", fmt::format("{} at the first iteration, {} at the last", number(report["loss_first"], "{:.4f}"),

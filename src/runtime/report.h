@@ -30,6 +30,19 @@ struct PhaseSeconds {
   double total() const;
 };
 
+// What an endpoint tells of the link of its process, and of the order in which messages left over it.
+struct LinkReport {
+  std::int64_t window = 0;     // bytes, at the end
+  double bandwidth = 0;        // bytes/s; 0: the link was never busy for long enough
+  double round_trip = 0;       // seconds
+  std::int64_t overtakes = 0;  // chunks of gradients that left before a less urgent message that was ready first
+  std::int64_t reply_overtakes = 0;  // the same of values
+  std::int64_t turns = 0;            // chunks that left because it was the turn of gradients, or of values
+  std::int64_t window_full = 0;      // times that something waited for an acknowledgement only
+
+  bool operator==(const LinkReport&) const = default;
+};
+
 struct WorkerReport {
   std::int32_t rank = 0;
   std::int64_t iterations = 0;
@@ -43,6 +56,7 @@ struct WorkerReport {
   std::vector<double> iteration_seconds;
   std::int64_t peak_bytes = 0;  // of the process
   Json batching;                // ibatch: the newest batches and what they were planned from; null: none
+  LinkReport link;
 };
 
 // What the report says of batches.
@@ -53,6 +67,9 @@ struct ServerReport {
   std::int64_t peak_bytes = 0;           // of the process
   std::int64_t gradient_bytes_high = 0;  // most memory that early gradients took
   std::int64_t updates = 0;
+  std::int64_t reorderings = 0;  // gradients that were worked off before one that had arrived earlier
+  LinkReport link;
+  std::int64_t shares_process = 0;  // 1: with a worker, so that its link is in the worker's report too
 };
 
 std::string encode(const WorkerReport& report);

@@ -49,6 +49,7 @@ void expect_same(const WorkerReport& a, const WorkerReport& b) {
   EXPECT_EQ(a.parameters_hash, b.parameters_hash);
   EXPECT_EQ(a.iteration_seconds, b.iteration_seconds);
   EXPECT_EQ(a.peak_bytes, b.peak_bytes);
+  EXPECT_EQ(a.link, b.link);
 }
 
 TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
@@ -62,6 +63,13 @@ TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
     report.loss_last = -real();
     report.iteration_seconds.resize(random() % 5);
     for (double& time : report.iteration_seconds) time = real();
+    report.link = {.window = static_cast<std::int64_t>(random() >> 1),
+                   .bandwidth = real(),
+                   .round_trip = real(),
+                   .overtakes = 1 + i,
+                   .reply_overtakes = 2 + i,
+                   .turns = 3 + i,
+                   .window_full = 4 + i};
     const auto again = decode_worker_report(encode(report));
     ASSERT_TRUE(again.ok()) << again.status().message();
     expect_same(*again, report);
@@ -70,13 +78,20 @@ TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
 }
 
 TEST(Report, WhatAServerTellsArrives) {
-  const ServerReport report{.rank = 3, .peak_bytes = 5'000'000'000, .gradient_bytes_high = 7, .updates = 9};
+  const ServerReport report{.rank = 3, .peak_bytes = 5'000'000'000, .gradient_bytes_high = 7,
+                            .updates = 9,
+                            .reorderings = 11,
+                            .link = {.window = 5, .reply_overtakes = 6},
+                            .shares_process = 1};
   const auto again = decode_server_report(encode(report));
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->rank, 3);
   EXPECT_EQ(again->peak_bytes, 5'000'000'000);
   EXPECT_EQ(again->gradient_bytes_high, 7);
   EXPECT_EQ(again->updates, 9);
+  EXPECT_EQ(again->reorderings, 11);
+  EXPECT_EQ(again->link, report.link);
+  EXPECT_EQ(again->shares_process, 1);
 }
 
 TEST(Report, ALossThatIsNotFiniteSurvives) {
@@ -162,6 +177,35 @@ TEST(Report, TheJobsIsMadeOfItsWorkers) {
   const auto reference = job_report({}, {.workers = 2, .servers = 0}, workers, {});
   EXPECT_EQ((*reference)["seconds"], 20.0) << "the reference's workers take turns";
   EXPECT_EQ((*reference)["schedule"], "reference");
+}
+
+TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
+  std::vector<WorkerReport> workers = {worker_report(0), worker_report(1)};
+  workers[0].link = {.window = 300'000, .bandwidth = 100e6, .round_trip = 0.002, .overtakes = 3, .turns = 5, .window_full = 7};
+  workers[1].link = {.window = 400'000, .overtakes = 10, .turns = 2};  // its link was never busy
+  std::vector<ServerReport> servers = {{.rank = 0, .reorderings = 4, .link = {.window = 500'000, .bandwidth = 120e6, .reply_overtakes = 6}},
+                                       {.rank = 1, .reorderings = 1, .link = workers[1].link, .shares_process = 1}};
+  servers[1].link.reply_overtakes = 20;
+  const auto made = job_report({}, {.workers = 2, .servers = 2, .both = 1}, workers, servers);
+  ASSERT_TRUE(made.ok());
+  const Json& ordering = (*made)["ordering"];
+  EXPECT_EQ(ordering["places"], "all");
+  EXPECT_EQ(ordering["worker_egress"], 13);
+  EXPECT_EQ(ordering["server_ingress"], 5);
+  EXPECT_EQ(ordering["server_egress"], 26);
+  EXPECT_EQ(ordering["turns"], 7) << "a process of two roles counts once";
+  EXPECT_EQ(ordering["window_full"], 7);
+  const Json& link = (*made)["link"];
+  EXPECT_EQ(link["rule"], "auto");
+  EXPECT_EQ(link["window"], 400'000) << "the median of the three processes";
+  EXPECT_EQ(link["bandwidth"], 100e6) << "the lower median of those that measured one";
+  EXPECT_EQ(link["measured"], 2);
+  EXPECT_EQ(link["processes"], 3);
+  EXPECT_THAT(report_text(*made), HasSubstr("window 400.0 KB (auto); 100.0 MB/s and a round trip of 2"));
+  const auto unused = job_report({}, {.workers = 1, .servers = 1}, {worker_report(0)}, {});
+  EXPECT_TRUE((*unused)["link"]["bandwidth"].is_null());
+  EXPECT_THAT(report_text(*unused), HasSubstr("no link was busy for long enough"));
+  EXPECT_TRUE((*job_report({}, {.workers = 1, .servers = 0}, {worker_report(0)}, {}))["ordering"].is_null());
 }
 
 TEST(Report, AJobWithoutIterationsHasOne) {

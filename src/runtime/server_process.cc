@@ -20,7 +20,7 @@ Result<JobStart> ServerProcess::on_welcome(const wire::Welcome& welcome) {
   PACELINE_ASSIGN_OR_RETURN(
       auto plan, make_job_plan(settings, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()),
                                settings.resume_iteration + 1));
-  JobStart start{.order = plan->options().schedule.order};
+  JobStart start{.egress = scheduling::egress_rules(plan->options().schedule)};
   PACELINE_ASSIGN_OR_RETURN(start.sinks.server, role_.begin(Rank{welcome.rank}, settings, std::move(plan)));
   return start;
 }

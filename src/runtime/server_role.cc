@@ -44,6 +44,9 @@ void ServerRole::report(const wire::Stop& stop) {
   report.peak_bytes = peak_memory();
   report.gradient_bytes_high = service_->core().counters().gradient_bytes_high;
   report.updates = service_->core().counters().updates;
+  report.reorderings = static_cast<std::int64_t>(service_->counters().reorderings);
+  report.link = member_.link();
+  report.shares_process = member_.role() == session::Role::kBoth ? 1 : 0;
   member_.send_report(session::Role::kServer, encode(report));
 }
 

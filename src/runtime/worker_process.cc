@@ -71,7 +71,7 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   options.gradients = gradients_;
   options.stall_deadline = from_seconds(settings_.stall_deadline);
   options.on_failed = [this](const Status& reason) { member_->fail(reason); };
-  JobStart start{.order = plan->options().schedule.order};
+  JobStart start{.egress = scheduling::egress_rules(plan->options().schedule)};
   if (server_ != nullptr) {
     PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan));
   }
@@ -149,8 +149,10 @@ Status WorkerProcess::wait_for_verdict() {
 Status WorkerProcess::finish(WorkerReport report) {
   if (const auto batches = client_->batches())
     report.batching = batching_json(client_->plan().options().schedule.batching, *batches);
-  transport_->loop().post(
-      [this, text = encode(report)]() mutable { member_->send_report(session::Role::kWorker, std::move(text)); });
+  transport_->loop().post([this, report = std::move(report)]() mutable {
+    report.link = member_->link();
+    member_->send_report(session::Role::kWorker, encode(report));
+  });
   return wait_for_verdict();
 }
 

@@ -13,20 +13,19 @@ constexpr std::int64_t kLeastCost = 256;  // about what the heads of a chunk and
 
 }  // namespace
 
-EgressQueue::EgressQueue(EgressOptions options) : options_(options) {
-  PACELINE_CHECK(options_.chunk.count >= 1, "a chunk of {} bytes", options_.chunk.count);
-  set_window(options_.window);
+EgressQueue::EgressQueue(EgressOptions options)
+    : options_(options), orders_{options.order, options.order}, least_cost_(std::min(kLeastCost, options.chunk.count)) {
+  set_window(options.window, options.chunk);
 }
 
-void EgressQueue::set_window(Bytes window) {
-  PACELINE_CHECK(window.count >= 2 * options_.chunk.count, "a window of {} bytes is smaller than two chunks of {}", window.count,
-                 options_.chunk.count);
+void EgressQueue::set_window(Bytes window, Bytes chunk) {
+  PACELINE_CHECK(chunk.count >= 1, "a chunk of {} bytes", chunk.count);
+  PACELINE_CHECK(window.count >= 2 * chunk.count, "a window of {} bytes is smaller than two chunks of {}", window.count, chunk.count);
   options_.window = window;
+  options_.chunk = chunk;
 }
 
-Bytes EgressQueue::least_cost() const { return {std::min(kLeastCost, options_.chunk.count)}; }
-
-std::int64_t EgressQueue::cost(std::int64_t size) const { return std::max(size, least_cost().count); }
+std::int64_t EgressQueue::cost(std::int64_t size) const { return std::max(size, least_cost_); }
 
 std::int64_t EgressQueue::next_size(const Waiting& waiting) const {
   return std::min(options_.chunk.count, waiting.unit.size.count - waiting.taken);
@@ -48,8 +47,7 @@ EgressQueue::Destination EgressQueue::add() {
 void EgressQueue::remove(Destination destination) {
   Lane& removed = lane(destination);
   while (removed.oldest != kNone) unlink(removed, removed.oldest);
-  removed.lines.clear();
-  removed.urgent = 0;
+  for (FlowLines& flow : removed.flows) flow = {};
   in_flight_ -= removed.in_flight;
   removed.in_flight = 0;
   removed.paused = true;
@@ -78,24 +76,20 @@ bool EgressQueue::more_urgent(const Waiting& a, const Waiting& b) const {
   return std::pair(a.unit.layer, a.sequence) < std::pair(b.unit.layer, b.sequence);
 }
 
-void EgressQueue::line_up(Lane& lane, std::int32_t layer, std::uint32_t slot) {
+void EgressQueue::line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot) {
   auto line =
-      std::lower_bound(lane.lines.begin(), lane.lines.end(), layer, [](const LayerLine& a, std::int32_t b) { return a.layer < b; });
-  if (line == lane.lines.end() || line->layer != layer) {
-    const auto at = static_cast<std::size_t>(line - lane.lines.begin());
-    line = lane.lines.insert(line, {.layer = layer});
-    if (at < lane.urgent || lane.waiting == 0) lane.urgent = at;
-  }
+      std::lower_bound(flow.lines.begin(), flow.lines.end(), layer, [](const LayerLine& a, std::int32_t b) { return a.layer < b; });
+  if (line == flow.lines.end() || line->layer != layer) line = flow.lines.insert(line, {.layer = layer});
   (line->first == kNone ? line->first : units_[line->last].next) = slot;
   line->last = slot;
-  lane.urgent = std::min(lane.urgent, static_cast<std::size_t>(line - lane.lines.begin()));
+  flow.urgent = std::min(flow.urgent, static_cast<std::size_t>(line - flow.lines.begin()));
 }
 
 // The first unit of the most urgent line goes.
-void EgressQueue::leave_line(Lane& lane) {
-  LayerLine& line = lane.lines[lane.urgent];
+void EgressQueue::leave_line(FlowLines& flow) {
+  LayerLine& line = flow.lines[flow.urgent];
   line.first = units_[line.first].next;
-  while (lane.urgent < lane.lines.size() && lane.lines[lane.urgent].first == kNone) ++lane.urgent;
+  while (!flow.empty() && flow.front() == kNone) ++flow.urgent;
 }
 
 void EgressQueue::on_ready(const Unit& unit) {
@@ -113,8 +107,8 @@ void EgressQueue::on_ready(const Unit& unit) {
   to.newest = slot;
   // First in, first out is the same order with all layers alike.
   Layer& layer = units_[slot].unit.layer;
-  if (options_.order == Order::kFirstInFirstOut) layer.index = std::min(layer.index, 0);
-  line_up(to, layer.index, slot);
+  if (orders_[index(unit.flow)] == Order::kFirstInFirstOut) layer.index = std::min(layer.index, 0);
+  line_up(to.flows[index(unit.flow)], layer.index, slot);
   ++to.waiting;
   ++waiting_;
   refresh(to);
@@ -137,36 +131,61 @@ Bytes EgressQueue::share() const {
   return {std::min(std::max(2 * chunk, 2 * window / active_), window - chunk)};
 }
 
+// The flow that comes before the other whoever left last; nothing: they take turns.
+std::optional<Flow> EgressQueue::first_of(const Heads& heads) const {
+  const std::uint32_t push = heads[index(Flow::kPush)].slot, reply = heads[index(Flow::kReply)].slot;
+  if (push == kNone || reply == kNone) return push == kNone ? Flow::kReply : Flow::kPush;
+  const auto lower = [](auto a, auto b) { return a < b ? Flow::kPush : Flow::kReply; };
+  const Waiting &a = units_[push], &b = units_[reply];
+  const bool a_controls = a.unit.layer.index < 0, b_controls = b.unit.layer.index < 0;
+  if (a_controls != b_controls) return a_controls ? Flow::kPush : Flow::kReply;
+  if (orders_[0] != orders_[1]) return std::nullopt;
+  if (orders_[0] == Order::kFirstInFirstOut) return lower(a.sequence, b.sequence);
+  if (a.unit.layer == b.unit.layer) return std::nullopt;
+  return lower(a.unit.layer, b.unit.layer);
+}
+
 std::optional<EgressQueue::Chunk> EgressQueue::take() {
   if (waiting_ == 0) return std::nullopt;
   const std::int64_t limit = share().count;
   std::int64_t counted = 0;
-  Lane* chosen = nullptr;
-  std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
+  Heads heads;
+  std::uint32_t oldest = kNone;
   for (Lane& candidate : lanes_) {
     counted += std::min(candidate.in_flight, limit);
     if (candidate.paused || candidate.waiting == 0) continue;
-    if (candidate.in_flight + cost(next_size(front(candidate))) > limit) continue;
-    oldest = std::min(oldest, units_[candidate.oldest].sequence);
-    if (chosen == nullptr || more_urgent(front(candidate), front(*chosen))) chosen = &candidate;
+    bool has_room = false;
+    for (std::size_t flow = 0; flow < kFlows; ++flow) {
+      if (candidate.flows[flow].empty()) continue;
+      const std::uint32_t slot = candidate.flows[flow].front();
+      if (candidate.in_flight + cost(next_size(units_[slot])) > limit) continue;
+      has_room = true;
+      if (heads[flow].slot == kNone || more_urgent(units_[slot], units_[heads[flow].slot])) heads[flow] = {&candidate, slot};
+    }
+    if (has_room && (oldest == kNone || units_[candidate.oldest].sequence < units_[oldest].sequence)) oldest = candidate.oldest;
   }
-  if (chosen == nullptr) return std::nullopt;
+  if (oldest == kNone) return std::nullopt;
 
-  const std::uint32_t slot = chosen->lines[chosen->urgent].first;
+  const std::optional<Flow> first = first_of(heads);
+  const Flow flow = first.value_or(turn_);
+  const auto [from, slot] = heads[index(flow)];
   Waiting& waiting = units_[slot];
   const std::int64_t size = next_size(waiting);
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
   if (counted + cost(size) > options_.window.count) return std::nullopt;
-  if (waiting.sequence != oldest) ++overtakes_;
+  const bool ordered = orders_[index(flow)] == Order::kByLayer || waiting.unit.layer.index < 0;
+  if (ordered && waiting.sequence > units_[oldest].sequence && waiting.unit.layer < units_[oldest].unit.layer) ++overtakes_[index(flow)];
+  if (!first) ++turns_;
+  turn_ = other(flow);
   const Chunk chunk{.destination = waiting.unit.destination, .tag = waiting.unit.tag, .offset = {waiting.taken}, .size = {size}};
   waiting.taken += size;
-  chosen->in_flight += cost(size);
+  from->in_flight += cost(size);
   in_flight_ += cost(size);
   if (waiting.taken == waiting.unit.size.count) {
-    leave_line(*chosen);
-    unlink(*chosen, slot);
+    leave_line(from->flows[index(flow)]);
+    unlink(*from, slot);
   }
-  refresh(*chosen);
+  refresh(*from);
   return chunk;
 }
 

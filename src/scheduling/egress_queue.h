@@ -1,10 +1,12 @@
 // Chooses which chunk of which unit leaves a node next, and to whom. Pure: no thread, clock or I/O, so the runtime and the
 // simulator run the same object. Owned by one progress loop.
 //
-// Order: the strict weak order (layer, sequence of becoming ready) or the sequence alone; see scheduling/schedule.h (P3,
-// section 4.2). Layers below 0, the control plane's, come before all others in both. A unit leaves in chunks, and a more urgent
-// unit overtakes between two chunks. A chunk that has been taken is never recalled, so an urgent unit waits at most for the
-// window's bytes that left before it.
+// Order: within a flow (scheduling/schedule.h) the strict weak order (layer, sequence of becoming ready), or the sequence alone
+// (P3, section 4.2). Layers below 0, the control plane's, come before all others in both. Between the two flows the lower layer
+// leaves first, and of equal ones, chunk by chunk, the flow that did not leave last. Where only one of the flows is ordered by
+// layer they take turns whatever their layers; where none is, the sequence decides. A unit leaves in chunks, and a more urgent unit
+// overtakes between two chunks. A chunk that has been taken is never recalled, so an urgent unit waits at most for the window's
+// bytes that left before it.
 //
 // Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations
 // that have something to send or on its way, one of them may hold at most
@@ -16,6 +18,7 @@
 // Cost: O(destinations + layers) per decision, well under 2 us with 10^6 units waiting; no allocation once warm.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -26,9 +29,9 @@
 namespace paceline::scheduling {
 
 struct EgressOptions {
-  Order order = Order::kByLayer;
-  Bytes window{400'000};  // at least two chunks, otherwise the link idles between acknowledgements
-  Bytes chunk{65'536};    // at least 1 byte
+  Order order = Order::kByLayer;  // of both flows
+  Bytes window = kStartWindow;    // at least two chunks, otherwise the link idles between acknowledgements
+  Bytes chunk = kLargestChunk;    // at least 1 byte
 };
 
 class EgressQueue {
@@ -41,6 +44,7 @@ class EgressQueue {
     Layer layer;
     Bytes size;             // 0: leaves as one chunk without bytes
     std::uint64_t tag = 0;  // the caller's own; comes back with each chunk
+    Flow flow = Flow::kPush;
   };
 
   struct Chunk {
@@ -70,22 +74,27 @@ class EgressQueue {
   // The destination has received a chunk of `size` bytes. Requires: taken before, acknowledged once.
   void on_acknowledged(Destination destination, Bytes size);
 
-  // For the units that become ready from now on.
-  void set_order(Order order) { options_.order = order; }
+  // For the units of the flow that become ready from now on.
+  void set_order(Flow flow, Order order) { orders_[index(flow)] = order; }
 
-  // Requires: at least two chunks. Chunks on their way are not recalled.
-  void set_window(Bytes window);
+  // Requires: as in the constructor. Chunks on their way are not recalled.
+  void set_window(Bytes window, Bytes chunk);
 
+  Bytes window() const { return options_.window; }
+  Bytes chunk() const { return options_.chunk; }
   Bytes in_flight() const { return {in_flight_}; }
   Bytes in_flight(Destination destination) const;
   // Bytes that one destination may hold at the moment.
   Bytes share() const;
   std::size_t waiting() const { return waiting_; }  // units with chunks left
   std::size_t waiting(Destination destination) const;
-  // Chunks that left before one that was ready earlier and had room too: what the priority changed.
-  std::uint64_t overtakes() const { return overtakes_; }
+  // Chunks that left before a less urgent unit which was the first to be ready of all that had room: what the priority changed.
+  std::uint64_t overtakes() const { return overtakes(Flow::kPush) + overtakes(Flow::kReply); }
+  std::uint64_t overtakes(Flow flow) const { return overtakes_[index(flow)]; }
+  // Chunks of which only the turn said that their flow was next.
+  std::uint64_t turns() const { return turns_; }
   // What a chunk counts for in the window: its bytes, but at least this many, so that empty messages are bounded too.
-  Bytes least_cost() const;
+  Bytes least_cost() const { return {least_cost_}; }
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -101,9 +110,15 @@ class EgressQueue {
     std::int32_t layer = 0;
     std::uint32_t first = kNone, last = kNone;
   };
-  struct Lane {
+  struct FlowLines {
     std::vector<LayerLine> lines;  // ascending layers; one that has become empty stays, for it will be used again
     std::size_t urgent = 0;        // the first line that is not empty, or lines.size()
+
+    bool empty() const { return urgent == lines.size(); }
+    std::uint32_t front() const { return lines[urgent].first; }  // requires: not empty
+  };
+  struct Lane {
+    std::array<FlowLines, kFlows> flows;
     std::uint32_t oldest = kNone, newest = kNone;
     std::size_t waiting = 0;
     std::int64_t in_flight = 0;
@@ -112,17 +127,27 @@ class EgressQueue {
     bool active = false;
   };
 
+  // The most urgent unit of a flow that has room, and its lane.
+  struct Head {
+    Lane* lane = nullptr;
+    std::uint32_t slot = kNone;
+  };
+  using Heads = std::array<Head, kFlows>;
+
+  static std::size_t index(Flow flow) { return static_cast<std::size_t>(flow); }
   std::int64_t cost(std::int64_t size) const;
   std::int64_t next_size(const Waiting& waiting) const;
   bool more_urgent(const Waiting& a, const Waiting& b) const;
   Lane& lane(Destination destination);
-  const Waiting& front(const Lane& lane) const { return units_[lane.lines[lane.urgent].first]; }
   void refresh(Lane& lane);
-  void line_up(Lane& lane, std::int32_t layer, std::uint32_t slot);
-  void leave_line(Lane& lane);
+  void line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot);
+  void leave_line(FlowLines& flow);
+  std::optional<Flow> first_of(const Heads& heads) const;
   void unlink(Lane& lane, std::uint32_t slot);
 
   EgressOptions options_;
+  std::array<Order, kFlows> orders_;
+  std::int64_t least_cost_;
   std::vector<Lane> lanes_;
   std::vector<Waiting> units_;
   std::uint32_t free_ = kNone;
@@ -130,7 +155,9 @@ class EgressQueue {
   std::size_t waiting_ = 0;
   std::int64_t in_flight_ = 0;
   std::int64_t active_ = 0;
-  std::uint64_t overtakes_ = 0;
+  Flow turn_ = Flow::kPush;  // whose turn it is
+  std::array<std::uint64_t, kFlows> overtakes_{};
+  std::uint64_t turns_ = 0;
 };
 
 }  // namespace paceline::scheduling

@@ -1,9 +1,12 @@
 #include "scheduling/egress_queue.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <random>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -41,7 +44,7 @@ TEST(EgressQueue, LowerLayersLeaveFirstAndEqualLayersInTheOrderOfBecomingReady) 
 
 TEST(EgressQueue, FirstInFirstOutStillLetsTheControlPlaneGoFirst) {
   EgressQueue queue({.order = Order::kByLayer, .window = {1000}, .chunk = {100}});
-  queue.set_order(Order::kFirstInFirstOut);
+  queue.set_order(Flow::kPush, Order::kFirstInFirstOut);
   const auto to = open(queue);
   for (const auto& [layer, tag] : std::vector<std::pair<int, std::uint64_t>>{{3, 0}, {1, 1}, {-1, 2}, {0, 3}})
     queue.on_ready({.destination = to, .layer = {layer}, .size = {100}, .tag = tag});
@@ -55,6 +58,86 @@ TEST(EgressQueue, FirstInFirstOutIgnoresLayersAndNeverOvertakes) {
     queue.on_ready({.destination = to, .layer = {static_cast<int>(9 - tag)}, .size = {250}, .tag = tag});
   EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4}));
   EXPECT_EQ(queue.overtakes(), 0U);
+}
+
+// What leaves, in which order: p is a chunk of a push, r one of a reply.
+std::string flows_until_empty(EgressQueue& queue) {
+  std::string flows;
+  while (const auto chunk = queue.take()) {
+    flows += static_cast<char>(chunk->tag);
+    queue.on_acknowledged(chunk->destination, chunk->size);
+  }
+  return flows;
+}
+
+TEST(EgressQueue, PushesAndRepliesOfOneLayerTakeTurnsChunkByChunk) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto server = open(queue), worker = open(queue);
+  queue.on_ready({.destination = server, .layer = {3}, .size = {400}, .tag = 'p'});
+  queue.on_ready({.destination = worker, .layer = {3}, .size = {200}, .tag = 'r', .flow = Flow::kReply});
+  queue.on_ready({.destination = worker, .layer = {3}, .size = {100}, .tag = 'r', .flow = Flow::kReply});
+  EXPECT_EQ(flows_until_empty(queue), "prprprp");
+  EXPECT_EQ(queue.turns(), 6U) << "the last push had no reply beside it";
+  EXPECT_EQ(queue.overtakes(), 0U) << "taking turns is no priority";
+  // Who was served last waits, also when the other comes later.
+  queue.on_ready({.destination = server, .layer = {3}, .size = {300}, .tag = 'p'});
+  queue.on_ready({.destination = worker, .layer = {3}, .size = {300}, .tag = 'r', .flow = Flow::kReply});
+  EXPECT_EQ(flows_until_empty(queue), "rprprp");
+}
+
+TEST(EgressQueue, AMoreUrgentLayerOfEitherFlowGoesFirst) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto to = open(queue);
+  queue.on_ready({.destination = to, .layer = {5}, .size = {200}, .tag = 'p'});
+  queue.on_ready({.destination = to, .layer = {2}, .size = {200}, .tag = 'r', .flow = Flow::kReply});
+  EXPECT_EQ(flows_until_empty(queue), "rrpp");
+  EXPECT_EQ(queue.overtakes(Flow::kReply), 2U);
+  EXPECT_EQ(queue.overtakes(Flow::kPush), 0U);
+  queue.on_ready({.destination = to, .layer = {5}, .size = {200}, .tag = 'r', .flow = Flow::kReply});
+  queue.on_ready({.destination = to, .layer = {2}, .size = {100}, .tag = 'p'});
+  EXPECT_EQ(flows_until_empty(queue), "prr");
+  EXPECT_EQ(queue.overtakes(Flow::kPush), 1U);
+  EXPECT_EQ(queue.turns(), 0U);
+}
+
+TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  queue.set_order(Flow::kReply, Order::kFirstInFirstOut);
+  const auto to = open(queue);
+  for (const auto& [layer, tag] : std::vector<std::pair<int, char>>{{9, 'b'}, {1, 'a'}})
+    queue.on_ready({.destination = to, .layer = {layer}, .size = {200}, .tag = static_cast<std::uint64_t>(tag)});
+  for (const auto& [layer, tag] : std::vector<std::pair<int, char>>{{8, 'x'}, {2, 'y'}, {-1, 'c'}})
+    queue.on_ready({.destination = to, .layer = {layer}, .size = {100}, .tag = static_cast<std::uint64_t>(tag), .flow = Flow::kReply});
+  EXPECT_EQ(flows_until_empty(queue), "caxaybb") << "pushes by layer, replies as they came, the control plane before all";
+  // Without any order left the sequence decides, and nobody takes turns.
+  queue.set_order(Flow::kPush, Order::kFirstInFirstOut);
+  for (const char tag : std::string("prrp")) {
+    queue.on_ready({.destination = to,
+                    .layer = {tag == 'p' ? 7 : 1},
+                    .size = {100},
+                    .tag = static_cast<std::uint64_t>(tag),
+                    .flow = tag == 'p' ? Flow::kPush : Flow::kReply});
+  }
+  EXPECT_EQ(flows_until_empty(queue), "prrp");
+}
+
+TEST(EgressQueue, ANewWindowAndChunkCountFromTheNextChunkOn) {
+  EgressQueue queue({.window = {4000}, .chunk = {2000}});
+  const auto to = open(queue);
+  queue.on_ready({.destination = to, .size = {10'000}, .tag = 1});
+  EXPECT_EQ(queue.take()->size.count, 2000);
+  EXPECT_EQ(queue.take()->size.count, 2000);
+  queue.set_window({2000}, {500});
+  EXPECT_FALSE(queue.take()) << "more is on its way than the new window allows";
+  queue.on_acknowledged(to, {2000});
+  queue.on_acknowledged(to, {2000});
+  const auto next = queue.take();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->offset.count, 4000);
+  EXPECT_EQ(next->size.count, 500);
+  int more = 0;
+  while (queue.take()) ++more;
+  EXPECT_EQ(more, 3);
 }
 
 TEST(EgressQueue, AnUrgentUnitOvertakesBetweenTheChunksOfALongOne) {
@@ -162,7 +245,7 @@ TEST(EgressQueue, RemovingADestinationForgetsItsUnitsAndItsNumberIsUsedAgain) {
 // The twin that anybody believes: a plain list, searched in full for each decision.
 class Twin {
  public:
-  explicit Twin(EgressOptions options) : options_(options) {}
+  Twin(EgressOptions options, std::array<Order, 2> orders) : options_(options), orders_(orders) {}
   struct Item {
     Unit unit;
     std::uint64_t sequence;
@@ -179,27 +262,48 @@ class Twin {
     const auto share = active <= 1 ? w : std::min(std::max(2 * c, 2 * w / active), w - c);
     std::int64_t counted = 0;
     for (const auto& [destination, held] : in_flight) counted += std::min(held, share);
-    // The most urgent unit of each open destination, if its next chunk fits the share; of those the most urgent.
-    std::vector<Item*> heads;
+    // Of each flow the most urgent unit of each open destination, if its next chunk fits the share; of those the most urgent.
+    std::array<Item*, 2> best = {nullptr, nullptr};
+    std::set<std::uint32_t> with_room;
     for (const auto& [destination, held] : in_flight) {
-      Item* head = nullptr;
-      for (Item& item : items) {
-        if (item.unit.destination == destination && (head == nullptr || key(item) < key(*head))) head = &item;
+      for (int flow = 0; flow < 2; ++flow) {
+        Item* head = nullptr;
+        for (Item& item : items) {
+          if (item.unit.destination == destination && static_cast<int>(item.unit.flow) == flow &&
+              (head == nullptr || key(item) < key(*head)))
+            head = &item;
+        }
+        if (head == nullptr || !open[destination] || held + cost(next(*head)) > share) continue;
+        with_room.insert(destination);
+        Item*& first = best[static_cast<std::size_t>(flow)];
+        if (first == nullptr || key(*head) < key(*first)) first = head;
       }
-      if (head != nullptr && open[destination] && held + cost(next(*head)) <= share) heads.push_back(head);
     }
-    if (heads.empty()) return std::nullopt;
-    Item* best = *std::min_element(heads.begin(), heads.end(), [&](Item* a, Item* b) { return key(*a) < key(*b); });
-    if (counted + cost(next(*best)) > w) return std::nullopt;
-    const bool overtakes_one = std::any_of(items.begin(), items.end(), [&](const Item& item) {
-      return item.sequence < best->sequence &&
-             std::any_of(heads.begin(), heads.end(), [&](Item* head) { return head->unit.destination == item.unit.destination; });
-    });
-    if (overtakes_one) ++overtakes;
-    const Chunk chunk{best->unit.destination, best->unit.tag, {best->taken}, {next(*best)}};
+    if (with_room.empty()) return std::nullopt;
+    bool turn = false;
+    Item* chosen = best[0] == nullptr ? best[1] : best[0];
+    if (best[0] != nullptr && best[1] != nullptr) {
+      const auto [a, a_sequence] = key(*best[0]);
+      const auto [b, b_sequence] = key(*best[1]);
+      turn = (a < 0) == (b < 0) && (orders_[0] != orders_[1] || (orders_[0] == Order::kByLayer && a == b));
+      const bool push_first = a < 0 || b < 0 || orders_[0] == Order::kByLayer ? a < b || (a == b && a_sequence < b_sequence)
+                                                                               : a_sequence < b_sequence;
+      chosen = best[turn ? static_cast<std::size_t>(next_turn) : push_first ? 0 : 1];
+    }
+    if (counted + cost(next(*chosen)) > w) return std::nullopt;
+    const Item* oldest = nullptr;
+    for (const Item& item : items) {
+      if (with_room.contains(item.unit.destination) && (oldest == nullptr || item.sequence < oldest->sequence)) oldest = &item;
+    }
+    const auto flow = static_cast<std::size_t>(chosen->unit.flow);
+    const bool ordered = orders_[flow] == Order::kByLayer || chosen->unit.layer.index < 0;
+    if (ordered && oldest->sequence < chosen->sequence && key(*chosen).first < key(*oldest).first) ++overtakes[flow];
+    if (turn) ++turns;
+    next_turn = flow == 0 ? 1 : 0;
+    const Chunk chunk{chosen->unit.destination, chosen->unit.tag, {chosen->taken}, {next(*chosen)}};
     in_flight[chunk.destination] += cost(chunk.size.count);
-    best->taken += chunk.size.count;
-    if (best->taken == best->unit.size.count) items.erase(items.begin() + (best - items.data()));
+    chosen->taken += chunk.size.count;
+    if (chosen->taken == chosen->unit.size.count) items.erase(items.begin() + (chosen - items.data()));
     return chunk;
   }
   std::int64_t cost(std::int64_t size) const { return std::max(size, std::min<std::int64_t>(256, options_.chunk.count)); }
@@ -207,14 +311,18 @@ class Twin {
   std::vector<Item> items;
   std::map<std::uint32_t, std::int64_t> in_flight;
   std::map<std::uint32_t, bool> open;
-  std::uint64_t overtakes = 0;
+  std::array<std::uint64_t, 2> overtakes{};
+  std::uint64_t turns = 0;
+  int next_turn = 0;
 
  private:
   std::pair<int, std::uint64_t> key(const Item& item) const {
-    return {options_.order == Order::kByLayer ? item.unit.layer.index : std::min(item.unit.layer.index, 0), item.sequence};
+    const bool by_layer = orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer;
+    return {by_layer ? item.unit.layer.index : std::min(item.unit.layer.index, 0), item.sequence};
   }
   std::int64_t next(const Item& item) const { return std::min(options_.chunk.count, item.unit.size.count - item.taken); }
   EgressOptions options_;
+  std::array<Order, 2> orders_;
 };
 
 TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
@@ -224,11 +332,15 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
       return std::uniform_int_distribution<std::int64_t>(low, high)(random);
     };
     EgressOptions options;
-    options.order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
+    std::array<Order, 2> orders{};
+    for (Order& order : orders) order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
+    const std::int64_t reply_share = pick(0, 2);  // of 2: some histories have one flow only
     options.chunk = {pick(1, 600)};
     options.window = {options.chunk.count * pick(2, 9) + pick(0, options.chunk.count)};
     EgressQueue queue(options);
-    Twin twin(options);
+    queue.set_order(Flow::kPush, orders[0]);
+    queue.set_order(Flow::kReply, orders[1]);
+    Twin twin(options, orders);
     const auto destinations = pick(1, 5);
     for (int d = 0; d < destinations; ++d) {
       const auto added = queue.add();
@@ -250,7 +362,8 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
           const Unit unit{.destination = d,
                           .layer = {static_cast<int>(pick(-1, 4))},
                           .size = {pick(0, 4) == 0 ? 0 : pick(1, 2000)},
-                          .tag = sequence};
+                          .tag = sequence,
+                          .flow = pick(1, 2) > reply_share ? Flow::kPush : Flow::kReply};
           queue.on_ready(unit);
           twin.items.push_back({unit, sequence++});
           break;
@@ -279,7 +392,9 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
       }
       ASSERT_EQ(queue.waiting(), twin.items.size()) << "seed " << seed;
     }
-    ASSERT_EQ(queue.overtakes(), twin.overtakes) << "seed " << seed;
+    ASSERT_EQ(queue.overtakes(Flow::kPush), twin.overtakes[0]) << "seed " << seed;
+    ASSERT_EQ(queue.overtakes(Flow::kReply), twin.overtakes[1]) << "seed " << seed;
+    ASSERT_EQ(queue.turns(), twin.turns) << "seed " << seed;
   }
 }
 

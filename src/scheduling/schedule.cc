@@ -35,6 +35,16 @@ constexpr Named kSchedules[] = {
     {"p3", {slices_of(kPaperSlice), Order::kByLayer, PushWhen::kReady, Return::kBroadcast}},
 };
 
+struct PlaceName {
+  const char* name;
+  bool OrderedPlaces::* place;
+};
+constexpr PlaceName kPlaces[] = {{"worker-egress", &OrderedPlaces::worker_egress},
+                                 {"server-ingress", &OrderedPlaces::server_ingress},
+                                 {"server-egress", &OrderedPlaces::server_egress},
+                                 {"window", &OrderedPlaces::window}};
+constexpr OrderedPlaces kNowhere{.worker_egress = false, .server_ingress = false, .server_egress = false, .window = false};
+
 // Parameters. `least`: the smallest legal number of them.
 Result<std::int64_t> parse_size(const char* option, std::string_view text, std::int64_t least, const char* legal) {
   std::int64_t elements = -1;
@@ -70,7 +80,7 @@ Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
 }
 
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts) {
-  const auto& [slice, merge, batching] = parts;
+  const auto& [slice, merge, batching, window, places] = parts;
   if (!batching.empty()) {
     const auto algorithm = parse_batching_algorithm(batching);
     if (!algorithm.ok()) return error(ErrorKind::kBadRequest, "--batching: {}", algorithm.status().message());
@@ -97,7 +107,65 @@ Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions opti
         parse_size("merge", merge, 0,
                    "0 (nothing is merged) and more parameters, or bytes with a unit that are whole parameters of 4"));
   }
+  if (!window.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(options.window, parse_window(window));
+  }
+  if (!places.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(options.places, parse_places(places));
+    OrderedPlaces queues = options.places;
+    queues.window = false;
+    const bool named = options.places != OrderedPlaces{} && queues != kNowhere;
+    if (named && options.order == Order::kFirstInFirstOut) {
+      return error(ErrorKind::kBadRequest,
+                   "--ordered-places {} contradicts --schedule {}, which orders nothing by layer; legal with it: all, none, window", places,
+                   name);
+    }
+    if (!options.places.window && options.window != WindowRule{}) {
+      return error(ErrorKind::kBadRequest, "--ordered-places {} leaves out the window, so --window {} contradicts it; give one of them",
+                   places, window);
+    }
+  }
   return validated(options);
+}
+
+Result<OrderedPlaces> parse_places(std::string_view text) {
+  if (text == "all") return OrderedPlaces{};
+  if (text == "none") return kNowhere;
+  std::vector<std::string> names;
+  for (const PlaceName& place : kPlaces) names.emplace_back(place.name);
+  OrderedPlaces places = kNowhere;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view name = text.substr(begin, end - begin);
+    const auto* const known = std::ranges::find_if(kPlaces, [&](const PlaceName& place) { return name == place.name; });
+    if (known == std::end(kPlaces)) {
+      return error(ErrorKind::kBadRequest, "--ordered-places {}: '{}' is no place; legal are all, none, or a list of {}{}", text, name,
+                   fmt::join(names, ", "), suggestion(name, names));
+    }
+    places.*known->place = true;
+    begin = end + 1;
+  }
+  return places;
+}
+
+std::string to_text(const OrderedPlaces& places) {
+  if (places == OrderedPlaces{}) return "all";
+  if (places == kNowhere) return "none";
+  std::vector<std::string> names;
+  for (const PlaceName& place : kPlaces)
+    if (places.*place.place) names.emplace_back(place.name);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+EgressRules egress_rules(const ScheduleOptions& options) {
+  const auto order = [&](bool here) { return here ? options.order : Order::kFirstInFirstOut; };
+  return {.pushes = order(options.places.worker_egress),
+          .replies = order(options.places.server_egress),
+          .window = options.places.window ? options.window : fixed_window(kUnbounded)};
+}
+
+Order ingress_order(const ScheduleOptions& options) {
+  return options.places.server_ingress ? options.order : Order::kFirstInFirstOut;
 }
 
 Cut scaled(Cut cut, double scale) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "scheduling/window.h"
 
 namespace paceline::scheduling {
 
@@ -46,6 +47,21 @@ enum class Order {
   kFirstInFirstOut,
 };
 
+// The places on a value's way that urgency depends on (P3; algorithms.md section 1). All of them, unless a comparison wants to know
+// what one is worth.
+struct OrderedPlaces {
+  bool worker_egress = true;   // gradients leave by Order
+  bool server_ingress = true;  // gradients that have arrived are worked off by Order
+  bool server_egress = true;   // values leave by Order
+  bool window = true;          // few bytes are on their way; otherwise everything is handed to the network as soon as it is ready
+
+  bool operator==(const OrderedPlaces&) const = default;
+};
+// "all", "none", or names in any order with commas between: worker-egress, server-ingress, server-egress, window. kBadRequest with
+// the legal names.
+Result<OrderedPlaces> parse_places(std::string_view text);
+std::string to_text(const OrderedPlaces& places);  // as parse_places reads it
+
 enum class PushWhen {
   kAtEnd,  // all gradients when backward is over
   kReady,  // each unit as soon as its gradient exists
@@ -71,9 +87,25 @@ struct ScheduleOptions {
   PushWhen push = PushWhen::kReady;
   Return back = Return::kPullByLayer;
   BatchingAlgorithm batching = BatchingAlgorithm::kExact;
+  WindowRule window{};
+  OrderedPlaces places{};
 
   bool operator==(const ScheduleOptions&) const = default;
 };
+
+// What leaves a node on the way of a value: gradients (and requests) to servers, values (and notices) to workers. On a link that
+// both use, those of equal priority take turns, or workers drift into a stable anti-phase.
+enum class Flow : std::uint8_t { kPush, kReply };
+inline constexpr std::size_t kFlows = 2;
+inline constexpr Flow other(Flow flow) { return flow == Flow::kPush ? Flow::kReply : Flow::kPush; }
+
+// What the endpoint of a process needs of a schedule.
+struct EgressRules {
+  Order pushes = Order::kByLayer, replies = Order::kByLayer;
+  WindowRule window{};
+};
+EgressRules egress_rules(const ScheduleOptions& options);
+Order ingress_order(const ScheduleOptions& options);
 
 ScheduleOptions default_schedule();
 ScheduleOptions layer_wise();
@@ -89,6 +121,8 @@ struct ScheduleParts {
   std::string slice;     // 1 and more
   std::string merge;     // 0, which switches merging off, and more
   std::string batching;  // exact, forward-greedy, backward-greedy, ibatch
+  std::string window;    // as parse_window
+  std::string places;    // as parse_places; by Order::kFirstInFirstOut only the window can be a place
 };
 // kBadRequest, naming the option, when a part is illegal or contradicts the schedule called `name`.
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts);

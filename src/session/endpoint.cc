@@ -26,10 +26,10 @@ void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32
 }
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
 void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
-void Endpoint::set_window(Bytes window) { state_->set_window(window); }
-void Endpoint::set_order(Order order) { state_->set_order(order); }
+void Endpoint::set_egress(const scheduling::EgressRules& rules) { state_->set_egress(rules); }
 std::string Endpoint::address_of(PeerId peer) const { return state_->address_of(peer); }
 const EndpointCounters& Endpoint::counters() const { return state_->counters(); }
+LinkState Endpoint::link() const { return state_->link(); }
 
 std::span<std::byte> Link::on_head(const wire::FrameHeader& header, std::span<const std::byte> body) {
   return state.on_head(*this, header, body);
@@ -58,6 +58,12 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
+scheduling::Flow flow_of(wire::MessageKind kind) {
+  const bool is_reply =
+      kind == wire::MessageKind::kValue || kind == wire::MessageKind::kValues || kind == wire::MessageKind::kNotify;
+  return is_reply ? scheduling::Flow::kReply : scheduling::Flow::kPush;
+}
+
 }  // namespace
 
 EndpointState::EndpointState(transport::Transport& transport, EndpointOptions options, EndpointHandler& handler)
@@ -65,6 +71,7 @@ EndpointState::EndpointState(transport::Transport& transport, EndpointOptions op
       options_(require_valid(options)),
       handler_(handler),
       queue_({.order = options.order, .window = options.window, .chunk = options.chunk}),
+      window_(scheduling::fixed_window(options.window)),
       random_(mix(options.seed) ^
               mix((static_cast<std::uint64_t>(options.self.role) << 32) + static_cast<std::uint32_t>(options.self.rank.value))),
       // Two processes that were given the same seed must not draw the same session ids.
@@ -83,10 +90,15 @@ void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::u
   options_.epoch = epoch;
 }
 
-void EndpointState::set_window(Bytes window) {
-  queue_.set_window(window);
+void EndpointState::set_egress(const scheduling::EgressRules& rules) {
+  queue_.set_order(scheduling::Flow::kPush, rules.pushes);
+  queue_.set_order(scheduling::Flow::kReply, rules.replies);
+  window_.set_rule(rules.window);
+  queue_.set_window(window_.window(), window_.chunk());
   pump();
 }
+
+LinkState EndpointState::link() const { return {queue_.window(), queue_.chunk(), window_.rate(), window_.round_trip()}; }
 
 std::string EndpointState::address_of(PeerId peer) const {
   const auto found = peers_.find(peer);
@@ -95,6 +107,8 @@ std::string EndpointState::address_of(PeerId peer) const {
 
 const EndpointCounters& EndpointState::counters() {
   counters_.overtakes = queue_.overtakes();
+  counters_.reply_overtakes = queue_.overtakes(scheduling::Flow::kReply);
+  counters_.turns = queue_.turns();
   return counters_;
 }
 
@@ -120,8 +134,11 @@ void EndpointState::send_owned(PeerId peer, const wire::MessageHead& head, std::
 void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::Slot slot) {
   ++counters_.messages_sent;
   counters_.payload_bytes_sent += head.payload_bytes;
-  queue_.on_ready(
-      {.destination = peer.lane, .layer = head.layer, .size = {static_cast<std::int64_t>(head.payload_bytes)}, .tag = slot});
+  queue_.on_ready({.destination = peer.lane,
+                   .layer = head.layer,
+                   .size = {static_cast<std::int64_t>(head.payload_bytes)},
+                   .tag = slot,
+                   .flow = flow_of(head.kind)});
   pump();
 }
 
@@ -133,11 +150,15 @@ void EndpointState::transmit(Link& link, const OutFrame& frame) {
 // Everything for which there is room in the window goes to the connections at once: the window is the limit of what an urgent
 // message has to wait for.
 void EndpointState::pump() {
+  if (queue_.waiting() == 0) return;
   while (const auto chunk = queue_.take()) {
     Peer& peer = *lanes_[chunk->destination];
     const auto piece = peer.session.outbox().take(static_cast<Outbox::Slot>(chunk->tag), chunk->offset, chunk->size);
-    transmit(*peer.link, peer.session.chunk(now(), options_.epoch, piece));
+    const TimePoint at = now();
+    window_.on_sent(chunk->destination, at);
+    transmit(*peer.link, peer.session.chunk(at, options_.epoch, piece));
   }
+  if (queue_.waiting() > 0 && queue_.in_flight().count > 0) ++counters_.window_full;
 }
 
 void EndpointState::release(Peer& peer) {
@@ -145,6 +166,10 @@ void EndpointState::release(Peer& peer) {
     const auto released = peer.session.outbox().release();
     if (!released) break;
     queue_.on_acknowledged(peer.lane, released->chunk);
+    const auto backlog =
+        queue_.waiting() > 0 ? scheduling::WindowFollower::Backlog::kSome : scheduling::WindowFollower::Backlog::kNone;
+    if (window_.on_acknowledged(peer.lane, released->chunk, backlog, now()) == scheduling::WindowFollower::Window::kChanged)
+      queue_.set_window(window_.window(), window_.chunk());
     if (released->message == Outbox::Released::Message::kDelivered) handler_.on_delivered(peer.id, released->ticket);
   }
   if (closing_) check_closed();

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,11 +55,11 @@ struct EndpointOptions {
   std::uint32_t epoch = 0;  // membership epoch; peers of different epochs (both not 0) refuse each other
   std::uint64_t seed = 0;   // for session ids and back-off jitter; differs between processes
   Duration silence_deadline = std::chrono::seconds(10);  // heartbeats go out every fifth of it
-  Order order = Order::kByLayer;
-  Bytes chunk{65'536};
-  Bytes window{400'000};  // unacknowledged payload bytes over all peers; at least two chunks. One peer may hold at most
-                          // max(2 chunks, 2 * window / peers with something to send), and of several never
-                          // all of it; see scheduling/egress_queue.h.
+  Order order = Order::kByLayer;  // of all messages, until set_egress
+  Bytes chunk = scheduling::kLargestChunk;
+  Bytes window = scheduling::kStartWindow;  // unacknowledged payload bytes over all peers, until set_egress; at least two chunks.
+                                            // One peer may hold at most max(2 chunks, 2 * window / peers with something to send), and
+                                            // of several never all of it; see scheduling/egress_queue.h.
 };
 // Errors: kBadRequest naming the option and its legal range.
 Result<EndpointOptions> validated(EndpointOptions options);
@@ -90,8 +91,18 @@ struct EndpointCounters {
   std::uint64_t messages_sent = 0, messages_received = 0;
   std::uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // each message's payload once, however often resent
   std::uint64_t chunks_resent = 0, duplicates_dropped = 0, reconnects = 0, frames_damaged = 0, strangers_refused = 0;
-  std::uint64_t overtakes = 0;       // chunks that left before one that was ready earlier and had room too
+  std::uint64_t overtakes = 0;        // chunks that left before a less urgent message that was ready first
+  std::uint64_t reply_overtakes = 0;  // of them, chunks of values and notices
+  std::uint64_t turns = 0;            // chunks that left because it was the turn of their flow (scheduling/egress_queue.h)
+  std::uint64_t window_full = 0;      // times that something waited for an acknowledgement only
   std::uint64_t hellos_refused = 0;  // of peers that say who they are
+};
+
+// What acknowledgements tell of the link (scheduling/window.h).
+struct LinkState {
+  Bytes window, chunk;                 // in use
+  std::optional<BytesPerSecond> rate;  // nothing: the link was never busy for long enough
+  std::optional<Duration> round_trip;
 };
 
 class Endpoint {
@@ -122,14 +133,13 @@ class Endpoint {
   // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once.
   void close(Duration limit, std::function<void()> done);
 
-  // Changes EndpointOptions::order for the messages sent from now on, when the job's schedule is known.
-  void set_order(Order order);
-
-  // Changes EndpointOptions::window, when the link has been measured. Requires: at least two chunks.
-  void set_window(Bytes window);
+  // Order of the messages sent from now on, and the window, when the job's schedule is known. Values and notices are replies, all
+  // other messages pushes (scheduling/schedule.h).
+  void set_egress(const scheduling::EgressRules& rules);
 
   std::string address_of(PeerId peer) const;
   const EndpointCounters& counters() const;
+  LinkState link() const;
 
  private:
   std::unique_ptr<EndpointState> state_;

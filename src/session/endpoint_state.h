@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "scheduling/egress_queue.h"
+#include "scheduling/window.h"
 #include "session/endpoint.h"
 #include "session/handshake.h"
 #include "session/session.h"
@@ -91,12 +92,12 @@ class EndpointState {
   void send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket);
   void send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload);
   void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch);
-  void set_window(Bytes window);
-  void set_order(Order order) { queue_.set_order(order); }
+  void set_egress(const scheduling::EgressRules& rules);
   void drop(PeerId peer, const std::string& reason);
   void close(Duration limit, std::function<void()> done);
   std::string address_of(PeerId peer) const;
   const EndpointCounters& counters();
+  LinkState link() const;
 
   // From links.
   std::span<std::byte> on_head(Link& link, const wire::FrameHeader& header, std::span<const std::byte> body);
@@ -154,6 +155,7 @@ class EndpointState {
   EndpointOptions options_;
   EndpointHandler& handler_;
   scheduling::EgressQueue queue_;
+  scheduling::WindowFollower window_;
   EndpointCounters counters_;
   std::uint64_t random_;
   std::uint64_t id_salt_;

@@ -168,6 +168,66 @@ TEST_P(SessionTest, AnUrgentMessageOvertakesTheBacklogAndWaitsOnlyForTheWindow) 
   }
 }
 
+TEST_P(SessionTest, GradientsAndValuesOfOneLayerTakeTurnsOnALinkThatBothUse) {
+  Node peer(backend_, named(kServer)), node(backend_, named(kWorker1));
+  node.connect(peer.listen(backend_.host), kServer);
+  const PeerId to = node.wait_peer(kServer);
+  constexpr std::uint32_t kEach = 30, kWindow = 4;
+  std::vector<std::byte> payload(1024);
+  node.rank.on_loop([&] {
+    for (std::uint32_t i = 0; i < 2 * kEach; ++i) {
+      auto h = head(i, 3);
+      h.kind = i < kEach ? wire::MessageKind::kPush : wire::MessageKind::kValue;
+      h.payload_bytes = payload.size();
+      node.endpoint->send(to, h, payload, i);
+    }
+  });
+  peer.wait_until("all", [&](Node& at) { return at.arrived.size() == 2 * kEach; });
+  node.wait_until("deliveries", [&](Node& at) { return at.delivered.size() == 2 * kEach; });
+  peer.rank.stop();
+  // A window of gradients had left before the first value was there; then a value, a gradient, and so on.
+  std::vector<std::uint32_t> expected;
+  for (std::uint32_t i = 0; i < kWindow; ++i) expected.push_back(i);
+  for (std::uint32_t i = kWindow; i < kEach; ++i) {
+    expected.push_back(kEach + i - kWindow);
+    expected.push_back(i);
+  }
+  for (std::uint32_t i = kEach - kWindow; i < kEach; ++i) expected.push_back(kEach + i);
+  std::vector<std::uint32_t> arrived;
+  for (const Node::Arrival& arrival : peer.arrived) arrived.push_back(arrival.head.unit);
+  EXPECT_EQ(arrived, expected);
+  EXPECT_EQ(node.counters().turns, 2 * (kEach - kWindow));
+  EXPECT_EQ(node.counters().overtakes, 0U);
+  EXPECT_GT(node.counters().window_full, 0U);
+}
+
+TEST_P(SessionTest, TheWindowFollowsWhatIsAcknowledgedOnceItIsToldTo) {
+  Node peer(backend_, named(kServer)), node(backend_, named(kWorker1));
+  node.connect(peer.listen(backend_.host), kServer);
+  const PeerId to = node.wait_peer(kServer);
+  node.rank.on_loop([&] { node.endpoint->set_egress({.window = {.size = {131'072}}}); });
+  std::vector<std::byte> payload(1 << 20);
+  // As much as it takes to keep the link busy for some samples, however fast this machine is.
+  std::uint32_t sent = 0;
+  node.wait_until("a rate", [&](Node& at) {
+    if (at.endpoint->link().rate) return true;
+    while (sent < at.delivered.size() + 8) {
+      auto h = head(sent, 3);
+      h.payload_bytes = payload.size();
+      at.endpoint->send(to, h, payload, sent++);
+    }
+    return false;
+  });
+  node.wait_until("deliveries", [&](Node& at) { return at.delivered.size() == sent; });
+  LinkState link;
+  node.rank.on_loop([&] { link = node.endpoint->link(); });
+  ASSERT_TRUE(link.rate && link.round_trip);
+  EXPECT_GT(link.rate->value, 0);
+  EXPECT_GE(link.window.count, 131'072);
+  EXPECT_LE(link.window, scheduling::kLargestFollowing);
+  EXPECT_EQ(link.chunk, scheduling::chunk_for(link.window));
+}
+
 TEST_P(SessionTest, AFrozenPeerDoesNotKeepOthersFromBeingServed) {
   Node frozen(backend_, named(kWorker1, 60s)), quick(backend_, named(kWorker2, 60s)), server(backend_, named(kServer, 60s));
   const auto address = server.listen(backend_.host);

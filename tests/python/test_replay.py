@@ -56,6 +56,47 @@ def test_a_replay_has_the_bits_of_its_reference(table, schedule, workers, server
     assert actual["seconds"] / 12 >= 0.0089, "nothing is faster than it sleeps"
 
 
+@pytest.fixture(scope="module")
+def heavy_tail(tmp_path_factory):
+    """The last layer, whose gradient is ready first, has far more bytes than a window; the others follow at once."""
+    file = tmp_path_factory.mktemp("replay") / "heavy.json"
+    layers = [{"name": f"layer{i + 1}", "parameters": p, "forward_s": 0.001, "backward_s": 0} for i, p in enumerate((20_000, 30_000, 2_500_000))]
+    file.write_text(json.dumps({"layers": layers}))
+    return file
+
+
+PLACES = ("worker_egress", "server_ingress", "server_egress")
+
+
+@pytest.mark.parametrize("places", ["all", "none", "window", "worker-egress,window", "server-egress,server-ingress"])
+@pytest.mark.parametrize("servers", [("--servers", 2), ("--role", "both")], ids=("separate", "both"))
+def test_each_ordered_place_can_be_switched_off_keeps_the_bits_and_is_counted(heavy_tail, places, servers):
+    task = ("--model", f"replay:{heavy_tail}", "--iterations", 8, "--workers", 2)
+    report = train(*task, *servers, "--schedule", "p3", "--ordered-places", places)
+    assert report["parameters_hash"] == reference(*task)["parameters_hash"]
+    ordering = report["ordering"]
+    assert ordering["places"] == places
+    for place in PLACES:
+        if places != "all" and place.replace("_", "-") not in places:
+            assert ordering[place] == 0, ordering
+    if places in ("all", "worker-egress,window"):
+        assert ordering["worker_egress"] > 0 and ordering["window_full"] > 0, ordering
+    if "window" not in places and places != "all":
+        assert report["link"]["window"] == 2**40, "nothing is held back"
+
+
+@pytest.mark.parametrize("window", ["auto", "auto:500us", "128KiB", "8MB"])
+def test_the_window_changes_no_bit_and_is_reported(heavy_tail, window):
+    task = ("--model", f"replay:{heavy_tail}", "--iterations", 8, "--workers", 2)
+    report = train(*task, "--role", "both", "--window", window)
+    assert report["parameters_hash"] == reference(*task)["parameters_hash"]
+    link = report["link"]
+    assert link["rule"] == window and link["processes"] == 2 and 0 <= link["measured"] <= 2
+    assert link["window"] == {"128KiB": 131_072, "8MB": 8_000_000}.get(window, link["window"])
+    assert 131_072 <= link["window"] <= 64 << 20
+    assert (link["bandwidth"] is None) == (link["measured"] == 0)
+
+
 def test_without_barriers_every_value_is_still_checked_and_the_job_goes_well(table):
     for sync in ("asp", "ssp"):
         report = train("--model", f"replay:{table}", "--iterations", 30, "--workers", 3, "--servers", 2, "--sync", sync, "--schedule", "p3", "--speed", "1,1,0.5")

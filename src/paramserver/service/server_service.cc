@@ -13,14 +13,6 @@ constexpr Duration kTurn = std::chrono::microseconds(500);
 // The ticket of a message without payload; ServerCore's are small numbers.
 constexpr std::uint64_t kNothingBorrowed = std::uint64_t{1} << 32;
 
-// A heap's top is the greatest, so the most urgent is the greatest.
-struct LessUrgent {
-  template <typename Waiting>
-  bool operator()(const Waiting& a, const Waiting& b) const {
-    return std::pair(a.urgency, a.sequence) > std::pair(b.urgency, b.sequence);
-  }
-};
-
 }  // namespace
 
 Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop,
@@ -40,7 +32,12 @@ Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const
 
 ServerService::ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync,
                              transport::Loop& loop, Outbox& outbox, ServerCallbacks callbacks)
-    : plan_(plan), core_(std::move(plan), server, std::move(sync)), loop_(loop), outbox_(outbox), callbacks_(std::move(callbacks)) {
+    : plan_(plan),
+      core_(std::move(plan), server, std::move(sync)),
+      loop_(loop),
+      outbox_(outbox),
+      callbacks_(std::move(callbacks)),
+      queue_(scheduling::ingress_order(plan_->options().schedule)) {
   const std::size_t units = plan_->units().of_server[static_cast<std::size_t>(server.value)].size();
   const auto workers = static_cast<std::size_t>(plan_->options().workers);
   queue_.reserve(units * workers);
@@ -99,21 +96,18 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
 
 void ServerService::enqueue(const session::PeerName& from, const wire::MessageHead& head) {
   if (head.unit >= plan_->units().units.size() || head.flags != 0) return fail(unexpected(from, head));
-  const bool by_layer = plan_->options().schedule.order == scheduling::Order::kByLayer;
   // The plan's layer, not the message's: what a peer says of itself orders nothing.
-  queue_.push_back({by_layer ? plan_->units().units[head.unit].layer.index : 0, next_sequence_++, from.rank, head.unit,
-                    head.iteration, head.detail});
-  std::ranges::push_heap(queue_, LessUrgent{});
+  queue_.on_arrived(plan_->units().units[head.unit].layer, {from.rank, head.unit, head.iteration, head.detail});
   work_signal_->raise();
 }
 
 void ServerService::work() {
   const TimePoint end = loop_.now() + kTurn;
-  while (!queue_.empty() && !failed_ && !held_) {
+  while (queue_.waiting() > 0 && !failed_ && !held_) {
     work_one();
     if (loop_.now() >= end) break;
   }
-  if (!queue_.empty() && !failed_ && !held_) work_signal_->raise();
+  if (queue_.waiting() > 0 && !failed_ && !held_) work_signal_->raise();
 }
 
 void ServerService::release_updates() {
@@ -121,11 +115,9 @@ void ServerService::release_updates() {
 }
 
 void ServerService::work_one() {
-  std::ranges::pop_heap(queue_, LessUrgent{});
-  const Waiting push = queue_.back();
-  queue_.pop_back();
+  const Waiting push = *queue_.take();
   ++counters_.pushes;
-  if (std::ranges::any_of(queue_, [&](const Waiting& other) { return other.sequence < push.sequence; })) ++counters_.reorderings;
+  counters_.reorderings = queue_.reorderings();
 
   const TimePoint begin = loop_.now();
   const Status status = core_.on_push(push.worker, push.unit, push.iteration, push.unused_parts, begin, actions_);
@@ -217,7 +209,7 @@ void ServerService::on_delivered(const session::PeerName& to, std::uint64_t tick
 
 void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {
   if (failed_ || peer.role != session::Role::kWorker) return;
-  while (!queue_.empty() && !failed_) work_one();  // what it had pushed completely counts
+  while (queue_.waiting() > 0 && !failed_) work_one();  // what it had pushed completely counts
   if (failed_) return;
   const TimePoint begin = loop_.now();
   const Status status = core_.on_left(peer.rank, begin, actions_);

@@ -1,8 +1,9 @@
 // A parameter server in a process: binds ServerCore to a loop and an Outbox. Takes kInitial, kPush, kPull (workers) and kSquareSum
 // (servers); sends kValue, kValues, kNotify and kSquareSum.
 //
-// Pushes that have arrived wait in a queue that is worked off after the sockets have been drained, the most urgent layer first with
-// Order::kByLayer (P3's second place), so that an urgent unit is not aggregated behind others that merely arrived before it.
+// Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the
+// most urgent layer first where the schedule orders this place (P3's second one), so that an urgent unit is not aggregated behind
+// others that merely arrived before it.
 //
 // Threads: belongs to the loop. Memory: nothing is allocated per message once warm.
 #pragma once
@@ -17,6 +18,7 @@
 #include "base/status.h"
 #include "paramserver/core/server_core.h"
 #include "paramserver/service/mailbox.h"
+#include "scheduling/ingress_queue.h"
 #include "transport/transport.h"
 
 namespace paceline::paramserver {
@@ -64,9 +66,7 @@ class ServerService final : public MessageSink {
   const Counters& counters() const { return counters_; }
 
  private:
-  struct Waiting {  // a push that has arrived; the smallest (urgency, sequence) is taken first
-    std::int32_t urgency = 0;
-    std::uint64_t sequence = 0;
+  struct Waiting {  // a push that has arrived
     Rank worker;
     std::uint32_t unit = 0;
     Iteration iteration = 0;
@@ -95,8 +95,7 @@ class ServerService final : public MessageSink {
   Outbox& outbox_;
   ServerCallbacks callbacks_;
   std::unique_ptr<transport::Signal> work_signal_;
-  std::vector<Waiting> queue_;  // a heap
-  std::uint64_t next_sequence_ = 0;
+  scheduling::IngressQueue<Waiting> queue_;
   std::vector<ServerAction> actions_;                       // of the event in progress
   std::vector<Spent> spent_;                                // by place in this server
   std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
