@@ -121,7 +121,8 @@ void VirtualCluster::send(Message message, std::uint32_t from, std::uint32_t to)
   if (message.bytes > 0) ++sent_messages_;
   nodes_[from].queue.on_ready({message.lane, plan_->units().units[message.unit].layer, Bytes{message.bytes}, slot,
                                message.kind == Kind::kPush || message.kind == Kind::kPull ? scheduling::Flow::kPush
-                                                                                         : scheduling::Flow::kReply});
+                                                                                         : scheduling::Flow::kReply,
+                               message.iteration});
   pump(from);
 }
 

@@ -50,7 +50,8 @@ void LocalDelivery::send(Role to, const wire::MessageHead& head, std::span<const
                    .layer = head.layer,
                    .size = {static_cast<std::int64_t>(payload.size())},
                    .tag = slot,
-                   .flow = to == Role::kServer ? scheduling::Flow::kPush : scheduling::Flow::kReply});
+                   .flow = to == Role::kServer ? scheduling::Flow::kPush : scheduling::Flow::kReply,
+                   .iteration = head.iteration});
   work_signal_->raise();
 }
 

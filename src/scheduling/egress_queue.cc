@@ -141,6 +141,7 @@ std::optional<Flow> EgressQueue::first_of(const Heads& heads) const {
   if (a_controls != b_controls) return a_controls ? Flow::kPush : Flow::kReply;
   if (orders_[0] != orders_[1]) return std::nullopt;
   if (orders_[0] == Order::kFirstInFirstOut) return lower(a.sequence, b.sequence);
+  if (a.unit.iteration != b.unit.iteration) return lower(a.unit.iteration, b.unit.iteration);
   if (a.unit.layer == b.unit.layer) return std::nullopt;
   return lower(a.unit.layer, b.unit.layer);
 }

@@ -2,11 +2,14 @@
 // simulator run the same object. Owned by one progress loop.
 //
 // Order: within a flow (scheduling/schedule.h) the strict weak order (layer, sequence of becoming ready), or the sequence alone
-// (P3, section 4.2). Layers below 0, the control plane's, come before all others in both. Between the two flows the lower layer
-// leaves first, and of equal ones, chunk by chunk, the flow that did not leave last. Where only one of the flows is ordered by
-// layer they take turns whatever their layers; where none is, the sequence decides. A unit leaves in chunks, and a more urgent unit
-// overtakes between two chunks. A chunk that has been taken is never recalled, so an urgent unit waits at most for the window's
-// bytes that left before it.
+// (P3, section 4.2). Layers below 0, the control plane's, come before all others in both. A unit leaves in chunks, and a more
+// urgent unit overtakes between two chunks. A chunk that has been taken is never recalled, so an urgent unit waits at most for the
+// window's bytes that left before it.
+//
+// Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next iteration
+// is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable anti-phase, by
+// which VGG-19 would lose half of a link. Then the lower layer, and of equal ones, chunk by chunk, the flow that did not leave
+// last. Where only one of the flows is ordered by layer they take turns whatever they are; where none is, the sequence decides.
 //
 // Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations
 // that have something to send or on its way, one of them may hold at most
@@ -45,6 +48,7 @@ class EgressQueue {
     Bytes size;             // 0: leaves as one chunk without bytes
     std::uint64_t tag = 0;  // the caller's own; comes back with each chunk
     Flow flow = Flow::kPush;
+    Iteration iteration = 0;  // that it belongs to
   };
 
   struct Chunk {

@@ -100,6 +100,23 @@ TEST(EgressQueue, AMoreUrgentLayerOfEitherFlowGoesFirst) {
   EXPECT_EQ(queue.turns(), 0U);
 }
 
+// Without it the workers that are ahead would push the next iteration before the values that the others wait for.
+TEST(EgressQueue, AValueOfTheIterationBeforeGoesBeforeGradientsOfTheNext) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto to = open(queue);
+  queue.on_ready({.destination = to, .layer = {2}, .size = {200}, .tag = 'p', .iteration = 8});
+  queue.on_ready({.destination = to, .layer = {9}, .size = {200}, .tag = 'r', .flow = Flow::kReply, .iteration = 7});
+  EXPECT_EQ(flows_until_empty(queue), "rrpp");
+  EXPECT_EQ(queue.turns(), 0U);
+  queue.on_ready({.destination = to, .layer = {2}, .size = {200}, .tag = 'p', .iteration = 8});
+  queue.on_ready({.destination = to, .layer = {9}, .size = {200}, .tag = 'r', .flow = Flow::kReply, .iteration = 8});
+  EXPECT_EQ(flows_until_empty(queue), "pprr") << "of one iteration the layer decides";
+  for (const Flow flow : {Flow::kPush, Flow::kReply}) queue.set_order(flow, Order::kFirstInFirstOut);
+  queue.on_ready({.destination = to, .layer = {2}, .size = {200}, .tag = 'p', .iteration = 8});
+  queue.on_ready({.destination = to, .layer = {9}, .size = {200}, .tag = 'r', .flow = Flow::kReply, .iteration = 7});
+  EXPECT_EQ(flows_until_empty(queue), "pprr") << "first come, first served";
+}
+
 TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
   EgressQueue queue({.window = {400}, .chunk = {100}});
   queue.set_order(Flow::kReply, Order::kFirstInFirstOut);
@@ -285,9 +302,12 @@ class Twin {
     if (best[0] != nullptr && best[1] != nullptr) {
       const auto [a, a_sequence] = key(*best[0]);
       const auto [b, b_sequence] = key(*best[1]);
-      turn = (a < 0) == (b < 0) && (orders_[0] != orders_[1] || (orders_[0] == Order::kByLayer && a == b));
-      const bool push_first = a < 0 || b < 0 || orders_[0] == Order::kByLayer ? a < b || (a == b && a_sequence < b_sequence)
-                                                                               : a_sequence < b_sequence;
+      const Iteration a_iteration = best[0]->unit.iteration, b_iteration = best[1]->unit.iteration;
+      const bool by_layer = orders_[0] == Order::kByLayer, one_controls = (a < 0) != (b < 0);
+      turn = !one_controls && (orders_[0] != orders_[1] || (by_layer && a == b && a_iteration == b_iteration));
+      const bool push_first = one_controls ? a < b
+                              : by_layer   ? std::pair(a_iteration, a) < std::pair(b_iteration, b)
+                                           : a_sequence < b_sequence;
       chosen = best[turn ? static_cast<std::size_t>(next_turn) : push_first ? 0 : 1];
     }
     if (counted + cost(next(*chosen)) > w) return std::nullopt;
@@ -363,7 +383,8 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
                           .layer = {static_cast<int>(pick(-1, 4))},
                           .size = {pick(0, 4) == 0 ? 0 : pick(1, 2000)},
                           .tag = sequence,
-                          .flow = pick(1, 2) > reply_share ? Flow::kPush : Flow::kReply};
+                          .flow = pick(1, 2) > reply_share ? Flow::kPush : Flow::kReply,
+                          .iteration = pick(7, 8)};
           queue.on_ready(unit);
           twin.items.push_back({unit, sequence++});
           break;

@@ -138,7 +138,8 @@ void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::S
                    .layer = head.layer,
                    .size = {static_cast<std::int64_t>(head.payload_bytes)},
                    .tag = slot,
-                   .flow = flow_of(head.kind)});
+                   .flow = flow_of(head.kind),
+                   .iteration = head.iteration});
   pump();
 }
 
