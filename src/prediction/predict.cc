@@ -34,6 +34,12 @@ Status check(const Job& job, const Cluster& cluster) {
   return {};
 }
 
+// A round trip is measured with a chunk that finds the link empty.
+Bytes window_of(const scheduling::ScheduleOptions& schedule, const Cluster& cluster) {
+  const double chunk = static_cast<double>(scheduling::kLargestChunk.count) / cluster.link.value;
+  return window_for(scheduling::egress_rules(schedule).window, cluster.link, from_seconds(chunk + cluster.start_up));
+}
+
 // The batches a worker would find by itself once it knows its times.
 scheduling::Bounds batches(const Job& job, const Cluster& cluster, const std::vector<Bytes>& bytes) {
   scheduling::BatchingProblem problem{.start_up = cluster.start_up * cluster.servers, .transfer = {}, .compute = job.forward};
@@ -56,10 +62,12 @@ Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& sc
     bytes[static_cast<std::size_t>(tensor.layer.index)] += Bytes{tensor.elements() * static_cast<std::int64_t>(sizeof(float))};
   const Bytes model{plan->units().elements * static_cast<std::int64_t>(sizeof(float))};
 
+  const Bytes window = cluster.window.value_or(window_of(schedule, cluster));
+  const Bytes chunk = cluster.window ? cluster.chunk : scheduling::chunk_for(window);
   Cluster coarse = cluster;
-  coarse.chunk = Bytes{std::max(cluster.chunk.count, model.count / kChunksOfAModel)};
+  coarse.chunk = Bytes{std::max(chunk.count, model.count / kChunksOfAModel)};
   // As many chunks as before, or links would idle that do not.
-  const double chunks = static_cast<double>(cluster.window.count) / static_cast<double>(cluster.chunk.count);
+  const double chunks = static_cast<double>(window.count) / static_cast<double>(chunk.count);
   coarse.window =
       Bytes{std::max<std::int64_t>(std::llround(chunks * static_cast<double>(coarse.chunk.count)), 2 * coarse.chunk.count)};
   VirtualCluster nodes(plan, job, coarse);

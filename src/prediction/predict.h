@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/quantity.h"
@@ -34,8 +35,9 @@ struct Cluster {
   BytesPerSecond link;     // of each node, each way; above zero
   double start_up = 0;     // seconds for each message, not negative
   double aggregation = 0;  // seconds that a server spends for each byte pushed to it, not negative
-  Bytes window{400'000};   // of each node
-  Bytes chunk{65'536};
+  // Of each node; nothing: what the schedule's rule comes to on this link, with the chunks of that (scheduling/window.h).
+  std::optional<Bytes> window;
+  Bytes chunk = scheduling::kLargestChunk;  // with `window`
 };
 
 struct Prediction {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "paramserver/core/testing.h"
-#include "prediction/tune.h"
 
 namespace paceline::prediction {
 namespace {
@@ -156,29 +155,21 @@ TEST(Predict, RefusesProfilesThatDoNotFit) {
   EXPECT_THAT(message(job_of({10}, {0.1}, {0.1}), cluster_of(1, 2, Cluster::Layout::kShared)), HasSubstr("cannot share"));
 }
 
-TEST(Tune, IsAsFastAsTheBestOfTheNamedSchedulesAndSaysWhy) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    const Random random = random_case(seed);
-    const scheduling::SliceLimits limits{Bytes{2'000}, Bytes{80'000}};
-    const auto choice = tune(random.job, random.cluster, limits, {});
-    ASSERT_TRUE(choice.ok()) << choice.status().message();
-    EXPECT_THAT(choice->why, HasSubstr("slices of"));
-    for (const Candidate& candidate : choice->candidates)
-      EXPECT_GE(candidate.predicted.iteration, choice->predicted.iteration * (1 - kWorthAnother) * (1 - kWorthAnother));
-    for (const std::string& name : scheduling::schedule_names()) {
-      const auto other = predict(random.job, *scheduling::parse_schedule_name(name), random.cluster);
-      EXPECT_LE(choice->predicted.iteration, other->iteration * 1.02) << name;
-    }
+// VGG-19 in small, between four nodes: the heaviest layer is the third last, so pushes of the next iteration are more urgent by
+// layer than the last values of this one. If they left first, the workers that are ahead would starve the others (1.5 of the
+// bound).
+TEST(Predict, WorkersThatShareLinksWithServersDoNotDriftApart) {
+  const Job job = job_of({700, 20'000, 90'000, 200'000, 900'000, 1'000'000, 400'000, 10'000'000, 1'700'000, 410'000},
+                         {0.02, 0.03, 0.02, 0.04, 0.04, 0.04, 0.008, 0.001, 0.0002, 0},
+                         {0.04, 0.06, 0.04, 0.08, 0.08, 0.08, 0.016, 0.002, 0.0003, 0.0001});
+  Cluster cluster{.workers = 4, .servers = 4, .layout = Cluster::Layout::kShared, .link = {117e6}, .start_up = 50e-6};
+  for (const std::int64_t slice : {60'000, 200'000}) {
+    ScheduleOptions schedule = scheduling::p3();
+    schedule.cut = scheduling::slices_of(slice);
+    const auto predicted = predict(job, schedule, cluster);
+    ASSERT_TRUE(predicted.ok());
+    EXPECT_LT(predicted->iteration, 1.2 * predicted->lower_bound) << slice;
   }
-}
-
-TEST(Tune, KeepsWhatTheUserHasFixed) {
-  const Random random = random_case(3);
-  const auto choice = tune(random.job, random.cluster, {}, {.slice = 777, .merge = 5});
-  ASSERT_TRUE(choice.ok());
-  for (const Candidate& candidate : choice->candidates)
-    EXPECT_EQ(candidate.schedule.cut, (scheduling::Cut{scheduling::Cut::Kind::kSlices, 777, 5}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "prediction/tune.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/text.h"
@@ -11,15 +12,9 @@ namespace {
 using scheduling::Cut;
 using scheduling::Return;
 using scheduling::ScheduleOptions;
+using scheduling::WindowRule;
 
 constexpr std::int64_t kEach = sizeof(float);
-
-ScheduleOptions schedule_of(std::int64_t slice, std::int64_t merge, Return back) {
-  ScheduleOptions options = scheduling::tuned();
-  options.cut = {Cut::Kind::kSlices, slice, merge};
-  options.back = back;
-  return options;
-}
 
 Bytes bytes_of(const wire::TensorTable& table) {
   Bytes sum;
@@ -27,18 +22,56 @@ Bytes bytes_of(const wire::TensorTable& table) {
   return sum;
 }
 
-const char* text_of(Return back) { return back == Return::kBroadcast ? "broadcast" : "pulled layer by layer"; }
+template <typename Value>
+void add(std::vector<Value>& values, const Value& value) {
+  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+}
+
+class Search {
+ public:
+  Search(const Job& job, const Cluster& cluster) : job_(job), cluster_(cluster) {}
+
+  // Takes the schedule if it has not been tried and is worth it.
+  Status attempt(const ScheduleOptions& schedule) {
+    auto& candidates = choice_.candidates;
+    if (std::ranges::any_of(candidates, [&](const Candidate& other) { return other.schedule == schedule; })) return {};
+    PACELINE_ASSIGN_OR_RETURN(const Prediction predicted, predict(job_, schedule, cluster_));
+    candidates.push_back({schedule, predicted});
+    if (candidates.size() > 1 && predicted.iteration >= choice_.predicted.iteration * (1 - kWorthAnother)) return {};
+    choice_.schedule = schedule;
+    choice_.predicted = predicted;
+    return {};
+  }
+
+  // Tries what becomes of the best one so far when `change` puts each of `values` into it.
+  template <typename Value, typename Change>
+  Status along(const std::vector<Value>& values, Change change) {
+    const ScheduleOptions from = choice_.schedule;
+    for (const Value& value : values) {
+      ScheduleOptions candidate = from;
+      change(candidate, value);
+      PACELINE_RETURN_IF_ERROR(attempt(candidate));
+    }
+    return {};
+  }
+
+  const ScheduleOptions& best() const { return choice_.schedule; }
+  Choice take() { return std::move(choice_); }
+
+ private:
+  const Job& job_;
+  const Cluster& cluster_;
+  Choice choice_;
+};
 
 std::string reason(const Choice& choice) {
-  const Candidate& first = choice.candidates.front();
-  std::string text =
-      fmt::format("slices of {}, {} merged, {}: predicted {}", to_text(Bytes{choice.schedule.cut.elements * kEach}),
-                  choice.schedule.cut.merge == 0 ? "nothing" : "up to " + to_text(Bytes{choice.schedule.cut.merge * kEach}),
-                  text_of(choice.schedule.back), to_text(from_seconds(choice.predicted.iteration)));
+  std::string text = fmt::format("predicted {}", to_text(from_seconds(choice.predicted.iteration)));
   if (choice.predicted.lower_bound > 0)
     text += fmt::format(", {:.3f} of the lower bound", choice.predicted.iteration / choice.predicted.lower_bound);
-  if (choice.schedule == first.schedule) return text + fmt::format("; none of {} others is faster", choice.candidates.size() - 1);
-  return text + fmt::format("; the formulas' slices of {} take {}", to_text(Bytes{first.schedule.cut.elements * kEach}),
+  const Candidate& first = choice.candidates.front();
+  if (choice.schedule == first.schedule)
+    return text + fmt::format("; none of {} other combinations is worth it", choice.candidates.size() - 1);
+  return text + fmt::format("; of {} combinations; what the formulas alone say would take {}", choice.candidates.size(),
                             to_text(from_seconds(first.predicted.iteration)));
 }
 
@@ -49,39 +82,55 @@ ScheduleOptions by_formula(Bytes model, const Cluster& cluster, const scheduling
   const Bytes slice = scheduling::best_slice(
       {.nodes = cluster.workers, .model = model, .start_up = cluster.start_up, .link = cluster.link}, limits);
   const auto merge = static_cast<std::int64_t>(2 * cluster.start_up * cluster.link.value) / kEach;
-  return schedule_of(given.slice.value_or(slice.count / kEach), given.merge.value_or(std::min(merge, limits.largest.count / kEach)),
-                     Return::kBroadcast);
+  ScheduleOptions options = scheduling::tuned();
+  options.cut = {Cut::Kind::kSlices, given.slice.value_or(slice.count / kEach),
+                 given.merge.value_or(std::min(merge, limits.largest.count / kEach))};
+  options.window = given.window.value_or(WindowRule{});
+  options.back = given.back.value_or(Return::kBroadcast);
+  options.places = given.places.value_or(scheduling::OrderedPlaces{});
+  return options;
+}
+
+Grid candidates_of(const Job& job, const Cluster& cluster, const scheduling::SliceLimits& limits, const Given& given) {
+  const Bytes model = bytes_of(job.table);
+  const ScheduleOptions first = by_formula(model, cluster, limits, given);
+  Grid grid{{first.cut.elements}, {first.cut.merge}, {first.window}, {first.back}, {first.places}};
+  if (!given.slice) {
+    const std::int64_t slice = first.cut.elements, least = std::max<std::int64_t>(1, limits.smallest.count / kEach),
+                       most = std::max<std::int64_t>(1, limits.largest.count / kEach);
+    for (const std::int64_t size : {slice / 2, slice * 2, slice / 4, slice * 4}) add(grid.slices, std::clamp(size, least, most));
+    // Whole tensors, cut only to balance the servers: best where a message costs much and there is little to overtake.
+    add(grid.slices, std::max<std::int64_t>(1, model.count / kEach));
+  }
+  if (!given.merge) {
+    add(grid.merges, std::int64_t{0});
+    add(grid.merges, 4 * first.cut.merge);
+  }
+  if (!given.window) {
+    for (const int milliseconds : {1, 4, 8}) add(grid.windows, WindowRule{.link_time = std::chrono::milliseconds(milliseconds)});
+  }
+  if (!given.back) {
+    add(grid.backs, Return::kPullByLayer);
+    add(grid.backs, Return::kPullInBatches);
+  }
+  if (!given.places) add(grid.places, {.worker_egress = false, .server_ingress = false, .server_egress = false});
+  return grid;
 }
 
 Result<Choice> tune(const Job& job, const Cluster& cluster, const scheduling::SliceLimits& limits, const Given& given) {
-  const ScheduleOptions first = by_formula(bytes_of(job.table), cluster, limits, given);
-  std::vector<ScheduleOptions> tried = {first};
-  const auto add = [&](std::int64_t slice, std::int64_t merge, Return back) {
-    slice = given.slice.value_or(std::clamp(slice, std::max<std::int64_t>(1, limits.smallest.count / kEach),
-                                            std::max<std::int64_t>(1, limits.largest.count / kEach)));
-    const ScheduleOptions candidate = schedule_of(slice, given.merge.value_or(merge), back);
-    if (std::ranges::find(tried, candidate) == tried.end()) tried.push_back(candidate);
-  };
-  const std::int64_t slice = first.cut.elements, merge = first.cut.merge;
-  for (const std::int64_t size : {slice, slice / 2, slice * 2, slice / 4, slice * 4}) {
-    for (const std::int64_t merged : {merge, std::int64_t{0}, 4 * merge}) add(size, merged, Return::kBroadcast);
+  const Grid grid = candidates_of(job, cluster, limits, given);
+  Search search(job, cluster);
+  PACELINE_RETURN_IF_ERROR(search.attempt(by_formula(bytes_of(job.table), cluster, limits, given)));
+  for (std::optional<ScheduleOptions> before; before != search.best();) {
+    before = search.best();
+    PACELINE_RETURN_IF_ERROR(search.along(grid.slices, [](ScheduleOptions& to, std::int64_t slice) { to.cut.elements = slice; }));
+    PACELINE_RETURN_IF_ERROR(search.along(grid.merges, [](ScheduleOptions& to, std::int64_t merge) { to.cut.merge = merge; }));
+    PACELINE_RETURN_IF_ERROR(search.along(grid.windows, [](ScheduleOptions& to, const WindowRule& window) { to.window = window; }));
+    PACELINE_RETURN_IF_ERROR(search.along(grid.backs, [](ScheduleOptions& to, Return back) { to.back = back; }));
+    PACELINE_RETURN_IF_ERROR(
+        search.along(grid.places, [](ScheduleOptions& to, const scheduling::OrderedPlaces& places) { to.places = places; }));
   }
-  add(slice, merge, Return::kPullByLayer);
-  // Whole tensors, cut only to balance the servers: best where a message costs much and there is little to overtake.
-  const std::int64_t whole = std::max<std::int64_t>(1, bytes_of(job.table).count / kEach);
-  for (const Return back : {Return::kBroadcast, Return::kPullByLayer}) {
-    const ScheduleOptions candidate = schedule_of(given.slice.value_or(whole), given.merge.value_or(merge), back);
-    if (std::ranges::find(tried, candidate) == tried.end()) tried.push_back(candidate);
-  }
-
-  Choice choice;
-  for (const ScheduleOptions& schedule : tried) {
-    PACELINE_ASSIGN_OR_RETURN(const Prediction predicted, predict(job, schedule, cluster));
-    choice.candidates.push_back({schedule, predicted});
-    if (choice.candidates.size() > 1 && predicted.iteration >= choice.predicted.iteration * (1 - kWorthAnother)) continue;
-    choice.schedule = schedule;
-    choice.predicted = predicted;
-  }
+  Choice choice = search.take();
   choice.why = reason(choice);
   return choice;
 }

@@ -1,5 +1,9 @@
 // Chooses how a job communicates by predicting its candidates (predict.h): the slice around the size that the link's start-up asks
-// for, whether small tensors are merged, and the way values come back. Pure; free to call from anywhere.
+// for, how much is merged, the window, the way values come back, and whether urgency decides at all: where the network is hardly
+// used, first come, first served can be a few per cent faster. Pure; free to call from anywhere.
+//
+// The search goes along one of these at a time, keeps what is best, and goes round again until nothing better is found: a
+// prediction costs milliseconds to tens of milliseconds, and a test compares what is found with the best of all combinations.
 #pragma once
 
 #include <optional>
@@ -14,6 +18,9 @@ namespace paceline::prediction {
 // What the user has fixed.
 struct Given {
   std::optional<std::int64_t> slice, merge;  // parameters
+  std::optional<scheduling::WindowRule> window;
+  std::optional<scheduling::Return> back;
+  std::optional<scheduling::OrderedPlaces> places;
 };
 
 struct Candidate {
@@ -25,13 +32,22 @@ struct Choice {
   scheduling::ScheduleOptions schedule;
   Prediction predicted;
   std::vector<Candidate> candidates;  // in the order they were tried; the first is what the formulas alone would take
-  std::string why;                    // for people
+  std::string why;                    // for people: of the candidates, not of their sizes
 };
 
-// A candidate must be faster than the one before it by this share to be preferred.
+// A candidate must be faster than the best one so far by this share to be preferred.
 inline constexpr double kWorthAnother = 0.005;
 
-// By the formulas alone: slices of best_slice, and what 2 start-ups' worth of bytes covers is merged.
+// What is tried of each, in this order; the first of each is by_formula's, unless the user has fixed another.
+struct Grid {
+  std::vector<std::int64_t> slices, merges;  // parameters
+  std::vector<scheduling::WindowRule> windows;
+  std::vector<scheduling::Return> backs;
+  std::vector<scheduling::OrderedPlaces> places;
+};
+Grid candidates_of(const Job& job, const Cluster& cluster, const scheduling::SliceLimits& limits, const Given& given);
+
+// By the formulas alone: slices of best_slice, what 2 start-ups' worth of bytes covers is merged, broadcast.
 scheduling::ScheduleOptions by_formula(Bytes model, const Cluster& cluster, const scheduling::SliceLimits& limits,
                                        const Given& given);
 

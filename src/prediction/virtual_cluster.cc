@@ -29,7 +29,7 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
   const auto count = static_cast<std::size_t>(cluster.workers + (shared ? 0 : cluster.servers));
   const scheduling::EgressRules rules = scheduling::egress_rules(plan_->options().schedule);
   for (std::size_t i = 0; i < count; ++i) {
-    Node& node = nodes_.emplace_back(scheduling::EgressOptions{.window = cluster.window, .chunk = cluster.chunk});
+    Node& node = nodes_.emplace_back(scheduling::EgressOptions{.window = *cluster.window, .chunk = cluster.chunk});
     node.queue.set_order(scheduling::Flow::kPush, rules.pushes);
     node.queue.set_order(scheduling::Flow::kReply, rules.replies);
     for (std::uint32_t other = 0; other < count; ++other) {
@@ -119,10 +119,10 @@ void VirtualCluster::send(Message message, std::uint32_t from, std::uint32_t to)
   messages_[slot] = message;
   if (from == to) return at(now_, Event::Kind::kArrived, slot, message.bytes);
   if (message.bytes > 0) ++sent_messages_;
-  nodes_[from].queue.on_ready({message.lane, plan_->units().units[message.unit].layer, Bytes{message.bytes}, slot,
-                               message.kind == Kind::kPush || message.kind == Kind::kPull ? scheduling::Flow::kPush
-                                                                                         : scheduling::Flow::kReply,
-                               message.iteration});
+  nodes_[from].queue.on_ready(
+      {message.lane, plan_->units().units[message.unit].layer, Bytes{message.bytes}, slot,
+       message.kind == Kind::kPush || message.kind == Kind::kPull ? scheduling::Flow::kPush : scheduling::Flow::kReply,
+       message.iteration});
   pump(from);
 }
 

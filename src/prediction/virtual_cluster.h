@@ -16,7 +16,7 @@ namespace paceline::prediction {
 
 class VirtualCluster {
  public:
-  // `job` and `cluster` are valid and fit the plan.
+  // `job` and `cluster` are valid and fit the plan; the cluster's window is given.
   VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan, const Job& job, const Cluster& cluster);
 
   // Return::kPullInBatches: of every worker.

@@ -218,7 +218,7 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
   for (const auto& [rank, text] : roster_.server_reports()) {
     if (auto report = decode_server_report(text); report.ok()) servers.push_back(*report);
   }
-  const auto settings = from_settings(roster_.settings());
+  const auto settings = from_settings(agreed_.value_or(roster_.settings()));
   if (!settings.ok() || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
   auto report = job_report(*settings, {options_.workers, options_.servers, roster_.both()}, workers, servers);
   if (!report.ok()) {

@@ -37,6 +37,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("merge", s.merge);
   visit("batching", s.batching);
   visit("window", s.window);
+  visit("return", s.back);
   visit("ordered-places", s.ordered_places);
   visit("sync", s.sync);
   visit("convolutions", s.convolutions);
@@ -127,7 +128,8 @@ Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings
                                  .merge = settings.merge,
                                  .batching = settings.batching,
                                  .window = settings.window,
-                                 .places = settings.ordered_places});
+                                 .places = settings.ordered_places,
+                                 .back = settings.back});
 }
 
 std::optional<std::string> replay_file(const JobSettings& settings) {

@@ -29,10 +29,11 @@ struct JobSettings {
   std::int64_t evaluate_every = 0;     // iterations; 0: only at the end
   std::int64_t seed = 1;
   std::string schedule = "tuned";
-  std::string slice;     // largest slice: parameters, or bytes with a unit; "": the schedule's own
-  std::string merge;     // what is merged, the same way
-  std::string batching;  // ibatch: how batches are planned; "": exact
+  std::string slice;                   // largest slice: parameters, or bytes with a unit; "": the schedule's own
+  std::string merge;                   // what is merged, the same way
+  std::string batching;                // ibatch: how batches are planned; "": exact
   std::string window = "auto";         // scheduling/window.h
+  std::string back;                    // --return: how values come back, for tuned; "": the schedule's own
   std::string ordered_places = "all";  // scheduling/schedule.h
   std::string sync = "bsp";
   std::string convolutions;           // "conv2=fft,conv3=winograd", model/convolution_algorithm.h; "": LibTorch's choice everywhere

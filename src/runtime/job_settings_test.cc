@@ -57,6 +57,7 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("merge", "7").merge, "7");
   EXPECT_EQ(read("batching", "exact").batching, "exact");
   EXPECT_EQ(read("window", "1MB").window, "1MB");
+  EXPECT_EQ(read("return", "broadcast").back, "broadcast");
   EXPECT_EQ(read("ordered-places", "none").ordered_places, "none");
   EXPECT_EQ(read("non-finite", "skip").non_finite, "skip");
   EXPECT_EQ(read("checkpoint", "a=b c").checkpoint, "a=b c");
@@ -87,10 +88,9 @@ TEST(JobSettings, NumbersArriveBitForBit) {
 
 TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
   // What they may say is checked by validated().
-  const std::set<std::string> texts = {"model",      "dataset",    "optimizer",   "learning-rate", "schedule",
-                                       "slice",      "merge",      "batching",    "sync",          "convolutions",
-                                       "non-finite", "checkpoint", "resume-from", "export",        "speed",
-                                       "window",     "ordered-places"};
+  const std::set<std::string> texts = {"model",       "dataset",  "optimizer", "learning-rate", "schedule",       "slice",
+                                       "merge",       "batching", "sync",      "convolutions",  "non-finite",     "checkpoint",
+                                       "resume-from", "export",   "speed",     "window",        "ordered-places", "return"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
     if (texts.contains(name)) {
@@ -122,6 +122,7 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"seed", {"-1", "9223372036854775807"}},
       {"schedule", {"", "fifo"}},
       {"window", {"16KiB", "0", "131071", "auto:0ms", "automatic"}},
+      {"return", {"pull", "notify-and-pull"}},
       {"ordered-places", {"some", "window,", "worker-egress,client-egress"}},
       {"sync", {"", "bps"}},
       {"staleness", {"-1", "1000001"}},
@@ -165,7 +166,10 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "kvstore", s.ordered_places = "worker-egress"; }),
               HasSubstr("--ordered-places worker-egress contradicts --schedule kvstore"));
   EXPECT_EQ(refusal([](JobSettings& s) { s.schedule = "kvstore", s.ordered_places = "window"; }), "");
-  EXPECT_THAT(refusal([](JobSettings& s) { s.window = "1MB", s.ordered_places = "none"; }), HasSubstr("--window 1MB contradicts it"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "p3", s.back = "pull-by-layer"; }),
+              HasSubstr("--return pull-by-layer contradicts --schedule p3"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.window = "1MB", s.ordered_places = "none"; }),
+              HasSubstr("--window 1MB contradicts it"));
   EXPECT_EQ(validated({})->epochs, 1) << "neither given: one data epoch";
   JobSettings settings;
   settings.iterations = 5;

@@ -29,9 +29,12 @@ double mean(const std::vector<Report>& reports, Field field) {
 }
 
 Json json_of(const LinkReport& link) {
-  return {{"window", link.window},       {"bandwidth", link.bandwidth},
-          {"round_trip", link.round_trip}, {"overtakes", link.overtakes},
-          {"reply_overtakes", link.reply_overtakes}, {"turns", link.turns},
+  return {{"window", link.window},
+          {"bandwidth", link.bandwidth},
+          {"round_trip", link.round_trip},
+          {"overtakes", link.overtakes},
+          {"reply_overtakes", link.reply_overtakes},
+          {"turns", link.turns},
           {"window_full", link.window_full}};
 }
 
@@ -124,8 +127,7 @@ Json role_of(const JobShape& shape) {
 }
 
 std::string link_text(const Json& link) {
-  const std::string window =
-      fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
+  const std::string window = fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
   if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate";
   return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes", window,
                      to_text(BytesPerSecond{link["bandwidth"].get<double>()}),
@@ -135,8 +137,9 @@ std::string link_text(const Json& link) {
 
 std::string ordering_text(const Json& ordering) {
   const auto count = [&](const char* key) { return ordering[key].get<std::int64_t>(); };
-  return fmt::format("{}: urgent chunks overtook {} times at workers' and {} at servers' egress, urgent gradients {} times at servers",
-                     ordering["places"].get<std::string>(), count("worker_egress"), count("server_egress"), count("server_ingress"));
+  return fmt::format(
+      "{}: urgent chunks overtook {} times at workers' and {} at servers' egress, urgent gradients {} times at servers",
+      ordering["places"].get<std::string>(), count("worker_egress"), count("server_egress"), count("server_ingress"));
 }
 
 }  // namespace
@@ -226,7 +229,7 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
 Result<ServerReport> decode_server_report(const std::string& text) {
   try {
     const Json json = Json::parse(text);
-    return ServerReport{json.at("rank"),        json.at("peak_bytes"),         json.at("gradient_bytes_high"), json.at("updates"),
+    return ServerReport{json.at("rank"),        json.at("peak_bytes"),      json.at("gradient_bytes_high"), json.at("updates"),
                         json.at("reorderings"), link_from(json.at("link")), json.at("shares_process")};
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "a server's report is malformed: {}", problem.what());

@@ -32,10 +32,10 @@ struct PhaseSeconds {
 
 // What an endpoint tells of the link of its process, and of the order in which messages left over it.
 struct LinkReport {
-  std::int64_t window = 0;     // bytes, at the end
-  double bandwidth = 0;        // bytes/s; 0: the link was never busy for long enough
-  double round_trip = 0;       // seconds
-  std::int64_t overtakes = 0;  // chunks of gradients that left before a less urgent message that was ready first
+  std::int64_t window = 0;           // bytes, at the end
+  double bandwidth = 0;              // bytes/s; 0: the link was never busy for long enough
+  double round_trip = 0;             // seconds
+  std::int64_t overtakes = 0;        // chunks of gradients that left before a less urgent message that was ready first
   std::int64_t reply_overtakes = 0;  // the same of values
   std::int64_t turns = 0;            // chunks that left because it was the turn of gradients, or of values
   std::int64_t window_full = 0;      // times that something waited for an acknowledgement only

@@ -78,7 +78,9 @@ TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
 }
 
 TEST(Report, WhatAServerTellsArrives) {
-  const ServerReport report{.rank = 3, .peak_bytes = 5'000'000'000, .gradient_bytes_high = 7,
+  const ServerReport report{.rank = 3,
+                            .peak_bytes = 5'000'000'000,
+                            .gradient_bytes_high = 7,
                             .updates = 9,
                             .reorderings = 11,
                             .link = {.window = 5, .reply_overtakes = 6},
@@ -183,8 +185,9 @@ TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
   std::vector<WorkerReport> workers = {worker_report(0), worker_report(1)};
   workers[0].link = {.window = 300'000, .bandwidth = 100e6, .round_trip = 0.002, .overtakes = 3, .turns = 5, .window_full = 7};
   workers[1].link = {.window = 400'000, .overtakes = 10, .turns = 2};  // its link was never busy
-  std::vector<ServerReport> servers = {{.rank = 0, .reorderings = 4, .link = {.window = 500'000, .bandwidth = 120e6, .reply_overtakes = 6}},
-                                       {.rank = 1, .reorderings = 1, .link = workers[1].link, .shares_process = 1}};
+  std::vector<ServerReport> servers = {
+      {.rank = 0, .reorderings = 4, .link = {.window = 500'000, .bandwidth = 120e6, .reply_overtakes = 6}},
+      {.rank = 1, .reorderings = 1, .link = workers[1].link, .shares_process = 1}};
   servers[1].link.reply_overtakes = 20;
   const auto made = job_report({}, {.workers = 2, .servers = 2, .both = 1}, workers, servers);
   ASSERT_TRUE(made.ok());

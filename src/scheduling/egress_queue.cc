@@ -20,7 +20,8 @@ EgressQueue::EgressQueue(EgressOptions options)
 
 void EgressQueue::set_window(Bytes window, Bytes chunk) {
   PACELINE_CHECK(chunk.count >= 1, "a chunk of {} bytes", chunk.count);
-  PACELINE_CHECK(window.count >= 2 * chunk.count, "a window of {} bytes is smaller than two chunks of {}", window.count, chunk.count);
+  PACELINE_CHECK(window.count >= 2 * chunk.count, "a window of {} bytes is smaller than two chunks of {}", window.count,
+                 chunk.count);
   options_.window = window;
   options_.chunk = chunk;
 }
@@ -175,7 +176,8 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
   if (counted + cost(size) > options_.window.count) return std::nullopt;
   const bool ordered = orders_[index(flow)] == Order::kByLayer || waiting.unit.layer.index < 0;
-  if (ordered && waiting.sequence > units_[oldest].sequence && waiting.unit.layer < units_[oldest].unit.layer) ++overtakes_[index(flow)];
+  if (ordered && waiting.sequence > units_[oldest].sequence && waiting.unit.layer < units_[oldest].unit.layer)
+    ++overtakes_[index(flow)];
   if (!first) ++turns_;
   turn_ = other(flow);
   const Chunk chunk{.destination = waiting.unit.destination, .tag = waiting.unit.tag, .offset = {waiting.taken}, .size = {size}};

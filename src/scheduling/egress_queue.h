@@ -6,10 +6,11 @@
 // urgent unit overtakes between two chunks. A chunk that has been taken is never recalled, so an urgent unit waits at most for the
 // window's bytes that left before it.
 //
-// Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next iteration
-// is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable anti-phase, by
-// which VGG-19 would lose half of a link. Then the lower layer, and of equal ones, chunk by chunk, the flow that did not leave
-// last. Where only one of the flows is ordered by layer they take turns whatever they are; where none is, the sequence decides.
+// Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next
+// iteration is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable
+// anti-phase, by which VGG-19 would lose half of a link. Then the lower layer, and of equal ones, chunk by chunk, the flow that did
+// not leave last. Where only one of the flows is ordered by layer they take turns whatever they are; where none is, the sequence
+// decides.
 //
 // Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations
 // that have something to send or on its way, one of them may hold at most

@@ -124,7 +124,8 @@ TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
   for (const auto& [layer, tag] : std::vector<std::pair<int, char>>{{9, 'b'}, {1, 'a'}})
     queue.on_ready({.destination = to, .layer = {layer}, .size = {200}, .tag = static_cast<std::uint64_t>(tag)});
   for (const auto& [layer, tag] : std::vector<std::pair<int, char>>{{8, 'x'}, {2, 'y'}, {-1, 'c'}})
-    queue.on_ready({.destination = to, .layer = {layer}, .size = {100}, .tag = static_cast<std::uint64_t>(tag), .flow = Flow::kReply});
+    queue.on_ready(
+        {.destination = to, .layer = {layer}, .size = {100}, .tag = static_cast<std::uint64_t>(tag), .flow = Flow::kReply});
   EXPECT_EQ(flows_until_empty(queue), "caxaybb") << "pushes by layer, replies as they came, the control plane before all";
   // Without any order left the sequence decides, and nobody takes turns.
   queue.set_order(Flow::kPush, Order::kFirstInFirstOut);

@@ -1,5 +1,5 @@
-// In which order a server works off the gradients that have arrived (P3, section 4.2: the second of the places that priority needs).
-// Pure: no thread, clock or I/O, so servers and predictions run the same object. Owned by one progress loop.
+// In which order a server works off the gradients that have arrived (P3, section 4.2: the second of the places that priority
+// needs). Pure: no thread, clock or I/O, so servers and predictions run the same object. Owned by one progress loop.
 //
 // Order: lower layer first and within a layer first come, first served, or first come, first served throughout. It can only matter
 // while more than one gradient waits, so whoever owns it takes everything from the network before it works one off.

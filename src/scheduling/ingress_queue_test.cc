@@ -16,7 +16,8 @@ std::vector<int> all_of(IngressQueue<int>& queue) {
 
 TEST(IngressQueue, WorksOffTheLowestLayerFirstAndWithinOneWhatCameFirst) {
   IngressQueue<int> queue(Order::kByLayer);
-  for (const auto& [layer, item] : std::vector<std::pair<int, int>>{{3, 0}, {1, 1}, {2, 2}, {1, 3}}) queue.on_arrived({layer}, item);
+  for (const auto& [layer, item] : std::vector<std::pair<int, int>>{{3, 0}, {1, 1}, {2, 2}, {1, 3}})
+    queue.on_arrived({layer}, item);
   EXPECT_EQ(queue.waiting(), 4U);
   EXPECT_EQ(all_of(queue), (std::vector<int>{1, 3, 2, 0}));
   EXPECT_EQ(queue.reorderings(), 3U) << "item 0 was there before the three";

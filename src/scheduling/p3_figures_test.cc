@@ -20,8 +20,8 @@ EgressQueue link_queue(Order order, EgressQueue::Destination& to) {
   return queue;
 }
 
-// Figure 4: three layers, each computes for one unit forward and one backward, and takes two units to synchronise. Backward begins at
-// 0 with layer 3.
+// Figure 4: three layers, each computes for one unit forward and one backward, and takes two units to synchronise. Backward begins
+// at 0 with layer 3.
 struct Figure4 {
   std::string link;                 // which layer is synchronised in each unit, from time 1
   std::map<int, int> synchronised;  // by layer: when

@@ -13,6 +13,7 @@ namespace paceline::scheduling {
 namespace {
 
 constexpr std::int64_t kPaperSlice = 50'000;
+constexpr std::string_view kTuned = "tuned";
 constexpr std::int64_t kLargeForKvstore = 1'000'000;
 
 struct Named {
@@ -35,15 +36,31 @@ constexpr Named kSchedules[] = {
     {"p3", {slices_of(kPaperSlice), Order::kByLayer, PushWhen::kReady, Return::kBroadcast}},
 };
 
+constexpr const char* kReturns[] = {"broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"};
+
 struct PlaceName {
   const char* name;
-  bool OrderedPlaces::* place;
+  bool OrderedPlaces::*place;
 };
 constexpr PlaceName kPlaces[] = {{"worker-egress", &OrderedPlaces::worker_egress},
                                  {"server-ingress", &OrderedPlaces::server_ingress},
                                  {"server-egress", &OrderedPlaces::server_egress},
                                  {"window", &OrderedPlaces::window}};
 constexpr OrderedPlaces kNowhere{.worker_egress = false, .server_ingress = false, .server_egress = false, .window = false};
+
+Result<Return> parse_return(const std::string& schedule, std::string_view text) {
+  std::vector<std::string> names;
+  for (const Return legal : {Return::kBroadcast, Return::kPullByLayer, Return::kPullInBatches}) {
+    names.emplace_back(to_string(legal));
+    if (text == names.back() && schedule == kTuned) return legal;
+  }
+  if (std::ranges::find(names, text) != names.end()) {
+    return error(ErrorKind::kBadRequest, "--return {} contradicts --schedule {}, which has its own; legal with {}", text, schedule,
+                 kTuned);
+  }
+  return error(ErrorKind::kBadRequest, "--return {} is illegal; legal: {}{}", text, fmt::join(names, ", "),
+               suggestion(text, names));
+}
 
 // Parameters. `least`: the smallest legal number of them.
 Result<std::int64_t> parse_size(const char* option, std::string_view text, std::int64_t least, const char* legal) {
@@ -69,6 +86,8 @@ ScheduleOptions slicing() { return kSchedules[4].options; }
 ScheduleOptions tuned() { return kSchedules[5].options; }
 ScheduleOptions p3() { return kSchedules[6].options; }
 
+const char* to_string(Return back) { return kReturns[static_cast<std::size_t>(back)]; }
+
 const char* to_string(BatchingAlgorithm algorithm) { return algorithm_names()[static_cast<std::size_t>(algorithm)].c_str(); }
 
 Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
@@ -80,7 +99,10 @@ Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
 }
 
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts) {
-  const auto& [slice, merge, batching, window, places] = parts;
+  const auto& [slice, merge, batching, window, places, back] = parts;
+  if (!back.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(options.back, parse_return(name, back));
+  }
   if (!batching.empty()) {
     const auto algorithm = parse_batching_algorithm(batching);
     if (!algorithm.ok()) return error(ErrorKind::kBadRequest, "--batching: {}", algorithm.status().message());
@@ -117,12 +139,12 @@ Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions opti
     const bool named = options.places != OrderedPlaces{} && queues != kNowhere;
     if (named && options.order == Order::kFirstInFirstOut) {
       return error(ErrorKind::kBadRequest,
-                   "--ordered-places {} contradicts --schedule {}, which orders nothing by layer; legal with it: all, none, window", places,
-                   name);
+                   "--ordered-places {} contradicts --schedule {}, which orders nothing by layer; legal with it: all, none, window",
+                   places, name);
     }
     if (!options.places.window && options.window != WindowRule{}) {
-      return error(ErrorKind::kBadRequest, "--ordered-places {} leaves out the window, so --window {} contradicts it; give one of them",
-                   places, window);
+      return error(ErrorKind::kBadRequest,
+                   "--ordered-places {} leaves out the window, so --window {} contradicts it; give one of them", places, window);
     }
   }
   return validated(options);
@@ -139,8 +161,8 @@ Result<OrderedPlaces> parse_places(std::string_view text) {
     const std::string_view name = text.substr(begin, end - begin);
     const auto* const known = std::ranges::find_if(kPlaces, [&](const PlaceName& place) { return name == place.name; });
     if (known == std::end(kPlaces)) {
-      return error(ErrorKind::kBadRequest, "--ordered-places {}: '{}' is no place; legal are all, none, or a list of {}{}", text, name,
-                   fmt::join(names, ", "), suggestion(name, names));
+      return error(ErrorKind::kBadRequest, "--ordered-places {}: '{}' is no place; legal are all, none, or a list of {}{}", text,
+                   name, fmt::join(names, ", "), suggestion(name, names));
     }
     places.*known->place = true;
     begin = end + 1;

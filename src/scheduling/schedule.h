@@ -74,6 +74,7 @@ enum class Return {
   kPullInBatches,  // when backward is over a worker asks for batches of layers, one request to each server for each (iBatch)
   kNotifyAndPull,  // a server tells that a unit is updated; a worker asks for a layer's units when all of them are (KVStore)
 };
+const char* to_string(Return back);  // "broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"
 
 // How batches of layers are planned, with Return::kPullInBatches (scheduling/batching.h).
 enum class BatchingAlgorithm { kExact, kForwardGreedy, kBackwardGreedy, kIbatch };
@@ -123,6 +124,7 @@ struct ScheduleParts {
   std::string batching;  // exact, forward-greedy, backward-greedy, ibatch
   std::string window;    // as parse_window
   std::string places;    // as parse_places; by Order::kFirstInFirstOut only the window can be a place
+  std::string back;      // broadcast, pull-by-layer or pull-in-batches; only for the schedule "tuned"
 };
 // kBadRequest, naming the option, when a part is illegal or contradicts the schedule called `name`.
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts);

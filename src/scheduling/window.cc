@@ -46,7 +46,8 @@ std::string to_text(const WindowRule& rule) {
 Bytes window_for(const WindowRule& rule, BytesPerSecond rate, Duration round_trip) {
   if (rule.kind == WindowRule::Kind::kFixed) return rule.size;
   const double bytes = rate.value * seconds(rule.link_time + round_trip);
-  return Bytes{std::llround(std::clamp(bytes, static_cast<double>(kLargestChunk.count * 2), static_cast<double>(kLargestFollowing.count)))};
+  return Bytes{
+      std::llround(std::clamp(bytes, static_cast<double>(kLargestChunk.count * 2), static_cast<double>(kLargestFollowing.count)))};
 }
 
 Bytes chunk_for(Bytes window) { return std::clamp(Bytes{window.count / 4}, kSmallestChunk, kLargestChunk); }
@@ -111,7 +112,8 @@ void WindowFollower::on_removed(std::uint32_t destination) {
 
 std::optional<BytesPerSecond> WindowFollower::rate() const {
   if (samples_ == 0) return std::nullopt;
-  return BytesPerSecond{*std::max_element(rates_.begin(), rates_.begin() + static_cast<std::ptrdiff_t>(std::min(samples_, kSamples)))};
+  return BytesPerSecond{
+      *std::max_element(rates_.begin(), rates_.begin() + static_cast<std::ptrdiff_t>(std::min(samples_, kSamples)))};
 }
 
 }  // namespace paceline::scheduling

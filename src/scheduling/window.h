@@ -1,6 +1,6 @@
-// How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for (algorithms: place 4
-// of P3's). A fixed number of bytes, or following the rate of the link that acknowledgements tell. Pure: events with their times in,
-// the window out. Owned by one progress loop.
+// How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for (algorithms: place
+// 4 of P3's). A fixed number of bytes, or following the rate of the link that acknowledgements tell. Pure: events with their times
+// in, the window out. Owned by one progress loop.
 //
 // The rule of a window that follows:   window = rate * (link_time + round trip),   within [two chunks, kLargestFollowing].
 //   round trip   the shortest time from handing over a chunk to its acknowledgement; one chunk is timed at a time, of any
@@ -34,8 +34,8 @@ inline constexpr Bytes kUnbounded{std::int64_t{1} << 40};  // a window that neve
 struct WindowRule {
   enum class Kind { kFollows, kFixed };
   Kind kind = Kind::kFollows;
-  Bytes size = kStartWindow;                               // kFixed: of the window; kFollows: until the rate is known
-  Duration link_time = std::chrono::milliseconds(2);       // kFollows: 10 us .. 1 s
+  Bytes size = kStartWindow;                          // kFixed: of the window; kFollows: until the rate is known
+  Duration link_time = std::chrono::milliseconds(2);  // kFollows: 10 us .. 1 s
 
   bool operator==(const WindowRule&) const = default;
 };

@@ -110,7 +110,8 @@ TEST(WindowFollower, FindsTheRateAndItsWindowAndStaysThere) {
     const Duration round_trip = *link.follower().round_trip();
     EXPECT_EQ(round_trip, 100us + from_seconds(50'000 / rate)) << "the first chunk found the link empty";
     const Bytes wanted = window_for({}, {rate}, round_trip);
-    EXPECT_NEAR(static_cast<double>(link.follower().window().count), static_cast<double>(wanted.count), 0.12 * static_cast<double>(wanted.count));
+    EXPECT_NEAR(static_cast<double>(link.follower().window().count), static_cast<double>(wanted.count),
+                0.12 * static_cast<double>(wanted.count));
     const int changes = link.changes;
     link.keep_busy(2s);
     EXPECT_EQ(link.changes, changes);
@@ -134,7 +135,8 @@ TEST(WindowFollower, FollowsALinkThatBecomesSlowerAndFasterAgain) {
   EXPECT_LT(link.follower().window().count, before.count * 6 / 10);
   link.set_rate(125e6);
   link.keep_busy(1s);
-  EXPECT_NEAR(static_cast<double>(link.follower().window().count), static_cast<double>(before.count), 0.12 * static_cast<double>(before.count));
+  EXPECT_NEAR(static_cast<double>(link.follower().window().count), static_cast<double>(before.count),
+              0.12 * static_cast<double>(before.count));
 }
 
 TEST(WindowFollower, TimesInWhichLittleWasToBeSentTellNothing) {

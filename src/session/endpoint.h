@@ -55,11 +55,11 @@ struct EndpointOptions {
   std::uint32_t epoch = 0;  // membership epoch; peers of different epochs (both not 0) refuse each other
   std::uint64_t seed = 0;   // for session ids and back-off jitter; differs between processes
   Duration silence_deadline = std::chrono::seconds(10);  // heartbeats go out every fifth of it
-  Order order = Order::kByLayer;  // of all messages, until set_egress
+  Order order = Order::kByLayer;                         // of all messages, until set_egress
   Bytes chunk = scheduling::kLargestChunk;
   Bytes window = scheduling::kStartWindow;  // unacknowledged payload bytes over all peers, until set_egress; at least two chunks.
-                                            // One peer may hold at most max(2 chunks, 2 * window / peers with something to send), and
-                                            // of several never all of it; see scheduling/egress_queue.h.
+                                            // One peer may hold at most max(2 chunks, 2 * window / peers with something to send),
+                                            // and of several never all of it; see scheduling/egress_queue.h.
 };
 // Errors: kBadRequest naming the option and its legal range.
 Result<EndpointOptions> validated(EndpointOptions options);
@@ -95,7 +95,7 @@ struct EndpointCounters {
   std::uint64_t reply_overtakes = 0;  // of them, chunks of values and notices
   std::uint64_t turns = 0;            // chunks that left because it was the turn of their flow (scheduling/egress_queue.h)
   std::uint64_t window_full = 0;      // times that something waited for an acknowledgement only
-  std::uint64_t hellos_refused = 0;  // of peers that say who they are
+  std::uint64_t hellos_refused = 0;   // of peers that say who they are
 };
 
 // What acknowledgements tell of the link (scheduling/window.h).

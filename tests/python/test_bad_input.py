@@ -47,6 +47,8 @@ def folder(tmp_path):
         (("--batching", "exact"), ("--batching exact contradicts --schedule", "ibatch")),
         (("--window", "16KiB"), ("--window 16KiB", "two chunks of 65536 bytes", "128KiB")),
         (("--window", "automatic"), ("--window automatic", "auto:TIME")),
+        (("--return", "broadcst"), ("--return broadcst", "pull-by-layer", "did you mean 'broadcast'?")),
+        (("--schedule", "p3", "--return", "broadcast"), ("--return broadcast contradicts --schedule p3", "tuned")),
         (("--ordered-places", "worker-egres"), ("worker-egres", "did you mean 'worker-egress'?", "server-ingress")),
         (("--schedule", "kvstore", "--ordered-places", "worker-egress"), ("--ordered-places worker-egress contradicts --schedule kvstore", "window")),
         (("--window", "1MB", "--ordered-places", "none"), ("--ordered-places none", "--window 1MB")),

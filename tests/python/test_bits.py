@@ -100,6 +100,7 @@ def test_tuned_is_the_default_measures_the_link_and_says_what_it_chose():
     assert report["schedule"] == "tuned" and tuned["measured"] is True
     assert 50_000 <= tuned["slice"] <= 2_000_000 and tuned["merge"] >= 0
     assert tuned["bandwidth"] > 1e6 and 0 <= tuned["start_up"] < 1 and "slices of" in tuned["why"]
+    assert tuned["by"] == "formula" and "lenet" in tuned["why"] and (tuned["window"], tuned["return"]) == ("auto", "broadcast")
     fixed = same_bits(SHORT, 2, ("--servers", 2, "--slice", 3000, "--merge", 100))["tuned"]
     assert (fixed["slice"], fixed["merge"]) == (3000, 100)
 

@@ -97,6 +97,19 @@ def test_the_window_changes_no_bit_and_is_reported(heavy_tail, window):
     assert (link["bandwidth"] is None) == (link["measured"] == 0)
 
 
+def test_tuned_predicts_its_candidates_from_the_table_and_keeps_the_bits(heavy_tail):
+    task = ("--model", f"replay:{heavy_tail}", "--iterations", 8, "--workers", 2)
+    report = train(*task, "--role", "both", "--scale", 4)
+    assert report["parameters_hash"] == reference(*task, "--scale", 4)["parameters_hash"]
+    tuned = report["tuned"]
+    assert tuned["by"] == "prediction" and len(tuned["candidates"]) >= 8 and tuned["predicted"]["seconds"] > 0
+    assert tuned["predicted"]["seconds"] <= 1.01 * min(candidate["seconds"] for candidate in tuned["candidates"])
+    assert report["link"]["rule"] == tuned["window"] and report["ordering"]["places"] == tuned["ordered-places"]
+    for way in ("pull-by-layer", "pull-in-batches"):
+        fixed = train(*task, "--servers", 2, "--scale", 4, "--return", way)
+        assert fixed["parameters_hash"] == report["parameters_hash"] and fixed["tuned"]["return"] == way
+
+
 def test_without_barriers_every_value_is_still_checked_and_the_job_goes_well(table):
     for sync in ("asp", "ssp"):
         report = train("--model", f"replay:{table}", "--iterations", 30, "--workers", 3, "--servers", 2, "--sync", sync, "--schedule", "p3", "--speed", "1,1,0.5")

@@ -1,16 +1,28 @@
 #include "paceline/train/choose_schedule.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "prediction/tune.h"
+#include "replay/table.h"
 
 namespace paceline::cli {
 namespace {
 
+using prediction::Choice;
+using prediction::Cluster;
+using prediction::Given;
+using runtime::JobSettings;
 using runtime::Json;
+using scheduling::ScheduleOptions;
+using scheduling::SliceLimits;
 
 constexpr cost::LinkFit kAssumed{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
 constexpr std::int64_t kEach = sizeof(float);
+// Of all workers in one iteration with the formulas' schedule: more take longer than a second to predict in all combinations.
+constexpr double kMostMessages = 6'000;
 
 void set(wire::Settings& settings, const std::string& name, const std::string& value) {
   for (auto& [known, text] : settings) {
@@ -18,46 +30,126 @@ void set(wire::Settings& settings, const std::string& name, const std::string& v
   }
 }
 
+// A size in the job as one of the model that the job's is `scale` times smaller than.
+std::int64_t unscaled(std::int64_t elements, double scale) { return std::llround(static_cast<double>(elements) * scale); }
+
+SliceLimits limits_for(double scale) {
+  const auto divided = [&](Bytes size) {
+    return Bytes{std::max<std::int64_t>(kEach, std::llround(static_cast<double>(size.count) / scale))};
+  };
+  return {.smallest = divided(SliceLimits{}.smallest), .largest = divided(SliceLimits{}.largest)};
+}
+
+Given given_by(const JobSettings& settings, const ScheduleOptions& typed) {
+  const scheduling::Cut cut = scheduling::scaled(typed.cut, settings.scale);
+  Given given;
+  if (typed.places != scheduling::OrderedPlaces{}) given.places = typed.places;
+  if (!settings.slice.empty()) given.slice = cut.elements;
+  if (!settings.merge.empty()) given.merge = cut.merge;
+  if (typed.window != scheduling::WindowRule{} || !typed.places.window) given.window = typed.window;
+  if (!settings.back.empty()) given.back = typed.back;
+  return given;
+}
+
+// How long the layers compute, on the slowest worker. Errors say why nobody knows.
+Result<prediction::Job> profile_of(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers) {
+  const auto file = runtime::replay_file(settings);
+  if (!file) return error(ErrorKind::kBadRequest, "how long the layers of {} compute is not known before it runs", settings.model);
+  PACELINE_ASSIGN_OR_RETURN(replay::LayerTable rows, replay::read_table(*file));
+  rows = replay::scaled(std::move(rows), settings.scale);
+  if (replay::tensors_of(rows) != table) {
+    return error(ErrorKind::kBadRequest, "{} is not the same file here as where the workers are", *file);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const runtime::ComputeSpeed speed, runtime::compute_speed(settings, workers));
+  const double slowest = speed.by_rank.empty() ? 1 : std::ranges::min(speed.by_rank);
+  prediction::Job job{.table = table};
+  for (const replay::LayerRow& row : rows.layers) {
+    job.forward.push_back(row.forward / slowest);
+    job.backward.push_back(row.backward / slowest);
+  }
+  return job;
+}
+
+// About how many messages an iteration has: every unit is pushed by and returned to every worker.
+double messages_of(Bytes model, const wire::TensorTable& table, const ScheduleOptions& schedule, std::int32_t workers) {
+  const double slices =
+      static_cast<double>(model.count / kEach) / static_cast<double>(std::max<std::int64_t>(1, schedule.cut.elements));
+  return 2.0 * workers * (slices + static_cast<double>(table.tensors.size()));
+}
+
+Json json_of(const ScheduleOptions& schedule, double scale) {
+  return {{"slice", unscaled(schedule.cut.elements, scale)},
+          {"merge", unscaled(schedule.cut.merge, scale)},
+          {"window", scheduling::to_text(schedule.window)},
+          {"return", scheduling::to_string(schedule.back)},
+          {"ordered-places", scheduling::to_text(schedule.places)}};
+}
+
+std::string sizes_text(const ScheduleOptions& schedule, double scale) {
+  const auto bytes = [&](std::int64_t elements) { return to_text(Bytes{unscaled(elements, scale) * kEach}); };
+  return fmt::format("slices of {}, {} merged, window {}, {}{}", bytes(schedule.cut.elements),
+                     schedule.cut.merge == 0 ? "nothing" : "up to " + bytes(schedule.cut.merge),
+                     scheduling::to_text(schedule.window), scheduling::to_string(schedule.back),
+                     schedule.places == scheduling::OrderedPlaces{} ? "" : ", ordered at " + scheduling::to_text(schedule.places));
+}
+
 }  // namespace
 
 Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& table, std::int32_t workers, std::int32_t servers,
                              const runtime::Gathering& gathering) {
-  PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, runtime::from_settings(pairs));
+  PACELINE_ASSIGN_OR_RETURN(const JobSettings settings, runtime::from_settings(pairs));
   if (settings.schedule != "tuned") return Json();
   if (!gathering.link) {
     log::warn("the link could not be measured; --schedule tuned assumes {} and a start-up of {} for each message",
               to_text(kAssumed.bandwidth), to_text(from_seconds(kAssumed.start_up)));
   }
   const cost::LinkFit link = gathering.link.value_or(kAssumed);
-  PACELINE_ASSIGN_OR_RETURN(const scheduling::ScheduleOptions typed, runtime::schedule_options(settings));
-  prediction::Given given;
-  if (!settings.slice.empty()) given.slice = typed.cut.elements;
-  if (!settings.merge.empty()) given.merge = typed.cut.merge;
+  PACELINE_ASSIGN_OR_RETURN(const ScheduleOptions typed, runtime::schedule_options(settings));
+  const Given given = given_by(settings, typed);
+  const SliceLimits limits = limits_for(settings.scale);
   const bool shared = gathering.both == workers && workers == servers;
-  const prediction::Cluster cluster{
-      .workers = workers,
-      .servers = servers,
-      .layout = shared ? prediction::Cluster::Layout::kShared : prediction::Cluster::Layout::kSeparate,
-      .link = link.bandwidth,
-      .start_up = link.start_up};
+  const Cluster cluster{.workers = workers,
+                        .servers = servers,
+                        .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
+                        .link = link.bandwidth,
+                        .start_up = link.start_up};
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kEach};
-  const scheduling::ScheduleOptions chosen = prediction::by_formula(model, cluster, {}, given);
-  set(pairs, "slice", std::to_string(chosen.cut.elements));
-  set(pairs, "merge", std::to_string(chosen.cut.merge));
-  const std::string why = fmt::format(
-      "slices of {}, up to {} merged: for {} of parameters, {} workers and a link with {} and a start-up of {} for each message "
-      "({})",
-      to_text(Bytes{chosen.cut.elements * kEach}), to_text(Bytes{chosen.cut.merge * kEach}), to_text(model), workers,
-      to_text(link.bandwidth), to_text(from_seconds(link.start_up)), gathering.link ? "measured" : "assumed");
-  return Json{{"slice", chosen.cut.elements},
-              {"merge", chosen.cut.merge},
-              {"back", "broadcast"},
-              {"bandwidth", link.bandwidth.value},
-              {"start_up", link.start_up},
-              {"residual", link.residual},
-              {"measured", gathering.link.has_value()},
-              {"why", why}};
+
+  ScheduleOptions chosen = prediction::by_formula(model, cluster, limits, given);
+  Json predicted, candidates = Json::array();
+  std::string why;
+  auto job = profile_of(settings, table, workers);
+  if (job.ok() && messages_of(model, table, chosen, workers) > kMostMessages)
+    job = error(ErrorKind::kBadRequest, "an iteration of {} workers has too many messages to predict", workers);
+  if (job.ok()) {
+    PACELINE_ASSIGN_OR_RETURN(const Choice choice, prediction::tune(*job, cluster, limits, given));
+    chosen = choice.schedule;
+    predicted = {{"seconds", choice.predicted.iteration},
+                 {"lower_bound", choice.predicted.lower_bound > 0 ? Json(choice.predicted.lower_bound) : Json(nullptr)}};
+    for (const prediction::Candidate& candidate : choice.candidates) {
+      candidates.push_back(json_of(candidate.schedule, settings.scale));
+      candidates.back()["seconds"] = candidate.predicted.iteration;
+    }
+    why = choice.why;
+  } else {
+    why = fmt::format("by formula, since {}", job.status().message());
+  }
+  Json result = json_of(chosen, settings.scale);
+  for (const auto& [name, value] : result.items()) set(pairs, name, value.is_string() ? value.get<std::string>() : value.dump());
+  result["by"] = job.ok() ? "prediction" : "formula";
+  result["bandwidth"] = link.bandwidth.value;
+  result["start_up"] = link.start_up;
+  result["residual"] = link.residual;
+  result["measured"] = gathering.link.has_value();
+  result["predicted"] = std::move(predicted);
+  result["candidates"] = std::move(candidates);
+  result["why"] =
+      fmt::format("{}: for {} of parameters{}, {} workers and a link with {} and a start-up of {} for each message ({}); {}",
+                  sizes_text(chosen, settings.scale), to_text(model),
+                  settings.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.scale), workers, to_text(link.bandwidth),
+                  to_text(from_seconds(link.start_up)), gathering.link ? "measured" : "assumed", why);
+  return result;
 }
 
 }  // namespace paceline::cli

@@ -140,10 +140,13 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "none does (default: tuned: the link's; others: 0)");
   how->add_option("--batching", s.batching,
                   "ibatch: how batches of pulls are planned: exact, forward-greedy, backward-greedy or ibatch (default exact)");
-  how->add_option("--window", s.window,
-                  "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms of the "
-                  "link's measured rate), auto:TIME, or a size of at least 128KiB")
+  how->add_option(
+         "--window", s.window,
+         "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms of the "
+         "link's measured rate), auto:TIME, or a size of at least 128KiB")
       ->capture_default_str();
+  how->add_option("--return", s.back,
+                  "tuned: how values come back: broadcast, pull-by-layer or pull-in-batches (default: as predicted to be fastest)");
   how->add_option("--ordered-places", s.ordered_places,
                   "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, server-ingress, "
                   "server-egress, window with commas between")

@@ -1,0 +1,136 @@
+#include "paceline/train/choose_schedule.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "replay/table.h"
+#include "scheduling/slice_size.h"
+
+namespace paceline::cli {
+namespace {
+
+using runtime::JobSettings;
+using runtime::Json;
+using ::testing::HasSubstr;
+
+constexpr cost::LinkFit kLink{.start_up = 100e-6, .bandwidth = {117e6}, .residual = 0.02};
+
+// A heavy layer near the end, as in VGG-19.
+replay::LayerTable table() {
+  replay::LayerTable table;
+  for (const std::int64_t parameters : {2'000, 40'000, 150'000, 600'000, 2'400'000, 2'400'000, 100'000'000, 16'000'000, 4'000'000})
+    table.layers.push_back({"layer " + std::to_string(table.layers.size()), parameters, 0.02, 0.04});
+  return table;
+}
+
+class ChooseSchedule : public ::testing::Test {
+ protected:
+  ChooseSchedule() : folder_(std::filesystem::temp_directory_path() / ("choose_schedule_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "table.json") << replay::to_text(table(), Json::object());
+    settings_.model = "replay:" + (folder_ / "table.json").string();
+    settings_.scale = 10;
+  }
+  ~ChooseSchedule() override { std::filesystem::remove_all(folder_); }
+
+  wire::TensorTable tensors() const { return replay::tensors_of(replay::scaled(table(), settings_.scale)); }
+
+  // What the report says; `chosen_` are the settings afterwards.
+  Json choose(const runtime::Gathering& gathering = {.both = 4, .link = kLink}) {
+    wire::Settings pairs = runtime::to_settings(settings_);
+    const auto result = choose_schedule(pairs, tensors(), 4, 4, gathering);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    chosen_ = *runtime::from_settings(pairs);
+    return result.ok() ? *result : Json();
+  }
+  std::int64_t largest_unit() const {
+    std::int64_t largest = 0;
+    const auto plan = runtime::make_job_plan(chosen_, tensors(), 4, 4, 1);
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    for (const scheduling::Unit& unit : (*plan)->units().units) largest = std::max(largest, unit.elements);
+    return largest;
+  }
+
+  std::filesystem::path folder_;
+  JobSettings settings_, chosen_;
+};
+
+TEST_F(ChooseSchedule, PredictsTheCandidatesOfAReplayAndTakesTheFastest) {
+  const Json tuned = choose();
+  EXPECT_EQ(tuned["by"], "prediction");
+  ASSERT_GE(tuned["candidates"].size(), 8U);
+  double best = 1e9;
+  for (const Json& candidate : tuned["candidates"]) best = std::min(best, candidate["seconds"].get<double>());
+  EXPECT_LE(tuned["predicted"]["seconds"].get<double>(), best * 1.01);
+  EXPECT_GE(tuned["predicted"]["seconds"].get<double>(), tuned["predicted"]["lower_bound"].get<double>() * 0.99);
+  EXPECT_EQ(chosen_.slice, std::to_string(tuned["slice"].get<std::int64_t>()));
+  EXPECT_EQ(chosen_.merge, std::to_string(tuned["merge"].get<std::int64_t>()));
+  EXPECT_EQ(chosen_.window, tuned["window"]);
+  EXPECT_EQ(chosen_.back, tuned["return"]);
+  EXPECT_TRUE(runtime::schedule_options(chosen_).ok());
+  EXPECT_THAT(tuned["why"].get<std::string>(), HasSubstr("predicted"));
+  EXPECT_THAT(tuned["why"].get<std::string>(), HasSubstr("117.0 MB/s"));
+}
+
+// Bytes and link are those of the scaled job, sizes in settings those of the model: dividing twice would cut slices ten times too
+// small.
+TEST_F(ChooseSchedule, SizesAreDividedByTheScaleOnce) {
+  std::filesystem::remove(folder_ / "table.json");  // so that the formula chooses
+  const Json tuned = choose();
+  EXPECT_EQ(tuned["by"], "formula");
+  EXPECT_THAT(tuned["why"].get<std::string>(), HasSubstr("by formula, since"));
+  const Bytes model{tensors().elements() * 4};
+  const Bytes slice = scheduling::best_slice({.nodes = 4, .model = model, .start_up = kLink.start_up, .link = kLink.bandwidth},
+                                             {.smallest = {20'000}, .largest = {800'000}});
+  ASSERT_GT(slice.count, 20'000);
+  ASSERT_LT(slice.count, 800'000);
+  EXPECT_EQ(tuned["slice"], slice.count / 4 * 10);
+  EXPECT_LE(largest_unit(), slice.count / 4);
+  EXPECT_GT(largest_unit(), slice.count / 4 * 8 / 10);
+  // A slower link with cheaper messages: the limits are those of the model too.
+  EXPECT_EQ(choose({.both = 4, .link = cost::LinkFit{.start_up = 1e-6, .bandwidth = {1e6}}})["slice"], 50'000);
+  EXPECT_EQ(choose({.both = 4, .link = cost::LinkFit{.start_up = 0.1, .bandwidth = {1e9}}})["slice"], 2'000'000);
+}
+
+TEST_F(ChooseSchedule, WhatIsTypedStays) {
+  settings_.slice = "50000";
+  settings_.merge = "0";
+  settings_.window = "1MB";
+  settings_.back = "pull-by-layer";
+  const Json tuned = choose();
+  ASSERT_EQ(tuned["candidates"].size(), 1U);
+  EXPECT_EQ(chosen_.slice, "50000");
+  EXPECT_EQ(chosen_.merge, "0");
+  EXPECT_EQ(chosen_.window, "1000000");
+  EXPECT_EQ(chosen_.back, "pull-by-layer");
+  EXPECT_LE(largest_unit(), 5'000);
+  settings_ = {.model = settings_.model, .ordered_places = "worker-egress", .scale = 10};
+  choose();
+  EXPECT_TRUE(runtime::schedule_options(chosen_).ok()) << "no window was chosen where there is none";
+}
+
+TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
+  const auto why = [&](const runtime::Gathering& gathering = {.both = 4, .link = kLink}) {
+    const Json tuned = choose(gathering);
+    EXPECT_EQ(tuned["by"], "formula");
+    EXPECT_TRUE(tuned["predicted"].is_null());
+    return tuned["why"].get<std::string>();
+  };
+  std::ofstream(folder_ / "table.json") << R"({"layers":[{"name":"a","parameters":5,"forward_s":0,"backward_s":0}]})";
+  EXPECT_THAT(why(), HasSubstr("is not the same file here as where the workers are"));
+  settings_ = {};
+  EXPECT_THAT(why(), HasSubstr("how long the layers of lenet compute is not known before it runs"));
+  const Json assumed = choose({.both = 0, .link = std::nullopt});
+  EXPECT_EQ(assumed["measured"], false);
+  EXPECT_EQ(assumed["bandwidth"], 125e6);
+  settings_.schedule = "p3";
+  EXPECT_TRUE(choose().is_null());
+}
+
+}  // namespace
+}  // namespace paceline::cli
