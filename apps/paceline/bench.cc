@@ -1,4 +1,4 @@
-// `paceline bench`: measures on this machine. Transport and server here, with the same code as the tests of bench/; the longer ones
+// `paceline bench`: measures on this machine. Transport, server and decisions here, with the same code as the tests of bench/; the longer ones
 // in files of their own.
 #include <cstdio>
 #include <memory>
@@ -14,6 +14,7 @@
 #include "paceline/command.h"
 
 #ifdef PACELINE_HAS_BENCH
+#include "bench/decisions/decisions_bench.h"
 #include "bench/server/server_bench.h"
 #include "bench/transport/iperf3.h"
 #include "bench/transport/transport_bench.h"
@@ -167,6 +168,40 @@ int bench_server(const Options& options) {
   return kDone;
 }
 
+int bench_decisions(const Options& options) {
+  const Json machine = surroundings();
+  bench::DecisionsBenchOptions bench_options;
+  if (options.quick) bench_options.runs = 3;
+  const SystemClock clock;
+  std::unique_ptr<ProgressBar> bar = make_bar("bench decisions", options, bench_options.runs, clock);
+  bench_options.on_run = [&](int done) { bar->update(done); };
+  const auto report = bench::run_decisions_bench(bench_options);
+  bar.reset();
+  if (!report.ok()) return report_error(report.status());
+  if (options.json) {
+    Json json = {{"machine", machine},
+                 {"runs", bench_options.runs},
+                 {"layers", bench_options.layers},
+                 {"destinations", bench_options.destinations},
+                 {"units", bench_options.units},
+                 {"decisions", bench_options.decisions}};
+    json["nanoseconds"] = Json::parse(nlohmann::json(*report).dump());
+    fmt::print("{}\n", json.dump(2));
+    return kDone;
+  }
+  fmt::print("{}\n", surroundings_text(machine));
+  fmt::print("{} layers, {} units waiting, {} destinations, one core; ns each, median (least .. most) of {} runs\n\n",
+             bench_options.layers, bench_options.units, bench_options.destinations, bench_options.runs);
+  const auto line = [](const char* name, const bench::Spread& ns) {
+    fmt::print("{:<44} {:>7.0f}  ({:.0f} .. {:.0f})\n", name, ns.median, ns.lowest, ns.highest);
+  };
+  line("a unit joins the egress queue", report->ready);
+  line("a chunk is chosen to leave, and acknowledged", report->leave);
+  line("a gradient joins a server's queue", report->arrived);
+  line("a gradient is chosen to be worked off", report->work);
+  return kDone;
+}
+
 #else
 
 int not_built() {
@@ -175,6 +210,7 @@ int not_built() {
 }
 int bench_transport(const Options&) { return not_built(); }
 int bench_server(const Options&) { return not_built(); }
+int bench_decisions(const Options&) { return not_built(); }
 
 #endif
 
@@ -200,6 +236,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       &bench_transport);
   add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core",
                 &bench_server);
+  add_benchmark(*bench, chosen, "decisions", "What it costs to choose the next chunk and the next gradient while a million wait",
+                &bench_decisions);
   add_planner_bench(*bench, chosen);
   add_bench_schedules(*bench, chosen);
   add_bench_collectives(*bench, chosen);
