@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "paceline/bench_collectives.h"
 #include "paceline/bench_planner.h"
+#include "paceline/bench_preemption.h"
 #include "paceline/bench_schedules.h"
 #include "paceline/command.h"
 
@@ -202,6 +203,8 @@ int bench_decisions(const Options& options) {
   return kDone;
 }
 
+int bench_preemption(const Options& options) { return run_preemption({.quick = options.quick, .json = options.json}); }
+
 #else
 
 int not_built() {
@@ -211,6 +214,7 @@ int not_built() {
 int bench_transport(const Options&) { return not_built(); }
 int bench_server(const Options&) { return not_built(); }
 int bench_decisions(const Options&) { return not_built(); }
+int bench_preemption(const Options&) { return not_built(); }
 
 #endif
 
@@ -238,6 +242,9 @@ void add_bench(CLI::App& app, Chosen& chosen) {
                 &bench_server);
   add_benchmark(*bench, chosen, "decisions", "What it costs to choose the next chunk and the next gradient while a million wait",
                 &bench_decisions);
+  add_benchmark(*bench, chosen, "preemption",
+                "How long an urgent slice takes to arrive behind a backlog, by window, between two hosts with links of 1 Gb/s and 100 Mb/s",
+                &bench_preemption);
   add_planner_bench(*bench, chosen);
   add_bench_schedules(*bench, chosen);
   add_bench_collectives(*bench, chosen);

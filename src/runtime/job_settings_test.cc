@@ -233,6 +233,7 @@ TEST(JobSettings, ThePlanFollowsThem) {
   EXPECT_EQ(scheduling::egress_rules(options.schedule).replies, scheduling::Order::kFirstInFirstOut);
   EXPECT_EQ(scheduling::ingress_order(options.schedule), scheduling::Order::kByLayer);
   EXPECT_EQ(scheduling::to_text(options.schedule.places), "server-ingress,window");
+  settings.window = "auto";
   settings.ordered_places = "server-egress";
   const auto without_window = scheduling::egress_rules((*make_job_plan(settings, table, 3, 2, 1))->options().schedule);
   EXPECT_EQ(without_window.window, scheduling::fixed_window(scheduling::kUnbounded));

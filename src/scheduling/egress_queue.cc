@@ -175,7 +175,7 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
   const std::int64_t size = next_size(waiting);
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
   if (counted + cost(size) > options_.window.count) return std::nullopt;
-  const bool ordered = orders_[index(flow)] == Order::kByLayer || waiting.unit.layer.index < 0;
+  const bool ordered = orders_[index(flow)] == Order::kByLayer && waiting.unit.layer.index >= 0;
   if (ordered && waiting.sequence > units_[oldest].sequence && waiting.unit.layer < units_[oldest].unit.layer)
     ++overtakes_[index(flow)];
   if (!first) ++turns_;

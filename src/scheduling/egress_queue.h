@@ -93,7 +93,8 @@ class EgressQueue {
   Bytes share() const;
   std::size_t waiting() const { return waiting_; }  // units with chunks left
   std::size_t waiting(Destination destination) const;
-  // Chunks that left before a less urgent unit which was the first to be ready of all that had room: what the priority changed.
+  // Chunks that left before a less urgent unit which was the first to be ready of all that had room: what the priority of layers
+  // changed. The control plane's do not count.
   std::uint64_t overtakes() const { return overtakes(Flow::kPush) + overtakes(Flow::kReply); }
   std::uint64_t overtakes(Flow flow) const { return overtakes_[index(flow)]; }
   // Chunks of which only the turn said that their flow was next.

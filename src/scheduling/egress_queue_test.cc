@@ -317,7 +317,7 @@ class Twin {
       if (with_room.contains(item.unit.destination) && (oldest == nullptr || item.sequence < oldest->sequence)) oldest = &item;
     }
     const auto flow = static_cast<std::size_t>(chosen->unit.flow);
-    const bool ordered = orders_[flow] == Order::kByLayer || chosen->unit.layer.index < 0;
+    const bool ordered = orders_[flow] == Order::kByLayer && chosen->unit.layer.index >= 0;
     if (ordered && oldest->sequence < chosen->sequence && key(*chosen).first < key(*oldest).first) ++overtakes[flow];
     if (turn) ++turns;
     next_turn = flow == 0 ? 1 : 0;

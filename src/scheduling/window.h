@@ -53,7 +53,7 @@ Bytes chunk_for(Bytes window);
 class WindowFollower {
  public:
   static constexpr std::size_t kSamples = 8;
-  static constexpr Duration kSampleTime = std::chrono::milliseconds(10);
+  static constexpr Duration kSampleTime = std::chrono::milliseconds(20);
   static constexpr int kSampleChunks = 8;  // a sample has at least so many
 
   explicit WindowFollower(WindowRule rule) : rule_(rule), window_(rule.size) {}

@@ -151,7 +151,7 @@ TEST(WindowFollower, TimesInWhichLittleWasToBeSentTellNothing) {
   EXPECT_NEAR(link.follower().rate()->value, 125e6, 2e6);
   Link hardly_used({}, 125e6, 100us);
   for (int i = 0; i < 50; ++i) {
-    hardly_used.keep_busy(12ms);  // the first sample, which a burst may have filled
+    hardly_used.keep_busy(24ms);  // the first sample, which a burst may have filled
     hardly_used.drain();
   }
   EXPECT_FALSE(hardly_used.follower().rate());

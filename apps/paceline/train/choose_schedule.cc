@@ -20,6 +20,9 @@ using scheduling::ScheduleOptions;
 using scheduling::SliceLimits;
 
 constexpr cost::LinkFit kAssumed{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
+// What a message costs its two ends in processor time, however fast the link is; a shaper's first burst can hide it from the
+// measurement. Seconds.
+constexpr double kLeastStartUp = 30e-6;
 constexpr std::int64_t kEach = sizeof(float);
 // Of all workers in one iteration with the formulas' schedule: more take longer than a second to predict in all combinations.
 constexpr double kMostMessages = 6'000;
@@ -112,7 +115,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
                         .servers = servers,
                         .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
                         .link = link.bandwidth,
-                        .start_up = link.start_up};
+                        .start_up = std::max(link.start_up, kLeastStartUp)};
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kEach};
 

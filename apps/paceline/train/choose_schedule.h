@@ -13,7 +13,8 @@ namespace paceline::cli {
 // merge, and the reason is said.
 //
 // Returns what the report says under "tuned": null for another schedule. Sizes in settings and report are those of the model before
-// --scale divides it. A link that was not measured is taken for one of 1 Gb/s with a start-up of 200 us, and a warning is logged.
+// --scale divides it. A link that was not measured is taken for one of 1 Gb/s with a start-up of 200 us, and a warning is logged;
+// a start-up below 30 us is taken for 30 us.
 Result<runtime::Json> choose_schedule(wire::Settings& settings, const wire::TensorTable& table, std::int32_t workers,
                                       std::int32_t servers, const runtime::Gathering& gathering);
 

@@ -93,22 +93,24 @@ TEST_F(ChooseSchedule, SizesAreDividedByTheScaleOnce) {
   EXPECT_LE(largest_unit(), slice.count / 4);
   EXPECT_GT(largest_unit(), slice.count / 4 * 8 / 10);
   // A slower link with cheaper messages: the limits are those of the model too.
-  EXPECT_EQ(choose({.both = 4, .link = cost::LinkFit{.start_up = 1e-6, .bandwidth = {1e6}}})["slice"], 50'000);
+  EXPECT_EQ(choose({.both = 4, .link = cost::LinkFit{.start_up = 1e-6, .bandwidth = {1e5}}})["slice"], 50'000);
   EXPECT_EQ(choose({.both = 4, .link = cost::LinkFit{.start_up = 0.1, .bandwidth = {1e9}}})["slice"], 2'000'000);
 }
 
 TEST_F(ChooseSchedule, WhatIsTypedStays) {
-  settings_.slice = "50000";
+  settings_.slice = "500000";
   settings_.merge = "0";
   settings_.window = "1MB";
   settings_.back = "pull-by-layer";
+  settings_.ordered_places = "worker-egress,window";
   const Json tuned = choose();
   ASSERT_EQ(tuned["candidates"].size(), 1U);
-  EXPECT_EQ(chosen_.slice, "50000");
+  EXPECT_EQ(chosen_.slice, "500000");
   EXPECT_EQ(chosen_.merge, "0");
   EXPECT_EQ(chosen_.window, "1000000");
   EXPECT_EQ(chosen_.back, "pull-by-layer");
-  EXPECT_LE(largest_unit(), 5'000);
+  EXPECT_EQ(chosen_.ordered_places, "worker-egress,window");
+  EXPECT_LE(largest_unit(), 50'000);
   settings_ = {.model = settings_.model, .ordered_places = "worker-egress", .scale = 10};
   choose();
   EXPECT_TRUE(runtime::schedule_options(chosen_).ok()) << "no window was chosen where there is none";
