@@ -113,6 +113,35 @@ def check_spread(spread):
     assert 0 < spread["lowest"] <= spread["median"] <= spread["highest"]
 
 
+def test_a_quick_benchmark_of_decisions_reports_nanoseconds():
+    done = run("bench", "decisions", "--quick", "--json")
+    if done.returncode == 2:
+        assert "PACELINE_BENCH=ON" in done.stderr
+        return
+    report = json.loads(done.stdout)
+    assert report["units"] == 1_000_000 and report["layers"] == 1000
+    assert set(report["nanoseconds"]) == {"ready", "leave", "arrived", "work"}
+    for spread in report["nanoseconds"].values():
+        check_spread(spread)
+
+
+def test_a_quick_benchmark_of_preemption_tells_which_windows_keep_the_limit():
+    done = run("bench", "preemption", "--quick", "--json")
+    if done.returncode == 2:
+        lab = json.loads(run("doctor", "--json").stdout)["lab"]
+        assert "PACELINE_BENCH=ON" in done.stderr or not (lab["namespaces"] and lab["ip"] and lab["tc"]), done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    for link in json.loads(done.stdout)["links"]:
+        assert link["limit_seconds"] == pytest.approx(2.4 * link["own_seconds"])
+        by_window = {one["window"]: one for one in link["windows"]}
+        assert by_window["auto"]["window_bytes"] >= 131_072 and by_window["none"]["window_bytes"] == 2**40
+        # Without a window the urgent slice is behind everything that was ready before it.
+        assert by_window["none"]["overtaken_by"] > by_window["131.1 kB"]["overtaken_by"]
+        for one in link["windows"]:
+            check_spread(one["urgent_seconds"])
+
+
 @pytest.mark.parametrize("name", ["transport", "server"])
 def test_a_quick_benchmark_reports_spreads_and_ratios(name):
     done = run("bench", name, "--quick", "--json")
