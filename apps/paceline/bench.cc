@@ -1,5 +1,5 @@
-// `paceline bench`: measures on this machine. Transport, server and decisions here, with the same code as the tests of bench/; the longer ones
-// in files of their own.
+// `paceline bench`: measures on this machine. Transport, server and decisions here, with the same code as the tests of bench/; the
+// longer ones in files of their own.
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -242,9 +242,10 @@ void add_bench(CLI::App& app, Chosen& chosen) {
                 &bench_server);
   add_benchmark(*bench, chosen, "decisions", "What it costs to choose the next chunk and the next gradient while a million wait",
                 &bench_decisions);
-  add_benchmark(*bench, chosen, "preemption",
-                "How long an urgent slice takes to arrive behind a backlog, by window, between two hosts with links of 1 Gb/s and 100 Mb/s",
-                &bench_preemption);
+  add_benchmark(
+      *bench, chosen, "preemption",
+      "How long an urgent slice takes to arrive behind a backlog, by window, between two hosts with links of 1 Gb/s and 100 Mb/s",
+      &bench_preemption);
   add_planner_bench(*bench, chosen);
   add_bench_schedules(*bench, chosen);
   add_bench_collectives(*bench, chosen);

@@ -20,8 +20,12 @@ constexpr Bytes kSlice{200'000}, kBacklog{16'000'000};
 constexpr double kTolerance = 1.2;
 
 std::vector<scheduling::WindowRule> windows() {
-  return {scheduling::WindowRule{}, scheduling::fixed_window({131'072}), scheduling::fixed_window({400'000}),
-          scheduling::fixed_window({1'000'000}), scheduling::fixed_window({4'000'000}), scheduling::fixed_window(scheduling::kUnbounded)};
+  return {scheduling::WindowRule{},
+          scheduling::fixed_window({131'072}),
+          scheduling::fixed_window({400'000}),
+          scheduling::fixed_window({1'000'000}),
+          scheduling::fixed_window({4'000'000}),
+          scheduling::fixed_window(scheduling::kUnbounded)};
 }
 
 std::string name_of(const scheduling::WindowRule& rule) {

@@ -55,7 +55,8 @@ Status check_egress(const std::vector<std::uint64_t>& taken, const std::vector<s
   for (std::size_t i = 0; i < taken.size(); ++i) {
     const bool in_order = layers[taken[i]] == layers[wanted[i]] &&
                           (i == 0 || layers[taken[i]] != layers[taken[i - 1]] || last[taken[i] % 2] <= taken[i]);
-    if (!in_order) return error(ErrorKind::kCorrupt, "chunk {} that left was of unit {}, which is not the most urgent", i, taken[i]);
+    if (!in_order)
+      return error(ErrorKind::kCorrupt, "chunk {} that left was of unit {}, which is not the most urgent", i, taken[i]);
     if (i > 0 && layers[taken[i]] != layers[taken[i - 1]]) last = {0, 0};
     last[taken[i] % 2] = taken[i];
   }
@@ -113,7 +114,8 @@ Result<Run> run_once(const DecisionsBenchOptions& options, const std::vector<std
 Result<DecisionsBenchReport> run_decisions_bench(const DecisionsBenchOptions& options) {
   if (options.runs < 1 || options.layers < 1 || options.destinations < 1 || options.decisions < 1 ||
       options.decisions > options.units) {
-    return error(ErrorKind::kBadRequest, "{} runs, {} layers, {} destinations, {} decisions of {} units; each is at least 1, and there are "
+    return error(ErrorKind::kBadRequest,
+                 "{} runs, {} layers, {} destinations, {} decisions of {} units; each is at least 1, and there are "
                  "enough units",
                  options.runs, options.layers, options.destinations, options.decisions, options.units);
   }

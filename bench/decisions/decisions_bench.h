@@ -1,6 +1,6 @@
 // What the decisions cost that are made for every message while very many wait: which chunk leaves a node next
-// (scheduling/egress_queue.h) and which gradient a server works off next (scheduling/ingress_queue.h). One thread. What is decided is
-// compared with the order that sorting all of it gives.
+// (scheduling/egress_queue.h) and which gradient a server works off next (scheduling/ingress_queue.h). One thread. What is decided
+// is compared with the order that sorting all of it gives.
 #pragma once
 
 #include <cstdint>

@@ -7,12 +7,8 @@ namespace {
 
 TEST(DecisionsBench, ASmallRunVerifiesItsDecisionsAndFillsTheReport) {
   int told = 0;
-  const auto report = run_decisions_bench({.runs = 2,
-                                           .layers = 20,
-                                           .destinations = 3,
-                                           .units = 5'000,
-                                           .decisions = 3'000,
-                                           .on_run = [&](int done) { told = done; }});
+  const auto report = run_decisions_bench(
+      {.runs = 2, .layers = 20, .destinations = 3, .units = 5'000, .decisions = 3'000, .on_run = [&](int done) { told = done; }});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(told, 2);
   for (const Spread& spread : {report->ready, report->leave, report->arrived, report->work}) {

@@ -72,7 +72,8 @@ struct Shared {
   }
 };
 
-Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::WindowRule& window, std::span<const std::byte> bytes) {
+Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::WindowRule& window,
+                     std::span<const std::byte> bytes) {
   const Ends ends{options.lab};
   const SystemClock clock;
   PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({}));
@@ -135,7 +136,8 @@ Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::Wi
 
 Result<PreemptionBenchReport> run_preemption_bench(const PreemptionBenchOptions& options) {
   if (options.runs < 1 || options.slice.count < 1 || options.backlog.count < 4 * options.slice.count || options.windows.empty()) {
-    return error(ErrorKind::kBadRequest, "{} runs of {} windows with a backlog of {} bytes in slices of {}; at least one of each, and four slices",
+    return error(ErrorKind::kBadRequest,
+                 "{} runs of {} windows with a backlog of {} bytes in slices of {}; at least one of each, and four slices",
                  options.runs, options.windows.size(), options.backlog.count, options.slice.count);
   }
   std::mt19937_64 random(1);
@@ -151,7 +153,7 @@ Result<PreemptionBenchReport> run_preemption_bench(const PreemptionBenchOptions&
   }
   PreemptionBenchReport report;
   for (const std::vector<Run>& of : runs) {
-    const auto values = [&](double Run::* field) {
+    const auto values = [&](double Run::*field) {
       std::vector<double> all;
       for (const Run& run : of) all.push_back(run.*field);
       return all;

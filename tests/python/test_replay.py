@@ -88,7 +88,7 @@ def test_each_ordered_place_can_be_switched_off_keeps_the_bits_and_is_counted(he
 @pytest.mark.parametrize("window", ["auto", "auto:500us", "128KiB", "8MB"])
 def test_the_window_changes_no_bit_and_is_reported(heavy_tail, window):
     task = ("--model", f"replay:{heavy_tail}", "--iterations", 8, "--workers", 2)
-    report = train(*task, "--role", "both", "--window", window)
+    report = train(*task, "--role", "both", "--schedule", "p3", "--window", window)
     assert report["parameters_hash"] == reference(*task)["parameters_hash"]
     link = report["link"]
     assert link["rule"] == window and link["processes"] == 2 and 0 <= link["measured"] <= 2
