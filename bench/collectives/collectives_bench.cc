@@ -67,11 +67,12 @@ class Bench {
   // One turn of one entry. After an error its processes are of no use; the next time they are started again.
   Status turn(const Heat& heat, Showing& showing, double bound) {
     PACELINE_ASSIGN_OR_RETURN(Contestant * contestant, team(showing.entry.team, heat.hosts));
+    const bool first = showing.expected == 0;  // only there to warm up and to know how long it takes, unless that is very long
     Trial trial{.operation = heat.operation,
                 .algorithm = showing.entry.algorithm,
                 .elements = heat.size.count / static_cast<std::int64_t>(sizeof(float)),
-                .repetitions = repetitions_for(showing.expected, options_.length),
-                .warm_up = showing.expected < options_.length ? 1 : 0};
+                .repetitions = first ? 1 : repetitions_for(showing.expected, options_.length),
+                .warm_up = !first && showing.expected < options_.length ? 1 : 0};
     const double longest = std::max(showing.expected, 20 * bound) * (trial.repetitions + trial.warm_up);
     trial.deadline = std::chrono::seconds(30) + from_seconds(3 * longest);
     auto result = contestant->run(trial);
@@ -83,9 +84,8 @@ class Bench {
     for (const auto& [name, value] : result->said.items())
       if (name != "seconds") showing.said[name] = value;
     const double time = median(result->seconds);
-    const bool counts = showing.expected > 0 || time > options_.length;  // the first is only there to know how long it takes
     showing.expected = time;
-    if (!counts) return {};
+    if (first && time < 10 * options_.length) return {};
     showing.medians.push_back(time);
     showing.repetitions += result->seconds.size();
     return {};

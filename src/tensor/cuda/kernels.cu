@@ -1,10 +1,11 @@
 #include <algorithm>
+#include <type_traits>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "tensor/cuda/reduce.h"
+#include "tensor/cuda/kernels.h"
 
 namespace paceline::tensor::cuda {
 namespace {
@@ -85,7 +86,7 @@ __global__ void scale_kernel(T* dst, std::int64_t count, double factor) {
 }
 
 struct Sources {
-  const void* at[kMostSources];
+  const void* at[kMostKernelSources];
   int count;
 };
 
@@ -102,67 +103,53 @@ __global__ void sum_kernel(T* dst, Sources sources, std::int64_t count, double f
 
 unsigned blocks_for(std::int64_t count) { return static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kMostBlocks)); }
 
-Status launched(const char* what) {
-  const cudaError_t failure = cudaGetLastError();
-  if (failure == cudaSuccess) return {};
-  return error(ErrorKind::kIo, "cannot {} on the GPU: {}", what, cudaGetErrorString(failure));
+const char* failure() {
+  const cudaError_t result = cudaGetLastError();
+  return result == cudaSuccess ? nullptr : cudaGetErrorString(result);
 }
 
 // Calls `action` with a null pointer to the element's type.
 template <typename Action>
-void with_type(DType dtype, const Action& action) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return action(static_cast<float*>(nullptr));
-    case DType::kFloat64:
-      return action(static_cast<double*>(nullptr));
-    case DType::kInt32:
-      return action(static_cast<std::int32_t*>(nullptr));
-    case DType::kFloat16:
-      return action(static_cast<__half*>(nullptr));
-    case DType::kBFloat16:
-      return action(static_cast<__nv_bfloat16*>(nullptr));
-  }
+void with_type(int dtype, const Action& action) {
+  if (dtype == 0) action(static_cast<float*>(nullptr));
+  if (dtype == 1) action(static_cast<double*>(nullptr));
+  if (dtype == 2) action(static_cast<std::int32_t*>(nullptr));
+  if (dtype == 3) action(static_cast<__half*>(nullptr));
+  if (dtype == 4) action(static_cast<__nv_bfloat16*>(nullptr));
 }
 
 }  // namespace
 
-Status reduce_into(Reduction reduction, DType dtype, void* dst, const void* src, std::int64_t count, Stream stream) {
-  if (count == 0) return {};
-  with_type(dtype, [&](auto* type) {
+const char* launch_reduce(const KernelCall& call, const void* src) {
+  with_type(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    T* const to = static_cast<T*>(dst);
+    T* const to = static_cast<T*>(call.dst);
     const T* const from = static_cast<const T*>(src);
-    const unsigned blocks = blocks_for(count);
-    if (reduction == Reduction::kSum) reduce_kernel<<<blocks, kThreads, 0, stream>>>(to, from, count, Sum{});
-    if (reduction == Reduction::kMax) reduce_kernel<<<blocks, kThreads, 0, stream>>>(to, from, count, Max{});
-    if (reduction == Reduction::kMin) reduce_kernel<<<blocks, kThreads, 0, stream>>>(to, from, count, Min{});
+    const unsigned blocks = blocks_for(call.count);
+    if (call.reduction == 0) reduce_kernel<<<blocks, kThreads, 0, call.stream>>>(to, from, call.count, Sum{});
+    if (call.reduction == 1) reduce_kernel<<<blocks, kThreads, 0, call.stream>>>(to, from, call.count, Max{});
+    if (call.reduction == 2) reduce_kernel<<<blocks, kThreads, 0, call.stream>>>(to, from, call.count, Min{});
   });
-  return launched("reduce");
+  return failure();
 }
 
-Status scale(DType dtype, void* dst, std::int64_t count, double factor, Stream stream) {
-  if (count == 0) return {};
-  with_type(dtype, [&](auto* type) {
+const char* launch_scale(const KernelCall& call, double factor) {
+  with_type(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    scale_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<T*>(dst), count, factor);
+    scale_kernel<<<blocks_for(call.count), kThreads, 0, call.stream>>>(static_cast<T*>(call.dst), call.count, factor);
   });
-  return launched("scale");
+  return failure();
 }
 
-Status sum_in_rank_order(DType dtype, void* dst, std::span<const void* const> sources, std::int64_t count, double factor,
-                         Stream stream) {
-  if (sources.empty() || sources.size() > kMostSources)
-    return error(ErrorKind::kBadRequest, "a sum of {} sources; legal: 1 to {}", sources.size(), kMostSources);
-  if (count == 0) return {};
+const char* launch_sum(const KernelCall& call, const void* const* sources, int source_count, double factor) {
   Sources list{};
-  std::ranges::copy(sources, list.at);
-  list.count = static_cast<int>(sources.size());
-  with_type(dtype, [&](auto* type) {
+  std::copy(sources, sources + source_count, list.at);
+  list.count = source_count;
+  with_type(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    sum_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<T*>(dst), list, count, factor);
+    sum_kernel<<<blocks_for(call.count), kThreads, 0, call.stream>>>(static_cast<T*>(call.dst), list, call.count, factor);
   });
-  return launched("sum");
+  return failure();
 }
 
 }  // namespace paceline::tensor::cuda
