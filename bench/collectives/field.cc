@@ -84,8 +84,8 @@ Result<ContestantOptions> open_mpi(const FieldOptions& options, const std::strin
   PACELINE_RETURN_IF_ERROR(write_agent(agent, folder));
   std::vector<std::string> names;
   for (int host = 0; host < hosts; ++host) names.push_back(lab::address(host));
-  // It spins while it waits. Hosts that share processors must yield, or the one that is waited for does not run; mpirun does not know
-  // that they do.
+  // It spins while it waits. Hosts that share processors must yield, or the one that is waited for does not run; mpirun does not
+  // know that they do.
   std::string run = fmt::format(
       "exec mpirun --allow-run-as-root --host {} -np {} --bind-to none --mca plm_rsh_agent '{}' --mca plm_rsh_no_tree_spawn 1 "
       "--mca orte_keep_fqdn_hostnames 1 --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include "

@@ -6,7 +6,8 @@ namespace paceline::tensor::cuda {
 namespace {
 
 static_assert(kMostSources == kMostKernelSources);
-static_assert(static_cast<int>(Reduction::kSum) == 0 && static_cast<int>(Reduction::kMax) == 1 && static_cast<int>(Reduction::kMin) == 2);
+static_assert(static_cast<int>(Reduction::kSum) == 0 && static_cast<int>(Reduction::kMax) == 1 &&
+              static_cast<int>(Reduction::kMin) == 2);
 static_assert(static_cast<int>(DType::kFloat32) == 0 && static_cast<int>(DType::kFloat64) == 1 &&
               static_cast<int>(DType::kInt32) == 2 && static_cast<int>(DType::kFloat16) == 3 &&
               static_cast<int>(DType::kBFloat16) == 4);
