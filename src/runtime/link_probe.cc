@@ -39,8 +39,13 @@ bool LinkProbe::on_delivered(TimePoint now) {
 }
 
 void LinkProbe::finish_member() {
-  const auto fit = cost::fit_link(samples_);
-  if (fit.ok() && (!slowest_ || fit->bandwidth < slowest_->bandwidth)) slowest_ = *fit;
+  if (!samples_.empty()) {
+    const cost::LinkSample& largest = samples_.back();
+    const cost::LinkFit of_largest{.bandwidth = {static_cast<double>(largest.bytes.count) / seconds(largest.time)}, .residual = 1};
+    const auto fit = cost::fit_link(samples_);
+    const cost::LinkFit link = fit.ok() ? *fit : of_largest;
+    if (!slowest_ || link.bandwidth < slowest_->bandwidth) slowest_ = link;
+  }
   samples_.clear();
   volley_ = 0;
   ++member_;

@@ -30,7 +30,9 @@ class LinkProbe {
   // A message of the volley has been received. True: it was the last one, and next() may be called.
   bool on_delivered(TimePoint now);
 
-  // Of the slowest link; nothing when none could be measured.
+  // Of the slowest link; nothing when there was nobody to measure. Of a member whose times do not grow with the sizes, because the
+  // machine did something else meanwhile, the rate of the largest messages counts, with a residual of 1: a link that others share
+  // must not be taken for a faster one.
   std::optional<cost::LinkFit> result() const { return slowest_; }
 
  private:
