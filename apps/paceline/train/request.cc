@@ -133,11 +133,11 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   });
   how->add_option("--schedule", s.schedule, "tuned, default, layer-wise, ibatch, kvstore, slicing or p3")->capture_default_str();
   how->add_option("--slice", s.slice,
-                  "Largest slice: parameters (50000), or bytes with a unit (200KB); for tuned, slicing and p3 (default: the "
-                  "link's, 50000, 50000)");
+                  "Largest slice: parameters (50000), or bytes with a unit (200KB); for tuned, slicing and p3 (default: "
+                  "chosen, 50000, 50000)");
   how->add_option("--merge", s.merge,
                   "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their neighbour; 0: "
-                  "none does (default: tuned: the link's; others: 0)");
+                  "none does (default: tuned: chosen; others: 0)");
   how->add_option("--batching", s.batching,
                   "ibatch: how batches of pulls are planned: exact, forward-greedy, backward-greedy or ibatch (default exact)");
   how->add_option(
