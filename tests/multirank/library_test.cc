@@ -155,6 +155,29 @@ TEST(Library, SeveralOperationsAreInFlightAndSayHowTheyRun) {
   });
 }
 
+TEST(Library, ThreadsWithAGroupEachWorkAtTheSameTime) {
+  with_ranks(3, [](Communicator& all) {
+    std::vector<Communicator> groups(3);
+    for (int i = 0; i < 3; ++i) {
+      const Outcome opened = groups[static_cast<std::size_t>(i)].open_group(all, i + 1, {0, 1, 2});
+      ASSERT_TRUE(opened.ok()) << opened.message();
+    }
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([i, &group = groups[static_cast<std::size_t>(i)]] {
+        for (int round = 0; round < 30; ++round) {
+          std::vector<std::int32_t> values(static_cast<std::size_t>(1 + 3000 * (round % 3)), i + round);
+          const Outcome outcome = allreduce(group, values, values);
+          ASSERT_TRUE(outcome.ok()) << outcome.message();
+          EXPECT_EQ(values.back(), 3 * (i + round));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(barrier(all).ok());
+  });
+}
+
 TEST(Library, RanksMeetAtACoordinatorAndMeasureTheirLinks) {
   for (const int ranks : {1, 4}) {
     Ports ports;

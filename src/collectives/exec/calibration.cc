@@ -25,9 +25,11 @@ constexpr std::size_t kRepetitions = 3;
 
 std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 ? 8 : 1; }
 
-// What a message costs the processors of both ends at least. Where the link is slower than they are a pipeline hides it, so that
-// the fit does not see it, and would have blocks of a byte.
+// What a message costs the processors of both ends, and adding a byte the memory, at least. Where the link is slower than they are a
+// pipeline hides both, so that the fit does not see them: it would have blocks of a byte, and an exchange that hides nothing would look
+// as good as a ring.
 constexpr double kLeastAlpha = 10e-6;
+constexpr double kLeastGamma = 0.2e-9;
 
 cost::CostSample sample_of(const Trial& trial, int ranks, double seconds) {
   const auto size = static_cast<double>(trial.size), block = static_cast<double>(trial.block);
@@ -130,10 +132,10 @@ Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self
     calibration.samples.push_back({trial.operation, Bytes{trial.size}, Bytes{trial.block}, time});
   }
   PACELINE_ASSIGN_OR_RETURN(calibration.fit, cost::fit_cost(samples));
-  if (calibration.fit.cost.alpha < kLeastAlpha) {
-    calibration.fit.cost.alpha = kLeastAlpha;
-    calibration.fit.residual = cost::residual(calibration.fit.cost, samples);
-  }
+  cost::LinkCost& fitted = calibration.fit.cost;
+  fitted.alpha = std::max(fitted.alpha, kLeastAlpha);
+  fitted.gamma = std::max(fitted.gamma, kLeastGamma);
+  calibration.fit.residual = cost::residual(fitted, samples);
   return calibration;
 }
 

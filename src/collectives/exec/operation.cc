@@ -124,6 +124,17 @@ CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& 
           rules.link};
 }
 
+// Seconds of the closed form that ring and direct do not take, because they are cut into segments: all but the last segment of each part
+// is added while the next one arrives. The exchange adds a whole part only when it is there.
+double hidden_seconds(const CollectiveProblem& problem, Algorithm algorithm, const Rules& rules) {
+  const bool adds = problem.operation == Operation::kAllreduce || problem.operation == Operation::kReduceScatter;
+  const bool cut = algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect;
+  if (!adds || !cut || rules.link.gamma > rules.link.beta) return 0;
+  const double part = static_cast<double>(problem.size.count) / static_cast<double>(problem.ranks);
+  const double exposed = std::min(part, static_cast<double>(rules.segment.count));
+  return static_cast<double>(problem.ranks - 1) * (part - exposed) * rules.link.gamma;
+}
+
 std::int64_t elements_in(Bytes bytes, tensor::DType dtype) {
   return std::max<std::int64_t>(1, bytes.count / static_cast<std::int64_t>(tensor::size_of(dtype)));
 }
@@ -199,7 +210,8 @@ Choice choose(const Group& group, const Call& call, const Rules& rules) {
   std::optional<CollectiveCost> best;
   for (const Algorithm algorithm : legal_algorithms(problem.operation, rules.order, group.size(), call.root, call.reduction)) {
     if (call.algorithm && *call.algorithm != algorithm) continue;
-    const CollectiveCost cost = cost_of(problem, algorithm, block).value();
+    CollectiveCost cost = cost_of(problem, algorithm, block).value();
+    cost.seconds -= hidden_seconds(problem, algorithm, rules);
     if (!best || cost.seconds < best->seconds) best = cost;
   }
   choice.algorithm = best->algorithm;
