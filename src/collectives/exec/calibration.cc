@@ -25,9 +25,9 @@ constexpr std::size_t kRepetitions = 3;
 
 std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 ? 8 : 1; }
 
-// What a message costs the processors of both ends, and adding a byte the memory, at least. Where the link is slower than they are a
-// pipeline hides both, so that the fit does not see them: it would have blocks of a byte, and an exchange that hides nothing would look
-// as good as a ring.
+// What a message costs the processors of both ends, and adding a byte the memory, at least. Where the link is slower than they are
+// a pipeline hides both, so that the fit does not see them: it would have blocks of a byte, and an exchange that hides nothing
+// would look as good as a ring.
 constexpr double kLeastAlpha = 10e-6;
 constexpr double kLeastGamma = 0.2e-9;
 

@@ -124,8 +124,8 @@ CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& 
           rules.link};
 }
 
-// Seconds of the closed form that ring and direct do not take, because they are cut into segments: all but the last segment of each part
-// is added while the next one arrives. The exchange adds a whole part only when it is there.
+// Seconds of the closed form that ring and direct do not take, because they are cut into segments: all but the last segment of each
+// part is added while the next one arrives. The exchange adds a whole part only when it is there.
 double hidden_seconds(const CollectiveProblem& problem, Algorithm algorithm, const Rules& rules) {
   const bool adds = problem.operation == Operation::kAllreduce || problem.operation == Operation::kReduceScatter;
   const bool cut = algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect;

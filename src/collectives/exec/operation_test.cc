@@ -11,7 +11,8 @@ Group group_of(int ranks) {
   return group;
 }
 
-Choice choice_for(CollectiveKind kind, int ranks, std::int64_t bytes, const Rules& rules, std::optional<Bytes> block = std::nullopt) {
+Choice choice_for(CollectiveKind kind, int ranks, std::int64_t bytes, const Rules& rules,
+                  std::optional<Bytes> block = std::nullopt) {
   Call call{.kind = kind, .count = bytes / 4};
   call.block = block;
   if (block) call.algorithm = Algorithm::kLinearPipeline;
