@@ -2,7 +2,7 @@
 // chosen for them (cost.h). All ranks get the same numbers, so that they choose alike.
 //
 // Pipelined broadcasts and reduces of several sizes and blocks run one after the other; an operation's time is that of its slowest
-// rank. Takes about 0.8 s at 1 Gb/s, less on faster links, and some seconds at 10 Mb/s: sizes are smaller where the link is slow.
+// rank. Takes about 1 s at 1 Gb/s, less on faster links, and some seconds at 10 Mb/s: sizes are smaller where the link is slow.
 #pragma once
 
 #include "collectives/exec/communicator.h"
@@ -37,7 +37,7 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
                    const std::vector<Setting>& settings);
 
 // All ranks of the job call it once, each on a thread that may wait. One rank: the cost that Rules begins with, and no samples.
-// Errors: as of an operation; kBadRequest when the times make no sense.
+// Errors: as of an operation. A machine too busy to measure anything gives a poor fit, which its residual says, and no error.
 Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
                               const CommunicatorOptions& options);
 
