@@ -84,15 +84,17 @@ class Watch {
 
 }  // namespace
 
-std::vector<lab::HostCommand> paceline_commands(const std::string& program, int hosts, const std::vector<std::string>& options) {
+std::vector<lab::HostCommand> paceline_commands(const std::string& program, int hosts, HostRole role,
+                                                const std::vector<std::string>& options) {
+  const bool serves = role == HostRole::kWorkerAndServer;
   const std::string count = std::to_string(hosts);
   std::vector<lab::HostCommand> commands = {{.host = 0,
-                                             .arguments = {program, "coordinator", "--workers", count, "--servers", count, "--bind",
+                                             .arguments = {program, "coordinator", "--workers", count, "--servers", serves ? count : "0", "--bind",
                                                            lab::address(0), "--port", kPort, "--events"}}};
   for (int host = 0; host < hosts; ++host) {
     lab::HostCommand member{.host = host,
                             .arguments = {program, "train", "--join", fmt::format("{}:{}", lab::address(0), kPort), "--role",
-                                          "both", "--bind", lab::address(host), "--rank", std::to_string(host), "--workers", count,
+                                          serves ? "both" : "worker", "--bind", lab::address(host), "--rank", std::to_string(host), "--workers", count,
                                           // Its only use here is that every iteration is told.
                                           "--metrics", "/dev/null"}};
     member.arguments.insert(member.arguments.end(), options.begin(), options.end());

@@ -37,9 +37,12 @@ struct LabJobRun {
   std::vector<Sample> samples;            // in the window
 };
 
-// `paceline train --join` on every host, with `options`, as a worker and a server each, and a coordinator on host 0. `program` is
-// the path of paceline.
-std::vector<lab::HostCommand> paceline_commands(const std::string& program, int hosts, const std::vector<std::string>& options);
+// What every host of a job is.
+enum class HostRole { kWorkerAndServer, kWorker };  // kWorker: trains by collective operations
+
+// `paceline train --join` on every host, with `options`, and a coordinator on host 0. `program` is the path of paceline.
+std::vector<lab::HostCommand> paceline_commands(const std::string& program, int hosts, HostRole role,
+                                                const std::vector<std::string>& options);
 
 // Errors: kCancelled when interrupted, kDeadline, kIo with what the first process that failed said last.
 Result<LabJobRun> run_lab_job(const lab::Lab& lab, const LabJob& job);

@@ -36,7 +36,7 @@ class Stepper final : private LayerObserver {
   void on_gradient(int tensor) override;
 
   ModuleAdapter& adapter_;
-  paramserver::WorkerClient& client_;
+  paramserver::GradientExchange& exchange_;
   Iteration iteration_ = 0;
   Status gradient_failure_;
   std::vector<std::uint32_t> unused_;

@@ -64,6 +64,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   std::vector<std::string> legal = scheduling::schedule_names();
   legal.push_back("ddp");
   if (options.contestants.empty()) bench.grid.contestants = legal;
+  for (const char* loop : {"loop1", "loop2", "loop3", "loop3-overlap"}) legal.emplace_back(loop);
   for (const std::string& name : bench.grid.contestants) {
     if (std::ranges::find(legal, name) == legal.end())
       return error(ErrorKind::kBadRequest, "--contestants knows no '{}'{}; legal: {}", name, suggestion(name, legal),
@@ -184,7 +185,7 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
        "Links that the shaped ones stand for, 100mbit to 20gbit; divided by a scale of 10, or 20 above 10gbit")
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
-  list("--contestants", options->contestants, "Schedules, and ddp (PyTorch over gloo); default: all");
+  list("--contestants", options->contestants, "Schedules, ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, loop3-overlap); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --wire=bfloat16");
   command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")

@@ -65,10 +65,8 @@ Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire
   PACELINE_ASSIGN_OR_RETURN(member.coordinator, transport::parse_address(request.coordinator));
   member.wanted_rank = request.rank;
   member.world_workers = request.workers;
-  if (request.role == "both") {
-    member.role = session::Role::kBoth;
-    member.listen = {request.bind, 0};
-  }
+  if (request.role == "both") member.role = session::Role::kBoth;
+  member.listen = {request.bind, 0};
   member.silence_deadline = from_seconds(request.settings.deadline);
   if (request.alone) member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator
   member.release = PACELINE_VERSION;
@@ -84,7 +82,7 @@ Status print_reference(const WorkerRequest& request, const RunReference& run) {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   PACELINE_ASSIGN_OR_RETURN(const auto reports, run([] { return interrupted != 0; }));
-  PACELINE_ASSIGN_OR_RETURN(const Json report, runtime::job_report(request.settings, {request.workers, 0}, reports, {}));
+  PACELINE_ASSIGN_OR_RETURN(const Json report, runtime::job_report(request.settings, {.workers = request.workers, .processes = runtime::JobShape::Processes::kOne}, reports, {}));
   std::cout << Json{{"report", report}}.dump() << std::endl;
   return interrupted != 0 ? Status(ErrorKind::kCancelled, "interrupted") : Status();
 }

@@ -17,7 +17,7 @@ struct Cell {
   double stands_for = 0;  // bits/s of the link that the shaped one stands for
   double scale = 1;       // by which bytes and link are divided
   int hosts = 4;
-  std::string contestant;       // name of a schedule, or "ddp"
+  std::string contestant;       // name of a schedule or of a loop of --collective, or "ddp"
   std::string slice;            // --slice; "": the schedule's own
   std::int64_t iterations = 0;  // timed; the warm-up comes before
   int turn = 0;

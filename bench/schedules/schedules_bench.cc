@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "bench/lab_job.h"
 #include "bench/spread.h"
+#include "collectives/training/loop_options.h"
 
 namespace paceline::bench {
 namespace {
@@ -79,10 +80,12 @@ class Bench {
       return commands;
     }
     std::vector<std::string> words = {
-        "--model", "replay:" + path_of(cell), "--scale", scale, "--iterations", iterations, "--schedule", cell.contestant};
+        "--model", "replay:" + path_of(cell), "--scale", scale, "--iterations", iterations};
+    const bool by_loop = collectives::parse_loop(cell.contestant).ok();
+    words.insert(words.end(), {by_loop ? "--collective" : "--schedule", cell.contestant});
     if (!cell.slice.empty()) words.insert(words.end(), {"--slice", cell.slice});
     words.insert(words.end(), options_.job_options.begin(), options_.job_options.end());
-    return paceline_commands(options_.paceline, cell.hosts, words);
+    return paceline_commands(options_.paceline, cell.hosts, by_loop ? HostRole::kWorker : HostRole::kWorkerAndServer, words);
   }
 
   Result<Json> run_cell(const Cell& cell) {

@@ -16,7 +16,7 @@ bool collide(Role a, Role b) { return plays(a, b) || plays(b, a); }
 }  // namespace
 
 Roster::Roster(RosterOptions options) : options_(std::move(options)) {
-  PACELINE_CHECK(options_.workers >= 1 && options_.servers >= 1, "{} workers, {} servers", options_.workers, options_.servers);
+  PACELINE_CHECK(options_.workers >= 1 && options_.servers >= 0, "{} workers, {} servers", options_.workers, options_.servers);
   PACELINE_CHECK(options_.job != 0, "a job has a number");
 }
 
@@ -33,7 +33,11 @@ std::int32_t Roster::places(Role role) const {
   return role == Role::kWorker ? options_.workers : options_.servers;
 }
 
+// Whose readiness the workers' beginning waits for.
+bool Roster::prepares(Role role) const { return plays(role, options_.servers > 0 ? Role::kServer : Role::kWorker); }
+
 std::string Roster::missing() const {
+  if (options_.servers == 0) return fmt::format("{} of {} workers have joined", count(Role::kWorker), options_.workers);
   return fmt::format("{} of {} workers and {} of {} servers have joined", count(Role::kWorker), options_.workers,
                      count(Role::kServer), options_.servers);
 }
@@ -56,6 +60,16 @@ std::optional<std::string> Roster::refusal(Role role, const std::string& address
   if (join.world_workers != 0 && join.world_workers != options_.workers) {
     return fmt::format("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who,
                        join.world_workers, options_.workers);
+  }
+  if (options_.servers == 0 && plays(role, Role::kServer)) {
+    return fmt::format("{} is one too many: the job trains by collective operations and has no servers", who);
+  }
+  if (role == Role::kWorker && join.address.empty() != (options_.servers > 0)) {
+    return options_.servers == 0
+               ? fmt::format("{} wants servers, but the coordinator was started with --servers 0; give it --collective", who)
+               : fmt::format("{} trains by collective operations (--collective), but the coordinator was started for {} servers; "
+                             "start it with --servers 0",
+                             who, options_.servers);
   }
   if (join.wanted_rank < -1 || join.wanted_rank >= places(role)) {
     const std::string members = role == Role::kBoth ? fmt::format("{} workers and {} servers", options_.workers, options_.servers)
@@ -101,7 +115,7 @@ Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire
   members_.emplace(peer, Member{name, address, std::move(join)});
   if (count(Role::kWorker) < options_.workers || count(Role::kServer) < options_.servers) return {};
   if (const auto difference = disagreement()) return stop_all({wire::StopKind::kFailed, ErrorKind::kBadRequest, *difference});
-  return welcome_servers();
+  return prepare();
 }
 
 // Every worker is compared with worker 0, in rank order, so that everybody is told the same first difference.
@@ -130,16 +144,19 @@ wire::Welcome Roster::welcome_for(const Member& member) const {
   welcome.job = options_.job;
   welcome.epoch = options_.epoch;
   welcome.servers.resize(static_cast<std::size_t>(options_.servers));
+  if (options_.servers == 0) welcome.peers.resize(static_cast<std::size_t>(options_.workers));
   for (const auto& [peer, other] : members_) {
     if (plays(other.name.role, Role::kServer))
       welcome.servers[static_cast<std::size_t>(other.name.rank.value)] = other.join.address;
+    else if (options_.servers == 0)
+      welcome.peers[static_cast<std::size_t>(other.name.rank.value)] = other.join.address;
   }
   welcome.table = table_;
   welcome.settings = settings_;
   return welcome;
 }
 
-Actions Roster::welcome_servers() {
+Actions Roster::prepare() {
   phase_ = Phase::kPreparing;
   for (const auto& [peer, member] : members_) {
     if (plays(member.name.role, Role::kWorker) && member.name.rank == Rank{0}) {
@@ -149,7 +166,7 @@ Actions Roster::welcome_servers() {
   }
   Actions actions;
   for (const auto& [peer, member] : members_) {
-    if (plays(member.name.role, Role::kServer)) actions.push_back(SendWelcome{peer, welcome_for(member)});
+    if (prepares(member.name.role)) actions.push_back(SendWelcome{peer, welcome_for(member)});
   }
   return actions;
 }
@@ -163,10 +180,10 @@ Actions Roster::welcome_workers() {
   return actions;
 }
 
-Actions Roster::on_ready(PeerId server) {
-  const auto name = name_of(server);
-  if (phase_ != Phase::kPreparing || !name || !plays(name->role, Role::kServer)) return {};
-  if (++servers_ready_ < options_.servers) return {};
+Actions Roster::on_ready(PeerId peer) {
+  const auto name = name_of(peer);
+  if (phase_ != Phase::kPreparing || !name || !prepares(name->role)) return {};
+  if (++ready_ < (options_.servers > 0 ? options_.servers : options_.workers)) return {};
   return welcome_workers();
 }
 

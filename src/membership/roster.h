@@ -10,7 +10,7 @@
 //   ended
 //
 // A process that is worker and server (Role::kBoth) has one rank in both roles, one join, and is welcomed twice: to prepare, and to
-// begin.
+// begin. So are the workers of a job without servers, which listen and meet each other while they prepare.
 //
 // A failure in any phase (a peer lost, a process that says it failed) ends the job for everyone with the reason that came first.
 #pragma once
@@ -29,7 +29,7 @@ namespace paceline::membership {
 
 struct RosterOptions {
   std::int32_t workers = 1;  // at least 1
-  std::int32_t servers = 1;  // at least 1
+  std::int32_t servers = 1;  // 0: the workers speak to each other
   std::uint64_t job = 0;     // not 0
   std::uint32_t epoch = 1;
   std::string release;  // of this program; processes of another one are refused
@@ -65,7 +65,8 @@ class Roster {
 
   // A process of `role` wants to take part. `address` is how messages name it.
   Actions on_join(session::PeerId peer, session::Role role, const std::string& address, wire::Join join);
-  Actions on_ready(session::PeerId server);
+  // A server, or a worker of a job without them, knows the job.
+  Actions on_ready(session::PeerId peer);
   // A worker has done its iterations, or a server its part after the stop; `part` says which of the two speaks.
   Actions on_report(session::PeerId peer, session::Role part, std::string report);
   Actions on_failed(session::PeerId peer, const wire::Stop& stop);
@@ -104,7 +105,8 @@ class Roster {
   std::optional<Rank> free_rank(session::Role role, std::int32_t wanted) const;
   std::int32_t count(session::Role part) const;
   std::optional<std::string> disagreement() const;
-  Actions welcome_servers();
+  bool prepares(session::Role role) const;
+  Actions prepare();
   Actions welcome_workers();
   Actions stop_all(const wire::Stop& stop);
   wire::Welcome welcome_for(const Member& member) const;
@@ -117,7 +119,7 @@ class Roster {
   wire::Settings settings_;
   wire::TensorTable table_;
   std::map<Rank, std::string> worker_reports_, server_reports_;
-  std::int32_t servers_ready_ = 0;
+  std::int32_t ready_ = 0;
   wire::Stop stop_;
   std::string interrupt_reason_;  // not empty: workers are being parked
   std::map<Rank, Iteration> parked_;

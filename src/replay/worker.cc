@@ -57,13 +57,13 @@ class Worker {
       : table_(table),
         arena_(arena),
         process_(process),
-        client_(process.client()),
+        exchange_(process.exchange()),
         settings_(process.settings()),
         values_(static_cast<std::uint64_t>(settings_.seed)),
         check_(std::move(check)),
-        pieces_(cut(client_.plan())),
+        pieces_(cut(exchange_.plan())),
         gradient_(kPeriod),
-        timer_(client_, report_),
+        timer_(exchange_, report_),
         progress_(process, settings_.iterations) {
     report_.rank = process.rank().value;
     report_.loss_first = report_.loss_last = std::numeric_limits<double>::quiet_NaN();
@@ -124,10 +124,10 @@ class Worker {
       PACELINE_RETURN_IF_ERROR(make_gradient(layer));
       at_ += from_seconds(table_.layers[layer].backward * slowness);
       PACELINE_RETURN_IF_ERROR(work_until(at_, iteration));
-      PACELINE_RETURN_IF_ERROR(client_.gradient_ready(static_cast<std::uint32_t>(layer)));
+      PACELINE_RETURN_IF_ERROR(exchange_.gradient_ready(static_cast<std::uint32_t>(layer)));
     }
     while (to_check_ < pieces_.all.size()) PACELINE_RETURN_IF_ERROR(check_next(iteration));
-    PACELINE_RETURN_IF_ERROR(client_.backward_done(iteration));
+    PACELINE_RETURN_IF_ERROR(exchange_.backward_done(iteration));
     timer_.end(Phase::kBackward);
     ++report_.iterations;
     report_.samples += settings_.mini_batch;
@@ -140,8 +140,8 @@ class Worker {
   Status enter(std::size_t layer, Iteration iteration) {
     const Layer which{static_cast<std::int32_t>(layer)};
     const TimePoint asked = clock_.now();
-    PACELINE_RETURN_IF_ERROR(client_.wait_layer(which, iteration));
-    const TimePoint entered = clock_.now(), opened = client_.opened_at(which);
+    PACELINE_RETURN_IF_ERROR(exchange_.wait_layer(which, iteration));
+    const TimePoint entered = clock_.now(), opened = exchange_.opened_at(which);
     at_ = opened > asked ? entered : std::max(at_, opened) + (entered - asked);
     opened_ = pieces_.first_of_layer[layer + 1];
     to_make_.push_back({layer, pieces_.first_of_layer[layer]});
@@ -163,7 +163,7 @@ class Worker {
   bool make_next() {
     if (to_make_.empty()) return false;
     Making& making = to_make_.back();
-    if (!client_.gradients_free(Layer{static_cast<std::int32_t>(making.layer)})) return false;
+    if (!exchange_.gradients_free(Layer{static_cast<std::int32_t>(making.layer)})) return false;
     make(making);
     if (making.next == pieces_.first_of_layer[making.layer + 1]) to_make_.pop_back();
     return true;
@@ -183,7 +183,7 @@ class Worker {
   // What of the layer's gradient is still missing when its backward begins.
   Status make_gradient(std::size_t layer) {
     if (to_make_.empty() || to_make_.back().layer != layer) return {};
-    PACELINE_RETURN_IF_ERROR(client_.wait_gradients_free(Layer{static_cast<std::int32_t>(layer)}));
+    PACELINE_RETURN_IF_ERROR(exchange_.wait_gradients_free(Layer{static_cast<std::int32_t>(layer)}));
     while (to_make_.back().next < pieces_.first_of_layer[layer + 1]) make(to_make_.back());
     to_make_.pop_back();
     return {};
@@ -197,8 +197,8 @@ class Worker {
     const std::int64_t in_layer = piece.offset - pieces_.all[pieces_.first_of_layer[piece.layer]].offset;
     return error(
         ErrorKind::kCorrupt,
-        "worker {} got a wrong value for iteration {}: {} index {} is {} and must be {}; the servers do not compute what they must",
-        process_.rank().value, iteration, client_.plan().layer_text(Layer{static_cast<std::int32_t>(piece.layer)}),
+        "worker {} got a wrong value for iteration {}: {} index {} is {} and must be {}; the updates are not what they must be",
+        process_.rank().value, iteration, exchange_.plan().layer_text(Layer{static_cast<std::int32_t>(piece.layer)}),
         in_layer + static_cast<std::int64_t>(difference->index), values[difference->index], difference->expected);
   }
 
@@ -231,7 +231,7 @@ class Worker {
   const LayerTable& table_;
   Arena& arena_;
   runtime::WorkerProcess& process_;
-  paramserver::WorkerClient& client_;
+  paramserver::GradientExchange& exchange_;
   const runtime::JobSettings& settings_;
   const Values values_;
   ValueCheck check_;

@@ -19,7 +19,7 @@ namespace paceline::runtime {
 
 struct CoordinatorOptions {
   transport::Address listen{"127.0.0.1", 0};
-  std::int32_t workers = 1, servers = 1;
+  std::int32_t workers = 1, servers = 1;  // servers 0: workers train by collective operations
   Duration silence_deadline = std::chrono::seconds(10);
   Duration gathering_deadline = std::chrono::minutes(10);  // for everybody to join
   std::string release;

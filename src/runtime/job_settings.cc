@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kNoDataset = "none";
 constexpr std::int64_t kReplayIterations = 10;
+constexpr std::int64_t kEverything = std::int64_t{1} << 40;  // more parameters than any model has
 
 // The one list of settings: calls visit(name, member) for each, in the fixed order.
 template <typename Settings, typename Visit>
@@ -40,6 +41,10 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("return", s.back);
   visit("ordered-places", s.ordered_places);
   visit("sync", s.sync);
+  visit("collective", s.collective);
+  visit("algorithm", s.algorithm);
+  visit("broadcast-every", s.broadcast_every);
+  visit("link-cost", s.link_cost);
   visit("convolutions", s.convolutions);
   visit("staleness", s.staleness);
   visit("lookahead", s.lookahead);
@@ -119,9 +124,75 @@ Status check_replay(const JobSettings& s) {
       s.sync);
 }
 
+Result<cost::LinkCost> parse_link_cost(const std::string& text) {
+  cost::LinkCost link;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (double* value : {&link.alpha, &link.beta, &link.gamma}) {
+    const auto [next, problem] = std::from_chars(at, end, *value);
+    const bool last = value == &link.gamma;
+    if (problem != std::errc() || !(*value >= 0) || std::isinf(*value) || (last ? next != end : next == end || *next != ','))
+      return error(ErrorKind::kBadRequest, "--link-cost '{}' is illegal; legal: three numbers, 0 and more, with commas", text);
+    at = last ? next : next + 1;
+  }
+  return link;
+}
+
+// With collective operations there are no servers, whose part the schedule, the synchronisation model and checkpoints are.
+Status check_collective(const JobSettings& s) {
+  const JobSettings usual;
+  if (s.collective == kNoCollective) {
+    if (s.algorithm != usual.algorithm)
+      return error(ErrorKind::kBadRequest, "--algorithm {} is for --collective loop1, loop2, loop3 or loop3-overlap", s.algorithm);
+    if (s.broadcast_every != 0)
+      return error(ErrorKind::kBadRequest, "--broadcast-every {} is for --collective loop3 or loop3-overlap", s.broadcast_every);
+    return {};
+  }
+  PACELINE_RETURN_IF_ERROR(training_options(s).status());
+  const auto contradiction = [&](const char* option, const std::string& value, const char* why) {
+    return error(ErrorKind::kBadRequest, "--{} {} contradicts --collective {}: {}", option, value, s.collective, why);
+  };
+  if (s.schedule != usual.schedule)
+    return contradiction("schedule", s.schedule, "schedules are for servers; leave it out (--merge is legal)");
+  if (!s.slice.empty()) return contradiction("slice", s.slice, "operations cut their messages by themselves; leave it out");
+  if (!s.batching.empty()) return contradiction("batching", s.batching, "it pulls nothing; leave it out");
+  if (s.back != usual.back) return contradiction("return", s.back, "no server returns values; leave it out");
+  if (s.sync != usual.sync) return contradiction("sync", s.sync, "all workers take part in every operation; legal: bsp");
+  if (!s.checkpoint.empty())
+    return contradiction("checkpoint", s.checkpoint, "checkpoints are written by servers so far; --export saves the final model");
+  return {};
+}
+
 }  // namespace
 
+Result<collectives::TrainingOptions> training_options(const JobSettings& settings) {
+  collectives::TrainingOptions options;
+  const auto loop = collectives::parse_loop(settings.collective);
+  PACELINE_RETURN_IF_ERROR(of_option("collective", loop.status()));
+  const auto algorithm = collectives::parse_algorithm(settings.algorithm);
+  PACELINE_RETURN_IF_ERROR(of_option("algorithm", algorithm.status()));
+  options.loop = *loop;
+  options.algorithm = *algorithm;
+  options.broadcast_every = settings.broadcast_every;
+  if (!settings.link_cost.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(options.link, parse_link_cost(settings.link_cost));
+  }
+  PACELINE_RETURN_IF_ERROR(collectives::validate(options));
+  return options;
+}
+
+std::string link_cost_text(const cost::LinkCost& link) { return fmt::format("{},{},{}", link.alpha, link.beta, link.gamma); }
+
 Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings) {
+  if (settings.collective != kNoCollective) {
+    scheduling::ScheduleOptions buckets = scheduling::layer_wise();
+    buckets.cut = scheduling::whole_tensors();
+    // What leaves together after backward had best be one message.
+    const auto loop = collectives::parse_loop(settings.collective);
+    if (loop.ok() && !collectives::overlaps(*loop)) buckets.cut.merge = kEverything;
+    return scheduling::with_parts(settings.collective, buckets, 
+                                  {.merge = settings.merge, .window = settings.window, .places = settings.ordered_places});
+  }
   PACELINE_ASSIGN_OR_RETURN(const scheduling::ScheduleOptions named, scheduling::parse_schedule_name(settings.schedule));
   return scheduling::with_parts(settings.schedule, named,
                                 {.slice = settings.slice,
@@ -172,6 +243,8 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(of_option("schedule", scheduling::parse_schedule_name(s.schedule).status()));
   PACELINE_RETURN_IF_ERROR(schedule_options(s).status());
   PACELINE_RETURN_IF_ERROR(of_option("sync", sync::parse_sync_kind(s.sync).status()));
+  PACELINE_RETURN_IF_ERROR(in_range("broadcast-every", static_cast<double>(s.broadcast_every), 0, kMost, "0 (never) and more"));
+  PACELINE_RETURN_IF_ERROR(check_collective(s));
   PACELINE_RETURN_IF_ERROR(of_option("staleness", sync::validated({.staleness = s.staleness}).status()));
   PACELINE_RETURN_IF_ERROR(of_option("lookahead", sync::validated({.lookahead = s.lookahead}).status()));
   PACELINE_RETURN_IF_ERROR(of_option("non-finite", paramserver::parse_non_finite_policy(s.non_finite).status()));
@@ -242,7 +315,7 @@ Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSetti
                                                                   std::int32_t workers, std::int32_t servers, Iteration first) {
   paramserver::JobOptions options;
   options.workers = workers;
-  options.servers = servers;
+  options.servers = settings.collective == kNoCollective ? servers : 1;
   options.first = first;
   PACELINE_ASSIGN_OR_RETURN(options.schedule, schedule_options(settings));
   options.schedule.cut = scheduling::scaled(options.schedule.cut, settings.scale);

@@ -8,12 +8,15 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
+#include "collectives/training/loop_options.h"
 #include "paramserver/core/job_plan.h"
 #include "runtime/compute_speed.h"
 #include "tensor/optimizer.h"
 #include "wire/control.h"
 
 namespace paceline::runtime {
+
+inline constexpr const char* kNoCollective = "none";
 
 struct JobSettings {
   std::string model = "lenet";  // or "replay:FILE", a table of layers (replay/table.h)
@@ -36,6 +39,11 @@ struct JobSettings {
   std::string back;                    // --return: how values come back, for tuned; "": the schedule's own
   std::string ordered_places = "all";  // scheduling/schedule.h
   std::string sync = "bsp";
+  std::string collective = kNoCollective;  // loop1, loop2, loop3, loop3-overlap: training without servers; none: with servers
+  std::string algorithm = "best";          // of its operations: best, lp, ring, direct, mst, be
+  std::int64_t broadcast_every = 0;        // iterations between broadcasts of all weights in loop3; 0: none
+  std::string link_cost;                   // what its choices are made for: "ALPHA,BETA,GAMMA" (cost/link_cost.h), measured by the
+                                           // coordinator; "": the default
   std::string convolutions;           // "conv2=fft,conv3=winograd", model/convolution_algorithm.h; "": LibTorch's choice everywhere
   std::int64_t staleness = 3;         // ssp
   std::int64_t lookahead = 15;        // elastic-bsp
@@ -68,6 +76,11 @@ std::vector<std::string> setting_names();
 
 Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings);
 
+// How a job with --collective trains. Errors: kBadRequest naming the option.
+Result<collectives::TrainingOptions> training_options(const JobSettings& settings);
+// The text of JobSettings::link_cost, exactly.
+std::string link_cost_text(const cost::LinkCost& link);
+
 // The file of "replay:FILE", or nothing when the model is a network.
 std::optional<std::string> replay_file(const JobSettings& settings);
 
@@ -76,8 +89,8 @@ Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings);
 // How fast each of `workers` computes. Errors: kBadRequest, also when there is not one speed for each worker.
 Result<ComputeSpeed> compute_speed(const JobSettings& settings, std::int32_t workers);
 
-// What servers and workers derive from the settings and the table. `servers` and `workers`: at least 1; `first`: the first
-// iteration.
+// What servers and workers derive from the settings and the table. `workers`: at least 1; `servers` too, but 0 in a job with
+// --collective; `first`: the first iteration.
 Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSettings& settings, const wire::TensorTable& table,
                                                                   std::int32_t workers, std::int32_t servers, Iteration first);
 

@@ -72,6 +72,10 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("scale", "2.5").scale, 2.5);
   EXPECT_EQ(read("speed", "1,0.5").speed, "1,0.5");
   EXPECT_EQ(read("jitter", "0.5").jitter, 0.5);
+  EXPECT_EQ(read("collective", "loop1").collective, "loop1");
+  EXPECT_EQ(read("algorithm", "lp").algorithm, "lp");
+  EXPECT_EQ(read("broadcast-every", "5").broadcast_every, 5);
+  EXPECT_EQ(read("link-cost", "1,2,3").link_cost, "1,2,3");
 }
 
 TEST(JobSettings, NumbersArriveBitForBit) {
@@ -90,7 +94,8 @@ TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
   // What they may say is checked by validated().
   const std::set<std::string> texts = {"model",       "dataset",  "optimizer", "learning-rate", "schedule",       "slice",
                                        "merge",       "batching", "sync",      "convolutions",  "non-finite",     "checkpoint",
-                                       "resume-from", "export",   "speed",     "window",        "ordered-places", "return"};
+                                       "resume-from", "export",   "speed",     "window",        "ordered-places", "return",
+                                       "collective",  "algorithm", "link-cost"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
     if (texts.contains(name)) {
@@ -137,6 +142,9 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"scale", {"0", "0.5", "-1", "nan", "inf", "2"}},  // 2: not with a network
       {"speed", {"0", "1,2", "1,", "x", "nan"}},
       {"jitter", {"-0.1", "1.1", "nan"}},
+      {"collective", {"", "loop4"}},
+      {"algorithm", {"", "rings", "lp"}},            // lp: not with servers
+      {"broadcast-every", {"-1", "5"}},  // 5: not with servers
   };
   for (const auto& [name, values] : bad) {
     for (const char* value : values) {
@@ -174,6 +182,39 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   JobSettings settings;
   settings.iterations = 5;
   EXPECT_EQ(validated(settings)->epochs, 0);
+}
+
+TEST(JobSettings, TrainingWithoutServersRefusesWhatOnlyServersDo) {
+  const auto refusal = [](auto change) {
+    JobSettings settings;
+    settings.collective = "loop1";
+    change(settings);
+    return validated(settings).status().message();
+  };
+  EXPECT_EQ(refusal([](JobSettings&) {}), "");
+  EXPECT_EQ(refusal([](JobSettings& s) { s.merge = "100KB", s.algorithm = "lp"; }), "");
+  EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "p3"; }), HasSubstr("--schedule p3 contradicts --collective loop1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.slice = "5000"; }), HasSubstr("--slice 5000 contradicts --collective loop1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.batching = "exact"; }), HasSubstr("--batching exact contradicts"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp"; }), HasSubstr("--sync asp contradicts --collective loop1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint = "c"; }), HasSubstr("--checkpoint c contradicts --collective loop1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.broadcast_every = 5; }), HasSubstr("--broadcast-every 5 contradicts --collective loop1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.algorithm = "direct"; }), HasSubstr("cannot run the reduce of --collective loop1"));
+  EXPECT_EQ(refusal([](JobSettings& s) { s.collective = "loop3", s.algorithm = "direct", s.broadcast_every = 5; }), "");
+  EXPECT_THAT(refusal([](JobSettings& s) { s.link_cost = "1,2"; }), HasSubstr("--link-cost '1,2'"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.link_cost = "1,2,-3"; }), HasSubstr("--link-cost '1,2,-3'"));
+}
+
+TEST(JobSettings, TheCostOfALinkArrivesBitForBit) {
+  const cost::LinkCost link{0.1, 1.0 / 3, 1e-11 / 7};
+  JobSettings settings;
+  settings.collective = "loop3";
+  settings.link_cost = link_cost_text(link);
+  const auto options = training_options(settings);
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(options->link.alpha, link.alpha);
+  EXPECT_EQ(options->link.beta, link.beta);
+  EXPECT_EQ(options->link.gamma, link.gamma);
 }
 
 TEST(JobSettings, AReplayHasIterationsButNoDataAndItsScaleDividesSlices) {

@@ -83,7 +83,7 @@ Member::Member(transport::Transport& transport, MemberOptions options, MemberEve
 Member::~Member() = default;
 
 Status Member::start() {
-  if (plays(Role::kServer)) {
+  if (listens()) {
     PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(options_.listen));
     listening_ = address.text();
   }
@@ -183,9 +183,11 @@ PeerName Member::sender_of(PeerId peer, MessageKind kind) const {
 }
 
 Status Member::on_hello(const PeerName& name) {
-  if (!plays(Role::kServer)) return error(ErrorKind::kBadRequest, "a {} takes no connections", to_string(options_.role));
-  if (name.role == Role::kCoordinator || name.rank.value < 0) {
-    return error(ErrorKind::kBadRequest, "{} cannot connect to a server; join the job at its coordinator", name.text());
+  if (!listens()) return error(ErrorKind::kBadRequest, "a {} takes no connections", to_string(options_.role));
+  const bool fits = options_.meets == Meets::kServers || name.role == Role::kWorker;
+  if (name.role == Role::kCoordinator || name.rank.value < 0 || !fits) {
+    return error(ErrorKind::kBadRequest, "{} cannot connect to a {}; join the job at its coordinator", name.text(),
+                 to_string(options_.role));
   }
   return {};
 }
@@ -261,10 +263,11 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
   }
 }
 
-// One that is both is welcomed as a server, and again, as a worker, when all servers are ready; each has a session with it then.
+// One that is both is welcomed as a server, and again, as a worker, when all servers are ready; each has a session with it then. So is
+// a worker that meets workers.
 void Member::on_welcome(const wire::Welcome& welcome) {
   if (std::exchange(welcomed_, true)) {
-    if (options_.role == Role::kBoth && told_connected_) events_.on_connected();
+    if (listens() && plays(Role::kWorker) && told_connected_) events_.on_connected();
     return;
   }
   rank_ = Rank{welcome.rank};
@@ -277,29 +280,42 @@ void Member::on_welcome(const wire::Welcome& welcome) {
     local_ = std::make_unique<LocalDelivery>(transport_.loop(), rank_, start->egress, sinks_,
                                              [this](const Status& reason) { fail(reason); });
   }
-  connect_to_servers(welcome);
+  connect_to_peers(welcome);
 }
 
-// A worker connects to every server, a server to those of lower rank; the others come to it.
-void Member::connect_to_servers(const wire::Welcome& welcome) {
-  const bool worker = !plays(Role::kServer);
-  const std::size_t count = worker ? welcome.servers.size() : static_cast<std::size_t>(welcome.rank);
-  servers_wanted_ = worker ? welcome.servers.size() : welcome.servers.size() - 1;
-  for (std::size_t rank = 0; rank < count; ++rank) {
-    const auto address = transport::parse_address(welcome.servers[rank]);
-    if (!address.ok()) return fail(address.status());
-    endpoint_->connect(*address, {Role::kServer, Rank{static_cast<std::int32_t>(rank)}}, options_.join_deadline);
+// A worker connects to every server; among equals each connects to those of lower rank, and the others come to it.
+void Member::connect_to_peers(const wire::Welcome& welcome) {
+  const auto lower = static_cast<std::size_t>(welcome.rank);
+  if (options_.meets == Meets::kWorkers) {
+    peers_wanted_ = welcome.peers.size() - 1;
+    connect_to(Role::kWorker, welcome.peers, lower);
+  } else if (plays(Role::kServer)) {
+    peers_wanted_ = welcome.servers.size() - 1;
+    connect_to(Role::kServer, welcome.servers, lower);
+  } else {
+    peers_wanted_ = welcome.servers.size();
+    connect_to(Role::kServer, welcome.servers, welcome.servers.size());
   }
   check_connected();
 }
 
+// To the first `count` of them.
+void Member::connect_to(Role role, const std::vector<std::string>& addresses, std::size_t count) {
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const auto address = transport::parse_address(addresses[rank]);
+    if (!address.ok()) return fail(address.status());
+    endpoint_->connect(*address, {role, Rank{static_cast<std::int32_t>(rank)}}, options_.join_deadline);
+  }
+}
+
 void Member::check_connected() {
   if ((sinks_.worker == nullptr && sinks_.server == nullptr) || told_connected_) return;
+  const auto& peers = options_.meets == Meets::kWorkers ? workers_ : servers_;
   const auto connected =
-      static_cast<std::size_t>(std::count_if(servers_.begin(), servers_.end(), [](const auto& peer) { return peer.has_value(); }));
-  if (connected < servers_wanted_) return;
+      static_cast<std::size_t>(std::count_if(peers.begin(), peers.end(), [](const auto& peer) { return peer.has_value(); }));
+  if (connected < peers_wanted_) return;
   told_connected_ = true;
-  if (plays(Role::kServer))
+  if (listens())
     send_control(MessageKind::kReady, 0, {});
   else
     events_.on_connected();

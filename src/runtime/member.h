@@ -1,5 +1,6 @@
 // A process's membership in a job: joins at the coordinator, connects to the servers, routes messages, and learns how the job ends.
-// The same for workers and servers; what a role does with messages is its MessageSink. A member may be both (Role::kBoth): then it
+// The same for workers and servers; what a role does with messages is its MessageSink. In a job without servers the workers listen
+// and connect to each other, and their one sink has both ends of what passes. A member may be both (Role::kBoth): then it
 // has both sinks, one session with each other process whatever passes between them, so one egress queue and one window for the
 // link, and its halves talk through memory.
 //
@@ -25,12 +26,16 @@
 
 namespace paceline::runtime {
 
+// Whom a worker has sessions with.
+enum class Meets { kServers, kWorkers };
+
 struct MemberOptions {
   session::Role role = session::Role::kWorker;
+  Meets meets = Meets::kServers;   // kWorkers: of Role::kWorker, in a job without servers
   std::int32_t wanted_rank = -1;   // -1: any
   std::int32_t world_workers = 0;  // what this process expects; 0: does not know
   transport::Address coordinator;
-  transport::Address listen{"127.0.0.1", 0};  // of a server
+  transport::Address listen{"127.0.0.1", 0};  // of a server, or a worker that meets workers
   Duration silence_deadline = std::chrono::seconds(10);
   Duration join_deadline = std::chrono::seconds(30);  // to reach the coordinator, and peers
   std::string release;
@@ -50,7 +55,7 @@ class MemberEvents {
   virtual ~MemberEvents() = default;
   // The job has begun. Makes the sinks of the member's roles; an error fails the job. Server: it is ready when this returns.
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
-  // Worker: every server is connected and ready. Server: never called.
+  // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
   virtual void on_connected() = 0;
   virtual void on_park() = 0;                       // worker: stand still at the end of the iteration, then Member::parked
   virtual void on_finish_at(Iteration last) = 0;    // `last` is the last iteration
@@ -98,11 +103,13 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void on_control(const wire::MessageHead& head, std::span<const std::byte> payload);
   void on_welcome(const wire::Welcome& welcome);
   void on_stop(const wire::Stop& stop);
-  void connect_to_servers(const wire::Welcome& welcome);
+  void connect_to_peers(const wire::Welcome& welcome);
+  void connect_to(session::Role role, const std::vector<std::string>& addresses, std::size_t count);
   void check_connected();
   void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload,
                     std::uint8_t flags = wire::kNoFlags);
   bool plays(session::Role part) const { return session::plays(options_.role, part); }
+  bool listens() const { return plays(session::Role::kServer) || options_.meets == Meets::kWorkers; }
   struct Held {
     wire::MessageHead head;
     std::span<const std::byte> payload;
@@ -133,7 +140,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   std::set<session::PeerName> lost_;
   std::optional<session::PeerId> coordinator_;
   std::map<session::PeerId, std::vector<std::byte>> incoming_control_;  // being received
-  std::size_t servers_wanted_ = 0;                                      // connections to servers that must exist
+  std::size_t peers_wanted_ = 0;  // connections to servers (Meets::kWorkers: to workers) that must exist
   bool welcomed_ = false;
   bool told_connected_ = false;
   bool ended_ = false;

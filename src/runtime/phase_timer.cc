@@ -24,7 +24,7 @@ void PhaseTimer::end_loading(double load_seconds, double preprocess_seconds) {
 }
 
 void PhaseTimer::take_waiting(Phase phase) {
-  const paramserver::Account account = client_.take_account();
+  const paramserver::Account account = exchange_.take_account();
   report_.phases[phase] -= seconds(account.push + account.pull + account.update + account.wait);
   report_.phases[Phase::kPush] += seconds(account.push);
   report_.phases[Phase::kPull] += seconds(account.pull);
@@ -38,7 +38,7 @@ void PhaseTimer::take_waiting(Phase phase) {
 
 Status PhaseTimer::synchronise(Iteration iteration) {
   begin();
-  PACELINE_RETURN_IF_ERROR(client_.wait_all(iteration));
+  PACELINE_RETURN_IF_ERROR(exchange_.wait_all(iteration));
   end(Phase::kWait);
   take_waiting(Phase::kWait);
   return {};

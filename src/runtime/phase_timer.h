@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "paramserver/service/worker_client.h"
+#include "paramserver/service/gradient_exchange.h"
 #include "runtime/report.h"
 #include "runtime/worker_process.h"
 
@@ -12,7 +12,7 @@ namespace paceline::runtime {
 class PhaseTimer {
  public:
   // Both outlive it.
-  PhaseTimer(paramserver::WorkerClient& client, WorkerReport& report) : client_(client), report_(report) {}
+  PhaseTimer(paramserver::GradientExchange& exchange, WorkerReport& report) : exchange_(exchange), report_(report) {}
 
   void begin() { mark_ = clock_.now(); }
   void end(Phase phase);
@@ -26,7 +26,7 @@ class PhaseTimer {
 
  private:
   const SystemClock clock_;
-  paramserver::WorkerClient& client_;
+  paramserver::GradientExchange& exchange_;
   WorkerReport& report_;
   TimePoint mark_{};
 };

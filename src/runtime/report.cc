@@ -261,7 +261,8 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
     together += worker.phases.total();
     times.insert(times.end(), worker.iteration_seconds.begin(), worker.iteration_seconds.end());
   }
-  const double trained = shape.servers == 0 ? together : longest;  // the reference's workers take turns
+  const bool reference = shape.processes == JobShape::Processes::kOne;
+  const double trained = reference ? together : longest;
   Json phases = Json::object();
   for (std::size_t i = 0; i < kPhases; ++i) {
     phases[kPhaseNames[i]] = mean(by_rank, [&](const WorkerReport& w) {
@@ -279,11 +280,12 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"workers", shape.workers},
       {"servers", shape.servers},
       {"role", role_of(shape)},
-      {"schedule", shape.servers == 0 ? Json("reference") : Json(settings.schedule)},
+      {"schedule", reference ? Json("reference") : Json(shape.servers == 0 ? settings.collective : settings.schedule)},
       {"batching", by_rank[0].batching},
       {"tuned", nullptr},
-      {"ordering", shape.servers == 0 ? Json(nullptr) : ordering(settings, by_rank, servers)},
-      {"link", shape.servers == 0 ? Json(nullptr) : link_of(settings, by_rank, servers)},
+      {"collective", nullptr},
+      {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
+      {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
       {"sync", settings.sync},
       {"optimizer", settings.optimizer},
       {"seed", settings.seed},
@@ -319,10 +321,13 @@ std::string report_text(const Json& report) {
   const char* in_one = report["role"] == "both" ? ", each process both" : "";
   line("trained", fmt::format("{} on {}, {} workers, {}", report["model"].get<std::string>(), report["dataset"].get<std::string>(),
                               report["workers"].get<int>(),
-                              servers == 0 ? "no server (reference)" : fmt::format("{} servers{}", servers, in_one)));
+                              report["schedule"] == "reference" ? "no server (reference)"
+                              : servers == 0                    ? "no server"
+                                                                : fmt::format("{} servers{}", servers, in_one)));
   line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
                           report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
   if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
+  if (!report["collective"].is_null()) line("operations", report["collective"]["why"].get<std::string>());
   if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
   if (!report["link"].is_null()) {
     line("link", link_text(report["link"]));

@@ -79,12 +79,13 @@ Result<ServerReport> decode_server_report(const std::string& text);
 
 struct JobShape {
   std::int32_t workers = 1;
-  std::int32_t servers = 0;  // 0: the reference
+  std::int32_t servers = 0;  // 0: the reference, or workers that train by collective operations
   std::int32_t both = 0;     // processes that are a worker and a server; they count in both
+  enum class Processes { kMany, kOne } processes = Processes::kMany;  // kOne: the reference, whose workers take turns
 };
 
 // `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.
-// "checkpoint" and "tuned" are null; the coordinator's process knows the newest, and what it chose.
+// "checkpoint", "tuned" and "collective" are null; the coordinator's process knows the newest, and what it chose.
 Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
                         const std::vector<ServerReport>& servers);
 

@@ -176,7 +176,7 @@ TEST(Report, TheJobsIsMadeOfItsWorkers) {
   EXPECT_EQ(report["per_worker"][0]["waiting_share"], 0.25);
   EXPECT_EQ(report["per_server"][0]["updates"], 3);
   EXPECT_EQ(report["schedule"], "tuned");
-  const auto reference = job_report({}, {.workers = 2, .servers = 0}, workers, {});
+  const auto reference = job_report({}, {.workers = 2, .processes = JobShape::Processes::kOne}, workers, {});
   EXPECT_EQ((*reference)["seconds"], 20.0) << "the reference's workers take turns";
   EXPECT_EQ((*reference)["schedule"], "reference");
 }

@@ -2,6 +2,8 @@
 
 #include <future>
 
+#include "collectives/training/collective_exchange.h"
+#include "paramserver/service/worker_client.h"
 #include "runtime/saved_model.h"
 
 namespace paceline::runtime {
@@ -9,8 +11,12 @@ namespace {
 
 constexpr Duration kFarewellLimit = std::chrono::seconds(1);
 
+// Settings that cannot be read are refused by the coordinator.
 MemberOptions as_worker(MemberOptions options) {
-  if (options.role != session::Role::kBoth) options.role = session::Role::kWorker;
+  if (options.role == session::Role::kBoth) return options;
+  options.role = session::Role::kWorker;
+  const auto settings = from_settings(options.settings);
+  options.meets = settings.ok() && settings->collective != kNoCollective ? Meets::kWorkers : Meets::kServers;
   return options;
 }
 
@@ -38,7 +44,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& 
       return status.ok() ? Status(ErrorKind::kCancelled, "the job ended before it began") : status;
     }
   }
-  if (const Status status = process->client_->start(); !status.ok()) return process->fail(status);
+  if (const Status status = process->exchange_->start(); !status.ok()) return process->fail(status);
   return process;
 }
 
@@ -50,7 +56,7 @@ WorkerProcess::~WorkerProcess() {
     transport_->loop().stop();
     loop_thread_.join();
   }
-  client_.reset();
+  exchange_.reset();
   server_.reset();
   member_.reset();
 }
@@ -66,18 +72,32 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
                                                      static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.resume_from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
-  paramserver::WorkerClientOptions options;
-  options.parameters = parameters_;
-  options.gradients = gradients_;
-  options.stall_deadline = from_seconds(settings_.stall_deadline);
-  options.on_failed = [this](const Status& reason) { member_->fail(reason); };
   JobStart start{.egress = scheduling::egress_rules(plan->options().schedule)};
   if (server_ != nullptr) {
     PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan));
   }
-  client_ = std::make_unique<paramserver::WorkerClient>(std::move(plan), rank_, transport_->loop(), *member_, std::move(options));
-  start.sinks.worker = client_.get();
+  PACELINE_ASSIGN_OR_RETURN(start.sinks.worker, make_exchange(std::move(plan)));
   return start;
+}
+
+Result<paramserver::MessageSink*> WorkerProcess::make_exchange(std::shared_ptr<const paramserver::JobPlan> plan) {
+  const Duration stall_deadline = from_seconds(settings_.stall_deadline);
+  const auto on_failed = [this](const Status& reason) { member_->fail(reason); };
+  if (settings_.collective == kNoCollective) {
+    auto client = std::make_unique<paramserver::WorkerClient>(
+        std::move(plan), rank_, transport_->loop(), *member_,
+        paramserver::WorkerClientOptions{parameters_, gradients_, stall_deadline, on_failed});
+    paramserver::MessageSink* const sink = client.get();
+    exchange_ = std::move(client);
+    return sink;
+  }
+  PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, training_options(settings_));
+  auto exchange = std::make_unique<collectives::CollectiveExchange>(
+      std::move(plan), rank_, transport_->loop(), *member_,
+      collectives::CollectiveExchangeOptions{training, parameters_, gradients_, stall_deadline, on_failed});
+  paramserver::MessageSink* const sink = exchange.get();
+  exchange_ = std::move(exchange);
+  return sink;
 }
 
 Status WorkerProcess::restore_parameters() {
@@ -106,7 +126,7 @@ void WorkerProcess::on_finish_at(Iteration last) {
 }
 
 void WorkerProcess::on_end(const wire::Stop& stop) {
-  if (client_ != nullptr && stop.kind != wire::StopKind::kDone) client_->cancel(stop.status());
+  if (exchange_ != nullptr && stop.kind != wire::StopKind::kDone) exchange_->cancel(stop.status());
   if (server_ == nullptr) return set_end(stop);
   server_->end(stop, [this, stop] { set_end(stop); });
 }
@@ -147,8 +167,8 @@ Status WorkerProcess::wait_for_verdict() {
 }
 
 Status WorkerProcess::finish(WorkerReport report) {
-  if (const auto batches = client_->batches())
-    report.batching = batching_json(client_->plan().options().schedule.batching, *batches);
+  if (const auto batches = exchange_->batches())
+    report.batching = batching_json(exchange_->plan().options().schedule.batching, *batches);
   transport_->loop().post([this, report = std::move(report)]() mutable {
     report.link = member_->link();
     member_->send_report(session::Role::kWorker, encode(report));

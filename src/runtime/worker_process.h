@@ -11,7 +11,7 @@
 #include <optional>
 #include <thread>
 
-#include "paramserver/service/worker_client.h"
+#include "paramserver/service/gradient_exchange.h"
 #include "runtime/checkpoint.h"
 #include "runtime/member.h"
 #include "runtime/report.h"
@@ -23,8 +23,8 @@ class WorkerProcess final : public MemberEvents {
  public:
   using MakeTransport = std::function<Result<std::unique_ptr<transport::Transport>>()>;
 
-  // Joins with the table and settings in `options`, as a worker unless its role is kBoth; returns when all servers are connected
-  // and the parameters hold the job's initial values. The arrays outlive the object. Errors: the coordinator's refusal
+  // Joins with the table and settings in `options`, as a worker unless its role is kBoth, of a job without servers when the settings
+  // say --collective; returns when all peers are connected and the parameters hold the job's initial values. The arrays outlive the object. Errors: the coordinator's refusal
   // (kBadRequest), or who could not be reached in time.
   static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options,
                                                      std::span<float> parameters, std::span<float> gradients);
@@ -35,7 +35,7 @@ class WorkerProcess final : public MemberEvents {
   Iteration first() const { return first_; }
   const JobSettings& settings() const { return settings_; }
   const ComputeSpeed& compute_speed() const { return compute_speed_; }
-  paramserver::WorkerClient& client() { return *client_; }
+  paramserver::GradientExchange& exchange() { return *exchange_; }
 
   void send_progress(std::string json);
   // This worker's part of the checkpoint of `iteration` is written, or could not be.
@@ -62,13 +62,14 @@ class WorkerProcess final : public MemberEvents {
                 std::span<float> gradients);
   Status wait_for_verdict();
   Status restore_parameters();
+  Result<paramserver::MessageSink*> make_exchange(std::shared_ptr<const paramserver::JobPlan> plan);
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Member> member_;
   std::unique_ptr<ServerRole> server_;  // Role::kBoth
-  std::unique_ptr<paramserver::WorkerClient> client_;
+  std::unique_ptr<paramserver::GradientExchange> exchange_;
   Rank rank_;
   std::int32_t workers_ = 0;
   Iteration first_ = 1;

@@ -82,7 +82,8 @@ std::vector<std::byte> encode(const Welcome& welcome) {
   writer.put(welcome.workers);
   writer.put(welcome.job);
   writer.put(welcome.epoch);
-  writer.put_list(welcome.servers, [](Writer& w, const std::string& address) { w.put_text(address); });
+  for (const auto* addresses : {&welcome.servers, &welcome.peers})
+    writer.put_list(*addresses, [](Writer& w, const std::string& address) { w.put_text(address); });
   encode(welcome.table, writer);
   put_settings(writer, welcome.settings);
   return writer.take();
@@ -95,7 +96,8 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
   welcome.workers = reader.get<std::int32_t>();
   welcome.job = reader.get<std::uint64_t>();
   welcome.epoch = reader.get<std::uint32_t>();
-  welcome.servers = reader.get_list<std::string>(4, [](Reader& r) { return r.get_text(); });
+  for (auto* addresses : {&welcome.servers, &welcome.peers})
+    *addresses = reader.get_list<std::string>(4, [](Reader& r) { return r.get_text(); });
   welcome.table = decode_tensor_table(reader);
   welcome.settings = get_settings(reader);
   return finished(reader, std::move(welcome), "welcome");

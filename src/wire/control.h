@@ -36,6 +36,7 @@ struct Welcome {
   std::uint64_t job = 0;
   std::uint32_t epoch = 0;
   std::vector<std::string> servers;  // addresses by rank
+  std::vector<std::string> peers;    // of a job without servers: the workers' addresses by rank
   TensorTable table;
   Settings settings;
 

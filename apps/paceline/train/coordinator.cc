@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "paceline/progress.h"
+#include "paceline/train/choose_collective.h"
 #include "paceline/train/choose_schedule.h"
 #include "paceline/train/roles.h"
 #include "runtime/checkpoint_keeper.h"
@@ -68,10 +69,14 @@ int run_coordinator(const CoordinatorRequest& request) {
          log::warn("{}", warning);
        }});
   runtime::CoordinatorCallbacks callbacks;
-  Json tuned;
+  Json tuned, collective;
   callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table,
                             const runtime::Gathering& gathering) -> Status {
     PACELINE_RETURN_IF_ERROR(checkpoints.begin(settings, table));
+    if (request.servers == 0) {
+      PACELINE_ASSIGN_OR_RETURN(collective, choose_collective(settings, table, request.workers, gathering));
+      return {};
+    }
     PACELINE_ASSIGN_OR_RETURN(tuned, choose_schedule(settings, table, request.workers, request.servers, gathering));
     return {};
   };
@@ -104,7 +109,10 @@ int run_coordinator(const CoordinatorRequest& request) {
   loop.run();
   checkpoints.finish();
   bar.reset();
-  if (report) (*report)["tuned"] = tuned;
+  if (report) {
+    (*report)["tuned"] = tuned;
+    (*report)["collective"] = collective;
+  }
   if (report && !checkpoints.newest().empty()) (*report)["checkpoint"] = checkpoints.newest();
   if (stop.kind == wire::StopKind::kFailed && stop.error != ErrorKind::kBadRequest && !checkpoints.newest().empty()) {
     stop.reason += fmt::format(". The last checkpoint is {}; go on with --checkpoint {} --resume", checkpoints.newest(),
@@ -153,7 +161,9 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   auto request = std::make_shared<CoordinatorRequest>();
   CLI::App* command = app.add_subcommand("coordinator", "Start a job that workers and servers join from anywhere");
   command->add_option("--workers", request->workers, "Workers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
-  command->add_option("--servers", request->servers, "Servers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
+  command->add_option("--servers", request->servers, "Servers of the job; 0: the workers train with --collective")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 100'000));
   command
       ->add_option("--bind", request->bind,
                    "Address to listen on; other than loopback only in a closed network, for there is no authentication")

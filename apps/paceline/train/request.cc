@@ -37,6 +37,25 @@ Status check_count(const char* name, std::int64_t value, std::int64_t least, std
   return error(ErrorKind::kBadRequest, "--{} is {}; legal: {} to {}", name, value, least, most);
 }
 
+// What of the command line contradicts training without servers. The settings' own check has been.
+Status check_servers(TrainRequest& r) {
+  if (r.settings.collective == runtime::kNoCollective) return check_count("servers", r.servers, 1, 100'000);
+  if (r.servers_given && r.servers != 0) {
+    return error(ErrorKind::kBadRequest, "--servers {} contradicts --collective {}, which trains without servers; leave it out",
+                 r.servers, r.settings.collective);
+  }
+  if (r.role != "worker") {
+    return error(ErrorKind::kBadRequest, "--role {} contradicts --collective {}, which trains without servers; leave it out", r.role,
+                 r.settings.collective);
+  }
+  if (r.reference) {
+    return error(ErrorKind::kBadRequest, "--reference trains alone, whatever --collective {} would do; leave it out",
+                 r.settings.collective);
+  }
+  r.servers = 0;
+  return {};
+}
+
 Status check_role(const TrainRequest& r) {
   const std::vector<std::string> roles = {"worker", "server", "both"};
   if (std::ranges::find(roles, r.role) == roles.end()) {
@@ -152,6 +171,17 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "server-egress, window with commas between")
       ->capture_default_str();
   how->add_option("--sync", s.sync, "bsp, asp, ssp or elastic-bsp")->capture_default_str();
+  how->add_option("--collective", s.collective,
+                  "Train without servers: loop1 (the last rank updates; reduces under backward, broadcasts under forward), loop2 "
+                  "(the same after backward), loop3 (allreduce, every rank updates) or loop3-overlap (under backward)")
+      ->capture_default_str();
+  how->add_option("--algorithm", s.algorithm,
+                  "Of the collective operations: best, lp, ring, direct, mst or be; with more than 2 workers ring, mst and be sum in "
+                  "another order than the reference")
+      ->capture_default_str();
+  how->add_option("--broadcast-every", s.broadcast_every,
+                  "loop3: iterations between two broadcasts of all weights; 0: never, for sums in a fixed order do not drift")
+      ->capture_default_str();
   how->add_option("--convolutions", r.convolutions_file,
                   "Algorithm of each convolution: a JSON file {\"convolutions\": {LAYER: default, onednn, gemm, winograd or fft}}; "
                   "layers that it does not name run the default")
@@ -214,12 +244,12 @@ Result<TrainRequest> validated(TrainRequest r) {
   }
   PACELINE_ASSIGN_OR_RETURN(r.settings, runtime::validated(r.settings));
   PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, 100'000));
-  PACELINE_RETURN_IF_ERROR(check_count("servers", r.servers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, 64));
   PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, 64));
   PACELINE_RETURN_IF_ERROR(check_model(r.settings));
   if (r.join.empty() || r.workers_given) PACELINE_RETURN_IF_ERROR(runtime::compute_speed(r.settings, r.workers).status());
   PACELINE_RETURN_IF_ERROR(check_role(r));
+  PACELINE_RETURN_IF_ERROR(check_servers(r));
   if (r.role == "both") r.servers = r.workers;
   PACELINE_RETURN_IF_ERROR(check_count("rank", r.rank, -1, 99'999));
   if (!r.join.empty()) {

@@ -1,19 +1,14 @@
 // A worker's end of the parameter server in a process: binds WorkerCore to a loop, an Outbox, and the memory of parameters and
 // gradients, and gives the training thread a face that blocks where training must wait.
 //
-// One iteration i, on the training thread:
-//   for each layer in forward order:   wait_layer(layer, i), then its forward
-//   wait_gradients_free()              before backward may overwrite the gradients; hardly ever waits
-//   backward; after each tensor's gradient:   gradient_ready(tensor)
-//   backward_done(i, tensors without gradient)
-// Before evaluation, a checkpoint or the end: wait_all(i) - after it the parameters hold all updates up to iteration i.
+// How it is used, iteration by iteration, says gradient_exchange.h.
 //
 // Gradients are sent from where they stand and values received into the parameters, with two exceptions: a value that comes while
 // backward still runs waits in a staging area (as large as the model, touched only when used) and is copied by wait_layer; and
 // values of several units that come as one message and do not stand behind each other in the arena are received in one piece and
 // dealt out.
 //
-// Threads: methods under "training thread" are for one thread of its own; cancel() and account() for any; the rest for the loop.
+// Threads: those of gradient_exchange.h for one thread of its own, or any; the rest for the loop.
 // Memory: nothing is allocated per message or gradient once warm.
 #pragma once
 
@@ -30,6 +25,7 @@
 
 #include "base/status.h"
 #include "paramserver/core/worker_core.h"
+#include "paramserver/service/gradient_exchange.h"
 #include "paramserver/service/mailbox.h"
 #include "scheduling/live_profile.h"
 #include "session/stall.h"
@@ -45,7 +41,7 @@ struct WorkerClientOptions {
   std::function<void(const Status&)> on_failed;
 };
 
-class WorkerClient final : public MessageSink {
+class WorkerClient final : public MessageSink, public GradientExchange {
  public:
   // `loop` and `outbox` outlive it. Any thread. Destroy on the loop or when it does not run, after the training thread has left.
   WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, transport::Loop& loop, Outbox& outbox,
@@ -54,45 +50,21 @@ class WorkerClient final : public MessageSink {
   WorkerClient(const WorkerClient&) = delete;
   WorkerClient& operator=(const WorkerClient&) = delete;
 
-  // --- training thread ---
-
-  // All peers are connected. Rank 0 sends its parameters, the initial values of the job (after a resume: those of the checkpoint);
-  // every rank returns when its parameters are the job's.
-  Status start();
-
-  // Reports what was wrong with the call (kBadRequest), or why the job has failed.
-  Status gradient_ready(std::uint32_t tensor);
-  Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused = {});
-
-  // Each wait below ends with kDeadline after stall_deadline. A wait that takes 10 times the median iteration is warned of in the
-  // log, once per iteration (session/stall.h). Both name what is waited for: server, layer and iteration.
-
-  // Returns when `layer`'s parameters are those that `iteration` is computed with. Errors: kDeadline after stall_deadline, naming
-  // server, layer, iteration and milliseconds; the reason given to cancel(); kBadRequest when `iteration` is not the one after the
-  // last backward_done.
-  Status wait_layer(Layer layer, Iteration iteration);
-  // Returns when all parameters hold every update up to and including `iteration`, the one of the last backward_done. Errors as
-  // above.
-  Status wait_all(Iteration iteration);
-  // Returns when no gradient (of the layer) is being sent any more.
-  Status wait_gradients_free();
-  Status wait_gradients_free(Layer layer);
-
-  // Whether wait_gradients_free(layer) would return at once. `layer` exists.
-  bool gradients_free(Layer layer);
-  // When the last value came that the gate of `layer` was waiting for, after wait_layer has returned. `layer` exists.
-  TimePoint opened_at(Layer layer);
-
-  // --- any thread ---
-
-  const JobPlan& plan() const { return *plan_; }
-
-  // Every wait, now and later, returns `reason`, which is not a success. The first reason stays.
-  void cancel(const Status& reason);
-  // Return::kPullInBatches: the batches it pulls in and what they were planned from; nothing before there was a plan.
-  std::optional<scheduling::LiveProfile::Plan> batches();
-  // Where the time went since the last call; the values of start() do not count.
-  Account take_account();
+  // GradientExchange
+  using GradientExchange::backward_done;
+  Status start() override;
+  Status gradient_ready(std::uint32_t tensor) override;
+  Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused) override;
+  Status wait_layer(Layer layer, Iteration iteration) override;
+  Status wait_all(Iteration iteration) override;
+  Status wait_gradients_free() override;
+  Status wait_gradients_free(Layer layer) override;
+  bool gradients_free(Layer layer) override;
+  TimePoint opened_at(Layer layer) override;
+  const JobPlan& plan() const override { return *plan_; }
+  void cancel(const Status& reason) override;
+  std::optional<scheduling::LiveProfile::Plan> batches() override;
+  Account take_account() override;
 
   // --- loop ---
 
