@@ -88,15 +88,17 @@ std::vector<lab::HostCommand> paceline_commands(const std::string& program, int 
                                                 const std::vector<std::string>& options) {
   const bool serves = role == HostRole::kWorkerAndServer;
   const std::string count = std::to_string(hosts);
-  std::vector<lab::HostCommand> commands = {{.host = 0,
-                                             .arguments = {program, "coordinator", "--workers", count, "--servers", serves ? count : "0", "--bind",
-                                                           lab::address(0), "--port", kPort, "--events"}}};
+  std::vector<lab::HostCommand> commands = {
+      {.host = 0,
+       .arguments = {program, "coordinator", "--workers", count, "--servers", serves ? count : "0", "--bind", lab::address(0),
+                     "--port", kPort, "--events"}}};
   for (int host = 0; host < hosts; ++host) {
-    lab::HostCommand member{.host = host,
-                            .arguments = {program, "train", "--join", fmt::format("{}:{}", lab::address(0), kPort), "--role",
-                                          serves ? "both" : "worker", "--bind", lab::address(host), "--rank", std::to_string(host), "--workers", count,
-                                          // Its only use here is that every iteration is told.
-                                          "--metrics", "/dev/null"}};
+    lab::HostCommand member{
+        .host = host,
+        .arguments = {program, "train", "--join", fmt::format("{}:{}", lab::address(0), kPort), "--role",
+                      serves ? "both" : "worker", "--bind", lab::address(host), "--rank", std::to_string(host), "--workers", count,
+                      // Its only use here is that every iteration is told.
+                      "--metrics", "/dev/null"}};
     member.arguments.insert(member.arguments.end(), options.begin(), options.end());
     commands.push_back(std::move(member));
   }

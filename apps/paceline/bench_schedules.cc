@@ -185,7 +185,9 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
        "Links that the shaped ones stand for, 100mbit to 20gbit; divided by a scale of 10, or 20 above 10gbit")
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
-  list("--contestants", options->contestants, "Schedules, ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, loop3-overlap); default: schedules and ddp");
+  list("--contestants", options->contestants,
+       "Schedules, ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, loop3-overlap); default: schedules and "
+       "ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --wire=bfloat16");
   command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")

@@ -82,7 +82,10 @@ Status print_reference(const WorkerRequest& request, const RunReference& run) {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   PACELINE_ASSIGN_OR_RETURN(const auto reports, run([] { return interrupted != 0; }));
-  PACELINE_ASSIGN_OR_RETURN(const Json report, runtime::job_report(request.settings, {.workers = request.workers, .processes = runtime::JobShape::Processes::kOne}, reports, {}));
+  PACELINE_ASSIGN_OR_RETURN(
+      const Json report,
+      runtime::job_report(request.settings, {.workers = request.workers, .processes = runtime::JobShape::Processes::kOne}, reports,
+                          {}));
   std::cout << Json{{"report", report}}.dump() << std::endl;
   return interrupted != 0 ? Status(ErrorKind::kCancelled, "interrupted") : Status();
 }

@@ -23,8 +23,8 @@ struct WorkerRequest {
   std::int32_t rank = -1;    // -1: the coordinator chooses
   std::uint64_t seed = 1;    // differs between processes
   std::string label = "worker";
-  std::string role = "worker";  // or "both": a worker and a server
-  std::string bind = "127.0.0.1";  // where it listens, with "both" or without servers
+  std::string role = "worker";      // or "both": a worker and a server
+  std::string bind = "127.0.0.1";   // where it listens, with "both" or without servers
   std::int32_t prefetch = 2;        // mini-batches read ahead
   std::int32_t loader_threads = 1;  // that read them
   bool alone = false;               // nobody else looks after this process: signals end it

@@ -79,8 +79,7 @@ class Bench {
       }
       return commands;
     }
-    std::vector<std::string> words = {
-        "--model", "replay:" + path_of(cell), "--scale", scale, "--iterations", iterations};
+    std::vector<std::string> words = {"--model", "replay:" + path_of(cell), "--scale", scale, "--iterations", iterations};
     const bool by_loop = collectives::parse_loop(cell.contestant).ok();
     words.insert(words.end(), {by_loop ? "--collective" : "--schedule", cell.contestant});
     if (!cell.slice.empty()) words.insert(words.end(), {"--slice", cell.slice});

@@ -67,9 +67,10 @@ std::optional<std::string> Roster::refusal(Role role, const std::string& address
   if (role == Role::kWorker && join.address.empty() != (options_.servers > 0)) {
     return options_.servers == 0
                ? fmt::format("{} wants servers, but the coordinator was started with --servers 0; give it --collective", who)
-               : fmt::format("{} trains by collective operations (--collective), but the coordinator was started for {} servers; "
-                             "start it with --servers 0",
-                             who, options_.servers);
+               : fmt::format(
+                     "{} trains by collective operations (--collective), but the coordinator was started for {} servers; "
+                     "start it with --servers 0",
+                     who, options_.servers);
   }
   if (join.wanted_rank < -1 || join.wanted_rank >= places(role)) {
     const std::string members = role == Role::kBoth ? fmt::format("{} workers and {} servers", options_.workers, options_.servers)

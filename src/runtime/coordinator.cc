@@ -220,8 +220,8 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
   }
   const auto settings = from_settings(agreed_.value_or(roster_.settings()));
   if (!settings.ok() || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
-  auto report = job_report(
-      *settings, {.workers = options_.workers, .servers = options_.servers, .both = roster_.both()}, workers, servers);
+  auto report =
+      job_report(*settings, {.workers = options_.workers, .servers = options_.servers, .both = roster_.both()}, workers, servers);
   if (!report.ok()) {
     stop = wire::stop_for(report.status());
     return std::nullopt;

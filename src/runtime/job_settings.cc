@@ -190,7 +190,7 @@ Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings
     // What leaves together after backward had best be one message.
     const auto loop = collectives::parse_loop(settings.collective);
     if (loop.ok() && !collectives::overlaps(*loop)) buckets.cut.merge = kEverything;
-    return scheduling::with_parts(settings.collective, buckets, 
+    return scheduling::with_parts(settings.collective, buckets,
                                   {.merge = settings.merge, .window = settings.window, .places = settings.ordered_places});
   }
   PACELINE_ASSIGN_OR_RETURN(const scheduling::ScheduleOptions named, scheduling::parse_schedule_name(settings.schedule));

@@ -92,9 +92,9 @@ TEST(JobSettings, NumbersArriveBitForBit) {
 
 TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
   // What they may say is checked by validated().
-  const std::set<std::string> texts = {"model",       "dataset",  "optimizer", "learning-rate", "schedule",       "slice",
-                                       "merge",       "batching", "sync",      "convolutions",  "non-finite",     "checkpoint",
-                                       "resume-from", "export",   "speed",     "window",        "ordered-places", "return",
+  const std::set<std::string> texts = {"model",       "dataset",   "optimizer", "learning-rate", "schedule",       "slice",
+                                       "merge",       "batching",  "sync",      "convolutions",  "non-finite",     "checkpoint",
+                                       "resume-from", "export",    "speed",     "window",        "ordered-places", "return",
                                        "collective",  "algorithm", "link-cost"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
@@ -143,8 +143,8 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"speed", {"0", "1,2", "1,", "x", "nan"}},
       {"jitter", {"-0.1", "1.1", "nan"}},
       {"collective", {"", "loop4"}},
-      {"algorithm", {"", "rings", "lp"}},            // lp: not with servers
-      {"broadcast-every", {"-1", "5"}},  // 5: not with servers
+      {"algorithm", {"", "rings", "lp"}},  // lp: not with servers
+      {"broadcast-every", {"-1", "5"}},    // 5: not with servers
   };
   for (const auto& [name, values] : bad) {
     for (const char* value : values) {
@@ -198,7 +198,8 @@ TEST(JobSettings, TrainingWithoutServersRefusesWhatOnlyServersDo) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.batching = "exact"; }), HasSubstr("--batching exact contradicts"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp"; }), HasSubstr("--sync asp contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint = "c"; }), HasSubstr("--checkpoint c contradicts --collective loop1"));
-  EXPECT_THAT(refusal([](JobSettings& s) { s.broadcast_every = 5; }), HasSubstr("--broadcast-every 5 contradicts --collective loop1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.broadcast_every = 5; }),
+              HasSubstr("--broadcast-every 5 contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.algorithm = "direct"; }), HasSubstr("cannot run the reduce of --collective loop1"));
   EXPECT_EQ(refusal([](JobSettings& s) { s.collective = "loop3", s.algorithm = "direct", s.broadcast_every = 5; }), "");
   EXPECT_THAT(refusal([](JobSettings& s) { s.link_cost = "1,2"; }), HasSubstr("--link-cost '1,2'"));

@@ -263,8 +263,8 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
   }
 }
 
-// One that is both is welcomed as a server, and again, as a worker, when all servers are ready; each has a session with it then. So is
-// a worker that meets workers.
+// One that is both is welcomed as a server, and again, as a worker, when all servers are ready; each has a session with it then. So
+// is a worker that meets workers.
 void Member::on_welcome(const wire::Welcome& welcome) {
   if (std::exchange(welcomed_, true)) {
     if (listens() && plays(Role::kWorker) && told_connected_) events_.on_connected();

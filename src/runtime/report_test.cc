@@ -208,7 +208,8 @@ TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
   const auto unused = job_report({}, {.workers = 1, .servers = 1}, {worker_report(0)}, {});
   EXPECT_TRUE((*unused)["link"]["bandwidth"].is_null());
   EXPECT_THAT(report_text(*unused), HasSubstr("no link was busy for long enough"));
-  EXPECT_TRUE((*job_report({}, {.workers = 1, .processes = JobShape::Processes::kOne}, {worker_report(0)}, {}))["ordering"].is_null());
+  EXPECT_TRUE(
+      (*job_report({}, {.workers = 1, .processes = JobShape::Processes::kOne}, {worker_report(0)}, {}))["ordering"].is_null());
 }
 
 TEST(Report, AJobWithoutIterationsHasOne) {

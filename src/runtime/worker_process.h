@@ -23,9 +23,9 @@ class WorkerProcess final : public MemberEvents {
  public:
   using MakeTransport = std::function<Result<std::unique_ptr<transport::Transport>>()>;
 
-  // Joins with the table and settings in `options`, as a worker unless its role is kBoth, of a job without servers when the settings
-  // say --collective; returns when all peers are connected and the parameters hold the job's initial values. The arrays outlive the object. Errors: the coordinator's refusal
-  // (kBadRequest), or who could not be reached in time.
+  // Joins with the table and settings in `options`, as a worker unless its role is kBoth, of a job without servers when the
+  // settings say --collective; returns when all peers are connected and the parameters hold the job's initial values. The arrays
+  // outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in time.
   static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options,
                                                      std::span<float> parameters, std::span<float> gradients);
   ~WorkerProcess() override;

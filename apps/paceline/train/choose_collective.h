@@ -8,8 +8,8 @@
 namespace paceline::cli {
 
 // Fills in `link-cost` of the settings, from which every worker then makes the same choices, and `merge` where it is open. Returns
-// what the report says under "collective": null for a job with servers. A link that was not measured is taken for one of 1 Gb/s with
-// a start-up of 200 us, and a warning is logged.
+// what the report says under "collective": null for a job with servers. A link that was not measured is taken for one of 1 Gb/s
+// with a start-up of 200 us, and a warning is logged.
 Result<runtime::Json> choose_collective(wire::Settings& settings, const wire::TensorTable& table, std::int32_t workers,
                                         const runtime::Gathering& gathering);
 

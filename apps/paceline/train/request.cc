@@ -45,8 +45,8 @@ Status check_servers(TrainRequest& r) {
                  r.servers, r.settings.collective);
   }
   if (r.role != "worker") {
-    return error(ErrorKind::kBadRequest, "--role {} contradicts --collective {}, which trains without servers; leave it out", r.role,
-                 r.settings.collective);
+    return error(ErrorKind::kBadRequest, "--role {} contradicts --collective {}, which trains without servers; leave it out",
+                 r.role, r.settings.collective);
   }
   if (r.reference) {
     return error(ErrorKind::kBadRequest, "--reference trains alone, whatever --collective {} would do; leave it out",
@@ -175,9 +175,10 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "Train without servers: loop1 (the last rank updates; reduces under backward, broadcasts under forward), loop2 "
                   "(the same after backward), loop3 (allreduce, every rank updates) or loop3-overlap (under backward)")
       ->capture_default_str();
-  how->add_option("--algorithm", s.algorithm,
-                  "Of the collective operations: best, lp, ring, direct, mst or be; with more than 2 workers ring, mst and be sum in "
-                  "another order than the reference")
+  how->add_option(
+         "--algorithm", s.algorithm,
+         "Of the collective operations: best, lp, ring, direct, mst or be; with more than 2 workers ring, mst and be sum in "
+         "another order than the reference")
       ->capture_default_str();
   how->add_option("--broadcast-every", s.broadcast_every,
                   "loop3: iterations between two broadcasts of all weights; 0: never, for sums in a fixed order do not drift")

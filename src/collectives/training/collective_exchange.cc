@@ -119,7 +119,9 @@ Status CollectiveExchange::wait_open(std::optional<Layer> layer, Iteration itera
   }
   const TimePoint entered = loop_.now();
   // Who waits for everything also waits for what the others still receive from here, so that a job's figures hold all of it.
-  const auto open = [&] { return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration) && core_.takes_gradients(); };
+  const auto open = [&] {
+    return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration) && core_.takes_gradients();
+  };
   PACELINE_RETURN_IF_ERROR(wait(lock, open, layer));
   core_.account_gate(layer, iteration, entered, loop_.now());
   return {};
@@ -136,10 +138,12 @@ Status CollectiveExchange::start() {
 
 // What the last iteration still sends of this rank's weights; hardly ever anything.
 Status CollectiveExchange::wait_for_round(std::unique_lock<std::mutex>& lock) {
-  return wait(lock, [&] { return core_.takes_gradients(); }, std::nullopt);
+  return wait(
+      lock, [&] { return core_.takes_gradients(); }, std::nullopt);
 }
 
-// Copies the units' gradients to where they are reduced. Nobody else touches these places before on_staged, so that no lock is needed.
+// Copies the units' gradients to where they are reduced. Nobody else touches these places before on_staged, so that no lock is
+// needed.
 Status CollectiveExchange::stage(std::span<const std::uint32_t> units, Iteration iteration) {
   for (const std::uint32_t unit : units) {
     const scheduling::Unit& planned = plan_->units().units[unit];
@@ -186,7 +190,8 @@ Status CollectiveExchange::backward_done(Iteration iteration, std::span<const st
     if (failure_.ok() && iteration == core_.current() && !core_.all_open(iteration)) {
       // Layers that this forward did not use; their values are on the way.
       const TimePoint entered = loop_.now();
-      PACELINE_RETURN_IF_ERROR(wait(lock, [&] { return core_.all_open(iteration); }, std::nullopt));
+      PACELINE_RETURN_IF_ERROR(wait(
+          lock, [&] { return core_.all_open(iteration); }, std::nullopt));
       core_.account_gate(std::nullopt, iteration, entered, loop_.now());
     }
     PACELINE_RETURN_IF_ERROR(wait_for_round(lock));

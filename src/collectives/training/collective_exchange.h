@@ -1,5 +1,5 @@
-// Training without servers in a process: binds LoopCore, Updater and an Engine to a loop, an Outbox and the memory of parameters and
-// gradients, and gives the training thread what it needs (paramserver/service/gradient_exchange.h).
+// Training without servers in a process: binds LoopCore, Updater and an Engine to a loop, an Outbox and the memory of parameters
+// and gradients, and gives the training thread what it needs (paramserver/service/gradient_exchange.h).
 //
 // A unit's gradient is copied to a staging area when it is finished, as large as the model, and everything happens there: with it
 // travels for each of its tensors how many workers used it, so that nobody updates what no worker used. So the gradients' array is

@@ -35,7 +35,8 @@ void LoopCore::on_start(TimePoint now, Actions& actions) {
     units_[unit].updated = self_ == Rank{0};
     units_[unit].complete = false;
     const scheduling::Unit& planned = plan_->units().units[unit];
-    for (Layer layer = planned.layer; layer <= planned.last_layer; ++layer.index) ++missing_in_[static_cast<std::size_t>(layer.index)];
+    for (Layer layer = planned.layer; layer <= planned.last_layer; ++layer.index)
+      ++missing_in_[static_cast<std::size_t>(layer.index)];
     ++missing_;
   }
   begin_broadcasts(now, actions);
@@ -82,8 +83,9 @@ Status LoopCore::check_backward(Iteration iteration, std::span<const std::uint32
   std::vector<char> named(tensors_.size(), 0);
   for (const std::uint32_t tensor : unused) {
     if (tensor >= tensors_.size() || named[tensor] != 0 || tensors_[tensor] != TensorState::kAwaited) {
-      return error(ErrorKind::kBadRequest, "tensor {} cannot be unused in iteration {}: it does not exist, is named twice, or has a gradient",
-                   tensor, iteration);
+      return error(ErrorKind::kBadRequest,
+                   "tensor {} cannot be unused in iteration {}: it does not exist, is named twice, or has a gradient", tensor,
+                   iteration);
     }
     named[tensor] = 1;
   }
@@ -123,7 +125,8 @@ void LoopCore::on_free(TimePoint now, Actions& actions) {
   std::fill(tensors_.begin(), tensors_.end(), TensorState::kAwaited);
   for (std::uint32_t unit = 0; unit < count(); ++unit) {
     const scheduling::Unit& planned = plan_->units().units[unit];
-    for (Layer layer = planned.layer; layer <= planned.last_layer; ++layer.index) ++missing_in_[static_cast<std::size_t>(layer.index)];
+    for (Layer layer = planned.layer; layer <= planned.last_layer; ++layer.index)
+      ++missing_in_[static_cast<std::size_t>(layer.index)];
     ++missing_;
     units_[unit].complete = false;
   }
@@ -192,7 +195,8 @@ void LoopCore::complete(std::uint32_t unit, TimePoint now) {
   of.complete_at = now;
   --missing_;
   const scheduling::Unit& planned = plan_->units().units[unit];
-  for (Layer layer = planned.layer; layer <= planned.last_layer; ++layer.index) --missing_in_[static_cast<std::size_t>(layer.index)];
+  for (Layer layer = planned.layer; layer <= planned.last_layer; ++layer.index)
+    --missing_in_[static_cast<std::size_t>(layer.index)];
 }
 
 // --- gates ---

@@ -1,5 +1,6 @@
 // One worker's side of training without servers: which collective operation of which unit begins when, when a unit may be updated,
-// and which layers may run. Pure: events in, actions out; no thread, clock, memory of parameters, or loop. Whoever drives it owns it.
+// and which layers may run. Pure: events in, actions out; no thread, clock, memory of parameters, or loop. Whoever drives it owns
+// it.
 //
 // The units of the job's plan (scheduling/unit_plan.h) are the buckets. A round belongs to an iteration and takes each unit through
 //
@@ -51,8 +52,8 @@ class LoopCore {
   // gradients are then staged (on_staged). kBadRequest: no such tensor, or twice. Requires takes_gradients().
   Status on_gradient_ready(std::uint32_t tensor, std::vector<std::uint32_t>& complete);
   // Backward of `iteration` is over; `unused` are the tensors without a gradient, `complete` as above. Requires takes_gradients()
-  // and all_open(iteration). kBadRequest, naming tensor or iteration, and nothing changes: not the current iteration, a tensor that is
-  // neither ready nor unused, or both. After it the units are staged and on_free follows.
+  // and all_open(iteration). kBadRequest, naming tensor or iteration, and nothing changes: not the current iteration, a tensor that
+  // is neither ready nor unused, or both. After it the units are staged and on_free follows.
   Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<std::uint32_t>& complete);
   // The units' gradients stand where they are reduced.
   void on_staged(std::span<const std::uint32_t> units, TimePoint now, Actions& actions);

@@ -177,7 +177,8 @@ TEST(LoopCore, WhatDoesNotFitIsRefusedNamingIt) {
   EXPECT_THAT(core.on_backward_done(1, {}, complete).message(), ::testing::HasSubstr("tensor 1 \"t1\" has neither"));
   const std::vector<std::uint32_t> unused = {0};
   EXPECT_THAT(core.on_backward_done(1, unused, complete).message(), ::testing::HasSubstr("tensor 0 cannot be unused"));
-  EXPECT_THAT(core.on_backward_done(2, {}, complete).message(), ::testing::HasSubstr("backward of iteration 2 ended in iteration 1"));
+  EXPECT_THAT(core.on_backward_done(2, {}, complete).message(),
+              ::testing::HasSubstr("backward of iteration 2 ended in iteration 1"));
   EXPECT_FALSE(core.layer_open(Layer{0}, 2)) << "nothing has changed";
 }
 
@@ -235,15 +236,16 @@ TEST(LoopCore, AllRanksBeginTheSameOperationsInTheSameOrder) {
     };
     constexpr Iteration kLast = 4;
     for (std::int32_t rank = 0; rank < workers; ++rank) {
-      ranks.push_back(std::unique_ptr<Of>(
-          new Of{LoopCore(plan, Rank{rank}, {.loop = loop, .broadcast_every = period}), {}, {}, {}}));
+      ranks.push_back(
+          std::unique_ptr<Of>(new Of{LoopCore(plan, Rank{rank}, {.loop = loop, .broadcast_every = period}), {}, {}, {}}));
       LoopCore::Actions actions;
       ranks.back()->core.on_start(at(0), actions);
       take(*ranks.back(), actions);
     }
     int steps = 0;
     const auto all_done = [&] {
-      return std::all_of(ranks.begin(), ranks.end(), [&](const auto& of) { return of->core.all_open(kLast + 1) && of->unfinished.empty(); });
+      return std::all_of(ranks.begin(), ranks.end(),
+                         [&](const auto& of) { return of->core.all_open(kLast + 1) && of->unfinished.empty(); });
     };
     for (; steps < 20'000 && !all_done(); ++steps) {
       Of& of = *ranks[random() % ranks.size()];

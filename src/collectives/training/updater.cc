@@ -56,9 +56,7 @@ Status Updater::make_mean(std::uint32_t unit, std::uint32_t piece, Iteration ite
   if (workers > 1) tensor::scale(mean, 1.0 / static_cast<double>(workers));
   const paramserver::UpdateOptions& options = plan_->options().update;
   if (options.clip_norm > 0) squares_.add(mean);
-  if (options.non_finite == NonFinitePolicy::kApply ||
-      tensor::all_finite(mean))
-    return {};
+  if (options.non_finite == NonFinitePolicy::kApply || tensor::all_finite(mean)) return {};
   if (options.non_finite == NonFinitePolicy::kSkip) {
     squares_.mark_nan();
     return {};
@@ -81,8 +79,7 @@ void Updater::step(std::uint32_t unit, std::uint32_t piece, Iteration iteration,
   const Piece& of = piece_of(unit, piece);
   if (verdict_ == Verdict::kSkip || !used(of, unit, sum)) return;
   const std::span<float> mean = range(sum, of.offset, of.elements);
-  if (coefficient_ != 1.0F)
-    tensor::scale(mean, static_cast<double>(coefficient_));
+  if (coefficient_ != 1.0F) tensor::scale(mean, static_cast<double>(coefficient_));
   const scheduling::Part& part = plan_->units().parts[of.part];
   // The pieces of a part are done in order: its first one counts the update.
   if (of.offset == part.offset - plan_->units().units[unit].offset) ++steps_[of.part];

@@ -27,8 +27,8 @@ class Updater {
   std::uint32_t pieces(std::uint32_t unit) const { return first_piece_[unit + 1] - first_piece_[unit]; }
 
   // `sum`: the unit's elements, which become the mean in place, and behind them of each part how many workers used it. Parts that
-  // nobody used are left alone, here and in step(). With JobPlan::holds_updates this also counts for decide(). Errors: kCorrupt when
-  // the mean is not finite and the job is to stop then.
+  // nobody used are left alone, here and in step(). With JobPlan::holds_updates this also counts for decide(). Errors: kCorrupt
+  // when the mean is not finite and the job is to stop then.
   Status make_mean(std::uint32_t unit, std::uint32_t piece, Iteration iteration, std::span<float> sum);
   // holds_updates: make_mean has been called for all pieces of all units, and no step of the iteration yet.
   enum class Verdict { kStep, kSkip };

@@ -65,11 +65,12 @@ TEST(Updater, PiecesGiveTheBitsOfWholeTensorsAndWhatNobodyUsedStays) {
       std::size_t begin = 0;
       for (std::size_t tensor = 0; tensor < elements.size(); ++tensor) {
         const auto count = static_cast<std::size_t>(elements[tensor]);
-        std::vector<float> mean(sum.begin() + static_cast<std::ptrdiff_t>(begin), sum.begin() + static_cast<std::ptrdiff_t>(begin + count));
+        std::vector<float> mean(sum.begin() + static_cast<std::ptrdiff_t>(begin),
+                                sum.begin() + static_cast<std::ptrdiff_t>(begin + count));
         for (float& value : mean) value *= static_cast<float>(1.0 / 3);
         if (tensor != unused) {
-          tensor::step(options.optimizer, {.learning_rate = 0.1, .step = ++steps[tensor]}, std::span(expected).subspan(begin, count),
-                       mean, state[tensor]);
+          tensor::step(options.optimizer, {.learning_rate = 0.1, .step = ++steps[tensor]},
+                       std::span(expected).subspan(begin, count), mean, state[tensor]);
         }
         begin += count;
       }
@@ -88,7 +89,8 @@ TEST(Updater, ASumThatOverflowsStopsTheJobOrSkipsTheIteration) {
   {
     Updater updater(plan_of(options, {3}, 2), Updater::Role::kUpdates);
     std::vector<float> own = sum;
-    EXPECT_THAT(update(updater, 7, own, parameters).message(), HasSubstr("overflows in layer 0 \"l0\" (tensor \"t0\") of iteration 7"));
+    EXPECT_THAT(update(updater, 7, own, parameters).message(),
+                HasSubstr("overflows in layer 0 \"l0\" (tensor \"t0\") of iteration 7"));
   }
   options.non_finite = paramserver::NonFinitePolicy::kSkip;
   Updater updater(plan_of(options, {3}, 2), Updater::Role::kUpdates);
