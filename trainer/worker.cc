@@ -110,7 +110,7 @@ std::string Worker::parameters_hash() {
 }
 
 void Worker::finish() {
-  synchronize();
+  if (const Status status = state_->stepper->timer().finish(state_->next - 1); !status.ok()) state_->fail(status);
   if (!state_->saved && state_->next > state_->process->first())
     trainer::save_part_if_due(*state_->process, *state_->adapter, state_->next - 1, trainer::Place::kLast);
   runtime::WorkerReport& report = state_->stepper->report();

@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "runtime/mini_batches.h"
 #include "trainer/model_files.h"
 #include "trainer/stepper.h"
 
@@ -17,25 +18,30 @@ class WorkerLoop {
         stepper_(workload.adapter(), process),
         progress_(process, workload.last_iteration()) {}
 
+  ~WorkerLoop() { process_.exchange().read_ahead({}); }
+  WorkerLoop(const WorkerLoop&) = delete;
+  WorkerLoop& operator=(const WorkerLoop&) = delete;
+
   // Trains; leaves the report in report().
   Status run() {
     PACELINE_RETURN_IF_ERROR(prepare());
-    PACELINE_ASSIGN_OR_RETURN(loader_, workload_.start_loader(process_.rank(), process_.first(), clock_));
+    PACELINE_RETURN_IF_ERROR(start_loader());
     bool last = false;
+    runtime::MiniBatches mini_batches(process_, stepper_.timer(), workload_.last_iteration());
+    PACELINE_RETURN_IF_ERROR(mini_batches.begin());
     for (Iteration iteration = process_.first(); !last; ++iteration) {
       PACELINE_RETURN_IF_ERROR(train(iteration));
-      last = iteration >= workload_.last_iteration();
-      if (!last) {
-        PACELINE_ASSIGN_OR_RETURN(last, process_.end_iteration(iteration));
-      }
+      const Iteration done = mini_batches.done(iteration);
+      PACELINE_ASSIGN_OR_RETURN(last, mini_batches.was_last(iteration));
       save_part_if_due(process_, workload_.adapter(), iteration, last ? Place::kLast : Place::kMiddle);
       const bool evaluate = last || (settings_.evaluate_every > 0 && iteration % settings_.evaluate_every == 0);
       double accuracy = -1;
       if (evaluate) {
-        PACELINE_ASSIGN_OR_RETURN(accuracy, synchronise_and_evaluate(iteration));
+        PACELINE_ASSIGN_OR_RETURN(accuracy, synchronise_and_evaluate(iteration, last));
       }
-      progress_.tell(stepper_.report(), iteration, accuracy, last ? Importance::kLast : Importance::kUsual);
+      progress_.tell(stepper_.report(), iteration, done, accuracy, last ? Importance::kLast : Importance::kUsual);
     }
+    PACELINE_RETURN_IF_ERROR(evaluate_kept());
     stepper_.report().parameters_hash = workload_.parameters_hash();
     stepper_.report().peak_bytes = runtime::peak_memory();
     return {};
@@ -81,12 +87,45 @@ class WorkerLoop {
     return {};
   }
 
-  // Everybody waits for the iteration's updates; rank 0 evaluates, off the clock, and the others meet it at the next gate.
-  Result<double> synchronise_and_evaluate(Iteration iteration) {
-    PACELINE_RETURN_IF_ERROR(stepper_.synchronise(iteration));
+  Status start_loader() {
+    if (!process_.exchange().plan().uneven()) {
+      PACELINE_ASSIGN_OR_RETURN(loader_, workload_.start_loader(process_.rank(), process_.first(), clock_));
+      return {};
+    }
+    PACELINE_ASSIGN_OR_RETURN(loader_, workload_.start_loader_of_handed_out(clock_));
+    process_.exchange().read_ahead([this, workers = process_.workers()](std::int64_t number) {
+      const runtime::MiniBatchPlace place = runtime::place_of(number, workers);
+      if (place.iteration <= workload_.last_iteration()) loader_->hand_out(place.iteration, place.rank);
+    });
+    return {};
+  }
+
+  // Where workers do the same, everybody waits for the iteration's updates; rank 0 evaluates, off the clock, and the others meet it
+  // at the next gate.
+  Result<double> synchronise_and_evaluate(Iteration iteration, bool last) {
+    PACELINE_RETURN_IF_ERROR(last ? stepper_.timer().finish(iteration) : stepper_.synchronise(iteration));
     if (process_.rank() != Rank{0}) return -1.0;
-    PACELINE_ASSIGN_OR_RETURN(stepper_.report().accuracy, workload_.evaluate(clock_));
-    return stepper_.report().accuracy;
+    runtime::WorkerReport& report = stepper_.report();
+    report.evaluations.push_back({iteration, report.phases.total(), -1});
+    if (settings_.evaluate_late != 0 && !last) {
+      kept_.push_back(workload_.snapshot());
+      return -1.0;
+    }
+    PACELINE_ASSIGN_OR_RETURN(report.accuracy, workload_.evaluate(clock_));
+    report.evaluations.back().accuracy = report.accuracy;
+    return report.accuracy;
+  }
+
+  // What --evaluate-late has put off, in the order in which it was.
+  Status evaluate_kept() {
+    if (kept_.empty()) return {};
+    const Workload::Snapshot final_state = workload_.snapshot();
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      workload_.restore(kept_[i]);
+      PACELINE_ASSIGN_OR_RETURN(stepper_.report().evaluations[i].accuracy, workload_.evaluate(clock_));
+    }
+    workload_.restore(final_state);
+    return {};
   }
 
   const SystemClock clock_;
@@ -95,6 +134,7 @@ class WorkerLoop {
   const runtime::JobSettings& settings_;
   Stepper stepper_;
   std::unique_ptr<data::Loader> loader_;
+  std::vector<Workload::Snapshot> kept_;
   runtime::ProgressTeller progress_;
 };
 

@@ -85,6 +85,13 @@ Result<std::unique_ptr<data::Loader>> Workload::start_loader(Rank rank, Iteratio
       {.rank = rank, .first = first, .last = last_iteration_, .depth = prefetch_, .threads = loader_threads_}, clock);
 }
 
+Result<std::unique_ptr<data::Loader>> Workload::start_loader_of_handed_out(const Clock& clock) const {
+  return data::Loader::start(
+      data_.train, *sampler_,
+      {.last = last_iteration_, .depth = prefetch_, .threads = loader_threads_, .source = data::LoaderOptions::Source::kHandedOut},
+      clock);
+}
+
 Workload::Tensors Workload::to_tensors(const data::MiniBatch& batch) {
   Tensors tensors;
   if (!batch.inputs.empty()) {
@@ -121,6 +128,22 @@ Result<double> Workload::evaluate(const Clock& clock) {
   network_->train();
   if (sum.total == 0) return -1.0;  // no test half: nothing to say
   return static_cast<double>(sum.correct) / static_cast<double>(sum.total);
+}
+
+Workload::Snapshot Workload::snapshot() const {
+  const torch::NoGradGuard no_gradients;
+  Snapshot snapshot;
+  for (const torch::Tensor& parameter : network_->parameters()) snapshot.push_back(parameter.detach().clone());
+  for (const torch::Tensor& buffer : network_->buffers()) snapshot.push_back(buffer.clone());
+  return snapshot;
+}
+
+void Workload::restore(const Snapshot& snapshot) {
+  const torch::NoGradGuard no_gradients;
+  std::vector<torch::Tensor> state = network_->parameters();
+  for (const torch::Tensor& buffer : network_->buffers()) state.push_back(buffer);
+  PACELINE_CHECK(state.size() == snapshot.size(), "a snapshot of {} tensors for {}", snapshot.size(), state.size());
+  for (std::size_t i = 0; i < state.size(); ++i) state[i].copy_(snapshot[i]);
 }
 
 std::string Workload::parameters_hash() {

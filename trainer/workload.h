@@ -34,6 +34,9 @@ class Workload {
   }
   Result<std::unique_ptr<data::Loader>> start_loader(Rank rank, Iteration first, const Clock& clock) const;
 
+  // One that reads what it is handed out (Loader::hand_out).
+  Result<std::unique_ptr<data::Loader>> start_loader_of_handed_out(const Clock& clock) const;
+
   // The mini-batch as tensors of their own, so that the reference and every worker compute on equally aligned memory.
   struct Tensors {
     torch::Tensor input, target;
@@ -46,6 +49,11 @@ class Workload {
 
   // Share of right answers on the test set, in evaluation mode. Errors: the data cannot be read.
   Result<double> evaluate(const Clock& clock);
+
+  // Everything that an evaluation depends on: parameters and buffers, copied.
+  using Snapshot = std::vector<torch::Tensor>;
+  Snapshot snapshot() const;
+  void restore(const Snapshot& snapshot);
 
   // XXH3-128 over the parameters' bytes in forward order.
   std::string parameters_hash();

@@ -12,6 +12,7 @@
 #include "paceline/bench_planner.h"
 #include "paceline/bench_preemption.h"
 #include "paceline/bench_schedules.h"
+#include "paceline/bench_sync.h"
 #include "paceline/command.h"
 
 #ifdef PACELINE_HAS_BENCH
@@ -249,6 +250,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   add_planner_bench(*bench, chosen);
   add_bench_schedules(*bench, chosen);
   add_bench_collectives(*bench, chosen);
+  add_bench_sync(*bench, chosen);
   set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");
 }
 

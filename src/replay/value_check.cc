@@ -19,6 +19,7 @@ Result<ValueCheck> ValueCheck::make(const runtime::JobSettings& settings, Rank r
   PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
   ValueCheck check(Values(static_cast<std::uint64_t>(settings.seed)), rules, rank, workers);
   check.exact_ = settings.sync == "bsp";
+  PACELINE_ASSIGN_OR_RETURN(check.sync_, runtime::sync_options(settings));
   check.rate_ = rules.learning_rate.base;
   return check;
 }
@@ -31,7 +32,10 @@ ValueCheck::ValueCheck(Values values, const runtime::UpdateRules& rules, Rank ra
       gradients_(static_cast<std::size_t>(workers), std::vector<float>(kPeriod)) {}
 
 Status ValueCheck::on_iteration(Iteration iteration) {
-  own_ += rate_ * values_.size(rank_, iteration);
+  // Where gradients are averaged, and in the first iterations of ElasticBSP, a push moves the values by its share.
+  const bool summed = sync_.kind == sync::SyncKind::kElasticBsp && iteration <= sync_.history;
+  const bool shared = sync_.scale == sync::GradientScale::kMean || (summed && sync_.scale == sync::GradientScale::kOfModel);
+  own_ += rate_ * values_.size(rank_, iteration) / (shared ? static_cast<double>(gradients_.size()) : 1.0);
   if (!exact_) return {};
   for (std::size_t worker = 0; worker < gradients_.size(); ++worker)
     values_.make_gradient(Rank{static_cast<std::int32_t>(worker)}, iteration, gradients_[worker]);

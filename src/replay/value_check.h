@@ -3,8 +3,8 @@
 // BSP: bit for bit what the sum in rank order and the optimizer make of all workers' gradients, computed for one period (values.h)
 // in plain loops. With the other models each push is applied on its own, as it comes, so that a worker cannot know which ones a
 // value holds; but every gradient is a positive multiple of the same direction, so a value must lie on the line from the initial
-// value along the direction, everywhere as far along it (within rounding), at least as far as its own pushes and as what it saw
-// before.
+// value along the direction, everywhere as far along it (within rounding), at least as far as its own pushes (of what is summed
+// over the workers: its share) and as what it saw before.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,7 @@ class ValueCheck {
   Rank rank_;
   bool exact_ = true;
   double rate_ = 0;
+  sync::SyncOptions sync_;
   double own_ = 0;  // how far this worker's pushes alone have moved the values along the direction
   runtime::ReferenceUpdate update_;
   std::vector<float> expected_;  // one period

@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "replay/value_check.h"
 #include "runtime/checkpoint_part.h"
+#include "runtime/mini_batches.h"
 #include "runtime/phase_timer.h"
 #include "runtime/precise_sleep.h"
 
@@ -74,15 +75,15 @@ class Worker {
     PACELINE_RETURN_IF_ERROR(prepare());
     at_ = clock_.now();
     bool last = false;
+    MiniBatches mini_batches(process_, timer_, settings_.iterations);
+    PACELINE_RETURN_IF_ERROR(mini_batches.begin());
     for (Iteration iteration = process_.first(); !last; ++iteration) {
       PACELINE_RETURN_IF_ERROR(train(iteration));
-      last = iteration >= settings_.iterations;
-      if (!last) {
-        PACELINE_ASSIGN_OR_RETURN(last, process_.end_iteration(iteration));
-      }
+      const Iteration done = mini_batches.done(iteration);
+      PACELINE_ASSIGN_OR_RETURN(last, mini_batches.was_last(iteration));
       save_part_if_due(iteration, last);
       if (last) PACELINE_RETURN_IF_ERROR(finish(iteration));
-      progress_.tell(report_, iteration, -1, last ? Importance::kLast : Importance::kUsual);
+      progress_.tell(report_, iteration, done, -1, last ? Importance::kLast : Importance::kUsual);
     }
     return {};
   }
@@ -91,6 +92,7 @@ class Worker {
 
  private:
   using Importance = runtime::ProgressTeller::Importance;
+  using MiniBatches = runtime::MiniBatches;
 
   Status prepare() {
     if (process_.first() > settings_.iterations) {
@@ -204,7 +206,7 @@ class Worker {
 
   // The last iteration's updates come back and are checked like the others.
   Status finish(Iteration iteration) {
-    PACELINE_RETURN_IF_ERROR(timer_.synchronise(iteration));
+    PACELINE_RETURN_IF_ERROR(timer_.finish(iteration));
     for (to_check_ = 0; to_check_ < pieces_.all.size();) PACELINE_RETURN_IF_ERROR(check_next(iteration + 1));
     Hash128 hash;
     hash.update(std::as_bytes(std::span(arena_.parameters)));

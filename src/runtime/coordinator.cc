@@ -17,7 +17,7 @@ std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast
 // What everybody who shows progress relies on; the rest of the object is the member's own.
 bool is_progress(const Json& json) {
   if (!json.is_object()) return false;
-  for (const char* key : {"rank", "iteration", "last"})
+  for (const char* key : {"rank", "iteration", "done", "last"})
     if (json.contains(key) && !json[key].is_number_integer()) return false;
   return !json.contains("accuracy") || json["accuracy"].is_number();
 }

@@ -32,6 +32,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("iterations", s.iterations);
   visit("epochs", s.epochs);
   visit("evaluate-every", s.evaluate_every);
+  visit("evaluate-late", s.evaluate_late);
   visit("seed", s.seed);
   visit("schedule", s.schedule);
   visit("slice", s.slice);
@@ -48,6 +49,9 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("convolutions", s.convolutions);
   visit("staleness", s.staleness);
   visit("lookahead", s.lookahead);
+  visit("objective", s.objective);
+  visit("history", s.history);
+  visit("gradient-scale", s.gradient_scale);
   visit("non-finite", s.non_finite);
   visit("checkpoint", s.checkpoint);
   visit("checkpoint-every", s.checkpoint_every);
@@ -58,6 +62,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("deadline", s.deadline);
   visit("stall-deadline", s.stall_deadline);
   visit("metrics", s.metrics);
+  visit("trace", s.trace);
   visit("scale", s.scale);
   visit("speed", s.speed);
   visit("jitter", s.jitter);
@@ -124,6 +129,30 @@ Status check_replay(const JobSettings& s) {
       s.sync);
 }
 
+// What the settings say of synchronisation. Errors name the option.
+Status check_sync(const JobSettings& s) {
+  PACELINE_RETURN_IF_ERROR(of_option("sync", sync::parse_sync_kind(s.sync).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("staleness", sync::validated({.staleness = s.staleness}).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("lookahead", sync::validated({.lookahead = s.lookahead}).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("history", sync::validated({.history = s.history}).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("objective", sync::parse_objective(s.objective).status()));
+  PACELINE_RETURN_IF_ERROR(of_option("gradient-scale", sync::parse_gradient_scale(s.gradient_scale).status()));
+  const std::string shared = s.clip_norm > 0          ? fmt::format("--clip-norm {}", s.clip_norm)
+                             : s.non_finite == "skip" ? "--non-finite skip"
+                                                      : "";
+  if (s.sync != "bsp" && !shared.empty()) {
+    return error(ErrorKind::kBadRequest, "--sync {} has no iteration that all workers share, so {} is illegal; use --sync bsp",
+                 s.sync, shared);
+  }
+  if (s.sync == "bsp" && s.gradient_scale == "full") {
+    return error(
+        ErrorKind::kBadRequest,
+        "--gradient-scale full is for asp, ssp and elastic-bsp; --sync bsp applies the mean of the workers' gradients: give "
+        "a larger --learning-rate instead");
+  }
+  return {};
+}
+
 Result<cost::LinkCost> parse_link_cost(const std::string& text) {
   cost::LinkCost link;
   const char* at = text.data();
@@ -164,6 +193,17 @@ Status check_collective(const JobSettings& s) {
 }
 
 }  // namespace
+
+Result<sync::SyncOptions> sync_options(const JobSettings& settings) {
+  sync::SyncOptions options;
+  PACELINE_ASSIGN_OR_RETURN(options.kind, sync::parse_sync_kind(settings.sync));
+  PACELINE_ASSIGN_OR_RETURN(options.objective, sync::parse_objective(settings.objective));
+  PACELINE_ASSIGN_OR_RETURN(options.scale, sync::parse_gradient_scale(settings.gradient_scale));
+  options.staleness = settings.staleness;
+  options.lookahead = settings.lookahead;
+  options.history = settings.history;
+  return sync::validated(options);
+}
 
 Result<collectives::TrainingOptions> training_options(const JobSettings& settings) {
   collectives::TrainingOptions options;
@@ -242,17 +282,17 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("seed", static_cast<double>(s.seed), 0, 9e15, "0 to 9000000000000000"));
   PACELINE_RETURN_IF_ERROR(of_option("schedule", scheduling::parse_schedule_name(s.schedule).status()));
   PACELINE_RETURN_IF_ERROR(schedule_options(s).status());
-  PACELINE_RETURN_IF_ERROR(of_option("sync", sync::parse_sync_kind(s.sync).status()));
+  PACELINE_RETURN_IF_ERROR(check_sync(s));
   PACELINE_RETURN_IF_ERROR(in_range("broadcast-every", static_cast<double>(s.broadcast_every), 0, kMost, "0 (never) and more"));
   PACELINE_RETURN_IF_ERROR(check_collective(s));
-  PACELINE_RETURN_IF_ERROR(of_option("staleness", sync::validated({.staleness = s.staleness}).status()));
-  PACELINE_RETURN_IF_ERROR(of_option("lookahead", sync::validated({.lookahead = s.lookahead}).status()));
   PACELINE_RETURN_IF_ERROR(of_option("non-finite", paramserver::parse_non_finite_policy(s.non_finite).status()));
   PACELINE_RETURN_IF_ERROR(
       in_range("checkpoint-every", static_cast<double>(s.checkpoint_every), 0, kMost, "0 (only at the end) and more"));
   PACELINE_RETURN_IF_ERROR(in_range("resume", static_cast<double>(s.resume), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("resume-iteration", static_cast<double>(s.resume_iteration), 0, kMost, "0 and more"));
   PACELINE_RETURN_IF_ERROR(in_range("metrics", static_cast<double>(s.metrics), 0, 1, "0 or 1"));
+  PACELINE_RETURN_IF_ERROR(in_range("trace", static_cast<double>(s.trace), 0, 1, "0 or 1"));
+  PACELINE_RETURN_IF_ERROR(in_range("evaluate-late", static_cast<double>(s.evaluate_late), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 1e6, "200ms and more"));
   PACELINE_RETURN_IF_ERROR(in_range("stall-deadline", s.stall_deadline, 1, 1e9, "1s and more"));
   PACELINE_RETURN_IF_ERROR(parse_speeds(s.speed).status());
@@ -319,9 +359,7 @@ Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSetti
   options.first = first;
   PACELINE_ASSIGN_OR_RETURN(options.schedule, schedule_options(settings));
   options.schedule.cut = scheduling::scaled(options.schedule.cut, settings.scale);
-  PACELINE_ASSIGN_OR_RETURN(options.sync.kind, sync::parse_sync_kind(settings.sync));
-  options.sync.staleness = settings.staleness;
-  options.sync.lookahead = settings.lookahead;
+  PACELINE_ASSIGN_OR_RETURN(options.sync, sync_options(settings));
   PACELINE_ASSIGN_OR_RETURN(options.update.optimizer, optimizer_options(settings));
   PACELINE_ASSIGN_OR_RETURN(options.update.learning_rate, tensor::parse_schedule(settings.learning_rate));
   options.update.clip_norm = settings.clip_norm;

@@ -30,6 +30,7 @@ struct JobSettings {
   std::int64_t iterations = 0;         // 0: as many as `epochs` take
   std::int64_t epochs = 0;             // data epochs; 0 and no iterations: 1
   std::int64_t evaluate_every = 0;     // iterations; 0: only at the end
+  std::int64_t evaluate_late = 0;      // 1: copies of the parameters are kept, and evaluated when the training is over
   std::int64_t seed = 1;
   std::string schedule = "tuned";
   std::string slice;                   // largest slice: parameters, or bytes with a unit; "": the schedule's own
@@ -44,18 +45,22 @@ struct JobSettings {
   std::int64_t broadcast_every = 0;        // iterations between broadcasts of all weights in loop3; 0: none
   std::string link_cost;                   // what its choices are made for: "ALPHA,BETA,GAMMA" (cost/link_cost.h), measured by the
                                            // coordinator; "": the default
-  std::string convolutions;           // "conv2=fft,conv3=winograd", model/convolution_algorithm.h; "": LibTorch's choice everywhere
-  std::int64_t staleness = 3;         // ssp
-  std::int64_t lookahead = 15;        // elastic-bsp
-  std::string non_finite = "stop";    // stop, skip, apply
-  std::string checkpoint;             // directory; "": none
-  std::int64_t checkpoint_every = 0;  // iterations; 0: only at the end or when interrupted
-  std::int64_t resume = 0;            // 1: from the newest good checkpoint in `checkpoint`
+  std::string convolutions;     // "conv2=fft,conv3=winograd", model/convolution_algorithm.h; "": LibTorch's choice everywhere
+  std::int64_t staleness = 3;   // ssp
+  std::int64_t lookahead = 15;  // elastic-bsp
+  std::string objective = "waiting-share";  // elastic-bsp: or "span"
+  std::int64_t history = 5;                 // elastic-bsp: intervals that a prediction is the median of
+  std::string gradient_scale = "model";     // or "mean", "full" (sync/sync_options.h)
+  std::string non_finite = "stop";          // stop, skip, apply
+  std::string checkpoint;                   // directory; "": none
+  std::int64_t checkpoint_every = 0;        // iterations; 0: only at the end or when interrupted
+  std::int64_t resume = 0;                  // 1: from the newest good checkpoint in `checkpoint`
   std::string resume_from;            // what the coordinator found with `resume`: the checkpoint's folder; "": the job begins anew
   std::int64_t resume_iteration = 0;  // and its iteration
   std::string export_file;            // rank 0 writes the final model there; "": nowhere
   double deadline = 10;               // seconds of silence
   double stall_deadline = 600;        // seconds without progress
+  std::int64_t trace = 0;             // 1: the pacing server tells the coordinator of every iteration and superstep
   std::int64_t metrics = 0;           // 1: workers tell the coordinator about every iteration
   double scale = 1;                   // replay: divides the parameters and the sizes in schedules, at least 1
   std::string speed;                  // made-up share of the machine's speed, by rank: "1,1,0.5"; "": 1 (compute_speed.h)
@@ -83,6 +88,8 @@ std::string link_cost_text(const cost::LinkCost& link);
 
 // The file of "replay:FILE", or nothing when the model is a network.
 std::optional<std::string> replay_file(const JobSettings& settings);
+
+Result<sync::SyncOptions> sync_options(const JobSettings& settings);
 
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings);
 

@@ -53,6 +53,11 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("sync", "ssp").sync, "ssp");
   EXPECT_EQ(read("staleness", "7").staleness, 7);
   EXPECT_EQ(read("lookahead", "7").lookahead, 7);
+  EXPECT_EQ(read("objective", "span").objective, "span");
+  EXPECT_EQ(read("history", "7").history, 7);
+  EXPECT_EQ(read("gradient-scale", "mean").gradient_scale, "mean");
+  EXPECT_EQ(read("evaluate-late", "1").evaluate_late, 1);
+  EXPECT_EQ(read("trace", "1").trace, 1);
   EXPECT_EQ(read("slice", "7KB").slice, "7KB");
   EXPECT_EQ(read("merge", "7").merge, "7");
   EXPECT_EQ(read("batching", "exact").batching, "exact");
@@ -92,10 +97,10 @@ TEST(JobSettings, NumbersArriveBitForBit) {
 
 TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
   // What they may say is checked by validated().
-  const std::set<std::string> texts = {"model",       "dataset",   "optimizer", "learning-rate", "schedule",       "slice",
-                                       "merge",       "batching",  "sync",      "convolutions",  "non-finite",     "checkpoint",
-                                       "resume-from", "export",    "speed",     "window",        "ordered-places", "return",
-                                       "collective",  "algorithm", "link-cost"};
+  const std::set<std::string> texts = {
+      "model",          "dataset",      "optimizer",  "learning-rate",  "schedule",    "slice",     "merge",    "batching",
+      "sync",           "convolutions", "non-finite", "checkpoint",     "resume-from", "export",    "speed",    "window",
+      "ordered-places", "return",       "objective",  "gradient-scale", "collective",  "algorithm", "link-cost"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
     if (texts.contains(name)) {

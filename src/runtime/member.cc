@@ -23,12 +23,15 @@ Way way_of(MessageKind kind) {
     case MessageKind::kValue:
     case MessageKind::kValues:
     case MessageKind::kNotify:
+    case MessageKind::kMiniBatch:
       return {Role::kServer, Role::kWorker};
     case MessageKind::kSquareSum:
+    case MessageKind::kBarrier:
       return {Role::kServer, Role::kServer};
     case MessageKind::kInitial:
     case MessageKind::kPush:
     case MessageKind::kPull:
+    case MessageKind::kDone:
       return {Role::kWorker, Role::kServer};
     case MessageKind::kCollective:
     case MessageKind::kCollectiveReady:

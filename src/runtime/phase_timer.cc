@@ -44,17 +44,39 @@ Status PhaseTimer::synchronise(Iteration iteration) {
   return {};
 }
 
-void ProgressTeller::tell(const WorkerReport& report, Iteration iteration, double accuracy, Importance importance) {
+Status PhaseTimer::finish(Iteration last) {
+  begin();
+  PACELINE_RETURN_IF_ERROR(exchange_.finish(last));
+  end(Phase::kWait);
+  take_waiting(Phase::kWait);
+  return {};
+}
+
+Result<std::int64_t> PhaseTimer::next_mini_batch() {
+  begin();
+  const auto number = exchange_.next_mini_batch();
+  end(Phase::kWait);
+  return number;
+}
+
+void ProgressTeller::tell(const WorkerReport& report, Iteration iteration, Iteration done, double accuracy, Importance importance) {
   const TimePoint now = clock_.now();
   const bool wanted = process_.settings().metrics != 0 || accuracy >= 0 || importance == Importance::kLast;
   if (!wanted && now - told_ < kProgressEvery) return;
   told_ = now;
-  Json progress{{"rank", report.rank},
-                {"iteration", iteration},
-                {"last", last_},
-                {"loss", report.loss_last},
-                {"seconds", report.iteration_seconds.back()}};
+  Json progress{{"rank", report.rank}, {"iteration", iteration},   {"done", done},
+                {"last", last_},       {"loss", report.loss_last}, {"seconds", report.iteration_seconds.back()}};
   if (accuracy >= 0) progress["accuracy"] = accuracy;
+  // Since the last telling.
+  const auto grown = [&](std::initializer_list<Phase> phases) {
+    double sum = 0;
+    for (const Phase phase : phases) sum += report.phases[phase] - told_phases_[phase];
+    return sum;
+  };
+  progress["computing"] = grown({Phase::kForward, Phase::kBackward});
+  progress["waiting_barrier"] = grown({Phase::kWait});
+  progress["waiting_parameters"] = grown({Phase::kPush, Phase::kPull, Phase::kUpdate});
+  told_phases_ = report.phases;
   process_.send_progress(progress.dump());
 }
 

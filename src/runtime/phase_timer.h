@@ -23,6 +23,10 @@ class PhaseTimer {
 
   // Returns when the parameters hold every update up to `iteration`; the time is that of Phase::kWait.
   Status synchronise(Iteration iteration);
+  // As WorkerClient::finish, and the time is that of Phase::kWait.
+  Status finish(Iteration last);
+  // As WorkerClient::next_mini_batch, and the time is that of Phase::kWait.
+  Result<std::int64_t> next_mini_batch();
 
  private:
   const SystemClock clock_;
@@ -35,18 +39,19 @@ class PhaseTimer {
 // of the last iteration and of an evaluation.
 class ProgressTeller {
  public:
-  // `process` outlives it.
+  // `process` outlives it. `last`: iterations of a worker, or their mean where workers do different numbers of them.
   ProgressTeller(WorkerProcess& process, Iteration last) : process_(process), last_(last) {}
 
   enum class Importance { kUsual, kLast };
-  // `accuracy` -1: not evaluated.
-  void tell(const WorkerReport& report, Iteration iteration, double accuracy, Importance importance);
+  // `accuracy` -1: not evaluated. `done`: how far the job is, of `last`.
+  void tell(const WorkerReport& report, Iteration iteration, Iteration done, double accuracy, Importance importance);
 
  private:
   const SystemClock clock_;
   WorkerProcess& process_;
   const Iteration last_;
   TimePoint told_{};
+  PhaseSeconds told_phases_;
 };
 
 }  // namespace paceline::runtime

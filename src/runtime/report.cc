@@ -102,6 +102,8 @@ Json per_worker(const std::vector<WorkerReport>& by_rank) {
                        {"seconds", total},
                        {"computing", computing},
                        {"waiting", waiting},
+                       {"waiting_barrier", worker.phases[Phase::kWait]},
+                       {"waiting_parameters", waiting - worker.phases[Phase::kWait]},
                        {"waiting_share", total > 0 ? waiting / total : 0},
                        {"peak_bytes", worker.peak_bytes}});
   }
@@ -117,6 +119,40 @@ Json per_server(const std::vector<ServerReport>& reports) {
                        {"peak_bytes", server.peak_bytes}});
   }
   return servers;
+}
+
+Json evaluations_json(const WorkerReport& worker) {
+  Json evaluations = Json::array();
+  for (const WorkerReport::Evaluation& one : worker.evaluations)
+    evaluations.push_back({{"iteration", one.iteration}, {"seconds", one.seconds}, {"accuracy", one.accuracy}});
+  return evaluations;
+}
+
+// One server knows the pace.
+Json sync_detail(const std::vector<ServerReport>& servers) {
+  for (const ServerReport& server : servers) {
+    if (!server.pace.is_null()) return server.pace;
+  }
+  return nullptr;
+}
+
+// Of waiting for others, staleness and predicted barriers, for people.
+std::string sync_text(const Json& detail) {
+  const Json& staleness = detail["staleness"];
+  std::string text = fmt::format("staleness      {:.2f} iterations in the mean, {} at most\n", staleness["mean"].get<double>(),
+                                 staleness["largest"].get<std::int64_t>());
+  if (const Json& supersteps = detail["supersteps"]; !supersteps.is_null()) {
+    std::string mean;
+    for (const Json& one : supersteps["mean_iterations"])
+      mean += fmt::format("{}{:.1f}", mean.empty() ? "" : ", ", one.get<double>());
+    text += fmt::format("supersteps     {}, {} of them uneven; iterations by worker in the mean: {}\n",
+                        supersteps["count"].get<std::int64_t>(), supersteps["uneven"].get<std::int64_t>(), mean);
+  }
+  if (const Json& prediction = detail["prediction"]; !prediction.is_null()) {
+    text += fmt::format("barriers       workers came {} off their predicted time in the mean, of supersteps of {}\n",
+                        to_text(from_seconds(prediction["mean_absolute_error"])), to_text(from_seconds(prediction["mean_length"])));
+  }
+  return text;
 }
 
 // Whether workers and servers are processes of their own.
@@ -149,6 +185,8 @@ const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>
 double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
 std::string encode(const WorkerReport& report) {
+  Json evaluations = Json::array();
+  for (const WorkerReport::Evaluation& one : report.evaluations) evaluations.push_back({one.iteration, one.seconds, one.accuracy});
   return Json{{"rank", report.rank},
               {"iterations", report.iterations},
               {"samples", report.samples},
@@ -163,6 +201,7 @@ std::string encode(const WorkerReport& report) {
               {"parameters_hash", report.parameters_hash},
               {"iteration_seconds", report.iteration_seconds},
               {"peak_bytes", report.peak_bytes},
+              {"evaluations", evaluations},
               {"batching", report.batching.is_null() ? std::string() : report.batching.dump()},
               {"link", json_of(report.link)}}
       .dump();
@@ -194,7 +233,8 @@ std::string encode(const ServerReport& report) {
               {"updates", report.updates},
               {"reorderings", report.reorderings},
               {"link", json_of(report.link)},
-              {"shares_process", report.shares_process}}
+              {"shares_process", report.shares_process},
+              {"pace", report.pace.is_null() ? std::string() : report.pace.dump()}}
       .dump();
 }
 
@@ -218,6 +258,8 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
     report.parameters_hash = json.at("parameters_hash");
     report.iteration_seconds = json.at("iteration_seconds").get<std::vector<double>>();
     report.peak_bytes = json.at("peak_bytes");
+    for (const Json& one : json.at("evaluations").get<std::vector<Json>>())
+      report.evaluations.push_back({one.at(0), one.at(1), one.at(2)});
     if (const std::string batching = json.at("batching"); !batching.empty()) report.batching = Json::parse(batching);
     report.link = link_from(json.at("link"));
     return report;
@@ -229,8 +271,10 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
 Result<ServerReport> decode_server_report(const std::string& text) {
   try {
     const Json json = Json::parse(text);
-    return ServerReport{json.at("rank"),        json.at("peak_bytes"),      json.at("gradient_bytes_high"), json.at("updates"),
-                        json.at("reorderings"), link_from(json.at("link")), json.at("shares_process")};
+    ServerReport report{json.at("rank"),        json.at("peak_bytes"),      json.at("gradient_bytes_high"), json.at("updates"),
+                        json.at("reorderings"), link_from(json.at("link")), json.at("shares_process"),      {}};
+    if (const std::string pace = json.at("pace"); !pace.empty()) report.pace = Json::parse(pace);
+    return report;
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "a server's report is malformed: {}", problem.what());
   }
@@ -239,14 +283,12 @@ Result<ServerReport> decode_server_report(const std::string& text) {
 Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
                         const std::vector<ServerReport>& servers) {
   PACELINE_CHECK(!by_rank.empty(), "a job has a worker");
-  if (settings.sync == "bsp") {
-    for (const WorkerReport& worker : by_rank) {
-      if (worker.parameters_hash != by_rank[0].parameters_hash) {
-        return error(
-            ErrorKind::kCorrupt,
-            "workers 0 and {} hold different parameters at the end ({} against {}); this must not happen, do not use the model",
-            worker.rank, by_rank[0].parameters_hash, worker.parameters_hash);
-      }
+  for (const WorkerReport& worker : by_rank) {
+    if (worker.parameters_hash != by_rank[0].parameters_hash) {
+      return error(
+          ErrorKind::kCorrupt,
+          "workers 0 and {} hold different parameters at the end ({} against {}); this must not happen, do not use the model",
+          worker.rank, by_rank[0].parameters_hash, worker.parameters_hash);
     }
   }
   std::int64_t iterations = 0, samples = 0, pushed = 0, pulled = 0;
@@ -287,6 +329,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
       {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
       {"sync", settings.sync},
+      {"sync_detail", sync_detail(servers)},
       {"optimizer", settings.optimizer},
       {"seed", settings.seed},
       {"iterations", iterations},
@@ -296,6 +339,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"loss_first", mean(by_rank, [](const WorkerReport& w) { return w.loss_first; })},
       {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
       {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
+      {"evaluations", evaluations_json(by_rank[0])},
       {"parameters_hash", by_rank[0].parameters_hash},
       {"checkpoint", nullptr},
       {"bytes_pushed", pushed},
@@ -355,12 +399,14 @@ std::string report_text(const Json& report) {
   }
   text += fmt::format("  hidden behind computing: {} of pushing, {} of pulling\n\n", duration(report["overlapped"]["push"]),
                       duration(report["overlapped"]["pull"]));
-  text += "worker  iterations  computing   waiting  waiting share\n";
+  text += "worker  iterations  computing  waiting for others  for parameters  waiting share\n";
   for (const Json& worker : report["per_worker"]) {
-    text += fmt::format("{:>6}  {:>10}  {:>9}  {:>8}  {:>11.1f} %\n", worker["rank"].get<int>(),
-                        worker["iterations"].get<std::int64_t>(), duration(worker["computing"]), duration(worker["waiting"]),
-                        100 * worker["waiting_share"].get<double>());
+    text +=
+        fmt::format("{:>6}  {:>10}  {:>9}  {:>18}  {:>14}  {:>11.1f} %\n", worker["rank"].get<int>(),
+                    worker["iterations"].get<std::int64_t>(), duration(worker["computing"]), duration(worker["waiting_barrier"]),
+                    duration(worker["waiting_parameters"]), 100 * worker["waiting_share"].get<double>());
   }
+  if (!report["sync_detail"].is_null()) text += "\n" + sync_text(report["sync_detail"]);
   text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
   if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());
   return text;

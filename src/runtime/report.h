@@ -55,7 +55,13 @@ struct WorkerReport {
   std::string parameters_hash;
   std::vector<double> iteration_seconds;
   std::int64_t peak_bytes = 0;  // of the process
-  Json batching;                // ibatch: the newest batches and what they were planned from; null: none
+  // Of rank 0: what --evaluate-every found. `seconds`: trained until then, evaluation excluded.
+  struct Evaluation {
+    Iteration iteration = 0;
+    double seconds = 0, accuracy = 0;
+  };
+  std::vector<Evaluation> evaluations;
+  Json batching;  // ibatch: the newest batches and what they were planned from; null: none
   LinkReport link;
 };
 
@@ -70,6 +76,7 @@ struct ServerReport {
   std::int64_t reorderings = 0;  // gradients that were worked off before one that had arrived earlier
   LinkReport link;
   std::int64_t shares_process = 0;  // 1: with a worker, so that its link is in the worker's report too
+  Json pace;                        // of the pacing server, runtime/pace_record.h; null: another one, or bsp
 };
 
 std::string encode(const WorkerReport& report);

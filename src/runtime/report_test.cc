@@ -28,6 +28,7 @@ WorkerReport worker_report(std::int32_t rank) {
   report.loss_first = 2.5;
   report.loss_last = 0.5;
   report.accuracy = rank == 0 ? 0.9 : -1;
+  report.evaluations = {{5, 1.25, 0.5}, {10, 2.5, 0.9}};
   report.parameters_hash = "00ff";
   report.iteration_seconds = {0.5, 1.5, 1};
   report.peak_bytes = 1 << 20;
@@ -50,6 +51,12 @@ void expect_same(const WorkerReport& a, const WorkerReport& b) {
   EXPECT_EQ(a.iteration_seconds, b.iteration_seconds);
   EXPECT_EQ(a.peak_bytes, b.peak_bytes);
   EXPECT_EQ(a.link, b.link);
+  ASSERT_EQ(a.evaluations.size(), b.evaluations.size());
+  for (std::size_t i = 0; i < a.evaluations.size(); ++i) {
+    EXPECT_EQ(a.evaluations[i].iteration, b.evaluations[i].iteration);
+    EXPECT_EQ(a.evaluations[i].seconds, b.evaluations[i].seconds);
+    EXPECT_EQ(a.evaluations[i].accuracy, b.evaluations[i].accuracy);
+  }
 }
 
 TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
@@ -138,17 +145,17 @@ TEST(Report, WhatIsMalformedIsRefused) {
   }
 }
 
-TEST(Report, WorkersThatEndWithOtherParametersAreRefusedInBspAndNamed) {
+TEST(Report, WorkersThatEndWithOtherParametersAreRefusedAndNamed) {
   std::vector<WorkerReport> workers = {worker_report(0), worker_report(1), worker_report(2)};
   workers[2].parameters_hash = "beef";
   const auto report = job_report({}, {.workers = 3, .servers = 1}, workers, {});
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.status().kind(), ErrorKind::kCorrupt);
   EXPECT_THAT(report.status().message(), HasSubstr("workers 0 and 2 hold different parameters at the end (00ff against beef)"));
-  for (const char* sync : {"asp", "ssp"}) {
+  for (const char* sync : {"asp", "ssp", "elastic-bsp"}) {
     JobSettings settings;
     settings.sync = sync;
-    EXPECT_TRUE(job_report(settings, {.workers = 3, .servers = 1}, workers, {}).ok()) << sync;
+    EXPECT_FALSE(job_report(settings, {.workers = 3, .servers = 1}, workers, {}).ok()) << sync << ": all end with the final values";
   }
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/server_role.h"
 
+#include "base/clock.h"
+
 namespace paceline::runtime {
 
 Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings& settings,
@@ -10,8 +12,16 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings
   callbacks.on_iteration_complete = [this](Iteration iteration) {
     if (checkpoints_ != nullptr) checkpoints_->on_iteration_complete(iteration);
   };
+  callbacks.on_question = [this](sync::BarrierQuestion question) { predict(std::move(question)); };
   PACELINE_ASSIGN_OR_RETURN(service_,
                             paramserver::ServerService::make(std::move(plan), rank_, loop_, member_, std::move(callbacks)));
+  uneven_ = service_->core().plan().uneven();
+  if (service_->core().paces() && (uneven_ || settings.trace != 0)) {
+    PaceRecord::Tell tell;
+    if (settings.trace != 0) tell = [this](Json event) { member_.send_progress(Json{{"trace", std::move(event)}}.dump()); };
+    pace_ = std::make_unique<PaceRecord>(std::move(tell));
+    service_->core().observe(*pace_);
+  }
   if (!settings.resume_from.empty())
     PACELINE_RETURN_IF_ERROR(restore_server(system_files(), settings.resume_from, service_->core()));
   if (!settings.checkpoint.empty()) {
@@ -21,6 +31,21 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings
                                                        });
   }
   return service_.get();
+}
+
+// Off the loop, which serves the workers meanwhile: they need the answer only when they have ended the superstep's first iteration.
+void ServerRole::predict(sync::BarrierQuestion question) {
+  if (predicting_ == nullptr) predicting_ = std::make_unique<TaskThread>();
+  predicting_->run([this, question = std::move(question)] {
+    const SystemClock clock;
+    const TimePoint begin = clock.now();
+    std::vector<Iteration> barriers = sync::answer(question);
+    const Duration took = clock.now() - begin;
+    loop_.post([this, took, workers = question.workers, barriers = std::move(barriers)] {
+      if (pace_ != nullptr) pace_->on_predicted(took);
+      service_->set_barriers(workers, barriers);
+    });
+  });
 }
 
 void ServerRole::end(const wire::Stop& stop, std::function<void()> done) {
@@ -47,6 +72,7 @@ void ServerRole::report(const wire::Stop& stop) {
   report.reorderings = static_cast<std::int64_t>(service_->counters().reorderings);
   report.link = member_.link();
   report.shares_process = member_.role() == session::Role::kBoth ? 1 : 0;
+  if (pace_ != nullptr && uneven_) report.pace = pace_->detail();
   member_.send_report(session::Role::kServer, encode(report));
 }
 

@@ -7,8 +7,10 @@
 
 #include "paramserver/service/server_service.h"
 #include "runtime/member.h"
+#include "runtime/pace_record.h"
 #include "runtime/report.h"
 #include "runtime/server_checkpoints.h"
+#include "runtime/task_thread.h"
 
 namespace paceline::runtime {
 
@@ -25,13 +27,17 @@ class ServerRole {
 
  private:
   void report(const wire::Stop& stop);
+  void predict(sync::BarrierQuestion question);
 
   transport::Loop& loop_;
   Member& member_;
   Rank rank_;
-  Iteration finish_at_ = 0;  // 0: nobody asked to stop
+  Iteration finish_at_ = 0;           // 0: nobody asked to stop
+  bool uneven_ = false;               // workers do different numbers of iterations
+  std::unique_ptr<PaceRecord> pace_;  // of the pacing server
   std::unique_ptr<paramserver::ServerService> service_;
   std::unique_ptr<ServerCheckpoints> checkpoints_;  // none without --checkpoint
+  std::unique_ptr<TaskThread> predicting_;          // since the first barrier's question
 };
 
 }  // namespace paceline::runtime

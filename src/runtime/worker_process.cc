@@ -157,7 +157,8 @@ Result<bool> WorkerProcess::end_iteration(Iteration iteration) {
     if (!last_) return end_->status().ok() ? Status(ErrorKind::kCancelled, "the job ended") : end_->status();
   }
   begun_ = iteration + 1;
-  return last_ && iteration >= *last_;
+  // Where workers do different numbers of iterations nobody waits for anybody's further ones: this one is the last.
+  return last_ && (iteration >= *last_ || exchange_->plan().uneven());
 }
 
 Status WorkerProcess::wait_for_verdict() {

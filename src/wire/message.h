@@ -38,8 +38,14 @@ enum class MessageKind : std::uint8_t {
   kCollective,        // a block of an operation, or, without payload, that the sender has begun it
   kCollectiveReady,   // the sender has begun the operation: its blocks have a place
   kCollectiveFailed,  // no operation can go on; the payload is a Stop, wire/control.h
+  // pace (models other than BSP), without payload
+  kBarrier,  // server -> server: worker `unit` runs to the end of `iteration` in the superstep that the receiver has not been told
+             // of
+  kMiniBatch,  // server -> worker: mini-batch number `iteration` (from 1, each handed out once) is for your `unit`-th iteration
+               // (from 1)
+  kDone,       // worker -> server: `iteration` was my last one; send the final values when all workers are done
 };
-inline constexpr MessageKind kLastMessageKind = MessageKind::kCollectiveFailed;
+inline constexpr MessageKind kLastMessageKind = MessageKind::kDone;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,

@@ -46,6 +46,30 @@ TEST(Message, AChunkHasTheBytesOfRelease0_1) {
             "0010000000000000");
 }
 
+// The heads of the messages of pace, as they travel.
+TEST(Message, TheMessagesOfPaceHaveTheirBytes) {
+  const auto head_of = [](MessageKind kind, std::uint32_t unit, Iteration iteration) {
+    const ChunkBody chunk{
+        .message = 1, .offset = 0, .head = {.kind = kind, .layer = kControlLayer, .unit = unit, .iteration = iteration}};
+    std::string hex;
+    const Bytes48 bytes = encoded(chunk);
+    for (const std::byte byte : std::span(bytes).subspan(16)) hex += fmt::format("{:02x}", std::to_integer<int>(byte));
+    return hex;
+  };
+  EXPECT_EQ(head_of(MessageKind::kBarrier, 3, 17),
+            "17000000ffffffff0300000000000000"
+            "1100000000000000"
+            "0000000000000000");
+  EXPECT_EQ(head_of(MessageKind::kMiniBatch, 2, 300),
+            "18000000ffffffff0200000000000000"
+            "2c01000000000000"
+            "0000000000000000");
+  EXPECT_EQ(head_of(MessageKind::kDone, 0, 75),
+            "19000000ffffffff0000000000000000"
+            "4b00000000000000"
+            "0000000000000000");
+}
+
 TEST(Message, WhatIsWrittenIsReadAgain) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 5000; ++i) {

@@ -37,6 +37,13 @@ Process::~Process() {
   worker.reset();
 }
 
+void Process::lose(const session::PeerName& peer) {
+  node.rank.on_loop([&] {
+    node.lost_hook = [this](session::PeerId id, const Status& reason) { sink().on_peer_lost(names_.at(id), reason); };
+    node.endpoint->drop(peers_.at(peer), "killed by the test");
+  });
+}
+
 void Process::connect_all() {
   node.rank.on_loop([this] {
     for (const auto& [id, name] : node.peers) {
@@ -71,7 +78,7 @@ Job::Job(const Backend& backend, JobSetting setting)
         *workers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kWorker, {w}}, setting_));
     made.parameters.resize(elements);
     made.gradients.resize(elements);
-    if (w == 0) made.parameters = history_[0];
+    if (w == 0 && !setting_.ledger) made.parameters = history_[0];
     made.worker = std::make_unique<WorkerClient>(
         plan, Rank{w}, made.node.rank.loop(), made,
         WorkerClientOptions{.parameters = made.parameters,
@@ -113,29 +120,49 @@ Job::~Job() {
 
 const std::vector<float>& Job::expected() { return history_.back(); }
 
-void Job::train(const std::function<void(std::int32_t, Iteration)>& at_iteration) {
+void Job::train(const AtIteration& at_iteration, const Vanishes& vanishes) {
   scratch_.resize(workers.size());
   std::vector<std::thread> threads;
   for (std::size_t w = 0; w < workers.size(); ++w) {
-    threads.emplace_back([&, w] { workers[w]->failure = train_one(*workers[w], static_cast<std::int32_t>(w), at_iteration); });
+    threads.emplace_back(
+        [&, w] { workers[w]->failure = train_one(*workers[w], static_cast<std::int32_t>(w), at_iteration, vanishes); });
   }
   for (auto& thread : threads) thread.join();
 }
 
-Status Job::train_one(Process& process, std::int32_t worker, const std::function<void(std::int32_t, Iteration)>& at_iteration) {
+Status Job::train_one(Process& process, std::int32_t worker, const AtIteration& at_iteration, const Vanishes& vanishes) {
   PACELINE_RETURN_IF_ERROR(process.worker->start());
   const Iteration last = setting_.options.first + setting_.iterations - 1;
-  for (Iteration i = setting_.options.first; i <= last; ++i) PACELINE_RETURN_IF_ERROR(iterate(process, worker, i, at_iteration));
-  return process.worker->wait_all(last);
+  Iteration i = setting_.options.first;
+  for (;; ++i) {
+    if (plan->uneven()) {
+      const auto number = process.worker->next_mini_batch();
+      if (!number.ok()) return number.status();
+      if (*number > setting_.iterations * setting_.options.workers) break;
+    } else if (i > last) {
+      break;
+    }
+    PACELINE_RETURN_IF_ERROR(iterate(process, worker, i, at_iteration, vanishes));
+    ++process.iterations;
+  }
+  return process.worker->finish(i - 1);
 }
 
-Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration,
-                    const std::function<void(std::int32_t, Iteration)>& at_iteration) {
-  const auto& expected_now = history_[static_cast<std::size_t>(iteration - setting_.options.first)];
+// What servers see of a worker that was killed.
+Status Job::vanish(Process& process, std::int32_t worker) {
+  Status lost = error(ErrorKind::kPeerLost, "worker {} vanished", worker);
+  process.worker->cancel(lost);
+  for (auto& server : servers) server->lose({session::Role::kWorker, {worker}});
+  return lost;
+}
+
+Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration, const AtIteration& at_iteration,
+                    const Vanishes& vanishes) {
   auto& unused = scratch_[static_cast<std::size_t>(worker)];
   for (std::int32_t layer = 0; layer < plan->layers(); ++layer) {
     PACELINE_RETURN_IF_ERROR(process.worker->wait_layer(Layer{layer}, iteration));
-    if (setting_.options.sync.kind != sync::SyncKind::kBsp) continue;
+    if (plan->uneven()) continue;
+    const auto& expected_now = history_[static_cast<std::size_t>(iteration - setting_.options.first)];
     const auto units = plan->units().of_layer[static_cast<std::size_t>(layer)];
     for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
       const auto offset = static_cast<std::size_t>(plan->units().units[unit].offset),
@@ -156,7 +183,9 @@ Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration,
       continue;
     }
     for (std::int64_t at = offsets_[tensor]; at < offsets_[tensor + 1]; ++at)
-      process.gradients[static_cast<std::size_t>(at)] = gradient_element(setting_.seed, worker, iteration, at);
+      process.gradients[static_cast<std::size_t>(at)] =
+          setting_.ledger ? 1.0F : gradient_element(setting_.seed, worker, iteration, at);
+    if (vanishes && tensor == tensors / 2 && vanishes(worker, iteration)) return vanish(process, worker);
     PACELINE_RETURN_IF_ERROR(process.worker->gradient_ready(tensor));
   }
   PACELINE_RETURN_IF_ERROR(process.worker->backward_done(iteration, unused));

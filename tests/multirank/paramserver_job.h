@@ -23,6 +23,7 @@ struct JobSetting {
   JobOptions options;
   Iteration iterations = 4;
   unsigned unused_per_cent = 0;
+  bool ledger = false;  // all values begin at 0 and all gradients are 1
   Duration stall_deadline = std::chrono::minutes(2);
 };
 
@@ -32,7 +33,8 @@ class Process final : public Outbox {
   Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting);
   ~Process() override;
 
-  void connect_all();  // after all peers are there: learns their numbers
+  void lose(const session::PeerName& peer);  // ends the session, whatever of it is on its way, and tells the sink
+  void connect_all();                        // after all peers are there: learns their numbers
   void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,
                       std::uint64_t ticket) override;
   void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
@@ -43,6 +45,7 @@ class Process final : public Outbox {
   std::unique_ptr<WorkerClient> worker;
   std::vector<float> parameters, gradients;
   Account account;               // of all iterations
+  Iteration iterations = 0;      // done by the training thread
   Status failure;                // what the training thread ended with
   std::vector<Status> reported;  // on_failed; loop only
 
@@ -58,8 +61,12 @@ class Job {
   Job(const Backend& backend, JobSetting setting);
   ~Job();
 
-  // Runs all training threads to their end. `at_iteration`: called by each training thread before each iteration's backward.
-  void train(const std::function<void(std::int32_t worker, Iteration)>& at_iteration = {});
+  using AtIteration = std::function<void(std::int32_t worker, Iteration)>;
+  // Says when a worker vanishes: in the middle of this backward, its pushes partly on their way.
+  using Vanishes = std::function<bool(std::int32_t worker, Iteration)>;
+  // Runs all training threads to their end. `at_iteration`: called by each training thread before each iteration's backward. With
+  // models other than BSP workers take the mini-batches that are handed out, iterations * workers of them.
+  void train(const AtIteration& at_iteration = {}, const Vanishes& vanishes = {});
   // What the parameters must be after all iterations (BSP).
   const std::vector<float>& expected();
 
@@ -67,9 +74,10 @@ class Job {
   std::shared_ptr<const JobPlan> plan;
 
  private:
-  Status train_one(Process& process, std::int32_t worker, const std::function<void(std::int32_t, Iteration)>& at_iteration);
-  Status iterate(Process& process, std::int32_t worker, Iteration iteration,
-                 const std::function<void(std::int32_t, Iteration)>& at_iteration);
+  Status train_one(Process& process, std::int32_t worker, const AtIteration& at_iteration, const Vanishes& vanishes);
+  Status iterate(Process& process, std::int32_t worker, Iteration iteration, const AtIteration& at_iteration,
+                 const Vanishes& vanishes);
+  Status vanish(Process& process, std::int32_t worker);
 
   JobSetting setting_;
   std::vector<std::int64_t> offsets_;        // of tensors in the arena

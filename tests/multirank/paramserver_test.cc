@@ -1,5 +1,6 @@
 // Servers and workers as threads, over healthy and faulty transports: the bits of the plain computation, and errors that name the
 // culprit.
+#include <array>
 #include <atomic>
 
 #include <gmock/gmock.h>
@@ -100,23 +101,126 @@ TEST_F(ParameterServer, CountsWhatItPushedAndPulled) {
   }
 }
 
-TEST_F(ParameterServer, RunsAspAndSspToTheEnd) {
-  for (const sync::SyncKind kind : {sync::SyncKind::kAsp, sync::SyncKind::kSsp}) {
-    JobSetting setting = setting_of(3);
-    setting.options.workers = 3;
-    setting.options.sync.kind = kind;
-    setting.options.sync.staleness = 1;
-    setting.options.update = {};
-    setting.iterations = 6;
-    Job job(transport::testing::inproc_backend(), setting);
-    job.train();
-    for (auto& worker : job.workers) EXPECT_TRUE(worker->failure.ok()) << worker->failure.message();
-    std::int64_t updates = 0;
-    for (auto& server : job.servers) updates += server->server->core().counters().updates;
-    if (setting.unused_per_cent == 0) {
-      EXPECT_EQ(updates, static_cast<std::int64_t>(job.plan->units().units.size()) * 3 * 6);
+// Every push adds 1 to a value that begins at 0, so that in the end each value is the number of pushes.
+JobSetting ledger_of(std::uint64_t seed, sync::SyncKind kind) {
+  JobSetting setting = setting_of(seed);
+  setting.options.workers = 3;
+  setting.options.sync = {.kind = kind, .staleness = 1, .lookahead = 4, .history = 2, .scale = sync::GradientScale::kFull};
+  setting.options.update = {};
+  setting.options.update.learning_rate.base = -1;
+  setting.unused_per_cent = 0;
+  setting.iterations = 8;
+  setting.ledger = true;
+  return setting;
+}
+
+constexpr std::array kUnevenKinds = {sync::SyncKind::kAsp, sync::SyncKind::kSsp, sync::SyncKind::kElasticBsp};
+
+void expect_every_push_counted_once(Job& job) {
+  const auto pushes = static_cast<float>(8 * 3);
+  std::int64_t updates = 0, iterations = 0;
+  for (auto& worker : job.workers) {
+    EXPECT_TRUE(worker->failure.ok()) << worker->failure.message();
+    EXPECT_TRUE(std::ranges::all_of(worker->parameters, [&](float value) { return value == pushes; })) << worker->parameters[0];
+    iterations += worker->iterations;
+  }
+  EXPECT_EQ(iterations, 8 * 3) << "every mini-batch once";
+  for (auto& server : job.servers) updates += server->server->core().counters().updates;
+  EXPECT_LE(updates, static_cast<std::int64_t>(job.plan->units().units.size()) * 8 * 3);
+}
+
+TEST_F(ParameterServer, CountsEveryPushOnceInEveryUnevenModel) {
+  for (const sync::SyncKind kind : kUnevenKinds) {
+    for (std::uint64_t seed = 1; seed <= 7; ++seed) {
+      SCOPED_TRACE(::testing::Message() << sync::to_text(kind) << ", seed " << seed);
+      Job job(transport::testing::inproc_backend(), ledger_of(seed, kind));
+      job.train();
+      expect_every_push_counted_once(job);
+      if (HasFailure()) return;
     }
   }
+}
+
+// Connections break, frames are duplicated, damaged and sent again.
+TEST_F(ParameterServer, CountsEveryPushOnceInEveryUnevenModelOverAFaultyNetwork) {
+  for (const sync::SyncKind kind : kUnevenKinds) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(::testing::Message() << sync::to_text(kind) << ", seed " << seed);
+      Job job(faulty_backend(seed), ledger_of(200 + seed, kind));
+      job.train();
+      expect_every_push_counted_once(job);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Worker 2 vanishes with a push unanswered: what it had acknowledged is in the final values, and at most what was on its way
+// besides.
+TEST_F(ParameterServer, OfALostWorkersPushesThoseThatWereAnsweredStayAndAtMostOneMore) {
+  for (const sync::SyncKind kind : kUnevenKinds) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(::testing::Message() << sync::to_text(kind) << ", seed " << seed);
+      JobSetting setting = ledger_of(300 + seed, kind);
+      Job job(transport::testing::inproc_backend(), setting);
+      std::atomic<std::int64_t> acknowledged = 0;
+      job.train(
+          [&](std::int32_t worker, Iteration iteration) {
+            if (worker == 2) acknowledged = iteration - 1;  // it has got the values of that one
+          },
+          [&](std::int32_t worker, Iteration iteration) { return worker == 2 && iteration == 3; });
+      EXPECT_EQ(acknowledged, 2);
+      std::int64_t others = 0;
+      for (std::size_t worker = 0; worker < 2; ++worker) {
+        EXPECT_TRUE(job.workers[worker]->failure.ok()) << job.workers[worker]->failure.message();
+        others += job.workers[worker]->iterations;
+      }
+      const auto& values = job.workers[0]->parameters;
+      EXPECT_TRUE(same_bits(values, job.workers[1]->parameters));
+      for (const float value : values) {
+        ASSERT_GE(value, static_cast<float>(others + acknowledged));
+        ASSERT_LE(value, static_cast<float>(others + acknowledged + 1));
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(ParameterServer, RefusesMessagesOfPaceThatDoNotFitAndNamesTheSender) {
+  const session::PeerName worker{session::Role::kWorker, {1}}, server{session::Role::kServer, {0}};
+  const auto at_server = [&](sync::SyncKind kind, const session::PeerName& from, const wire::MessageHead& head) {
+    JobSetting setting = ledger_of(1, kind);
+    setting.options.servers = 1;
+    Job job(transport::testing::inproc_backend(), setting);
+    std::string said;
+    job.servers[0]->node.rank.on_loop([&] {
+      job.servers[0]->server->on_message(from, head, {});
+      if (job.servers[0]->reported.size() == 1) said = job.servers[0]->reported[0].message();
+    });
+    return said;
+  };
+  const auto asp = sync::SyncKind::kAsp, elastic = sync::SyncKind::kElasticBsp;
+  EXPECT_THAT(at_server(asp, worker, {.kind = wire::MessageKind::kDone, .iteration = 5}),
+              HasSubstr("worker 1 says that iteration 5 was its last one"));
+  EXPECT_THAT(at_server(asp, worker, {.kind = wire::MessageKind::kBarrier}), HasSubstr("worker 1 sent server 0 a message"));
+  EXPECT_THAT(at_server(asp, worker, {.kind = wire::MessageKind::kMiniBatch}), HasSubstr("worker 1 sent server 0 a message"));
+  EXPECT_THAT(at_server(asp, server, {.kind = wire::MessageKind::kBarrier, .unit = 1, .iteration = 2}),
+              HasSubstr("asp predicts none"));
+  EXPECT_THAT(at_server(elastic, server, {.kind = wire::MessageKind::kBarrier, .unit = 1, .iteration = 99}),
+              HasSubstr("worker 1 was told of a barrier after iteration 99; legal are 2 to 5"));
+  const auto at_worker = [&](sync::SyncKind kind, std::uint32_t count, Iteration number) {
+    JobSetting setting = ledger_of(1, kind);
+    Job job(transport::testing::inproc_backend(), setting);
+    std::string said;
+    job.workers[0]->node.rank.on_loop([&] {
+      job.workers[0]->worker->on_message(server, {.kind = wire::MessageKind::kMiniBatch, .unit = count, .iteration = number}, {});
+      if (job.workers[0]->reported.size() == 1) said = job.workers[0]->reported[0].message();
+    });
+    return said;
+  };
+  EXPECT_EQ(at_worker(asp, 1, 7), "");
+  EXPECT_THAT(at_worker(asp, 2, 7), HasSubstr("worker 0 was handed out mini-batch 7 for its 2. iteration; so far it has 0"));
+  EXPECT_THAT(at_worker(asp, 1, 0), HasSubstr("mini-batch 0"));
+  EXPECT_THAT(at_worker(sync::SyncKind::kBsp, 1, 1), HasSubstr("mini-batch 1"));
 }
 
 TEST_F(ParameterServer, EveryWaitEndsWithTheReasonOfTheCancellation) {

@@ -1,12 +1,14 @@
 // Whole jobs - coordinator, servers, workers - as threads of one process over every transport, healthy and faulty: the bits are
 // those of plain loops, and everybody hears the same reason when a job ends early.
 #include <future>
+#include <numeric>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/checksum.h"
+#include "collectives/plan/plan_player.h"
 #include "paramserver/core/testing.h"
 #include "replay/reference.h"
 #include "replay/worker.h"
@@ -298,11 +300,170 @@ TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
   }
 }
 
+TEST_P(RuntimeTest, AJobWithoutServersGivesTheBitsOfPlainLoopsWhateverTheLoop) {
+  struct Case {
+    const char* loop;
+    const char* algorithm;
+    const char* optimizer;
+    std::int32_t workers;
+    double clip_norm;
+    std::int64_t broadcast_every;
+    const char* merge;
+  };
+  for (const Case& one : {Case{"loop1", "best", "adam", 3, 0, 0, ""}, Case{"loop2", "best", "momentum", 4, 0, 0, ""},
+                          Case{"loop3", "direct", "adam", 3, 0.5, 5, "0"}, Case{"loop3-overlap", "lp", "momentum", 4, 0, 0, "5000"},
+                          Case{"loop3-overlap", "best", "adam", 2, 0, 3, ""}, Case{"loop1", "lp", "momentum", 1, 0.5, 0, ""}}) {
+    SCOPED_TRACE(fmt::format("{} by {} of {} workers", one.loop, one.algorithm, one.workers));
+    Job job;
+    job.workers = one.workers;
+    job.servers = 0;
+    job.settings.collective = one.loop;
+    job.settings.algorithm = one.algorithm;
+    job.settings.optimizer = one.optimizer;
+    job.settings.clip_norm = one.clip_norm;
+    job.settings.broadcast_every = one.broadcast_every;
+    job.settings.merge = one.merge;
+    job.settings.learning_rate = "0.001";
+    if (is_faulty(GetParam())) job.iterations = 40;
+    Cluster cluster(GetParam(), job);
+    std::vector<std::vector<float>> parameters(static_cast<std::size_t>(job.workers));
+    std::vector<std::future<Status>> ends;
+    for (std::int32_t rank = 0; rank < job.workers; ++rank) {
+      ends.push_back(std::async(
+          std::launch::async, [&, rank] { return cluster.work(rank, parameters[static_cast<std::size_t>(rank)], job.settings); }));
+    }
+    for (auto& end : ends) {
+      const Status status = end.get();
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    cluster.join();
+    const std::vector<float> expected = expected_parameters(job, job.iterations);
+    for (const auto& mine : parameters) EXPECT_EQ(std::memcmp(mine.data(), expected.data(), expected.size() * sizeof(float)), 0);
+    ASSERT_TRUE(cluster.final_report) << cluster.verdict->reason;
+    EXPECT_EQ((*cluster.final_report)["servers"], 0);
+    EXPECT_EQ((*cluster.final_report)["schedule"], one.loop);
+  }
+}
+
+// The sums of all units in the order in which the plan of `algorithm` adds.
+std::vector<float> sums_by_plan(const paramserver::JobPlan& plan, collectives::Operation operation,
+                                collectives::Algorithm algorithm, const std::vector<std::vector<float>>& gradients) {
+  std::vector<float> sums;
+  const auto ranks = static_cast<int>(gradients.size());
+  for (const scheduling::Unit& unit : plan.units().units) {
+    std::vector<std::vector<float>> buffers;
+    for (const auto& gradient : gradients) {
+      buffers.emplace_back(gradient.begin() + unit.offset, gradient.begin() + unit.offset + unit.elements);
+      buffers.back().resize(buffers.back().size() + unit.parts, 1.0F);  // how many workers used each tensor travels along
+    }
+    const int root = operation == collectives::Operation::kReduce ? ranks - 1 : 0;
+    const auto steps =
+        collectives::make_plan({operation, algorithm, ranks, unit.elements + unit.parts, unit.elements + unit.parts, root});
+    EXPECT_TRUE(steps.ok()) << steps.status().message();
+    collectives::PlanPlayer<float> player(*steps, std::move(buffers), 0.0F);
+    std::vector<int> order(gradients.size());
+    std::iota(order.begin(), order.end(), 0);
+    EXPECT_TRUE(player.play(order).ok());
+    sums.insert(sums.end(), player.buffer(root).begin(), player.buffer(root).begin() + unit.elements);
+  }
+  return sums;
+}
+
+TEST_P(RuntimeTest, AnAlgorithmWithAnOrderOfItsOwnGivesTheBitsOfItsPlan) {
+  using collectives::Algorithm;
+  using collectives::Operation;
+  for (const auto& [loop, name, operation, algorithm] :
+       {std::tuple{"loop3", "ring", Operation::kAllreduce, Algorithm::kRing},
+        {"loop3-overlap", "be", Operation::kAllreduce, Algorithm::kBidirectionalExchange},
+        {"loop3", "mst", Operation::kAllreduce, Algorithm::kMinimumSpanningTree},
+        {"loop1", "mst", Operation::kReduce, Algorithm::kMinimumSpanningTree},
+        {"loop2", "be", Operation::kReduce, Algorithm::kBidirectionalExchange}}) {
+    SCOPED_TRACE(fmt::format("{} by {}", loop, name));
+    Job job;
+    job.workers = 4;
+    job.servers = 0;
+    job.iterations = 3;
+    job.settings.collective = loop;
+    job.settings.algorithm = name;
+    job.settings.merge = "5000";
+    Cluster cluster(GetParam(), job);
+    std::vector<std::vector<float>> parameters(static_cast<std::size_t>(job.workers));
+    std::vector<std::future<Status>> ends;
+    for (std::int32_t rank = 0; rank < job.workers; ++rank) {
+      ends.push_back(std::async(
+          std::launch::async, [&, rank] { return cluster.work(rank, parameters[static_cast<std::size_t>(rank)], job.settings); }));
+    }
+    for (auto& end : ends) {
+      const Status status = end.get();
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    cluster.join();
+    const wire::TensorTable tensors = table();
+    const auto plan = make_job_plan(job.settings, tensors, job.workers, 0, 1);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    std::vector<float> expected = paramserver::testing::initial_values(kSeed, tensors.elements());
+    for (Iteration iteration = 1; iteration <= job.iterations; ++iteration) {
+      std::vector<std::vector<float>> gradients;
+      for (std::int32_t worker = 0; worker < job.workers; ++worker)
+        gradients.push_back(gradient_of(kSeed, worker, iteration, tensors.elements()));
+      const std::vector<float> sums = sums_by_plan(**plan, operation, algorithm, gradients);
+      for (std::size_t i = 0; i < sums.size(); ++i) expected[i] = expected[i] - 0.05F * (sums[i] * 0.25F);
+    }
+    for (const auto& mine : parameters) EXPECT_EQ(std::memcmp(mine.data(), expected.data(), expected.size() * sizeof(float)), 0);
+  }
+}
+
+TEST_P(RuntimeTest, AnInterruptEndsAJobWithoutServersAfterTheSameIterationEverywhere) {
+  Job job;
+  job.iterations = 1'000'000;
+  job.servers = 0;
+  job.settings.collective = "loop1";
+  Cluster cluster(GetParam(), job);
+  std::vector<std::vector<float>> parameters(2);
+  std::atomic<Iteration> last = 0;
+  const auto work = [&](std::int32_t rank) {
+    return cluster.work(rank, parameters[static_cast<std::size_t>(rank)], job.settings,
+                        [&, rank](WorkerProcess&, Iteration iteration) {
+                          if (rank == 0 && iteration == 5) cluster.interrupt();
+                          if (rank == 0) last = iteration;
+                        });
+  };
+  auto second = std::async(std::launch::async, work, 1);
+  const Status one = work(0), two = second.get();
+  EXPECT_EQ(one.message(), "interrupted by the test");
+  EXPECT_EQ(two.message(), one.message());
+  cluster.join();
+  EXPECT_EQ(parameters[0], parameters[1]);
+  EXPECT_EQ(parameters[0], expected_parameters(job, last));
+}
+
+TEST_P(RuntimeTest, AWorkerThatWantsServersAndAJobWithoutThemDoNotFitAndTheOtherWayRound) {
+  for (const auto& [servers, collective, expected] :
+       {std::tuple{0, "none", "wants servers, but the coordinator was started with --servers 0"},
+        {2, "loop3", "but the coordinator was started for 2 servers; start it with --servers 0"}}) {
+    Job job;
+    job.workers = 1;
+    job.servers = servers;
+    JobSettings settings;
+    settings.collective = collective;
+    Cluster cluster(GetParam(), job);
+    std::vector<float> parameters;
+    const Status refused = cluster.work(0, parameters, settings);
+    EXPECT_EQ(refused.kind(), ErrorKind::kBadRequest);
+    EXPECT_THAT(refused.message(), HasSubstr(expected));
+    cluster.interrupt();
+    cluster.join();
+  }
+}
+
 TEST_P(RuntimeTest, AReplayGivesTheBitsOfItsReferenceAndChecksEveryValueWithoutBarriersToo) {
   const replay::LayerTable layers{
       {{"a", 3000, 1e-4, 2e-4}, {"b", 1, 0, 0}, {"c", 40'000, 1e-4, 0}, {"d", 5000, 0, 1e-4}, {"e", 700, 0, 0}}};
-  for (const auto& [schedule, sync, speed] :
-       {std::array{"layer-wise", "bsp", ""}, {"p3", "bsp", "1,0.5,1"}, {"p3", "asp", "1,1,0.3"}}) {
+  for (const auto& [schedule, sync, speed] : {std::array{"layer-wise", "bsp", ""},
+                                              {"p3", "bsp", "1,0.5,1"},
+                                              {"p3", "asp", "1,1,0.3"},
+                                              {"default", "ssp", "1,1,0.3"},
+                                              {"ibatch", "elastic-bsp", "1,1,0.3"}}) {
     SCOPED_TRACE(fmt::format("{} {}", schedule, sync));
     Job job;
     job.workers = 3;

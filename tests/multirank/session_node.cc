@@ -158,6 +158,7 @@ void Node::on_delivered(PeerId peer, std::uint64_t ticket) {
 
 void Node::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
   EXPECT_TRUE(lost.emplace(peer, Lost{name, reason}).second) << name.text() << " lost twice";
+  if (lost_hook) lost_hook(peer, reason);
   look();
 }
 

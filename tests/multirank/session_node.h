@@ -63,6 +63,7 @@ class Node : public EndpointHandler {
   std::function<Result<std::span<std::byte>>(PeerId, const wire::MessageHead&)> begin_hook;
   std::function<void(PeerId, const wire::MessageHead&, std::span<std::byte>)> message_hook;  // instead of `arrived`
   std::function<void(PeerId, std::uint64_t)> delivered_hook;                                 // instead of `delivered`
+  std::function<void(PeerId, const Status&)> lost_hook;                                      // besides `lost`
 
  private:
   Status on_hello(const PeerName& name) override;

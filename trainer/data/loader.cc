@@ -49,9 +49,11 @@ Result<const MiniBatch*> Loader::next() {
   std::unique_lock lock(mutex_);
   const Iteration wanted = delivered_ + 1;
   if (!failed_.ok()) return failed_;
-  if (options_.last > 0 && wanted > options_.last)
+  if (behind_last(wanted))
     return error(ErrorKind::kCancelled, "there is no mini-batch behind the last iteration, {}", options_.last);
   if (options_.depth == 0) {
+    if (stopped_) return error(ErrorKind::kCancelled, "the loader was stopped before iteration {}", wanted);
+    changed_.wait(lock, [&] { return stopped_ || known(); });
     if (stopped_) return error(ErrorKind::kCancelled, "the loader was stopped before iteration {}", wanted);
     lock.unlock();
     return read_now(wanted);
@@ -71,10 +73,40 @@ Result<const MiniBatch*> Loader::next() {
   return &slot.batch;
 }
 
+void Loader::hand_out(Iteration iteration, Rank rank) {
+  PACELINE_CHECK(options_.source == LoaderOptions::Source::kHandedOut && iteration >= 1 &&
+                     (options_.last == 0 || iteration <= options_.last) && rank.value >= 0 &&
+                     rank.value < sampler_.options().workers,
+                 "worker {}'s mini-batch of iteration {} cannot be handed out", rank.value, iteration);
+  const std::lock_guard lock(mutex_);
+  handed_out_.push_back({iteration, rank});
+  changed_.notify_all();
+}
+
+// Whether it is known which mini-batch is next; under mutex_.
+bool Loader::known() const { return options_.source == LoaderOptions::Source::kOwnPlace || !handed_out_.empty(); }
+
+bool Loader::behind_last(Iteration ticket) const {
+  return options_.source == LoaderOptions::Source::kOwnPlace && options_.last > 0 && ticket > options_.last;
+}
+
+// Under mutex_; requires known().
+Loader::Place Loader::take_place(Iteration ticket) {
+  if (options_.source == LoaderOptions::Source::kOwnPlace) return {ticket, options_.rank};
+  const Place place = handed_out_.front();
+  handed_out_.pop_front();
+  return place;
+}
+
 // Without threads: in the caller's.
 Result<const MiniBatch*> Loader::read_now(Iteration wanted) {
   Slot& slot = slots_.front();
-  Status status = assemble(*dataset_, sampler_.samples(wanted, options_.rank), clock_, slot.batch);
+  Place place;
+  {
+    const std::lock_guard lock(mutex_);
+    place = take_place(wanted);
+  }
+  Status status = assemble(*dataset_, sampler_.samples(place.iteration, place.rank), clock_, slot.batch);
   slot.batch.iteration = wanted;
   const std::lock_guard lock(mutex_);
   failed_ = std::move(status);
@@ -88,14 +120,16 @@ Result<const MiniBatch*> Loader::read_now(Iteration wanted) {
 bool Loader::take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices) {
   const std::lock_guard tickets(ticket_mutex_);
   iteration = ticket_;
-  if (options_.last > 0 && iteration > options_.last) return false;
+  if (behind_last(iteration)) return false;
+  Place place;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopped_ || iteration <= delivered_ + options_.depth; });
+    changed_.wait(lock, [&] { return stopped_ || (iteration <= delivered_ + options_.depth && known()); });
     if (stopped_) return false;
+    place = take_place(iteration);
   }
   ++ticket_;
-  indices = sampler_.samples(iteration, options_.rank);
+  indices = sampler_.samples(place.iteration, place.rank);
   return true;
 }
 

@@ -1,8 +1,10 @@
 // Reads mini-batches ahead of the worker in background threads and hands them out in the order of the iterations. What comes out is
-// bit for bit what `assemble` over `Sampler::samples` gives, whatever depth and threads.
+// bit for bit what `assemble` over `Sampler::samples` gives, whatever depth and threads. Which mini-batches: those of one worker,
+// one per iteration, or those that it is told of one by one.
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -20,6 +22,10 @@ struct LoaderOptions {
   Iteration last = 0;        // 0 = without end; nothing beyond it is read ahead
   std::int32_t depth = 2;    // mini-batches ready or in the making; 1..64, or 0: `next` reads, and no thread does
   std::int32_t threads = 1;  // 1..64; more than `depth` are of no use
+  enum class Source {
+    kOwnPlace,   // `rank`'s of the iterations from `first` on
+    kHandedOut,  // those of hand_out(), in that order; `rank` and `first` mean nothing
+  } source = Source::kOwnPlace;
 };
 
 // `next` and `stop` may be called by different threads; `next` by one at a time.
@@ -36,6 +42,10 @@ class Loader {
   // a sample could not be read (that error, now and at every later call); kCancelled after `stop` or behind `last`.
   Result<const MiniBatch*> next();
 
+  // Source::kHandedOut: the next mini-batch is the one that in BSP `rank` would take in `iteration`, which is not behind `last`.
+  // Any thread.
+  void hand_out(Iteration iteration, Rank rank);
+
   // Makes a waiting and every later `next` return kCancelled. Returns at once. Any thread.
   void stop();
 
@@ -49,6 +59,13 @@ class Loader {
   Loader(std::shared_ptr<const Dataset> dataset, Sampler sampler, const LoaderOptions& options, const Clock& clock);
   void work();
   Result<const MiniBatch*> read_now(Iteration wanted);
+  struct Place {
+    Iteration iteration = 1;
+    Rank rank;
+  };
+  bool known() const;
+  bool behind_last(Iteration ticket) const;
+  Place take_place(Iteration ticket);
   bool take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices);
   Slot& slot_of(Iteration iteration) { return slots_[static_cast<std::size_t>(iteration) % slots_.size()]; }
 
@@ -62,8 +79,9 @@ class Loader {
 
   std::mutex mutex_;  // everything below
   std::condition_variable changed_;
-  std::vector<Slot> slots_;  // depth + 1: the one handed out is not refilled before the next call
-  Iteration delivered_;      // the last iteration handed out
+  std::deque<Place> handed_out_;  // and not being read yet
+  std::vector<Slot> slots_;       // depth + 1: the one handed out is not refilled before the next call
+  Iteration delivered_;           // the last iteration handed out
   Status failed_;
   bool stopped_ = false;
   std::vector<std::thread> threads_;

@@ -49,6 +49,25 @@ struct Fixture : testing::Test {
 };
 using LoaderTest = Fixture;
 
+TEST_F(LoaderTest, ReadsWhatItIsHandedOutInThatOrder) {
+  const auto set = small_images(20);
+  for (const std::int32_t depth : {0, 1, 3}) {
+    Sampler sampler = Sampler::make(*set, {.seed = 9, .workers = 2, .mini_batch = 3}).value();
+    const auto loader = started(set, {.last = 9, .depth = depth, .threads = 2, .source = LoaderOptions::Source::kHandedOut});
+    const std::vector<std::pair<Iteration, Rank>> places = {{1, Rank{1}}, {2, Rank{0}}, {2, Rank{1}}, {9, Rank{0}}, {4, Rank{1}}};
+    loader->hand_out(places[0].first, places[0].second);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (i + 1 < places.size()) loader->hand_out(places[i + 1].first, places[i + 1].second);
+      const auto got = loader->next();
+      ASSERT_TRUE(got.ok()) << got.status().message();
+      ASSERT_EQ((*got)->indices, sampler.samples(places[i].first, places[i].second)) << "depth " << depth;
+      ASSERT_EQ((*got)->iteration, static_cast<Iteration>(i) + 1);
+    }
+    loader->stop();
+    EXPECT_EQ(loader->next().status().kind(), ErrorKind::kCancelled);
+  }
+}
+
 TEST_F(LoaderTest, GivesTheSameSequenceAsReadingWithoutItWhateverDepthAndThreads) {
   const auto set = small_images(20);
   for (const std::int32_t depth : {0, 1, 2, 7}) {

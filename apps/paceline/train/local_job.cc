@@ -77,7 +77,12 @@ class LocalJob {
  private:
   Status start() {
     if (!request_.metrics_file.empty()) {
-      PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open(request_.metrics_file, request_.workers));
+      const auto lines = request_.settings.sync == "bsp" ? MetricsFile::Lines::kPerIteration : MetricsFile::Lines::kPerWorker;
+      PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open("--metrics", request_.metrics_file, request_.workers, lines));
+    }
+    if (!request_.trace_file.empty()) {
+      PACELINE_ASSIGN_OR_RETURN(
+          trace_, MetricsFile::open("--trace", request_.trace_file, request_.workers, MetricsFile::Lines::kPerWorker));
     }
     if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
     if (request_.reference) return add("the reference", worker_command(worker_request(request_, "", -1, "reference")));
@@ -184,6 +189,12 @@ class LocalJob {
   void on_program_line(const std::string& line) { fmt::print(request_.json ? stderr : stdout, "{}\n", line); }
 
   void on_progress(const Json& progress) {
+    if (progress.contains("trace")) {
+      if (trace_) trace_->write(progress["trace"]);
+      if (metrics_ && request_.settings.sync != "bsp" && progress["trace"].contains("superstep"))
+        metrics_->write(progress["trace"]);
+      return;
+    }
     if (metrics_) metrics_->on_progress(progress);
     if (progress.value("rank", 0) != 0) return;
     if (bar_ == nullptr) {
@@ -192,7 +203,7 @@ class LocalJob {
     }
     if (progress.contains("accuracy")) accuracy_ = fmt::format(", accuracy {:.1f} %", 100 * progress["accuracy"].get<double>());
     const Json loss = progress.value("loss", Json());
-    bar_->update(progress.value("iteration", std::int64_t{0}),
+    bar_->update(progress.value("done", progress.value("iteration", std::int64_t{0})),
                  (loss.is_number() ? fmt::format("loss {:.3f}", loss.get<double>()) : "loss -") + accuracy_);
   }
 
@@ -280,7 +291,7 @@ class LocalJob {
   std::string blamed_;  // the first child that ended badly
   std::unique_ptr<ProgressBar> bar_;
   std::string accuracy_;
-  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<MetricsFile> metrics_, trace_;
 };
 
 }  // namespace

@@ -9,13 +9,14 @@
 
 namespace paceline::cli {
 
-Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string& path, std::int32_t workers) {
+Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const char* option, const std::string& path, std::int32_t workers,
+                                                       Lines lines) {
   constexpr mode_t kRights = 0666;
   int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kRights);
   const bool made = descriptor >= 0;
   if (!made) descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (descriptor < 0) return error(ErrorKind::kBadRequest, "--metrics {} cannot be written: {}", path, std::strerror(errno));
-  return std::unique_ptr<MetricsFile>(new MetricsFile(fdopen(descriptor, "w"), made ? path : "", workers));
+  if (descriptor < 0) return error(ErrorKind::kBadRequest, "{} {} cannot be written: {}", option, path, std::strerror(errno));
+  return std::unique_ptr<MetricsFile>(new MetricsFile(fdopen(descriptor, "w"), made ? path : "", workers, lines));
 }
 
 MetricsFile::~MetricsFile() {
@@ -34,17 +35,34 @@ void MetricsFile::on_progress(const runtime::Json& progress) {
     return progress.contains(key) && progress[key].is_number() ? progress[key].get<double>() : std::nan("");
   };
   const auto iteration = progress.value("iteration", std::int64_t{0});
+  if (lines_ == Lines::kPerWorker) {
+    runtime::Json line{{"rank", progress.value("rank", 0)}, {"iteration", iteration}};
+    for (const char* key : {"loss", "seconds", "computing", "waiting_barrier", "waiting_parameters", "accuracy"})
+      line[key] = number(key);
+    return write(line);
+  }
   Sum& sum = open_iterations_[iteration];
   sum.loss += number("loss");
   sum.seconds += number("seconds");
+  sum.computing += number("computing");
+  sum.waiting_barrier += number("waiting_barrier");
+  sum.waiting_parameters += number("waiting_parameters");
   if (progress.contains("accuracy")) sum.accuracy = progress["accuracy"];
   if (++sum.told < workers_) return;
+  write({{"iteration", iteration},
+         {"loss", sum.loss / sum.told},
+         {"seconds", sum.seconds / sum.told},
+         {"computing", sum.computing / sum.told},
+         {"waiting_barrier", sum.waiting_barrier / sum.told},
+         {"waiting_parameters", sum.waiting_parameters / sum.told},
+         {"accuracy", sum.accuracy}});
+  open_iterations_.erase(iteration);
+}
+
+void MetricsFile::write(const runtime::Json& line) {
   begin();
-  const runtime::Json line{
-      {"iteration", iteration}, {"loss", sum.loss / sum.told}, {"seconds", sum.seconds / sum.told}, {"accuracy", sum.accuracy}};
   std::fprintf(file_, "%s\n", line.dump().c_str());
   std::fflush(file_);
-  open_iterations_.erase(iteration);
 }
 
 }  // namespace paceline::cli

@@ -1,5 +1,7 @@
-// `--metrics FILE`: one JSON object per line and iteration, means over the workers, written when the last of them has told. A job
-// that does not come to its first iteration leaves no file behind and an older one as it was. One thread.
+// `--metrics FILE`: one JSON object per line. In BSP one for each iteration, means over the workers, written when the last of them
+// has told; where workers do different numbers of iterations, one for each iteration of a worker, with its rank. `--trace FILE`:
+// what the pacing server tells (runtime/pace_record.h). A job that does not come to its first line leaves no file behind and an
+// older one as it was. One thread.
 #pragma once
 
 #include <cstdio>
@@ -13,28 +15,32 @@ namespace paceline::cli {
 
 class MetricsFile {
  public:
-  // Errors: kBadRequest when the file cannot be written.
-  static Result<std::unique_ptr<MetricsFile>> open(const std::string& path, std::int32_t workers);
+  enum class Lines { kPerIteration, kPerWorker };
+  // `option`: for messages, "--metrics". Errors: kBadRequest when the file cannot be written.
+  static Result<std::unique_ptr<MetricsFile>> open(const char* option, const std::string& path, std::int32_t workers, Lines lines);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
   // What a worker (or the reference, which speaks for all) says of one iteration.
   void on_progress(const runtime::Json& progress);
+  void write(const runtime::Json& line);
 
  private:
-  MetricsFile(std::FILE* file, std::string made, std::int32_t workers) : file_(file), made_(std::move(made)), workers_(workers) {}
+  MetricsFile(std::FILE* file, std::string made, std::int32_t workers, Lines lines)
+      : file_(file), made_(std::move(made)), workers_(workers), lines_(lines) {}
   void begin();
 
   struct Sum {
     std::int32_t told = 0;
-    double loss = 0, seconds = 0;
+    double loss = 0, seconds = 0, computing = 0, waiting_barrier = 0, waiting_parameters = 0;
     runtime::Json accuracy;
   };
   std::FILE* file_;
   std::string made_;  // the path when the file is new
   bool begun_ = false;
   std::int32_t workers_;
+  Lines lines_;
   std::map<std::int64_t, Sum> open_iterations_;
 };
 

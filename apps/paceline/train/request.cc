@@ -136,6 +136,9 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   what->add_option("--epochs", s.epochs, "Passes over the data (default 1)")->check(at_least_one);
   what->add_option("--evaluate-every", s.evaluate_every, "Iterations between two evaluations on the test set; 0: only at the end")
       ->capture_default_str();
+  what->add_flag_callback(
+      "--evaluate-late", [&s] { s.evaluate_late = 1; },
+      "Keep copies of the parameters and evaluate them when the training is over, so that evaluating disturbs nobody's pace");
   what->add_option("--seed", s.seed, "Of initial values, order of the data, dropout")->capture_default_str();
 
   what->add_option("--speed", s.speed, "Made-up speed of each worker, share of the machine's: 1,1,0.5,0.25 (default: 1 each)");
@@ -196,6 +199,19 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
       ->capture_default_str();
   how->add_option("--staleness", s.staleness, "ssp: iterations a worker may be ahead")->capture_default_str();
   how->add_option("--lookahead", s.lookahead, "elastic-bsp: iterations a barrier may lie ahead")->capture_default_str();
+  how->add_option("--objective", s.objective,
+                  "elastic-bsp: what a barrier's place minimises: waiting-share (of the workers' time until then) or span (between "
+                  "the first and the last arrival)")
+      ->capture_default_str();
+  how->add_option(
+         "--history", s.history,
+         "elastic-bsp: a worker's next iterations are predicted from the median of its last so many; so many are bsp first")
+      ->capture_default_str();
+  how->add_option(
+         "--gradient-scale", s.gradient_scale,
+         "What a gradient is multiplied by: mean (1 / workers), full (1), or model: mean where gradients are summed over the "
+         "workers, full where each is applied on its own")
+      ->capture_default_str();
   how->add_option("--non-finite", s.non_finite,
                   "A gradient that is not finite: stop (the job, naming it), skip (the iteration, on all; holds updates, which "
                   "costs overlap) or apply")
@@ -237,6 +253,10 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
   command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
   command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file");
+  command.add_option(
+      "--trace", r.trace_file,
+      "When each worker's iterations began and ended, and where barriers were, as the pacing server saw it: one JSON "
+      "object per line to this file");
 }
 
 Result<TrainRequest> validated(TrainRequest r) {
@@ -262,11 +282,10 @@ Result<TrainRequest> validated(TrainRequest r) {
   if (r.reference && r.settings.sync != "bsp") {
     return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated", r.settings.sync);
   }
+  if (r.reference && !r.trace_file.empty())
+    return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --trace out");
   if (r.reference && (r.settings.resume != 0 || !r.settings.checkpoint.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
-  }
-  if (r.settings.sync == "elastic-bsp") {
-    return error(ErrorKind::kBadRequest, "--sync elastic-bsp is not served by the parameter server yet; legal: bsp, asp, ssp");
   }
   PACELINE_RETURN_IF_ERROR(check_export(r.settings.export_file));
   if (!r.settings.export_file.empty())
@@ -274,6 +293,8 @@ Result<TrainRequest> validated(TrainRequest r) {
   if (!r.settings.checkpoint.empty())
     r.settings.checkpoint = std::filesystem::absolute(r.settings.checkpoint).lexically_normal().string();
   r.settings.metrics = r.metrics_file.empty() ? 0 : 1;
+  // Supersteps stand in the metrics, too.
+  r.settings.trace = !r.trace_file.empty() || (!r.metrics_file.empty() && r.settings.sync == "elastic-bsp") ? 1 : 0;
   return r;
 }
 

@@ -1,5 +1,6 @@
 #include "paramserver/core/job_plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -25,9 +26,6 @@ Status check_options(const JobOptions& options) {
   if (!(update.clip_norm >= 0) || std::isinf(update.clip_norm)) {
     return error(ErrorKind::kBadRequest, "--clip-norm {} is illegal; give a finite number above 0, or 0 for no clipping",
                  update.clip_norm);
-  }
-  if (options.sync.kind == sync::SyncKind::kElasticBsp) {
-    return error(ErrorKind::kBadRequest, "--sync elastic-bsp does not run with parameter servers; legal are bsp, asp, ssp");
   }
   if (options.sync.kind != sync::SyncKind::kBsp && (update.clip_norm > 0 || update.non_finite == NonFinitePolicy::kSkip)) {
     return error(ErrorKind::kBadRequest, "--sync {} has no iteration that all workers share, so {} is illegal; use --sync bsp",
@@ -94,6 +92,11 @@ double JobPlan::learning_rate_of(std::uint32_t tensor, Iteration iteration) cons
   const double rate = tensor::learning_rate(options_.update.learning_rate, iteration);
   if (options_.update.groups.empty()) return rate;
   return rate * options_.update.groups[static_cast<std::size_t>(table_.tensors[tensor].group)].learning_rate_factor;
+}
+
+Rank JobPlan::pacing_server() const {
+  const auto has_units = [](const auto& units) { return !units.empty(); };
+  return Rank{static_cast<std::int32_t>(std::ranges::find_if(units_.of_server, has_units) - units_.of_server.begin())};
 }
 
 bool JobPlan::holds_updates() const {

@@ -55,7 +55,7 @@ struct JobOptions {
 class JobPlan {
  public:
   // kBadRequest that names what is wrong: counts below 1, an invalid table or schedule, a group without options, options out of
-  // range, clipping or skipping with a model other than BSP (their decisions are about one iteration of all workers), elastic-bsp.
+  // range, clipping or skipping with a model other than BSP (their decisions are about one iteration of all workers).
   static Result<std::shared_ptr<const JobPlan>> make(wire::TensorTable table, JobOptions options);
 
   const wire::TensorTable& table() const { return table_; }
@@ -66,6 +66,10 @@ class JobPlan {
   // What tensor `tensor` is updated with in `iteration` (weight decay of its group included), and at which rate.
   const tensor::OptimizerOptions& optimizer_of(std::uint32_t tensor) const;
   double learning_rate_of(std::uint32_t tensor, Iteration iteration) const;
+  // The lowest server that has units: the one that predicts barriers, hands out mini-batches, and measures the workers' pace.
+  Rank pacing_server() const;
+  // Whether workers do different numbers of iterations: mini-batches are handed out, and at the end final values are sent.
+  bool uneven() const { return options_.sync.kind != sync::SyncKind::kBsp; }
   // Whether updates are held until the whole iteration is there on all servers.
   bool holds_updates() const;
 

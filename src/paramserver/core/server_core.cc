@@ -13,7 +13,9 @@ ServerCore::ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::un
   PACELINE_CHECK(server.value >= 0 && server.value < options.servers, "server {} of {}", server.value, options.servers);
   const auto workers = static_cast<std::size_t>(options.workers);
   live_.assign(workers, 1);
+  done_.assign(workers, 0);
   pushed_units_.assign(workers, 0);
+  handed_out_.assign(workers, 0);
   in_flight_.resize(workers);
   sources_.reserve(workers);
   Slot fresh;
@@ -36,13 +38,6 @@ ServerCore::ServerCore(std::shared_ptr<const JobPlan> plan, Rank server, std::un
   parts_.resize(static_cast<std::size_t>(options.servers));
   for (std::size_t other = 0; other < parts_.size(); ++other) {
     if (other != static_cast<std::size_t>(server.value) && !plan_->units().of_server[other].empty()) part_takers_.push_back(other);
-  }
-  if (sync_->delivery() == sync::Delivery::kAtStart) {
-    // The first start needs no values: they come with the initial ones.
-    for (std::int32_t worker = 0; worker < options.workers; ++worker) {
-      const Status asked = sync_->on_start_asked(Rank{worker}, options.first, TimePoint{}, starts_);
-      PACELINE_CHECK(asked.ok(), "the first start was refused: {}", asked.message());
-    }
   }
 }
 
@@ -103,7 +98,7 @@ Result<std::span<float>> ServerCore::place_for_initial(Rank worker, std::uint32_
   return pool_.of(state(unit).value, elements(unit));
 }
 
-Status ServerCore::on_initial(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions) {
+Status ServerCore::on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, std::vector<ServerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_initial(worker, unit, label));
   if (!state(unit).receiving_initial)
     return error(ErrorKind::kBadRequest, "worker 0 sent an empty initial value of {}", unit_text(unit));
@@ -117,6 +112,7 @@ Status ServerCore::on_initial(Rank worker, std::uint32_t unit, Iteration label, 
       send(unit, Rank{other}, label, actions);
     }
   }
+  if (++initialised_ == units_.size()) begin_pace(now, actions);
   return {};
 }
 
@@ -201,16 +197,7 @@ Status ServerCore::finish_push(Rank worker, std::uint32_t unit, Iteration iterat
   }
   slot(unit, worker).pushed = iteration;
   for (const sync::Update& update : updates_) apply(update, actions);
-  if (sync_->delivery() == sync::Delivery::kAtStart) {
-    std::size_t& pushed = pushed_units_[static_cast<std::size_t>(worker.value)];
-    if (++pushed == units_.size()) {
-      pushed = 0;
-      starts_.clear();
-      PACELINE_RETURN_IF_ERROR(sync_->on_start_asked(worker, iteration + 1, now, starts_));
-      start(starts_, actions);
-    }
-  }
-  return {};
+  return count_push(worker, iteration, now, actions);
 }
 
 // --- leaving ---
@@ -227,14 +214,14 @@ Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>
     at.receiving = kNone;
     at.asked = kNone;
     if (at.batch != kNoBatch) batches_[std::exchange(at.batch, kNoBatch)].missing = 0;
+    forget_kept(at);
   }
   auto& in_flight = in_flight_[static_cast<std::size_t>(worker.value)];
   for (std::uint32_t buffer = 0; buffer < in_flight.size(); ++buffer) {
     for (; in_flight[buffer] > 0; --in_flight[buffer]) pool_.release(buffer);
   }
-  PACELINE_ASSIGN_OR_RETURN(const auto decisions, sync_->on_left(worker, now));
-  for (const sync::Update& update : decisions.updates) apply(update, actions);
-  start(decisions.starts, actions);
+  if (done_[static_cast<std::size_t>(worker.value)] == 0) PACELINE_RETURN_IF_ERROR(leave_pace(worker, now, actions));
+  send_final_values(actions);
   return {};
 }
 

@@ -34,6 +34,7 @@
 #include "base/status.h"
 #include "paramserver/core/buffer_pool.h"
 #include "paramserver/core/job_plan.h"
+#include "paramserver/core/pace_observer.h"
 #include "sync/sync_model.h"
 #include "tensor/exact_square_sum.h"
 
@@ -47,6 +48,7 @@ struct ServerAction {
     kSendSquareSum,      // `payload`, this server's part of `iteration`, to server `to`
     kIterationComplete,  // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before
                          // it, this event's values have not left. BSP only.
+    kMiniBatch,          // mini-batch number `iteration` is for the `unit`-th iteration of worker `to`; both from 1
     kSkipped,            // `failure` says whose gradient made `iteration` change nothing
     kStop,               // the job must end because of `failure`
   };
@@ -69,7 +71,7 @@ class ServerCore {
 
   // Rank 0's initial value of a unit, labelled first - 1. Once per unit; it is sent on to all other workers as soon as it is there.
   Result<std::span<float>> place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes);
-  Status on_initial(Rank worker, std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
+  Status on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, std::vector<ServerAction>& actions);
 
   // A gradient begins to arrive: the place for its `bytes` bytes, valid until on_push or on_left.
   Result<std::span<float>> place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
@@ -85,6 +87,18 @@ class ServerCore {
 
   // Another server's part of `iteration`.
   Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, std::vector<ServerAction>& actions);
+
+  // ElasticBSP. The pacing server (JobPlan::pacing_server) takes the question after each of its events, answers it on any thread,
+  // and tells itself and all others; on the others questions stay where they are.
+  std::optional<sync::BarrierQuestion> take_question() { return sync_->take_question(); }
+  Status on_barrier(Rank worker, Iteration barrier, TimePoint now, std::vector<ServerAction>& actions);
+
+  // JobPlan::uneven(): the worker has got the values of its last iteration, `last`, and computes no more. When the last worker is
+  // done all get the values that every push has gone into, labelled with the iteration that the worker would have come to next.
+  Status on_done(Rank worker, Iteration last, TimePoint now, std::vector<ServerAction>& actions);
+
+  // Tells `observer` from here on; it outlives the core.
+  void observe(PaceObserver& observer) { observer_ = &observer; }
 
   // `worker` has received the value that was sent to it with this ticket. Once per kSendValue and kSendValues; not after on_left,
   // which implies it. kSendSquareSum needs none.
@@ -116,6 +130,7 @@ class ServerCore {
   const sync::SyncModel& sync() const { return *sync_; }
   const JobPlan& plan() const { return *plan_; }
   Rank rank() const { return server_; }
+  bool paces() const { return server_ == plan_->pacing_server(); }
 
  private:
   static constexpr std::uint32_t kNoBuffer = BufferPool::kNone;
@@ -130,6 +145,7 @@ class ServerCore {
     Iteration due = kNone;        // latest label there is for this worker
     Iteration asked = kNone;      // label it has asked for and not got
     std::uint32_t gradient = kNoBuffer;
+    std::uint32_t kept = kNoBuffer;  // the value of a barrier, which the worker has not asked for yet
     std::uint32_t unused_parts = 0;  // bits
     std::uint32_t batch = kNoBatch;  // index into batches_ of what it has asked for together with others
   };
@@ -144,6 +160,7 @@ class ServerCore {
     bool receiving_initial = false;
     bool initialised = false;
     Iteration version = 0;
+    std::int64_t pushes = 0;  // applied
     std::vector<PartState> parts;
   };
   struct Batch {  // a pull of several units that waits for some of them
@@ -170,7 +187,16 @@ class ServerCore {
   void release_unit(std::uint32_t unit, Iteration iteration, float coefficient);
   void release(const tensor::ExactSquareSum& squares, std::vector<ServerAction>& actions);
   void count_version(std::uint32_t unit, Iteration iteration, std::vector<ServerAction>& actions);
-  void start(std::span<const sync::Start> starts, std::vector<ServerAction>& actions);
+  Iteration rate_iteration(std::uint32_t unit, const sync::Update& update) const;
+  void begin_pace(TimePoint now, std::vector<ServerAction>& actions);
+  void observe_starts(TimePoint now);
+  Status count_push(Rank worker, Iteration iteration, TimePoint now, std::vector<ServerAction>& actions);
+  void hand_out(Rank worker, std::vector<ServerAction>& actions);
+  void start(TimePoint now, std::vector<ServerAction>& actions);
+  void keep_value(std::uint32_t unit, Rank worker);
+  void forget_kept(Slot& at);
+  Status leave_pace(Rank worker, TimePoint now, std::vector<ServerAction>& actions);
+  void send_final_values(std::vector<ServerAction>& actions);
   void offer(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
   void offer_to_all(std::uint32_t unit, Iteration label, std::vector<ServerAction>& actions);
   void send(std::uint32_t unit, Rank worker, Iteration label, std::vector<ServerAction>& actions);
@@ -210,10 +236,16 @@ class ServerCore {
   std::shared_ptr<const JobPlan> plan_;
   Rank server_;
   std::unique_ptr<sync::SyncModel> sync_;
-  std::vector<UnitState> units_;                       // by place in this server
-  std::vector<Slot> slots_;                            // by place in this server, then worker
-  std::vector<char> live_;                             // by worker
-  std::vector<std::size_t> pushed_units_;              // by worker: units pushed of its current iteration (kAtStart)
+  std::vector<UnitState> units_;           // by place in this server
+  std::vector<Slot> slots_;                // by place in this server, then worker
+  std::vector<char> live_;                 // by worker
+  std::vector<char> done_;                 // by worker: computes no more
+  std::vector<std::size_t> pushed_units_;  // by worker: units pushed of its current iteration
+  std::vector<std::uint32_t> handed_out_;  // by worker: mini-batches
+  Iteration mini_batch_ = 0;               // the number that was handed out last
+  std::size_t initialised_ = 0;            // units
+  bool final_values_sent_ = false;
+  PaceObserver* observer_ = nullptr;
   std::vector<std::vector<std::uint32_t>> in_flight_;  // by worker, then buffer: values being sent
   std::vector<Batch> batches_;
   BufferPool pool_;

@@ -51,7 +51,7 @@ class Bench {
     auto place = core->place_for_initial(Rank{0}, unit, plan->options().first - 1, bytes(unit));
     if (!place.ok()) return place.status();
     std::ranges::fill(*place, value);
-    return core->on_initial(Rank{0}, unit, plan->options().first - 1, actions);
+    return core->on_initial(Rank{0}, unit, plan->options().first - 1, TimePoint{}, actions);
   }
   void start() {
     for (const std::uint32_t unit : plan->units().of_server[static_cast<std::size_t>(core->rank().value)])
@@ -91,6 +91,8 @@ class Bench {
           break;
         case ServerAction::Kind::kIterationComplete:
           lines.push_back(fmt::format("complete@{}", action.iteration));
+          break;
+        case ServerAction::Kind::kMiniBatch:  // of tests of their own
           break;
         case ServerAction::Kind::kSkipped:
           lines.push_back(fmt::format("skipped@{}", action.iteration));
@@ -208,7 +210,7 @@ TEST(Server, RefusesWhatDoesNotFitAndChangesNothing) {
   refused(bench.core->place_for_initial(Rank{1}, 0, 0, 8).status(), "only worker 0 does");
   refused(bench.core->place_for_initial(Rank{0}, 0, 3, 8).status(), "after iteration 3");
   refused(bench.core->place_for_initial(Rank{0}, 0, 0, 4).status(), "4 bytes");
-  refused(bench.core->on_initial(Rank{0}, 0, 0, bench.actions), "empty");
+  refused(bench.core->on_initial(Rank{0}, 0, 0, TimePoint{}, bench.actions), "empty");
   ASSERT_TRUE(bench.initial(0).ok());
   refused(bench.initial(0), "twice");
   ASSERT_TRUE(bench.initial(1).ok());
@@ -294,9 +296,105 @@ TEST(Server, KeepsAValueThatIsBeingSentAsItWas) {
   EXPECT_EQ(reinterpret_cast<const float*>(sent.payload.data())[1], -1.0F);
   EXPECT_EQ(bench.core->counters().value_copies, 1);
   bench.core->on_delivered(sent.to, sent.ticket);
+  ASSERT_TRUE(bench.push(1, 1, 1, {1, 1, 1}).ok());
   bench.deliver();
   ASSERT_TRUE(bench.push(1, 0, 2, {1, 1}).ok());
   EXPECT_EQ(bench.core->counters().value_copies, 1);
+}
+
+// --- pace ---
+
+Setting uneven(sync::SyncOptions sync, scheduling::Return back = scheduling::Return::kBroadcast) {
+  Setting setting;
+  setting.workers = 2;
+  setting.layers = {{2}};
+  setting.sync = sync;
+  setting.back = back;
+  return setting;
+}
+
+TEST(Server, HandsOutEachMiniBatchOnceAndTheNextWithTheFirstPush) {
+  Bench bench(uneven({.kind = sync::SyncKind::kAsp}));
+  ASSERT_TRUE(bench.initial(0).ok());
+  const auto handed_out = [&] {
+    std::vector<std::string> lines;
+    for (const ServerAction& action : bench.actions) {
+      if (action.kind == ServerAction::Kind::kMiniBatch)
+        lines.push_back(fmt::format("{}: {} for {}", action.to.value, action.iteration, action.unit));
+    }
+    bench.deliver();
+    return lines;
+  };
+  EXPECT_EQ(handed_out(), (Lines{"0: 1 for 1", "1: 2 for 1"}));
+  ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
+  EXPECT_EQ(handed_out(), (Lines{"1: 3 for 2"}));
+  ASSERT_TRUE(bench.push(1, 0, 2, {1, 1}).ok());
+  EXPECT_EQ(handed_out(), (Lines{"1: 4 for 3"}));
+  ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
+  EXPECT_EQ(handed_out(), (Lines{"0: 5 for 2"}));
+}
+
+TEST(Server, AllWorkersGetTheSameFinalValuesWhenTheLastOneIsDone) {
+  Bench bench(uneven({.kind = sync::SyncKind::kAsp}));
+  bench.start();
+  ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
+  bench.deliver();
+  ASSERT_TRUE(bench.core->on_done(Rank{1}, 1, TimePoint{}, bench.actions).ok());
+  EXPECT_EQ(bench.trace(), (Lines{}));
+  EXPECT_FALSE(bench.push(1, 0, 2, {1, 1}).ok());
+  for (const Iteration iteration : {1, 2}) ASSERT_TRUE(bench.push(0, 0, iteration, {1, 1}).ok());
+  bench.deliver();
+  ASSERT_TRUE(bench.core->on_done(Rank{0}, 2, TimePoint{}, bench.actions).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"0<-0@3", "1<-0@2"}));
+  EXPECT_EQ(bench.value(0), (std::vector<float>{-3, -3}));
+}
+
+TEST(Server, TheOthersGetTheFinalValuesAlsoWhenTheLastOneIsLost) {
+  Bench bench(uneven({.kind = sync::SyncKind::kSsp, .staleness = 0}));
+  bench.start();
+  ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
+  ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"0<-0@1", "1<-0@1"}));
+  bench.deliver();
+  ASSERT_TRUE(bench.core->on_done(Rank{1}, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_left(Rank{0}, TimePoint{}, bench.actions).ok());
+  EXPECT_EQ(bench.trace(), (Lines{"1<-0@2"}));
+  EXPECT_TRUE(bench.core->on_left(Rank{1}, TimePoint{}, bench.actions).ok()) << "who is done may leave";
+}
+
+TEST(Server, RefusesAnEndThatDoesNotFit) {
+  Bench bench(uneven({.kind = sync::SyncKind::kAsp}));
+  bench.start();
+  const auto done = [&](std::int32_t worker, Iteration last) {
+    return bench.core->on_done(Rank{worker}, last, TimePoint{}, bench.actions).message();
+  };
+  EXPECT_THAT(done(0, 1), HasSubstr("worker 0 says that iteration 1 was its last one; it has pushed"));
+  EXPECT_THAT(done(7, 0), HasSubstr("does not take part"));
+  EXPECT_EQ(done(0, 0), "");
+  EXPECT_THAT(done(0, 0), HasSubstr("does not take part"));
+  Bench even(uneven({}));
+  even.start();
+  EXPECT_THAT(even.core->on_done(Rank{0}, 0, TimePoint{}, even.actions).message(), HasSubstr("all workers end together"));
+}
+
+// Worker 1 asks for the values of a barrier only when worker 0 has pushed again.
+TEST(Server, AtABarrierAWorkerGetsItsValuesHoweverLateItAsks) {
+  Bench bench(uneven({.kind = sync::SyncKind::kElasticBsp, .history = 1}, scheduling::Return::kPullByLayer));
+  bench.start();
+  const auto pull = [&](std::int32_t worker, Iteration label) {
+    return bench.core->on_pull(Rank{worker}, 0, 0, label, bench.actions).message();
+  };
+  for (const std::int32_t worker : {0, 1}) ASSERT_TRUE(bench.push(worker, 0, 1, {2, 2}).ok());
+  ASSERT_EQ(pull(0, 1), "");
+  bench.deliver();
+  ASSERT_TRUE(bench.push(0, 0, 2, {1, 1}).ok());
+  EXPECT_EQ(bench.value(0), (std::vector<float>{-3, -3}));
+  ASSERT_EQ(pull(1, 1), "");
+  ASSERT_EQ(bench.trace(), (Lines{"1<-0@1"}));
+  const auto sent =
+      std::ranges::find_if(bench.actions, [](const ServerAction& action) { return action.kind == ServerAction::Kind::kSendValue; });
+  EXPECT_EQ(reinterpret_cast<const float*>(sent->payload.data())[0], -2.0F);
+  bench.deliver();
 }
 
 TEST(Server, ForgetsAHalfReceivedGradientOfALostWorkerAndGoesOn) {
@@ -336,7 +434,7 @@ TEST(Server, GoesOnFromASavedState) {
   auto place = resumed.core->place_for_initial(Rank{0}, 0, 1, 8);
   ASSERT_TRUE(place.ok());
   std::ranges::copy(value, place->begin());
-  ASSERT_TRUE(resumed.core->on_initial(Rank{0}, 0, 1, resumed.actions).ok());
+  ASSERT_TRUE(resumed.core->on_initial(Rank{0}, 0, 1, TimePoint{}, resumed.actions).ok());
   ASSERT_TRUE(resumed.push(0, 0, 2, {3, -1}).ok());
   EXPECT_TRUE(testing::same_bits(resumed.value(0), whole.value(0)));
   EXPECT_EQ(resumed.core->export_part(0).steps, 2);
@@ -418,7 +516,7 @@ TEST(Server, StepsOnlyTheTensorsOfAMergedUnitThatSomebodyUsed) {
   ServerCore core(plan, Rank{0}, *sync::make_sync_model(options.sync, {.units = 1, .workers = {Rank{0}, Rank{1}}, .first = 1}));
   std::vector<ServerAction> actions;
   std::ranges::fill(*core.place_for_initial(Rank{0}, 0, 0, 16), 0.0F);
-  ASSERT_TRUE(core.on_initial(Rank{0}, 0, 0, actions).ok());
+  ASSERT_TRUE(core.on_initial(Rank{0}, 0, 0, TimePoint{}, actions).ok());
   // Nobody uses tensor 1; worker 1 does not use tensor 2 either, whatever its gradient holds.
   for (std::int32_t worker = 0; worker < 2; ++worker) {
     std::ranges::fill(*core.place_for_push(Rank{worker}, 0, 1, 16), -2.0F);

@@ -54,6 +54,13 @@ std::span<float> ServerCore::writable_value(std::uint32_t unit) {
   return pool_.of(value, elements(unit));
 }
 
+// The iteration whose learning rate an update is made with. Where workers do different numbers of iterations: that of BSP when as
+// many pushes have been applied.
+Iteration ServerCore::rate_iteration(std::uint32_t unit, const sync::Update& update) const {
+  if (!plan_->uneven()) return update.iteration;
+  return plan_->options().first + state(unit).pushes / plan_->options().workers;
+}
+
 void ServerCore::step(std::uint32_t part, Iteration iteration, std::span<const float> gradient) {
   const scheduling::Part& planned = planned_part(part);
   PartState& of = part_state(part);
@@ -81,7 +88,7 @@ bool ServerCore::apply_part(std::uint32_t part, const sync::Update& update, std:
       return false;
     }
   }
-  step(part, update.iteration, gradient);
+  step(part, rate_iteration(planned_part(part).unit, update), gradient);
   return true;
 }
 
@@ -95,6 +102,7 @@ void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& ac
     if (!actions.empty() && actions.back().kind == ServerAction::Kind::kStop) return;
   }
   ++(used ? counters_.updates : counters_.skipped_units);
+  state(unit).pushes += static_cast<std::int64_t>(update.workers.size());
   for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
   count_version(unit, update.iteration, actions);
   switch (sync_->delivery()) {

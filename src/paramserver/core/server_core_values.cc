@@ -25,12 +25,6 @@ void ServerCore::offer(std::uint32_t unit, Rank worker, Iteration label, std::ve
   }
 }
 
-void ServerCore::start(std::span<const sync::Start> starts, std::vector<ServerAction>& actions) {
-  for (const sync::Start& allowed : starts) {
-    for (const std::uint32_t unit : my_units()) offer(unit, allowed.worker, allowed.iteration - 1, actions);
-  }
-}
-
 // This server's units from `unit` to `last`, which live on it.
 std::span<const std::uint32_t> ServerCore::units_between(std::uint32_t unit, std::uint32_t last) const {
   const std::size_t first = plan_->units().place_in_server[unit];
@@ -90,7 +84,8 @@ void ServerCore::send_batch(std::uint32_t batch, Rank worker, Iteration label, s
     at.answered = label;
     at.asked = kNone;
     at.batch = kNoBatch;
-    std::ranges::copy(pool_.of(state(unit).value, elements(unit)), rest.begin());
+    std::ranges::copy(pool_.of(at.kept != kNoBuffer ? at.kept : state(unit).value, elements(unit)), rest.begin());
+    forget_kept(at);
     rest = rest.subspan(elements(unit));
   }
   add_in_flight(worker, buffer);
@@ -113,8 +108,9 @@ void ServerCore::send(std::uint32_t unit, Rank worker, Iteration label, std::vec
   Slot& at = slot(unit, worker);
   at.answered = label;
   at.asked = kNone;
-  const std::uint32_t value = state(unit).value;
+  const std::uint32_t value = at.kept != kNoBuffer ? at.kept : state(unit).value;
   pool_.add_reference(value);
+  forget_kept(at);
   add_in_flight(worker, value);
   actions.push_back({.kind = ServerAction::Kind::kSendValue,
                      .to = worker,

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -25,13 +26,15 @@ struct Case {
   Iteration iterations = 3;
   unsigned unused_per_cent = 0;
   bool zero_initial = false;
+  // With a model other than BSP: a worker's step is taken with a chance of one in `slowness[worker]`.
+  std::vector<unsigned> slowness = {};
   // Overrides the gradient.
   std::function<float(std::int32_t worker, Iteration iteration, std::int64_t index)> gradient;
 };
 
 // A message on its way: begins, is complete, is acknowledged; each at a random moment.
 struct Message {
-  enum class Kind { kInitial, kPush, kPull, kValue, kNotify, kSquareSum } kind = Kind::kPush;
+  enum class Kind { kInitial, kPush, kPull, kValue, kNotify, kSquareSum, kMiniBatch, kDone, kBarrier } kind = Kind::kPush;
   std::int32_t from = 0, to = 0;
   std::uint32_t unit = 0, detail = 0;  // detail: unused parts of a push, else the last unit
   Iteration iteration = 0;
@@ -42,7 +45,7 @@ struct Message {
   std::vector<float>* arena = nullptr;  // of a value: where it belongs
 };
 
-class System {
+class System final : private PaceObserver {
  public:
   explicit System(const Case& job)
       : job_(job),
@@ -56,6 +59,7 @@ class System {
       cluster.first = job.options.first;
       servers_.push_back(std::make_unique<ServerCore>(plan_, Rank{s}, *sync::make_sync_model(job.options.sync, cluster)));
     }
+    servers_[static_cast<std::size_t>(plan_->pacing_server().value)]->observe(*this);
     for (std::int32_t w = 0; w < job.options.workers; ++w) {
       workers_.push_back(std::make_unique<Worker>(plan_, Rank{w}, elements_));
       if (job.options.schedule.back == scheduling::Return::kPullInBatches) workers_.back()->core.set_batches(random_batches());
@@ -92,7 +96,10 @@ class System {
         : core(plan, rank), parameters(elements), staging(elements), gradients(elements) {}
     WorkerCore core;
     std::vector<float> parameters, staging, gradients, seen;
-    enum class Phase { kForward, kBackward, kDone } phase = Phase::kForward;
+    enum class Phase { kForward, kBackward, kFinishing, kDone } phase = Phase::kForward;
+    std::deque<std::int64_t> handed_out;     // and not begun
+    std::vector<std::int64_t> mini_batches;  // done
+    std::map<Iteration, std::vector<float>> began_with;
     std::int32_t next_layer = 0;               // forward
     std::vector<std::uint32_t> order, unused;  // backward: tensors to come
   };
@@ -104,10 +111,17 @@ class System {
   std::vector<std::vector<float>> history_;
   std::vector<Iteration> completed;  // by kIterationComplete of server 0
   std::vector<Status> stops, skips;
-  std::int64_t largest_lead = 0;
+  std::int64_t largest_lead = 0, largest_staleness = 0;
+  std::vector<sync::Superstep> supersteps;
   std::int64_t batched_values = 0;  // messages with values of several units
 
  private:
+  void on_started(Rank, Iteration, std::int64_t staleness, TimePoint) override {
+    largest_staleness = std::max(largest_staleness, staleness);
+  }
+  void on_ended(Rank, Iteration, TimePoint) override {}
+  void on_superstep(const sync::Superstep& superstep) override { supersteps.push_back(superstep); }
+
   // Other ones for every worker: what is asked for together is its own affair.
   scheduling::Bounds random_batches() {
     scheduling::Bounds bounds;
@@ -138,14 +152,41 @@ class System {
   // --- workers ---
 
   void step_worker(Worker& worker) {
+    const auto rank = static_cast<std::size_t>(worker.core.rank().value);
+    if (!job_.slowness.empty() && random_() % job_.slowness[rank] != 0) return;
     switch (worker.phase) {
       case Worker::Phase::kForward:
         return step_forward(worker);
       case Worker::Phase::kBackward:
         return step_backward(worker);
+      case Worker::Phase::kFinishing:
+        if (!worker.core.all_open(worker.core.current())) return;
+        copy_staged(worker, worker.core.units_of(std::nullopt));
+        worker.phase = Worker::Phase::kDone;
+        return;
       case Worker::Phase::kDone:
         return;
     }
+  }
+
+  // Whether the worker may go on with its next mini-batch; the last one to be handed out has the number of all there are.
+  bool takes_mini_batch(Worker& worker) {
+    if (worker.handed_out.empty()) return false;
+    if (worker.handed_out.front() > job_.iterations * job_.options.workers) {
+      if (!worker.core.all_open(worker.core.current())) return false;
+      copy_staged(worker, worker.core.units_of(std::nullopt));
+      const Iteration last = worker.core.current() - 1;
+      worker.core.on_finished();
+      for (std::int32_t server = 0; server < job_.options.servers; ++server) {
+        if (plan_->units().of_server[static_cast<std::size_t>(server)].empty()) continue;
+        post({.kind = Message::Kind::kDone, .from = worker.core.rank().value, .to = server, .iteration = last});
+      }
+      worker.phase = Worker::Phase::kFinishing;
+      return false;
+    }
+    worker.mini_batches.push_back(worker.handed_out.front());
+    worker.handed_out.pop_front();
+    return true;
   }
 
   void copy_staged(Worker& worker, scheduling::UnitRange units) {
@@ -156,7 +197,10 @@ class System {
   void step_forward(Worker& worker) {
     const Iteration iteration = worker.core.current();
     const std::int32_t rank = worker.core.rank().value;
-    if (iteration > last()) {
+    if (plan_->uneven() && worker.next_layer == 0 && static_cast<Iteration>(worker.mini_batches.size()) < iteration &&
+        !takes_mini_batch(worker))
+      return;
+    if (!plan_->uneven() && iteration > last()) {
       if (!worker.core.all_open(iteration)) return;
       copy_staged(worker, worker.core.units_of(std::nullopt));
       worker.phase = Worker::Phase::kDone;
@@ -175,10 +219,14 @@ class System {
     }
     if (!worker.core.gradients_free()) return;
     for (const auto& other : workers_) {
-      const bool all_pushed = other->phase == Worker::Phase::kBackward && other->order.empty();
+      if (other->phase == Worker::Phase::kFinishing || other->phase == Worker::Phase::kDone) continue;
+      const bool all_pushed =
+          other->phase == Worker::Phase::kBackward &&
+          std::ranges::all_of(other->order, [&](std::uint32_t tensor) { return job_.table.tensors[tensor].elements() == 0; });
       largest_lead = std::max(largest_lead, iteration - other->core.current() - (all_pushed ? 1 : 0));
     }
     worker.seen = worker.parameters;
+    if (job_.options.sync.kind == sync::SyncKind::kElasticBsp) worker.began_with[iteration] = worker.parameters;
     worker.order.clear();
     worker.unused.clear();
     for (std::uint32_t tensor = 0; tensor < job_.table.tensors.size(); ++tensor) {
@@ -282,7 +330,18 @@ class System {
 
   // --- messages ---
 
-  void step_message(std::size_t index) {
+  // Messages overtake each other, but not those of the same session that are in one layer.
+  std::size_t earliest_like(std::size_t index) const {
+    const Message& chosen = messages_[index];
+    if (chosen.kind != Message::Kind::kMiniBatch && chosen.kind != Message::Kind::kBarrier) return index;
+    const auto first = std::ranges::find_if(messages_, [&](const Message& other) {
+      return other.kind == chosen.kind && other.from == chosen.from && other.to == chosen.to;
+    });
+    return static_cast<std::size_t>(first - messages_.begin());
+  }
+
+  void step_message(std::size_t chosen) {
+    const std::size_t index = earliest_like(chosen);
     Message& message = messages_[index];
     if (message.state == Message::State::kSent) {
       message.state = Message::State::kBegun;
@@ -356,14 +415,22 @@ class System {
       ASSERT_TRUE(status.ok()) << status.message();
       return send_worker_actions(worker);
     }
+    if (message.kind == Message::Kind::kMiniBatch)
+      return workers_[static_cast<std::size_t>(message.to)]->handed_out.push_back(message.iteration);
     ServerCore& server = *servers_[static_cast<std::size_t>(message.to)];
     const Rank from{message.from};
     switch (message.kind) {
       case Message::Kind::kInitial:
-        status = server.on_initial(from, message.unit, message.iteration, actions_);
+        status = server.on_initial(from, message.unit, message.iteration, now_, actions_);
         break;
       case Message::Kind::kPush:
         status = server.on_push(from, message.unit, message.iteration, message.detail, now_, actions_);
+        break;
+      case Message::Kind::kDone:
+        status = server.on_done(from, message.iteration, now_, actions_);
+        break;
+      case Message::Kind::kBarrier:
+        status = server.on_barrier(Rank{static_cast<std::int32_t>(message.unit)}, message.iteration, now_, actions_);
         break;
       case Message::Kind::kPull:
         status = server.on_pull(from, message.unit, message.detail, message.iteration, actions_);
@@ -375,6 +442,23 @@ class System {
     ASSERT_TRUE(status.ok()) << "seed " << job_.seed << ": " << status.message();
     for (const ServerAction& action : actions_) carry_out(server, action);
     actions_.clear();
+    if (server.paces()) {
+      if (const auto question = server.take_question()) tell_barriers(*question);
+    }
+  }
+
+  // Every server hears of it at some moment of its own; what one server hears is in order.
+  void tell_barriers(const sync::BarrierQuestion& question) {
+    const auto barriers = sync::answer(question);
+    for (std::size_t i = 0; i < barriers.size(); ++i) {
+      for (std::int32_t server = 0; server < job_.options.servers; ++server) {
+        if (plan_->units().of_server[static_cast<std::size_t>(server)].empty()) continue;
+        post({.kind = Message::Kind::kBarrier,
+              .to = server,
+              .unit = static_cast<std::uint32_t>(question.workers[i].value),
+              .iteration = barriers[i]});
+      }
+    }
   }
 
   void carry_out(const ServerCore& server, const ServerAction& action) {
@@ -402,6 +486,12 @@ class System {
         }
         if (server.rank() == Rank{0}) completed.push_back(action.iteration);
         return;
+      case ServerAction::Kind::kMiniBatch:
+        return post({.kind = Message::Kind::kMiniBatch,
+                     .from = server.rank().value,
+                     .to = action.to.value,
+                     .unit = action.unit,
+                     .iteration = action.iteration});
       case ServerAction::Kind::kSkipped:
         return skips.push_back(action.failure);
       case ServerAction::Kind::kStop:
@@ -532,8 +622,10 @@ TEST(System, IsTheSameForEveryNumberOfServersAndEveryCutWithClipping) {
 
 // Whole numbers do not round: every push adds 1, so in the end each value is the number of pushes, when none is lost and none
 // counted twice.
+// Workers of unequal speed take one mini-batch after the other.
 Case ledger(std::uint64_t seed, sync::SyncKind kind, std::int64_t staleness) {
   Case job = random_case(seed);
+  job.options.first = 1;
   job.options.update = {};
   job.options.update.learning_rate.base = 1;
   for (auto& tensor : job.table.tensors) tensor.group = 0;
@@ -543,6 +635,8 @@ Case ledger(std::uint64_t seed, sync::SyncKind kind, std::int64_t staleness) {
   job.iterations = 6;
   job.unused_per_cent = 0;
   job.gradient = [](std::int32_t, Iteration, std::int64_t) { return -1.0F; };
+  for (std::int32_t worker = 0; worker < job.options.workers; ++worker)
+    job.slowness.push_back(1 + static_cast<unsigned>((seed + static_cast<std::uint64_t>(worker)) % 4));
   return job;
 }
 
@@ -554,13 +648,16 @@ void expect_every_push_counted_once(System& system, const Case& job) {
     for (const float value : system.server(static_cast<std::size_t>(server.value)).export_part(part).value)
       ASSERT_EQ(value, pushes);
   }
+  std::vector<std::int64_t> done;
   for (std::int32_t w = 0; w < job.options.workers; ++w) {
-    for (const float value : system.worker(static_cast<std::size_t>(w)).parameters) {
-      ASSERT_LE(value, pushes);
-      ASSERT_GE(value, static_cast<float>(job.iterations));  // at least its own
-      ASSERT_EQ(value, std::floor(value));
-    }
+    const System::Worker& worker = system.worker(static_cast<std::size_t>(w));
+    for (const float value : worker.parameters) ASSERT_EQ(value, pushes);  // the final values, which all workers wait for
+    done.insert(done.end(), worker.mini_batches.begin(), worker.mini_batches.end());
   }
+  std::ranges::sort(done);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(job.options.workers * job.iterations));
+  std::iota(all.begin(), all.end(), 1);
+  ASSERT_EQ(done, all) << "every mini-batch once";
 }
 
 TEST(System, CountsEveryPushOnceInAsp) {
@@ -593,6 +690,61 @@ TEST(System, CountsEveryPushOnceInSspAndKeepsItsBound) {
     largest_lead = std::max(largest_lead, system.largest_lead);
   }
   EXPECT_EQ(largest_lead, 2);
+}
+
+// The first iterations are summed like BSP's: of them all workers together add one mean.
+TEST(System, CountsEveryPushOnceInElasticBsp) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Case job = ledger(seed, sync::SyncKind::kElasticBsp, 0);
+    job.iterations = 10;
+    job.options.sync.lookahead = 1 + static_cast<std::int64_t>(seed % 6);
+    job.options.sync.history = 1 + static_cast<std::int64_t>(seed % 3);
+    job.options.sync.objective = seed % 2 == 0 ? sync::Objective::kSpan : sync::Objective::kWaitingShare;
+    job.options.sync.scale = sync::GradientScale::kFull;  // of the sum, too
+    System system(job);
+    system.run();
+    ASSERT_FALSE(HasFailure());
+    expect_every_push_counted_once(system, job);
+    ASSERT_FALSE(HasFailure());
+    EXPECT_LT(system.largest_staleness, job.options.sync.lookahead);
+  }
+}
+
+TEST(System, AtAnElasticBarrierAllWorkersHoldEqualWeightsAfterDifferentNumbersOfIterations) {
+  std::int64_t compared = 0, uneven = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Case job = ledger(seed, sync::SyncKind::kElasticBsp, 0);
+    job.options.update.learning_rate.base = 0.01;
+    job.gradient = {};
+    job.iterations = 12;
+    job.options.sync.lookahead = 5;
+    job.options.sync.history = 2;
+    job.options.sync.objective = seed % 2 == 0 ? sync::Objective::kSpan : sync::Objective::kWaitingShare;
+    System system(job);
+    system.run();
+    ASSERT_FALSE(HasFailure());
+    std::vector<Iteration> ended(static_cast<std::size_t>(job.options.workers), 0);
+    for (const sync::Superstep& superstep : system.supersteps) {
+      uneven += std::ranges::adjacent_find(superstep.iterations, std::not_equal_to<>()) != superstep.iterations.end() ? 1 : 0;
+      for (std::size_t i = 0; i < superstep.workers.size(); ++i)
+        ended[static_cast<std::size_t>(superstep.workers[i].value)] += superstep.iterations[i];
+      const std::vector<float>* first = nullptr;
+      for (const Rank worker : superstep.workers) {
+        const auto& began_with = system.worker(static_cast<std::size_t>(worker.value)).began_with;
+        const auto found = began_with.find(ended[static_cast<std::size_t>(worker.value)] + 1);
+        if (found == began_with.end()) continue;  // no mini-batch was left for it
+        if (first == nullptr) first = &found->second;
+        ASSERT_TRUE(same_bits(*first, found->second)) << "superstep " << superstep.number << ", worker " << worker.value;
+        ++compared;
+      }
+    }
+    for (std::int32_t w = 1; w < job.options.workers; ++w)
+      ASSERT_TRUE(same_bits(system.worker(0).parameters, system.worker(static_cast<std::size_t>(w)).parameters)) << "at the end";
+  }
+  EXPECT_GT(compared, 1000);
+  EXPECT_GT(uneven, 100);
 }
 
 Case with_nan(NonFinitePolicy policy, std::int32_t servers, std::uint64_t seed) {

@@ -155,6 +155,13 @@ Status WorkerCore::on_backward_done(Iteration iteration, std::span<const std::ui
   return {};
 }
 
+void WorkerCore::on_finished() {
+  PACELINE_CHECK(missing_ == 0, "worker {} finished while {} values were on their way", worker_.value, missing_);
+  for (UnitState& unit : units_) unit.pushed = current_;
+  ++current_;
+  begin_iteration();
+}
+
 // Pushes what is waiting, unless values of the iteration before have not come.
 void WorkerCore::flush(TimePoint now, std::vector<WorkerAction>& actions) {
   if (missing_ > 0) return;

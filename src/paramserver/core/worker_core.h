@@ -64,6 +64,10 @@ class WorkerCore {
   Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, TimePoint now,
                           std::vector<WorkerAction>& actions);
 
+  // JobPlan::uneven(): this worker computes no more. The values that every worker's pushes have gone into are awaited as if a push
+  // of iteration current() were to be answered; current() counts on. Requires all_open(current()).
+  void on_finished();
+
   enum class Place : std::uint8_t { kParameters, kStaging };
   // What comes as one message: the values of the units from `unit` to `last` that live on the sender.
   struct Values {

@@ -324,7 +324,6 @@ TEST(JobPlan, RefusesWhatCannotBeTrained) {
   refused([](auto&, auto& options) { options.update.groups = {{1, -1}}; }, "weight decay -1");
   refused([](auto& table, auto&) { table.tensors[1].group = 1; }, "parameter group 1; legal are 0 to 0");
   refused([](auto& table, auto&) { table.tensors[1].dtype = "int32"; }, "int32");
-  refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kElasticBsp; }, "elastic-bsp");
   refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kAsp, options.update.clip_norm = 1; }, "--clip-norm");
   refused(
       [](auto&, auto& options) { options.sync.kind = sync::SyncKind::kSsp, options.update.non_finite = NonFinitePolicy::kSkip; },

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -45,6 +46,14 @@ class GradientExchange {
   // Returns when all parameters hold every update up to and including `iteration`, the one of the last backward_done. Errors as
   // above.
   virtual Status wait_all(Iteration iteration) = 0;
+  // JobPlan::uneven(), so only with servers: the number of the mini-batch that this worker's next iteration is for, from 1; each
+  // number is handed out once in a job. Waits until it is there. Errors as above.
+  virtual Result<std::int64_t> next_mini_batch() {
+    return error(ErrorKind::kBadRequest, "mini-batches are not handed out in this job");
+  }
+  // This worker computes no more; `last` is the iteration of its last backward_done, or the one before its first. Returns when the
+  // parameters are the job's final ones: with JobPlan::uneven() when all workers are done, else as wait_all(). Errors as above.
+  virtual Status finish(Iteration last) { return wait_all(last); }
   // Returns when no gradient (of the layer) is being read any more.
   virtual Status wait_gradients_free() = 0;
   virtual Status wait_gradients_free(Layer layer) = 0;
@@ -57,6 +66,9 @@ class GradientExchange {
   virtual const JobPlan& plan() const = 0;
   // Any thread. Every wait, now and later, returns `reason`, which is not a success. The first reason stays.
   virtual void cancel(const Status& reason) = 0;
+  // Any thread. `reader` is told every number that next_mini_batch() will return, as soon as it is known: those that wait already
+  // inside the call, later ones on the loop. It calls nothing back. Empty: nobody is told any more once this returns.
+  virtual void read_ahead(std::function<void(std::int64_t number)> /*reader*/) {}
   // Any thread. Return::kPullInBatches: the batches pulled in and what they were planned from; nothing before there was a plan.
   virtual std::optional<scheduling::LiveProfile::Plan> batches() { return std::nullopt; }
   // Any thread. Where the time went since the last call; the values of start() do not count.

@@ -75,20 +75,27 @@ Status ServerService::unexpected(const session::PeerName& from, const wire::Mess
 void ServerService::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
   if (failed_) return;
   if (from.role == session::Role::kServer) {
-    if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(from, head));
     const TimePoint begin = loop_.now();
+    if (head.kind == wire::MessageKind::kBarrier && head.payload_bytes == 0 && from.rank == plan_->pacing_server()) {
+      const Rank worker{static_cast<std::int32_t>(head.unit)};
+      return carry_out(core_.on_barrier(worker, head.iteration, begin, actions_), Duration{});
+    }
+    if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(from, head));
     const Status status = core_.on_square_sum(from.rank, head.iteration, payload, actions_);
     return carry_out(status, loop_.now() - begin);
   }
   if (from.role != session::Role::kWorker) return fail(unexpected(from, head));
   switch (head.kind) {
     case wire::MessageKind::kInitial:
-      return carry_out(core_.on_initial(from.rank, head.unit, head.iteration, actions_), Duration{});
+      return carry_out(core_.on_initial(from.rank, head.unit, head.iteration, loop_.now(), actions_), Duration{});
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
       return carry_out(core_.on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
     case wire::MessageKind::kPush:
       return enqueue(from, head);
+    case wire::MessageKind::kDone:
+      if (head.payload_bytes != 0) return fail(unexpected(from, head));
+      return carry_out(core_.on_done(from.rank, head.iteration, loop_.now(), actions_), Duration{});
     default:
       return fail(unexpected(from, head));
   }
@@ -161,6 +168,14 @@ void ServerService::carry_out(const Status& status, Duration spent) {
       case ServerAction::Kind::kIterationComplete:
         if (callbacks_.on_iteration_complete) callbacks_.on_iteration_complete(action.iteration);
         break;
+      case ServerAction::Kind::kMiniBatch: {
+        const wire::MessageHead head{.kind = wire::MessageKind::kMiniBatch,
+                                     .layer = wire::kControlLayer,
+                                     .unit = action.unit,
+                                     .iteration = action.iteration};
+        outbox_.send_to_worker(action.to, head, {}, kNothingBorrowed);
+        break;
+      }
       case ServerAction::Kind::kSkipped:
         ++counters_.skipped_iterations;
         if (callbacks_.on_skipped) callbacks_.on_skipped(action.iteration, action.failure);
@@ -171,7 +186,32 @@ void ServerService::carry_out(const Status& status, Duration spent) {
     }
   }
   actions_.clear();
-  if (!status.ok()) fail(status);
+  if (!status.ok()) return fail(status);
+  ask_for_barriers();
+}
+
+void ServerService::ask_for_barriers() {
+  if (failed_ || !core_.paces()) return;
+  auto question = core_.take_question();
+  if (!question) return;
+  if (callbacks_.on_question) return callbacks_.on_question(*std::move(question));
+  set_barriers(question->workers, sync::answer(*question));
+}
+
+void ServerService::set_barriers(std::span<const Rank> workers, std::span<const Iteration> barriers) {
+  PACELINE_CHECK(workers.size() == barriers.size(), "{} barriers for {} workers", barriers.size(), workers.size());
+  const auto& of_server = plan_->units().of_server;
+  for (std::size_t i = 0; i < workers.size() && !failed_; ++i) {
+    const wire::MessageHead head{.kind = wire::MessageKind::kBarrier,
+                                 .layer = wire::kControlLayer,
+                                 .unit = static_cast<std::uint32_t>(workers[i].value),
+                                 .iteration = barriers[i]};
+    for (std::size_t server = 0; server < of_server.size(); ++server) {
+      const Rank other{static_cast<std::int32_t>(server)};
+      if (other != core_.rank() && !of_server[server].empty()) outbox_.send_to_server(other, head, {}, kNothingBorrowed);
+    }
+    carry_out(core_.on_barrier(workers[i], barriers[i], loop_.now(), actions_), Duration{});
+  }
 }
 
 void ServerService::share_time(Duration spent) {

@@ -1,5 +1,5 @@
-// A parameter server in a process: binds ServerCore to a loop and an Outbox. Takes kInitial, kPush, kPull (workers) and kSquareSum
-// (servers); sends kValue, kValues, kNotify and kSquareSum.
+// A parameter server in a process: binds ServerCore to a loop and an Outbox. Takes kInitial, kPush, kPull, kDone (workers),
+// kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kMiniBatch, kSquareSum and kBarrier.
 //
 // Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the
 // most urgent layer first where the schedule orders this place (P3's second one), so that an urgent unit is not aggregated behind
@@ -32,6 +32,9 @@ struct ServerCallbacks {
   // The iteration changed nothing (NonFinitePolicy::kSkip); the reason names whose gradient it was, if it was found on this server.
   // May be empty.
   std::function<void(Iteration, const Status&)> on_skipped;
+  // ElasticBSP, on the pacing server: where is the next barrier? May be answered on any thread (sync::answer); then, on the loop,
+  // set_barriers(). Empty: it is answered at once on the loop.
+  std::function<void(sync::BarrierQuestion)> on_question;
 };
 
 class ServerService final : public MessageSink {
@@ -48,6 +51,10 @@ class ServerService final : public MessageSink {
   void on_delivered(const session::PeerName& to, std::uint64_t ticket) override;
   // A worker that is lost takes part no more (ServerCore::on_left); whether the job goes on is the runtime's decision.
   void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
+
+  // The answer: by worker of the question, the iteration at whose end the barrier is. Tells this server's model and all others'.
+  // Loop only.
+  void set_barriers(std::span<const Rank> workers, std::span<const Iteration> barriers);
 
   // For checkpoints: export before or in on_iteration_complete, import before the first push. Loop only.
   ServerCore& core() { return core_; }
@@ -84,6 +91,7 @@ class ServerService final : public MessageSink {
   void enqueue(const session::PeerName& from, const wire::MessageHead& head);
   void work();
   void work_one();
+  void ask_for_barriers();
   void carry_out(const Status& status, Duration spent);
   void share_time(Duration spent);
   void send_value(const ServerAction& action);

@@ -54,6 +54,7 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
     profile_.emplace(pulled_by_layer(*plan_), plan_->options().servers, plan_->options().schedule.batching);
   outgoing_signal_ = loop.make_signal([this] { send_outgoing(); });
   initial_signal_ = loop.make_signal([this] { send_initial(); });
+  done_signal_ = loop.make_signal([this] { send_done(); });
 }
 
 WorkerClient::~WorkerClient() = default;
@@ -151,6 +152,37 @@ Status WorkerClient::start() {
 
 Status WorkerClient::wait_layer(Layer layer, Iteration iteration) { return wait_open(layer, iteration); }
 Status WorkerClient::wait_all(Iteration iteration) { return wait_open(std::nullopt, iteration + 1); }
+
+Result<std::int64_t> WorkerClient::next_mini_batch() {
+  std::unique_lock lock(mutex_);
+  PACELINE_RETURN_IF_ERROR(wait(
+      lock, [&] { return !mini_batches_.empty(); },
+      [&] {
+        return fmt::format("server {} to hand out a mini-batch for iteration {}", plan_->pacing_server().value, core_.current());
+      }));
+  const std::int64_t number = mini_batches_.front();
+  mini_batches_.pop_front();
+  return number;
+}
+
+void WorkerClient::read_ahead(std::function<void(std::int64_t)> reader) {
+  const std::lock_guard lock(mutex_);
+  reader_ = std::move(reader);
+  if (!reader_) return;
+  for (const std::int64_t number : mini_batches_) reader_(number);
+}
+
+Status WorkerClient::finish(Iteration last) {
+  PACELINE_RETURN_IF_ERROR(wait_all(last));
+  if (!plan_->uneven()) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    core_.on_finished();
+    stall_.on_progress(loop_.now());
+  }
+  done_signal_->raise();
+  return wait_all(last + 1);
+}
 
 Status WorkerClient::gradient_ready(std::uint32_t tensor) {
   {
@@ -270,10 +302,40 @@ void WorkerClient::send_initial() {
          part(options_.parameters, unit.id));
 }
 
+void WorkerClient::send_done() {
+  Iteration last = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return;
+    last = core_.current() - 2;
+  }
+  const wire::MessageHead head{.kind = wire::MessageKind::kDone, .layer = wire::kControlLayer, .iteration = last};
+  const auto& of_server = plan_->units().of_server;
+  for (std::size_t server = 0; server < of_server.size(); ++server) {
+    if (!of_server[server].empty()) outbox_.send_to_server(Rank{static_cast<std::int32_t>(server)}, head, {}, kNoTicket);
+  }
+}
+
+// Sessions keep order and lose nothing, so another count than the next is a fault of the server.
+Status WorkerClient::on_mini_batch(const wire::MessageHead& head) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!plan_->uneven() || head.unit != handed_out_ + 1 || head.iteration < 1) {
+      return error(ErrorKind::kBadRequest, "worker {} was handed out mini-batch {} for its {}. iteration; so far it has {}",
+                   worker_.value, head.iteration, head.unit, handed_out_);
+    }
+    ++handed_out_;
+    mini_batches_.push_back(head.iteration);
+    if (reader_) reader_(head.iteration);
+  }
+  changed_.notify_all();
+  return {};
+}
+
 bool WorkerClient::takes(const session::PeerName& from, const wire::MessageHead& head) const {
   return from.role == session::Role::kServer && head.flags == 0 &&
          (head.kind == wire::MessageKind::kValue || head.kind == wire::MessageKind::kValues ||
-          (head.kind == wire::MessageKind::kNotify && head.payload_bytes == 0));
+          ((head.kind == wire::MessageKind::kNotify || head.kind == wire::MessageKind::kMiniBatch) && head.payload_bytes == 0));
 }
 
 Status WorkerClient::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
@@ -282,7 +344,7 @@ Status WorkerClient::unexpected(const session::PeerName& from, const wire::Messa
 }
 
 Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
-  if (!takes(from, head) || head.kind == wire::MessageKind::kNotify) return unexpected(from, head);
+  if (!takes(from, head) || head.payload_bytes == 0) return unexpected(from, head);
   const WorkerCore::Values values = values_of(head);
   const std::lock_guard lock(mutex_);
   PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, values, head.payload_bytes, loop_.now()));
@@ -319,6 +381,10 @@ void WorkerClient::deal_out(const WorkerCore::Values& values, std::span<const st
 
 void WorkerClient::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
   if (!takes(from, head)) return fail(unexpected(from, head));
+  if (head.kind == wire::MessageKind::kMiniBatch) {
+    if (const Status status = on_mini_batch(head); !status.ok()) fail(status);
+    return;
+  }
   const WorkerCore::Values values = values_of(head);
   if (!payload.empty()) deal_out(values, payload);
   Status status;

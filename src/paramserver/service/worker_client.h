@@ -14,6 +14,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -63,6 +64,9 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   TimePoint opened_at(Layer layer) override;
   const JobPlan& plan() const override { return *plan_; }
   void cancel(const Status& reason) override;
+  Result<std::int64_t> next_mini_batch() override;
+  Status finish(Iteration last) override;
+  void read_ahead(std::function<void(std::int64_t number)> reader) override;
   std::optional<scheduling::LiveProfile::Plan> batches() override;
   Account take_account() override;
 
@@ -88,6 +92,8 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   Result<std::span<std::byte>> place_of(const WorkerCore::Values& values, std::span<float> arena);
   void deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload);
   void send_initial();
+  void send_done();
+  Status on_mini_batch(const wire::MessageHead& head);
   void send(wire::MessageKind kind, const WorkerAction& action, std::span<const float> payload);
   void fail(const Status& reason);
   // The unit's part of an arena.
@@ -100,7 +106,7 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   WorkerClientOptions options_;
   std::unique_ptr<float[]> staging_memory_;
   std::span<float> staging_;
-  std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_;
+  std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_, done_signal_;
   std::vector<WorkerAction> sending_;  // loop only
   // Loop only: where values that are to be dealt out are received, by the first unit, and into which arena they go.
   struct Parcel {
@@ -115,6 +121,9 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   std::condition_variable changed_;
   WorkerCore core_;
   std::vector<WorkerAction> outgoing_;
+  std::deque<std::int64_t> mini_batches_;  // handed out and not taken
+  std::uint32_t handed_out_ = 0;           // so far
+  std::function<void(std::int64_t)> reader_;
   std::optional<scheduling::LiveProfile> profile_;  // with Return::kPullInBatches
   session::StallDetector stall_;
   Status failure_;
