@@ -63,6 +63,7 @@ TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
                         .job = 0x1122334455667788,
                         .epoch = 9,
                         .servers = {"a", "bc"},
+                        .peers = {"d"},
                         .table = small_table(),
                         .settings = {}};
   EXPECT_EQ(hex(encode(welcome)), std::string("02000000"
@@ -73,7 +74,10 @@ TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
                                               "01000000"
                                               "61"
                                               "02000000"
-                                              "6263") +
+                                              "6263"
+                                              "01000000"
+                                              "01000000"
+                                              "64") +
                                       kSmallTable + "00000000");
   EXPECT_EQ(hex(encode(Stop{.kind = StopKind::kFailed, .error = ErrorKind::kDeadline, .reason = "no"})),
             "02"

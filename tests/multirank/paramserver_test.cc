@@ -168,7 +168,12 @@ TEST_F(ParameterServer, OfALostWorkersPushesThoseThatWereAnsweredStayAndAtMostOn
             if (worker == 2) acknowledged = iteration - 1;  // it has got the values of that one
           },
           [&](std::int32_t worker, Iteration iteration) { return worker == 2 && iteration == 3; });
-      EXPECT_EQ(acknowledged, 2);
+      // With asp nobody waits: the others may have taken all mini-batches before it had its third.
+      if (kind == sync::SyncKind::kAsp) {
+        EXPECT_LE(acknowledged, 2);
+      } else {
+        EXPECT_EQ(acknowledged, 2);
+      }
       std::int64_t others = 0;
       for (std::size_t worker = 0; worker < 2; ++worker) {
         EXPECT_TRUE(job.workers[worker]->failure.ok()) << job.workers[worker]->failure.message();
