@@ -335,8 +335,14 @@ bool CollectiveExchange::work_piece() {
   return true;
 }
 
+// Whether a message is one of training: the operations before, one for each unit, brought the initial values. What others send of the
+// first iteration may come while this rank still receives these.
+bool CollectiveExchange::counts(const wire::MessageHead& head) const {
+  return head.kind == wire::MessageKind::kCollective && head.unit > plan_->units().units.size();
+}
+
 void CollectiveExchange::send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  bytes_sent_ += static_cast<std::int64_t>(payload.size());
+  if (counts(head)) bytes_sent_ += static_cast<std::int64_t>(payload.size());
   outbox_.send_to_worker(to, head, payload, ticket);
 }
 
@@ -354,7 +360,7 @@ Result<std::span<std::byte>> CollectiveExchange::on_message_begin(const session:
 }
 
 void CollectiveExchange::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
-  bytes_received_ += static_cast<std::int64_t>(payload.size());
+  if (counts(head)) bytes_received_ += static_cast<std::int64_t>(payload.size());
   engine_.on_message(from.rank, head, payload);
 }
 

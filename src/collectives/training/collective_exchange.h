@@ -89,6 +89,7 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
   void begin(const LoopCore::Action& action);
   void on_done(const LoopCore::Action& action, const Status& status);
   bool work_piece();
+  bool counts(const wire::MessageHead& head) const;
   void fail(const Status& reason);
   std::span<float> part(std::span<float> arena, std::uint32_t unit) const;
   std::span<float> staged(std::uint32_t unit) const;

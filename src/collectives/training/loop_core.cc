@@ -247,7 +247,6 @@ void LoopCore::account_gate(std::optional<Layer> layer, Iteration iteration, Tim
 }
 
 void LoopCore::account_bytes(std::int64_t sent, std::int64_t received) {
-  if (starting_) return;
   account_.bytes_pushed += sent;
   account_.bytes_pulled += received;
 }
