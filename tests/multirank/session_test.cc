@@ -486,7 +486,8 @@ TEST_P(SessionTest, StrangersAreCountedAndDisturbNobody) {
   gone_at_once.close();
   End& silent = raw.connect(address);
   silent.wait_closed();  // the transport's deadline for strangers
-  server.wait_until("seven strangers", [](Node& node) { return node.endpoint->counters().strangers_refused == 7; });
+  server.wait_until("seven strangers",
+                    [](Node& node) { return node.endpoint->counters().strangers_refused >= 7; });  // more on a slow machine
   worker.send_owned(peer, head(1), std::vector<std::byte>(5000));
   server.wait_until("the worker's message", [](Node& node) { return node.arrived.size() == 1; });
   EXPECT_EQ(server.counters().reconnects, 0U);

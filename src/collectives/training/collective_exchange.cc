@@ -335,8 +335,8 @@ bool CollectiveExchange::work_piece() {
   return true;
 }
 
-// Whether a message is one of training: the operations before, one for each unit, brought the initial values. What others send of the
-// first iteration may come while this rank still receives these.
+// Whether a message is one of training: the operations before, one for each unit, brought the initial values. What others send of
+// the first iteration may come while this rank still receives these.
 bool CollectiveExchange::counts(const wire::MessageHead& head) const {
   return head.kind == wire::MessageKind::kCollective && head.unit > plan_->units().units.size();
 }
