@@ -63,7 +63,7 @@ std::vector<std::string> arguments_of(const JobsBenchOptions& options, const Syn
          "--iterations", options.quick ? "20" : "300", "--evaluate-every", model.uneven ? "30" : "10", "--evaluate-late"});
   }
   words.insert(words.end(), model.arguments.begin(), model.arguments.end());
-  if (!cell.trace.empty()) add({"--trace", cell.trace});
+  if (!cell.trace.empty()) add({"--pace", cell.trace});
   return words;
 }
 

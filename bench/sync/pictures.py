@@ -1,4 +1,4 @@
-"""Pictures of what `paceline bench sync` measured, or of one job's `--trace`:
+"""Pictures of what `paceline bench sync` measured, or of one job's `--pace`:
 
 bench/sync/pictures.py FOLDER          lanes-*.png, accuracy.png and waiting.png into FOLDER, as far as its cells and traces give them
 bench/sync/pictures.py TRACE.jsonl     TRACE.png: a lane per worker, a bar per iteration, barriers as lines (the ElasticBSP paper's

@@ -57,7 +57,7 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("history", "7").history, 7);
   EXPECT_EQ(read("gradient-scale", "mean").gradient_scale, "mean");
   EXPECT_EQ(read("evaluate-late", "1").evaluate_late, 1);
-  EXPECT_EQ(read("trace", "1").trace, 1);
+  EXPECT_EQ(read("pace", "1").pace, 1);
   EXPECT_EQ(read("slice", "7KB").slice, "7KB");
   EXPECT_EQ(read("merge", "7").merge, "7");
   EXPECT_EQ(read("batching", "exact").batching, "exact");

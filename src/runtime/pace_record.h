@@ -1,5 +1,5 @@
 // At what pace the workers of a job ran, as the pacing server saw it: staleness, supersteps, and predicted beside real arrivals,
-// for the report; and every iteration and superstep as it ends, for a trace. Belongs to the server's loop.
+// for the report; and every iteration and superstep as it ends, for `--pace`. Belongs to the server's loop.
 #pragma once
 
 #include <functional>

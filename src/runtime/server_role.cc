@@ -16,9 +16,9 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings
   PACELINE_ASSIGN_OR_RETURN(service_,
                             paramserver::ServerService::make(std::move(plan), rank_, loop_, member_, std::move(callbacks)));
   uneven_ = service_->core().plan().uneven();
-  if (service_->core().paces() && (uneven_ || settings.trace != 0)) {
+  if (service_->core().paces() && (uneven_ || settings.pace != 0)) {
     PaceRecord::Tell tell;
-    if (settings.trace != 0) tell = [this](Json event) { member_.send_progress(Json{{"trace", std::move(event)}}.dump()); };
+    if (settings.pace != 0) tell = [this](Json event) { member_.send_progress(Json{{"pace", std::move(event)}}.dump()); };
     pace_ = std::make_unique<PaceRecord>(std::move(tell));
     service_->core().observe(*pace_);
   }

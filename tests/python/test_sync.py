@@ -39,7 +39,7 @@ def lines_of(file):
 
 def test_between_two_elastic_barriers_workers_do_different_numbers_of_iterations(table, tmp_path):
     trace = tmp_path / "trace.jsonl"
-    report = train("--model", f"replay:{table}", "--iterations", 60, "--workers", 4, "--servers", 2, "--sync", "elastic-bsp", *SPEEDS, "--trace", trace, "--metrics", tmp_path / "metrics.jsonl")
+    report = train("--model", f"replay:{table}", "--iterations", 60, "--workers", 4, "--servers", 2, "--sync", "elastic-bsp", *SPEEDS, "--pace", trace, "--metrics", tmp_path / "metrics.jsonl")
     events = lines_of(trace)
     supersteps = [event for event in events if "superstep" in event]
     iterations = [event for event in events if "rank" in event]
@@ -71,7 +71,7 @@ def test_metrics_tell_of_every_workers_iterations_where_its_time_went(table, tmp
         for key in ("computing", "waiting_barrier", "waiting_parameters"):
             assert sum(line[key] for line in mine) == pytest.approx(worker[key], abs=1e-6)
         assert worker["waiting"] == pytest.approx(worker["waiting_barrier"] + worker["waiting_parameters"])
-    train("--model", f"replay:{table}", "--iterations", 5, "--workers", 2, "--metrics", metrics, "--trace", tmp_path / "bsp.jsonl")
+    train("--model", f"replay:{table}", "--iterations", 5, "--workers", 2, "--metrics", metrics, "--pace", tmp_path / "bsp.jsonl")
     assert [line["iteration"] for line in lines_of(metrics)] == [1, 2, 3, 4, 5]
     assert {event["staleness"] for event in lines_of(tmp_path / "bsp.jsonl")} == {0}
 
@@ -124,8 +124,8 @@ def test_a_worker_that_stands_still_delays_a_barrier_until_the_stall_limit(table
         (("--sync", "asp", "--non-finite", "skip"), ("--sync asp", "--non-finite skip", "share")),
         (("--sync", "elastic-bsp", "--checkpoint", "runs"), ("--checkpoint", "elastic-bsp")),
         (("--sync", "elastic-bsp", "--reference"), ("--reference", "elastic-bsp")),
-        (("--reference", "--trace", "t.jsonl"), ("--reference", "--trace")),
-        (("--trace", "/nowhere/t.jsonl"), ("--trace", "/nowhere/t.jsonl")),
+        (("--reference", "--pace", "t.jsonl"), ("--reference", "--pace")),
+        (("--pace", "/nowhere/t.jsonl"), ("--pace", "/nowhere/t.jsonl")),
     ],
 )
 def test_what_has_no_meaning_is_refused_by_name(arguments, names):

@@ -85,7 +85,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   };
   callbacks.on_progress = [&](const Json& progress) {
     if (request.events) return print_event("progress", progress);
-    if (progress.contains("trace") || progress.value("rank", 0) != 0) return;
+    if (progress.contains("pace") || progress.value("rank", 0) != 0) return;
     if (bar == nullptr)
       bar = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), ShowProgress::kOnTerminal, clock);
     bar->update(progress.value("done", progress.value("iteration", std::int64_t{0})));

@@ -80,9 +80,9 @@ class LocalJob {
       const auto lines = request_.settings.sync == "bsp" ? MetricsFile::Lines::kPerIteration : MetricsFile::Lines::kPerWorker;
       PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open("--metrics", request_.metrics_file, request_.workers, lines));
     }
-    if (!request_.trace_file.empty()) {
-      PACELINE_ASSIGN_OR_RETURN(
-          trace_, MetricsFile::open("--trace", request_.trace_file, request_.workers, MetricsFile::Lines::kPerWorker));
+    if (!request_.pace_file.empty()) {
+      PACELINE_ASSIGN_OR_RETURN(pace_,
+                                MetricsFile::open("--pace", request_.pace_file, request_.workers, MetricsFile::Lines::kPerWorker));
     }
     if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
     if (request_.reference) return add("the reference", worker_command(worker_request(request_, "", -1, "reference")));
@@ -189,10 +189,9 @@ class LocalJob {
   void on_program_line(const std::string& line) { fmt::print(request_.json ? stderr : stdout, "{}\n", line); }
 
   void on_progress(const Json& progress) {
-    if (progress.contains("trace")) {
-      if (trace_) trace_->write(progress["trace"]);
-      if (metrics_ && request_.settings.sync != "bsp" && progress["trace"].contains("superstep"))
-        metrics_->write(progress["trace"]);
+    if (progress.contains("pace")) {
+      if (pace_) pace_->write(progress["pace"]);
+      if (metrics_ && request_.settings.sync != "bsp" && progress["pace"].contains("superstep")) metrics_->write(progress["pace"]);
       return;
     }
     if (metrics_) metrics_->on_progress(progress);
@@ -291,7 +290,7 @@ class LocalJob {
   std::string blamed_;  // the first child that ended badly
   std::unique_ptr<ProgressBar> bar_;
   std::string accuracy_;
-  std::unique_ptr<MetricsFile> metrics_, trace_;
+  std::unique_ptr<MetricsFile> metrics_, pace_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // `--metrics FILE`: one JSON object per line. In BSP one for each iteration, means over the workers, written when the last of them
-// has told; where workers do different numbers of iterations, one for each iteration of a worker, with its rank. `--trace FILE`:
+// has told; where workers do different numbers of iterations, one for each iteration of a worker, with its rank. `--pace FILE`:
 // what the pacing server tells (runtime/pace_record.h). A job that does not come to its first line leaves no file behind and an
 // older one as it was. One thread.
 #pragma once

@@ -254,7 +254,7 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
   command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
   command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file");
   command.add_option(
-      "--trace", r.trace_file,
+      "--pace", r.pace_file,
       "When each worker's iterations began and ended, and where barriers were, as the pacing server saw it: one JSON "
       "object per line to this file");
 }
@@ -282,8 +282,8 @@ Result<TrainRequest> validated(TrainRequest r) {
   if (r.reference && r.settings.sync != "bsp") {
     return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated", r.settings.sync);
   }
-  if (r.reference && !r.trace_file.empty())
-    return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --trace out");
+  if (r.reference && !r.pace_file.empty())
+    return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --pace out");
   if (r.reference && (r.settings.resume != 0 || !r.settings.checkpoint.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
   }
@@ -294,7 +294,7 @@ Result<TrainRequest> validated(TrainRequest r) {
     r.settings.checkpoint = std::filesystem::absolute(r.settings.checkpoint).lexically_normal().string();
   r.settings.metrics = r.metrics_file.empty() ? 0 : 1;
   // Supersteps stand in the metrics, too.
-  r.settings.trace = !r.trace_file.empty() || (!r.metrics_file.empty() && r.settings.sync == "elastic-bsp") ? 1 : 0;
+  r.settings.pace = !r.pace_file.empty() || (!r.metrics_file.empty() && r.settings.sync == "elastic-bsp") ? 1 : 0;
   return r;
 }
 
