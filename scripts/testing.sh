@@ -6,8 +6,6 @@ failures=()
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
-# What one clone has compiled, another one on the same machine need not compile again.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 
 # LibTorch files take up to 1.4 GB each to compile.
 jobs=$(awk -v cores="$(nproc)" '/MemAvailable/ {fit = int($2 / 1500000); print (fit < 1 ? 1 : fit < cores ? fit : cores)}' /proc/meminfo)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace paceline::session::testing {
 namespace {
@@ -92,6 +93,7 @@ void Node::wait_until(const std::string& what, const std::function<bool(Node&)>&
     holds = holds_.get_future();
     condition_ = condition;
     look();
+    if (!std::exchange(looks_again_, true)) look_again();
   });
   if (holds.wait_for(kPatience) != std::future_status::ready) give_up(options.self.text() + ": " + what);
 }
@@ -100,6 +102,17 @@ void Node::look() {
   if (!condition_ || !condition_(*this)) return;
   condition_ = nullptr;
   holds_.set_value();
+}
+
+void Node::look_again() {
+  if (!condition_) {
+    looks_again_ = false;
+    return;
+  }
+  rank.loop().run_after(std::chrono::milliseconds(5), [this] {
+    look();
+    look_again();
+  });
 }
 
 PeerId Node::wait_peer(const PeerName& name) {

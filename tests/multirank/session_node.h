@@ -37,7 +37,7 @@ class Node : public EndpointHandler {
   void freeze() { rank.stop(); }
   EndpointCounters counters();
 
-  // Waits until the condition, evaluated on the loop, holds after some event.
+  // Waits until the condition, evaluated on the loop, holds: after each event, and from time to time for what has none (counters).
   void wait_until(const std::string& what, const std::function<bool(Node&)>& condition);
   PeerId wait_peer(const PeerName& name);
   Status wait_lost(PeerId peer);
@@ -73,10 +73,12 @@ class Node : public EndpointHandler {
   void on_delivered(PeerId peer, std::uint64_t ticket) override;
   void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) override;
   void look();
+  void look_again();
 
   std::multimap<PeerId, std::vector<std::byte>> places_;
   std::function<bool(Node&)> condition_;
   std::promise<void> holds_;
+  bool looks_again_ = false;
 };
 
 }  // namespace paceline::session::testing
