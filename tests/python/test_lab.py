@@ -54,22 +54,24 @@ def lab(*arguments, code=0):
 
 
 def test_what_two_hosts_send_is_shaped_and_counted_and_nothing_else_is_there():
-    count = 3_000_000
-    done = lab("--hosts", 2, "--rate", "100mbit", "--json", "--each", f"python3 -c '{RING}' {count} {{address}} {{address:1}}",
+    # Slow enough that the shaper's burst makes up for the time in which a busy machine lets nobody run.
+    count = 1_500_000
+    done = lab("--hosts", 2, "--rate", "40mbit", "--json", "--each", f"python3 -c '{RING}' {count} {{address}} {{address:1}}",
                "--each", f"python3 -c '{RING}' {count} {{address}} {{address:0}}; ip -o link; cat /proc/1/comm; ls -d /proc/[0-9]* | wc -l")  # fmt: skip
     if done is None:
         return
     report, lines = json.loads(done[0]), done[1]
     # 1448 bytes of data in each 1514 of a frame.
-    assert report["goodput_bytes_per_second"] == pytest.approx(12.5e6 * 1448 / 1514, rel=0.04)
+    assert report["goodput_bytes_per_second"] == pytest.approx(5e6 * 1448 / 1514, rel=0.04)
     for host in report["hosts"]:
         assert host["exit_code"] == 0 and host["goodput_bytes_per_second"] == report["goodput_bytes_per_second"]
-        # The data, the headers around it (a large packet is counted before it is cut up, with one), and acknowledgements of what came.
-        assert count < host["bytes_sent"] < count * 1.1, host
+        # The data, the headers around it (a large packet is counted before it is cut up, with one), acknowledgements of what came, and what a
+        # full queue lost and was sent again.
+        assert count < host["bytes_sent"] < count * 1.25, host
     for host, other in ((0, 1), (1, 0)):
         assert report["hosts"][host]["bytes_sent"] == pytest.approx(report["hosts"][other]["bytes_received"], rel=0.01)
-    # 3 MB at 12.5 MB/s, of which a burst of 96 KiB may leave at once.
-    assert report["hosts"][0]["seconds"] > (count - 2 * 98_304) / 12.5e6
+    # 1.5 MB at 5 MB/s, of which a burst of 96 KiB may leave at once.
+    assert report["hosts"][0]["seconds"] > (count - 2 * 98_304) / 5e6
     interfaces = re.findall(r"^host 1 \| \d+: (\w+)", lines, re.MULTILINE)
     assert sorted(interfaces) == ["eth0", "lo"], lines
     processes = int(lines.strip().splitlines()[-1].split("|")[1])
