@@ -1,0 +1,129 @@
+#include "runtime/checkpoint_keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/testing_checkpoint.h"
+
+namespace paceline::runtime {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+
+class Keeper : public ::testing::Test {
+ protected:
+  CheckpointKeeper make(std::int32_t servers = 1) {
+    return CheckpointKeeper(
+        files_, {.workers = 2, .servers = servers, .release = "0.1.0", .keep = 2, .warn = [this](const std::string& text) {
+                   warnings_.push_back(text);
+                 }});
+  }
+  static std::string said(const PartSummary& part) { return encode(part); }
+  // All parts of a job with one server.
+  void save_all(CheckpointKeeper& keeper, Iteration iteration) {
+    keeper.on_saved({session::Role::kServer, Rank{0}}, iteration,
+                    said(write_server(files_, 0, iteration, {{0, kElements}}).value()));
+    for (std::int32_t rank = 0; rank < 2; ++rank)
+      keeper.on_saved({session::Role::kWorker, Rank{rank}}, iteration, said(write_worker(files_, rank, iteration).value()));
+    keeper.finish();
+  }
+
+  MemoryFiles files_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(Keeper, MakesACheckpointOnceEverybodyHasSaved) {
+  auto keeper = make();
+  wire::Settings agreed = settings();
+  ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+  EXPECT_EQ(keeper.newest(), "");
+  keeper.on_saved({session::Role::kServer, Rank{0}}, 10, said(write_server(files_, 0, 10, {{0, kElements}}).value()));
+  keeper.finish();
+  EXPECT_EQ(keeper.newest(), "");
+  EXPECT_EQ(loadable(files_), 0);
+  save_all(keeper, 10);
+  EXPECT_EQ(keeper.newest(), "/runs/a/00000010");
+  EXPECT_EQ(loadable(files_), 10);
+  EXPECT_THAT(warnings_, ::testing::IsEmpty());
+}
+
+TEST_F(Keeper, APartThatCouldNotBeWrittenVoidsItsCheckpointAndGivesTheRoomBack) {
+  auto keeper = make();
+  wire::Settings agreed = settings();
+  ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+  save_all(keeper, 10);
+  keeper.on_saved({session::Role::kServer, Rank{0}}, 20,
+                  said({"server-0.bin", 0, 0, "cannot write /runs/a/00000020/server-0.bin.tmp: No space left on device"}));
+  for (std::int32_t rank = 0; rank < 2; ++rank)
+    keeper.on_saved({session::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
+  keeper.finish();
+  EXPECT_EQ(loadable(files_), 10);
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0], ::testing::AllOf(HasSubstr("server 0"), HasSubstr("iteration 20"), HasSubstr("No space left"),
+                                             HasSubstr("/runs/a/00000010")));
+  EXPECT_EQ(list_checkpoints(files_, kDirectory)->size(), 1U);
+  save_all(keeper, 30);
+  EXPECT_EQ(loadable(files_), 30);
+}
+
+TEST_F(Keeper, NonsenseFromAMemberIsNoPart) {
+  auto keeper = make();
+  wire::Settings agreed = settings();
+  ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+  for (const char* text :
+       {"", "{}", "[]", "7", R"({"name":"../../etc/passwd","bytes":1,"crc32c":"00000000"})",
+        R"({"name":"server-9.bin","bytes":1,"crc32c":"00000000"})", R"({"name":"server-0.bin","bytes":-1,"crc32c":"0"})"}) {
+    keeper.on_saved({session::Role::kServer, Rank{0}}, 10, text);
+  }
+  EXPECT_EQ(warnings_.size(), 7U);
+  save_all(keeper, 10);
+  EXPECT_EQ(loadable(files_), 10);
+}
+
+TEST_F(Keeper, AnEarlierJobsCheckpointsAreNotOverwrittenUnasked) {
+  ASSERT_TRUE(save(files_, 10).ok());
+  auto keeper = make();
+  wire::Settings agreed = settings();
+  const Status status = keeper.begin(agreed, table());
+  EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(status.message(), ::testing::AllOf(HasSubstr("--resume"), HasSubstr("/runs/a")));
+  EXPECT_EQ(loadable(files_), 10);
+}
+
+TEST_F(Keeper, ResumesFromTheNewestGoodOneAndPutsDamagedOnesAside) {
+  ASSERT_TRUE(save(files_, 10).ok());
+  ASSERT_TRUE(save(files_, 20).ok());
+  ASSERT_TRUE(write_server(files_, 0, 30, kTwoServers[0]).ok());  // was being written when the job died
+  files_.files.at("/runs/a/00000020/server-1.bin")->bytes.back() ^= std::byte{4};
+  JobSettings job = from_settings(settings()).value();
+  job.resume = 1;
+  wire::Settings agreed = to_settings(job);
+  auto keeper = make();
+  const Status status = keeper.begin(agreed, table());
+  ASSERT_TRUE(status.ok()) << status.message();
+  job = from_settings(agreed).value();
+  EXPECT_EQ(job.resume_iteration, 10);
+  EXPECT_EQ(job.resume_from, "/runs/a/00000010");
+  EXPECT_EQ(keeper.newest(), "/runs/a/00000010");
+  EXPECT_THAT(warnings_, ::testing::ElementsAre(HasSubstr("00000030"), HasSubstr("/runs/a/00000020/server-1.bin")));
+  const std::map<Iteration, bool> left = {{10, true}};
+  EXPECT_EQ(list_checkpoints(files_, kDirectory).value(), left);
+  EXPECT_TRUE(files_.files.contains("/runs/a/00000020.damaged/manifest.json"));
+  save_all(keeper, 20);
+  EXPECT_EQ(loadable(files_), 20);
+}
+
+TEST_F(Keeper, WhatAMemberSaysAboutWhereToResumeIsOverruled) {
+  JobSettings job = from_settings(settings()).value();
+  job.resume_from = "/etc";
+  job.resume_iteration = 5;
+  wire::Settings agreed = to_settings(job);
+  auto keeper = make();
+  ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+  EXPECT_EQ(from_settings(agreed)->resume_from, "");
+  EXPECT_EQ(from_settings(agreed)->resume_iteration, 0);
+}
+
+}  // namespace
+}  // namespace paceline::runtime

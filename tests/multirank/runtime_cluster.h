@@ -1,0 +1,90 @@
+// Whole jobs - coordinator, servers, workers - as threads of one process, for tests.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "replay/worker.h"
+#include "runtime/coordinator.h"
+#include "runtime/worker_process.h"
+#include "transport/faulty/faulty_transport.h"
+#include "transport/inproc/inproc_transport.h"
+
+namespace paceline::runtime::testing {
+
+enum class Backend { kInproc, kTcp, kFaultyInproc, kFaultyTcp };
+
+bool is_faulty(Backend backend);
+std::string name_of(const ::testing::TestParamInfo<Backend>& info);
+
+struct Job {
+  std::int32_t workers = 2, servers = 2;
+  std::int32_t both = 0;  // of them, processes of the lowest ranks that are worker and server
+  JobSettings settings;
+  Iteration iterations = 12;
+};
+
+constexpr std::uint64_t kSeed = 5;
+
+wire::TensorTable table();
+
+// What every worker's parameters have to be after so many iterations: by plain loops.
+std::vector<float> expected_parameters(const Job& job, Iteration iterations);
+void expect_same_bits(const std::vector<std::vector<float>>& all, const std::vector<float>& expected);
+
+// The threads of one job. Each rank has a loop of its own.
+class Cluster {
+ public:
+  Cluster(Backend backend, const Job& job);
+  ~Cluster() { join(); }
+  void join();
+
+  // One worker's life: joins, pushes made-up gradients, and returns how the job ended for it.
+  Status work(std::int32_t rank, std::vector<float>& parameters, const JobSettings& settings,
+              const std::function<void(WorkerProcess&, Iteration)>& at_iteration = {});
+  // All workers' lives, which have to end well, and the job's; every worker's parameters.
+  std::vector<std::vector<float>> work_all();
+  // Both workers' lives until the job is interrupted, which is when rank 0 has ended iteration `at`.
+  struct Interrupted {
+    std::array<Status, 2> ends;
+    std::array<std::vector<float>, 2> parameters;
+    Iteration last = 0;  // of rank 0
+  };
+  Interrupted work_until_interrupted(Iteration at);
+  // One replaying worker's life; it checks every value by itself.
+  Status replay(std::int32_t rank, const replay::LayerTable& table, const JobSettings& settings);
+
+  void interrupt();
+  // Faults that all transports of the job together had.
+  transport::FaultCounts faults();
+
+  std::optional<wire::Stop> verdict;  // after join()
+  std::optional<Json> final_report;
+  std::vector<Json> progress;
+
+ private:
+  class Counted;
+
+  std::unique_ptr<transport::Transport> make_transport();
+  MemberOptions member(std::uint64_t seed) const;
+  void add_server(std::int32_t rank);
+
+  Backend backend_;
+  Job job_;
+  transport::InprocNetwork network_;
+  std::atomic<std::uint64_t> transports_made_ = 0;
+  std::mutex mutex_;
+  std::set<transport::FaultyTransport*> faulty_;
+  transport::FaultCounts gone_;
+  std::unique_ptr<transport::Transport> coordinator_transport_;
+  std::unique_ptr<Coordinator> coordinator_;
+  transport::Address address_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace paceline::runtime::testing

@@ -1,0 +1,241 @@
+// Frames as only strangers, other versions and broken peers send them, written by the test itself, over inproc/ and tcp/.
+#include <gmock/gmock.h>
+
+#include "session_setting.h"
+#include "wire/hello.h"
+
+namespace paceline::session::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using transport::testing::End;
+
+class SessionFrames : public SessionTest {};
+
+// A peer whose frames the test writes itself.
+class RawPeer {
+ public:
+  explicit RawPeer(const Backend& backend) : rank_(backend) {}
+  ~RawPeer() {
+    rank_.stop();
+    ends_.clear();
+    listener_.reset();
+  }
+  End& connect(const transport::Address& to) {
+    std::promise<void> connected;
+    End& end = *ends_.emplace_back(std::make_unique<End>(rank_));
+    rank_.on_loop([&] {
+      rank_.transport().connect(to, 60s, [&](Result<std::unique_ptr<transport::Connection>> result) {
+        PACELINE_CHECK(result.ok(), "{}", result.status().message());
+        end.adopt(std::move(result).value());
+        connected.set_value();
+      });
+    });
+    if (connected.get_future().wait_for(kPatience) != std::future_status::ready) give_up("a raw connection");
+    end.start();
+    return end;
+  }
+  // Answers every hello with `reply`, whose session it fills in.
+  transport::Address listen(const std::string& host, wire::HelloReply reply, const std::string& reason,
+                            wire::FrameHeader header = {.kind = wire::FrameKind::kHelloReply}) {
+    transport::Address where;
+    rank_.on_loop([&] {
+      auto listener =
+          rank_.transport().listen({host, 0}, {}, [this, reply, reason, header](std::unique_ptr<transport::Connection> connection) {
+            End& end = *ends_.emplace_back(std::make_unique<End>(rank_));
+            connection->admit();
+            end.adopt(std::move(connection));
+            end.frame_hook = [&end, reply, reason, header](const transport::Frame& frame) {
+              if (frame.header.kind != wire::FrameKind::kHello) return;
+              auto answer = reply;
+              answer.session = wire::decode_hello(frame.body).value().session;
+              const auto body = wire::encode(answer);
+              const auto text = std::as_bytes(std::span(reason));
+              end.send_here(header, {body.begin(), body.end()}, {text.begin(), text.end()}, 0);
+            };
+            end.connection->start(end);
+          });
+      where = listener.value()->address();
+      listener_ = std::move(listener).value();
+    });
+    return where;
+  }
+
+ private:
+  Rank rank_;
+  std::vector<std::unique_ptr<End>> ends_;
+  std::unique_ptr<transport::Listener> listener_;
+};
+
+void say_hello(End& end, const wire::Hello& hello) {
+  const auto body = wire::encode(hello);
+  end.send({.kind = wire::FrameKind::kHello, .acknowledged = hello.received}, {body.begin(), body.end()}, {}, 0);
+}
+
+wire::HelloReply wait_reply(End& end, std::string* reason = nullptr) {
+  wire::HelloReply reply;
+  end.wait_until("the answer to a hello", [&](const End& e) {
+    if (e.received.empty()) return false;
+    reply = wire::decode_hello_reply(e.received[0].body).value();
+    if (reason != nullptr) *reason = wire::printable_reason(e.received[0].payload);
+    return true;
+  });
+  return reply;
+}
+
+wire::Hello hello_of(const PeerName& name, std::uint64_t session, std::uint32_t attempt = 1) {
+  return {.session = session,
+          .job = 7,
+          .epoch = 2,
+          .attempt = attempt,
+          .from = {static_cast<std::uint8_t>(name.role), name.rank.value},
+          .to = {2, 0}};
+}
+
+TEST_P(SessionFrames, StrangersAreCountedAndDisturbNobody) {
+  Node server(backend_, named(kServer)), worker(backend_, named(kWorker1));
+  const auto address = server.listen(backend_.host);
+  worker.connect(address, kServer);
+  const PeerId peer = worker.wait_peer(kServer);
+  // On a slow machine the worker itself may have been taken for one: it has a second to say who it is.
+  const auto before = server.counters().strangers_refused;
+  RawPeer raw(backend_);
+  End& chunk_first = raw.connect(address);
+  chunk_first.send({.kind = wire::FrameKind::kChunk, .sequence = 1}, std::vector<std::byte>(48), {}, 0);
+  chunk_first.wait_closed();
+  End& payload_first = raw.connect(address);
+  payload_first.send({.kind = wire::FrameKind::kHello}, {}, std::vector<std::byte>(100), 0);
+  payload_first.wait_closed();
+  End& short_hello = raw.connect(address);
+  short_hello.send({.kind = wire::FrameKind::kHello}, std::vector<std::byte>(12), {}, 0);
+  short_hello.wait_closed();
+  End& no_role = raw.connect(address);
+  auto hello = hello_of(kWorker2, 5);
+  hello.from.role = 4;
+  say_hello(no_role, hello);
+  no_role.wait_closed();
+  End& other_version = raw.connect(address);
+  other_version.send({.kind = wire::FrameKind::kHello, .major = 9}, {}, {}, 0);
+  other_version.wait_closed();
+  End& gone_at_once = raw.connect(address);
+  gone_at_once.close();
+  End& silent = raw.connect(address);
+  silent.wait_closed();  // the transport's deadline for strangers
+  server.wait_until("seven strangers", [&](Node& node) { return node.endpoint->counters().strangers_refused == before + 7; });
+  worker.send_owned(peer, head(1), std::vector<std::byte>(5000));
+  server.wait_until("the worker's message", [](Node& node) { return node.arrived.size() == 1; });
+  EXPECT_EQ(server.counters().reconnects, 0U);
+}
+
+TEST_P(SessionFrames, AnotherSessionVersionIsRefusedAndBothVersionsAreNamed) {
+  Node server(backend_, named(kServer));
+  RawPeer raw(backend_);
+  End& end = raw.connect(server.listen(backend_.host));
+  auto hello = hello_of(kWorker2, 5);
+  hello.lowest = hello.highest = 9;
+  say_hello(end, hello);
+  std::string reason;
+  EXPECT_EQ(wait_reply(end, &reason).verdict, wire::Verdict::kRefused);
+  EXPECT_THAT(reason, HasSubstr("worker 2 speaks session protocol versions 9 to 9, the other side 1 to 1"));
+}
+
+TEST_P(SessionFrames, WhoAnswersAHelloWithAnotherNameIsNotTheRightPeer) {
+  RawPeer raw(backend_);
+  const auto address = raw.listen(backend_.host, {.job = 7, .from = {2, 5}}, {});
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(address, kServer));
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("the process at this address is server 5, not server 0"));
+}
+
+TEST_P(SessionFrames, AnotherFrameVersionIsRefusedOnBothSidesWithBothVersions) {
+  RawPeer raw(backend_);
+  const auto address =
+      raw.listen(backend_.host, {.from = {2, 0}}, {}, {.kind = wire::FrameKind::kHelloReply, .major = 9, .minor = 4});
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(address, kServer));
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("the peer speaks protocol version 9.4, this process 1.0"));
+}
+
+TEST_P(SessionFrames, AnAnswerThatMakesNoSenseIsTriedAgainUntilTheDeadlineOfTheConnect) {
+  RawPeer raw(backend_);
+  const auto address = raw.listen(backend_.host, {.lowest = 3, .highest = 2, .from = {2, 0}}, {});
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(address, kServer, 300ms));
+  EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
+  EXPECT_THAT(reason.message(), HasSubstr("the answer to a hello has impossible values"));
+}
+
+// A chunk as a whole message of 4 bytes.
+void send_chunk(End& end, std::uint64_t sequence, std::uint8_t value) {
+  std::vector<std::byte> body(wire::kChunkBodyBytes);
+  wire::encode({.message = sequence, .offset = 0, .head = {.unit = static_cast<std::uint32_t>(sequence), .payload_bytes = 4}},
+               std::span<std::byte, wire::kChunkBodyBytes>(body));
+  end.send({.kind = wire::FrameKind::kChunk, .sequence = sequence}, body, std::vector<std::byte>(4, std::byte{value}), 0);
+}
+
+TEST_P(SessionFrames, ASecondHelloOfASessionTakesOverAndDuplicatesAreDropped) {
+  Node server(backend_, named(kServer));
+  const auto address = server.listen(backend_.host);
+  RawPeer raw(backend_);
+  End& first = raw.connect(address);
+  say_hello(first, hello_of(kWorker2, 77, 1));
+  EXPECT_EQ(wait_reply(first).verdict, wire::Verdict::kAccepted);
+  for (std::uint64_t sequence : {1, 2, 3}) send_chunk(first, sequence, 10);
+  server.wait_until("three messages", [](Node& node) { return node.arrived.size() == 3; });
+
+  End& second = raw.connect(address);
+  say_hello(second, hello_of(kWorker2, 77, 2));
+  const auto reply = wait_reply(second);
+  EXPECT_EQ(reply.verdict, wire::Verdict::kAccepted);
+  EXPECT_EQ(reply.received, 3U);
+  first.wait_closed();
+  send_chunk(second, 2, 99);  // it need not have sent these again, but may
+  send_chunk(second, 3, 99);
+  send_chunk(second, 4, 10);
+  server.wait_until("the fourth", [](Node& node) { return node.arrived.size() == 4; });
+  EXPECT_EQ(server.counters().duplicates_dropped, 2U);
+  EXPECT_EQ(server.counters().reconnects, 1U);
+
+  End& late = raw.connect(address);  // a hello that was under way for long
+  say_hello(late, hello_of(kWorker2, 77, 1));
+  late.wait_closed();
+  send_chunk(second, 5, 10);
+  server.wait_until("the fifth", [](Node& node) { return node.arrived.size() == 5; });
+  server.rank.stop();
+  for (const auto& arrival : server.arrived) EXPECT_EQ(arrival.payload, std::vector<std::byte>(4, std::byte{10}));
+  EXPECT_EQ(server.peers.size(), 1U);
+  EXPECT_TRUE(server.lost.empty());
+}
+
+TEST_P(SessionFrames, AGapOrAnInventedAcknowledgementClosesTheConnectionNotTheSession) {
+  Node server(backend_, named(kServer));
+  const auto address = server.listen(backend_.host);
+  RawPeer raw(backend_);
+  End& gap = raw.connect(address);
+  say_hello(gap, hello_of(kWorker2, 77, 1));
+  wait_reply(gap);
+  send_chunk(gap, 2, 1);
+  gap.wait_closed();
+  End& liar = raw.connect(address);
+  say_hello(liar, hello_of(kWorker2, 77, 2));
+  EXPECT_EQ(wait_reply(liar).received, 0U);
+  liar.send({.kind = wire::FrameKind::kAcknowledge, .acknowledged = 5}, {}, {}, 0);
+  liar.wait_closed();
+  End& honest = raw.connect(address);
+  say_hello(honest, hello_of(kWorker2, 77, 3));
+  wait_reply(honest);
+  send_chunk(honest, 1, 1);
+  server.wait_until("the message", [](Node& node) { return node.arrived.size() == 1; });
+  EXPECT_EQ(server.counters().frames_damaged, 2U);
+  server.rank.stop();
+  EXPECT_TRUE(server.lost.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, SessionFrames,
+                         ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
+                         transport::testing::backend_name);
+
+}  // namespace
+}  // namespace paceline::session::testing
