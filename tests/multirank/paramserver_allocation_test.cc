@@ -41,7 +41,8 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
   Job job(make_backend(), setting);
   std::array<std::uint64_t, kWindows + 1> at{};
   std::atomic<Iteration> begun = 0;
-  // All workers' iterations are counted: without BSP a fast worker does more of them and a slow one may never reach the last window.
+  // All workers' iterations are counted: without BSP a fast worker does more of them and a slow one may never reach the last
+  // window.
   job.train([&](std::int32_t, Iteration) {
     const Iteration since_warm = begun++ - kWorkers * kWarm;
     if (since_warm < 0 || since_warm % (kWorkers * kWindow) != 0) return;
