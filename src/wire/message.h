@@ -44,8 +44,12 @@ enum class MessageKind : std::uint8_t {
   kMiniBatch,  // server -> worker: mini-batch number `iteration` (from 1, each handed out once) is for your `unit`-th iteration
                // (from 1)
   kDone,       // worker -> server: `iteration` was my last one; send the final values when all workers are done
+  // timeline, payloads in wire/timeline.h
+  kClockAsk,   // coordinator -> member: what does your clock show? `unit` is the question's number; no payload
+  kClockTell,  // the answer to question `unit`
+  kTimeline,   // member -> coordinator: what one of its threads has recorded
 };
-inline constexpr MessageKind kLastMessageKind = MessageKind::kDone;
+inline constexpr MessageKind kLastMessageKind = MessageKind::kTimeline;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,
