@@ -1,5 +1,7 @@
 #include "runtime/coordinator.h"
 
+#include <algorithm>
+
 namespace paceline::runtime {
 namespace {
 
@@ -20,6 +22,14 @@ bool is_progress(const Json& json) {
   for (const char* key : {"rank", "iteration", "done", "last"})
     if (json.contains(key) && !json[key].is_number_integer()) return false;
   return !json.contains("accuracy") || json["accuracy"].is_number();
+}
+
+void set(wire::Settings& settings, const std::string& name, const std::string& value) {
+  const auto known = std::ranges::find(settings, name, &wire::Settings::value_type::first);
+  if (known == settings.end())
+    settings.emplace_back(name, value);
+  else
+    known->second = value;
 }
 
 }  // namespace
@@ -95,10 +105,43 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
       if (is_progress(progress) && callbacks_.on_progress) callbacks_.on_progress(progress);
       return;
     }
+    case MessageKind::kClockTell:
+      return on_reading(peer, head, payload);
+    case MessageKind::kTimeline:
+      return on_timeline(peer, payload);
     default:
       endpoint_->drop(peer, "the coordinator knows no such message");
       return;
   }
+}
+
+void Coordinator::ask_clock(PeerId peer) {
+  if (options_.timeline != nullptr) send_question(peer, options_.timeline->ask(peer, transport_.loop().now()));
+}
+
+void Coordinator::ask_clocks() {
+  for (const auto& [peer, role] : roles_) {
+    if (roster_.name_of(peer)) ask_clock(peer);
+  }
+  clock_timer_ = transport_.loop().run_after(TimelineCollector::kAskEvery, [this] { ask_clocks(); });
+}
+
+void Coordinator::send_question(PeerId peer, std::optional<std::uint32_t> question) {
+  if (question) endpoint_->send_owned(peer, {.kind = MessageKind::kClockAsk, .layer = wire::kControlLayer, .unit = *question}, {});
+}
+
+// What cannot be read here is left out: a timeline is not worth a job.
+void Coordinator::on_reading(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload) {
+  const TimePoint now = transport_.loop().now();
+  const auto reading = wire::decode_clock_reading(payload);
+  if (reading.ok() && options_.timeline != nullptr)
+    send_question(peer, options_.timeline->on_reading(peer, head.unit, *reading, now));
+}
+
+void Coordinator::on_timeline(PeerId peer, std::span<const std::byte> payload) {
+  auto part = wire::decode_timeline_part(payload);
+  const auto name = roster_.name_of(peer);
+  if (part.ok() && name && options_.timeline != nullptr) options_.timeline->on_part(peer, *name, std::move(*part));
 }
 
 // Which of the two roles a process speaks for, when it plays both.
@@ -149,6 +192,7 @@ void Coordinator::carry_out(const Actions& actions) {
 void Coordinator::agree() {
   transport_.loop().cancel(gathering_timer_);
   agreed_ = roster_.settings();
+  if (options_.timeline != nullptr) set(*agreed_, "trace", "1");
   if (!callbacks_.on_agreed) return;
   deciding_ = true;
   const auto settings = from_settings(*agreed_);
@@ -199,6 +243,7 @@ void Coordinator::welcome(const membership::SendWelcome& action) {
     held_.push_back(action);
     return;
   }
+  if (options_.timeline != nullptr && clock_timer_ == 0) ask_clocks();  // not before: the links were being measured
   wire::Welcome welcome = action.welcome;
   welcome.settings = *agreed_;
   send(action.to, MessageKind::kWelcome, 0, encode(welcome));
@@ -231,6 +276,9 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
 
 void Coordinator::end(const wire::Stop& verdict) {
   transport_.loop().cancel(gathering_timer_);
+  transport_.loop().cancel(clock_timer_);
+  if (options_.timeline != nullptr && agreed_)
+    options_.timeline->begin(*agreed_, roster_.table(), options_.workers, options_.servers);
   deciding_ = false;
   agreeing_.reset();
   wire::Stop stop = verdict;

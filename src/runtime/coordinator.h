@@ -12,6 +12,7 @@
 #include "runtime/link_probe.h"
 #include "runtime/report.h"
 #include "runtime/task_thread.h"
+#include "runtime/timeline_collector.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
 
@@ -24,6 +25,8 @@ struct CoordinatorOptions {
   Duration gathering_deadline = std::chrono::minutes(10);  // for everybody to join
   std::string release;
   std::uint64_t job = 0;  // not 0, unlikely to be another job's
+  // Gets what the processes record, which they do when it is there. Outlives the coordinator.
+  TimelineCollector* timeline = nullptr;
 };
 
 // Who has gathered.
@@ -74,6 +77,11 @@ class Coordinator final : public session::EndpointHandler {
   void on_agreement(const Status& status, const wire::Settings& settings);
   void welcome(const membership::SendWelcome& action);
   void end(const wire::Stop& stop);
+  void ask_clock(session::PeerId peer);
+  void ask_clocks();
+  void send_question(session::PeerId peer, std::optional<std::uint32_t> question);
+  void on_reading(session::PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload);
+  void on_timeline(session::PeerId peer, std::span<const std::byte> payload);
   session::Role part_of(session::PeerId peer, const wire::MessageHead& head) const;
   void send(session::PeerId to, wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
   std::optional<Json> final_report(wire::Stop& stop) const;
@@ -92,7 +100,7 @@ class Coordinator final : public session::EndpointHandler {
   std::unique_ptr<TaskThread> agreeing_;       // while on_agreed runs
   std::vector<membership::SendWelcome> held_;  // until then
   TimePoint began_;
-  transport::Loop::TimerId gathering_timer_ = 0;
+  transport::Loop::TimerId gathering_timer_ = 0, clock_timer_ = 0;
 };
 
 }  // namespace paceline::runtime

@@ -63,6 +63,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("stall-deadline", s.stall_deadline);
   visit("metrics", s.metrics);
   visit("pace", s.pace);
+  visit("trace", s.trace);
   visit("scale", s.scale);
   visit("speed", s.speed);
   visit("jitter", s.jitter);
@@ -292,6 +293,7 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("resume-iteration", static_cast<double>(s.resume_iteration), 0, kMost, "0 and more"));
   PACELINE_RETURN_IF_ERROR(in_range("metrics", static_cast<double>(s.metrics), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("pace", static_cast<double>(s.pace), 0, 1, "0 or 1"));
+  PACELINE_RETURN_IF_ERROR(in_range("trace", static_cast<double>(s.trace), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("evaluate-late", static_cast<double>(s.evaluate_late), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 1e6, "200ms and more"));
   PACELINE_RETURN_IF_ERROR(in_range("stall-deadline", s.stall_deadline, 1, 1e9, "1s and more"));

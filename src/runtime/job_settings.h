@@ -61,6 +61,7 @@ struct JobSettings {
   double deadline = 10;               // seconds of silence
   double stall_deadline = 600;        // seconds without progress
   std::int64_t pace = 0;              // 1: the pacing server tells the coordinator of every iteration and superstep
+  std::int64_t trace = 0;             // 1: every process records a timeline for the coordinator, whose choice it is
   std::int64_t metrics = 0;           // 1: workers tell the coordinator about every iteration
   double scale = 1;                   // replay: divides the parameters and the sizes in schedules, at least 1
   std::string speed;                  // made-up share of the machine's speed, by rank: "1,1,0.5"; "": 1 (compute_speed.h)

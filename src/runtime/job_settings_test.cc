@@ -58,6 +58,7 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("gradient-scale", "mean").gradient_scale, "mean");
   EXPECT_EQ(read("evaluate-late", "1").evaluate_late, 1);
   EXPECT_EQ(read("pace", "1").pace, 1);
+  EXPECT_EQ(read("trace", "1").trace, 1);
   EXPECT_EQ(read("slice", "7KB").slice, "7KB");
   EXPECT_EQ(read("merge", "7").merge, "7");
   EXPECT_EQ(read("batching", "exact").batching, "exact");
@@ -144,6 +145,7 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"deadline", {"0", "0.1", "-1", "nan", "inf"}},
       {"stall-deadline", {"0", "0.9", "nan", "inf"}},
       {"metrics", {"-1", "2"}},
+      {"trace", {"-1", "2"}},
       {"scale", {"0", "0.5", "-1", "nan", "inf", "2"}},  // 2: not with a network
       {"speed", {"0", "1,2", "1,", "x", "nan"}},
       {"jitter", {"-0.1", "1.1", "nan"}},

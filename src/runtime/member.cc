@@ -50,6 +50,9 @@ Way way_of(MessageKind kind) {
     case MessageKind::kProbe:
     case MessageKind::kFinishAt:
     case MessageKind::kStop:
+    case MessageKind::kClockAsk:
+    case MessageKind::kClockTell:
+    case MessageKind::kTimeline:
       break;
   }
   PACELINE_CHECK(false, "message kind {} is the coordinator's", static_cast<int>(kind));
@@ -65,7 +68,10 @@ std::uint64_t marked(std::uint64_t ticket, const Way& way) {
 
 Role role_marked(std::uint64_t ticket, std::uint64_t mark) { return (ticket & mark) != 0 ? Role::kServer : Role::kWorker; }
 
-bool is_control(MessageKind kind) { return kind >= MessageKind::kSaved && kind <= MessageKind::kStop; }
+bool is_control(MessageKind kind) {
+  return (kind >= MessageKind::kSaved && kind <= MessageKind::kStop) ||
+         (kind >= MessageKind::kClockAsk && kind <= MessageKind::kTimeline);
+}
 
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
@@ -133,6 +139,19 @@ void Member::send_report(Role part, std::string json) {
 void Member::send_saved(Role part, Iteration iteration, std::string json) {
   send_control(MessageKind::kSaved, iteration, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
 }
+void Member::send_timeline(const std::vector<wire::TimelinePart>& parts) {
+  for (const wire::TimelinePart& part : parts) send_control(MessageKind::kTimeline, 0, encode(part));
+}
+
+// At once: what passes until it leaves counts as the network's.
+void Member::tell_clock(std::uint32_t question) {
+  if (!coordinator_) return;
+  auto payload = encode(wire::ClockReading{reading(transport_.loop().now())});
+  const wire::MessageHead head{
+      .kind = MessageKind::kClockTell, .layer = wire::kControlLayer, .unit = question, .payload_bytes = payload.size()};
+  endpoint_->send_owned(*coordinator_, head, std::move(payload));
+}
+
 void Member::parked(Iteration iteration) { send_control(MessageKind::kParked, iteration, {}); }
 void Member::leave(Duration limit, std::function<void()> done) { endpoint_->close(limit, std::move(done)); }
 
@@ -255,6 +274,9 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
     }
     case MessageKind::kProbe:
       break;
+    case MessageKind::kClockAsk:
+      tell_clock(head.unit);
+      break;
     case MessageKind::kPark:
       events_.on_park();
       break;
@@ -279,6 +301,7 @@ void Member::on_welcome(const wire::Welcome& welcome) {
   if (!start.ok()) return fail(start.status());
   sinks_ = start->sinks;
   endpoint_->set_egress(start->egress);
+  endpoint_->observe(start->observer);
   if (options_.role == Role::kBoth) {
     local_ = std::make_unique<LocalDelivery>(transport_.loop(), rank_, start->egress, sinks_,
                                              [this](const Status& reason) { fail(reason); });

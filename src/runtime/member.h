@@ -11,6 +11,7 @@
 // Threads: belongs to the transport's loop.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -23,6 +24,7 @@
 #include "session/endpoint.h"
 #include "transport/transport.h"
 #include "wire/control.h"
+#include "wire/timeline.h"
 
 namespace paceline::runtime {
 
@@ -42,12 +44,16 @@ struct MemberOptions {
   std::uint64_t seed = 1;   // differs between processes
   wire::TensorTable table;  // of a worker
   wire::Settings settings;  // of a worker
+  // What this process's clock shows, in nanoseconds, at a moment: for the timeline. Empty: the moment itself. Tests give clocks
+  // that go wrong.
+  std::function<std::int64_t(TimePoint)> clock;
 };
 
 // What a member needs to know of a job that has begun.
 struct JobStart {
   Sinks sinks;  // of the member's roles
   scheduling::EgressRules egress;
+  session::MessageObserver* observer = nullptr;  // of what leaves; outlives the member
 };
 
 class MemberEvents {
@@ -75,6 +81,8 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   // Of this member's worker or server.
   void send_report(session::Role part, std::string json);
   void send_saved(session::Role part, Iteration iteration, std::string json);
+  // What was recorded; before this part's report.
+  void send_timeline(const std::vector<wire::TimelinePart>& parts);
   void parked(Iteration iteration);
   // Says goodbye when all is delivered, at most `limit` later; then `done`.
   void leave(Duration limit, std::function<void()> done);
@@ -83,6 +91,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   // For the report.
   LinkReport link() const;
   session::Role role() const { return options_.role; }
+  std::int64_t reading(TimePoint at) const { return options_.clock ? options_.clock(at) : at.time_since_epoch().count(); }
 
   // Outbox
   void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,
@@ -108,6 +117,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void check_connected();
   void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload,
                     std::uint8_t flags = wire::kNoFlags);
+  void tell_clock(std::uint32_t question);
   bool plays(session::Role part) const { return session::plays(options_.role, part); }
   bool listens() const { return plays(session::Role::kServer) || options_.meets == Meets::kWorkers; }
   struct Held {

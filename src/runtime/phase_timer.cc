@@ -8,6 +8,7 @@ constexpr Duration kProgressEvery = std::chrono::milliseconds(100);
 }  // namespace
 
 void PhaseTimer::end(Phase phase) {
+  if (phase == Phase::kForward) exchange_.forward_done();
   const TimePoint now = clock_.now();
   report_.phases[phase] += seconds(now - mark_);
   mark_ = now;

@@ -178,6 +178,14 @@ std::string ordering_text(const Json& ordering) {
       ordering["places"].get<std::string>(), count("worker_egress"), count("server_egress"), count("server_ingress"));
 }
 
+std::string timeline_text(const Json& trace) {
+  const auto dropped = trace["dropped"].get<std::uint64_t>();
+  return fmt::format("{}: {} events of {} processes{}, clocks agree within {}", trace["file"].get<std::string>(),
+                     trace["events"].get<std::uint64_t>(), trace["processes"].size(),
+                     dropped == 0 ? "" : fmt::format(" ({} older ones were dropped)", dropped),
+                     to_text(from_seconds(trace["clock_error_seconds"].get<double>())));
+}
+
 }  // namespace
 
 const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
@@ -342,6 +350,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"evaluations", evaluations_json(by_rank[0])},
       {"parameters_hash", by_rank[0].parameters_hash},
       {"checkpoint", nullptr},
+      {"trace", nullptr},
       {"bytes_pushed", pushed},
       {"bytes_pulled", pulled},
       {"iteration_seconds",
@@ -409,6 +418,7 @@ std::string report_text(const Json& report) {
   if (!report["sync_detail"].is_null()) text += "\n" + sync_text(report["sync_detail"]);
   text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
   if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());
+  if (!report["trace"].is_null()) line("timeline", timeline_text(report["trace"]));
   return text;
 }
 

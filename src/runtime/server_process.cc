@@ -20,13 +20,16 @@ Result<JobStart> ServerProcess::on_welcome(const wire::Welcome& welcome) {
   PACELINE_ASSIGN_OR_RETURN(
       auto plan, make_job_plan(settings, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()),
                                settings.resume_iteration + 1));
-  JobStart start{.egress = scheduling::egress_rules(plan->options().schedule)};
-  PACELINE_ASSIGN_OR_RETURN(start.sinks.server, role_.begin(Rank{welcome.rank}, settings, std::move(plan)));
+  if (settings.trace != 0) recorder_ = std::make_unique<TimelineRecorder>();
+  JobStart start{.egress = scheduling::egress_rules(plan->options().schedule), .observer = recorder_.get()};
+  PACELINE_ASSIGN_OR_RETURN(start.sinks.server, role_.begin(Rank{welcome.rank}, settings, std::move(plan), recorder_.get()));
   return start;
 }
 
 void ServerProcess::on_end(const wire::Stop& stop) {
-  role_.end(stop, [this, stop] { member_.leave(kFarewellLimit, [this, stop] { ended_(stop); }); });
+  const bool recorded = recorder_ != nullptr && stop.kind != wire::StopKind::kFailed;
+  const Duration limit = recorded ? TimelineRecorder::kFarewellLimit : kFarewellLimit;
+  role_.end(stop, [this, stop, limit] { member_.leave(limit, [this, stop] { ended_(stop); }); });
 }
 
 }  // namespace paceline::runtime

@@ -5,16 +5,19 @@
 namespace paceline::runtime {
 
 Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings& settings,
-                                                    std::shared_ptr<const paramserver::JobPlan> plan) {
+                                                    std::shared_ptr<const paramserver::JobPlan> plan, TimelineRecorder* recorder) {
   rank_ = rank;
+  recorder_ = recorder;
   paramserver::ServerCallbacks callbacks;
   callbacks.on_failed = [this](const Status& reason) { member_.fail(reason); };
   callbacks.on_iteration_complete = [this](Iteration iteration) {
     if (checkpoints_ != nullptr) checkpoints_->on_iteration_complete(iteration);
   };
   callbacks.on_question = [this](sync::BarrierQuestion question) { predict(std::move(question)); };
+  if (recorder_ != nullptr) callbacks.on_work = [this](const paramserver::WorkDone& work) { recorder_->on_work(work); };
+  paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(member_) : member_;
   PACELINE_ASSIGN_OR_RETURN(service_,
-                            paramserver::ServerService::make(std::move(plan), rank_, loop_, member_, std::move(callbacks)));
+                            paramserver::ServerService::make(std::move(plan), rank_, loop_, outbox, std::move(callbacks)));
   uneven_ = service_->core().plan().uneven();
   if (service_->core().paces() && (uneven_ || settings.pace != 0)) {
     PaceRecord::Tell tell;
@@ -30,7 +33,7 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings
                                                          member_.send_saved(session::Role::kServer, iteration, encode(summary));
                                                        });
   }
-  return service_.get();
+  return recorder_ != nullptr ? recorder_->sink(service_.get()) : service_.get();
 }
 
 // Off the loop, which serves the workers meanwhile: they need the answer only when they have ended the superstep's first iteration.
@@ -73,6 +76,7 @@ void ServerRole::report(const wire::Stop& stop) {
   report.link = member_.link();
   report.shares_process = member_.role() == session::Role::kBoth ? 1 : 0;
   if (pace_ != nullptr && uneven_) report.pace = pace_->detail();
+  if (recorder_ != nullptr) member_.send_timeline(recorder_->parts([this](TimePoint at) { return member_.reading(at); }));
   member_.send_report(session::Role::kServer, encode(report));
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/report.h"
 #include "runtime/server_checkpoints.h"
 #include "runtime/task_thread.h"
+#include "runtime/timeline_recorder.h"
 
 namespace paceline::runtime {
 
@@ -20,7 +21,9 @@ class ServerRole {
   ServerRole(transport::Loop& loop, Member& member) : loop_(loop), member_(member) {}
 
   // The job has begun: from here on the sink takes messages. Errors: what is wrong with the plan or the checkpoint to resume from.
-  Result<paramserver::MessageSink*> begin(Rank rank, const JobSettings& settings, std::shared_ptr<const paramserver::JobPlan> plan);
+  // `recorder` outlives it; null: nothing is recorded.
+  Result<paramserver::MessageSink*> begin(Rank rank, const JobSettings& settings, std::shared_ptr<const paramserver::JobPlan> plan,
+                                          TimelineRecorder* recorder);
   void on_finish_at(Iteration last) { finish_at_ = last; }
   // The job is over: writes what is still to be written, reports, then `done`, once.
   void end(const wire::Stop& stop, std::function<void()> done);
@@ -31,6 +34,7 @@ class ServerRole {
 
   transport::Loop& loop_;
   Member& member_;
+  TimelineRecorder* recorder_ = nullptr;
   Rank rank_;
   Iteration finish_at_ = 0;           // 0: nobody asked to stop
   bool uneven_ = false;               // workers do different numbers of iterations

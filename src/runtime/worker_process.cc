@@ -9,8 +9,6 @@
 namespace paceline::runtime {
 namespace {
 
-constexpr Duration kFarewellLimit = std::chrono::seconds(1);
-
 // Settings that cannot be read are refused by the coordinator.
 MemberOptions as_worker(MemberOptions options) {
   if (options.role == session::Role::kBoth) return options;
@@ -51,7 +49,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& 
 WorkerProcess::~WorkerProcess() {
   if (loop_thread_.joinable()) {
     std::promise<void> left;
-    transport_->loop().post([&] { member_->leave(kFarewellLimit, [&] { left.set_value(); }); });
+    transport_->loop().post([&] { member_->leave(farewell_, [&] { left.set_value(); }); });
     left.get_future().wait();
     transport_->loop().stop();
     loop_thread_.join();
@@ -72,11 +70,16 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
                                                      static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.resume_from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
-  JobStart start{.egress = scheduling::egress_rules(plan->options().schedule)};
+  if (settings_.trace != 0) recorder_ = std::make_unique<TimelineRecorder>();
+  JobStart start{.egress = scheduling::egress_rules(plan->options().schedule), .observer = recorder_.get()};
   if (server_ != nullptr) {
-    PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan));
+    PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan, recorder_.get()));
   }
   PACELINE_ASSIGN_OR_RETURN(start.sinks.worker, make_exchange(std::move(plan)));
+  if (recorder_ != nullptr) {
+    start.sinks.worker = recorder_->sink(start.sinks.worker);
+    exchange_ = recorder_->exchange(std::move(exchange_));
+  }
   return start;
 }
 
@@ -84,8 +87,9 @@ Result<paramserver::MessageSink*> WorkerProcess::make_exchange(std::shared_ptr<c
   const Duration stall_deadline = from_seconds(settings_.stall_deadline);
   const auto on_failed = [this](const Status& reason) { member_->fail(reason); };
   if (settings_.collective == kNoCollective) {
+    paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
     auto client = std::make_unique<paramserver::WorkerClient>(
-        std::move(plan), rank_, transport_->loop(), *member_,
+        std::move(plan), rank_, transport_->loop(), outbox,
         paramserver::WorkerClientOptions{parameters_, gradients_, stall_deadline, on_failed});
     paramserver::MessageSink* const sink = client.get();
     exchange_ = std::move(client);
@@ -128,6 +132,7 @@ void WorkerProcess::on_finish_at(Iteration last) {
 void WorkerProcess::on_end(const wire::Stop& stop) {
   if (exchange_ != nullptr && stop.kind != wire::StopKind::kDone) exchange_->cancel(stop.status());
   if (server_ == nullptr) return set_end(stop);
+  if (recorder_ != nullptr && stop.kind != wire::StopKind::kFailed) farewell_ = TimelineRecorder::kFarewellLimit;
   server_->end(stop, [this, stop] { set_end(stop); });
 }
 
@@ -172,6 +177,9 @@ Status WorkerProcess::finish(WorkerReport report) {
     report.batching = batching_json(exchange_->plan().options().schedule.batching, *batches);
   transport_->loop().post([this, report = std::move(report)]() mutable {
     report.link = member_->link();
+    // What the server's half still does belongs to the same record.
+    if (recorder_ != nullptr && server_ == nullptr)
+      member_->send_timeline(recorder_->parts([this](TimePoint at) { return member_->reading(at); }));
     member_->send_report(session::Role::kWorker, encode(report));
   });
   return wait_for_verdict();

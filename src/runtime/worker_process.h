@@ -16,6 +16,7 @@
 #include "runtime/member.h"
 #include "runtime/report.h"
 #include "runtime/server_role.h"
+#include "runtime/timeline_recorder.h"
 
 namespace paceline::runtime {
 
@@ -67,6 +68,7 @@ class WorkerProcess final : public MemberEvents {
 
   std::span<float> parameters_, gradients_;
   std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<TimelineRecorder> recorder_;  // with --trace
   std::unique_ptr<Member> member_;
   std::unique_ptr<ServerRole> server_;  // Role::kBoth
   std::unique_ptr<paramserver::GradientExchange> exchange_;
@@ -75,6 +77,7 @@ class WorkerProcess final : public MemberEvents {
   Iteration first_ = 1;
   JobSettings settings_;
   ComputeSpeed compute_speed_;
+  Duration farewell_ = std::chrono::seconds(1);  // the loop's: what is being sent may take so long at the end
 
   std::mutex mutex_;  // what follows
   std::condition_variable changed_;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "session/endpoint_state.h"
+#include "session/message_observer.h"
 
 namespace paceline::session {
 
@@ -27,6 +28,7 @@ void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
 void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
 void Endpoint::set_egress(const scheduling::EgressRules& rules) { state_->set_egress(rules); }
+void Endpoint::observe(MessageObserver* observer) { state_->observe(observer); }
 std::string Endpoint::address_of(PeerId peer) const { return state_->address_of(peer); }
 const EndpointCounters& Endpoint::counters() const { return state_->counters(); }
 LinkState Endpoint::link() const { return state_->link(); }
@@ -156,6 +158,7 @@ void EndpointState::pump() {
     Peer& peer = *lanes_[chunk->destination];
     const auto piece = peer.session.outbox().take(static_cast<Outbox::Slot>(chunk->tag), chunk->offset, chunk->size);
     const TimePoint at = now();
+    if (observer_ != nullptr && chunk->offset.count == 0) observer_->on_leaving(peer.name, piece.body.head);
     window_.on_sent(chunk->destination, at);
     transmit(*peer.link, peer.session.chunk(at, options_.epoch, piece));
   }

@@ -64,7 +64,8 @@ struct EndpointOptions {
 // Errors: kBadRequest naming the option and its legal range.
 Result<EndpointOptions> validated(EndpointOptions options);
 
-class EndpointState;  // endpoint_state.h
+class EndpointState;    // endpoint_state.h
+class MessageObserver;  // message_observer.h
 
 class EndpointHandler {
  public:
@@ -136,6 +137,9 @@ class Endpoint {
   // Order of the messages sent from now on, and the window, when the job's schedule is known. Values and notices are replies, all
   // other messages pushes (scheduling/schedule.h).
   void set_egress(const scheduling::EgressRules& rules);
+
+  // Tells `observer`, which outlives the endpoint, of every message from now on; nullptr: nobody.
+  void observe(MessageObserver* observer);
 
   std::string address_of(PeerId peer) const;
   const EndpointCounters& counters() const;

@@ -93,6 +93,7 @@ class EndpointState {
   void send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload);
   void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch);
   void set_egress(const scheduling::EgressRules& rules);
+  void observe(MessageObserver* observer) { observer_ = observer; }
   void drop(PeerId peer, const std::string& reason);
   void close(Duration limit, std::function<void()> done);
   std::string address_of(PeerId peer) const;
@@ -154,6 +155,7 @@ class EndpointState {
   transport::Transport& transport_;
   EndpointOptions options_;
   EndpointHandler& handler_;
+  MessageObserver* observer_ = nullptr;
   scheduling::EgressQueue queue_;
   scheduling::WindowFollower window_;
   EndpointCounters counters_;

@@ -99,6 +99,7 @@ Cluster::Cluster(Backend backend, const Job& job) : backend_(backend), job_(job)
   options.silence_deadline = kDeadline;
   options.release = "test";
   options.job = 77;
+  if (job.traced) options.timeline = &timeline;
   CoordinatorCallbacks callbacks;
   callbacks.on_ended = [this](const wire::Stop& stop, const std::optional<Json>& report) {
     verdict = stop;
@@ -126,6 +127,14 @@ MemberOptions Cluster::member(std::uint64_t seed) const {
   options.silence_deadline = kDeadline;
   options.release = "test";
   options.seed = seed;
+  if (job_.traced) {
+    const std::int64_t offset = (static_cast<std::int64_t>(seed * 7919 % 1000) - 500) * 1'000'000'000;
+    const double drift = (static_cast<double>(seed % 5) - 2) * 1e-4;
+    options.clock = [offset, drift](TimePoint at) {
+      const std::int64_t real = at.time_since_epoch().count();
+      return real + offset + static_cast<std::int64_t>(static_cast<double>(real) * drift);
+    };
+  }
   return options;
 }
 

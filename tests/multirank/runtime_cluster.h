@@ -27,6 +27,7 @@ struct Job {
   std::int32_t both = 0;  // of them, processes of the lowest ranks that are worker and server
   JobSettings settings;
   Iteration iterations = 12;
+  bool traced = false;  // with a timeline, and clocks that are minutes apart and drift
 };
 
 constexpr std::uint64_t kSeed = 5;
@@ -66,6 +67,7 @@ class Cluster {
   std::optional<wire::Stop> verdict;  // after join()
   std::optional<Json> final_report;
   std::vector<Json> progress;
+  TimelineCollector timeline;
 
  private:
   class Counted;

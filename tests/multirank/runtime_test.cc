@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "replay/reference.h"
+#include "runtime/testing_files.h"
 #include "runtime_cluster.h"
 
 namespace paceline::runtime::testing {
@@ -146,6 +147,48 @@ TEST_P(RuntimeTest, WhatIsNoProgressIsShownToNobody) {
   cluster.join();
   ASSERT_EQ(cluster.progress.size(), 1u);
   EXPECT_EQ(cluster.progress[0]["last"], 1);
+}
+
+// Reads a timeline as a viewer does: how many ways of units there are, and that none of their stages begins before the one before
+// it, whichever process's clock said so, by more than the clocks' error. Nanoseconds would be lost in minutes if they were not
+// aligned.
+std::size_t count_ordered_trips(const Json& trace) {
+  const double error = trace["otherData"]["clock_error_seconds"].get<double>() * 1e6;
+  std::size_t trips = 0;
+  double before = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] != "b") continue;
+    const double at = event["ts"];
+    if (event["name"] == "unit") {
+      ++trips;
+    } else {
+      EXPECT_GE(at, before - error - 0.001) << event << " comes before what led to it; the clocks' error is " << error << " us";
+    }
+    before = at;
+  }
+  return trips;
+}
+
+TEST_P(RuntimeTest, ATimelineIsInOrderThoughNoTwoClocksAgree) {
+  Job job;
+  job.traced = true;
+  job.workers = 3;
+  job.both = 1;
+  job.settings.schedule = "p3";
+  Cluster cluster(GetParam(), job);
+  const std::vector<std::vector<float>> parameters = cluster.work_all();
+  MemoryFiles files;
+  const auto written = cluster.timeline.write(files, "job.json");
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  EXPECT_EQ((*written)["processes"].size(), 4u) << *written;
+  EXPECT_EQ((*written)["dropped"], 0);
+  EXPECT_LT((*written)["clock_error_seconds"].get<double>(), 1) << "clocks are minutes apart";
+  EXPECT_EQ(files.files.size(), 1u);
+  const auto& bytes = files.files.at("job.json")->bytes;
+  const Json trace = Json::parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  const auto plan = make_job_plan(job.settings, table(), job.workers, job.servers, 1);
+  EXPECT_EQ(count_ordered_trips(trace), (*plan)->units().units.size() * 3 * static_cast<std::size_t>(job.iterations));
+  expect_same_bits(parameters, expected_parameters(job, job.iterations));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, RuntimeTest,

@@ -57,6 +57,8 @@ class GradientExchange {
   // Returns when no gradient (of the layer) is being read any more.
   virtual Status wait_gradients_free() = 0;
   virtual Status wait_gradients_free(Layer layer) = 0;
+  // The forward pass is over; for whoever records where the time goes (runtime/timeline_recorder.h).
+  virtual void forward_done() {}
   // Whether wait_gradients_free(layer) would return at once. `layer` exists.
   virtual bool gradients_free(Layer layer) = 0;
   // When the last value came that the gate of `layer` was waiting for, after wait_layer has returned. `layer` exists.

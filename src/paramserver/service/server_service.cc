@@ -82,7 +82,9 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
     }
     if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(from, head));
     const Status status = core_.on_square_sum(from.rank, head.iteration, payload, actions_);
-    return carry_out(status, loop_.now() - begin);
+    const Duration spent = loop_.now() - begin;
+    if (callbacks_.on_work) tell({.unit = WorkDone::kAllUnits, .iteration = head.iteration, .begin = begin, .spent = spent});
+    return carry_out(status, spent);
   }
   if (from.role != session::Role::kWorker) return fail(unexpected(from, head));
   switch (head.kind) {
@@ -130,6 +132,8 @@ void ServerService::work_one() {
   const Status status = core_.on_push(push.worker, push.unit, push.iteration, push.unused_parts, begin, actions_);
   const Duration spent = loop_.now() - begin;
   counters_.updating += spent;
+  if (callbacks_.on_work)
+    tell({.worker = push.worker, .unit = push.unit, .iteration = push.iteration, .begin = begin, .spent = spent});
   if (status.ok()) {
     Spent& of = spent_[plan_->units().place_in_server[push.unit]];
     if (std::exchange(of.iteration, push.iteration) != push.iteration || plan_->options().sync.kind != sync::SyncKind::kBsp)
@@ -137,6 +141,22 @@ void ServerService::work_one() {
     if (!plan_->holds_updates()) of.total += spent;
   }
   carry_out(status, spent);
+}
+
+// Says whether something was updated; a square sum that released nothing is nothing to tell of.
+void ServerService::tell(const WorkDone& work) {
+  const std::int64_t updates = core_.counters().updates + core_.counters().skipped_units;
+  const bool updated = std::exchange(updates_told_, updates) != updates;
+  if (!updated && work.unit == WorkDone::kAllUnits) return;
+  WorkDone told = work;
+  if (updated && plan_->holds_updates() && work.unit != WorkDone::kAllUnits) {
+    told.spent = {};
+    callbacks_.on_work(told);  // the gradient itself was kept like the others
+    told = work;
+    told.unit = WorkDone::kAllUnits;
+  }
+  if (updated) told.kind = WorkDone::Kind::kUpdated;
+  callbacks_.on_work(told);
 }
 
 // `spent`: what the event cost. When it released a whole iteration, its units share the time by size.

@@ -23,6 +23,21 @@
 
 namespace paceline::paramserver {
 
+// One piece of a server's work.
+struct WorkDone {
+  static constexpr std::uint32_t kAllUnits = ~std::uint32_t{0};
+  enum class Kind {
+    kKept,     // a gradient was taken; others of its unit, or of the iteration, are still missing
+    kUpdated,  // it was the last one
+  };
+  Kind kind = Kind::kKept;
+  Rank worker;             // whose gradient it was
+  std::uint32_t unit = 0;  // kAllUnits: another server's word released the updates of an iteration
+  Iteration iteration = 0;
+  TimePoint begin;
+  Duration spent{};
+};
+
 struct ServerCallbacks {
   // The job cannot go on: a non-finite gradient, or a peer that broke the protocol (named). Called at most once.
   std::function<void(const Status&)> on_failed;
@@ -35,6 +50,8 @@ struct ServerCallbacks {
   // ElasticBSP, on the pacing server: where is the next barrier? May be answered on any thread (sync::answer); then, on the loop,
   // set_barriers(). Empty: it is answered at once on the loop.
   std::function<void(sync::BarrierQuestion)> on_question;
+  // For whoever records where the time goes. Before the value that follows is sent. May be empty.
+  std::function<void(const WorkDone&)> on_work;
 };
 
 class ServerService final : public MessageSink {
@@ -94,6 +111,7 @@ class ServerService final : public MessageSink {
   void ask_for_barriers();
   void carry_out(const Status& status, Duration spent);
   void share_time(Duration spent);
+  void tell(const WorkDone& work);
   void send_value(const ServerAction& action);
   void fail(const Status& reason);
 
@@ -107,6 +125,7 @@ class ServerService final : public MessageSink {
   std::vector<ServerAction> actions_;                       // of the event in progress
   std::vector<Spent> spent_;                                // by place in this server
   std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
+  std::int64_t updates_told_ = 0;                           // of the core's, those that on_work knows of
   bool failed_ = false, held_ = false;
   Counters counters_;
 };
