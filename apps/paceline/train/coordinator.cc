@@ -32,6 +32,31 @@ std::uint64_t drawn() {
 // Prints a line at once, for a parent process that reads along.
 void print_event(const char* name, const Json& value) { std::cout << Json{{name, value}}.dump() << std::endl; }
 
+// A timeline that cannot be written must not stop the training, so it is found out before that one is needed.
+bool can_write(const std::string& path) {
+  std::error_code problem;
+  Status status;
+  if (std::filesystem::is_directory(path, problem))
+    status = error(ErrorKind::kIo, "it is a directory");
+  else if (const auto file = runtime::system_files().create(path + ".tmp"); !file.ok())
+    status = file.status();
+  else
+    (void)runtime::system_files().remove_all(path + ".tmp");
+  if (!status.ok()) log::warn("--trace {} cannot be written, and training goes on without it: {}", path, status.message());
+  return status.ok();
+}
+
+Json write_timeline(const runtime::TimelineCollector& timeline, const std::string& path) {
+  if (timeline.empty()) {
+    log::warn("--trace {} was not written: the job ended before its processes had told what they recorded", path);
+    return nullptr;
+  }
+  auto written = timeline.write(runtime::system_files(), path);
+  if (written.ok()) return std::move(*written);
+  log::warn("--trace {} was not written: {}", path, written.status().message());
+  return nullptr;
+}
+
 int finish(const wire::Stop& stop) {
   const Status status = stop.status();
   return status.ok() ? kDone : report_error(status);
@@ -68,6 +93,8 @@ int run_coordinator(const CoordinatorRequest& request) {
       {.workers = request.workers, .servers = request.servers, .release = options.release, .warn = [](const std::string& warning) {
          log::warn("{}", warning);
        }});
+  runtime::TimelineCollector timeline;
+  if (!request.trace_file.empty() && can_write(request.trace_file)) options.timeline = &timeline;
   runtime::CoordinatorCallbacks callbacks;
   Json tuned, collective;
   callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table,
@@ -113,6 +140,8 @@ int run_coordinator(const CoordinatorRequest& request) {
     (*report)["tuned"] = tuned;
     (*report)["collective"] = collective;
   }
+  const Json trace = options.timeline != nullptr ? write_timeline(timeline, request.trace_file) : Json();
+  if (report) (*report)["trace"] = trace;
   if (report && !checkpoints.newest().empty()) (*report)["checkpoint"] = checkpoints.newest();
   if (stop.kind == wire::StopKind::kFailed && stop.error != ErrorKind::kBadRequest && !checkpoints.newest().empty()) {
     stop.reason += fmt::format(". The last checkpoint is {}; go on with --checkpoint {} --resume", checkpoints.newest(),
@@ -171,6 +200,7 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
   add_duration(*command, "--deadline", request->deadline, "Silence after which a process counts as lost (default 10s)");
   add_duration(*command, "--stall-deadline", request->stall_deadline, "Longest wait for everybody to join (default 10min)");
+  command->add_option("--trace", request->trace_file, kTraceHelp);
   command->add_flag("--json", request->json, "The report as one JSON document on standard output");
   command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");
   set_examples(*command,

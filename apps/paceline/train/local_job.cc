@@ -86,11 +86,16 @@ class LocalJob {
     }
     if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
     if (request_.reference) return add("the reference", worker_command(worker_request(request_, "", -1, "reference")));
-    return add("coordinator",
-               {own_path(), "coordinator", "--events", "--workers", std::to_string(request_.workers), "--servers",
-                std::to_string(request_.servers), "--bind", request_.bind, "--port", std::to_string(request_.coordinator_port),
-                "--deadline", fmt::format("{}s", request_.settings.deadline), "--stall-deadline",
-                fmt::format("{}s", request_.settings.stall_deadline)});
+    std::vector<std::string> coordinator = {own_path(), "coordinator", "--events"};
+    const auto option = [&](const char* name, const std::string& value) { coordinator.insert(coordinator.end(), {name, value}); };
+    option("--workers", std::to_string(request_.workers));
+    option("--servers", std::to_string(request_.servers));
+    option("--bind", request_.bind);
+    option("--port", std::to_string(request_.coordinator_port));
+    option("--deadline", fmt::format("{}s", request_.settings.deadline));
+    option("--stall-deadline", fmt::format("{}s", request_.settings.stall_deadline));
+    if (!request_.trace_file.empty()) option("--trace", request_.trace_file);
+    return add("coordinator", std::move(coordinator));
   }
 
   Status add(const std::string& label, std::vector<std::string> arguments, const std::vector<std::string>& environment = {}) {

@@ -95,6 +95,11 @@ Status check_export(const std::string& file) {
 
 }  // namespace
 
+const char* const kTraceHelp =
+    "Timeline of all workers and servers on one clock, to this file, in Chrome's trace format (open it in Perfetto): forward, "
+    "backward and gates of each layer, each unit's way to its server and back. The newest iterations, when there is no room for "
+    "all";
+
 void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help) {
   command.add_option_function<std::string>(
       name,
@@ -257,6 +262,7 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
       "--pace", r.pace_file,
       "When each worker's iterations began and ended, and where barriers were, as the pacing server saw it: one JSON "
       "object per line to this file");
+  command.add_option("--trace", r.trace_file, kTraceHelp);
 }
 
 Result<TrainRequest> validated(TrainRequest r) {
@@ -284,6 +290,13 @@ Result<TrainRequest> validated(TrainRequest r) {
   }
   if (r.reference && !r.pace_file.empty())
     return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --pace out");
+  if (r.reference && !r.trace_file.empty())
+    return error(ErrorKind::kBadRequest, "--reference is one process without a network; leave --trace out");
+  if (!r.join.empty() && !r.ranks_elsewhere && !r.trace_file.empty()) {
+    return error(ErrorKind::kBadRequest,
+                 "--trace {} with --join: the coordinator writes the timeline of all processes; give it to 'paceline coordinator'",
+                 r.trace_file);
+  }
   if (r.reference && (r.settings.resume != 0 || !r.settings.checkpoint.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
   }

@@ -23,12 +23,14 @@ struct TrainRequest {
   bool ranks_elsewhere = false;        // a launcher has started a process for each rank: of the workers only rank 0 is started here
   std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer
   std::int32_t prefetch = 2, loader_threads = 1;  // trainer/data/loader.h
-  std::string metrics_file, pace_file;
+  std::string metrics_file, pace_file, trace_file;
   std::string convolutions_file;  // "": what settings.convolutions says
   std::string plan_file;
   bool json = false;
   bool progress = false;  // bars even when standard error is no terminal
 };
+
+extern const char* const kTraceHelp;  // of --trace
 
 // An option whose value is a time with its unit; `seconds_value` gets it.
 void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help);

@@ -11,6 +11,7 @@ struct CoordinatorRequest {
   std::string bind = "127.0.0.1";
   std::uint16_t port = 0;
   double deadline = 10, stall_deadline = 600;  // seconds
+  std::string trace_file;
   bool json = false;
   bool events = false;  // for a parent process: one JSON object per line
 };
