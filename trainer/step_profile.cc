@@ -12,6 +12,7 @@
 #include "trainer/models/convolution.h"
 #include "trainer/models/network.h"
 #include "trainer/module_adapter.h"
+#include "trainer/random_batch.h"
 
 namespace paceline::trainer {
 namespace {
@@ -93,21 +94,6 @@ double rough_workspace(ConvolutionAlgorithm algorithm, const model::ConvolutionG
     return 4 * 2.5 * circle * (n * channels + n * filters + channels * filters);
   }
   return 0;
-}
-
-struct Batch {
-  torch::Tensor input, target;
-};
-
-Batch random_batch(const model::ModelDescription& description, std::int64_t samples) {
-  if (description.input.size() != 2) {
-    std::vector<std::int64_t> shape = description.input;
-    shape.insert(shape.begin(), samples);
-    return {torch::randn(shape), torch::randint(description.classes, {samples}, torch::kInt64)};
-  }
-  const std::int64_t length = description.input[1];
-  return {torch::randint(4, description.classes, {samples, length}, torch::kInt64),
-          torch::randint(4, description.classes, {samples, length + 1}, torch::kInt64)};
 }
 
 class StepProfiler {
@@ -280,7 +266,7 @@ class StepProfiler {
   std::shared_ptr<models::Network> network_;
   std::unique_ptr<ModuleAdapter> adapter_;
   std::vector<std::pair<std::string, models::ConvolutionImpl*>> convolutions_;
-  Batch batch_;
+  RandomBatch batch_;
   StepProfile profile_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "trainer/layer_profile.h"
 #include "trainer/step_profile.h"
 
 namespace paceline::trainer {
@@ -34,20 +35,38 @@ Json to_json(const StepProfileOptions& options, const StepProfile& profile) {
   return json;
 }
 
+void tell_progress(std::int64_t done, std::int64_t total) { std::cout << Json{{"progress", {done, total}}}.dump() << std::endl; }
+
+void tell(const Json& measurement) { std::cout << Json{{"measurement", measurement}}.dump() << std::endl; }
+
+Status profile_layers_as_asked(const Json& request) {
+  LayerProfileOptions options;
+  options.model = request.at("model");
+  options.mini_batch = request.at("mini_batch");
+  options.rounds = request.at("rounds");
+  options.warm_up = request.at("warm_up");
+  PACELINE_ASSIGN_OR_RETURN(const LayerProfile profile, profile_layers(options, tell_progress));
+  Json layers = Json::array();
+  for (const LayerProfile::Layer& layer : profile.layers) {
+    layers.push_back(
+        {{"name", layer.name}, {"parameters", layer.parameters}, {"forward_s", layer.forward}, {"backward_s", layer.backward}});
+  }
+  tell({{"layers", layers}, {"step_s", profile.steps}});
+  return {};
+}
+
 }  // namespace
 
 Status run_profile_mode(const Json& request) {
+  if (request.contains("warm_up")) return profile_layers_as_asked(request);
   StepProfileOptions options;
   options.model = request.at("model");
   options.mini_batch = request.at("mini_batch");
   options.rounds = request.at("rounds");
   options.memory = Bytes{request.value("memory", std::int64_t{0})};
   PACELINE_ASSIGN_OR_RETURN(options.choice, model::parse_convolutions(request.value("convolutions", std::string())));
-  const auto on_step = [](std::int64_t done, std::int64_t total) {
-    std::cout << Json{{"progress", {done, total}}}.dump() << std::endl;
-  };
-  PACELINE_ASSIGN_OR_RETURN(const StepProfile profile, profile_step(options, on_step));
-  std::cout << Json{{"measurement", to_json(options, profile)}}.dump() << std::endl;
+  PACELINE_ASSIGN_OR_RETURN(const StepProfile profile, profile_step(options, tell_progress));
+  tell(to_json(options, profile));
   return {};
 }
 

@@ -1,6 +1,7 @@
 // The mode of paceline-trainer that measures: {"profile": {"model", "mini_batch", "rounds", "convolutions": TEXT, "memory":
-// BYTES}}. Prints {"progress": [done, total]} lines and one {"measurement": ...} line; apps/paceline/profile/measurements.h says
-// what it holds.
+// BYTES}} the convolutions of a step (apps/paceline/profile/measurements.h says what of them), {"profile": {"model", "mini_batch",
+// "rounds", "warm_up"}} its layers (apps/paceline/profile/layer_table.h). Prints {"progress": [done, total]} lines and one
+// {"measurement": ...} line.
 #pragma once
 
 #include "runtime/report.h"

@@ -289,7 +289,6 @@ def test_steps_and_memory_are_measured_and_the_overhead_is_planned_with(tmp_path
 @pytest.mark.parametrize(
     "options, names",
     [
-        ((), ["--convolutions", "--steps", "--memory"]),
         (("--convolutions", "--model", "lenett"), ["lenett", "lenet"]),
         (("--convolutions", "--mini-batches", "0"), ["--mini-batches has 0"]),
         (("--convolutions", "--rounds", "0"), ["--rounds is 0"]),

@@ -135,19 +135,10 @@ void print_text(const Json& report) {
   for (const Json& host : report["hosts"]) print_link(host["host"].get<std::string>(), host, true);
 }
 
-// "host", "host:port", "[::1]:port", "::1".
-Result<transport::Address> host_address(const std::string& text) {
-  const bool bare = text.find(':') == std::string::npos || (text.find(':') != text.rfind(':') && text.front() != '[');
-  const auto address = transport::parse_address(bare ? transport::Address{text, kDoctorPort}.text() : text);
-  if (text.empty() || !address.ok() || address->port == 0)
-    return error(ErrorKind::kBadRequest, "doctor: '{}' is no host; legal: HOST or HOST:PORT", text);
-  return address;
-}
-
 int examine(const Options& options) {
   std::vector<transport::Address> addresses;
   for (const std::string& host : options.hosts) {
-    const auto address = host_address(host);
+    const auto address = doctor_address(host, "doctor");
     if (!address.ok()) return report_error(address.status());
     addresses.push_back(*address);
   }

@@ -87,6 +87,10 @@ class Asker final : public transport::ConnectionHandler {
     ++chunks_;
     connection_->send(wire::seal({.kind = FrameKind::kChunk, .sequence = chunks_}, {}, chunk_), chunk_, chunks_);
   }
+  void add_pull(Duration taken) {
+    answer_.pulls.push_back({options_.pulls[answer_.pulls.size()], taken});
+    if (options_.on_pull) options_.on_pull(answer_.pulls.size());
+  }
   std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte>) override {
     return std::span(pulled_).first(std::min<std::size_t>(pulled_.size(), header.payload_bytes));
   }
@@ -101,7 +105,7 @@ class Asker final : public transport::ConnectionHandler {
       if (answer_.bytes_per_second == 0)
         answer_.bytes_per_second = static_cast<double>(chunks_ * kChunk) / seconds(loop_.now() - streaming_since_);
       else
-        answer_.pulls.push_back({options_.pulls[answer_.pulls.size()], taken});
+        add_pull(taken);
       return answer_.pulls.size() == options_.pulls.size() ? finish({}) : ask(options_.pulls[answer_.pulls.size()]);
     }
     if (trips_.empty() || taken < least_) {
@@ -194,6 +198,14 @@ Result<transport::Address> EchoServer::start(const transport::Address& address) 
     peers_[id] = std::make_unique<Peer>(*this, id, std::move(connection));
   }));
   return listener_->address();
+}
+
+Result<transport::Address> doctor_address(const std::string& text, const std::string& where) {
+  const bool bare = text.find(':') == std::string::npos || (text.find(':') != text.rfind(':') && text.front() != '[');
+  const auto address = transport::parse_address(bare ? transport::Address{text, kDoctorPort}.text() : text);
+  if (text.empty() || !address.ok() || address->port == 0)
+    return error(ErrorKind::kBadRequest, "{}: '{}' is no host; legal: HOST or HOST:PORT", where, text);
+  return address;
 }
 
 Result<EchoAnswer> ask(const transport::Address& address, const EchoOptions& options) {

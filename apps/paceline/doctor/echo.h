@@ -6,6 +6,7 @@
 // answer says that all have arrived. Pulls: a question may want so many bytes, which come as chunks before its answer.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,6 +47,7 @@ struct EchoOptions {
   Duration streaming = std::chrono::milliseconds(400);  // how long chunks are sent
   std::vector<Bytes> pulls;                             // what is pulled one after the other, each at most kLargestPull
   Duration deadline = std::chrono::seconds(15);         // of everything
+  std::function<void(std::size_t done)> on_pull;        // after each pull; may be empty
 };
 
 struct EchoAnswer {
@@ -55,6 +57,9 @@ struct EchoAnswer {
   double bytes_per_second = 0;
   std::vector<cost::LinkSample> pulls;  // in the order of the options
 };
+
+// HOST or HOST:PORT of a doctor ("[::1]:4170", "::1"). kBadRequest that begins with `where`.
+Result<transport::Address> doctor_address(const std::string& text, const std::string& where);
 
 // Blocks. Errors: kPeerLost when nobody listens there or the peer hangs up (it is no doctor), kDeadline; the address is named.
 Result<EchoAnswer> ask(const transport::Address& address, const EchoOptions& options);

@@ -99,7 +99,7 @@ const Key* find_key(const Question& question, const std::string& name) {
   return found == question.keys.end() ? nullptr : &*found;
 }
 
-Result<Json> checked_case(const Question& question, const Json& given) {
+Result<Json> checked_case(const Question& question, const Json& given, const Json& beside) {
   if (!given.is_object()) return wrong("is {} (a {}); it must be an object", brief(given), given.type_name());
   std::vector<std::string> names;
   for (const Key& key : question.keys) names.push_back(key.name);
@@ -112,6 +112,7 @@ Result<Json> checked_case(const Question& question, const Json& given) {
     }
     PACELINE_ASSIGN_OR_RETURN(checked[name], checked_value(*key, value, fmt::format("key '{}'", name)));
   }
+  checked.update(beside);
   for (const Key& key : question.keys) {
     if (key.required && !checked.contains(key.name)) return wrong("key '{}' is missing; it is {}", key.name, key.help);
   }
@@ -199,7 +200,7 @@ std::string option_name(const std::string& key) {
   return name;
 }
 
-Result<Cases> read_cases(const Question& question, const std::string& text, const std::string& source) {
+Result<Cases> read_cases(const Question& question, const std::string& text, const std::string& source, const Json& beside) {
   PACELINE_ASSIGN_OR_RETURN(const Json document, parse_json(text, source, CaseIndex::kNamed));
   if (!document.is_object() && !document.is_array()) {
     return wrong("{}: found {} (a {}); it must be one JSON object or an array of them", source, brief(document),
@@ -209,26 +210,30 @@ Result<Cases> read_cases(const Question& question, const std::string& text, cons
   result.is_array = document.is_array();
   const std::size_t count = result.is_array ? document.size() : 1;
   for (std::size_t i = 0; i < count; ++i) {
-    auto checked = checked_case(question, result.is_array ? document[i] : document);
+    auto checked = checked_case(question, result.is_array ? document[i] : document, beside);
     if (!checked.ok()) return wrong("{}: case {}: {}", source, i, checked.status().message());
     result.cases.push_back(std::move(checked).value());
   }
   return result;
 }
 
-Result<Json> case_from_options(const Question& question, const std::map<std::string, std::string>& values) {
+Result<Json> values_from_options(const Question& question, const std::map<std::string, std::string>& values) {
   Json checked = Json::object();
   for (const Key& key : question.keys) {
     const auto given = values.find(key.name);
-    if (given == values.end()) {
-      if (key.required) return wrong("{} is missing; it is {}", option_name(key.name), key.help);
-      continue;
-    }
+    if (given == values.end()) continue;
     auto value = value_from_text(key, given->second);
     if (!value.ok()) return wrong("{}: {}", option_name(key.name), value.status().message());
     PACELINE_ASSIGN_OR_RETURN(checked[key.name], checked_value(key, *value, option_name(key.name)));
   }
   return checked;
+}
+
+Result<Json> case_from_options(const Question& question, const std::map<std::string, std::string>& values) {
+  for (const Key& key : question.keys) {
+    if (key.required && !values.contains(key.name)) return wrong("{} is missing; it is {}", option_name(key.name), key.help);
+  }
+  return values_from_options(question, values);
 }
 
 }  // namespace paceline::cli

@@ -20,8 +20,12 @@ struct Cases {
 };
 
 // Errors (kBadRequest) name `source`, the case's index and the key: malformed JSON (with line and column), a repeated key, unknown
-// and missing keys, wrong types, numbers that are negative, not finite or not whole where they must be.
-Result<Cases> read_cases(const Question& question, const std::string& text, const std::string& source);
+// and missing keys, wrong types, numbers that are negative, not finite or not whole where they must be. `beside`: values as of
+// values_from_options, which hold for every case.
+Result<Cases> read_cases(const Question& question, const std::string& text, const std::string& source, const Json& beside);
+
+// The values of the options that were given, by key name, checked; of any of the keys.
+Result<Json> values_from_options(const Question& question, const std::map<std::string, std::string>& values);
 
 // One case from the options that were given, by key name. Units are allowed as in base/text.h; a plain number means seconds, bytes
 // or bytes/s; lists are separated by commas; a kJson key is a JSON text. Errors name the option.

@@ -17,6 +17,14 @@ Status wrong(fmt::format_string<Args...> format, Args&&... args) {
   return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
 }
 
+// What a profile or a replay table says beside what a question asks; `more`: what it says to other questions.
+std::vector<std::string> of_profile(std::vector<std::string> more) {
+  const std::vector<std::string> always = {"model",     "source", "mini_batch", "rounds",   "warm_up", "parameters",
+                                           "compute_s", "step_s", "bytes",      "residual", "spread",  "link"};
+  more.insert(more.end(), always.begin(), always.end());
+  return more;
+}
+
 // ---- plan batches
 
 Result<scheduling::BatchingProblem> batching_problem(const Json& input, const std::string& side) {
@@ -116,7 +124,7 @@ Question batches() {
       {"side", {"pull", "push"}, "What is batched: pulls under the forward pass or pushes under the backward pass"},
   };
   question.answer = answer_batches;
-  question.ignored = {"model", "source", "parameters", "compute_s", "nodes", "bandwidth", "layers", "residual"};  // of a profile
+  question.ignored = of_profile({"nodes", "bandwidth", "layers"});
   return question;
 }
 
@@ -181,22 +189,21 @@ Question iteration() {
   question.purpose =
       "The least time of one iteration that any schedule can reach: N nodes, each a worker and a server on one full-duplex link.\n"
       "lower_bound is the largest of computation, transfer (the model over one link) and tail (the first layers' gradients come\n"
-      "last and are needed first). A replay table fits with nodes and bandwidth added.";
+      "last and are needed first). A replay table fits with --nodes and --bandwidth beside it.";
   question.examples =
       "  paceline plan iteration --nodes 4 --bandwidth 1gbit --layers "
       "'[{\"parameters\":1000000,\"forward\":0.01,\"backward\":0.02}]'\n"
       "  echo '{\"nodes\":8,\"bandwidth\":125e6,\"layers\":[{\"bytes\":4e6,\"forward_s\":0.01,\"backward_s\":0.02}]}' |\n"
       "    paceline plan iteration --input - --json";
   question.keys = {
-      {"nodes", KeyType::kCount, "number of nodes"},
-      {"bandwidth", KeyType::kRate, "rate of a node's link in each direction"},
+      {"nodes", KeyType::kCount, "number of nodes", true, Beside::kInput},
+      {"bandwidth", KeyType::kRate, "rate of a node's link in each direction", true, Beside::kInput},
       {"layers", KeyType::kJson,
        "array, forward order: bytes (or parameters of 4 bytes), forward and backward (or forward_s and backward_s) in seconds; "
        "name"},
   };
   question.answer = answer_iteration;
-  question.ignored = {"model",    "source",  "parameters", "compute_s", "start_up",
-                      "transfer", "forward", "backward",   "residual"};  // of a replay table or a profile
+  question.ignored = of_profile({"start_up", "transfer", "forward", "backward"});
   return question;
 }
 

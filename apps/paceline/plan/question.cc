@@ -91,13 +91,15 @@ Result<Json> chosen_values(const Command& command) {
 Result<Cases> cases_of(const Command& command) {
   const auto options = given_keys(command);
   if (command.app->count("--input") > 0) {
-    if (!options.empty()) {
+    for (const Key& key : command.question.keys) {
+      if (key.beside == Beside::kInput || !options.contains(key.name)) continue;
       return error(ErrorKind::kBadRequest,
                    "{} cannot be mixed with --input; put '{}' into the JSON, or give every value as an option",
-                   option_name(options.begin()->first), options.begin()->first);
+                   option_name(key.name), key.name);
     }
+    PACELINE_ASSIGN_OR_RETURN(const Json beside, values_from_options(command.question, options));
     PACELINE_ASSIGN_OR_RETURN(const std::string text, read_all(command.given.input));
-    return read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input);
+    return read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input, beside);
   }
   if (options.empty()) {
     std::vector<std::string> required;

@@ -20,11 +20,15 @@ using Json = nlohmann::ordered_json;
 // kJson is any JSON value (an array of rows, of objects): the answer checks its form, its numbers have been checked.
 enum class KeyType { kBytes, kRate, kSeconds, kNumber, kCount, kText, kNumbers, kCounts, kJson };
 
+// Whether a key's option may stand beside --input; it holds for all cases there, whatever they say.
+enum class Beside { kNothing, kInput };
+
 struct Key {
   std::string name;  // as in JSON: parameter_bytes; the option is --parameter-bytes
   KeyType type;
   std::string help;
   bool required = true;
+  Beside beside = Beside::kNothing;
 };
 
 struct Choice {  // an option that holds for all cases: --algorithm, --objective, --side

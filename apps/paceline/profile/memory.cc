@@ -1,7 +1,5 @@
 // `paceline profile --memory`: the most memory that one real step takes, beside the formula of `plan memory`, for one network or
 // all of them. Each in a fresh process, whose high-water mark is then the step's.
-#include "planner/memory.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 #include "base/text.h"
 #include "model/description.h"
 #include "paceline/doctor/machine.h"
+#include "paceline/profile/expected_memory.h"
 #include "paceline/profile/measurements.h"
 #include "paceline/profile/profile.h"
 #include "paceline/progress.h"
@@ -24,21 +23,13 @@ struct Row {
   std::string reason;
 };
 
-// What the formula leaves out: libraries, gradients of activations, activations that are no convolution's.
-constexpr double kMostOverFormula = 2.5;
-constexpr double kLibraries = 4e8;
-
 Result<Row> measure(const std::string& name, std::int64_t mini_batch, std::int64_t available) {
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription model, model::describe(name));
   Row row;
   row.model = name;
-  double expected = 12.0 * static_cast<double>(model.parameters());
-  if (planner::no_formula_reason(model).empty()) {
-    PACELINE_ASSIGN_OR_RETURN(const planner::MemoryNeed need, planner::memory_need(model, mini_batch, Bytes{0}));
-    expected = -static_cast<double>(need.bound_bits) / 8;
-    row.formula = expected;
-  }
-  if (kMostOverFormula * expected + kLibraries > static_cast<double>(available)) {
+  PACELINE_ASSIGN_OR_RETURN(const ExpectedMemory expected, expected_memory(model, mini_batch));
+  row.formula = expected.formula;
+  if (expected.most > static_cast<double>(available)) {
     row.reason = fmt::format("may not fit into the {} that are free", to_text(Bytes{available}));
     return row;
   }

@@ -1,0 +1,113 @@
+// `paceline profile` without a flag: how long each layer of a network computes on this machine and what its transfer costs, and,
+// with
+// --record, a table to replay. A fresh trainer process measures, with one thread, as a worker has.
+#include <array>
+#include <filesystem>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "model/description.h"
+#include "paceline/doctor/machine.h"
+#include "paceline/profile/expected_memory.h"
+#include "paceline/profile/layer_table.h"
+#include "paceline/profile/link.h"
+#include "paceline/profile/profile.h"
+#include "paceline/progress.h"
+#include "paceline/train/trainer_program.h"
+#include "runtime/files.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr std::int64_t kWarmUp = 2;  // steps that count for nothing: caches, allocations
+constexpr std::int64_t kMostNodes = 1'000'000;
+
+Status check_range(const char* option, std::int64_t value, std::int64_t most) {
+  if (value >= 1 && value <= most) return {};
+  return error(ErrorKind::kBadRequest, "--{} is {}; legal: 1 to {}", option, value, most);
+}
+
+// What can fail is found out before minutes of measuring.
+Status check_record(const std::string& path) {
+  if (path.empty()) return {};
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return error(ErrorKind::kBadRequest, "--record {} is a folder; give the name of a file", path);
+  const std::string probe = path + ".tmp";
+  const auto made = runtime::system_files().create(probe);
+  if (!made.ok()) return error(ErrorKind::kBadRequest, "--record {} cannot be written: {}", path, made.status().message());
+  return runtime::system_files().remove_all(probe);
+}
+
+Status check(const ProfileOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription model, model::describe(options.model));
+  PACELINE_RETURN_IF_ERROR(check_range("mini-batch", options.mini_batch, 1'000'000));
+  PACELINE_RETURN_IF_ERROR(check_range("rounds", options.rounds, 1000));
+  PACELINE_RETURN_IF_ERROR(check_range("nodes", options.nodes, kMostNodes));
+  PACELINE_RETURN_IF_ERROR(check_link_options(options));
+  PACELINE_RETURN_IF_ERROR(trainer_exists());
+  const std::int64_t available = this_machine().available_bytes;
+  PACELINE_ASSIGN_OR_RETURN(const ExpectedMemory expected, expected_memory(model, options.mini_batch));
+  if (expected.most > static_cast<double>(available)) {
+    return error(ErrorKind::kBadRequest,
+                 "a step of {} with --mini-batch {} may take {}, and {} are free; give a smaller --mini-batch", options.model,
+                 options.mini_batch, to_text(Bytes{static_cast<std::int64_t>(expected.most)}), to_text(Bytes{available}));
+  }
+  return check_record(options.record);
+}
+
+Result<MeasuredLayers> measure_layers(const ProfileOptions& options) {
+  const SystemClock clock;
+  const auto show = options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
+  ProgressBar bar(fmt::format("{}, mini-batch {}", options.model, options.mini_batch), kWarmUp + options.rounds, show, clock);
+  bar.update(0);
+  Result<MeasuredLayers> measured = error(ErrorKind::kIo, "the trainer measured nothing");
+  const Json request = {
+      {"label", "profile"},
+      {"profile",
+       {{"model", options.model}, {"mini_batch", options.mini_batch}, {"rounds", options.rounds}, {"warm_up", kWarmUp}}}};
+  PACELINE_RETURN_IF_ERROR(run_trainer(request, [&](const Json& line) {
+    if (line.contains("measurement")) measured = read_layers_measurement(line["measurement"]);
+    if (line.contains("progress")) bar.update(line["progress"][0].get<std::int64_t>());
+  }));
+  if (!measured.ok()) return measured;
+  const Machine machine = this_machine();
+  measured->model = options.model;
+  measured->mini_batch = options.mini_batch;
+  measured->rounds = options.rounds;
+  measured->warm_up = kWarmUp;
+  measured->source = fmt::format("paceline {} profile on {}, one thread, mini-batch {}: medians of {} steps after {} that warm up",
+                                 PACELINE_VERSION, machine.processor, options.mini_batch, options.rounds, kWarmUp);
+  return measured;
+}
+
+Status record(const std::string& path, const MeasuredLayers& measured) {
+  if (path.empty()) return {};
+  const std::string text = record_text(measured);
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  return runtime::write_file(runtime::system_files(), path, std::array{bytes});
+}
+
+}  // namespace
+
+int profile_layers(const ProfileOptions& options) {
+  if (const Status status = check(options); !status.ok()) return report_error(status);
+  // The link first: seconds, and a server that cannot be reached is said before minutes of measuring.
+  const auto link = link_of(options);
+  if (!link.ok()) return report_error(link.status());
+  if (!link->warning.empty()) fmt::print(stderr, "paceline: warning: {}\n", link->warning);
+  const auto measured = measure_layers(options);
+  if (!measured.ok()) return report_error(measured.status());
+  if (const Status status = record(options.record, *measured); !status.ok()) return report_error(status);
+  if (options.json) {
+    fmt::print("{}\n", profile_json(*measured, *link, options.nodes).dump(2));
+    return kDone;
+  }
+  fmt::print("{}", profile_text(*measured, *link));
+  if (!options.record.empty()) fmt::print("\nrecorded in {0}; replay it with: paceline train --model replay:{0}\n", options.record);
+  return kDone;
+}
+
+}  // namespace paceline::cli
