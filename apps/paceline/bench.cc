@@ -186,8 +186,10 @@ int bench_decisions(const Options& options) {
                  {"layers", bench_options.layers},
                  {"destinations", bench_options.destinations},
                  {"units", bench_options.units},
-                 {"decisions", bench_options.decisions}};
+                 {"decisions", bench_options.decisions},
+                 {"plans", bench_options.plans}};
     json["nanoseconds"] = Json::parse(nlohmann::json(*report).dump());
+    json["plan_nanoseconds"] = Json::parse(nlohmann::json(report->plan).dump());
     fmt::print("{}\n", json.dump(2));
     return kDone;
   }
@@ -201,6 +203,12 @@ int bench_decisions(const Options& options) {
   line("a chunk is chosen to leave, and acknowledged", report->leave);
   line("a gradient joins a server's queue", report->arrived);
   line("a gradient is chosen to be worked off", report->work);
+  fmt::print("\nBatches of {} layers are planned, {} tables a run; ms each\n\n", bench_options.layers, bench_options.plans);
+  const auto plan = [](const char* name, const bench::Spread& ns) {
+    fmt::print("{:<44} {:>7.2f}  ({:.2f} .. {:.2f})\n", name, ns.median * 1e-6, ns.lowest * 1e-6, ns.highest * 1e-6);
+  };
+  plan("exact", report->plan.exact);
+  plan("ibatch", report->plan.ibatch);
   return kDone;
 }
 
@@ -241,8 +249,10 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       &bench_transport);
   add_benchmark(*bench, chosen, "server", "A server's sums and steps against the machine's rate of copying memory, one core",
                 &bench_server);
-  add_benchmark(*bench, chosen, "decisions", "What it costs to choose the next chunk and the next gradient while a million wait",
-                &bench_decisions);
+  add_benchmark(
+      *bench, chosen, "decisions",
+      "What it costs to choose the next chunk and the next gradient while a million wait, and to plan batches of 1000 layers",
+      &bench_decisions);
   add_benchmark(
       *bench, chosen, "preemption",
       "How long an urgent slice takes to arrive behind a backlog, by window, between two hosts with links of 1 Gb/s and 100 Mb/s",

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <random>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "scheduling/batching.h"
 #include "scheduling/egress_queue.h"
 #include "scheduling/ingress_queue.h"
 
@@ -64,8 +66,43 @@ Status check_egress(const std::vector<std::uint64_t>& taken, const std::vector<s
 }
 
 struct Run {
-  double ready = 0, leave = 0, arrived = 0, work = 0;
+  double ready = 0, leave = 0, arrived = 0, work = 0, exact = 0, ibatch = 0;
 };
+
+// Layers whose times differ by a factor of a thousand, on links from one where a start-up counts for nothing to one where it is
+// all.
+scheduling::BatchingProblem drawn_problem(std::mt19937_64& random, std::int32_t layers) {
+  std::uniform_real_distribution<double> exponent(-6, -3);
+  scheduling::BatchingProblem problem;
+  for (std::int32_t layer = 0; layer < layers; ++layer) {
+    problem.transfer.push_back(std::pow(10, exponent(random)));
+    problem.compute.push_back(std::pow(10, exponent(random)));
+  }
+  problem.start_up = std::pow(10, exponent(random));
+  return problem;
+}
+
+Status plan_batches(const DecisionsBenchOptions& options, std::uint64_t seed, Run& run) {
+  std::mt19937_64 random(seed);
+  std::vector<scheduling::BatchingProblem> problems;
+  for (std::int64_t i = 0; i < options.plans; ++i) problems.push_back(drawn_problem(random, options.layers));
+  std::vector<scheduling::Bounds> exact, greedy;
+  const Timer exact_time;
+  for (const auto& problem : problems) exact.push_back(scheduling::exact_batching(problem));
+  run.exact = exact_time.nanoseconds_each(options.plans);
+  const Timer greedy_time;
+  for (const auto& problem : problems) greedy.push_back(scheduling::ibatch(problem).bounds);
+  run.ibatch = greedy_time.nanoseconds_each(options.plans);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const double least = scheduling::makespan(problems[i], exact[i]);
+    for (const scheduling::Bounds& other :
+         {greedy[i], scheduling::layer_wise_batching(problems[i]), scheduling::default_batching(problems[i])}) {
+      if (scheduling::makespan(problems[i], other) < least)
+        return error(ErrorKind::kCorrupt, "the exact batching of table {} takes {} s, another one less", i, least);
+    }
+  }
+  return {};
+}
 
 Result<Run> run_once(const DecisionsBenchOptions& options, const std::vector<std::int32_t>& layers,
                      const std::vector<std::uint64_t>& wanted) {
@@ -113,24 +150,27 @@ Result<Run> run_once(const DecisionsBenchOptions& options, const std::vector<std
 
 Result<DecisionsBenchReport> run_decisions_bench(const DecisionsBenchOptions& options) {
   if (options.runs < 1 || options.layers < 1 || options.destinations < 1 || options.decisions < 1 ||
-      options.decisions > options.units) {
+      options.decisions > options.units || options.plans < 1) {
     return error(ErrorKind::kBadRequest,
-                 "{} runs, {} layers, {} destinations, {} decisions of {} units; each is at least 1, and there are "
+                 "{} runs, {} layers, {} destinations, {} decisions of {} units, {} plans; each is at least 1, and there are "
                  "enough units",
-                 options.runs, options.layers, options.destinations, options.decisions, options.units);
+                 options.runs, options.layers, options.destinations, options.decisions, options.units, options.plans);
   }
   const std::vector<std::int32_t> layers = drawn_layers(options);
   const std::vector<std::uint64_t> wanted = sorted(layers, options.decisions);
-  std::vector<double> ready, leave, arrived, work;
+  std::vector<double> ready, leave, arrived, work, exact, ibatch;
   for (int done = 1; done <= options.runs; ++done) {
-    PACELINE_ASSIGN_OR_RETURN(const Run run, run_once(options, layers, wanted));
+    PACELINE_ASSIGN_OR_RETURN(Run run, run_once(options, layers, wanted));
+    PACELINE_RETURN_IF_ERROR(plan_batches(options, static_cast<std::uint64_t>(done), run));
     ready.push_back(run.ready);
     leave.push_back(run.leave);
     arrived.push_back(run.arrived);
     work.push_back(run.work);
+    exact.push_back(run.exact);
+    ibatch.push_back(run.ibatch);
     if (options.on_run) options.on_run(done);
   }
-  return DecisionsBenchReport{spread(ready), spread(leave), spread(arrived), spread(work)};
+  return DecisionsBenchReport{spread(ready), spread(leave), spread(arrived), spread(work), {spread(exact), spread(ibatch)}};
 }
 
 }  // namespace paceline::bench

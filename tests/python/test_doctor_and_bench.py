@@ -121,7 +121,8 @@ def test_a_quick_benchmark_of_decisions_reports_nanoseconds():
     report = json.loads(done.stdout)
     assert report["units"] == 1_000_000 and report["layers"] == 1000
     assert set(report["nanoseconds"]) == {"ready", "leave", "arrived", "work"}
-    for spread in report["nanoseconds"].values():
+    assert set(report["plan_nanoseconds"]) == {"exact", "ibatch"} and report["plans"] == 20
+    for spread in [*report["nanoseconds"].values(), *report["plan_nanoseconds"].values()]:
         check_spread(spread)
 
 
