@@ -40,9 +40,9 @@ Bytes window_of(const scheduling::ScheduleOptions& schedule, const Cluster& clus
   return window_for(scheduling::egress_rules(schedule).window, cluster.link, from_seconds(chunk + cluster.start_up));
 }
 
-// The batches a worker would find by itself once it knows its times.
-scheduling::Bounds batches(const Job& job, const Cluster& cluster, const std::vector<Bytes>& bytes) {
-  scheduling::BatchingProblem problem{.start_up = cluster.start_up * cluster.servers, .transfer = {}, .compute = job.forward};
+// The batches a worker would find by itself once it knows its times; `compute`: of the forward or of the backward pass.
+scheduling::Bounds batches(const std::vector<double>& compute, const Cluster& cluster, const std::vector<Bytes>& bytes) {
+  scheduling::BatchingProblem problem{.start_up = cluster.start_up * cluster.servers, .transfer = {}, .compute = compute};
   for (const Bytes size : bytes) problem.transfer.push_back(static_cast<double>(size.count) / cluster.link.value);
   return exact_batching(problem);
 }
@@ -71,7 +71,8 @@ Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& sc
   coarse.window =
       Bytes{std::max<std::int64_t>(std::llround(chunks * static_cast<double>(coarse.chunk.count)), 2 * coarse.chunk.count)};
   VirtualCluster nodes(plan, job, coarse);
-  if (schedule.back == scheduling::Return::kPullInBatches) nodes.set_batches(batches(job, cluster, bytes));
+  if (schedule.back == scheduling::Return::kPullInBatches) nodes.set_batches(batches(job.forward, cluster, bytes));
+  if (schedule.push == scheduling::PushWhen::kInBatches) nodes.set_push_batches(batches(job.backward, cluster, bytes));
   Prediction prediction;
   prediction.iteration = nodes.run();
   prediction.messages = nodes.messages_per_iteration();

@@ -56,6 +56,21 @@ TEST(Predict, AStartUpCountsForEveryMessage) {
   EXPECT_EQ(predict(job, schedule, cluster)->messages, 4);
 }
 
+// A start-up of a second makes one batch best in both directions. Pushed as ready: each gradient by itself, one after the other.
+TEST(Predict, PushesInBatchesPayOneStartUp) {
+  Cluster cluster = cluster_of(1, 1);
+  cluster.start_up = 1;
+  const Job job = job_of({100'000, 100'000, 100'000}, {0.01, 0.01, 0.01}, {0.01, 0.01, 0.01});
+  ScheduleOptions schedule = scheduling::ibatch_schedule();
+  // Layer 3's backward, three pushes, the request, the value, forward.
+  EXPECT_NEAR(seconds_of(job, schedule, cluster), 0.01 + 3 * 1.1 + 1 + 1.3 + 0.03, 4 * kChunk);
+  EXPECT_EQ(predict(job, schedule, cluster)->messages, 4);
+  schedule.push = scheduling::PushWhen::kInBatches;
+  // All of backward, one push, the request, the value, forward.
+  EXPECT_NEAR(seconds_of(job, schedule, cluster), 0.03 + 1.3 + 1 + 1.3 + 0.03, 4 * kChunk);
+  EXPECT_EQ(predict(job, schedule, cluster)->messages, 2);
+}
+
 // P3's figure 4: three layers, the second as large as the others together three times over. First come, first served makes the
 // first layer, whose gradient comes last, wait behind the large one; by layer it goes first, and the large one's rest hides.
 TEST(Predict, PriorityBringsTheFirstLayerForwardAsInFigure4) {

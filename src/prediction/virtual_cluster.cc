@@ -59,6 +59,10 @@ void VirtualCluster::set_batches(const scheduling::Bounds& bounds) {
   for (Worker& worker : workers_) worker.core.set_batches(bounds);
 }
 
+void VirtualCluster::set_push_batches(const scheduling::Bounds& bounds) {
+  for (Worker& worker : workers_) worker.core.set_push_batches(bounds);
+}
+
 std::uint32_t VirtualCluster::node_of_server(std::int32_t server) const {
   return static_cast<std::uint32_t>(cluster_.layout == Cluster::Layout::kShared ? server : cluster_.workers + server);
 }
@@ -205,12 +209,15 @@ void VirtualCluster::on_aggregated(std::int32_t rank) {
   const Message push = messages_[server.working_on];
   free_message(server.working_on);
   server.working = false;
-  if (++pushes_[push.unit] == cluster_.workers) {
-    pushes_[push.unit] = 0;
-    versions_[push.unit] = push.iteration;
-    answer(rank, push.unit, push.iteration);
-  }
+  for (const std::uint32_t unit : units_between(push.unit, push.detail)) count_push(rank, unit, push.iteration);
   aggregate(rank);
+}
+
+void VirtualCluster::count_push(std::int32_t server, std::uint32_t unit, Iteration iteration) {
+  if (++pushes_[unit] < cluster_.workers) return;
+  pushes_[unit] = 0;
+  versions_[unit] = iteration;
+  answer(server, unit, iteration);
 }
 
 // The unit has a new value.
@@ -238,6 +245,12 @@ std::span<const std::uint32_t> VirtualCluster::units_between(std::uint32_t unit,
       .subspan(first, units.place_in_server[last] - first + 1);
 }
 
+std::int64_t VirtualCluster::bytes_between(std::uint32_t unit, std::uint32_t last) const {
+  std::int64_t elements = 0;
+  for (const std::uint32_t one : units_between(unit, last)) elements += plan_->units().units[one].elements;
+  return elements * static_cast<std::int64_t>(sizeof(float));
+}
+
 bool VirtualCluster::try_answer(std::uint32_t pull) {
   const Message asked = messages_[pull];
   const auto units = units_between(asked.unit, asked.detail);
@@ -250,9 +263,8 @@ bool VirtualCluster::try_answer(std::uint32_t pull) {
 void VirtualCluster::send_value(const Message& asked) {
   Message value = asked;
   value.kind = Kind::kValue;
-  value.bytes = value.received = 0;
-  for (const std::uint32_t unit : units_between(asked.unit, asked.detail))
-    value.bytes += plan_->units().units[unit].elements * static_cast<std::int64_t>(sizeof(float));
+  value.received = 0;
+  value.bytes = bytes_between(asked.unit, asked.detail);
   send(value, node_of_server(asked.server), node_of_worker(asked.worker));
 }
 
@@ -267,9 +279,10 @@ void VirtualCluster::send_actions(std::int32_t worker) {
                     .unit = action.unit,
                     .detail = action.detail,
                     .iteration = action.iteration};
-    if (action.kind == paramserver::WorkerAction::Kind::kPush) {
+    if (action.kind != paramserver::WorkerAction::Kind::kPull) {
       message.kind = Kind::kPush;
-      message.bytes = unit.elements * static_cast<std::int64_t>(sizeof(float));
+      if (action.kind == paramserver::WorkerAction::Kind::kPush) message.detail = action.unit;  // all parts are used
+      message.bytes = bytes_between(message.unit, message.detail);
     }
     send(message, node_of_worker(worker), node_of_server(unit.server.value));
   }

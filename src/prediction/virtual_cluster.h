@@ -21,6 +21,8 @@ class VirtualCluster {
 
   // Return::kPullInBatches: of every worker.
   void set_batches(const scheduling::Bounds& bounds);
+  // PushWhen::kInBatches: likewise.
+  void set_push_batches(const scheduling::Bounds& bounds);
 
   // Seconds per iteration, over the last ones of a few.
   double run();
@@ -32,7 +34,7 @@ class VirtualCluster {
   struct Message {
     Kind kind = Kind::kPush;
     std::int32_t worker = 0, server = 0;
-    std::uint32_t unit = 0, detail = 0;
+    std::uint32_t unit = 0, detail = 0;  // the first and the last unit
     Iteration iteration = 0;
     std::int64_t bytes = 0, received = 0;
     std::uint32_t lane = 0;  // of the sender's queue
@@ -82,7 +84,9 @@ class VirtualCluster {
   void free_message(std::uint32_t message) { unused_messages_.push_back(message); }
   void aggregate(std::int32_t server);
   void on_aggregated(std::int32_t server);
+  void count_push(std::int32_t server, std::uint32_t unit, Iteration iteration);
   void answer(std::int32_t server, std::uint32_t unit, Iteration iteration);
+  std::int64_t bytes_between(std::uint32_t unit, std::uint32_t last) const;
   bool try_answer(std::uint32_t pull);
   void send_value(const Message& asked);
   std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;

@@ -40,6 +40,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("batching", s.batching);
   visit("window", s.window);
   visit("return", s.back);
+  visit("push", s.push);
   visit("ordered-places", s.ordered_places);
   visit("sync", s.sync);
   visit("collective", s.collective);
@@ -187,6 +188,7 @@ Status check_collective(const JobSettings& s) {
   if (!s.slice.empty()) return contradiction("slice", s.slice, "operations cut their messages by themselves; leave it out");
   if (!s.batching.empty()) return contradiction("batching", s.batching, "it pulls nothing; leave it out");
   if (s.back != usual.back) return contradiction("return", s.back, "no server returns values; leave it out");
+  if (!s.push.empty()) return contradiction("push", s.push, "it pushes nothing; leave it out");
   if (s.sync != usual.sync) return contradiction("sync", s.sync, "all workers take part in every operation; legal: bsp");
   if (!s.checkpoint.empty())
     return contradiction("checkpoint", s.checkpoint, "checkpoints are written by servers so far; --export saves the final model");
@@ -241,7 +243,8 @@ Result<scheduling::ScheduleOptions> schedule_options(const JobSettings& settings
                                  .batching = settings.batching,
                                  .window = settings.window,
                                  .places = settings.ordered_places,
-                                 .back = settings.back});
+                                 .back = settings.back,
+                                 .push = settings.push});
 }
 
 std::optional<std::string> replay_file(const JobSettings& settings) {

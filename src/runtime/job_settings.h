@@ -38,6 +38,7 @@ struct JobSettings {
   std::string batching;                // ibatch: how batches are planned; "": exact
   std::string window = "auto";         // scheduling/window.h
   std::string back;                    // --return: how values come back, for tuned; "": the schedule's own
+  std::string push;                    // ibatch: when gradients leave; "": as ready
   std::string ordered_places = "all";  // scheduling/schedule.h
   std::string sync = "bsp";
   std::string collective = kNoCollective;  // loop1, loop2, loop3, loop3-overlap: training without servers; none: with servers

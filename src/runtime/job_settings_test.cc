@@ -64,6 +64,7 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("batching", "exact").batching, "exact");
   EXPECT_EQ(read("window", "1MB").window, "1MB");
   EXPECT_EQ(read("return", "broadcast").back, "broadcast");
+  EXPECT_EQ(read("push", "in-batches").push, "in-batches");
   EXPECT_EQ(read("ordered-places", "none").ordered_places, "none");
   EXPECT_EQ(read("non-finite", "skip").non_finite, "skip");
   EXPECT_EQ(read("checkpoint", "a=b c").checkpoint, "a=b c");
@@ -99,9 +100,9 @@ TEST(JobSettings, NumbersArriveBitForBit) {
 TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
   // What they may say is checked by validated().
   const std::set<std::string> texts = {
-      "model",          "dataset",      "optimizer",  "learning-rate",  "schedule",    "slice",     "merge",    "batching",
-      "sync",           "convolutions", "non-finite", "checkpoint",     "resume-from", "export",    "speed",    "window",
-      "ordered-places", "return",       "objective",  "gradient-scale", "collective",  "algorithm", "link-cost"};
+      "model",          "dataset",      "optimizer",  "learning-rate",  "schedule",    "slice",     "merge",     "batching",
+      "sync",           "convolutions", "non-finite", "checkpoint",     "resume-from", "export",    "speed",     "window",
+      "ordered-places", "return",       "objective",  "gradient-scale", "collective",  "algorithm", "link-cost", "push"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
     if (texts.contains(name)) {
@@ -203,6 +204,7 @@ TEST(JobSettings, TrainingWithoutServersRefusesWhatOnlyServersDo) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "p3"; }), HasSubstr("--schedule p3 contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.slice = "5000"; }), HasSubstr("--slice 5000 contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.batching = "exact"; }), HasSubstr("--batching exact contradicts"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.push = "as-ready"; }), HasSubstr("--push as-ready contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp"; }), HasSubstr("--sync asp contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.checkpoint = "c"; }), HasSubstr("--checkpoint c contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.broadcast_every = 5; }),

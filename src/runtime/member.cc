@@ -30,6 +30,7 @@ Way way_of(MessageKind kind) {
       return {Role::kServer, Role::kServer};
     case MessageKind::kInitial:
     case MessageKind::kPush:
+    case MessageKind::kPushes:
     case MessageKind::kPull:
     case MessageKind::kDone:
       return {Role::kWorker, Role::kServer};

@@ -222,6 +222,16 @@ Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::Li
   std::string why = fmt::format(
       "of {} layers {} pulls, planned to take {} with the forward pass; layer by layer {}, all at once {}", problem.compute.size(),
       plan.bounds.size(), to_text(from_seconds(plan.makespan)), to_text(from_seconds(layer_wise)), to_text(from_seconds(at_once)));
+  Json push = nullptr;
+  if (plan.push) {
+    const scheduling::BatchingProblem& pushes = plan.push->problem;
+    push = {{"bounds", plan.push->bounds},
+            {"makespan", plan.push->makespan},
+            {"makespan_layer_wise", scheduling::makespan(pushes, scheduling::layer_wise_batching(pushes))},
+            {"makespan_default", scheduling::makespan(pushes, scheduling::default_batching(pushes))}};
+    why += fmt::format("; {} pushes, planned to take {} with the backward pass", plan.push->bounds.size(),
+                       to_text(from_seconds(plan.push->makespan)));
+  }
   return {{"algorithm", scheduling::to_string(algorithm)},
           {"bounds", plan.bounds},
           {"makespan", plan.makespan},
@@ -231,6 +241,7 @@ Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::Li
           {"bandwidth", plan.link.bandwidth.value},
           {"residual", plan.link.residual},
           {"planned", plan.number},
+          {"push", push},
           {"why", std::move(why)}};
 }
 

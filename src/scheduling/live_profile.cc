@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 namespace paceline::scheduling {
@@ -22,9 +21,28 @@ void keep_last(std::vector<double>& history, double value) {
   history.push_back(value);
 }
 
-double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+void keep_last(std::vector<std::vector<double>>& history, const std::vector<double>& values) {
+  for (std::size_t layer = 0; layer < values.size(); ++layer) keep_last(history[layer], values[layer]);
+}
 
-bool far(double now, double before) { return std::abs(now - before) > LiveProfile::kWorthAPlan * before; }
+std::vector<double> medians(const std::vector<std::vector<double>>& history) {
+  std::vector<double> of_layers;
+  for (const auto& of_layer : history) of_layers.push_back(median(of_layer));
+  return of_layers;
+}
+
+bool far(const std::vector<double>& now, const std::vector<double>& before) {
+  double moved = 0, total = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    moved += std::abs(now[i] - before[i]);
+    total += before[i];
+  }
+  return moved > LiveProfile::kWorthAPlan * total;
+}
+
+bool far_off(const BatchingProblem& now, const BatchingProblem& before) {
+  return far({now.start_up}, {before.start_up}) || far(now.transfer, before.transfer) || far(now.compute, before.compute);
+}
 
 }  // namespace
 
@@ -42,25 +60,35 @@ Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm) {
   return exact_batching(problem);
 }
 
-LiveProfile::LiveProfile(std::vector<Bytes> bytes, std::int32_t requests, BatchingAlgorithm algorithm)
-    : bytes_(std::move(bytes)), requests_(requests), algorithm_(algorithm), running_(bytes_.size()), seconds_(bytes_.size()) {}
+LiveProfile::LiveProfile(std::vector<Bytes> bytes, std::int32_t requests, BatchingAlgorithm algorithm, Sides sides)
+    : bytes_(std::move(bytes)),
+      requests_(requests),
+      algorithm_(algorithm),
+      sides_(sides),
+      times_(bytes_.size()),
+      forward_(bytes_.size()),
+      backward_(bytes_.size()) {}
 
-void LiveProfile::compute(Duration spent) {
-  if (computing_) running_[*computing_] += seconds(spent);
-}
-
-void LiveProfile::on_gate(Layer layer, TimePoint entered, TimePoint opened) {
-  compute(entered - since_);
-  computing_ = static_cast<std::size_t>(layer.index);
-  since_ = opened;
-}
+void LiveProfile::on_gate(Layer layer, TimePoint entered, TimePoint opened) { times_.on_gate(layer, entered, opened); }
 
 void LiveProfile::on_forward_done(TimePoint now) {
-  if (!computing_) return;
-  compute(now - since_);
-  computing_.reset();
-  for (std::size_t layer = 0; layer < bytes_.size(); ++layer) keep_last(seconds_[layer], std::exchange(running_[layer], 0.0));
+  if (!times_.on_forward_done(now)) return;
+  keep_last(forward_, times_.forward());
+  times_.clear_forward();
   ++passes_;
+}
+
+void LiveProfile::on_backward_begun(TimePoint now) { times_.on_backward_begun(now); }
+
+void LiveProfile::on_gradient(Layer layer, TimePoint now) {
+  on_forward_done(now);
+  times_.on_gradient(layer, now);
+}
+
+void LiveProfile::on_backward_done(TimePoint now) {
+  if (!times_.on_backward_done(now)) return;
+  keep_last(backward_, times_.backward());
+  times_.clear_backward();
 }
 
 void LiveProfile::on_asked() { last_pulled_.reset(); }
@@ -86,26 +114,41 @@ std::optional<BatchingProblem> LiveProfile::problem(cost::LinkFit& link) const {
   made.start_up = link.start_up * requests_;
   for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
     made.transfer.push_back(static_cast<double>(bytes_[layer].count) / link.bandwidth.value);
-    made.compute.push_back(median(seconds_[layer]));
   }
+  made.compute = medians(forward_);
   if (!validate(made).ok()) return std::nullopt;
   return made;
 }
 
-bool LiveProfile::moved(const BatchingProblem& now) const {
-  const BatchingProblem& before = current_->problem;
-  return far(now.start_up, before.start_up) || far(sum(now.transfer), sum(before.transfer)) ||
-         far(sum(now.compute), sum(before.compute));
+// A link costs the same in both directions. Nothing as long as no backward pass has been seen.
+std::optional<BatchingProblem> LiveProfile::push_problem(const BatchingProblem& pulls) const {
+  if (sides_ == Sides::kPulls || backward_.front().empty()) return std::nullopt;
+  BatchingProblem made = pulls;
+  made.compute = medians(backward_);
+  if (!validate(made).ok()) return std::nullopt;
+  return made;
+}
+
+bool LiveProfile::moved(const BatchingProblem& pulls, const std::optional<BatchingProblem>& pushes) const {
+  if (pushes && (!current_->push || far_off(*pushes, current_->push->problem))) return true;
+  return far_off(pulls, current_->problem);
 }
 
 std::optional<LiveProfile::Plan> LiveProfile::plan() {
   if (passes_ < kFirstPlanAfter || bytes_.empty()) return std::nullopt;
   cost::LinkFit link;
-  auto now = problem(link);
-  if (!now || (current_ && !moved(*now))) return std::nullopt;
-  Plan made{.bounds = batches_of(*now, algorithm_), .problem = std::move(*now), .link = link};
+  auto pulls = problem(link);
+  if (!pulls) return std::nullopt;
+  auto pushes = push_problem(*pulls);
+  if (current_ && !moved(*pulls, pushes)) return std::nullopt;
+  Plan made{.bounds = batches_of(*pulls, algorithm_), .problem = *std::move(pulls), .link = link};
   made.makespan = makespan(made.problem, made.bounds);
   made.number = current_ ? current_->number + 1 : 1;
+  if (pushes) {
+    Bounds bounds = batches_of(*pushes, algorithm_);
+    const double time = makespan(*pushes, bounds);
+    made.push = Plan::Pushes{std::move(bounds), *std::move(pushes), time};
+  }
   current_ = made;
   return made;
 }

@@ -1,8 +1,8 @@
-// What a worker knows of its own job while it runs, and the batches of pulls that follow from it (iBatch, section 3.1): how long
-// each layer computes, from the gates that the forward pass goes through; what a pull costs, fitted over the pulls that came. Pure:
-// events with their times in, batches out. Whoever drives it owns it.
+// What a worker knows of its own job while it runs, and the batches of pulls, and of pushes, that follow from it (iBatch, section
+// 3.1): how long each layer computes (layer_times.h); what a pull costs, fitted over the pulls that came, which counts for a push
+// too. Pure: events with their times in, batches out. Whoever drives it owns it.
 //
-// A layer's time is the median of its last kHistory forward passes. A pull's time counts when another one had come after it was
+// A layer's time is the median of its last kHistory passes. A pull's time counts when another one had come after it was
 // asked for: then it waited for nothing but the link, and what lies between the two is its own. Sizes that are rare are kept too,
 // so the layer-wise pulls of the first iterations, of many sizes, go on to say what a start-up costs.
 #pragma once
@@ -15,6 +15,7 @@
 #include "base/quantity.h"
 #include "cost/link_fit.h"
 #include "scheduling/batching.h"
+#include "scheduling/layer_times.h"
 #include "scheduling/schedule.h"
 
 namespace paceline::scheduling {
@@ -26,14 +27,21 @@ class LiveProfile {
  public:
   static constexpr std::size_t kHistory = 5;
   static constexpr Iteration kFirstPlanAfter = 3;  // forward passes seen
-  static constexpr double kWorthAPlan = 0.2;       // share by which a time must have moved since the last plan
+  // Share by which the profile must have moved since the last plan: the start-up, the transfers' times, or the layers' times. How
+  // far the times of layers have moved is the sum of what each has, so that one that grows as another shrinks counts.
+  static constexpr double kWorthAPlan = 0.2;
 
+  enum class Sides { kPulls, kPullsAndPushes };
   // `bytes`: of each layer, in forward order. `requests`: into how many messages a pull of many layers falls, one for each server.
-  LiveProfile(std::vector<Bytes> bytes, std::int32_t requests, BatchingAlgorithm algorithm);
+  LiveProfile(std::vector<Bytes> bytes, std::int32_t requests, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls);
 
   // The training thread stood at the gate of `layer` from `entered` to `opened`; what lies between two gates was computing.
   void on_gate(Layer layer, TimePoint entered, TimePoint opened);
   void on_forward_done(TimePoint now);
+  // A gradient without on_forward_done ends the forward pass, and its layer's time then is the forward pass's.
+  void on_backward_begun(TimePoint now);
+  void on_gradient(Layer layer, TimePoint now);
+  void on_backward_done(TimePoint now);
 
   void on_asked();                            // pulls were sent
   void on_pulled(Bytes size, TimePoint now);  // one has come
@@ -44,28 +52,33 @@ class LiveProfile {
     cost::LinkFit link;
     double makespan = 0;
     std::int64_t number = 0;  // 1: the first
+    struct Pushes {
+      Bounds bounds;
+      BatchingProblem problem;
+      double makespan = 0;
+    };
+    std::optional<Pushes> push;  // Sides::kPullsAndPushes, and backward passes have been seen
   };
-  // After a forward pass: new batches, when there are none yet or a time has moved by more than kWorthAPlan.
+  // After a pass: new batches, when there are none yet or the profile has moved by more than kWorthAPlan.
   std::optional<Plan> plan();
 
   // The newest one.
   const std::optional<Plan>& current() const { return current_; }
 
  private:
-  void compute(Duration spent);
   std::optional<BatchingProblem> problem(cost::LinkFit& link) const;
-  bool moved(const BatchingProblem& now) const;
+  std::optional<BatchingProblem> push_problem(const BatchingProblem& pulls) const;
+  bool moved(const BatchingProblem& pulls, const std::optional<BatchingProblem>& pushes) const;
 
   std::vector<Bytes> bytes_;
   std::int32_t requests_;
   BatchingAlgorithm algorithm_;
+  Sides sides_;
   Iteration passes_ = 0;
-  std::optional<std::size_t> computing_;  // the layer whose gate was the last
-  TimePoint since_{};
-  std::vector<double> running_;                        // seconds of each layer in the pass that runs
-  std::vector<std::vector<double>> seconds_;           // of the last passes, by layer
-  std::optional<TimePoint> last_pulled_;               // since the last on_asked
-  std::map<std::int64_t, std::vector<double>> pulls_;  // the last ones by size
+  LayerTimes times_;                                     // of the passes that run
+  std::vector<std::vector<double>> forward_, backward_;  // seconds in the last passes, by layer
+  std::optional<TimePoint> last_pulled_;                 // since the last on_asked
+  std::map<std::int64_t, std::vector<double>> pulls_;    // the last ones by size
   std::optional<Plan> current_;
 };
 

@@ -36,6 +36,7 @@ constexpr Named kSchedules[] = {
     {"p3", {slices_of(kPaperSlice), Order::kByLayer, PushWhen::kReady, Return::kBroadcast}},
 };
 
+constexpr const char* kPushes[] = {"at-end", "as-ready", "in-batches"};
 constexpr const char* kReturns[] = {"broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"};
 
 struct PlaceName {
@@ -62,6 +63,19 @@ Result<Return> parse_return(const std::string& schedule, std::string_view text) 
                suggestion(text, names));
 }
 
+Result<PushWhen> parse_push(const std::string& schedule, Return back, std::string_view text) {
+  std::vector<std::string> names;
+  for (const PushWhen legal : {PushWhen::kReady, PushWhen::kInBatches}) {
+    names.emplace_back(to_string(legal));
+    if (text == names.back() && back == Return::kPullInBatches) return legal;
+  }
+  if (std::ranges::find(names, text) != names.end()) {
+    return error(ErrorKind::kBadRequest, "--push {} contradicts --schedule {}, which plans no batches; legal with ibatch", text,
+                 schedule);
+  }
+  return error(ErrorKind::kBadRequest, "--push {} is illegal; legal: {}{}", text, fmt::join(names, ", "), suggestion(text, names));
+}
+
 // Parameters. `least`: the smallest legal number of them.
 Result<std::int64_t> parse_size(const char* option, std::string_view text, std::int64_t least, const char* legal) {
   std::int64_t elements = -1;
@@ -86,6 +100,7 @@ ScheduleOptions slicing() { return kSchedules[4].options; }
 ScheduleOptions tuned() { return kSchedules[5].options; }
 ScheduleOptions p3() { return kSchedules[6].options; }
 
+const char* to_string(PushWhen push) { return kPushes[static_cast<std::size_t>(push)]; }
 const char* to_string(Return back) { return kReturns[static_cast<std::size_t>(back)]; }
 
 const char* to_string(BatchingAlgorithm algorithm) { return algorithm_names()[static_cast<std::size_t>(algorithm)].c_str(); }
@@ -99,9 +114,12 @@ Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
 }
 
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts) {
-  const auto& [slice, merge, batching, window, places, back] = parts;
+  const auto& [slice, merge, batching, window, places, back, push] = parts;
   if (!back.empty()) {
     PACELINE_ASSIGN_OR_RETURN(options.back, parse_return(name, back));
+  }
+  if (!push.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(options.push, parse_push(name, options.back, push));
   }
   if (!batching.empty()) {
     const auto algorithm = parse_batching_algorithm(batching);
@@ -204,6 +222,9 @@ Result<ScheduleOptions> validated(ScheduleOptions options) {
   }
   if (!takes_elements && options.cut.elements != 0) {
     return error(ErrorKind::kBadRequest, "--slice {} does not apply to a schedule that keeps tensors whole", options.cut.elements);
+  }
+  if (options.push == PushWhen::kInBatches && options.back != Return::kPullInBatches) {
+    return error(ErrorKind::kBadRequest, "gradients are pushed in batches only where values are pulled in batches");
   }
   if (options.cut.merge < 0) {
     return error(ErrorKind::kBadRequest, "--merge {} is illegal; give 0 (nothing is merged) or more parameters", options.cut.merge);

@@ -63,9 +63,12 @@ Result<OrderedPlaces> parse_places(std::string_view text);
 std::string to_text(const OrderedPlaces& places);  // as parse_places reads it
 
 enum class PushWhen {
-  kAtEnd,  // all gradients when backward is over
-  kReady,  // each unit as soon as its gradient exists
+  kAtEnd,      // all gradients when backward is over
+  kReady,      // each unit as soon as its gradient exists
+  kInBatches,  // a batch of layers as soon as all its gradients exist, one message to each server (iBatch with time reversed); only
+               // with Return::kPullInBatches, whose pulls say what the link is like
 };
+const char* to_string(PushWhen push);  // "at-end", "as-ready", "in-batches"
 
 enum class Return {
   kBroadcast,      // a server sends a new value to whom it is due as soon as it exists; nobody asks (P3's immediate broadcast)
@@ -76,7 +79,7 @@ enum class Return {
 };
 const char* to_string(Return back);  // "broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"
 
-// How batches of layers are planned, with Return::kPullInBatches (scheduling/batching.h).
+// How batches of layers are planned, with Return::kPullInBatches and PushWhen::kInBatches (scheduling/batching.h).
 enum class BatchingAlgorithm { kExact, kForwardGreedy, kBackwardGreedy, kIbatch };
 const char* to_string(BatchingAlgorithm algorithm);  // as in `plan batches`: "exact", "forward-greedy", ...
 // kBadRequest with the legal names and the nearest one.
@@ -125,6 +128,7 @@ struct ScheduleParts {
   std::string window;    // as parse_window
   std::string places;    // as parse_places; by Order::kFirstInFirstOut only the window can be a place
   std::string back;      // broadcast, pull-by-layer or pull-in-batches; only for the schedule "tuned"
+  std::string push;      // as-ready or in-batches; only where values come back in batches
 };
 // kBadRequest, naming the option, when a part is illegal or contradicts the schedule called `name`.
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts);

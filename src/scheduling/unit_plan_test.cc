@@ -270,6 +270,16 @@ TEST(Schedule, TakesSizesAsParametersOrAsBytesAndRefusesContradictions) {
   EXPECT_EQ(with_batching("ibatch", "backward-greedy")->batching, BatchingAlgorithm::kBackwardGreedy);
   EXPECT_THAT(with_batching("ibatch", "exakt").status().message(), HasSubstr("--batching: 'exakt'"));
   EXPECT_THAT(with_batching("p3", "exact").status().message(), HasSubstr("--batching exact contradicts --schedule p3"));
+  const auto with_push = [](const char* name, const char* push, const char* back = "") {
+    return with_parts(name, *parse_schedule_name(name), {.back = back, .push = push});
+  };
+  EXPECT_EQ(with_push("ibatch", "")->push, PushWhen::kReady);
+  EXPECT_EQ(with_push("ibatch", "as-ready")->push, PushWhen::kReady);
+  EXPECT_EQ(with_push("ibatch", "in-batches")->push, PushWhen::kInBatches);
+  EXPECT_EQ(with_push("tuned", "in-batches", "pull-in-batches")->push, PushWhen::kInBatches);
+  EXPECT_THAT(with_push("ibatch", "in-batch").status().message(), HasSubstr("did you mean 'in-batches'"));
+  EXPECT_THAT(with_push("ibatch", "at-end").status().message(), HasSubstr("legal: as-ready, in-batches"));
+  EXPECT_THAT(with_push("p3", "in-batches").status().message(), HasSubstr("--push in-batches contradicts --schedule p3"));
   for (const char* whole : {"default", "layer-wise", "kvstore"}) refused(whole, "1000", "", "contradicts --schedule");
 }
 

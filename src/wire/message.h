@@ -48,8 +48,10 @@ enum class MessageKind : std::uint8_t {
   kClockAsk,   // coordinator -> member: what does your clock show? `unit` is the question's number; no payload
   kClockTell,  // the answer to question `unit`
   kTimeline,   // member -> coordinator: what one of its threads has recorded
+  // parameter server again
+  kPushes,  // worker -> server: the gradients of `iteration` of the units `unit` to `detail` that live there, one behind the other
 };
-inline constexpr MessageKind kLastMessageKind = MessageKind::kTimeline;
+inline constexpr MessageKind kLastMessageKind = MessageKind::kPushes;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,
@@ -62,8 +64,8 @@ struct MessageHead {
   Layer layer;               // priority: lower first; control messages use kControlLayer
   std::uint32_t unit = 0;    // index into the job's unit plan
   std::uint32_t detail = 0;  // kPush: bit i is set when part i of the unit (scheduling/unit_plan.h) was not used and counts as
-                             // zero; kPull, kValues: the last unit meant; kValue: microseconds the server spent to aggregate and
-                             // update the unit; otherwise 0
+                             // zero; kPull, kValues, kPushes: the last unit meant; kValue: microseconds the server spent to
+                             // aggregate and update the unit; otherwise 0
   std::int64_t iteration = 0;
   std::uint64_t payload_bytes = 0;
 

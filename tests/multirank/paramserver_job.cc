@@ -54,10 +54,12 @@ void Process::connect_all() {
 }
 
 void Process::send_to_worker(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  ++sent[head.kind];
   node.endpoint->send(peers_.at({session::Role::kWorker, to}), head, payload, ticket);
 }
 
 void Process::send_to_server(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  ++sent[head.kind];
   node.endpoint->send(peers_.at({session::Role::kServer, to}), head, payload, ticket);
 }
 

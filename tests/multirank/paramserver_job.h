@@ -44,10 +44,11 @@ class Process final : public Outbox {
   std::unique_ptr<ServerService> server;
   std::unique_ptr<WorkerClient> worker;
   std::vector<float> parameters, gradients;
-  Account account;               // of all iterations
-  Iteration iterations = 0;      // done by the training thread
-  Status failure;                // what the training thread ended with
-  std::vector<Status> reported;  // on_failed; loop only
+  Account account;                                 // of all iterations
+  Iteration iterations = 0;                        // done by the training thread
+  Status failure;                                  // what the training thread ended with
+  std::vector<Status> reported;                    // on_failed; loop only
+  std::map<wire::MessageKind, std::int64_t> sent;  // messages; loop only
 
   MessageSink& sink() { return server ? static_cast<MessageSink&>(*server) : *worker; }
 

@@ -102,6 +102,59 @@ TEST_F(ParameterServer, CountsWhatItPushedAndPulled) {
   }
 }
 
+JobSetting batched_of(std::uint64_t seed) {
+  JobSetting setting = setting_of(seed);
+  setting.options.schedule = scheduling::ibatch_schedule();
+  setting.options.schedule.push = scheduling::PushWhen::kInBatches;
+  setting.options.schedule.cut = scheduling::slices_of(700);
+  return setting;
+}
+
+TEST_F(ParameterServer, GivesTheReferencesBitsWithPushesInBatches) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    JobSetting setting = batched_of(seed);
+    setting.iterations = 8;  // long enough for batches that were planned
+    Job job(seed % 2 == 0 ? faulty_backend(seed) : transport::testing::inproc_backend(), setting);
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+  }
+}
+
+// Two iterations, before anything is planned: each of the four layers is a batch with units on both servers.
+TEST_F(ParameterServer, ABatchTravelsAsOnePushOneRequestAndOneReplyPerServer) {
+  JobSetting setting = batched_of(2);
+  setting.options.workers = 3;
+  setting.options.servers = 2;
+  setting.options.update = {};
+  setting.options.schedule.cut = scheduling::slices_of(10);
+  setting.unused_per_cent = 0;
+  setting.iterations = 2;
+  Job job(transport::testing::inproc_backend(), setting);
+  job.train();
+  expect_trained(job);
+  constexpr std::int64_t kMessages = 2 * 4 * 2;  // iterations, batches, servers
+  const auto sent_by = [](Process& process) {
+    std::map<wire::MessageKind, std::int64_t> sent;
+    process.node.rank.on_loop([&] { sent = process.sent; });
+    sent.erase(wire::MessageKind::kInitial);
+    return sent;
+  };
+  for (auto& worker : job.workers) {
+    EXPECT_EQ(sent_by(*worker), (std::map<wire::MessageKind, std::int64_t>{{wire::MessageKind::kPull, kMessages},
+                                                                           {wire::MessageKind::kPushes, kMessages}}));
+  }
+  std::int64_t replies = 0, values = 0;
+  for (auto& server : job.servers) {
+    auto sent = sent_by(*server);
+    replies += sent[wire::MessageKind::kValues];
+    values += sent[wire::MessageKind::kValue];
+  }
+  EXPECT_EQ(replies, 3 * kMessages);
+  EXPECT_EQ(values, 2 * static_cast<std::int64_t>(job.plan->units().units.size())) << "the initial values of two workers";
+}
+
 // Every push adds 1 to a value that begins at 0, so that in the end each value is the number of pushes.
 JobSetting ledger_of(std::uint64_t seed, sync::SyncKind kind) {
   JobSetting setting = setting_of(seed);
@@ -278,6 +331,13 @@ TEST_F(ParameterServer, AServerThatGetsNonsenseFailsTheJobOnceAndNamesTheSender)
     refused({.kind = wire::MessageKind::kPush, .flags = 1, .iteration = 1, .payload_bytes = 2400});
     refused({.kind = wire::MessageKind::kPush, .unit = 99, .iteration = 1, .payload_bytes = 2400});
     refused({.kind = wire::MessageKind::kPush, .iteration = 1, .payload_bytes = 7});
+    const auto last = static_cast<std::uint32_t>(job.plan->units().units.size() - 1);
+    const auto bytes = static_cast<std::uint64_t>(job.plan->units().elements) * sizeof(float);
+    refused({.kind = wire::MessageKind::kPushes, .detail = last, .iteration = 1, .payload_bytes = bytes - 4});
+    refused({.kind = wire::MessageKind::kPushes, .detail = last + 1, .iteration = 1, .payload_bytes = bytes});
+    refused({.kind = wire::MessageKind::kPushes, .unit = last, .detail = 0, .iteration = 1, .payload_bytes = bytes});
+    refused({.kind = wire::MessageKind::kPushes, .flags = 1, .detail = last, .iteration = 1, .payload_bytes = bytes});
+    refused({.kind = wire::MessageKind::kPushes, .detail = last, .iteration = 2, .payload_bytes = bytes});
     EXPECT_TRUE(server.reported.empty());
     server.server->on_message(worker, {.kind = wire::MessageKind::kPull, .iteration = 9}, {});
     server.server->on_message(worker, {.kind = wire::MessageKind::kPull, .iteration = 9}, {});

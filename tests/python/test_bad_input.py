@@ -45,6 +45,8 @@ def folder(tmp_path):
         (("--schedule", "default", "--slice", "50000"), ("--slice 50000 contradicts --schedule default", "slicing, p3")),
         (("--schedule", "ibatch", "--batching", "exakt"), ("exakt", "forward-greedy", "did you mean 'exact'")),
         (("--batching", "exact"), ("--batching exact contradicts --schedule", "ibatch")),
+        (("--schedule", "ibatch", "--push", "in-batch"), ("--push in-batch", "as-ready", "did you mean 'in-batches'?")),
+        (("--schedule", "p3", "--push", "in-batches"), ("--push in-batches contradicts --schedule p3", "ibatch")),
         (("--window", "16KiB"), ("--window 16KiB", "two chunks of 65536 bytes", "128KiB")),
         (("--window", "automatic"), ("--window automatic", "auto:TIME")),
         (("--return", "broadcst"), ("--return broadcst", "pull-by-layer", "did you mean 'broadcast'?")),

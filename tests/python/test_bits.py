@@ -115,6 +115,17 @@ def test_ibatch_plans_its_batches_while_it_trains_and_says_which(algorithm):
     assert batching["makespan"] <= 1.0001 * min(batching["makespan_layer_wise"], batching["makespan_default"]) or algorithm != "exact"
 
 
+@pytest.mark.parametrize("task, how", [((), ("--servers", 2)), (("--clip-norm", 0.5), ("--servers", 3)), ((), ("--role", "both"))])
+def test_pushes_in_batches_keep_the_bits_and_are_planned_from_the_backward_passes(task, how):
+    task = (*SHORT, *task)
+    report = same_bits(task, 2, (*how, "--schedule", "ibatch", "--push", "in-batches"))
+    push = report["batching"]["push"]
+    assert push["bounds"] == sorted(set(push["bounds"])) and push["bounds"][0] >= 1 and push["bounds"][-1] == 4
+    assert 0 < push["makespan"] <= 1.0001 * min(push["makespan_layer_wise"], push["makespan_default"])
+    assert "pushes, planned to take" in report["batching"]["why"]
+    assert same_bits(task, 2, (*how, "--schedule", "ibatch"))["batching"]["push"] is None
+
+
 @pytest.mark.parametrize(
     "options",
     [

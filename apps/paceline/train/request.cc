@@ -166,7 +166,11 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their neighbour; 0: "
                   "none does (default: tuned: chosen; others: 0)");
   how->add_option("--batching", s.batching,
-                  "ibatch: how batches of pulls are planned: exact, forward-greedy, backward-greedy or ibatch (default exact)");
+                  "ibatch: how batches are planned: exact, forward-greedy, backward-greedy or ibatch (default exact)");
+  how->add_option(
+      "--push", s.push,
+      "ibatch: when gradients leave: as-ready, each by itself, or in-batches, planned as pulls are, each batch one message "
+      "to each server (default as-ready)");
   how->add_option(
          "--window", s.window,
          "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms of the "

@@ -34,7 +34,7 @@ struct Case {
 
 // A message on its way: begins, is complete, is acknowledged; each at a random moment.
 struct Message {
-  enum class Kind { kInitial, kPush, kPull, kValue, kNotify, kSquareSum, kMiniBatch, kDone, kBarrier } kind = Kind::kPush;
+  enum class Kind { kInitial, kPush, kPushes, kPull, kValue, kNotify, kSquareSum, kMiniBatch, kDone, kBarrier } kind = Kind::kPush;
   std::int32_t from = 0, to = 0;
   std::uint32_t unit = 0, detail = 0;  // detail: unused parts of a push, else the last unit
   Iteration iteration = 0;
@@ -42,7 +42,8 @@ struct Message {
   std::uint64_t ticket = 0;
   enum class State { kSent, kBegun, kReceived } state = State::kSent;
   std::span<std::byte> place;
-  std::vector<float>* arena = nullptr;  // of a value: where it belongs
+  std::vector<float>* arena = nullptr;       // of a value: where it belongs
+  std::vector<std::span<std::byte>> places;  // of several gradients
 };
 
 class System final : private PaceObserver {
@@ -63,6 +64,7 @@ class System final : private PaceObserver {
     for (std::int32_t w = 0; w < job.options.workers; ++w) {
       workers_.push_back(std::make_unique<Worker>(plan_, Rank{w}, elements_));
       if (job.options.schedule.back == scheduling::Return::kPullInBatches) workers_.back()->core.set_batches(random_batches());
+      if (job.options.schedule.push == scheduling::PushWhen::kInBatches) workers_.back()->core.set_push_batches(random_batches());
     }
     auto initial = testing::initial_values(job.seed, plan_->units().elements);
     if (job.zero_initial) std::ranges::fill(initial, 0.0F);
@@ -114,6 +116,7 @@ class System final : private PaceObserver {
   std::int64_t largest_lead = 0, largest_staleness = 0;
   std::vector<sync::Superstep> supersteps;
   std::int64_t batched_values = 0;  // messages with values of several units
+  std::int64_t batched_pushes = 0;  // messages with gradients of several units
 
  private:
   void on_started(Rank, Iteration, std::int64_t staleness, TimePoint) override {
@@ -322,6 +325,10 @@ class System final : private PaceObserver {
         message.kind = Message::Kind::kPush;
         if (action.detail != scheduling::all_parts(plan_->units().units[action.unit]))
           message.payload = bytes_of(worker.gradients, action.unit);
+      } else if (action.kind == WorkerAction::Kind::kPushBatch) {
+        message.kind = Message::Kind::kPushes;
+        message.payload = bytes_of(worker.gradients, action.unit);  // of the first unit; receiving takes the others' too
+        ++batched_pushes;
       }
       post(message);
     }
@@ -352,6 +359,8 @@ class System final : private PaceObserver {
       message.state = Message::State::kReceived;
       if (message.arena != nullptr) {
         deal_out(message);
+      } else if (message.kind == Message::Kind::kPushes) {
+        deal_out_gradients(message);
       } else {
         std::ranges::copy(message.payload, message.place.begin());
       }
@@ -361,7 +370,7 @@ class System final : private PaceObserver {
     }
     const Message done = message;
     messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(index));
-    if (done.kind == Message::Kind::kPush && !done.payload.empty())
+    if ((done.kind == Message::Kind::kPush || done.kind == Message::Kind::kPushes) && !done.payload.empty())
       workers_[static_cast<std::size_t>(done.from)]->core.on_push_delivered(done.unit, now_);
     if (done.kind == Message::Kind::kInitial) workers_[static_cast<std::size_t>(done.from)]->core.on_initial_received(done.unit);
     if (done.kind == Message::Kind::kValue) servers_[static_cast<std::size_t>(done.from)]->on_delivered(Rank{done.to}, done.ticket);
@@ -377,6 +386,8 @@ class System final : private PaceObserver {
       case Message::Kind::kPush:
         place = servers_[to]->place_for_push(Rank{message.from}, message.unit, message.iteration, message.payload.size());
         break;
+      case Message::Kind::kPushes:
+        return begin_gradients(message);
       case Message::Kind::kSquareSum:
         square_places_.emplace_back();
         message.place = square_places_.back();
@@ -391,6 +402,26 @@ class System final : private PaceObserver {
     }
     ASSERT_TRUE(place.ok()) << "seed " << job_.seed << ": " << place.status().message();
     message.place = std::as_writable_bytes(*place);
+  }
+
+  std::span<const std::uint32_t> pushed_units(const Message& message) const {
+    return workers_[static_cast<std::size_t>(message.from)]->core.units_between(message.unit, message.detail);
+  }
+
+  void begin_gradients(Message& message) {
+    for (const std::uint32_t unit : pushed_units(message)) {
+      const auto place = servers_[static_cast<std::size_t>(message.to)]->place_for_push(
+          Rank{message.from}, unit, message.iteration,
+          static_cast<std::uint64_t>(plan_->units().units[unit].elements) * sizeof(float));
+      ASSERT_TRUE(place.ok()) << "seed " << job_.seed << ": " << place.status().message();
+      message.places.push_back(std::as_writable_bytes(*place));
+    }
+  }
+
+  void deal_out_gradients(const Message& message) {
+    const auto units = pushed_units(message);
+    for (std::size_t i = 0; i < units.size(); ++i)
+      std::ranges::copy(bytes_of(workers_[static_cast<std::size_t>(message.from)]->gradients, units[i]), message.places[i].begin());
   }
 
   static WorkerCore::Values values_of(const Message& message) { return {message.unit, message.detail, message.iteration}; }
@@ -425,6 +456,12 @@ class System final : private PaceObserver {
         break;
       case Message::Kind::kPush:
         status = server.on_push(from, message.unit, message.iteration, message.detail, now_, actions_);
+        break;
+      case Message::Kind::kPushes:
+        for (const std::uint32_t unit : pushed_units(message)) {
+          status = server.on_push(from, unit, message.iteration, 0, now_, actions_);
+          if (!status.ok()) break;
+        }
         break;
       case Message::Kind::kDone:
         status = server.on_done(from, message.iteration, now_, actions_);
@@ -568,6 +605,8 @@ Case random_case(std::uint64_t seed) {
   options.schedule.cut = cuts[draw(0, 3)];
   options.schedule.cut.merge = draw(0, 1) == 0 ? 0 : static_cast<std::int64_t>(draw(1, 60));
   if (draw(0, 3) == 0) options.schedule.back = scheduling::Return::kPullInBatches;
+  if (options.schedule.back == scheduling::Return::kPullInBatches && seed % 2 == 0)
+    options.schedule.push = scheduling::PushWhen::kInBatches;
   options.update.optimizer.kind = static_cast<tensor::OptimizerKind>(draw(0, 4));
   options.update.optimizer.weight_decay = draw(0, 1) == 0 ? 0 : 0.1;
   options.update.learning_rate = *tensor::parse_schedule("step:0.1,every=2,factor=0.5");
@@ -580,7 +619,7 @@ Case random_case(std::uint64_t seed) {
 }
 
 TEST(System, GivesTheReferencesBitsForEveryScheduleOptimizerAndOrderOfMessages) {
-  std::int64_t batched_values = 0, merged_layers = 0;
+  std::int64_t batched_values = 0, batched_pushes = 0, merged_layers = 0;
   for (std::uint64_t seed = 1; seed <= 1200; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Case job = random_case(seed);
@@ -590,10 +629,12 @@ TEST(System, GivesTheReferencesBitsForEveryScheduleOptimizerAndOrderOfMessages) 
     expect_reference_everywhere(system, job);
     if (HasFailure()) return;
     batched_values += system.batched_values;
+    batched_pushes += system.batched_pushes;
     merged_layers +=
         std::ranges::count_if(system.plan().units().units, [](const auto& unit) { return unit.layer != unit.last_layer; });
   }
   EXPECT_GT(batched_values, 100);
+  EXPECT_GT(batched_pushes, 100);
   EXPECT_GT(merged_layers, 100);
 }
 

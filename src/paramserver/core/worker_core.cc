@@ -51,11 +51,10 @@ WorkerCore::WorkerCore(std::shared_ptr<const JobPlan> plan, Rank worker)
   for (std::size_t layer = 0; layer < layers; ++layer) to_notify_.push_back(begun_in(layer).size());
   missing_in_.resize(layers);
   undelivered_.assign(layers, 0);
-  if (plan_->options().schedule.back == scheduling::Return::kPullInBatches) {
-    scheduling::Bounds every_layer(layers);
-    std::iota(every_layer.begin(), every_layer.end(), 1);
-    set_batches(every_layer);
-  }
+  scheduling::Bounds every_layer(layers);
+  std::iota(every_layer.begin(), every_layer.end(), 1);
+  if (plan_->options().schedule.back == scheduling::Return::kPullInBatches) set_batches(every_layer);
+  if (plan_->options().schedule.push == scheduling::PushWhen::kInBatches) set_push_batches(every_layer);
   begin_iteration();
 }
 
@@ -71,6 +70,14 @@ void WorkerCore::begin_iteration() {
     if (units_[unit.id].arrived >= current_ - 1) continue;
     count_in_layers(unit, missing_in_, 1);
     ++missing_;
+  }
+  begin_push_batches();
+}
+
+void WorkerCore::begin_push_batches() {
+  for (PushBatch& batch : push_batches_) {
+    batch.awaited = 0;
+    for (const auto& units : batch.of_server) batch.awaited += units.size();
   }
 }
 
@@ -101,7 +108,7 @@ Status WorkerCore::on_gradient_ready(std::uint32_t tensor, TimePoint now, std::v
   }
   tensors_[tensor] = TensorState::kReady;
   waiting_.push_back(tensor);
-  if (plan_->options().schedule.push == scheduling::PushWhen::kReady) flush(now, actions);
+  if (plan_->options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, actions);
   return {};
 }
 
@@ -185,14 +192,48 @@ void WorkerCore::settle(std::uint32_t tensor, std::uint32_t unit, TimePoint now,
     const auto parts = plan_->units().parts_of(planned);
     for (std::uint32_t i = 0; i < planned.parts; ++i) units_[unit].unused_parts |= parts[i].tensor == tensor ? 1U << i : 0U;
   }
-  if (--units_[unit].awaited_parts == 0) push(unit, now, actions);
+  if (--units_[unit].awaited_parts > 0) return;
+  if (plan_->options().schedule.push != scheduling::PushWhen::kInBatches) return push(unit, now, actions);
+  const std::size_t batch = batch_of_unit_[unit];
+  if (--push_batches_[batch].awaited == 0) push_batch(batch, now, actions);
 }
 
 void WorkerCore::push(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions) {
   const scheduling::Unit& planned = plan_->units().units[unit];
+  actions.push_back({WorkerAction::Kind::kPush, unit, current_, units_[unit].unused_parts});
+  units_[unit].push_last = unit;
+  begin_push(unit, now);
+  const auto layer = static_cast<std::size_t>(planned.layer.index);
+  if (--to_push_[layer] == 0 && plan_->options().schedule.back == scheduling::Return::kPullByLayer) pull(begun_in(layer), actions);
+}
+
+// To each server what stands behind each other there as one message, beginning with "its" server as flush() does. A unit of which
+// parts are not used goes by itself, for only a message of its own can say so.
+void WorkerCore::push_batch(std::size_t batch, TimePoint now, std::vector<WorkerAction>& actions) {
+  const auto& of_server = push_batches_[batch].of_server;
+  for (std::size_t i = 0; i < of_server.size(); ++i) {
+    const std::span<const std::uint32_t> units = of_server[(static_cast<std::size_t>(worker_.value) + i) % of_server.size()];
+    for (std::size_t begin = 0; begin < units.size();) {
+      std::size_t end = begin;
+      while (end < units.size() && units_[units[end]].unused_parts == 0) ++end;
+      end = std::max(end, begin + 1);
+      push_run(units.subspan(begin, end - begin), now, actions);
+      begin = end;
+    }
+  }
+}
+
+void WorkerCore::push_run(std::span<const std::uint32_t> units, TimePoint now, std::vector<WorkerAction>& actions) {
+  if (units.size() == 1) return push(units.front(), now, actions);
+  actions.push_back({WorkerAction::Kind::kPushBatch, units.front(), current_, units.back()});
+  units_[units.front()].push_last = units.back();
+  for (const std::uint32_t unit : units) begin_push(unit, now);
+}
+
+void WorkerCore::begin_push(std::uint32_t unit, TimePoint now) {
+  const scheduling::Unit& planned = plan_->units().units[unit];
   UnitState& of = units_[unit];
   of.pushed = current_;
-  actions.push_back({WorkerAction::Kind::kPush, unit, current_, of.unused_parts});
   of.borrowed = of.unused_parts != scheduling::all_parts(planned);
   of.push_delivered = now;
   if (of.borrowed) {
@@ -201,8 +242,6 @@ void WorkerCore::push(std::uint32_t unit, TimePoint now, std::vector<WorkerActio
     account_.bytes_pushed += planned.elements * static_cast<std::int64_t>(sizeof(float));
     pushing_.begin(now);
   }
-  const auto layer = static_cast<std::size_t>(planned.layer.index);
-  if (--to_push_[layer] == 0 && plan_->options().schedule.back == scheduling::Return::kPullByLayer) pull(begun_in(layer), actions);
 }
 
 // Asks for each unit by itself.
@@ -232,13 +271,38 @@ void WorkerCore::set_batches(const scheduling::Bounds& bounds) {
   PACELINE_CHECK(layer == to_push_.size(), "batches of {} layers for a model of {}", layer, to_push_.size());
 }
 
-void WorkerCore::on_push_delivered(std::uint32_t unit, TimePoint now) {
+void WorkerCore::set_push_batches(const scheduling::Bounds& bounds) {
+  PACELINE_CHECK(waiting_.empty() && std::ranges::count(tensors_, TensorState::kAwaited) == std::ssize(tensors_),
+                 "batches of pushes change in the middle of iteration {}", current_);
+  push_batches_.clear();
+  batch_of_unit_.assign(units_.size(), 0);
+  std::size_t layer = 0;
+  for (const int bound : bounds) {
+    PushBatch& batch = push_batches_.emplace_back();
+    batch.of_server.resize(static_cast<std::size_t>(plan_->options().servers));
+    for (; layer < static_cast<std::size_t>(bound); ++layer) {
+      const scheduling::UnitRange units = begun_in(layer);
+      for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+        batch.of_server[static_cast<std::size_t>(plan_->units().units[unit].server.value)].push_back(unit);
+        batch_of_unit_[unit] = push_batches_.size() - 1;
+      }
+    }
+  }
+  PACELINE_CHECK(layer == to_push_.size(), "batches of {} layers for a model of {}", layer, to_push_.size());
+  begin_push_batches();
+}
+
+std::span<const std::uint32_t> WorkerCore::on_push_delivered(std::uint32_t unit, TimePoint now) {
   PACELINE_CHECK(unit < units_.size() && units_[unit].borrowed, "the push of unit {} was delivered, but not sent", unit);
-  units_[unit].borrowed = false;
-  units_[unit].push_delivered = now;
-  count_in_layers(plan_->units().units[unit], undelivered_, -1);
-  --undelivered_total_;
-  pushing_.end(now);
+  const auto units = units_between(unit, units_[unit].push_last);
+  for (const std::uint32_t delivered : units) {
+    units_[delivered].borrowed = false;
+    units_[delivered].push_delivered = now;
+    count_in_layers(plan_->units().units[delivered], undelivered_, -1);
+    --undelivered_total_;
+    pushing_.end(now);
+  }
+  return units;
 }
 
 // --- values ---
@@ -253,11 +317,14 @@ Status WorkerCore::check_value(Rank server, std::uint32_t unit) const {
                home.value);
 }
 
-std::span<const std::uint32_t> WorkerCore::units_of(const Values& values) const {
+std::span<const std::uint32_t> WorkerCore::units_between(std::uint32_t unit, std::uint32_t last) const {
   const scheduling::UnitPlan& plan = plan_->units();
-  const std::size_t first = plan.place_in_server[values.unit], last = plan.place_in_server[values.last];
-  return std::span(plan.of_server[static_cast<std::size_t>(plan.units[values.unit].server.value)]).subspan(first, last - first + 1);
+  const std::size_t first = plan.place_in_server[unit];
+  return std::span(plan.of_server[static_cast<std::size_t>(plan.units[unit].server.value)])
+      .subspan(first, plan.place_in_server[last] - first + 1);
 }
+
+std::span<const std::uint32_t> WorkerCore::units_of(const Values& values) const { return units_between(values.unit, values.last); }
 
 Status WorkerCore::check_values(Rank server, const Values& values) const {
   PACELINE_RETURN_IF_ERROR(check_value(server, values.unit));
@@ -315,7 +382,7 @@ Status WorkerCore::on_value(Rank server, const Values& values, std::uint32_t mic
     }
     arrived(unit, values.label);
   }
-  if (plan_->options().schedule.push == scheduling::PushWhen::kReady) flush(now, actions);
+  if (plan_->options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, actions);
   return {};
 }
 

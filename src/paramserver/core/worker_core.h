@@ -29,8 +29,9 @@ namespace paceline::paramserver {
 
 struct WorkerAction {
   enum class Kind : std::uint8_t {
-    kPush,  // the gradient of `unit`, or that it has none in this iteration, when `detail` names all parts
-    kPull,  // ask for the values labelled `iteration` of the units from `unit` to `detail` that live on the server of `unit`
+    kPush,       // the gradient of `unit`, or that it has none in this iteration, when `detail` names all parts
+    kPushBatch,  // the gradients of the units from `unit` to `detail` that live on the server of `unit`, all parts of all of them
+    kPull,       // ask for the values labelled `iteration` of the units from `unit` to `detail` that live on the server of `unit`
   };
   Kind kind = Kind::kPush;
   std::uint32_t unit = 0;
@@ -85,9 +86,15 @@ class WorkerCore {
 
   // Return::kPullInBatches: what is asked for together from the next backward on. Until then every layer for itself.
   void set_batches(const scheduling::Bounds& bounds);
+  // PushWhen::kInBatches: what is pushed together from the current iteration on, of which no gradient may have been told. Until
+  // then every layer for itself.
+  void set_push_batches(const scheduling::Bounds& bounds);
 
-  // The server has received the push of `unit` (of one with a gradient).
-  void on_push_delivered(std::uint32_t unit, TimePoint now);
+  // The units from `unit` to `last` that live on the server of `unit`.
+  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
+
+  // The server has received the push of `unit` (of one with a gradient), or the batch that begins with it. Returns its units.
+  std::span<const std::uint32_t> on_push_delivered(std::uint32_t unit, TimePoint now);
 
   // The iteration whose gradients are awaited; backward_done counts it on.
   Iteration current() const { return current_; }
@@ -137,9 +144,10 @@ class WorkerCore {
     Iteration arriving = -1;          // label that is coming; -1: none
     Iteration pushed = -1;            // newest push sent
     std::uint32_t micros = 0;
-    bool staging = false;   // where `arriving` goes
-    bool staged = false;    // the newest value waits in the staging area
-    bool borrowed = false;  // the push has not been delivered
+    std::uint32_t push_last = 0;  // last unit of the message that its newest push is the first of
+    bool staging = false;         // where `arriving` goes
+    bool staged = false;          // the newest value waits in the staging area
+    bool borrowed = false;        // the push has not been delivered
     TimePoint push_delivered{}, value_began{}, value_complete{};
   };
   enum class TensorState : std::uint8_t { kAwaited, kReady, kUnused };
@@ -147,6 +155,10 @@ class WorkerCore {
   Status check_backward(Iteration iteration, std::span<const std::uint32_t> unused) const;
   void flush(TimePoint now, std::vector<WorkerAction>& actions);
   void push(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions);
+  void push_batch(std::size_t batch, TimePoint now, std::vector<WorkerAction>& actions);
+  void push_run(std::span<const std::uint32_t> units, TimePoint now, std::vector<WorkerAction>& actions);
+  void begin_push(std::uint32_t unit, TimePoint now);
+  void begin_push_batches();
   void begin_iteration();
   scheduling::UnitRange begun_in(std::size_t layer) const;
   void arrived(std::uint32_t unit, Iteration label);
@@ -164,9 +176,15 @@ class WorkerCore {
   std::vector<std::int64_t> to_push_;      // by layer: units begun in it and not pushed in the current iteration
   std::vector<std::int64_t> to_notify_;    // by layer: units begun in it and not notified since the last pull of it
   std::vector<WorkerAction> batch_pulls_;  // kPullInBatches: what is asked for after backward, without the iteration
-  std::vector<std::int64_t> missing_in_;   // by layer: units without a value labelled current - 1
-  std::int64_t missing_ = 0;               // the same of all layers
-  std::vector<std::int64_t> undelivered_;  // by layer
+  struct PushBatch {
+    std::vector<std::vector<std::uint32_t>> of_server;  // its units, ascending
+    std::size_t awaited = 0;                            // units without all their gradients, in the current iteration
+  };
+  std::vector<PushBatch> push_batches_;     // kInBatches
+  std::vector<std::size_t> batch_of_unit_;  // kInBatches
+  std::vector<std::int64_t> missing_in_;    // by layer: units without a value labelled current - 1
+  std::int64_t missing_ = 0;                // the same of all layers
+  std::vector<std::int64_t> undelivered_;   // by layer
   std::int64_t undelivered_total_ = 0;
   BusyTime pushing_, pulling_;
   Account account_;

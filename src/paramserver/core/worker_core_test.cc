@@ -42,6 +42,10 @@ class Bench {
   Lines take_trace() {
     Lines lines;
     for (const WorkerAction& action : actions) {
+      if (action.kind == WorkerAction::Kind::kPushBatch) {
+        lines.push_back(fmt::format("push {} to {}@{}", action.unit, action.detail, action.iteration));
+        continue;
+      }
       const bool push = action.kind == WorkerAction::Kind::kPush;
       const bool unused = push && action.detail == scheduling::all_parts(plan->units().units[action.unit]);
       std::string line = fmt::format("{} {}@{}", unused ? "unused" : push ? "push" : "pull", action.unit, action.iteration);
@@ -172,6 +176,54 @@ TEST(Worker, AsksForABatchWithOneRequestToEachServer) {
   bench.take_trace();
   ASSERT_TRUE(bench.done(2).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"pull 0@2 to 4", "pull 1@2 to 5"}));
+}
+
+scheduling::ScheduleOptions push_in_batches() {
+  scheduling::ScheduleOptions schedule = scheduling::ibatch_schedule();
+  schedule.push = scheduling::PushWhen::kInBatches;
+  schedule.cut = scheduling::slices_of(1);
+  return schedule;
+}
+
+TEST(Worker, PushesABatchOfLayersAsOneMessageToEachServerWhenAllItsGradientsAreThere) {
+  Bench bench(push_in_batches(), 1, 2);  // units 0 to 3 in layer 0, 4 and 5 in layer 1, in turn on servers 0 and 1
+  bench.values(0);
+  // Until there are batches, each layer for itself. Worker 1 begins with server 1.
+  ASSERT_TRUE(bench.ready(2).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 5@1", "push 4@1"}));
+  ASSERT_TRUE(bench.ready(1).ok());
+  EXPECT_EQ(bench.take_trace(), Lines{});
+  ASSERT_TRUE(bench.ready(0).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 1 to 3@1", "push 0 to 2@1"}));
+  ASSERT_TRUE(bench.done(1).ok());
+  bench.take_trace();
+
+  EXPECT_FALSE(bench.core->gradients_free(Layer{0}));
+  EXPECT_EQ(bench.core->undelivered_unit(), 0U);
+  for (const std::uint32_t first : {1U, 5U, 4U}) bench.core->on_push_delivered(first, at(0));
+  EXPECT_TRUE(bench.core->gradients_free(Layer{1}));
+  EXPECT_FALSE(bench.core->gradients_free(Layer{0})) << "units 0 and 2 are on their way";
+  bench.core->on_push_delivered(0, at(0));
+  EXPECT_TRUE(bench.core->gradients_free());
+
+  bench.core->set_push_batches({2});
+  bench.values(1);
+  for (const std::uint32_t tensor : {2U, 1U}) ASSERT_TRUE(bench.ready(tensor).ok());
+  EXPECT_EQ(bench.take_trace(), Lines{});
+  ASSERT_TRUE(bench.ready(0).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"push 1 to 5@2", "push 0 to 4@2"}));
+  EXPECT_EQ(bench.core->take_account(at(0)).bytes_pushed, 2 * 6 * 4);
+}
+
+TEST(Worker, AUnitOfABatchWithoutAGradientGoesByItselfAndTheBatchWaitsForItNoLonger) {
+  Bench bench(push_in_batches(), 0, 1);  // all on one server
+  for (std::uint32_t unit = 0; unit < 6; ++unit) bench.core->on_initial_received(unit);
+  bench.core->set_push_batches({2});
+  for (const std::uint32_t tensor : {2U, 0U}) ASSERT_TRUE(bench.ready(tensor).ok());
+  EXPECT_EQ(bench.take_trace(), Lines{});
+  ASSERT_TRUE(bench.done(1, {1}).ok());
+  const Lines lines = bench.take_trace();
+  EXPECT_EQ(Lines(lines.begin(), lines.begin() + 4), (Lines{"push 0 to 1@1", "unused 2@1", "unused 3@1", "push 4 to 5@1"}));
 }
 
 TEST(Worker, BeginsATensorWithThePartsOnItsOwnServer) {

@@ -4,7 +4,8 @@
 //
 // One iteration i, on the training thread:
 //   for each layer in forward order:   wait_layer(layer, i), then its forward
-//   wait_gradients_free()              before backward may overwrite the gradients; hardly ever waits
+//   wait_gradients_free()              before backward may overwrite the gradients; hardly ever waits. Or forward_done(), and
+//                                      wait_gradients_free(layer) before each layer's
 //   backward; after each tensor's gradient:   gradient_ready(tensor)
 //   backward_done(i, tensors without gradient)
 // Before evaluation, a checkpoint or the end: wait_all(i) - after it the parameters hold all updates up to iteration i.
@@ -54,6 +55,8 @@ class GradientExchange {
   // This worker computes no more; `last` is the iteration of its last backward_done, or the one before its first. Returns when the
   // parameters are the job's final ones: with JobPlan::uneven() when all workers are done, else as wait_all(). Errors as above.
   virtual Status finish(Iteration last) { return wait_all(last); }
+  // The forward pass is over and backward begins, where no wait_gradients_free() says so: for those who measure both.
+  virtual void forward_done() {}
   // Returns when no gradient (of the layer) is being read any more.
   virtual Status wait_gradients_free() = 0;
   virtual Status wait_gradients_free(Layer layer) = 0;

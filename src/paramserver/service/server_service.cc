@@ -58,6 +58,7 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
     PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
     return std::as_writable_bytes(place);
   }
+  if (from_worker && head.kind == wire::MessageKind::kPushes && head.flags == 0) return place_for_pushes(from.rank, head);
   const bool known_server =
       from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_->options().servers;
   if (known_server && head.kind == wire::MessageKind::kSquareSum && head.payload_bytes == tensor::kSquareSumBytes) {
@@ -65,6 +66,54 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
         square_sums_[static_cast<std::size_t>(from.rank.value)][static_cast<std::size_t>(head.iteration & 1)]);
   }
   return unexpected(from, head);
+}
+
+std::span<const std::uint32_t> ServerService::units_between(std::uint32_t unit, std::uint32_t last) const {
+  const scheduling::UnitPlan& plan = plan_->units();
+  const std::size_t first = plan.place_in_server[unit];
+  return std::span(plan.of_server[static_cast<std::size_t>(core_.rank().value)])
+      .subspan(first, plan.place_in_server[last] - first + 1);
+}
+
+Result<std::span<std::byte>> ServerService::place_for_pushes(Rank worker, const wire::MessageHead& head) {
+  const auto& units = plan_->units().units;
+  const auto lives_here = [&](std::uint32_t unit) { return unit < units.size() && units[unit].server == core_.rank(); };
+  if (!lives_here(head.unit) || !lives_here(head.detail) || head.unit >= head.detail) {
+    return error(ErrorKind::kBadRequest, "worker {} pushed units {} to {} to server {}, which has no such units", worker.value,
+                 head.unit, head.detail, core_.rank().value);
+  }
+  const auto pushed = units_between(head.unit, head.detail);
+  std::uint64_t bytes = 0;
+  for (const std::uint32_t unit : pushed) bytes += static_cast<std::uint64_t>(units[unit].elements) * sizeof(float);
+  if (bytes != head.payload_bytes) {
+    return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for units {} to {} in iteration {}; they have {}", worker.value,
+                 head.payload_bytes, head.unit, head.detail, head.iteration, bytes);
+  }
+  Parcel& parcel = parcels_[{worker, head.unit}];
+  parcel.units = pushed;
+  parcel.places.clear();
+  for (const std::uint32_t unit : pushed) {
+    PACELINE_ASSIGN_OR_RETURN(
+        const auto place,
+        core_.place_for_push(worker, unit, head.iteration, static_cast<std::uint64_t>(units[unit].elements) * sizeof(float)));
+    parcel.places.push_back(std::as_writable_bytes(place));
+  }
+  parcel.memory.resize(bytes);
+  return std::span(parcel.memory);
+}
+
+// Each gradient to where it belongs; then they are as if each had come by itself.
+Status ServerService::deal_out(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload) {
+  const auto parcel = parcels_.find({worker, head.unit});
+  if (parcel == parcels_.end() || payload.size() != parcel->second.memory.size())
+    return error(ErrorKind::kBadRequest, "worker {} pushed units {} to {} without gradients", worker.value, head.unit, head.detail);
+  for (std::size_t i = 0; i < parcel->second.places.size(); ++i) {
+    const std::span<std::byte> place = parcel->second.places[i];
+    std::ranges::copy(payload.first(place.size()), place.begin());
+    payload = payload.subspan(place.size());
+    wait_for_turn({worker, parcel->second.units[i], head.iteration, 0});
+  }
+  return {};
 }
 
 Status ServerService::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
@@ -95,6 +144,9 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
       return carry_out(core_.on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
     case wire::MessageKind::kPush:
       return enqueue(from, head);
+    case wire::MessageKind::kPushes:
+      if (const Status status = deal_out(from.rank, head, payload); !status.ok()) fail(status);
+      return;
     case wire::MessageKind::kDone:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
       return carry_out(core_.on_done(from.rank, head.iteration, loop_.now(), actions_), Duration{});
@@ -105,8 +157,12 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
 
 void ServerService::enqueue(const session::PeerName& from, const wire::MessageHead& head) {
   if (head.unit >= plan_->units().units.size() || head.flags != 0) return fail(unexpected(from, head));
-  // The plan's layer, not the message's: what a peer says of itself orders nothing.
-  queue_.on_arrived(plan_->units().units[head.unit].layer, {from.rank, head.unit, head.iteration, head.detail});
+  wait_for_turn({from.rank, head.unit, head.iteration, head.detail});
+}
+
+// The plan's layer, not the message's: what a peer says of itself orders nothing.
+void ServerService::wait_for_turn(const Waiting& push) {
+  queue_.on_arrived(plan_->units().units[push.unit].layer, push);
   work_signal_->raise();
 }
 
@@ -271,6 +327,7 @@ void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {
   if (failed_ || peer.role != session::Role::kWorker) return;
   while (queue_.waiting() > 0 && !failed_) work_one();  // what it had pushed completely counts
   if (failed_) return;
+  std::erase_if(parcels_, [&](const auto& parcel) { return parcel.first.first == peer.rank; });
   const TimePoint begin = loop_.now();
   const Status status = core_.on_left(peer.rank, begin, actions_);
   carry_out(status, loop_.now() - begin);

@@ -1,5 +1,5 @@
-// A parameter server in a process: binds ServerCore to a loop and an Outbox. Takes kInitial, kPush, kPull, kDone (workers),
-// kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kMiniBatch, kSquareSum and kBarrier.
+// A parameter server in a process: binds ServerCore to a loop and an Outbox. Takes kInitial, kPush, kPushes, kPull, kDone
+// (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kMiniBatch, kSquareSum and kBarrier.
 //
 // Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the
 // most urgent layer first where the schedule orders this place (P3's second one), so that an urgent unit is not aggregated behind
@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -105,7 +106,11 @@ class ServerService final : public MessageSink {
   ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync, transport::Loop& loop,
                 Outbox& outbox, ServerCallbacks callbacks);
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
+  Result<std::span<std::byte>> place_for_pushes(Rank worker, const wire::MessageHead& head);
+  Status deal_out(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload);
+  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
   void enqueue(const session::PeerName& from, const wire::MessageHead& head);
+  void wait_for_turn(const Waiting& push);
   void work();
   void work_one();
   void ask_for_barriers();
@@ -122,8 +127,15 @@ class ServerService final : public MessageSink {
   ServerCallbacks callbacks_;
   std::unique_ptr<transport::Signal> work_signal_;
   scheduling::IngressQueue<Waiting> queue_;
-  std::vector<ServerAction> actions_;                       // of the event in progress
-  std::vector<Spent> spent_;                                // by place in this server
+  std::vector<ServerAction> actions_;  // of the event in progress
+  std::vector<Spent> spent_;           // by place in this server
+  // Where gradients of several units are received, by worker and first unit, and where each belongs.
+  struct Parcel {
+    std::vector<std::byte> memory;
+    std::span<const std::uint32_t> units;
+    std::vector<std::span<std::byte>> places;
+  };
+  std::map<std::pair<Rank, std::uint32_t>, Parcel> parcels_;
   std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
   std::int64_t updates_told_ = 0;                           // of the core's, those that on_work knows of
   bool failed_ = false, held_ = false;

@@ -27,6 +27,11 @@ std::vector<Bytes> pulled_by_layer(const JobPlan& plan) {
   return bytes;
 }
 
+scheduling::LiveProfile::Sides sides_of(const JobPlan& plan) {
+  using Sides = scheduling::LiveProfile::Sides;
+  return plan.options().schedule.push == scheduling::PushWhen::kInBatches ? Sides::kPullsAndPushes : Sides::kPulls;
+}
+
 long long milliseconds(Duration duration) {
   return static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
@@ -51,7 +56,7 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
   outgoing_.reserve(2 * plan_->units().units.size());
   sending_.reserve(2 * plan_->units().units.size());
   if (plan_->options().schedule.back == scheduling::Return::kPullInBatches)
-    profile_.emplace(pulled_by_layer(*plan_), plan_->options().servers, plan_->options().schedule.batching);
+    profile_.emplace(pulled_by_layer(*plan_), plan_->options().servers, plan_->options().schedule.batching, sides_of(*plan_));
   outgoing_signal_ = loop.make_signal([this] { send_outgoing(); });
   initial_signal_ = loop.make_signal([this] { send_initial(); });
   done_signal_ = loop.make_signal([this] { send_done(); });
@@ -189,7 +194,7 @@ Status WorkerClient::gradient_ready(std::uint32_t tensor) {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return failure_;
     const TimePoint now = loop_.now();
-    if (profile_) profile_->on_forward_done(now);
+    if (profile_ && tensor < plan_->table().tensors.size()) profile_->on_gradient(plan_->table().tensors[tensor].layer, now);
     PACELINE_RETURN_IF_ERROR(core_.on_gradient_ready(tensor, now, outgoing_));
     if (outgoing_.empty()) return {};
   }
@@ -199,6 +204,7 @@ Status WorkerClient::gradient_ready(std::uint32_t tensor) {
 
 Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
   std::unique_lock lock(mutex_);
+  if (profile_) profile_->on_backward_done(loop_.now());
   if (failure_.ok() && iteration == core_.current() && !core_.all_open(iteration)) {
     // Layers that this forward did not use; their values are on the way.
     const TimePoint entered = loop_.now();
@@ -209,22 +215,35 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
   }
   if (!failure_.ok()) return failure_;
   const TimePoint now = loop_.now();
+  std::optional<scheduling::LiveProfile::Plan> batches;
   if (profile_) {
-    if (const auto batches = profile_->plan()) core_.set_batches(batches->bounds);
+    batches = profile_->plan();
+    if (batches) core_.set_batches(batches->bounds);
     profile_->on_asked();
   }
   PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, now, outgoing_));
+  if (batches && batches->push) core_.set_push_batches(batches->push->bounds);
   stall_.on_progress(now);
   lock.unlock();
   outgoing_signal_->raise();
   return {};
 }
 
+void WorkerClient::forward_done() {
+  if (!profile_) return;
+  const std::lock_guard lock(mutex_);
+  const TimePoint now = loop_.now();
+  profile_->on_forward_done(now);
+  profile_->on_backward_begun(now);
+}
+
 Status WorkerClient::wait_gradients_free() {
   std::unique_lock lock(mutex_);
   if (profile_) profile_->on_forward_done(loop_.now());
-  return wait(
+  const Status status = wait(
       lock, [&] { return core_.gradients_free(); }, [&] { return describe_undelivered(); });
+  if (profile_) profile_->on_backward_begun(loop_.now());
+  return status;
 }
 
 Status WorkerClient::wait_gradients_free(Layer layer) {
@@ -288,12 +307,41 @@ void WorkerClient::send_outgoing() {
     std::swap(sending_, outgoing_);
   }
   for (const WorkerAction& action : sending_) {
-    const bool borrows =
-        action.kind == WorkerAction::Kind::kPush && action.detail != scheduling::all_parts(plan_->units().units[action.unit]);
-    send(action.kind == WorkerAction::Kind::kPush ? wire::MessageKind::kPush : wire::MessageKind::kPull, action,
-         borrows ? part(options_.gradients, action.unit) : std::span<const float>());
+    switch (action.kind) {
+      case WorkerAction::Kind::kPush: {
+        const bool borrows = action.detail != scheduling::all_parts(plan_->units().units[action.unit]);
+        send(wire::MessageKind::kPush, action, borrows ? part(options_.gradients, action.unit) : std::span<const float>());
+        break;
+      }
+      case WorkerAction::Kind::kPushBatch:
+        send(wire::MessageKind::kPushes, action, gather_gradients(action.unit, action.detail));
+        break;
+      case WorkerAction::Kind::kPull:
+        send(wire::MessageKind::kPull, action, {});
+        break;
+    }
   }
   sending_.clear();
+}
+
+// Nothing when other servers' units lie between them.
+std::optional<std::span<float>> WorkerClient::in_one_piece(std::span<float> arena, std::uint32_t unit, std::uint32_t last) const {
+  if (core_.units_between(unit, last).size() != last - unit + 1) return std::nullopt;
+  const scheduling::Unit &from = plan_->units().units[unit], &to = plan_->units().units[last];
+  return arena.subspan(static_cast<std::size_t>(from.offset), static_cast<std::size_t>(to.offset + to.elements - from.offset));
+}
+
+// The core sends nothing of these units again before this has been delivered, so the memory is free by then. Nobody writes to
+// gradients that are not delivered, so the copy needs no lock.
+std::span<const float> WorkerClient::gather_gradients(std::uint32_t unit, std::uint32_t last) {
+  if (const auto piece = in_one_piece(options_.gradients, unit, last)) return *piece;
+  std::vector<float>& memory = gathered_[unit];
+  memory.clear();
+  for (const std::uint32_t one : core_.units_between(unit, last)) {
+    const auto gradient = part(options_.gradients, one);
+    memory.insert(memory.end(), gradient.begin(), gradient.end());
+  }
+  return memory;
 }
 
 void WorkerClient::send_initial() {
@@ -353,12 +401,8 @@ Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerN
 
 // Straight into the arena when the units stand behind each other there.
 Result<std::span<std::byte>> WorkerClient::place_of(const WorkerCore::Values& values, std::span<float> arena) {
+  if (const auto piece = in_one_piece(arena, values.unit, values.last)) return std::as_writable_bytes(*piece);
   const auto units = core_.units_of(values);
-  const scheduling::Unit& last = plan_->units().units[values.last];
-  const std::int64_t begin = plan_->units().units[values.unit].offset, end = last.offset + last.elements;
-  if (units.size() == values.last - values.unit + 1) {
-    return std::as_writable_bytes(arena.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
-  }
   std::size_t elements = 0;
   for (const std::uint32_t unit : units) elements += part(arena, unit).size();
   Parcel& parcel = parcels_[values.unit];
@@ -417,9 +461,10 @@ void WorkerClient::on_delivered(const session::PeerName&, std::uint64_t ticket) 
       core_.on_initial_received(unit);
       changed = core_.all_open(plan_->options().first);
     } else {
-      core_.on_push_delivered(unit, loop_.now());
-      changed =
-          core_.gradients_free(plan_->units().units[unit].last_layer) || core_.gradients_free(plan_->units().units[unit].layer);
+      for (const std::uint32_t delivered : core_.on_push_delivered(unit, loop_.now())) {
+        const scheduling::Unit& planned = plan_->units().units[delivered];
+        changed = changed || core_.gradients_free(planned.last_layer) || core_.gradients_free(planned.layer);
+      }
     }
   }
   if (changed) changed_.notify_all();

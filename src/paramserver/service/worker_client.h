@@ -5,8 +5,8 @@
 //
 // Gradients are sent from where they stand and values received into the parameters, with two exceptions: a value that comes while
 // backward still runs waits in a staging area (as large as the model, touched only when used) and is copied by wait_layer; and
-// values of several units that come as one message and do not stand behind each other in the arena are received in one piece and
-// dealt out.
+// gradients and values of several units that travel as one message and do not stand behind each other in the arena are gathered
+// into one piece, or received in one piece and dealt out.
 //
 // Threads: those of gradient_exchange.h for one thread of its own, or any; the rest for the loop.
 // Memory: nothing is allocated per message or gradient once warm.
@@ -58,6 +58,7 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused) override;
   Status wait_layer(Layer layer, Iteration iteration) override;
   Status wait_all(Iteration iteration) override;
+  void forward_done() override;
   Status wait_gradients_free() override;
   Status wait_gradients_free(Layer layer) override;
   bool gradients_free(Layer layer) override;
@@ -90,6 +91,8 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
   Result<std::span<std::byte>> place_of(const WorkerCore::Values& values, std::span<float> arena);
+  std::optional<std::span<float>> in_one_piece(std::span<float> arena, std::uint32_t unit, std::uint32_t last) const;
+  std::span<const float> gather_gradients(std::uint32_t unit, std::uint32_t last);
   void deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload);
   void send_initial();
   void send_done();
@@ -115,7 +118,8 @@ class WorkerClient final : public MessageSink, public GradientExchange {
     bool arriving = false;
   };
   std::map<std::uint32_t, Parcel> parcels_;
-  bool reported_ = false;  // loop only: on_failed has been called
+  std::map<std::uint32_t, std::vector<float>> gathered_;  // loop only: gradients on their way in one piece, by first unit
+  bool reported_ = false;                                 // loop only: on_failed has been called
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
