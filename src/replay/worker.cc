@@ -119,7 +119,6 @@ class Worker {
       at_ += from_seconds(table_.layers[layer].forward * slowness);
       PACELINE_RETURN_IF_ERROR(work_until(at_, iteration));
     }
-    exchange_.forward_done();
     timer_.end(Phase::kForward);
     timer_.take_waiting(Phase::kForward);
 

@@ -55,13 +55,11 @@ class GradientExchange {
   // This worker computes no more; `last` is the iteration of its last backward_done, or the one before its first. Returns when the
   // parameters are the job's final ones: with JobPlan::uneven() when all workers are done, else as wait_all(). Errors as above.
   virtual Status finish(Iteration last) { return wait_all(last); }
-  // The forward pass is over and backward begins, where no wait_gradients_free() says so: for those who measure both.
+  // The forward pass is over and backward begins: for those who measure both.
   virtual void forward_done() {}
   // Returns when no gradient (of the layer) is being read any more.
   virtual Status wait_gradients_free() = 0;
   virtual Status wait_gradients_free(Layer layer) = 0;
-  // The forward pass is over; for whoever records where the time goes (runtime/timeline_recorder.h).
-  virtual void forward_done() {}
   // Whether wait_gradients_free(layer) would return at once. `layer` exists.
   virtual bool gradients_free(Layer layer) = 0;
   // When the last value came that the gate of `layer` was waiting for, after wait_layer has returned. `layer` exists.
