@@ -193,6 +193,7 @@ void TimelineRecorder::on_leaving(const session::PeerName& to, const wire::Messa
 void TimelineRecorder::on_message(Happening what, std::int32_t peer, const wire::MessageHead& head) {
   switch (head.kind) {
     case MessageKind::kPush:
+    case MessageKind::kPushes:
     case MessageKind::kPull:
     case MessageKind::kValue:
     case MessageKind::kValues:

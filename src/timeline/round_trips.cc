@@ -79,18 +79,18 @@ class Facts {
 
   // `pushed`: what it means for a gradient, `returned`: for a value.
   void add_message(const ProcessRecord& process, const TimelineEvent& event, std::int64_t at, Mark pushed, Mark returned) {
-    const bool received = event.what == Happening::kArrived;
-    if (event.message == MessageKind::kPush) {
-      const auto worker = received ? std::optional(Rank{event.peer}) : process.worker;
-      if (worker) facts_.push_back({event.iteration, event.unit, *worker, pushed, at});
-    } else if (event.message == MessageKind::kValue || event.message == MessageKind::kValues) {
-      const auto worker = received ? process.worker : std::optional(Rank{event.peer});
-      const auto server = received ? std::optional(Rank{event.peer}) : process.server;
-      if (!worker || !server) return;
-      const std::uint32_t last = event.message == MessageKind::kValues ? event.detail : event.unit;
-      for (std::uint32_t unit = event.unit; unit <= last && unit < units_.size(); ++unit) {
-        if (units_[unit].server == *server) facts_.push_back({event.iteration, unit, *worker, returned, at});
-      }
+    const bool push = event.message == MessageKind::kPush || event.message == MessageKind::kPushes;
+    const bool value = event.message == MessageKind::kValue || event.message == MessageKind::kValues;
+    if (!push && !value) return;
+    // A worker sends gradients and gets values.
+    const std::optional<Rank> other = Rank{event.peer};
+    const bool at_worker = push != (event.what == Happening::kArrived);
+    const auto worker = at_worker ? process.worker : other, server = at_worker ? other : process.server;
+    if (!worker || !server) return;
+    const bool several = event.message == MessageKind::kPushes || event.message == MessageKind::kValues;
+    const std::uint32_t last = several ? event.detail : event.unit;
+    for (std::uint32_t unit = event.unit; unit <= last && unit < units_.size(); ++unit) {
+      if (units_[unit].server == *server) facts_.push_back({event.iteration, unit, *worker, push ? pushed : returned, at});
     }
   }
 

@@ -58,13 +58,28 @@ TEST(RoundTrips, AUnitIsFollowedThroughBothProcessesOnOneClock) {
   EXPECT_EQ(times(trips[1]), (std::vector<std::int64_t>{15, 25, 50, 60, 60, 70, 72, 90, 110}));
 }
 
+TEST(RoundTrips, GradientsOfSeveralUnitsAreOnlyThoseThatLiveThere) {
+  const ProcessRecord server{.worker = {},
+                             .server = Rank{0},
+                             .parts = {{.events = {message(Happening::kArrived, MessageKind::kPushes, 0, 0, 5, 2)}}},
+                             .clock = {}};
+  const auto trips =
+      round_trips(std::vector{worker(0, {message(Happening::kQueued, MessageKind::kPushes, 0, 0, 1, 2)}, 0), server}, kUnits);
+  ASSERT_EQ(trips.size(), 2u) << "unit 1 lives on server 1";
+  for (const RoundTrip& trip : trips) {
+    EXPECT_EQ(trip.at[0], 1);
+    EXPECT_EQ(trip.at[2], 5);
+  }
+}
+
 TEST(RoundTrips, ValuesOfSeveralUnitsAreOnlyThoseThatLiveThere) {
   const ProcessRecord server{.worker = {},
                              .server = Rank{0},
                              .parts = {{.events = {message(Happening::kQueued, MessageKind::kValues, 0, 0, 5, 2)}}},
                              .clock = {}};
   std::vector<wire::TimelineEvent> events;
-  for (const std::uint32_t unit : {0, 1, 2}) events.push_back(message(Happening::kQueued, MessageKind::kPush, 0, unit, 1));
+  for (const std::uint32_t unit : {0, 1, 2})
+    events.push_back(message(Happening::kQueued, MessageKind::kPush, kUnits[unit].server.value, unit, 1));
   events.push_back(message(Happening::kArrived, MessageKind::kValues, 0, 0, 9, 2));
   const auto trips = round_trips(std::vector{worker(0, events, 0), server}, kUnits);
   ASSERT_EQ(trips.size(), 3u);

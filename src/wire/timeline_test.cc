@@ -45,12 +45,14 @@ TEST(Timeline, TheKindsOfItsMessagesHaveTheirNumbers) {
   EXPECT_EQ(static_cast<int>(MessageKind::kTimeline), 28);
 }
 
+constexpr int kMessageKinds = static_cast<int>(kLastMessageKind) + 1;
+
 TimelinePart random_part(std::mt19937_64& random) {
   TimelinePart part{.thread = static_cast<TimelineThread>(random() % 2), .dropped = random(), .events = {}};
   part.events.resize(random() % 5);
   for (TimelineEvent& event : part.events) {
     event = {.what = static_cast<Happening>(random() % 11),
-             .message = static_cast<MessageKind>(random() % 29),
+             .message = static_cast<MessageKind>(random() % kMessageKinds),
              .peer = static_cast<std::int32_t>(random()),
              .unit = static_cast<std::uint32_t>(random()),
              .detail = static_cast<std::uint32_t>(random()),
@@ -88,7 +90,7 @@ TEST(Timeline, ValuesOutOfRangeAndCountsWithoutBytesAreRefused) {
   EXPECT_TRUE(refused(0, 2)) << "there are two threads";
   EXPECT_TRUE(refused(12, 0x7f)) << "two thousand million events in one event's bytes";
   EXPECT_TRUE(refused(13, 11)) << "there are eleven kinds of happening";
-  EXPECT_TRUE(refused(14, 29)) << "there are 29 kinds of message";
+  EXPECT_TRUE(refused(14, kMessageKinds)) << "there is no such kind of message";
   EXPECT_TRUE(refused(13 + 22, 1)) << "an end before the beginning";
   EXPECT_FALSE(decode_clock_reading(std::vector<std::byte>(7)).ok());
   EXPECT_FALSE(decode_clock_reading(std::vector<std::byte>(9)).ok());

@@ -91,9 +91,9 @@ def traced(tmp_path, *arguments):
     return report, timeline
 
 
-@pytest.mark.parametrize("schedule", ("tuned", "default", "layer-wise", "ibatch", "kvstore", "slicing", "p3"))
+@pytest.mark.parametrize("schedule", ("tuned", "default", "layer-wise", "ibatch", "ibatch --push in-batches", "kvstore", "slicing", "p3"))
 def test_every_layer_and_every_unit_is_followed_through_all_processes(schedule, table, tmp_path):
-    _, timeline = traced(tmp_path, "--model", f"replay:{table}", "--iterations", ITERATIONS, "--workers", 2, "--servers", 2, "--schedule", schedule)
+    _, timeline = traced(tmp_path, "--model", f"replay:{table}", "--iterations", ITERATIONS, "--workers", 2, "--servers", 2, "--schedule", *schedule.split())
     assert sorted(timeline.names.values()) == ["server 0", "server 1", "worker 0", "worker 1"]
     for worker in ("worker 0", "worker 1"):
         for what in ("forward", "backward", "gate"):
