@@ -13,8 +13,12 @@ namespace paceline::lab {
 
 Result<std::unique_ptr<Lab>> Lab::create(const LabOptions& options) {
   PACELINE_RETURN_IF_ERROR(check(options.shape));
-  if (options.cores && !(*options.cores >= 0.01 && *options.cores <= 1024))
-    return error(ErrorKind::kBadRequest, "a host with {} of a processor; legal: 0.01 to 1024", *options.cores);
+  if (!options.cores.empty() && options.cores.size() != options.shape.rates.size())
+    return error(ErrorKind::kBadRequest, "{} hosts, but processors for {}", options.shape.rates.size(), options.cores.size());
+  for (const double cores : options.cores) {
+    if (cores != 0 && !(cores >= 0.01 && cores <= 1024))
+      return error(ErrorKind::kBadRequest, "a host with {} of a processor; legal: 0.01 to 1024, or 0 for no limit", cores);
+  }
   PACELINE_RETURN_IF_ERROR(acquire_rights());
   std::unique_ptr<Lab> lab(new Lab(options));
   PACELINE_RETURN_IF_ERROR(lab->build());
@@ -37,9 +41,11 @@ Status Lab::build() {
     const Descriptor& network = networks_[static_cast<std::size_t>(host)];
     PACELINE_RETURN_IF_ERROR(run_within(network, {rights.ip, "-batch", "-"}, host_links(host)));
     PACELINE_RETURN_IF_ERROR(run_within(network, {rights.tc, "-batch", "-"}, host_shaping(options_.shape, host)));
-    if (!options_.cores) continue;
-    PACELINE_ASSIGN_OR_RETURN(auto limit, ProcessorLimit::create(*options_.cores));
-    limits_.push_back(std::move(limit));
+    auto& limit = limits_.emplace_back();
+    const double cores = options_.cores.empty() ? 0 : options_.cores[static_cast<std::size_t>(host)];
+    if (cores > 0) {
+      PACELINE_ASSIGN_OR_RETURN(limit, ProcessorLimit::create(cores));
+    }
   }
   return within(switch_, [this]() -> Status {
     counters_ = Descriptor(open("/proc/thread-self/net/dev", O_RDONLY | O_CLOEXEC));
@@ -52,7 +58,7 @@ std::string Lab::address(int host) const { return lab::address(host); }
 Result<std::unique_ptr<HostProcess>> Lab::start(HostCommand command) const {
   const auto host = static_cast<std::size_t>(command.host);
   PACELINE_CHECK(host < networks_.size(), "host {} of {}", command.host, networks_.size());
-  return HostProcess::start(networks_[host], limits_.empty() ? nullptr : limits_[host].get(), std::move(command));
+  return HostProcess::start(networks_[host], limits_[host].get(), std::move(command));
 }
 
 Status Lab::enter(int host) const { return enter_network(networks_[static_cast<std::size_t>(host)]); }

@@ -22,8 +22,8 @@
 namespace paceline::lab {
 
 struct LabOptions {
-  Shape shape;                  // one rate per host
-  std::optional<double> cores;  // of the machine's processors, for each host; none: no limit
+  Shape shape;                // one rate per host
+  std::vector<double> cores;  // of the machine's processors, for each host; 0: no limit; empty: none has one
 };
 
 // What passed through a host's interface, headers included, packets that were dropped at its queue not.

@@ -78,6 +78,18 @@ def test_what_two_hosts_send_is_shaped_and_counted_and_nothing_else_is_there():
     assert processes < 10, lines  # its own, not the machine's
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make control groups")
+def test_processors_of_each_host():
+    busy = "python3 -c 'import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass'"
+    done = lab("--hosts", 3, "--measure", "0s", "--cpu", "0,0.1,0.3", "--json", "--", "sh", "-c", busy)
+    if done is None:
+        return
+    # No more than its share, but for one period of 10 ms more, and what starting takes.
+    for host, share in ((1, 0.1), (2, 0.3)):
+        found = json.loads(done[0])["hosts"][host]
+        assert found["cpu_seconds"] < share * found["seconds"] * 1.2 + 0.03, found
+
+
 def test_uneven_links_a_competitor_and_the_exit_code_of_the_first_that_fails():
     done = lab("--hosts", 3, "--rate", "40mbit,40mbit,20mbit", "--measure", "300ms", "--competing", "0:2:8mbit",
                "--each", "sleep 0.4; exit 5", "--each", "exit 3", "--each", "echo to standard output; echo to standard error >&2; sleep 0.5", code=3)  # fmt: skip
@@ -159,6 +171,7 @@ def test_without_rights_it_says_which_is_missing():
         (["--hosts", 2, "--each", "true"], ["--each", "2 hosts"]),
         (["--hosts", 2, "--", "echo", "{address:2}"], ["{address:2}", "{address:1}"]),
         (["--cpu", "-1"], ["--cpu"]),
+        (["--hosts", 2, "--cpu", "1,1,1"], ["--cpu names 3 limits for 2 hosts"]),
     ],
 )
 def test_wrong_requests(arguments, names):

@@ -29,7 +29,7 @@ struct Options {
   int hosts = 4;
   std::vector<std::string> rates = {"1gbit"};
   std::string queue = "10ms";
-  double cpu = 0;
+  std::vector<double> cpu = {0};
   std::string measure = "500ms";
   std::vector<std::string> competing;
   std::string limit;
@@ -115,7 +115,10 @@ Result<Plan> plan_of(const Options& options) {
   if (!queue.ok()) return in_option("--queue", queue.status());
   plan.lab.shape.queue = *queue;
   PACELINE_RETURN_IF_ERROR(check(plan.lab.shape));
-  if (options.cpu != 0) plan.lab.cores = options.cpu;
+  if (options.cpu.size() != 1 && options.cpu.size() != hosts)
+    return error(ErrorKind::kBadRequest, "--cpu names {} limits for {} hosts; give one, or one per host", options.cpu.size(),
+                 hosts);
+  plan.lab.cores = options.cpu.size() == 1 ? std::vector<double>(hosts, options.cpu[0]) : options.cpu;
   const auto measure = parse_duration(options.measure);
   if (!measure.ok()) return in_option("--measure", measure.status());
   plan.measure = *measure;
@@ -264,7 +267,11 @@ void add_lab(CLI::App& app, Chosen& chosen) {
       ->allow_extra_args(false)
       ->capture_default_str();
   command->add_option("--queue", options->queue, "What waits in front of a link before packets are dropped")->capture_default_str();
-  command->add_option("--cpu", options->cpu, "Processors each host may use, such as 0.5; 0: no limit. Needs control groups")
+  command
+      ->add_option("--cpu", options->cpu,
+                   "Processors a host may use, such as 0.5; or one number per host, with commas; 0: no limit. Needs control groups")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(0.0, 1024.0))
       ->capture_default_str();
   command
