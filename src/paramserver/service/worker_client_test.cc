@@ -177,7 +177,7 @@ class HandServers final : public Outbox {
   }
   void send_to_server(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override {
     Sent& message = sent.emplace_back(Sent{to.value, head, ticket, std::vector<float>(payload.size() / sizeof(float))});
-    std::memcpy(message.payload.data(), payload.data(), payload.size());
+    if (!payload.empty()) std::memcpy(message.payload.data(), payload.data(), payload.size());  // a pull has none
   }
 
   // What was sent; all of it is delivered and answered.
