@@ -38,11 +38,11 @@ build() {
   fi
 }
 
-# programs PRESET CTEST_ARGUMENTS...: counted as ctest counts, by program.
+# programs PRESET CTEST_ARGUMENTS...: counted as ctest counts, by program; one more at a time than there are cores, since many wait.
 programs() {
   local preset=$1 log=$logs/programs status=0 summary
   shift
-  ctest --test-dir "build/$preset" --output-on-failure -j"$(nproc)" --no-tests=error "$@" >"$log" 2>&1 || status=$?
+  ctest --test-dir "build/$preset" --output-on-failure -j$(($(nproc) + 1)) --no-tests=error "$@" >"$log" 2>&1 || status=$?
   grep -vE '^(Internal ctest|Test project| *Start )' "$log" | grep -vE '^ *[0-9]+/[0-9]+ Test .*Passed' || true
   summary=$(grep -E 'tests passed, [0-9]+ tests failed out of [0-9]+' "$log" | tail -n 1)
   if [[ $summary =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
@@ -66,25 +66,34 @@ python_tests() {
   return $status
 }
 
-# fuzz SECONDS: every *_fuzz.cc in git, from its committed inputs, if any, and those that earlier runs found.
+# fuzz SECONDS: every *_fuzz.cc in git, from its committed inputs, if any, and those that earlier runs found; as many at once as there are cores.
 fuzz() {
-  local limit=$1 targets=() target log=$logs/fuzz seeds
+  local limit=$1 targets=() target
   while read -r file; do targets+=("$(basename "$file" .cc)"); done < <(git ls-files '*_fuzz.cc')
   build fuzz "${targets[@]}" || return 1
   heading "fuzz, $limit s each"
   for target in "${targets[@]}"; do
-    mkdir -p "build/fuzz/corpus/$target" "build/fuzz/found/$target"
-    seeds=()
-    [ -d "tests/fuzz/corpus/$target" ] && seeds=("tests/fuzz/corpus/$target")
-    if timeout $((limit + 600)) "build/fuzz/bin/$target" -max_total_time="$limit" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$target/" \
-        "build/fuzz/corpus/$target" "${seeds[@]}" >"$log" 2>&1; then
-      printf '%-24s %s inputs tried\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")"
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+    fuzz_one "$target" "$limit" &
+  done
+  wait
+  for target in "${targets[@]}"; do
+    if [ -f "$logs/$target.good" ]; then
+      printf '%-24s %s inputs tried\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$logs/$target")"
       count 1 0 "$target"
     else
-      tail -n 60 "$log"
+      tail -n 60 "$logs/$target"
       count 0 1 "fuzz $target"
     fi
   done
+}
+
+fuzz_one() {  # fuzz_one TARGET SECONDS: leaves its output, and a file beside it when nothing was found
+  local seeds=() found=build/fuzz/found/$1
+  mkdir -p "build/fuzz/corpus/$1" "$found"
+  [ -d "tests/fuzz/corpus/$1" ] && seeds=("tests/fuzz/corpus/$1")
+  timeout $(($2 + 600)) "build/fuzz/bin/$1" -max_total_time="$2" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/" \
+    "build/fuzz/corpus/$1" "${seeds[@]}" >"$logs/$1" 2>&1 && touch "$logs/$1.good"
 }
 
 # finish: the closing line and the exit status.

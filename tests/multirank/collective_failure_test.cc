@@ -1,4 +1,5 @@
 // Collective operations that must not succeed: ranks that disagree, calls that make no sense, peers that are lost.
+#include <latch>
 #include <numeric>
 
 #include "collective_trial.h"
@@ -113,6 +114,7 @@ TEST_F(CollectiveFailure, WithoutAgreementADisagreementIsFoundByItsDataAndReache
 
 TEST_F(CollectiveFailure, ACallThatMakesNoSenseIsRefusedAndHarmsNobody) {
   CollectiveWorld world(transport::testing::inproc_backend(), 2);
+  std::latch seen_in_flight(1);
   world.run({}, [&](Communicator& all) {
     alignas(8) std::array<float, 64> memory{};
     const auto refused = [&](const Call& call, const std::string& words) {
@@ -142,10 +144,19 @@ TEST_F(CollectiveFailure, ACallThatMakesNoSenseIsRefusedAndHarmsNobody) {
     refused({.kind = Kind::kBroadcast, .output = data, .count = 8, .block = Bytes{0}}, "a block of 0 bytes");
     refused({.kind = Kind::kBroadcast, .input = memory.data() + 8, .output = data, .count = 8}, "there is an input");
 
-    auto clipped = all.start(
-        {.kind = Kind::kBroadcast, .output = data, .count = 8, .algorithm = Algorithm::kLinearPipeline, .block = Bytes{1 << 20}});
+    // Rank 0 waits for what rank 1 sends, and rank 1 sends once rank 0 has seen that its operation is in flight.
+    if (all.rank() == 1) seen_in_flight.wait();
+    auto clipped = all.start({.kind = Kind::kBroadcast,
+                              .output = data,
+                              .count = 8,
+                              .root = 1,
+                              .algorithm = Algorithm::kLinearPipeline,
+                              .block = Bytes{1 << 20}});
+    if (all.rank() == 0) {
+      refused({.kind = Kind::kBroadcast, .output = memory.data() + 7, .count = 8}, "in flight");
+      seen_in_flight.count_down();
+    }
     ASSERT_TRUE(clipped.ok());
-    refused({.kind = Kind::kBroadcast, .output = memory.data() + 7, .count = 8}, "in flight");
     EXPECT_EQ(clipped->choice().block, Bytes{32});
     EXPECT_NE(clipped->choice().text().find("blocks of 32 bytes (all of the message"), std::string::npos)
         << clipped->choice().text();

@@ -4,7 +4,9 @@ The program is the one that the environment variable PACELINE names, else build/
 machine itself may take beyond what the program promises (seconds, default 6): it is not the program's fault when the machine is busy.
 """
 
+import fcntl
 import functools
+import hashlib
 import json
 import os
 import re
@@ -14,6 +16,8 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
@@ -174,7 +178,16 @@ class Job(Process):
         return found
 
 
-LENET = ("--model", "lenet", "--dataset", "mnist-5k", "--mini-batch", 16)
+# Few images to test with, for every job ends with evaluating them.
+DIGITS = ("--model", "lenet", "--dataset", "synthetic:1x28x28,samples=2000,test=50", "--mini-batch")
+LENET = (*DIGITS, 16)
+BRIEF = (*DIGITS, 4)  # for jobs of which only the end counts
+MNIST = ("--model", "lenet", "--dataset", "mnist-5k", "--mini-batch")
+
+
+def full(*values):
+    """One set of parameters that only PACELINE_FULL=1 tries."""
+    return pytest.param(*values, marks=pytest.mark.full)
 
 
 def train(*arguments, **more):
@@ -185,9 +198,20 @@ def train(*arguments, **more):
         return job.report()
 
 
+references = None  # the folder of their reports, set by conftest.py
+
+
 @functools.lru_cache(maxsize=None)
 def reference(*arguments):
-    return train("--reference", *arguments)
+    """The report of `--reference`, which the processes that run tests side by side ask for once together."""
+    references.mkdir(exist_ok=True)
+    file = references / hashlib.sha256(repr(arguments).encode()).hexdigest()
+    with open(f"{file}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            file.with_suffix(".new").write_text(json.dumps(train("--reference", *arguments)))
+            file.with_suffix(".new").rename(file)
+    return json.loads(file.read_text())
 
 
 def listening_ports(pid):

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from jobs import LENET, Job, reference, train
+from jobs import BRIEF, MNIST, Job, full, reference, train
 
 CHOICES = {
     "workers": (1, 2, 3, 4),
@@ -78,7 +78,7 @@ def same_bits(task, workers, how):
 @pytest.mark.parametrize("case", selection(), ids=lambda case: "-".join(str(value) for value in case.values()))
 def test_a_job_has_the_bits_of_the_reference(case, cifar):
     if case["data"] == "mnist-5k":
-        task = (*LENET, "--iterations", 30)
+        task = (*MNIST, 4, "--iterations", 30)
     else:
         task = ("--model", "resnet-20", "--dataset", f"cifar-10:{cifar}", "--mini-batch", 4, "--iterations", 3)
     task += ("--optimizer", case["optimizer"], "--learning-rate", 0.001 if case["optimizer"] == "adam" else 0.02)
@@ -91,7 +91,7 @@ def test_a_job_has_the_bits_of_the_reference(case, cifar):
     assert report["servers"] == (case["workers"] if case["servers"] == "both" else case["servers"])
 
 
-SHORT = (*LENET, "--iterations", 12)
+SHORT = (*BRIEF, "--iterations", 12)
 
 
 def test_tuned_is_the_default_measures_the_link_and_says_what_it_chose():
@@ -130,18 +130,18 @@ def test_pushes_in_batches_keep_the_bits_and_are_planned_from_the_backward_passe
     "options",
     [
         ("--clip-norm", 0.5),
-        ("--clip-norm", 0.5, "--optimizer", "adam", "--learning-rate", 0.001),
+        full(("--clip-norm", 0.5, "--optimizer", "adam", "--learning-rate", 0.001)),
         ("--weight-decay", 0.01, "--optimizer", "momentum"),
         ("--weight-decay", 0.01, "--optimizer", "adamw", "--learning-rate", 0.001),
         ("--optimizer", "nesterov", "--momentum", 0.8, "--learning-rate", 0.02),
-        ("--learning-rate", "step:0.05,every=4,factor=0.5"),
+        full(("--learning-rate", "step:0.05,every=4,factor=0.5")),
         ("--learning-rate", "cosine:0.05,total=12,warmup=3"),
-        ("--learning-rate", "polynomial:0.05,total=12,power=2"),
+        full(("--learning-rate", "polynomial:0.05,total=12,power=2")),
         ("--non-finite", "skip"),
-        ("--non-finite", "skip", "--clip-norm", 0.5),
+        full(("--non-finite", "skip", "--clip-norm", 0.5)),
         ("--non-finite", "skip", "--learning-rate", 1e30),  # from the second iteration on nothing is finite
         ("--non-finite", "skip", "--learning-rate", 1e30, "--optimizer", "adam", "--clip-norm", 1e9),
-        ("--non-finite", "apply", "--learning-rate", 1e12, "--optimizer", "momentum"),
+        full(("--non-finite", "apply", "--learning-rate", 1e12, "--optimizer", "momentum")),
         ("--evaluate-every", 5),
         ("--seed", 9),
     ],
@@ -172,8 +172,8 @@ def check_report(report, workers, servers, iterations):
     assert set(report["phases"]) == PHASES
     assert set(report["iteration_seconds"]) == {"median", "min", "max"}
     assert set(report["overlapped"]) == {"push", "pull"}
-    assert (report["model"], report["dataset"], report["workers"], report["servers"]) == ("lenet", "mnist-5k", workers, servers)
-    assert report["iterations"] == iterations and report["samples"] == iterations * workers * 16
+    assert (report["model"], report["dataset"], report["workers"], report["servers"]) == ("lenet", BRIEF[3], workers, servers)
+    assert report["iterations"] == iterations and report["samples"] == iterations * workers * 4
     assert len(report["parameters_hash"]) == 32 and int(report["parameters_hash"], 16) >= 0
     assert 0 <= report["accuracy"] <= 1
     assert report["samples_per_second"] == pytest.approx(report["samples"] / report["seconds"])
@@ -193,7 +193,7 @@ def check_report(report, workers, servers, iterations):
 def test_a_report_has_every_key_and_its_figures_fit_together(workers, servers, schedule, tmp_path):
     iterations = 20
     where = ("--role", "both") if servers == "both" else ("--servers", servers)
-    with Job(tmp_path, *LENET, "--iterations", iterations, "--workers", workers, *where, "--schedule", schedule) as job:
+    with Job(tmp_path, *BRIEF, "--iterations", iterations, "--workers", workers, *where, "--schedule", schedule) as job:
         servers = workers if servers == "both" else servers
         assert job.finish() == 0, job.err
         report = job.report()
@@ -209,6 +209,6 @@ def test_a_report_has_every_key_and_its_figures_fit_together(workers, servers, s
 
 
 def test_the_reference_prints_the_same_report():
-    report = reference(*LENET, "--iterations", 20, "--workers", 2)
+    report = reference(*BRIEF, "--iterations", 20, "--workers", 2)
     check_report(report, 2, 0, 20)
     assert report["bytes_pushed"] == report["bytes_pulled"] == 0

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jobs import LENET, SLACK, Job, Process, is_running, reference, wait_until
+from jobs import LENET, SLACK, Job, Process, full, is_running, reference, wait_until
 
 DEADLINE = 1.0
 ENDLESS = (*LENET, "--iterations", 1_000_000, "--deadline", f"{DEADLINE:g}s")
@@ -83,8 +83,11 @@ def test_a_short_freeze_changes_no_bit(frozen, tmp_path):
         assert job.report()["parameters_hash"] == reference(*task, "--workers", 2)["parameters_hash"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("sync", [("bsp",), ("asp",), ("ssp", "--staleness", 0), ("elastic-bsp",)], ids=lambda sync: sync[0])
+SYNCS = (("bsp",), ("asp",), ("ssp", "--staleness", 0), ("elastic-bsp",))
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("sync, number", [(sync, number) if (i + j) % 2 == 0 else full(sync, number) for i, sync in enumerate(SYNCS) for j, number in enumerate(SIGNALS)])
 def test_the_first_interrupt_finishes_the_iteration_and_reports(number, sync, tmp_path):
     with Job(tmp_path, *ENDLESS, "--workers", 3, "--servers", 2, "--sync", *sync) as job:
         job.wait_for_iterations(3)
@@ -114,7 +117,7 @@ def test_an_interrupt_between_short_iterations_leaves_nobody_waiting(attempt, tm
         assert len({worker["iterations"] for worker in job.report()["per_worker"]}) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, full(signal.SIGTERM)], ids=["SIGINT", "SIGTERM"])
 def test_two_interrupts_end_at_once(number, tmp_path):
     # One iteration takes longer than a second, so the first interrupt alone would not be enough.
     with Job(tmp_path, *SLOW, "--mini-batch", 64, "--iterations", 1000, "--workers", 2) as job:

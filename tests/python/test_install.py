@@ -23,8 +23,9 @@ def install_and_build(place):
     run("cmake", "--install", PROGRAM.parent.parent, "--prefix", place / "prefix")
     torch = next((SOURCE / ".venv/lib").glob("python3*/site-packages/torch/share/cmake"))
     run("cmake", "-G", "Ninja", "-S", SOURCE / "examples/own_module", "-B", place / "build", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_PREFIX_PATH={place / 'prefix'};{torch}")
-    run("cmake", "--build", place / "build")
+        f"-DCMAKE_PREFIX_PATH={place / 'prefix'};{torch}", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+    # The cache answers when neither the example nor an installed header has changed, wherever this run's files are.
+    run("cmake", "--build", place / "build", env={**os.environ, "CCACHE_BASEDIR": str(place), "CCACHE_NOHASHDIR": "1"})
 
 
 @pytest.fixture(scope="session")

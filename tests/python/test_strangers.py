@@ -198,8 +198,9 @@ def test_ranks_can_be_chosen_by_hand_and_members_can_come_before_anybody_trains(
 def test_processes_of_one_role_and_of_both_make_one_job():
     with Together() as together:
         coordinator = together.add(Coordinator("--workers", 3, "--servers", 2))
-        members = [together.add(member(coordinator, "both", *SHORT, "--schedule", "p3", "--clip-norm", 0.5, "--rank", 1))]
-        members += [together.add(member(coordinator, role, *SHORT, "--schedule", "p3", "--clip-norm", 0.5)) for role in ("worker", "server", "worker")]
+        # Whoever names no rank could be given the one that another names.
+        roles = (("both", 1), ("worker", 0), ("server", 0), ("worker", 2))
+        members = [together.add(member(coordinator, role, *SHORT, "--schedule", "p3", "--clip-norm", 0.5, "--rank", rank)) for role, rank in roles]
         for process in (*members, coordinator):
             assert process.finish() == 0, process.err
         report = coordinator.report()

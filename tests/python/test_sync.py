@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from jobs import LENET, SLACK, Job, Process, train
+from jobs import LENET, MNIST, SLACK, Job, Process, train
 from test_bad_input import refused
 
 UNEVEN = (("asp",), ("ssp", "--staleness", 2), ("elastic-bsp",))
@@ -24,7 +24,7 @@ def table(tmp_path_factory):
     return file
 
 
-@pytest.mark.parametrize("schedule, sync", itertools.product(SCHEDULES, UNEVEN), ids=lambda part: part if isinstance(part, str) else part[0])
+@pytest.mark.parametrize("schedule, sync", list(itertools.product(SCHEDULES, UNEVEN)), ids=lambda part: part if isinstance(part, str) else part[0])
 def test_every_schedule_serves_every_model_and_every_mini_batch_is_taken_once(schedule, sync, table):
     report = train("--model", f"replay:{table}", "--iterations", 12, "--workers", 3, "--servers", 2, "--schedule", schedule, "--sync", *sync, "--speed", "1,0.5,0.25")
     done = [worker["iterations"] for worker in report["per_worker"]]
@@ -78,12 +78,12 @@ def test_metrics_tell_of_every_workers_iterations_where_its_time_went(table, tmp
 
 def test_a_network_learns_in_every_model_and_all_workers_end_with_the_same_parameters():
     for sync in UNEVEN:
-        report = train(*LENET, "--epochs", 1, "--workers", 3, "--servers", 2, "--learning-rate", 0.02, "--sync", *sync, "--speed", "1,1,0.5", "--evaluate-every", 20, "--evaluate-late")
+        report = train(*MNIST, 16, "--epochs", 1, "--workers", 3, "--servers", 2, "--learning-rate", 0.02, "--sync", *sync, "--speed", "1,1,0.5", "--evaluate-every", 40, "--evaluate-late")
         # 83 mini-batches for each worker in the mean; that the parameters are the same is checked by the program.
         assert report["samples"] == 83 * 3 * 16
         assert report["loss_last"] < 0.7 * report["loss_first"] and report["accuracy"] > 0.6
         evaluations = report["evaluations"]
-        assert [one["iteration"] for one in evaluations[:-1]] == list(range(20, 20 * len(evaluations), 20))
+        assert [one["iteration"] for one in evaluations[:-1]] == list(range(40, 40 * len(evaluations), 40))
         assert evaluations[-1]["accuracy"] == report["accuracy"] and all(0 <= one["accuracy"] <= 1 for one in evaluations)
         assert sorted(one["seconds"] for one in evaluations) == [one["seconds"] for one in evaluations]
 
