@@ -8,6 +8,8 @@
 // All ranks of a communicator call the same operations in the same order, with the same element type, count, reduction and root;
 // otherwise all of them fail with the same message, which names two ranks and what each called. Which algorithm runs an operation
 // is decided once, when the communicator is opened, from the measured links (Communicator::links), and is the same on all ranks.
+// Where links differ, a pipeline's chain does not follow the ranks but puts slow hosts where they delay the others least, which
+// Request::choice tells; only up to 64 ranks, and not with rank_order.
 //
 // Errors are values; nothing throws. After an operation has failed, the communicator and its groups are of no use: every further
 // call fails with the same reason. A call that makes no sense (a null buffer, a root that is no rank) is refused with
@@ -153,7 +155,8 @@ class Request {
   // Returns when the buffers are the caller's again: how the operation ended, or why it was refused. Any number of times.
   Outcome wait();
   bool done() const;
-  // "lp with blocks of 65536 bytes, predicted 0.0086 s". Empty when the call was refused.
+  // "lp with blocks of 65536 bytes, predicted 0.0086 s"; where the chain does not follow the ranks also along which, and the rates
+  // of the links. Empty when the call was refused.
   std::string choice() const;
 
  private:
@@ -171,7 +174,7 @@ class Communicator {
   // Returns when all ranks are connected and the links are measured. Errors: kBadRequest for options that make no sense or differ
   // between ranks, kIo for an address that cannot be had, kDeadline naming the ranks that did not come.
   Outcome open(const CommunicatorOptions& options);
-  // Some of this communicator's ranks, ascending and with this process among them. `id`: 1 to 16381, the same on all of them, used
+  // Some of this communicator's ranks, ascending and with this process among them. `id`: 1 to 16317, the same on all of them, used
   // once.
   Outcome open_group(const Communicator& parent, int id, const std::vector<int>& ranks);
 

@@ -136,6 +136,7 @@ Result<std::shared_ptr<CommunicatorState>> open_state(const CommunicatorOptions&
                               collectives::calibrate(state->process->engine(), post_to(state->process), state->process->rank(),
                                                      state->process->ranks(), opening.communicator));
     rules.link = calibration.fit.cost;
+    rules.links = calibration.links;
     state->links.residual = calibration.fit.residual;
   }
   state->links.alpha = rules.link.alpha;
@@ -267,9 +268,9 @@ Outcome Communicator::open(const CommunicatorOptions& options) {
 Outcome Communicator::open_group(const Communicator& parent, int id, const std::vector<int>& ranks) {
   if (is_open()) return {Outcome::Kind::kBadRequest, "the communicator is open already; use another one"};
   if (!parent.is_open()) return {Outcome::Kind::kBadRequest, "the parent of a group is not open; call open() first"};
-  if (id < 1 || id >= static_cast<int>(collectives::kCalibrationGroup)) {
+  if (id < 1 || id >= static_cast<int>(collectives::kFirstPairGroup)) {
     return outcome_of(error(ErrorKind::kBadRequest, "group {} cannot be; legal: 1 to {}", id,
-                            static_cast<int>(collectives::kAgreementGroup) - 1));
+                            static_cast<int>(collectives::kFirstPairGroup) - 1));
   }
   auto group = parent.state_->all->subgroup(static_cast<std::uint32_t>(id), ranks);
   if (!group.ok()) return outcome_of(group.status());

@@ -1,9 +1,11 @@
 // Collective operations on real data: ranks as threads over inproc, tcp and a network that cuts, delays and damages.
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <random>
 
 #include "collective_trial.h"
+#include "collectives/exec/calibration.h"
 #include "transport/faulty/faulty_transport.h"
 #include "transport/inproc/inproc_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -144,6 +146,92 @@ TEST_F(Collective, InRankOrderEveryAlgorithmGivesTheBitsOfTheSumInRankOrder) {
     });
     world.leave();
   }
+}
+
+// Links of hosts, the later ones of which are slower; a link is as slow as its slower end.
+std::shared_ptr<const LinkRates> uneven_links(const std::vector<double>& hosts) {
+  std::vector<double> links;
+  for (const double a : hosts) {
+    for (const double b : hosts) links.push_back(std::max(a, b) * 1e-9);
+  }
+  return std::make_shared<const LinkRates>(LinkRates::make(static_cast<int>(hosts.size()), links).value());
+}
+
+TEST_F(Collective, ChainsThatDoNotFollowTheRanksGiveTheRightNumbersToEveryRoot) {
+  for (const auto& hosts : {std::vector<double>{8, 40, 8, 8}, {30, 8, 16, 8, 50}, {9, 8, 8, 60, 8, 25, 8}}) {
+    const int ranks = static_cast<int>(hosts.size());
+    CollectiveWorld world(transport::testing::inproc_backend(), ranks);
+    const Rules rules{.links = uneven_links(hosts)};
+    std::atomic<int> permuted = 0;
+    world.run({.rules = rules}, [&](Communicator& all) {
+      for (const Kind kind : {Kind::kBroadcast, Kind::kReduce, Kind::kAllreduce}) {
+        for (int root = 0; root < (kind == Kind::kAllreduce ? 1 : ranks); ++root) {
+          const Call call{.kind = kind,
+                          .dtype = DType::kFloat32,
+                          .count = 10'007,
+                          .root = root,
+                          .algorithm = Algorithm::kLinearPipeline,
+                          .block = Bytes{512}};
+          const Trial trial(call, all, Where::kInPlace, 3);
+          auto request = all.start(trial.call());
+          ASSERT_TRUE(request.ok()) << request.status().message();
+          if (!request->choice().order.empty()) ++permuted;
+          ASSERT_TRUE(request->wait().ok()) << shown(call, ranks, all.rank());
+          trial.check();
+        }
+      }
+      storm(all, static_cast<unsigned>(ranks), 40, 50'000);
+      auto group = all.subgroup(1, {0, 1, ranks - 1});
+      if (all.rank() == 0 || all.rank() == 1 || all.rank() == ranks - 1) {
+        ASSERT_TRUE(group.ok());
+        storm(**group, 9, 20, 20'000);
+      }
+    });
+    EXPECT_GT(permuted, ranks * ranks) << "more than half of the operations";
+    world.leave();
+  }
+}
+
+TEST_F(Collective, WhatRanksMeasureOfTheirLinksIsTheSameOnAllOfThem) {
+  for (const int ranks : {1, 3, 6}) {
+    CollectiveWorld world(transport::testing::inproc_backend(), ranks);
+    std::vector<std::vector<double>> seen(static_cast<std::size_t>(ranks));
+    world.run({}, [&](Communicator& all) {
+      CollectiveRank& self = world.rank(all.rank());
+      const auto links = measure_links(self.engine(), self.post(), Rank{all.rank()}, ranks, {}, {Bytes{65'536}, 2});
+      ASSERT_TRUE(links.ok()) << links.status().message();
+      auto& mine = seen[static_cast<std::size_t>(all.rank())];
+      mine.push_back(*links ? 1 : 0);
+      for (int a = 0; *links && a < ranks; ++a) {
+        for (int b = 0; b < a; ++b) mine.push_back((*links)->link(a, b));
+      }
+      CommunicatorOptions options;
+      if (*links) options.rules.links = std::make_shared<const LinkRates>((*links)->scaled_to(1e-8));
+      auto again = self.communicator(options)->subgroup(1, [&] {
+        std::vector<int> everybody(static_cast<std::size_t>(ranks));
+        std::iota(everybody.begin(), everybody.end(), 0);
+        return everybody;
+      }());
+      ASSERT_TRUE(again.ok()) << again.status().message();
+      storm(**again, 5, 30, 20'000);
+    });
+    for (const auto& each : seen) EXPECT_EQ(each, seen[0]);
+    world.leave();
+  }
+}
+
+TEST_F(Collective, InRankOrderNobodyComparesLinks) {
+  CollectiveWorld world(transport::testing::inproc_backend(), 3);
+  world.run({}, [&](Communicator& all) {
+    CollectiveRank& self = world.rank(all.rank());
+    CommunicatorOptions options;
+    options.rules.order = SumOrder::kRank;
+    const auto calibration = calibrate(self.engine(), self.post(), Rank{all.rank()}, 3, options);
+    ASSERT_TRUE(calibration.ok()) << calibration.status().message();
+    EXPECT_EQ(calibration->links, nullptr);
+    EXPECT_GT(calibration->fit.cost.beta, 0);
+  });
+  world.leave();
 }
 
 TEST_F(Collective, SubgroupsWorkSideBySideWithTheWholeAndWithEachOther) {

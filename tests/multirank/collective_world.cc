@@ -41,9 +41,11 @@ void CollectiveRank::wait_connected() {
 }
 
 std::unique_ptr<Communicator> CollectiveRank::communicator(const CommunicatorOptions& options) {
-  return std::make_unique<Communicator>(
-      *engine_, [this](std::function<void()> work) { loop_.loop().post(std::move(work)); }, world_group(Rank{rank_}, ranks_),
-      options);
+  return std::make_unique<Communicator>(*engine_, post(), world_group(Rank{rank_}, ranks_), options);
+}
+
+Communicator::Post CollectiveRank::post() {
+  return [this](std::function<void()> work) { loop_.loop().post(std::move(work)); };
 }
 
 void CollectiveRank::leave() {

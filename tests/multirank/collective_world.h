@@ -26,6 +26,8 @@ class CollectiveRank final : public PeerOutbox, public session::EndpointHandler 
   void leave();  // says goodbye
   void kill();   // as if the process had died
   transport::testing::Rank& loop() { return loop_; }
+  Engine& engine() { return *engine_; }
+  Communicator::Post post();
   session::EndpointCounters counters();
   std::size_t unfinished();
 

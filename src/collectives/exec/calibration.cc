@@ -119,21 +119,23 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
 }
 
 Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
-                              const CommunicatorOptions& options) {
+                              const CommunicatorOptions& options, CompareLinks compare) {
   Calibration calibration;
   calibration.fit.cost = Rules{}.link;
   if (ranks == 1) return calibration;
   Group group = world_group(self, ranks);
   group.id = kCalibrationGroup;
-  Communicator all(engine, std::move(post), std::move(group), options);
+  Communicator all(engine, post, std::move(group), options);
   Calibrator calibrator(all);
   std::vector<cost::CostSample> samples;
   std::int64_t divisor = 1;
+  LinkTrial link_trial;
   for (std::size_t i = 0; i < kTrials.size(); ++i) {
     const Trial trial{kTrials[i].operation, kTrials[i].size / divisor, kTrials[i].block / divisor};
     PACELINE_ASSIGN_OR_RETURN(const double time, calibrator.time(trial));
     if (i == 0) {
       divisor = divisor_for(time);
+      link_trial = link_trial_for(time);
       continue;
     }
     samples.push_back(sample_of(trial, ranks, time));
@@ -145,6 +147,9 @@ Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self
   fitted.alpha = std::max(fitted.alpha, kLeastAlpha);
   fitted.gamma = std::max(fitted.gamma, kLeastGamma);
   calibration.fit.residual = cost::residual(fitted, samples);
+  if (compare == CompareLinks::kNo || options.rules.order == SumOrder::kRank) return calibration;
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<LinkRates> links, measure_links(engine, post, self, ranks, options, link_trial));
+  if (links && fitted.beta > 0) calibration.links = std::make_shared<const LinkRates>(links->scaled_to(fitted.beta));
   return calibration;
 }
 

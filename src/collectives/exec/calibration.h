@@ -3,9 +3,12 @@
 //
 // Pipelined broadcasts and reduces of several sizes and blocks run one after the other; an operation's time is that of its slowest
 // rank. Takes about 1 s at 1 Gb/s, less on faster links, and some seconds at 10 Mb/s: sizes are smaller where the link is slow.
+// Then the links are compared with each other (link_measurement.h), unless sums are taken in rank order: chains follow the ranks
+// then, whatever the links.
 #pragma once
 
 #include "collectives/exec/communicator.h"
+#include "collectives/exec/link_measurement.h"
 #include "cost/cost_fit.h"
 
 namespace paceline::collectives {
@@ -27,9 +30,13 @@ struct CalibrationSample {
 };
 
 struct Calibration {
-  cost::CostFit fit;
+  cost::CostFit fit;  // beta: of the slowest link along the ranks' own chain
   std::vector<CalibrationSample> samples;
+  std::shared_ptr<const LinkRates> links;  // where they differ: scaled to fit.cost.beta; null: they do not, or nobody looked
 };
+
+// Whether calibrate() compares links with each other.
+enum class CompareLinks { kYes, kNo };
 
 // All ranks of the job call it once, with the same settings in the same order. Errors: as of an operation; kBadRequest naming the
 // first setting that differs, and what is the least and the most of it.
@@ -39,6 +46,6 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
 // All ranks of the job call it once, each on a thread that may wait. One rank: the cost that Rules begins with, and no samples.
 // Errors: as of an operation. A machine too busy to measure anything gives a poor fit, which its residual says, and no error.
 Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
-                              const CommunicatorOptions& options);
+                              const CommunicatorOptions& options, CompareLinks compare = CompareLinks::kYes);
 
 }  // namespace paceline::collectives

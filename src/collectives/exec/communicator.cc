@@ -182,7 +182,7 @@ Result<Request> Communicator::start(const Call& call) {
   PACELINE_RETURN_IF_ERROR(validate(*group_, call, options_.rules));
   PACELINE_RETURN_IF_ERROR(check_in_flight(call));
   auto state = std::make_shared<Request::State>(engine_, post_, options_);
-  state->choice = choose(*group_, call, options_.rules);
+  state->choice = choose(*group_, call, options_.rules, routes_.find(*group_, call, options_.rules));
   if (state->choice.clipped && !std::exchange(said_clipped_, true)) {
     log::warn("{}: a block of {} bytes was asked for; the message has only {}, so it is one block", to_string(call.kind),
               call.block->count, state->choice.block->count);

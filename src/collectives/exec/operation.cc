@@ -119,9 +119,9 @@ Status check_algorithm(const Group& group, const Call& call, const Rules& rules)
   return {};
 }
 
-CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& rules) {
+CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& rules, const Route* route) {
   return {operation_of(call.kind), group.size(), Bytes{call.count * static_cast<std::int64_t>(tensor::size_of(call.dtype))},
-          rules.link};
+          rules.link, route == nullptr ? nullptr : &route->prices};
 }
 
 // Seconds of the closed form that ring and direct do not take, because they are cut into segments: all but the last segment of each
@@ -161,6 +161,7 @@ std::string Choice::text() const {
   if (!algorithm) return "nothing to move";
   std::string text = to_string(*algorithm);
   if (block) text += fmt::format(" with blocks of {} bytes", block->count);
+  if (!order.empty()) text += fmt::format(" along ranks {} ({})", fmt::join(order, " "), why);
   if (clipped) text += " (all of the message; the block that was asked for is larger)";
   if (raised) text += fmt::format(" (smaller ones would be more than {})", kMostBlocks);
   return text;
@@ -198,9 +199,20 @@ Status validate(const Group& group, const Call& call, const Rules& rules) {
   return check_algorithm(group, call, rules);
 }
 
-Choice choose(const Group& group, const Call& call, const Rules& rules) {
+const Route* Routes::find(const Group& group, const Call& call, const Rules& rules) {
+  if (rules.links == nullptr || rules.order == SumOrder::kRank || call.kind == CollectiveKind::kBarrier) return nullptr;
+  const Operation operation = operation_of(call.kind);
+  const int root = is_rooted(call.kind) ? call.root : 0;
+  const auto found = routes_.find({operation, root});
+  if (found != routes_.end()) return &found->second;
+  std::vector<int> ranks;
+  for (const Rank rank : group.ranks) ranks.push_back(rank.value);
+  return &routes_.emplace(std::pair(operation, root), route_of(operation, root, rules.links->between(ranks))).first->second;
+}
+
+Choice choose(const Group& group, const Call& call, const Rules& rules, const Route* route) {
   if (group.size() == 1 || call.count == 0) return {};
-  const CollectiveProblem problem = problem_of(group, call, rules);
+  const CollectiveProblem problem = problem_of(group, call, rules, route);
   std::optional<Bytes> block = call.block;
   Choice choice;
   if (block && *block > problem.size) {
@@ -223,6 +235,10 @@ Choice choose(const Group& group, const Call& call, const Rules& rules) {
   }
   choice.clipped = choice.clipped && has_blocks(best->algorithm);
   choice.seconds = best->seconds;
+  if (route != nullptr && has_blocks(best->algorithm) && !route->order.empty()) {
+    choice.order = route->order;
+    choice.why = route->why;
+  }
   return choice;
 }
 
@@ -262,7 +278,8 @@ std::shared_ptr<const Program> ProgramCache::get(const Group& group, const Call&
                   group.size(),
                   count,
                   choice.block ? elements_in(*choice.block, call.dtype) : 1,
-                  is_rooted(call.kind) ? call.root : 0};
+                  is_rooted(call.kind) ? call.root : 0,
+                  choice.order};
   auto& program = programs_[{call.kind, algorithm, call.dtype, count, request.plan.block, request.plan.root}];
   if (program == nullptr) program = std::make_shared<const Program>(compile(request));
   return program;

@@ -12,6 +12,7 @@
 #include "base/quantity.h"
 #include "base/status.h"
 #include "collectives/exec/program.h"
+#include "collectives/plan/route.h"
 #include "cost/link_cost.h"
 #include "tensor/reduce.h"
 #include "wire/collective.h"
@@ -67,6 +68,9 @@ struct Rules {
   SumOrder order = SumOrder::kAny;
   Agreement agreement = Agreement::kBeforeCompletion;
   Bytes segment{262'144};  // of ring and direct; at least 1
+  // Between all ranks of the job, where links differ; null: they are alike. Of no effect on sums in rank order, whose chains follow
+  // the ranks.
+  std::shared_ptr<const LinkRates> links = nullptr;
 };
 
 // Into which the linear pipeline cuts a message.
@@ -76,10 +80,23 @@ inline constexpr std::int64_t kMostBlocks = 65'536;
 struct Choice {
   std::optional<Algorithm> algorithm;  // none: nothing has to be moved
   std::optional<Bytes> block;
-  bool clipped = false;  // a larger block was asked for than the message has bytes
-  bool raised = false;   // a block was asked for, or is the best, that makes more than kMostBlocks of the message
-  double seconds = 0;    // predicted
+  bool clipped = false;         // a larger block was asked for than the message has bytes
+  bool raised = false;          // a block was asked for, or is the best, that makes more than kMostBlocks of the message
+  double seconds = 0;           // predicted
+  std::vector<int> order = {};  // of the linear pipeline's chain, where links differ so that the ranks' own is not the best
+  std::string why = {};         // of that order: the rates of the links
   std::string text() const;
+};
+
+// What the rules' links make of a group's operations, worked out once for each. One owner.
+class Routes {
+ public:
+  // Null where links are alike or sums are taken in rank order. Valid as long as this object. Requires a valid call, and rules that
+  // never change.
+  const Route* find(const Group& group, const Call& call, const Rules& rules);
+
+ private:
+  std::map<std::pair<Operation, int>, Route> routes_;  // by operation and root
 };
 
 // The algorithms that may run the operation under the rules, in the order of Algorithm. Empty: none can.
@@ -87,8 +104,8 @@ std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std
 
 // Errors: kBadRequest naming what is wrong with the call. Whether buffers of several calls overlap is not looked at.
 Status validate(const Group& group, const Call& call, const Rules& rules);
-// Requires a valid call.
-Choice choose(const Group& group, const Call& call, const Rules& rules);
+// Requires a valid call. `route`: as Routes finds it; null: links are alike.
+Choice choose(const Group& group, const Call& call, const Rules& rules, const Route* route = nullptr);
 wire::CollectiveHead head_of(const Group& group, const Call& call, const Choice& choice, std::uint32_t number);
 
 // "allreduce (sum) of 100 float32 by ring"

@@ -63,5 +63,61 @@ TEST(Choice, ABlockThatWouldMakeTooManyMessagesIsRaisedAndOneLargerThanTheMessag
   EXPECT_GE(free.block->count, 64'000'000 / kMostBlocks);
 }
 
+// Host 1 is four times slower than the others.
+Rules with_a_slow_host(int ranks) {
+  Rules rules = kGigabit;
+  std::vector<double> links;
+  for (int a = 0; a < ranks; ++a) {
+    for (int b = 0; b < ranks; ++b) links.push_back(a == 1 || b == 1 ? 4 : 1);
+  }
+  rules.links = std::make_shared<const LinkRates>(LinkRates::make(ranks, links)->scaled_to(4 * 8.4e-9));
+  return rules;
+}
+
+TEST(Choice, WithASlowHostAnAllreduceGoesAlongAChainAtWhoseEndItStandsAndSaysWhy) {
+  const Rules rules = with_a_slow_host(4);
+  Routes routes;
+  const Call call{.kind = CollectiveKind::kAllreduce, .count = 16'000'000};
+  const Route* route = routes.find(group_of(4), call, rules);
+  ASSERT_NE(route, nullptr);
+  EXPECT_EQ(route, routes.find(group_of(4), call, rules)) << "worked out once";
+  const Choice choice = choose(group_of(4), call, rules, route);
+  EXPECT_EQ(choice.algorithm, Algorithm::kLinearPipeline);
+  EXPECT_EQ(choice.order, (std::vector<int>{0, 2, 3, 1}));
+  EXPECT_NE(choice.text().find(" along ranks 0 2 3 1 (rank 1 has links of "), std::string::npos) << choice.text();
+  EXPECT_NEAR(choice.seconds, 64e6 * 4 * 8.4e-9, 0.1 * 64e6 * 4 * 8.4e-9);
+}
+
+TEST(Choice, AGroupWithoutTheSlowHostAndSumsInRankOrderFollowTheRanks) {
+  const Rules rules = with_a_slow_host(4);
+  Group fast;
+  fast.ranks = {Rank{0}, Rank{2}, Rank{3}};
+  const Call call{.kind = CollectiveKind::kAllreduce, .count = 16'000'000, .algorithm = Algorithm::kLinearPipeline};
+  Routes of_group;
+  const Choice choice = choose(fast, call, rules, of_group.find(fast, call, rules));
+  EXPECT_TRUE(choice.order.empty());
+  EXPECT_EQ(choice.text().find("along"), std::string::npos);
+  Rules in_order = rules;
+  in_order.order = SumOrder::kRank;
+  EXPECT_EQ(Routes().find(group_of(4), call, in_order), nullptr);
+  EXPECT_EQ(Routes().find(group_of(4), call, kGigabit), nullptr) << "links that are alike";
+}
+
+TEST(Choice, TheProgramRunsTheChainThatWasChosen) {
+  const Rules rules = with_a_slow_host(5);
+  Group group = group_of(5);
+  group.self = 1;
+  const Call call{.kind = CollectiveKind::kBroadcast, .count = 1'000, .algorithm = Algorithm::kLinearPipeline};
+  Routes routes;
+  const Choice choice = choose(group, call, rules, routes.find(group, call, rules));
+  ASSERT_EQ(choice.order.back(), 1);
+  const auto program = ProgramCache().get(group, call, rules, choice);
+  for (const Action& action : program->actions) {
+    if (action.elements > 0) {
+      EXPECT_TRUE(action.kind == ActionKind::kReceive && action.peer == choice.order[3]) << "the last one only receives";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace paceline::collectives

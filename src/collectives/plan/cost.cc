@@ -19,7 +19,7 @@ struct Terms {
         n(static_cast<double>(problem.size.count)),
         lg(static_cast<double>(doubling_rounds(problem.ranks))),
         alpha(problem.link.alpha),
-        beta(problem.link.beta),
+        beta(problem.prices == nullptr ? problem.link.beta : 0),  // prices are added to a form that charges no bytes
         gamma(problem.link.gamma) {}
   double p, n, lg, alpha, beta, gamma;
 
@@ -88,6 +88,12 @@ double seconds_of(Operation operation, Algorithm algorithm, const Terms& t, doub
       return has_one_phase(operation) ? one_phase(operation, t, t.p - 1) : two_phases(t, 2 * (t.p - 1), t.gamma);
   }
   PACELINE_CHECK(false, "unknown algorithm");
+}
+
+// What the bytes cost where links differ.
+double priced_seconds(const LinkPrices& prices, Algorithm algorithm, const Terms& t, double block) {
+  if (has_blocks(algorithm)) return block * prices.fill + t.n * prices.flow;
+  return t.n * prices.per_byte[static_cast<std::size_t>(algorithm)];
 }
 
 std::int64_t steps_of(Operation operation, Algorithm algorithm, std::int64_t ranks, std::int64_t blocks) {
@@ -178,7 +184,8 @@ std::optional<Bytes> best_block(const CollectiveProblem& problem) {
     start_ups = 2 * t.alpha;
     per_byte = 2 * t.beta + t.gamma;
   }
-  const double rest = (t.p - 1) * per_byte;  // what a byte of block costs
+  double rest = (t.p - 1) * per_byte;  // what a byte of block costs
+  if (problem.prices != nullptr) rest += problem.prices->fill;
   if (rest == 0) return problem.size;
   const double block = std::sqrt(t.n * start_ups / rest);
   return Bytes{std::llround(std::clamp(std::round(block), 1.0, t.n))};
@@ -200,7 +207,10 @@ Result<CollectiveCost> cost_of(const CollectiveProblem& problem, Algorithm algor
   if (problem.ranks == 1 || problem.size.count == 0) return cost;
   const std::int64_t size = problem.size.count;
   const std::int64_t blocks = cost.block ? size / cost.block->count + (size % cost.block->count > 0 ? 1 : 0) : 1;
-  cost.seconds = seconds_of(problem.operation, algorithm, Terms(problem), cost.block ? static_cast<double>(cost.block->count) : 1);
+  const Terms terms(problem);
+  const double taken = cost.block ? static_cast<double>(cost.block->count) : 1;
+  cost.seconds = seconds_of(problem.operation, algorithm, terms, taken);
+  if (problem.prices != nullptr) cost.seconds += priced_seconds(*problem.prices, algorithm, terms, taken);
   cost.steps = steps_of(problem.operation, algorithm, problem.ranks, blocks);
   return cost;
 }

@@ -2,6 +2,7 @@
 // algorithm is the cheapest. Pure; free to call from anywhere.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -32,11 +33,20 @@ const char* to_string(Algorithm algorithm);  // "lp"
 std::span<const Algorithm> algorithms_for(Operation operation);
 bool has_blocks(Algorithm algorithm);  // the linear pipeline
 
+// What bytes cost where the links between ranks differ, instead of the closed forms' terms with beta; start-ups and reductions stay
+// (route.h works it out). With links that are alike: fill = (p-1) beta and flow = beta, twice that for an allreduce.
+struct LinkPrices {
+  double flow = 0;                   // linear pipeline: seconds for each byte of the message,
+  double fill = 0;                   // and for each byte of a block
+  std::array<double, 5> per_byte{};  // the others, by Algorithm: seconds for each byte of the message
+};
+
 struct CollectiveProblem {
   Operation operation = Operation::kAllreduce;
   std::int64_t ranks = 1;  // >= 1
   Bytes size;              // of the whole message
   cost::LinkCost link;
+  const LinkPrices* prices = nullptr;  // where links differ; link.beta does not count then
 };
 
 struct CollectiveCost {

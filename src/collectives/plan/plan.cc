@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "collectives/plan/rank_builder.h"
 
 namespace paceline::collectives {
@@ -9,9 +11,10 @@ namespace {
 
 // Where position 0 is. The linear pipeline's reduce ends at its last position, all others are rooted at the first.
 Circle circle_of(const PlanRequest& request) {
-  if (request.operation != Operation::kBroadcast && request.operation != Operation::kReduce) return {request.ranks, 0};
+  if (!request.order.empty()) return {request.ranks, 0, request.order};
+  if (request.operation != Operation::kBroadcast && request.operation != Operation::kReduce) return {request.ranks, 0, {}};
   const bool root_is_last = request.algorithm == Algorithm::kLinearPipeline && request.operation == Operation::kReduce;
-  return {request.ranks, root_is_last ? (request.root + 1) % request.ranks : request.root};
+  return {request.ranks, root_is_last ? (request.root + 1) % request.ranks : request.root, {}};
 }
 
 void add_pipeline(RankBuilder& builder, const PlanRequest& request) {
@@ -65,6 +68,25 @@ void add_ring(RankBuilder& builder, const PlanRequest& request) {
   if (request.operation != Operation::kReduceScatter) ring_allgather(builder, round);
 }
 
+Status validate_order(const PlanRequest& request) {
+  if (request.order.empty()) return {};
+  if (!has_blocks(request.algorithm))
+    return error(ErrorKind::kBadRequest, "{} has no chain; leave the order of ranks out", to_string(request.algorithm));
+  std::vector<int> sorted = request.order;
+  std::sort(sorted.begin(), sorted.end());
+  bool all = sorted.size() == static_cast<std::size_t>(request.ranks);
+  for (std::size_t i = 0; all && i < sorted.size(); ++i) all = sorted[i] == static_cast<int>(i);
+  if (!all)
+    return error(ErrorKind::kBadRequest, "the order {} does not name each of {} ranks once", fmt::join(request.order, " "),
+                 request.ranks);
+  const bool from = request.operation == Operation::kBroadcast, to = request.operation == Operation::kReduce;
+  if ((from && request.order.front() != request.root) || (to && request.order.back() != request.root)) {
+    return error(ErrorKind::kBadRequest, "the order {} does not {} with the root, {}", fmt::join(request.order, " "),
+                 from ? "begin" : "end", request.root);
+  }
+  return {};
+}
+
 }  // namespace
 
 Range part_of(std::int64_t elements, int ranks, int rank) {
@@ -90,7 +112,7 @@ Status validate(const PlanRequest& request) {
   if (request.root < 0 || request.root >= request.ranks) {
     return error(ErrorKind::kBadRequest, "root is {}; it must be a rank from 0 to {}", request.root, request.ranks - 1);
   }
-  return {};
+  return validate_order(request);
 }
 
 std::int64_t rounds_of(const PlanRequest& request) {

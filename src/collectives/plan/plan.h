@@ -8,7 +8,8 @@
 // written, and a rank sends at most one message and receives at most one: a full-duplex port is never shared.
 //
 // The order of additions depends on the plan only, never on arrival. Linear pipeline reduce and allreduce and the direct allreduce
-// add in rank order (the reduce only with the last rank as root); the others in an order fixed by ranks, elements and algorithm.
+// add in rank order (the reduce only with the last rank as root, both pipelines only with an empty PlanRequest::order); the others
+// in an order fixed by ranks, elements, algorithm and chain.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,9 @@ struct PlanRequest {
   std::int64_t elements = 0;  // of the whole message, >= 0; may be fewer than ranks
   std::int64_t block = 1;     // elements of a block of the linear pipeline, >= 1; others ignore it
   int root = 0;               // has the message (broadcast) or gets the sum (reduce); 0 for the others
+  // Of the linear pipeline: the rank at each position of the chain, where a broadcast begins and a reduce ends with the root.
+  // Empty: the ranks' own order, for a broadcast from the root on, for a reduce up to it, and around after the last rank.
+  std::vector<int> order = {};
 };
 
 enum class Memory { kBuffer, kScratch };
@@ -76,7 +80,7 @@ struct CollectivePlan {
 };
 
 // kBadRequest: an algorithm that cannot do the operation, no ranks, a negative number of elements, a block below 1, a root that is
-// no rank.
+// no rank, an order that is no order of all ranks, does not stand where the root is, or is of an algorithm that has no chain.
 Status validate(const PlanRequest& request);
 
 // The number of rounds of a valid request. An empty message or one rank: 0.

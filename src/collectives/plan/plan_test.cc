@@ -72,6 +72,47 @@ TEST(Plan, AnyRankCanBeTheRoot) {
   });
 }
 
+TEST(Plan, TheChainMayStandInAnyOrder) {
+  for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce}) {
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      std::mt19937 random(seed);
+      const int ranks = std::uniform_int_distribution<int>(1, 9)(random);
+      PlanRequest request{operation, Algorithm::kLinearPipeline, ranks, 13, 4, 0};
+      const PlanTraffic own = traffic_of(make_plan(request).value());
+      request.order.resize(static_cast<std::size_t>(ranks));
+      std::iota(request.order.begin(), request.order.end(), 0);
+      std::shuffle(request.order.begin(), request.order.end(), random);
+      if (operation == Operation::kBroadcast) request.root = request.order.front();
+      if (operation == Operation::kReduce) request.root = request.order.back();
+      const auto plan = make_plan(request);
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      const Status status = check_plan(*plan);
+      ASSERT_TRUE(status.ok()) << shown(request) << " seed " << seed << ": " << status.message();
+      const PlanTraffic traffic = traffic_of(*plan);
+      EXPECT_EQ(traffic.rounds, own.rounds);
+      EXPECT_EQ(traffic.serial_sent, own.serial_sent);
+      // Every message passes between neighbours of the chain.
+      for (std::size_t i = 0; i < request.order.size(); ++i) {
+        for (const Step& step : plan->ranks[static_cast<std::size_t>(request.order[i])].steps) {
+          if (step.kind != StepKind::kSend) continue;
+          const bool before = i > 0 && request.order[i - 1] == step.peer;
+          EXPECT_TRUE(before || (i + 1 < request.order.size() && request.order[i + 1] == step.peer)) << "seed " << seed;
+        }
+      }
+    }
+  }
+}
+
+TEST(Plan, RefusesAnOrderThatIsNone) {
+  const auto message = [](const PlanRequest& request) { return make_plan(request).status().message(); };
+  const auto pipeline = Algorithm::kLinearPipeline;
+  EXPECT_NE(message({Operation::kAllreduce, Algorithm::kRing, 3, 9, 1, 0, {0, 1, 2}}).find("ring has no chain"), std::string::npos);
+  EXPECT_NE(message({Operation::kAllreduce, pipeline, 3, 9, 1, 0, {0, 1}}).find("does not name each of 3"), std::string::npos);
+  EXPECT_NE(message({Operation::kAllreduce, pipeline, 3, 9, 1, 0, {0, 2, 2}}).find("does not name each of 3"), std::string::npos);
+  EXPECT_NE(message({Operation::kBroadcast, pipeline, 3, 9, 1, 1, {0, 1, 2}}).find("begin with the root, 1"), std::string::npos);
+  EXPECT_NE(message({Operation::kReduce, pipeline, 3, 9, 1, 1, {1, 0, 2}}).find("end with the root, 1"), std::string::npos);
+}
+
 TEST(Plan, RoundsAreThoseOfTheClosedForm) {
   for_each_kind([](Operation operation, Algorithm algorithm) {
     for (int ranks = 1; ranks <= 17; ++ranks) {

@@ -2,18 +2,27 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "collectives/plan/plan.h"
 
 namespace paceline::collectives {
 
-// Ranks in a line or a circle that starts at rank `first`; algorithms talk about positions 0..ranks-1 in it.
+// Ranks in a line or a circle that starts at rank `first`, or that stand in `order`; algorithms talk about positions 0..ranks-1 in
+// it.
 struct Circle {
   int ranks;
   int first;
+  std::span<const int> order;  // of the request, which outlives the circle; empty: ascending
 
-  int rank_at(int position) const { return static_cast<int>((static_cast<std::int64_t>(position) + first) % ranks); }
-  int position_of(int rank) const { return static_cast<int>((static_cast<std::int64_t>(rank) - first + ranks) % ranks); }
+  int rank_at(int position) const {
+    if (!order.empty()) return order[static_cast<std::size_t>(position)];
+    return static_cast<int>((static_cast<std::int64_t>(position) + first) % ranks);
+  }
+  int position_of(int rank) const {
+    if (!order.empty()) return static_cast<int>(std::find(order.begin(), order.end(), rank) - order.begin());
+    return static_cast<int>((static_cast<std::int64_t>(rank) - first + ranks) % ranks);
+  }
   int after(int position, int distance) const { return static_cast<int>((static_cast<std::int64_t>(position) + distance) % ranks); }
   int before(int position, int distance) const {
     return static_cast<int>((static_cast<std::int64_t>(position) - distance + ranks) % ranks);
