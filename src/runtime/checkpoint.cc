@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "runtime/checkpoint_json.h"
+#include "runtime/job_settings.h"
 
 namespace paceline::runtime {
 namespace {
@@ -27,6 +28,17 @@ std::string value_of(const wire::Settings& settings, std::string_view name) {
     if (key == name) return value;
   }
   return "";
+}
+
+// In which order a job adds the workers' gradients, for people; what decides it when that is not the ranks' order.
+std::string sums_of(const wire::Settings& settings, std::int32_t workers) {
+  constexpr const char* kUsual = "in rank order";
+  const auto job = from_settings(settings);
+  if (!job.ok() || job->collective == kNoCollective) return kUsual;
+  const auto training = training_options(*job);
+  if (!training.ok() || rules_of(*training, workers).order == collectives::SumOrder::kRank) return kUsual;
+  return fmt::format("as --collective {} --algorithm {} --merge {} does", job->collective, job->algorithm,
+                     job->merge.empty() ? "0" : job->merge);
 }
 
 }  // namespace
@@ -199,6 +211,8 @@ Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& setti
   }
   if (checkpoint.manifest.workers != workers)
     return refused(fmt::format("--workers {} there against {} here", checkpoint.manifest.workers, workers));
+  const std::string saved_sums = sums_of(checkpoint.manifest.settings, workers), sums = sums_of(settings, workers);
+  if (saved_sums != sums) return refused(fmt::format("it adds gradients {} there against {} here", saved_sums, sums));
   if (const auto difference = wire::first_difference(checkpoint.manifest.table, table)) return refused(*difference);
   return {};
 }

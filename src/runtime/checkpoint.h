@@ -53,7 +53,8 @@ struct FoundCheckpoint {
 Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory);
 
 // Whether a job can go on from the checkpoint without changing what it computes: kBadRequest naming the first difference in
-// workers, model, tensors, data, optimizer, learning rate, mini-batch or seed. Servers, schedule, length and limits may differ.
+// workers, model, tensors, data, optimizer, learning rate, mini-batch or seed, or in the order in which gradients are summed.
+// Servers (or none), schedule, length and limits may differ.
 Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table,
                   std::int32_t workers);
 

@@ -15,6 +15,23 @@ void put(wire::Settings& settings, const std::string& name, const std::string& v
   settings.emplace_back(name, value);
 }
 
+std::string text_of(const wire::Settings& settings, const std::string& name) {
+  for (const auto& [key, value] : settings) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+// The choice of collective operations is made once for a job, and kept when it goes on.
+void keep_choices(const wire::Settings& saved, wire::Settings& settings) {
+  for (const char* name : {"collective", "algorithm"}) {
+    if (text_of(saved, name) != text_of(settings, name)) return;
+  }
+  if (text_of(settings, "collective") == kNoCollective) return;
+  put(settings, "link-cost", text_of(saved, "link-cost"));
+  if (text_of(settings, "merge").empty()) put(settings, "merge", text_of(saved, "merge"));
+}
+
 }  // namespace
 
 CheckpointKeeper::CheckpointKeeper(Files& files, Options options) : files_(files), options_(std::move(options)) {
@@ -25,6 +42,7 @@ Status CheckpointKeeper::begin(wire::Settings& settings, const wire::TensorTable
   // Only the coordinator decides where to resume; a member that brings an answer is overruled.
   put(settings, "resume-from", "");
   put(settings, "resume-iteration", "0");
+  put(settings, "link-cost", "");
   PACELINE_ASSIGN_OR_RETURN(job_, from_settings(settings));
   if (job_.checkpoint.empty()) return {};
   if (job_.resume == 0) PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.checkpoint));
@@ -68,6 +86,7 @@ Status CheckpointKeeper::lock_directory() {
 Status CheckpointKeeper::resume(wire::Settings& settings, const wire::TensorTable& table) {
   PACELINE_ASSIGN_OR_RETURN(const FoundCheckpoint found, newest_good_checkpoint(files_, job_.checkpoint));
   for (const std::string& warning : found.warnings) options_.warn(warning);
+  keep_choices(found.manifest.settings, settings);
   PACELINE_RETURN_IF_ERROR(can_resume(found, settings, table, options_.workers));
   PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, found.manifest.iteration));
   {
@@ -81,7 +100,9 @@ Status CheckpointKeeper::resume(wire::Settings& settings, const wire::TensorTabl
 
 Status CheckpointKeeper::expect_parts(const wire::TensorTable& table) {
   PACELINE_ASSIGN_OR_RETURN(const auto plan, make_job_plan(job_, table, options_.workers, options_.servers, 1));
-  for (std::int32_t server = 0; server < options_.servers; ++server) {
+  // Without servers a worker writes what a single server would.
+  const std::int32_t servers = job_.collective == kNoCollective ? options_.servers : 1;
+  for (std::int32_t server = 0; server < servers; ++server) {
     // A server without units has nothing to save.
     if (!plan->units().of_server[static_cast<std::size_t>(server)].empty())
       expected_.insert(PartHead{"server", server, 0, "", {}}.file_name());

@@ -31,9 +31,12 @@ class CheckpointKeeper {
   };
   CheckpointKeeper(Files& files, Options options);
 
-  // Everybody has agreed. Adds to `settings` where to resume from. kBadRequest when the directory holds another job's checkpoints,
-  // or an earlier one's and --resume was not given; kIo when nothing can be written there.
+  // Everybody has agreed. Adds to `settings` where to resume from and, of a job without servers, what its collective operations
+  // were chosen for when it began (`link-cost`, `merge`). kBadRequest when the directory holds another job's checkpoints, or an
+  // earlier one's and --resume was not given; kIo when nothing can be written there.
   Status begin(wire::Settings& settings, const wire::TensorTable& table);
+  // After begin(): the settings with everything that was decided since, which is what the checkpoints hold.
+  void record(const wire::Settings& settings) { model_.settings = settings; }
   // A member's part is written, or is not.
   void on_saved(const session::PeerName& from, Iteration iteration, const std::string& part);
   // Blocks until everything is written.

@@ -114,6 +114,40 @@ TEST_F(Keeper, ResumesFromTheNewestGoodOneAndPutsDamagedOnesAside) {
   EXPECT_EQ(loadable(files_), 20);
 }
 
+TEST_F(Keeper, WithoutServersAWorkersPartIsAllOfTheModelAndWhatWasChosenIsKept) {
+  JobSettings job = from_settings(settings()).value();
+  job.collective = "loop3-overlap";
+  job.algorithm = "ring";
+  job.link_cost = "9,9,9";  // what a member brings does not count
+  wire::Settings agreed = to_settings(job);
+  {
+    auto keeper = make(/*servers=*/0);
+    ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+    EXPECT_EQ(from_settings(agreed)->link_cost, "");
+    job = from_settings(agreed).value();
+    job.link_cost = "0.0001,1e-08,1e-10";
+    job.merge = "4096";
+    keeper.record(to_settings(job));
+    save_all(keeper, 10);
+    EXPECT_EQ(loadable(files_), 10);
+  }
+  JobSettings next = from_settings(settings()).value();
+  next.resume = 1;
+  next.collective = "loop3-overlap";
+  next.algorithm = "ring";
+  agreed = to_settings(next);
+  const Status status = make(0).begin(agreed, table());
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(from_settings(agreed)->link_cost, "0.0001,1e-08,1e-10");
+  EXPECT_EQ(from_settings(agreed)->merge, "4096");
+  // Another choice of the user's is a new choice.
+  next.algorithm = "direct";
+  agreed = to_settings(next);
+  ASSERT_TRUE(make(0).begin(agreed, table()).ok()) << "two workers add in the same order by any algorithm";
+  EXPECT_EQ(from_settings(agreed)->link_cost, "");
+  EXPECT_EQ(from_settings(agreed)->merge, "");
+}
+
 TEST_F(Keeper, WhatAMemberSaysAboutWhereToResumeIsOverruled) {
   JobSettings job = from_settings(settings()).value();
   job.resume_from = "/etc";

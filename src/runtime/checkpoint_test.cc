@@ -304,6 +304,29 @@ TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {
   EXPECT_THAT(can_resume(*found, settings(), other, 2).message(), HasSubstr("fc.weight"));
 }
 
+TEST(Checkpoint, TrainingWithoutServersGoesOnWithThemAndTheOtherWayRoundUnlessSumsAreInAnotherOrder) {
+  MemoryFiles files;
+  ASSERT_TRUE(save(files, 10, 4).ok());
+  auto found = newest_good_checkpoint(files, kDirectory);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  const auto job = [](const std::string& loop, const std::string& algorithm, const std::string& merge = "") {
+    JobSettings settings = from_settings(testing::settings()).value();
+    settings.collective = loop;
+    settings.algorithm = algorithm;
+    settings.merge = merge;
+    return to_settings(settings);
+  };
+  for (const char* algorithm : {"best", "lp", "direct"})
+    EXPECT_TRUE(can_resume(*found, job("loop3", algorithm), table(), 4).ok()) << algorithm;
+  const Status ring = can_resume(*found, job("loop3", "ring"), table(), 4);
+  EXPECT_THAT(ring.message(), ::testing::AllOf(HasSubstr("in rank order there"), HasSubstr("--collective loop3 --algorithm ring")));
+  found->manifest.settings = job("loop3", "ring", "500");
+  EXPECT_FALSE(can_resume(*found, settings(), table(), 4).ok());
+  EXPECT_TRUE(can_resume(*found, job("loop3", "ring", "500"), table(), 4).ok());
+  EXPECT_FALSE(can_resume(*found, job("loop3", "ring", "501"), table(), 4).ok()) << "other messages have other parts";
+  EXPECT_FALSE(can_resume(*found, job("loop3", "be", "500"), table(), 4).ok());
+}
+
 TEST(Checkpoint, AnotherNumberOfOptimizerPlanesIsRefusedNamingTheTensor) {
   MemoryFiles files;
   ASSERT_TRUE(save(files, 10).ok());

@@ -169,7 +169,7 @@ Result<cost::LinkCost> parse_link_cost(const std::string& text) {
   return link;
 }
 
-// With collective operations there are no servers, whose part the schedule, the synchronisation model and checkpoints are.
+// With collective operations there are no servers, whose part the schedule and the synchronisation model are.
 Status check_collective(const JobSettings& s) {
   const JobSettings usual;
   if (s.collective == kNoCollective) {
@@ -190,8 +190,6 @@ Status check_collective(const JobSettings& s) {
   if (s.back != usual.back) return contradiction("return", s.back, "no server returns values; leave it out");
   if (!s.push.empty()) return contradiction("push", s.push, "it pushes nothing; leave it out");
   if (s.sync != usual.sync) return contradiction("sync", s.sync, "all workers take part in every operation; legal: bsp");
-  if (!s.checkpoint.empty())
-    return contradiction("checkpoint", s.checkpoint, "checkpoints are written by servers so far; --export saves the final model");
   return {};
 }
 

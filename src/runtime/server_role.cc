@@ -26,12 +26,12 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings
     service_->core().observe(*pace_);
   }
   if (!settings.resume_from.empty())
-    PACELINE_RETURN_IF_ERROR(restore_server(system_files(), settings.resume_from, service_->core()));
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.resume_from, service_->core()));
   if (!settings.checkpoint.empty()) {
-    checkpoints_ = std::make_unique<ServerCheckpoints>(system_files(), settings, loop_, *service_,
-                                                       [this](Iteration iteration, const PartSummary& summary) {
-                                                         member_.send_saved(session::Role::kServer, iteration, encode(summary));
-                                                       });
+    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings, loop_, source_of(*service_),
+                                                      [this](Iteration iteration, const PartSummary& summary) {
+                                                        member_.send_saved(session::Role::kServer, iteration, encode(summary));
+                                                      });
   }
   return recorder_ != nullptr ? recorder_->sink(service_.get()) : service_.get();
 }

@@ -9,7 +9,7 @@
 #include "runtime/member.h"
 #include "runtime/pace_record.h"
 #include "runtime/report.h"
-#include "runtime/server_checkpoints.h"
+#include "runtime/state_checkpoints.h"
 #include "runtime/task_thread.h"
 #include "runtime/timeline_recorder.h"
 
@@ -40,8 +40,8 @@ class ServerRole {
   bool uneven_ = false;               // workers do different numbers of iterations
   std::unique_ptr<PaceRecord> pace_;  // of the pacing server
   std::unique_ptr<paramserver::ServerService> service_;
-  std::unique_ptr<ServerCheckpoints> checkpoints_;  // none without --checkpoint
-  std::unique_ptr<TaskThread> predicting_;          // since the first barrier's question
+  std::unique_ptr<StateCheckpoints> checkpoints_;  // none without --checkpoint
+  std::unique_ptr<TaskThread> predicting_;         // since the first barrier's question
 };
 
 }  // namespace paceline::runtime

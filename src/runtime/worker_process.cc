@@ -54,6 +54,7 @@ WorkerProcess::~WorkerProcess() {
     transport_->loop().stop();
     loop_thread_.join();
   }
+  checkpoints_.reset();
   exchange_.reset();
   server_.reset();
   member_.reset();
@@ -95,10 +96,31 @@ Result<paramserver::MessageSink*> WorkerProcess::make_exchange(std::shared_ptr<c
     exchange_ = std::move(client);
     return sink;
   }
+  return make_collective_exchange(std::move(plan));
+}
+
+Result<paramserver::MessageSink*> WorkerProcess::make_collective_exchange(std::shared_ptr<const paramserver::JobPlan> plan) {
   PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, training_options(settings_));
-  auto exchange = std::make_unique<collectives::CollectiveExchange>(
-      std::move(plan), rank_, transport_->loop(), *member_,
-      collectives::CollectiveExchangeOptions{training, parameters_, gradients_, stall_deadline, on_failed});
+  collectives::CollectiveExchangeOptions options{training,
+                                                 parameters_,
+                                                 gradients_,
+                                                 from_seconds(settings_.stall_deadline),
+                                                 [this](const Status& reason) { member_->fail(reason); },
+                                                 {}};
+  // One of those that update writes the state of all.
+  const Rank keeper = root_of(training, workers_);
+  const bool keeps = !settings_.checkpoint.empty() && rank_ == keeper;
+  if (keeps) options.on_updated = [this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); };
+  auto exchange =
+      std::make_unique<collectives::CollectiveExchange>(std::move(plan), rank_, transport_->loop(), *member_, std::move(options));
+  if (!settings_.resume_from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.resume_from, *exchange));
+  if (keeps) {
+    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings_, transport_->loop(), source_of(*exchange),
+                                                      [this](Iteration iteration, const PartSummary& part) {
+                                                        member_->send_saved(session::Role::kWorker, iteration, encode(part));
+                                                      });
+  }
   paramserver::MessageSink* const sink = exchange.get();
   exchange_ = std::move(exchange);
   return sink;
@@ -175,12 +197,17 @@ Status WorkerProcess::wait_for_verdict() {
 Status WorkerProcess::finish(WorkerReport report) {
   if (const auto batches = exchange_->batches())
     report.batching = batching_json(exchange_->plan().options().schedule.batching, *batches);
-  transport_->loop().post([this, report = std::move(report)]() mutable {
+  auto hand_in = [this, report = std::move(report)]() mutable {
     report.link = member_->link();
     // What the server's half still does belongs to the same record.
     if (recorder_ != nullptr && server_ == nullptr)
       member_->send_timeline(recorder_->parts([this](TimePoint at) { return member_->reading(at); }));
     member_->send_report(session::Role::kWorker, encode(report));
+  };
+  // The job is not over before its last checkpoint is written.
+  transport_->loop().post([this, hand_in = std::move(hand_in)]() mutable {
+    if (checkpoints_ == nullptr) return hand_in();
+    checkpoints_->finish(std::move(hand_in));
   });
   return wait_for_verdict();
 }

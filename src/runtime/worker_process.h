@@ -16,6 +16,7 @@
 #include "runtime/member.h"
 #include "runtime/report.h"
 #include "runtime/server_role.h"
+#include "runtime/state_checkpoints.h"
 #include "runtime/timeline_recorder.h"
 
 namespace paceline::runtime {
@@ -64,6 +65,7 @@ class WorkerProcess final : public MemberEvents {
   Status wait_for_verdict();
   Status restore_parameters();
   Result<paramserver::MessageSink*> make_exchange(std::shared_ptr<const paramserver::JobPlan> plan);
+  Result<paramserver::MessageSink*> make_collective_exchange(std::shared_ptr<const paramserver::JobPlan> plan);
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;
@@ -72,6 +74,7 @@ class WorkerProcess final : public MemberEvents {
   std::unique_ptr<Member> member_;
   std::unique_ptr<ServerRole> server_;  // Role::kBoth
   std::unique_ptr<paramserver::GradientExchange> exchange_;
+  std::unique_ptr<StateCheckpoints> checkpoints_;  // --collective with --checkpoint, on the rank that holds the state
   Rank rank_;
   std::int32_t workers_ = 0;
   Iteration first_ = 1;

@@ -104,14 +104,16 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
                                const runtime::Gathering& gathering) {
   PACELINE_ASSIGN_OR_RETURN(runtime::JobSettings settings, runtime::from_settings(pairs));
   if (settings.collective == runtime::kNoCollective) return Json();
-  if (!gathering.link) {
+  const bool kept = !settings.link_cost.empty();
+  if (!gathering.link && !kept) {
     log::warn("the link could not be measured; --collective assumes {} and a start-up of {} for each message",
               to_text(kAssumed.bandwidth), to_text(from_seconds(kAssumed.start_up)));
   }
-  const cost::LinkFit link = gathering.link.value_or(kAssumed);
-  const cost::LinkCost cost{link.start_up, 1 / link.bandwidth.value, measure_gamma()};
-  settings.link_cost = runtime::link_cost_text(cost);
+  cost::LinkFit link = gathering.link.value_or(kAssumed);
+  if (!kept) settings.link_cost = runtime::link_cost_text({link.start_up, 1 / link.bandwidth.value, measure_gamma()});
   PACELINE_ASSIGN_OR_RETURN(const TrainingOptions options, runtime::training_options(settings));
+  const cost::LinkCost cost = options.link;
+  if (kept) link = {.start_up = cost.alpha, .bandwidth = {1 / cost.beta}, .residual = 0};
   if (settings.merge.empty() && overlaps(options.loop)) {
     // The link is as it is, also where a replay divides all sizes.
     const double merge = static_cast<double>(worth_merging(options, workers)) * settings.scale;
@@ -131,12 +133,15 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
   }
   const bool in_rank_order = rules_of(options, workers).order == collectives::SumOrder::kRank;
   std::string why = fmt::format(
-      "{} messages an iteration; {}, {}, predicted {} without overlap: {} and a start-up of {} for each message ({}, residual "
-      "{:.0f} %), adding at {}",
+      "{} messages an iteration; {}, {}, predicted {} without overlap: {} and a start-up of {} for each message ({}), adding at "
+      "{}",
       operations.size(), algorithms_in(operations),
       options.algorithm ? "as asked for" : "of those that sum in rank order the fastest predicted",
       to_text(from_seconds(seconds_of_all)), to_text(link.bandwidth), to_text(from_seconds(link.start_up)),
-      gathering.link ? "measured" : "assumed", 100 * link.residual, to_text(BytesPerSecond{1 / cost.gamma}));
+      kept             ? "kept from the checkpoint"
+      : gathering.link ? fmt::format("measured, residual {:.0f} %", 100 * link.residual)
+                       : "assumed",
+      to_text(BytesPerSecond{1 / cost.gamma}));
   return Json{{"loop", settings.collective},
               {"algorithm", settings.algorithm},
               {"sum_order", in_rank_order ? "rank" : "algorithm"},
@@ -146,7 +151,8 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
               {"beta", cost.beta},
               {"gamma", cost.gamma},
               {"residual", link.residual},
-              {"measured", gathering.link.has_value()},
+              {"measured", kept || gathering.link.has_value()},
+              {"kept", kept},
               {"seconds", seconds_of_all},
               {"operations", std::move(operations)},
               {"why", std::move(why)}};

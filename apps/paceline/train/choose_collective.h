@@ -7,7 +7,8 @@
 
 namespace paceline::cli {
 
-// Fills in `link-cost` of the settings, from which every worker then makes the same choices, and `merge` where it is open. Returns
+// Fills in `link-cost` of the settings, from which every worker then makes the same choices, and `merge` where it is open. A
+// `link-cost` that is there, because the job goes on from a checkpoint, is kept, and with it what was chosen for it. Returns
 // what the report says under "collective": null for a job with servers. A link that was not measured is taken for one of 1 Gb/s
 // with a start-up of 200 us, and a warning is logged.
 Result<runtime::Json> choose_collective(wire::Settings& settings, const wire::TensorTable& table, std::int32_t workers,

@@ -102,6 +102,7 @@ int run_coordinator(const CoordinatorRequest& request) {
     PACELINE_RETURN_IF_ERROR(checkpoints.begin(settings, table));
     if (request.servers == 0) {
       PACELINE_ASSIGN_OR_RETURN(collective, choose_collective(settings, table, request.workers, gathering));
+      checkpoints.record(settings);
       return {};
     }
     PACELINE_ASSIGN_OR_RETURN(tuned, choose_schedule(settings, table, request.workers, request.servers, gathering));

@@ -257,7 +257,12 @@ void CollectiveExchange::carry_out() {
     work_.insert(std::upper_bound(work_.begin(), work_.end(), work, before), work);
   }
   taken_.clear();
-  if (work_piece()) signal_->raise();
+  if (!held_ && work_piece()) signal_->raise();
+}
+
+void CollectiveExchange::release_updates() {
+  held_ = false;
+  signal_->raise();
 }
 
 void CollectiveExchange::begin(const LoopCore::Action& action) {
@@ -320,7 +325,7 @@ bool CollectiveExchange::work_piece() {
   if (action.kind == Kind::kUpdate) updater_.step(action.unit, work.piece, round, sum, part(options_.parameters, action.unit));
   if (++work.piece < updater_.pieces(action.unit)) return true;
   work_.pop_back();
-  bool opened = false;
+  bool opened = false, all = false;
   {
     const std::lock_guard lock(mutex_);
     if (action.kind == Kind::kInspect) {
@@ -329,8 +334,10 @@ bool CollectiveExchange::work_piece() {
     } else {
       core_.on_updated(action.unit, loop_.now(), actions_);
       opened = true;
+      all = core_.all_updated();
     }
   }
+  if (all && options_.on_updated) options_.on_updated(round);
   if (opened) changed_.notify_all();
   return true;
 }

@@ -38,6 +38,9 @@ struct CollectiveExchangeOptions {
   Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take; above 0
   // Operations cannot go on, or a gradient must not be used. Called at most once, on the loop.
   std::function<void(const Status&)> on_failed;
+  // Where updates are made: all of the iteration are, and parameters and optimizer state stay so until the next one's. On the loop;
+  // may be empty.
+  std::function<void(Iteration)> on_updated;
 };
 
 class CollectiveExchange final : public paramserver::MessageSink, public paramserver::GradientExchange, private PeerOutbox {
@@ -62,6 +65,12 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
   TimePoint opened_at(Layer layer) override;
   const paramserver::JobPlan& plan() const override { return *plan_; }
   void cancel(const Status& reason) override;
+  // For checkpoints, on the loop or before start(): no update is made between the two calls; and what updates have made so far.
+  void hold_updates() { held_ = true; }
+  void release_updates();
+  Updater& updater() { return updater_; }
+  const Updater& updater() const { return updater_; }
+  std::span<const float> parameters() const { return options_.parameters; }
   paramserver::Account take_account() override;
 
   // MessageSink
@@ -115,6 +124,7 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
   LoopCore::Actions taken_;
   std::int64_t bytes_sent_ = 0, bytes_received_ = 0;  // not accounted yet
   bool reported_ = false;                             // on_failed has been called
+  bool held_ = false;                                 // no updates now
   std::unique_ptr<transport::Signal> signal_;         // there are actions, or work
 
   std::mutex mutex_;  // guards what follows

@@ -167,6 +167,10 @@ void LoopCore::on_updated(std::uint32_t unit, TimePoint now, Actions& actions) {
   begin_broadcasts(now, actions);
 }
 
+bool LoopCore::all_updated() const {
+  return !starting_ && std::all_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.updated; });
+}
+
 // In forward order, each when this rank's own value (which the others overwrite, so that it must be over with) is there.
 void LoopCore::begin_broadcasts(TimePoint now, Actions& actions) {
   if (!broadcasts_ || !free_ || reduces_begun_ < count()) return;

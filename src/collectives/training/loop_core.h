@@ -72,6 +72,8 @@ class LoopCore {
   // Who the round's broadcast comes from.
   Rank broadcast_root() const { return starting_ ? Rank{0} : root_; }
   bool updates_here() const { return updates_here_; }
+  // Whether this rank has updated every unit in the round.
+  bool all_updated() const;
 
   // The iteration whose gradients are awaited; on_free counts it on.
   Iteration current() const { return current_; }

@@ -84,6 +84,26 @@ TEST(LoopCore, NothingIsUpdatedWhileBackwardMayReadTheParameters) {
   EXPECT_THAT(actions, ElementsAre(LoopCore::Action{Kind::kUpdate, 0}));
 }
 
+TEST(LoopCore, AllIsUpdatedWhenTheLastUnitOfARoundIsAndNotAtTheStart) {
+  LoopCore core(plan_of(2, 2), Rank{0}, {.loop = Loop::kThree});
+  start(core);
+  EXPECT_FALSE(core.all_updated()) << "rank 0's own values at the start are no update";
+  for (int round = 0; round < 2; ++round) {
+    LoopCore::Actions actions;
+    for (const std::uint32_t tensor : {1, 0}) ready(core, tensor);
+    EXPECT_FALSE(core.all_updated());
+    backward_done(core);
+    for (const std::uint32_t unit : {0, 1}) {
+      core.on_reduced(unit, at(1), actions);
+      EXPECT_FALSE(core.all_updated());
+    }
+    core.on_updated(1, at(2), actions);
+    EXPECT_FALSE(core.all_updated());
+    core.on_updated(0, at(2), actions);
+    EXPECT_TRUE(core.all_updated());
+  }
+}
+
 TEST(LoopCore, OfTheFirstLoopOnlyTheLastRankUpdatesAndTheOthersAwaitItsWeights) {
   const auto plan = plan_of(2, 3);
   LoopCore root(plan, Rank{2}, {.loop = Loop::kOne}), other(plan, Rank{0}, {.loop = Loop::kOne});

@@ -90,6 +90,42 @@ void Updater::step(std::uint32_t unit, std::uint32_t piece, Iteration iteration,
                std::span(state_).subspan(of.state, floats * static_cast<std::size_t>(of.elements)));
 }
 
+template <typename Visit>
+void Updater::for_each_run(std::uint32_t part, Visit visit) const {
+  if (state_.empty()) return;
+  const scheduling::UnitPlan& units = plan_->units();
+  const scheduling::Part& planned = units.parts[part];
+  const auto planes = static_cast<std::size_t>(tensor::state_floats_per_parameter(plan_->optimizer_of(planned.tensor)));
+  // Pieces stand in the order of parts.
+  const auto pieces = std::ranges::equal_range(pieces_, part, {}, &Piece::part);
+  std::size_t done = 0;
+  for (const Piece& piece : pieces) {
+    const auto elements = static_cast<std::size_t>(piece.elements);
+    for (std::size_t plane = 0; plane < planes; ++plane)
+      visit(plane * static_cast<std::size_t>(planned.elements) + done, piece.state + plane * elements, elements);
+    done += elements;
+  }
+}
+
+Updater::PartState Updater::export_part(std::uint32_t part) const {
+  const scheduling::Part& planned = plan_->units().parts[part];
+  const auto planes = static_cast<std::size_t>(tensor::state_floats_per_parameter(plan_->optimizer_of(planned.tensor)));
+  PartState to{{}, steps_[part]};
+  if (!state_.empty()) to.state.resize(planes * static_cast<std::size_t>(planned.elements));
+  for_each_run(part, [&](std::size_t there, std::size_t here, std::size_t count) {
+    std::copy_n(state_.begin() + static_cast<std::ptrdiff_t>(here), count, to.state.begin() + static_cast<std::ptrdiff_t>(there));
+  });
+  return to;
+}
+
+void Updater::import_part(std::uint32_t part, const PartState& from) {
+  steps_[part] = from.steps;
+  for_each_run(part, [&](std::size_t there, std::size_t here, std::size_t count) {
+    PACELINE_CHECK(there + count <= from.state.size(), "{} numbers of state for part {}", from.state.size(), part);
+    std::copy_n(from.state.begin() + static_cast<std::ptrdiff_t>(there), count, state_.begin() + static_cast<std::ptrdiff_t>(here));
+  });
+}
+
 Status Updater::check_own(Rank self, std::uint32_t unit, std::uint32_t unused_parts, Iteration iteration,
                           std::span<const float> gradient) const {
   if (plan_->options().update.non_finite != NonFinitePolicy::kStop) return {};

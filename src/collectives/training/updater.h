@@ -36,6 +36,16 @@ class Updater {
   // make_mean has been called. `sum` and `parameters` are the unit's.
   void step(std::uint32_t unit, std::uint32_t piece, Iteration iteration, std::span<float> sum, std::span<float> parameters);
 
+  // Optimizer state of a part, as the planes that tensor::step takes for all of its elements, and how many updates it has had. For
+  // checkpoints: between two iterations. Role::kNever: no state, and nothing to import.
+  struct PartState {
+    std::vector<float> state;
+    std::int64_t steps = 0;
+  };
+  PartState export_part(std::uint32_t part) const;
+  // Requires as many numbers of state as export_part gives.
+  void import_part(std::uint32_t part, const PartState& from);
+
   // Why this worker's gradient of the unit must not be used, naming it; success when it is finite, or the policy is another one.
   Status check_own(Rank self, std::uint32_t unit, std::uint32_t unused_parts, Iteration iteration,
                    std::span<const float> gradient) const;
@@ -49,6 +59,9 @@ class Updater {
   };
 
   const Piece& piece_of(std::uint32_t unit, std::uint32_t piece) const { return pieces_[first_piece_[unit] + piece]; }
+  // Calls visit(place in the state of the whole part, place in state_, numbers) for each plane of each piece of the part.
+  template <typename Visit>
+  void for_each_run(std::uint32_t part, Visit visit) const;
   std::string part_text(std::uint32_t part) const;
   bool used(const Piece& piece, std::uint32_t unit, std::span<const float> sum) const;
 

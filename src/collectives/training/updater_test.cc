@@ -81,6 +81,62 @@ TEST(Updater, PiecesGiveTheBitsOfWholeTensorsAndWhatNobodyUsedStays) {
   }
 }
 
+TEST(Updater, GoesOnBitForBitFromTheStateThatWasSavedOfAnother) {
+  for (const auto kind : {tensor::OptimizerKind::kSgd, tensor::OptimizerKind::kMomentum, tensor::OptimizerKind::kAdam}) {
+    paramserver::UpdateOptions options;
+    options.optimizer.kind = kind;
+    options.learning_rate = tensor::parse_schedule("0.1").value();
+    const std::vector<std::int64_t> elements = {5, Updater::kPieceElements * 2 + 77, 3};
+    const auto plan = plan_of(options, elements, 3);
+    std::mt19937 random(1);
+    std::vector<float> parameters = drawn(plan->units().elements, random);
+    Updater first(plan, Updater::Role::kUpdates), second(plan, Updater::Role::kUpdates), never(plan, Updater::Role::kNever);
+    const auto sum = [&](Iteration iteration) {
+      std::mt19937 of(static_cast<unsigned>(iteration));
+      std::vector<float> values = drawn(plan->units().elements, of);
+      values.insert(values.end(), {3, iteration == 2 ? 0.0F : 3.0F, 3});  // the second part has had fewer updates
+      return values;
+    };
+    for (Iteration iteration = 1; iteration <= 3; ++iteration) {
+      auto values = sum(iteration);
+      ASSERT_TRUE(update(first, iteration, values, parameters).ok());
+    }
+    std::vector<float> resumed = parameters;
+    for (std::uint32_t part = 0; part < elements.size(); ++part) {
+      const auto state = first.export_part(part);
+      EXPECT_EQ(state.steps, part == 1 ? 2 : 3);
+      EXPECT_EQ(state.state.size(),
+                static_cast<std::size_t>(elements[part] * tensor::state_floats_per_parameter(options.optimizer)));
+      second.import_part(part, state);
+      EXPECT_EQ(second.export_part(part).state, state.state);
+      EXPECT_TRUE(never.export_part(part).state.empty());
+    }
+    for (Iteration iteration = 4; iteration <= 5; ++iteration) {
+      auto values = sum(iteration), same = values;
+      ASSERT_TRUE(update(first, iteration, values, parameters).ok());
+      ASSERT_TRUE(update(second, iteration, same, resumed).ok());
+    }
+    EXPECT_EQ(resumed, parameters);
+  }
+}
+
+TEST(Updater, StateIsSavedAsThePlanesOfWholeTensors) {
+  paramserver::UpdateOptions options;
+  options.optimizer.kind = tensor::OptimizerKind::kAdam;
+  options.learning_rate = tensor::parse_schedule("0.1").value();
+  const std::int64_t elements = Updater::kPieceElements + 9;
+  const auto plan = plan_of(options, {elements}, 1);
+  Updater updater(plan, Updater::Role::kUpdates);
+  std::mt19937 random(7);
+  std::vector<float> gradient = drawn(elements, random), parameters(gradient.size(), 0.0F), expected = parameters;
+  std::vector<float> state(2 * gradient.size(), 0.0F);
+  tensor::step(options.optimizer, {.learning_rate = 0.1, .step = 1}, expected, gradient, state);
+  gradient.push_back(1);
+  ASSERT_TRUE(update(updater, 1, gradient, parameters).ok());
+  EXPECT_EQ(parameters, expected);
+  EXPECT_EQ(updater.export_part(0).state, state);
+}
+
 TEST(Updater, ASumThatOverflowsStopsTheJobOrSkipsTheIteration) {
   paramserver::UpdateOptions options;
   options.learning_rate = tensor::parse_schedule("0.1").value();
