@@ -34,7 +34,7 @@ struct Options {
   std::vector<int> hosts = {2, 4, 8};
   std::vector<std::string> contestants = {"paceline",    "paceline-spin", "paceline-lp", "paceline-mst",
                                           "paceline-be", "gloo",          "openmpi",     "openmpi-pipelined"};
-  std::string rate = "1gbit";
+  std::vector<std::string> rates = {"1gbit"};
   int turns = 3;
   double length = 0.3;
   std::string output = "runs/collectives";
@@ -43,6 +43,7 @@ struct Options {
   // Of a process on a host, which the benchmark starts itself.
   int member = -1;
   std::string control, spin;
+  bool alike = false;
   std::vector<std::string> member_addresses;
 };
 
@@ -53,7 +54,7 @@ using Json = bench::Ledger::Json;
 
 Result<bench::CollectivesGrid> grid_of(const Options& options) {
   bench::CollectivesGrid grid;
-  const std::vector<std::string> legal = {"broadcast", "reduce", "allreduce"};
+  const std::vector<std::string>& legal = bench::operation_names();
   for (const std::string& name : options.operations) {
     if (std::ranges::find(legal, name) == legal.end())
       return error(ErrorKind::kBadRequest, "--operations knows no '{}'{}; legal: {}", name, suggestion(name, legal),
@@ -76,9 +77,17 @@ Result<bench::CollectivesGrid> grid_of(const Options& options) {
     if (!entry.ok()) return error(ErrorKind::kBadRequest, "--contestants: {}", entry.status().message());
     grid.entries.push_back(*entry);
   }
-  const auto rate = parse_rate(options.rate);
-  if (!rate.ok()) return error(ErrorKind::kBadRequest, "--rate: {}", rate.status().message());
-  grid.rate = *rate;
+  grid.rates.clear();
+  for (const std::string& text : options.rates) {
+    const auto rate = parse_rate(text);
+    if (!rate.ok()) return error(ErrorKind::kBadRequest, "--rate: {}", rate.status().message());
+    grid.rates.push_back(*rate);
+  }
+  for (const int hosts : options.hosts) {
+    if (grid.rates.size() != 1 && grid.rates.size() != static_cast<std::size_t>(hosts))
+      return error(ErrorKind::kBadRequest, "--rate names {} rates for {} hosts; give one, or one per host and --hosts {}",
+                   grid.rates.size(), hosts, grid.rates.size());
+  }
   return grid;
 }
 
@@ -101,24 +110,31 @@ class ShortFolder {
   std::string path_;
 };
 
+std::string group_of(const Json& row) {
+  const std::string operation = row["operation"];
+  const std::string what =
+      operation == "barrier" ? operation : fmt::format("{} of {}", operation, to_text(Bytes{row["bytes"].get<std::int64_t>()}));
+  return fmt::format("{} between {} hosts", what, row["hosts"].get<int>());
+}
+
 void print_rows(const std::vector<Json>& rows) {
   std::string group;
   for (const Json& row : rows) {
-    const std::string name = fmt::format("{} of {} between {} hosts", row["operation"].get<std::string>(),
-                                         to_text(Bytes{row["bytes"].get<std::int64_t>()}), row["hosts"].get<int>());
-    if (name != std::exchange(group, name)) {
-      fmt::print("\n{}: bound {}\n{:<18} {:>10} {:>9} {:>8} {:>12} {:>12} {:>9}  {}\n", name,
-                 to_text(from_seconds(row["bound_seconds"].get<double>())), "", "time", "spread", "/ bound", "algorithm bw",
-                 "bus bw", "predicted", "ran by");
+    const bool has_bound = !row["of_bound"].is_null();
+    if (const std::string name = group_of(row); name != std::exchange(group, name)) {
+      fmt::print("\n{}{}\n{:<18} {:>10} {:>9} {:>8} {:>12} {:>12} {:>9}  {}\n", name,
+                 has_bound ? ": bound " + to_text(from_seconds(row["bound_seconds"].get<double>())) : "", "", "time", "spread",
+                 "/ bound", "algorithm bw", "bus bw", "predicted", "ran by");
     }
     const Json& time = row["seconds"];
     const double median = time["median"];
-    fmt::print("{:<18} {:>10} +-{:>5.1f} % {:>8.3f} {:>12} {:>12} {:>9}  {}\n", row["contestant"].get<std::string>(),
+    const auto rate = [&](const char* key) { return has_bound ? to_text(BytesPerSecond{row[key].get<double>()}) : "-"; };
+    const bool predicts = has_bound && row.contains("predicted_seconds");
+    fmt::print("{:<18} {:>10} +-{:>5.1f} % {:>8} {:>12} {:>12} {:>9}  {}\n", row["contestant"].get<std::string>(),
                to_text(from_seconds(median)), 50 * (time["highest"].get<double>() - time["lowest"].get<double>()) / median,
-               row["of_bound"].get<double>(), to_text(BytesPerSecond{row["algorithm_bytes_per_second"].get<double>()}),
-               to_text(BytesPerSecond{row["bus_bytes_per_second"].get<double>()}),
-               row.contains("predicted_seconds") ? fmt::format("{:.2f} x", row["predicted_seconds"].get<double>() / median) : "-",
-               row.value("choice", "-"));
+               has_bound ? fmt::format("{:.3f}", row["of_bound"].get<double>()) : "-", rate("algorithm_bytes_per_second"),
+               rate("bus_bytes_per_second"),
+               predicts ? fmt::format("{:.2f} x", row["predicted_seconds"].get<double>() / median) : "-", row.value("choice", "-"));
   }
 }
 
@@ -155,6 +171,7 @@ int run_member(const Options& options) {
     if (!spin.ok()) return report_error(spin.status());
     member.spin = *spin;
   }
+  if (options.alike) member.compare = collectives::CompareLinks::kNo;
   const Status status = bench::run_collectives_member(member);
   return status.ok() ? kDone : report_error(status);
 }
@@ -237,6 +254,7 @@ void add_member_options(CLI::App& command, Options& options) {
   command.add_option("--member", options.member)->group(hidden);
   command.add_option("--control", options.control)->group(hidden);
   command.add_option("--spin", options.spin)->group(hidden);
+  command.add_flag("--alike", options.alike)->group(hidden);
   command.add_option("--member-addresses", options.member_addresses)->delimiter(',')->group(hidden);
 }
 
@@ -244,7 +262,7 @@ void add_member_options(CLI::App& command, Options& options) {
 
 void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
   CLI::App* command = bench.add_subcommand(
-      "collectives", "Broadcast, reduce and allreduce against Open MPI and gloo, between shaped hosts; needs the rights of a lab");
+      "collectives", "Broadcast, reduce, allreduce and more against Open MPI and gloo, between shaped hosts; needs a lab's rights");
   const auto options = std::make_shared<Options>();
 #ifdef PACELINE_SOURCE_DIR
   options->peers = PACELINE_SOURCE_DIR "/bench/peers";
@@ -253,14 +271,14 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
   const auto list = [&](const char* name, auto& values, const std::string& help) {
     return command->add_option(name, values, help)->delimiter(',')->allow_extra_args(false)->capture_default_str();
   };
-  list("--operations", options->operations, "broadcast and reduce have rank 0 as root");
+  list("--operations", options->operations, "Also reduce-scatter, allgather and barrier; broadcast and reduce have rank 0 as root");
   list("--sizes", options->sizes, "Of the message; up to 64MB for paceline-lp, -mst, -be, -ring and -direct");
   list("--hosts", options->hosts, "Numbers of hosts, one rank each");
   list("--contestants", options->contestants,
-       "paceline: its own choice; -spin: waits without sleeping; -lp, -mst, -be, -ring, -direct: one algorithm; openmpi: as it "
-       "comes; "
+       "paceline: its own choice; -spin: waits without sleeping; -lp, -mst, -be, -ring, -direct: one algorithm; -alike, -alike-lp: "
+       "takes all links for alike, so that chains follow the ranks; openmpi: as it comes; "
        "openmpi-pipelined: told to send along a chain in segments of 128 KB");
-  command->add_option("--rate", options->rate, "Of every host's link")->capture_default_str();
+  list("--rate", options->rates, "Of every host's link, or one for each host");
   command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
@@ -280,7 +298,9 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
   add_member_options(*command, *options);
   set_examples(*command,
                "  paceline bench collectives --quick\n"
-               "  paceline bench collectives --operations broadcast --sizes 64MB --hosts 4,8 --output runs/broadcast");
+               "  paceline bench collectives --operations broadcast --sizes 64MB --hosts 4,8 --output runs/broadcast\n"
+               "  paceline bench collectives --contestants paceline,paceline-alike,paceline-alike-lp --hosts 4 --sizes 16MB \\\n"
+               "    --rate 1gbit,250mbit,1gbit,1gbit --output runs/slow-host");
   command->callback([options, command, quick, &chosen] {
     if (quick->count() > 0) {
       const auto unless_given = [&](const char* name) { return command->get_option(name)->count() == 0; };

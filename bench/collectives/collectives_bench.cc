@@ -51,8 +51,7 @@ class Bench {
     if (lab_ != nullptr && lab_->hosts() == heat.hosts) return {};
     teams_.clear();
     lab_.reset();
-    const std::vector<BytesPerSecond> rates(static_cast<std::size_t>(heat.hosts), heat.rate);
-    PACELINE_ASSIGN_OR_RETURN(lab_, lab::Lab::create({.shape = {.rates = rates}}));
+    PACELINE_ASSIGN_OR_RETURN(lab_, lab::Lab::create({.shape = {.rates = heat.rates}}));
     return {};
   }
 
@@ -94,7 +93,13 @@ class Bench {
   Status run_heat(const Heat& heat, Ledger& ledger, std::vector<std::string>& failures) {
     PACELINE_RETURN_IF_ERROR(set_up(heat));
     PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond goodput, lab_->goodput(0, 1));
-    const double bound = bound_seconds(heat.operation, heat.hosts, heat.size, goodput);
+    const double share = goodput.value / std::min(heat.rates[0].value, heat.rates[1].value);  // of a rate, that comes through
+    std::vector<BytesPerSecond> goodputs;
+    for (const BytesPerSecond rate : heat.rates) {
+      const bool measured = rate.value == std::min(heat.rates[0].value, heat.rates[1].value);
+      goodputs.push_back(measured ? goodput : BytesPerSecond{share * rate.value});
+    }
+    const double bound = bound_seconds(heat.operation, goodputs, heat.size);
     std::vector<Showing> showings;
     for (const Entry& entry : heat.entries) showings.push_back({.entry = entry});
     for (int round = 0; round <= options_.turns; ++round) {
@@ -122,14 +127,17 @@ class Bench {
         {"bytes", heat.size.count},
         {"hosts", heat.hosts},
         {"contestant", showing.entry.name},
-        {"link_bytes_per_second", heat.rate.value},
+        {"link_bytes_per_second", std::ranges::max(heat.rates, {}, &BytesPerSecond::value).value},
         {"goodput_bytes_per_second", goodput.value},
         {"seconds", {{"median", spread_of_turns.median}, {"lowest", spread_of_turns.lowest}, {"highest", spread_of_turns.highest}}},
         {"repetitions", showing.repetitions},
         {"bound_seconds", bound},
-        {"of_bound", spread_of_turns.median / bound},
+        {"of_bound", bound > 0 ? Json(spread_of_turns.median / bound) : Json(nullptr)},
         {"algorithm_bytes_per_second", algorithm},
         {"bus_bytes_per_second", algorithm * bus_factor(heat.operation, heat.hosts)}};
+    if (std::ranges::adjacent_find(heat.rates, std::ranges::not_equal_to(), &BytesPerSecond::value) != heat.rates.end()) {
+      for (const BytesPerSecond rate : heat.rates) row["host_bytes_per_second"].push_back(rate.value);
+    }
     if (showing.said.contains("choice")) {
       row["choice"] = showing.said["choice"];
       row["predicted_seconds"] = showing.said["predicted"];

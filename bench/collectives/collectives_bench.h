@@ -26,10 +26,11 @@ struct CollectivesBenchOptions {
 };
 
 struct CollectivesBenchResult {
-  // In the order of the grid. Each: "key", "operation", "bytes", "hosts", "contestant", "link_bytes_per_second",
+  // In the order of the grid. Each: "key", "operation", "bytes", "hosts", "contestant", "link_bytes_per_second" (of the fastest
+  // host; where they differ, "host_bytes_per_second" has them all),
   // "goodput_bytes_per_second", "seconds" {median, lowest, highest} over the turns' medians, "repetitions", "bound_seconds",
-  // "of_bound", "algorithm_bytes_per_second", "bus_bytes_per_second"; ours also "choice", "predicted_seconds", "links" {alpha,
-  // beta, gamma, residual}.
+  // "of_bound" (null of a barrier), "algorithm_bytes_per_second", "bus_bytes_per_second"; ours also "choice", "predicted_seconds",
+  // "links" {alpha, beta, gamma, residual}.
   std::vector<Ledger::Json> rows;
   std::vector<std::string> failures;  // of entries that could not be run, with their keys
 };

@@ -26,7 +26,7 @@ struct ContestantOptions {
 };
 
 struct Trial {
-  std::string operation;  // "broadcast", "reduce", "allreduce"
+  std::string operation;  // a name of operation_names() (grid.h)
   std::string algorithm;  // ours: "best" or a name of collectives::Algorithm; others ignore it
   std::int64_t elements = 0;
   int repetitions = 1, warm_up = 0;

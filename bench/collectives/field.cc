@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kOurPort = 4200, kGlooPort = 4300;  // every lab has its own ports
+constexpr int kOurPort = 4200, kSpinningPort = 4201, kAlikePort = 4202, kGlooPort = 4300;  // every lab has its own ports
 
 ContestantOptions team(const FieldOptions& options, const std::string& name, int hosts) {
   ContestantOptions contestant;
@@ -27,10 +27,10 @@ ContestantOptions team(const FieldOptions& options, const std::string& name, int
 
 ContestantOptions ours(const FieldOptions& options, const std::string& name, int hosts) {
   ContestantOptions contestant = team(options, name, hosts);
-  const bool spins = name == "paceline-spin";
+  const bool spins = name == "paceline-spin", alike = name == "paceline-alike";
   std::vector<std::string> addresses;
   for (int host = 0; host < hosts; ++host)
-    addresses.push_back(fmt::format("{}:{}", lab::address(host), kOurPort + (spins ? 1 : 0)));
+    addresses.push_back(fmt::format("{}:{}", lab::address(host), spins ? kSpinningPort : alike ? kAlikePort : kOurPort));
   for (int host = 0; host < hosts; ++host) {
     std::vector<std::string> command = {options.paceline,
                                         "bench",
@@ -42,6 +42,7 @@ ContestantOptions ours(const FieldOptions& options, const std::string& name, int
                                         "--member-addresses",
                                         fmt::format("{}", fmt::join(addresses, ","))};
     if (spins) command.insert(command.end(), {"--spin", "1ms"});
+    if (alike) command.emplace_back("--alike");
     contestant.commands.push_back({.host = host, .arguments = std::move(command)});
   }
   return contestant;
@@ -122,7 +123,8 @@ Result<ContestantOptions> open_mpi(const FieldOptions& options, const std::strin
 }  // namespace
 
 const std::vector<std::string>& team_names() {
-  static const std::vector<std::string> names = {"paceline", "paceline-spin", "gloo", "openmpi", "openmpi-pipelined"};
+  static const std::vector<std::string> names = {"paceline", "paceline-spin", "paceline-alike",
+                                                 "gloo",     "openmpi",       "openmpi-pipelined"};
   return names;
 }
 

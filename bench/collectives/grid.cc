@@ -1,11 +1,13 @@
 #include "bench/collectives/grid.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "collectives/plan/cost.h"
 
 namespace paceline::bench {
 namespace {
@@ -18,16 +20,30 @@ const std::vector<Entry>& all_entries() {
                                              {"paceline-be", "paceline", "be"},
                                              {"paceline-ring", "paceline", "ring"},
                                              {"paceline-direct", "paceline", "direct"},
+                                             {"paceline-alike", "paceline-alike", "best"},
+                                             {"paceline-alike-lp", "paceline-alike", "lp"},
                                              {"gloo", "gloo", "-"},
                                              {"openmpi", "openmpi", "-"},
                                              {"openmpi-pipelined", "openmpi-pipelined", "-"}};
   return entries;
 }
 
-bool can_run(const Entry& entry, const std::string& operation, Bytes size) {
-  const bool own_algorithm = entry.team == "paceline" && entry.algorithm != "best";
-  if (own_algorithm && size > kMostOfAlgorithms) return false;
-  return (entry.algorithm != "ring" && entry.algorithm != "direct") || operation == "allreduce";
+bool scatters(const std::string& operation) { return operation == "reduce-scatter" || operation == "allgather"; }
+
+bool can_run(const Entry& entry, const std::string& operation, Bytes size, int hosts) {
+  // torch.distributed wants parts of one size.
+  if (entry.team == "gloo") return !scatters(operation) || size.count % (hosts * static_cast<std::int64_t>(sizeof(float))) == 0;
+  if (entry.algorithm == "-" || entry.algorithm == "best") return true;
+  if (size > kMostOfAlgorithms) return false;
+  using collectives::Operation;
+  constexpr std::array kOperations = {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter,
+                                      Operation::kAllgather};
+  for (const auto each : kOperations) {
+    if (operation != to_string(each)) continue;
+    return std::ranges::any_of(collectives::algorithms_for(each),
+                               [&](const auto algorithm) { return entry.algorithm == to_string(algorithm); });
+  }
+  return false;
 }
 
 }  // namespace
@@ -46,16 +62,22 @@ Result<Entry> entry_of(const std::string& name) {
                fmt::join(names, ", "));
 }
 
+const std::vector<std::string>& operation_names() {
+  static const std::vector<std::string> names = {"broadcast", "reduce", "allreduce", "reduce-scatter", "allgather", "barrier"};
+  return names;
+}
+
 std::vector<Heat> heats(const CollectivesGrid& grid) {
   std::vector<Heat> all;
   auto sizes = grid.sizes;
   std::ranges::sort(sizes);
   for (const int hosts : grid.hosts) {
     for (const std::string& operation : grid.operations) {
-      for (const Bytes size : sizes) {
-        Heat heat{operation, size, hosts, grid.rate, {}};
+      for (const Bytes size : operation == "barrier" ? std::vector<Bytes>{{0}} : sizes) {
+        Heat heat{operation, size, hosts, grid.rates, {}};
+        if (heat.rates.size() == 1) heat.rates.resize(static_cast<std::size_t>(hosts), heat.rates.front());
         for (const Entry& entry : grid.entries)
-          if (can_run(entry, operation, size)) heat.entries.push_back(entry);
+          if (can_run(entry, operation, size, hosts)) heat.entries.push_back(entry);
         if (!heat.entries.empty()) all.push_back(std::move(heat));
       }
     }
@@ -64,14 +86,24 @@ std::vector<Heat> heats(const CollectivesGrid& grid) {
 }
 
 std::string key_of(const Heat& heat, const Entry& entry) {
-  return fmt::format("{} of {} B between {} hosts at {:.0f} B/s: {}", heat.operation, heat.size.count, heat.hosts, heat.rate.value,
-                     entry.name);
+  std::vector<std::string> rates;
+  for (const BytesPerSecond rate : heat.rates) rates.push_back(fmt::format("{:.0f}", rate.value));
+  if (std::ranges::count(rates, rates.front()) == static_cast<std::ptrdiff_t>(rates.size())) rates.resize(1);
+  return fmt::format("{} of {} B between {} hosts at {} B/s: {}", heat.operation, heat.size.count, heat.hosts,
+                     fmt::join(rates, ","), entry.name);
 }
 
-double bus_factor(const std::string& operation, int hosts) { return operation == "allreduce" ? 2.0 * (hosts - 1) / hosts : 1.0; }
+double bus_factor(const std::string& operation, int hosts) {
+  if (operation == "barrier") return 0;
+  if (scatters(operation)) return 1.0 * (hosts - 1) / hosts;
+  return operation == "allreduce" ? 2.0 * (hosts - 1) / hosts : 1.0;
+}
 
-double bound_seconds(const std::string& operation, int hosts, Bytes size, BytesPerSecond goodput) {
-  return bus_factor(operation, hosts) * static_cast<double>(size.count) / goodput.value;
+double bound_seconds(const std::string& operation, std::span<const BytesPerSecond> goodput, Bytes size) {
+  const auto [slowest, fastest] = std::minmax_element(goodput.begin(), goodput.end());
+  const double factor = bus_factor(operation, static_cast<int>(goodput.size()));
+  const auto bytes = static_cast<double>(size.count);
+  return std::max(factor * bytes / fastest->value, std::min(factor, 1.0) * bytes / slowest->value);
 }
 
 int repetitions_for(double expected, double length) {

@@ -33,14 +33,53 @@ TEST(CollectivesGrid, EveryHeatHasWhoCanRunItAndEveryKeyIsItsOwn) {
   EXPECT_EQ(all[1].size.count, 256'000'000);
 }
 
+TEST(CollectivesGrid, HostsOfDifferentRatesAreAnotherEntry) {
+  CollectivesGrid grid = grid_of({"paceline"});
+  grid.hosts = {4};
+  const std::string alike = key_of(heats(grid)[0], grid.entries[0]);
+  EXPECT_NE(alike.find("4 hosts at 125000000 B/s"), std::string::npos) << alike;
+  grid.rates = {{125e6}, {31.25e6}, {125e6}, {125e6}};
+  const std::string uneven = key_of(heats(grid)[0], grid.entries[0]);
+  EXPECT_NE(uneven.find("at 125000000,31250000,125000000,125000000 B/s"), std::string::npos) << uneven;
+  grid.rates.assign(4, {125e6});
+  EXPECT_EQ(key_of(heats(grid)[0], grid.entries[0]), alike);
+}
+
+TEST(CollectivesGrid, ABarrierIsRunOnceAndPartsByWhoeverCan) {
+  CollectivesGrid grid = grid_of(entry_names());
+  grid.hosts = {3};
+  grid.operations = {"reduce-scatter", "allgather", "barrier"};
+  grid.sizes = {Bytes{1200}, Bytes{4096}};
+  const auto all = heats(grid);
+  ASSERT_EQ(all.size(), 2U + 2 + 1);
+  EXPECT_EQ(all.back().size, Bytes{0});
+  for (const Heat& heat : all) {
+    const auto has = [&](const std::string& name) {
+      return std::any_of(heat.entries.begin(), heat.entries.end(), [&](const Entry& entry) { return entry.name == name; });
+    };
+    EXPECT_TRUE(has("paceline") && has("paceline-spin") && has("openmpi"));
+    EXPECT_FALSE(has("paceline-lp") || has("paceline-mst"));
+    EXPECT_EQ(has("paceline-ring"), heat.operation != "barrier");
+    EXPECT_EQ(has("paceline-direct"), heat.operation == "reduce-scatter");
+    EXPECT_EQ(has("gloo"), heat.operation == "barrier" || heat.size.count == 1200) << "4096 bytes are no three equal parts";
+  }
+}
+
 TEST(CollectivesGrid, ANameThatIsNoneIsRefusedWithTheNearest) {
   EXPECT_NE(entry_of("glo").status().message().find("'gloo'"), std::string::npos) << entry_of("glo").status().message();
 }
 
 TEST(CollectivesGrid, BoundsAndBandwidthsAreThoseOfNcclTests) {
-  EXPECT_DOUBLE_EQ(bound_seconds("broadcast", 8, Bytes{1'000}, {100}), 10);
-  EXPECT_DOUBLE_EQ(bound_seconds("allreduce", 4, Bytes{1'000}, {100}), 15);
+  EXPECT_DOUBLE_EQ(bound_seconds("broadcast", std::vector<BytesPerSecond>(8, {100}), Bytes{1'000}), 10);
+  EXPECT_DOUBLE_EQ(bound_seconds("allreduce", std::vector<BytesPerSecond>(4, {100}), Bytes{1'000}), 15);
+  // A slow host has to take in and give away everything once, however the others share the rest.
+  EXPECT_DOUBLE_EQ(bound_seconds("broadcast", std::vector<BytesPerSecond>{{100}, {25}, {100}}, Bytes{1'000}), 40);
+  EXPECT_DOUBLE_EQ(bound_seconds("allreduce", std::vector<BytesPerSecond>{{100}, {25}, {100}, {100}}, Bytes{1'000}), 40);
+  EXPECT_DOUBLE_EQ(bound_seconds("allreduce", std::vector<BytesPerSecond>{{100}, {80}, {100}, {100}}, Bytes{1'000}), 15);
   EXPECT_DOUBLE_EQ(bus_factor("allreduce", 2), 1);
+  EXPECT_DOUBLE_EQ(bus_factor("reduce-scatter", 4), 0.75);
+  EXPECT_DOUBLE_EQ(bound_seconds("allgather", std::vector<BytesPerSecond>(4, {100}), Bytes{1'000}), 7.5);
+  EXPECT_EQ(bound_seconds("barrier", std::vector<BytesPerSecond>(4, {100}), Bytes{0}), 0);
   EXPECT_EQ(repetitions_for(0.01, 0.305), 30);
   EXPECT_EQ(repetitions_for(5, 0.3), 1);
   EXPECT_EQ(repetitions_for(0, 0.3), 200);
@@ -56,6 +95,8 @@ TEST(Pattern, AWrongElementAnywhereIsFound) {
     wrong[at] += 1;
     EXPECT_EQ(first_wrong(wrong, expected_result("reduce", 3)), at);
   }
+  EXPECT_EQ(first_wrong(std::span<const float>(data).subspan(5), expected_result("reduce-scatter", 3), 5), 95U);
+  EXPECT_EQ(first_wrong(std::span<const float>(data).subspan(5), expected_result("reduce-scatter", 3), 6), 0U);
   fill(data, expected_result("broadcast", 3));
   EXPECT_EQ(first_wrong(data, contribution(0)), 100U);
 }

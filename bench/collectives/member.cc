@@ -7,7 +7,6 @@
 
 #include "bench/collectives/line_socket.h"
 #include "bench/collectives/pattern.h"
-#include "collectives/exec/calibration.h"
 #include "runtime/collective_process.h"
 
 namespace paceline::bench {
@@ -32,9 +31,19 @@ std::optional<Order> parse(const std::string& line) {
   return order;
 }
 
-Result<Call> call_of(const Order& order, std::vector<float>& data) {
+Result<Call> call_of(const Order& order, std::vector<float>& data, const collectives::Range& part) {
   Call call{.output = data.data(), .count = order.elements};
-  if (order.operation == "broadcast") {
+  float* const own = data.data() + part.first;
+  if (order.operation == "barrier") {
+    call = {.kind = CollectiveKind::kBarrier};
+  } else if (order.operation == "reduce-scatter") {
+    call.kind = CollectiveKind::kReduceScatter;
+    call.input = data.data();
+    call.output = own;
+  } else if (order.operation == "allgather") {
+    call.kind = CollectiveKind::kAllgather;
+    call.input = own;
+  } else if (order.operation == "broadcast") {
     call.kind = CollectiveKind::kBroadcast;
   } else if (order.operation == "reduce" || order.operation == "allreduce") {
     call.kind = order.operation == "reduce" ? CollectiveKind::kReduce : CollectiveKind::kAllreduce;
@@ -51,9 +60,26 @@ Result<Call> call_of(const Order& order, std::vector<float>& data) {
   return call;
 }
 
+// What must stand where after the operation: this rank's view of it.
+Status check(const Order& order, int rank, int ranks, std::span<const float> data) {
+  const auto part_is = [&](int of, const Period& period) -> Status {
+    const collectives::Range range = collectives::part_of(order.elements, ranks, of);
+    const auto begin = static_cast<std::size_t>(range.first), count = static_cast<std::size_t>(range.count);
+    const std::size_t wrong = first_wrong(data.subspan(begin, count), period, begin);
+    if (wrong == count) return {};
+    return error(ErrorKind::kCorrupt, "element {} is {}", begin + wrong, data[begin + wrong]);
+  };
+  if (order.operation == "barrier" || (order.operation == "reduce" && rank != 0)) return {};
+  const Period result = expected_result(order.operation, ranks);
+  if (order.operation == "reduce-scatter") return part_is(rank, result);
+  for (int of = 0; of < ranks; ++of)
+    PACELINE_RETURN_IF_ERROR(part_is(of, order.operation == "allgather" ? contribution(of) : result));
+  return {};
+}
+
 Result<Json> answer(collectives::Communicator& all, const Order& order) {
   std::vector<float> data(static_cast<std::size_t>(order.elements));
-  PACELINE_ASSIGN_OR_RETURN(const Call call, call_of(order, data));
+  PACELINE_ASSIGN_OR_RETURN(const Call call, call_of(order, data, collectives::part_of(order.elements, all.size(), all.rank())));
   const Period own = contribution(all.rank());
   std::vector<double> times;
   Json reply;
@@ -67,10 +93,7 @@ Result<Json> answer(collectives::Communicator& all, const Order& order) {
     reply["choice"] = request.choice().text();
     reply["predicted"] = request.choice().seconds;
   }
-  if (all.rank() == 0 || order.operation != "reduce") {
-    const std::size_t wrong = first_wrong(data, expected_result(order.operation, all.size()));
-    if (wrong < data.size()) return error(ErrorKind::kCorrupt, "element {} is {}", wrong, data[wrong]);
-  }
+  PACELINE_RETURN_IF_ERROR(check(order, all.rank(), all.size(), data));
   reply["seconds"] = times;
   return reply;
 }
@@ -96,8 +119,10 @@ Status run_collectives_member(const MemberOptions& options) {
   const auto post = [&](std::function<void()> work) { process->post(std::move(work)); };
   collectives::CommunicatorOptions communicator_options;
   communicator_options.driver = &process->driver();
-  PACELINE_ASSIGN_OR_RETURN(const auto calibration, collectives::calibrate(process->engine(), post, process->rank(),
-                                                                           process->ranks(), communicator_options));
+  PACELINE_ASSIGN_OR_RETURN(
+      const auto calibration,
+      collectives::calibrate(process->engine(), post, process->rank(), process->ranks(), communicator_options, options.compare));
+  communicator_options.rules.links = calibration.links;
   const cost::LinkCost& link = communicator_options.rules.link = calibration.fit.cost;
   collectives::Communicator all(process->engine(), post, collectives::world_group(process->rank(), process->ranks()),
                                 communicator_options);
@@ -105,7 +130,8 @@ Status run_collectives_member(const MemberOptions& options) {
                    {"alpha", link.alpha},
                    {"beta", link.beta},
                    {"gamma", link.gamma},
-                   {"residual", calibration.fit.residual}}
+                   {"residual", calibration.fit.residual},
+                   {"rates", calibration.links == nullptr ? Json(nullptr) : Json(calibration.links->text())}}
                   .dump());
   while (driver.read()) {
     while (const auto line = driver.take()) {

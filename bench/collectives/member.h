@@ -1,7 +1,10 @@
 // A process on a host of the lab that runs collective operations when its driver tells it to. It connects to the driver's socket (a
 // path: those work across network namespaces) and says {"rank": R, ...}. Then, line by line:
 //
-//   driver:  run OPERATION ALGORITHM ELEMENTS REPETITIONS WARM_UP     float32, in place, root 0, sum
+//   driver:  run OPERATION ALGORITHM ELEMENTS REPETITIONS WARM_UP     float32, in place, root 0, sum; ELEMENTS of the whole
+//   message,
+//                                                                     of which a reduce-scatter leaves and an allgather takes a
+//                                                                     part
 //   member:  {"seconds": [...]} with the time of each repetition on this rank, each begun behind a barrier; ours adds "choice" and
 //            "predicted"; or {"error": "..."}, also when the result is not what it has to be
 //
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "collectives/exec/calibration.h"
 #include "transport/transport.h"
 
 namespace paceline::bench {
@@ -21,6 +25,7 @@ struct MemberOptions {
   int rank = 0;
   std::vector<transport::Address> addresses;  // of all ranks
   Duration spin{0};                           // see collectives::CommunicatorOptions
+  collectives::CompareLinks compare = collectives::CompareLinks::kYes;
 };
 
 // Returns when the driver has hung up.

@@ -19,7 +19,8 @@ inline Period contribution(int rank) {
   return period;
 }
 
-// What `operation` ("broadcast" from rank 0, "reduce", "allreduce") makes of everybody's contributions.
+// What `operation` ("broadcast" from rank 0, "reduce", "allreduce", "reduce-scatter") makes of everybody's contributions. (An
+// allgather leaves each rank's in its part.)
 inline Period expected_result(std::string_view operation, int ranks) {
   Period period = contribution(0);
   for (int rank = 1; operation != "broadcast" && rank < ranks; ++rank) {
@@ -32,9 +33,9 @@ inline void fill(std::span<float> data, const Period& period) {
   for (std::size_t i = 0, k = 0; i < data.size(); ++i, k = k + 1 == kPatternPeriod ? 0 : k + 1) data[i] = period[k];
 }
 
-// Index of the first element that is another one; data.size() when there is none.
-inline std::size_t first_wrong(std::span<const float> data, const Period& period) {
-  for (std::size_t i = 0, k = 0; i < data.size(); ++i, k = k + 1 == kPatternPeriod ? 0 : k + 1) {
+// Index of the first element that is another one; data.size() when there is none. `data` begins at element `begin` of the message.
+inline std::size_t first_wrong(std::span<const float> data, const Period& period, std::size_t begin = 0) {
+  for (std::size_t i = 0, k = begin % kPatternPeriod; i < data.size(); ++i, k = k + 1 == kPatternPeriod ? 0 : k + 1) {
     if (data[i] != period[k]) return i;
   }
   return data.size();

@@ -15,7 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-OPERATIONS = ["broadcast", "reduce", "allreduce"]
+OPERATIONS = ["broadcast", "reduce", "allreduce", "reduce-scatter", "allgather"]
 
 
 def draw(cells, x_of, labels, path):
@@ -54,6 +54,7 @@ def draw(cells, x_of, labels, path):
 
 def main():
     cells = [json.loads(line) for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()]
+    cells = [cell for cell in cells if cell["operation"] in OPERATIONS]
     folder = Path(sys.argv[2])
     written = []
     if not cells:

@@ -19,8 +19,11 @@ def period(rank):
     return torch.tensor([(7 * rank + i) % PERIOD for i in range(PERIOD)], dtype=torch.float32)
 
 
-def expected(operation, ranks):
-    return period(0) if operation == "broadcast" else sum(period(rank) for rank in range(ranks))
+def expected(operation, ranks, owner=0):
+    """What the message holds; an allgather's in the part of rank `owner`."""
+    if operation in ("broadcast", "allgather"):
+        return period(owner)
+    return sum(period(rank) for rank in range(ranks))
 
 
 def pieces(data):
@@ -35,20 +38,45 @@ def fill(data, values):
         piece.copy_(pattern[:piece.numel()])
 
 
-def wrong(data, values):
-    pattern = values.repeat(65536)
+def wrong(data, values, begin=0):
+    """`data` begins at element `begin` of the message."""
+    pattern = values.roll(-(begin % PERIOD)).repeat(65536)
     return any(not torch.equal(piece, pattern[:piece.numel()]) for piece in pieces(data))
 
 
-def operate(operation, data):
+def part(data, rank, ranks):
+    """Of a message that the ranks divide evenly."""
+    count = data.numel() // ranks
+    return data[rank * count:(rank + 1) * count]
+
+
+def operate(operation, data, rank, ranks):
     if operation == "broadcast":
         distributed.broadcast(data, 0)
     elif operation == "reduce":
         distributed.reduce(data, 0)
     elif operation == "allreduce":
         distributed.all_reduce(data)
+    elif operation == "reduce-scatter":
+        distributed.reduce_scatter_tensor(part(data, rank, ranks), data)
+    elif operation == "allgather":
+        distributed.all_gather_into_tensor(data, part(data, rank, ranks))
+    elif operation == "barrier":
+        distributed.barrier()
     else:
         raise ValueError(f"no operation {operation}")
+
+
+def is_wrong(operation, data, rank, ranks):
+    """This rank's view of the result."""
+    if operation == "barrier" or (operation == "reduce" and rank != 0):
+        return False
+    if operation == "reduce-scatter":
+        return wrong(part(data, rank, ranks), expected(operation, ranks), rank * (data.numel() // ranks))
+    if operation == "allgather":
+        owners = range(ranks)
+        return any(wrong(part(data, owner, ranks), expected(operation, ranks, owner), owner * (data.numel() // ranks)) for owner in owners)
+    return wrong(data, expected(operation, ranks))
 
 
 def answer(operation, count, repetitions, warm_up):
@@ -60,10 +88,10 @@ def answer(operation, count, repetitions, warm_up):
         fill(data, own)
         distributed.barrier()
         begin = time.monotonic()
-        operate(operation, data)
+        operate(operation, data, rank, ranks)
         if i >= 0:
             seconds.append(time.monotonic() - begin)
-    if (rank == 0 or operation != "reduce") and wrong(data, expected(operation, ranks)):
+    if is_wrong(operation, data, rank, ranks):
         return {"error": f"{operation} of {count} elements gave wrong numbers"}
     return {"seconds": seconds}
 

@@ -21,8 +21,10 @@ static double now(void) {
 /* See pattern.h. */
 static float value(long rank, long i) { return (float)((7 * rank + i) % kPeriod); }
 
-static float expected(const char* operation, int ranks, long i) {
+/* `owner` of the part that element i of the message belongs to; only an allgather asks. */
+static float expected(const char* operation, int ranks, int owner, long i) {
   if (strcmp(operation, "broadcast") == 0) return value(0, i);
+  if (strcmp(operation, "allgather") == 0) return value(owner, i);
   float sum = 0;
   for (int rank = 0; rank < ranks; ++rank) sum += value(rank, i);
   return sum;
@@ -34,21 +36,59 @@ static void fill(float* data, long count, int rank) {
   for (long i = 0, k = 0; i < count; ++i, k = k + 1 == kPeriod ? 0 : k + 1) data[i] = period[k];
 }
 
-static long first_wrong(const float* data, long count, const char* operation, int ranks) {
+/* `data` begins at element `begin` of the message. */
+static long first_wrong(const float* data, long begin, long count, const char* operation, int ranks, int owner) {
   float period[kPeriod];
-  for (int i = 0; i < kPeriod; ++i) period[i] = expected(operation, ranks, i);
-  for (long i = 0, k = 0; i < count; ++i, k = k + 1 == kPeriod ? 0 : k + 1)
-    if (data[i] != period[k]) return i;
+  for (int i = 0; i < kPeriod; ++i) period[i] = expected(operation, ranks, owner, i);
+  for (long i = 0, k = begin % kPeriod; i < count; ++i, k = k + 1 == kPeriod ? 0 : k + 1)
+    if (data[i] != period[k]) return begin + i;
   return -1;
 }
 
-static int operate(const char* operation, float* data, int count, int rank) {
+/* The parts of all ranks: the first ones are one element longer where they cannot be equal (collectives::part_of). */
+struct parts {
+  int* counts;
+  int* firsts;
+};
+
+static struct parts parts_of(long count, int ranks) {
+  struct parts parts = {malloc((size_t)ranks * sizeof(int)), malloc((size_t)ranks * sizeof(int))};
+  if (parts.counts == NULL || parts.firsts == NULL) abort();
+  long first = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    parts.counts[rank] = (int)(count / ranks + (rank < count % ranks ? 1 : 0));
+    parts.firsts[rank] = (int)first;
+    first += parts.counts[rank];
+  }
+  return parts;
+}
+
+static int operate(const char* operation, float* data, int count, int rank, const struct parts* parts) {
   if (strcmp(operation, "broadcast") == 0) return MPI_Bcast(data, count, MPI_FLOAT, 0, MPI_COMM_WORLD) == MPI_SUCCESS;
   if (strcmp(operation, "reduce") == 0)
     return MPI_Reduce(rank == 0 ? MPI_IN_PLACE : data, data, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD) == MPI_SUCCESS;
   if (strcmp(operation, "allreduce") == 0)
     return MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS;
+  if (strcmp(operation, "reduce-scatter") == 0)
+    return MPI_Reduce_scatter(MPI_IN_PLACE, data, parts->counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS;
+  if (strcmp(operation, "allgather") == 0)
+    return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, data, parts->counts, parts->firsts, MPI_FLOAT, MPI_COMM_WORLD) == MPI_SUCCESS;
+  if (strcmp(operation, "barrier") == 0) return MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS;
   return 0;
+}
+
+/* The first element of this rank's view of the result that is wrong, or -1. A reduce-scatter in place leaves the part in front. */
+static long check(const char* operation, const float* data, long count, int rank, int ranks, const struct parts* parts) {
+  if (strcmp(operation, "barrier") == 0 || (strcmp(operation, "reduce") == 0 && rank != 0)) return -1;
+  if (strcmp(operation, "reduce-scatter") == 0)
+    return first_wrong(data, parts->firsts[rank], parts->counts[rank], operation, ranks, rank);
+  if (strcmp(operation, "allgather") != 0) return first_wrong(data, 0, count, operation, ranks, 0);
+  for (int owner = 0; owner < ranks; ++owner) {
+    const long wrong =
+        first_wrong(data + parts->firsts[owner], parts->firsts[owner], parts->counts[owner], operation, ranks, owner);
+    if (wrong >= 0) return wrong;
+  }
+  return -1;
 }
 
 static void answer(FILE* driver, const char* operation, long count, int repetitions, int warm_up) {
@@ -61,25 +101,27 @@ static void answer(FILE* driver, const char* operation, long count, int repetiti
     fprintf(driver, "{\"error\": \"no memory for %ld elements\"}\n", count);
     return;
   }
+  const struct parts parts = parts_of(count, ranks);
   for (int i = -warm_up; i < repetitions; ++i) {
     fill(data, count, rank);
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = now();
-    if (!operate(operation, data, (int)count, rank)) {
+    if (!operate(operation, data, (int)count, rank, &parts)) {
       fprintf(driver, "{\"error\": \"%s failed\"}\n", operation);
       return;
     }
     if (i >= 0) seconds[i] = now() - begin;
   }
-  const int has_result = rank == 0 || strcmp(operation, "reduce") != 0;
-  const long wrong = has_result ? first_wrong(data, count, operation, ranks) : -1;
+  const long wrong = check(operation, data, count, rank, ranks, &parts);
   if (wrong >= 0) {
-    fprintf(driver, "{\"error\": \"element %ld is %g\"}\n", wrong, (double)data[wrong]);
+    fprintf(driver, "{\"error\": \"element %ld is wrong\"}\n", wrong);
   } else {
     fprintf(driver, "{\"seconds\": [");
     for (int i = 0; i < repetitions; ++i) fprintf(driver, "%s%.9f", i > 0 ? ", " : "", seconds[i]);
     fprintf(driver, "]}\n");
   }
+  free(parts.counts);
+  free(parts.firsts);
   free(data);
   free(seconds);
 }

@@ -7,8 +7,8 @@ from jobs import Process
 from test_lab import rights
 
 
-def bench(folder, *arguments, code=0):
-    with Process("bench", "collectives", "--hosts", 2, "--turns", 1, "--length", 0.01, "--no-pictures", "--output", folder / "out", "--json", *arguments) as process:  # fmt: skip
+def bench(folder, *arguments, code=0, hosts=2):
+    with Process("bench", "collectives", "--hosts", hosts, "--turns", 1, "--length", 0.01, "--no-pictures", "--output", folder / "out", "--json", *arguments) as process:  # fmt: skip
         assert process.finish() == code, process.err
         return process.report() if code == 0 else process.the_error()
 
@@ -38,9 +38,40 @@ def test_entries_are_run_once_verified_and_judged_by_the_bound(tmp_path):
     assert (tmp_path / "out/cells.jsonl").read_text() == lines
 
 
+def test_parts_and_barriers_are_verified_and_judged_too(tmp_path):
+    if not rights():
+        return
+    contestants = ["paceline", "paceline-be", "paceline-ring", "gloo", *(["openmpi"] if shutil.which("mpirun") else [])]
+    request = ["--operations", "reduce-scatter,allgather,barrier", "--sizes", "40KB", "--contestants", ",".join(contestants)]
+    report = bench(tmp_path, *request)
+    assert not report["failures"]
+    assert len(report["rows"]) == 2 * len(contestants) + len(contestants) - 2, "a barrier has no algorithms to choose from"
+    for row in report["rows"]:
+        if row["operation"] == "barrier":
+            assert row["bytes"] == row["bound_seconds"] == row["bus_bytes_per_second"] == 0 and row["of_bound"] is None
+        else:
+            assert row["bound_seconds"] == row["bytes"] / 2 / row["goodput_bytes_per_second"]  # two hosts
+
+
+def test_where_a_host_is_slow_the_bound_and_the_choice_know_it(tmp_path):
+    if not rights():
+        return
+    request = ["--rate", "400mbit,50mbit,400mbit", "--sizes", "2MB", "--contestants", "paceline,paceline-alike-lp"]
+    report = bench(tmp_path, *request, "--operations", "allreduce", hosts=3)
+    assert not report["failures"]
+    rows = {row["contestant"]: row for row in report["rows"]}
+    for row in rows.values():
+        assert row["host_bytes_per_second"] == [5e7, 6.25e6, 5e7]
+        assert row["bound_seconds"] == row["bytes"] / row["goodput_bytes_per_second"], "the slow host takes in and gives away all"
+    assert rows["paceline"]["choice"].startswith("lp with blocks") and "rank 1 has links of" in rows["paceline"]["choice"]
+    assert " along ranks 0 2 1 (" in rows["paceline"]["choice"]
+    assert "along" not in rows["paceline-alike-lp"]["choice"] and rows["paceline-alike-lp"]["links"]["rates"] is None
+
+
 def test_wrong_requests(tmp_path):
     assert "did you mean 'gloo'" in bench(tmp_path, "--contestants", "glo", code=2)
-    assert "allreduce" in bench(tmp_path, "--operations", "allgather", code=2)
+    assert "did you mean 'allgather'" in bench(tmp_path, "--operations", "allgathers", code=2)
+    assert "3 rates for 2 hosts" in bench(tmp_path, "--rate", "1gbit,1gbit,1gbit", code=2)
     assert "float32" in bench(tmp_path, "--sizes", "6", code=2)
     assert "2 to 64" in bench(tmp_path, "--hosts", 1, code=2)
     assert "--rate" in bench(tmp_path, "--rate", "fast", code=2)
