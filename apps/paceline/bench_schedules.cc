@@ -64,7 +64,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   std::vector<std::string> legal = scheduling::schedule_names();
   legal.push_back("ddp");
   if (options.contestants.empty()) bench.grid.contestants = legal;
-  for (const char* loop : {"loop1", "loop2", "loop3", "loop3-overlap"}) legal.emplace_back(loop);
+  for (const std::string& loop : bench::loop_names()) legal.push_back(loop);
   for (const std::string& name : bench.grid.contestants) {
     if (std::ranges::find(legal, name) == legal.end())
       return error(ErrorKind::kBadRequest, "--contestants knows no '{}'{}; legal: {}", name, suggestion(name, legal),
@@ -101,6 +101,20 @@ void print_table(const Json& rows) {
     fmt::print("{:<24} {:>8.3f} s  +- {:>4.1f} % {:>14.3f} {:>9.0f} % {:>10.2f}\n", row["contestant"].get<std::string>(), median,
                100 * spread, row["of_lower_bound"]["median"].get<double>(), 100 * row["processor_share"].get<double>(),
                row["processor_seconds_per_gb"].get<double>());
+  }
+}
+
+void print_loops(const Json& profile) {
+  std::string group;
+  for (const Json& row : profile) {
+    const std::string name = fmt::format("{}, {:g} Gb/s, {} hosts", row["model"].get<std::string>(),
+                                         row["stands_for_bits_per_second"].get<double>() / 1e9, row["hosts"].get<int>());
+    if (name != std::exchange(group, name))
+      fmt::print("\nTable 2 of Linear Pipeline, {}: communication that computing did not hide\n{:<24} {:>10} {:>10} {:>8}\n", name,
+                 "", "comm", "compt", "comm");
+    fmt::print("{:<24} {:>8.3f} s {:>8.3f} s {:>6.1f} %\n", row["column"].get<std::string>(),
+               row["communication_seconds"].get<double>(), row["computation_seconds"].get<double>(),
+               100 * row["communication_share"].get<double>());
   }
 }
 
@@ -142,10 +156,12 @@ int run(const Options& options) {
                             {"cells", bench->ledger},
                             {"crc_seconds_per_gb", bench::crc_seconds_per_gb()},
                             {"rows", rows},
+                            {"loops", bench::loop_profile(rows)},
                             {"failures", result->failures}}
                            .dump(2));
   } else {
     print_table(rows);
+    print_loops(bench::loop_profile(rows));
     fmt::print("\nMedians of {} turns; spread between turns; cells and pictures are in {}\n", options.turns, options.output);
     fmt::print("CPU: of the whole machine, so only true when it is quiet; in ours {:.2f} s/GB are the checksums of both ends\n",
                bench::crc_seconds_per_gb());
@@ -186,8 +202,8 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
   list("--contestants", options->contestants,
-       "Schedules, ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, loop3-overlap); default: schedules and "
-       "ddp");
+       "Schedules, ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also with an "
+       "algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --wire=bfloat16");
   command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")
@@ -209,7 +225,9 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
   command->add_flag("--progress", options->progress, "Show progress even when standard error is no terminal");
   set_examples(*command,
                "  paceline bench schedules --quick\n"
-               "  paceline bench schedules --models vgg19 --rates 10gbit --contestants tuned,p3,default,ddp --output runs/vgg");
+               "  paceline bench schedules --models vgg19 --rates 10gbit --contestants tuned,p3,default,ddp --output runs/vgg\n"
+               "  paceline bench schedules --models vgg19 --rates 10gbit --output runs/loops \\\n"
+               "    --contestants loop1-mst,loop1-be,loop3-overlap-be,loop1-lp,loop2-lp,loop3-lp,loop3-overlap-lp");
   command->callback([options, command, quick, &chosen] {
     if (quick->count() > 0) {
       const auto unless_given = [&](const char* name) { return command->get_option(name)->count() == 0; };

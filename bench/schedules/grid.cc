@@ -3,7 +3,33 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collectives/training/loop_options.h"
+
 namespace paceline::bench {
+
+std::optional<LoopContestant> loop_of(const std::string& contestant) {
+  if (collectives::parse_loop(contestant).ok()) return LoopContestant{contestant, "best"};
+  const std::size_t dash = contestant.rfind('-');
+  if (dash == std::string::npos) return std::nullopt;
+  LoopContestant found{contestant.substr(0, dash), contestant.substr(dash + 1)};
+  const auto loop = collectives::parse_loop(found.loop);
+  const auto algorithm = collectives::parse_algorithm(found.algorithm);
+  if (!loop.ok() || !algorithm.ok() || !*algorithm) return std::nullopt;
+  if (!collectives::validate({.loop = *loop, .algorithm = *algorithm}).ok()) return std::nullopt;
+  return found;
+}
+
+std::vector<std::string> loop_names() {
+  std::vector<std::string> names;
+  for (const char* loop : {"loop1", "loop2", "loop3", "loop3-overlap"}) {
+    names.emplace_back(loop);
+    for (const char* algorithm : {"lp", "mst", "be", "ring", "direct"}) {
+      const std::string name = fmt::format("{}-{}", loop, algorithm);
+      if (loop_of(name)) names.push_back(name);
+    }
+  }
+  return names;
+}
 
 std::string Cell::name() const { return slice.empty() ? contestant : fmt::format("{} --slice {}", contestant, slice); }
 

@@ -1,6 +1,7 @@
 // Which runs `paceline bench schedules` consists of, and what a finished one is called. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct Cell {
   double stands_for = 0;  // bits/s of the link that the shaped one stands for
   double scale = 1;       // by which bytes and link are divided
   int hosts = 4;
-  std::string contestant;       // name of a schedule or of a loop of --collective, or "ddp"
+  std::string contestant;       // name of a schedule or of a loop (loop_of), or "ddp"
   std::string slice;            // --slice; "": the schedule's own
   std::int64_t iterations = 0;  // timed; the warm-up comes before
   int turn = 0;
@@ -35,6 +36,14 @@ struct GridOptions {
   std::vector<std::string> slices;  // each adds the schedule p3 with --slice
   int turns = 3;
 };
+
+// A loop of --collective, and by which algorithm its operations run.
+struct LoopContestant {
+  std::string loop, algorithm;  // as --collective and --algorithm take them
+};
+// "loop1": by the best; "loop1-mst": by one that it can have. Nothing for any other name.
+std::optional<LoopContestant> loop_of(const std::string& contestant);
+std::vector<std::string> loop_names();  // all that loop_of knows
 
 // 10 for replayed tables, or 20 where the link would be faster than 1 Gb/s.
 double scale_for(double stands_for);

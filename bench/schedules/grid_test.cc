@@ -31,6 +31,18 @@ TEST(Grid, EachTurnBeginsWithAnotherContestant) {
   EXPECT_EQ(cells[3].name(), "p3 --slice 25000");
 }
 
+TEST(Grid, ALoopIsNamedWithTheAlgorithmThatItRunsBy) {
+  EXPECT_EQ(loop_of("loop3-overlap")->algorithm, "best");
+  EXPECT_EQ(loop_of("loop3-overlap-be")->loop, "loop3-overlap");
+  EXPECT_EQ(loop_of("loop3-overlap-be")->algorithm, "be");
+  EXPECT_EQ(loop_of("loop1-mst")->loop, "loop1");
+  for (const char* none : {"p3", "loop1-ring", "loop1-best", "loop4-lp", "loop2-", "loop", "-lp"})
+    EXPECT_FALSE(loop_of(none)) << none;
+  const auto names = loop_names();
+  EXPECT_EQ(names.size(), 4U + 2 * 3 + 2 * 5) << "a reduce has three algorithms, an allreduce five";
+  for (const std::string& name : names) EXPECT_TRUE(loop_of(name)) << name;
+}
+
 TEST(Grid, NoLinkIsFasterThanOneGigabit) {
   for (const Cell& cell : grid(two_by_two())) EXPECT_LE(cell.link().value, 125e6) << cell.key();
   EXPECT_EQ(scale_for(10e9), 10);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include <unistd.h>
 
 #include "base/checksum.h"
 #include "bench/lab_job.h"
 #include "bench/spread.h"
-#include "collectives/training/loop_options.h"
 
 namespace paceline::bench {
 namespace {
@@ -80,11 +80,14 @@ class Bench {
       return commands;
     }
     std::vector<std::string> words = {"--model", "replay:" + path_of(cell), "--scale", scale, "--iterations", iterations};
-    const bool by_loop = collectives::parse_loop(cell.contestant).ok();
-    words.insert(words.end(), {by_loop ? "--collective" : "--schedule", cell.contestant});
+    const auto loop = loop_of(cell.contestant);
+    if (loop)
+      words.insert(words.end(), {"--collective", loop->loop, "--algorithm", loop->algorithm});
+    else
+      words.insert(words.end(), {"--schedule", cell.contestant});
     if (!cell.slice.empty()) words.insert(words.end(), {"--slice", cell.slice});
     words.insert(words.end(), options_.job_options.begin(), options_.job_options.end());
-    return paceline_commands(options_.paceline, cell.hosts, by_loop ? HostRole::kWorker : HostRole::kWorkerAndServer, words);
+    return paceline_commands(options_.paceline, cell.hosts, loop ? HostRole::kWorker : HostRole::kWorkerAndServer, words);
   }
 
   Result<Json> run_cell(const Cell& cell) {
@@ -150,6 +153,9 @@ std::string group_of(const Json& cell) {
 }
 
 std::string hash_of(const Json& cell) {
+  if (cell["report"].is_object() && cell["report"].contains("collective") && cell["report"]["collective"].is_object() &&
+      cell["report"]["collective"].value("sum_order", "rank") != "rank")
+    return "";
   return cell["report"].is_object() && cell["report"].contains("parameters_hash")
              ? cell["report"]["parameters_hash"].get<std::string>()
              : "";
@@ -169,11 +175,12 @@ Json summary_of(const std::vector<Json>& cells) {
   }
   Json rows = Json::array();
   for (const std::string& name : order) {
-    std::vector<double> times, ratios, bounds, shares, costs;
+    std::vector<double> times, ratios, bounds, computing, shares, costs;
     for (const Json* const cell : groups[name]) {
       times.push_back((*cell)["iteration_seconds"]["median"]);
       ratios.push_back((*cell)["of_lower_bound"]);
       bounds.push_back((*cell)["lower_bound"]["seconds"]);
+      computing.push_back((*cell)["lower_bound"]["computation"]);
       shares.push_back((*cell)["processor_share"]);
       costs.push_back((*cell)["processor_seconds_per_gb"]);
     }
@@ -189,11 +196,51 @@ Json summary_of(const std::vector<Json>& cells) {
                     {"iteration_seconds", json(spread(times))},
                     {"of_lower_bound", json(spread(ratios))},
                     {"lower_bound_seconds", median(bounds)},
+                    {"computation_seconds", median(computing)},
+                    {"communication_seconds", std::max(0.0, median(times) - median(computing))},
                     {"processor_share", median(shares)},
                     {"processor_seconds_per_gb", median(costs)},
                     {"parameters_hash", hash_of(first).empty() ? Json() : Json(hash_of(first))}});
   }
   return rows;
+}
+
+Json loop_profile(const Json& rows) {
+  const auto job_of = [](const Json& row) {
+    return std::tuple(row["model"].get<std::string>(), row["stands_for_bits_per_second"].get<double>(), row["hosts"].get<int>());
+  };
+  // The paper's columns, and what they are here.
+  static const std::vector<std::pair<std::string, std::string>> columns = {
+      {"loop1-mst", "MST Alg.1"}, {"loop1-be", "BE Alg.1"}, {"loop3-overlap-be", "BE Overlap-Alg.3"}, {"loop1-lp", "LP Alg.1"},
+      {"loop2-lp", "LP Alg.2"},   {"loop3-lp", "LP Alg.3"}, {"loop3-overlap-lp", "LP Overlap-Alg.3"}};
+  Json profile = Json::array();
+  const auto add = [&](const Json& row, const std::string& column) {
+    const double communication = row["communication_seconds"], computation = row["computation_seconds"];
+    profile.push_back({{"model", row["model"]},
+                       {"stands_for_bits_per_second", row["stands_for_bits_per_second"]},
+                       {"hosts", row["hosts"]},
+                       {"column", column},
+                       {"communication_seconds", communication},
+                       {"computation_seconds", computation},
+                       {"communication_share", communication / (communication + computation)}});
+  };
+  // Where a loop's column stands, behind those of the jobs before.
+  const auto place_of = [&](const std::string& name) {
+    return std::ranges::find(columns, name, [](const auto& each) { return each.first; }) - columns.begin();
+  };
+  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    std::vector<const Json*> of_job;
+    for (; end < rows.size() && job_of(rows[end]) == job_of(rows[begin]); ++end) {
+      if (loop_of(rows[end]["contestant"])) of_job.push_back(&rows[end]);
+    }
+    std::ranges::stable_sort(of_job, {}, [&](const Json* row) { return place_of((*row)["contestant"]); });
+    for (const Json* const row : of_job) {
+      const std::string name = (*row)["contestant"];
+      const auto place = static_cast<std::size_t>(place_of(name));
+      add(*row, place < columns.size() ? columns[place].second : name);
+    }
+  }
+  return profile;
 }
 
 std::vector<std::string> contradictions(const std::vector<Json>& cells) {

@@ -35,15 +35,22 @@ struct SchedulesBenchResult {
 Result<SchedulesBenchResult> run_schedules_bench(const SchedulesBenchOptions& options);
 
 // Per model, link, hosts and contestant, over the turns: [{"model", "stands_for_bits_per_second", "hosts", "contestant",
-// "iteration_seconds": spread, "of_lower_bound": spread, "lower_bound_seconds", "processor_share",
+// "iteration_seconds": spread, "of_lower_bound": spread, "lower_bound_seconds", "computation_seconds" (of the table),
+// "communication_seconds" (the rest of the median, what computing did not hide), "processor_share",
 // "processor_seconds_per_gb" (of bytes at the interfaces; the whole machine's time, so only true on a quiet one),
 // "parameters_hash"}].
 Ledger::Json summary_of(const std::vector<Ledger::Json>& cells);
 
+// Linear Pipeline's Table 2, the profile of an iteration by loop and algorithm: of the rows whose contestant is a loop [{"model",
+// "stands_for_bits_per_second", "hosts", "column": "MST Alg.1", "communication_seconds", "computation_seconds",
+// "communication_share"}]. Of each job the paper's columns first, in its order; others follow. Rows of a job stand together.
+Ledger::Json loop_profile(const Ledger::Json& rows);
+
 // What the checksums of both ends cost, processor seconds per GB on the wire; in ours only.
 double crc_seconds_per_gb();
 
-// What is wrong with the results themselves: schedules that gave different parameters for the same job. Empty: nothing.
+// What is wrong with the results themselves: schedules that gave different parameters for the same job. (Loops whose sums are not
+// in rank order may.) Empty: nothing.
 std::vector<std::string> contradictions(const std::vector<Ledger::Json>& cells);
 
 }  // namespace paceline::bench

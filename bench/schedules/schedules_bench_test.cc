@@ -22,7 +22,7 @@ Json cell(const std::string& contestant, int turn, double seconds, const std::st
           {"turn", turn},
           {"iteration_seconds", {{"median", seconds}}},
           {"of_lower_bound", seconds / 2},
-          {"lower_bound", {{"seconds", 2.0}}},
+          {"lower_bound", {{"seconds", 2.0}, {"computation", 0.75}}},
           {"processor_share", 0.1},
           {"processor_seconds_per_gb", 0.5},
           {"report", hash.empty() ? Json() : Json{{"parameters_hash", hash}}}};
@@ -35,6 +35,29 @@ TEST(Summary, IsTheMedianOverTheTurnsOfEachContestant) {
   EXPECT_EQ(rows[0]["iteration_seconds"], (Json{{"median", 4.0}, {"lowest", 3.0}, {"highest", 8.0}}));
   EXPECT_EQ(rows[0]["of_lower_bound"]["median"], 2.0);
   EXPECT_TRUE(rows[1]["parameters_hash"].is_null());
+}
+
+TEST(Summary, ProfilesLoopsInThePapersColumnsAndOthersBehindThem) {
+  const Json rows = summary_of({cell("p3", 0, 4, "a"), cell("loop3", 0, 2, "a"), cell("loop3-overlap-lp", 0, 0.5, "a"),
+                                cell("loop1-mst", 0, 3, ""), cell("loop1-mst", 1, 3, "")});
+  EXPECT_EQ(rows[0]["communication_seconds"], 3.25);
+  const Json profile = loop_profile(rows);
+  ASSERT_EQ(profile.size(), 3U);
+  EXPECT_EQ(profile[0]["column"], "MST Alg.1");
+  EXPECT_EQ(profile[0]["communication_seconds"], 2.25);
+  EXPECT_EQ(profile[0]["computation_seconds"], 0.75);
+  EXPECT_EQ(profile[0]["communication_share"], 0.75);
+  EXPECT_EQ(profile[1]["column"], "LP Overlap-Alg.3");
+  EXPECT_EQ(profile[1]["communication_share"], 0.0);
+  EXPECT_EQ(profile[2]["column"], "loop3");
+}
+
+TEST(Summary, LoopsThatAddInAnotherOrderMayHaveOtherParameters) {
+  Json ring = cell("loop3-ring", 0, 1, "b");
+  ring["report"]["collective"] = {{"sum_order", "algorithm"}};
+  EXPECT_TRUE(contradictions({cell("p3", 0, 1, "a"), ring}).empty());
+  ring["report"]["collective"]["sum_order"] = "rank";
+  EXPECT_EQ(contradictions({cell("p3", 0, 1, "a"), ring}).size(), 1U);
 }
 
 TEST(Summary, SchedulesThatGiveOtherParametersAreFound) {
