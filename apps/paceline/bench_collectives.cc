@@ -43,7 +43,7 @@ struct Options {
   // Of a process on a host, which the benchmark starts itself.
   int member = -1;
   std::string control, spin;
-  bool alike = false;
+  bool alike = false, unconfirmed = false;
   std::vector<std::string> member_addresses;
 };
 
@@ -171,6 +171,7 @@ int run_member(const Options& options) {
     if (!spin.ok()) return report_error(spin.status());
     member.spin = *spin;
   }
+  member.confirm = !options.unconfirmed;
   if (options.alike) member.compare = collectives::CompareLinks::kNo;
   const Status status = bench::run_collectives_member(member);
   return status.ok() ? kDone : report_error(status);
@@ -255,6 +256,7 @@ void add_member_options(CLI::App& command, Options& options) {
   command.add_option("--control", options.control)->group(hidden);
   command.add_option("--spin", options.spin)->group(hidden);
   command.add_flag("--alike", options.alike)->group(hidden);
+  command.add_flag("--unconfirmed", options.unconfirmed)->group(hidden);
   command.add_option("--member-addresses", options.member_addresses)->delimiter(',')->group(hidden);
 }
 
@@ -275,7 +277,8 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
   list("--sizes", options->sizes, "Of the message; up to 64MB for paceline-lp, -mst, -be, -ring and -direct");
   list("--hosts", options->hosts, "Numbers of hosts, one rank each");
   list("--contestants", options->contestants,
-       "paceline: its own choice; -spin: waits without sleeping; -lp, -mst, -be, -ring, -direct: one algorithm; -alike, -alike-lp: "
+       "paceline: its own choice; -spin: waits without sleeping, does not confirm that all have begun; -lp, -mst, -be, -ring, "
+       "-direct: one algorithm; -alike, -alike-lp: "
        "takes all links for alike, so that chains follow the ranks; openmpi: as it comes; "
        "openmpi-pipelined: told to send along a chain in segments of 128 KB");
   list("--rate", options->rates, "Of every host's link, or one for each host");

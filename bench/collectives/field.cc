@@ -41,7 +41,7 @@ ContestantOptions ours(const FieldOptions& options, const std::string& name, int
                                         contestant.control,
                                         "--member-addresses",
                                         fmt::format("{}", fmt::join(addresses, ","))};
-    if (spins) command.insert(command.end(), {"--spin", "1ms"});
+    if (spins) command.insert(command.end(), {"--spin", "1ms", "--unconfirmed"});
     if (alike) command.emplace_back("--alike");
     contestant.commands.push_back({.host = host, .arguments = std::move(command)});
   }

@@ -18,7 +18,8 @@ struct FieldOptions {
 };
 
 // The processes that a contestant runs in: several contestants may be ours with another algorithm.
-//   "paceline"            the library; "paceline-spin": waits look for 1 ms without sleeping; "paceline-alike": takes all links for
+//   "paceline"            the library; "paceline-spin": waits look for 1 ms without sleeping, and no rank waits to hear that all
+//                        have begun; "paceline-alike": takes all links for
 //                         alike, so that chains follow the ranks
 //   "gloo"                torch.distributed
 //   "openmpi"             as it comes, but told to yield while it waits, since hosts of a lab share processors

@@ -119,10 +119,12 @@ Status run_collectives_member(const MemberOptions& options) {
   const auto post = [&](std::function<void()> work) { process->post(std::move(work)); };
   collectives::CommunicatorOptions communicator_options;
   communicator_options.driver = &process->driver();
+  if (!options.confirm) communicator_options.rules.agreement = collectives::Agreement::kWithData;
   PACELINE_ASSIGN_OR_RETURN(
       const auto calibration,
       collectives::calibrate(process->engine(), post, process->rank(), process->ranks(), communicator_options, options.compare));
   communicator_options.rules.links = calibration.links;
+  communicator_options.rules.latency = calibration.latency;
   const cost::LinkCost& link = communicator_options.rules.link = calibration.fit.cost;
   collectives::Communicator all(process->engine(), post, collectives::world_group(process->rank(), process->ranks()),
                                 communicator_options);
@@ -130,6 +132,7 @@ Status run_collectives_member(const MemberOptions& options) {
                    {"alpha", link.alpha},
                    {"beta", link.beta},
                    {"gamma", link.gamma},
+                   {"latency", calibration.latency},
                    {"residual", calibration.fit.residual},
                    {"rates", calibration.links == nullptr ? Json(nullptr) : Json(calibration.links->text())}}
                   .dump());

@@ -25,6 +25,7 @@ struct MemberOptions {
   int rank = 0;
   std::vector<transport::Address> addresses;  // of all ranks
   Duration spin{0};                           // see collectives::CommunicatorOptions
+  bool confirm = true;                        // see collectives::Agreement
   collectives::CompareLinks compare = collectives::CompareLinks::kYes;
 };
 

@@ -108,6 +108,7 @@ Result<Opening> opening_of(const CommunicatorOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(opening.communicator.stall_deadline, duration_of("stall_seconds", options.stall_seconds, 0.001));
   PACELINE_ASSIGN_OR_RETURN(process.spin, duration_of("spin_seconds", options.spin_seconds, 0));
   if (options.rank_order) opening.communicator.rules.order = collectives::SumOrder::kRank;
+  if (!options.confirm) opening.communicator.rules.agreement = collectives::Agreement::kWithData;
   if (options.link) PACELINE_RETURN_IF_ERROR(set_link(*options.link, opening));
   return opening;
 }
@@ -127,6 +128,7 @@ Result<std::shared_ptr<CommunicatorState>> open_state(const CommunicatorOptions&
   PACELINE_RETURN_IF_ERROR(collectives::check_alike(state->process->engine(), post_to(state->process), state->process->rank(),
                                                     state->process->ranks(), opening.communicator,
                                                     {{"rank_order", options.rank_order ? 1.0 : 0.0},
+                                                     {"confirm", options.confirm ? 1.0 : 0.0},
                                                      {"link (1: given, 0: measured)", opening.measure ? 0.0 : 1.0},
                                                      {"link.alpha", rules.link.alpha},
                                                      {"link.beta", rules.link.beta},
@@ -136,6 +138,7 @@ Result<std::shared_ptr<CommunicatorState>> open_state(const CommunicatorOptions&
                               collectives::calibrate(state->process->engine(), post_to(state->process), state->process->rank(),
                                                      state->process->ranks(), opening.communicator));
     rules.link = calibration.fit.cost;
+    rules.latency = calibration.latency;
     rules.links = calibration.links;
     state->links.residual = calibration.fit.residual;
   }

@@ -15,14 +15,18 @@ struct Trial {
 // slow. They are large, and their blocks small, because a shaper lets some milliseconds' worth pass at once: that is little of so
 // large a message, but a pipeline would be filled for nothing, and the fit would take the link to be faster. The last one is the
 // largest.
-constexpr std::array<Trial, 5> kTrials = {{
+constexpr std::array<Trial, 6> kTrials = {{
     {Operation::kBroadcast, 1'048'576, 65'536},
+    {Operation::kBroadcast, 1'048'576, 32'768},
     {Operation::kBroadcast, 8'388'608, 32'768},
     {Operation::kBroadcast, 8'388'608, 131'072},
     {Operation::kReduce, 8'388'608, 65'536},
     {Operation::kBroadcast, 16'777'216, 65'536},
 }};
-constexpr std::size_t kRepetitions = 3;
+constexpr int kRepetitions = 3;
+// What shows the latency: messages of which the bytes take no time, along a tree.
+constexpr std::int64_t kSmall = 64;
+constexpr int kSmallRepetitions = 15;
 
 std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 ? 8 : 1; }
 
@@ -32,9 +36,13 @@ std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 
 constexpr double kLeastAlpha = 10e-6;
 constexpr double kLeastGamma = 0.2e-9;
 
-cost::CostSample sample_of(const Trial& trial, int ranks, double seconds) {
+// `latency` is no part of what is fitted; where it is most of the time, noise is left of the rest.
+cost::CostSample sample_of(const Trial& trial, int ranks, double seconds, double latency) {
   const auto size = static_cast<double>(trial.size), block = static_cast<double>(trial.block);
-  cost::CostSample sample{.messages = ranks - 1 + size / block, .sent = block * (ranks - 1) + size, .seconds = seconds};
+  const double waiting = latency * static_cast<double>(hops(trial.operation, Algorithm::kLinearPipeline, ranks));
+  cost::CostSample sample{.messages = ranks - 1 + size / block,
+                          .sent = block * (ranks - 1) + size,
+                          .seconds = std::max(seconds - waiting, seconds / 4)};
   if (trial.operation == Operation::kReduce) sample.reduced = sample.sent;
   return sample;
 }
@@ -50,27 +58,40 @@ class Calibrator {
  public:
   explicit Calibrator(Communicator& all) : all_(all), values_(static_cast<std::size_t>(kTrials.back().size) / sizeof(float)) {}
 
+  Result<double> time(const Trial& trial) { return time(call_of(trial), kRepetitions); }
+
+  // What a message along a tree takes beyond the start-up that the pipelines' fit will not go below.
+  Result<double> latency() {
+    Call call{.kind = CollectiveKind::kBroadcast,
+              .output = values_.data(),
+              .count = kSmall / static_cast<std::int64_t>(sizeof(float)),
+              .algorithm = Algorithm::kMinimumSpanningTree};
+    PACELINE_ASSIGN_OR_RETURN(const double seconds, time(call, kSmallRepetitions));
+    const auto messages = static_cast<double>(hops(Operation::kBroadcast, Algorithm::kMinimumSpanningTree, all_.size()));
+    return std::max(0.0, seconds / messages - kLeastAlpha);
+  }
+
+ private:
   // The time of the slowest rank; the median of some.
-  Result<double> time(const Trial& trial) {
-    std::array<double, kRepetitions> times{};
+  Result<double> time(const Call& call, int repetitions) {
+    std::vector<double> times(static_cast<std::size_t>(repetitions));
     for (double& each : times) {
       PACELINE_RETURN_IF_ERROR(all_.run({.kind = CollectiveKind::kBarrier}));
       const auto begin = std::chrono::steady_clock::now();
-      PACELINE_RETURN_IF_ERROR(all_.run(call_of(trial)));
+      PACELINE_RETURN_IF_ERROR(all_.run(call));
       each = seconds(std::chrono::steady_clock::now() - begin);
     }
     PACELINE_RETURN_IF_ERROR(all_.run({.kind = CollectiveKind::kAllreduce,
                                        .input = times.data(),
                                        .output = times.data(),
                                        .dtype = tensor::DType::kFloat64,
-                                       .count = kRepetitions,
+                                       .count = repetitions,
                                        .reduction = ReductionKind::kMax,
                                        .algorithm = Algorithm::kMinimumSpanningTree}));
     std::ranges::sort(times);
-    return times[kRepetitions / 2];
+    return times[times.size() / 2];
   }
 
- private:
   Call call_of(const Trial& trial) {
     Call call{.kind = CollectiveKind::kBroadcast,
               .output = values_.data(),
@@ -136,9 +157,10 @@ Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self
     if (i == 0) {
       divisor = divisor_for(time);
       link_trial = link_trial_for(time);
+      PACELINE_ASSIGN_OR_RETURN(calibration.latency, calibrator.latency());
       continue;
     }
-    samples.push_back(sample_of(trial, ranks, time));
+    samples.push_back(sample_of(trial, ranks, time, calibration.latency));
     calibration.samples.push_back({trial.operation, Bytes{trial.size}, Bytes{trial.block}, time});
   }
   const auto fit = cost::fit_cost(samples);

@@ -120,8 +120,12 @@ Status check_algorithm(const Group& group, const Call& call, const Rules& rules)
 }
 
 CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& rules, const Route* route) {
-  return {operation_of(call.kind), group.size(), Bytes{call.count * static_cast<std::int64_t>(tensor::size_of(call.dtype))},
-          rules.link, route == nullptr ? nullptr : &route->prices};
+  return {operation_of(call.kind),
+          group.size(),
+          Bytes{call.count * static_cast<std::int64_t>(tensor::size_of(call.dtype))},
+          rules.link,
+          route == nullptr ? nullptr : &route->prices,
+          rules.latency};
 }
 
 // Seconds of the closed form that ring and direct do not take, because they are cut into segments: all but the last segment of each

@@ -31,7 +31,7 @@ class Compiler {
   Program run() {
     const RankPlan plan = plan_of_rank(request_.plan, request_.rank);
     program_.scratch = plan.scratch;
-    if (request_.agreement == Agreement::kBeforeCompletion) add_agreement();
+    if (request_.agreement == Agreement::kBeforeCompletion && !waits_for_all(request_.plan)) add_agreement();
     const bool cut = request_.plan.algorithm == Algorithm::kRing || request_.plan.algorithm == Algorithm::kDirect;
     segment_ = cut ? request_.segment : std::max<std::int64_t>(1, request_.plan.elements);
     fuse(plan.steps);

@@ -7,8 +7,9 @@
 // was
 //   received; it stands where the reduction stood, so sums keep their order;
 // - ring and direct are cut into segments, so that a part is sent on while the rest of it still arrives ("chunked ring");
-// - with Agreement::kBeforeCompletion every rank also tells lg(ranks) others that it has begun, in a pattern (rank + 1, 2, 4, ...)
-//   in which whoever has heard from all it waits for knows of all ranks.
+// - with Agreement::kBeforeCompletion, unless the plan itself waits for all ranks, every rank also tells lg(ranks) others that it
+// has
+//   begun, in a pattern (rank + 1, 2, 4, ...) in which whoever has heard from all it waits for knows of all ranks.
 #pragma once
 
 #include <cstdint>

@@ -174,6 +174,12 @@ std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_
   return ranks == 2 ? blocks + 1 : 2 * blocks + 2 * ranks - 5;
 }
 
+std::int64_t hops(Operation operation, Algorithm algorithm, std::int64_t ranks) {
+  if (ranks <= 1) return 0;
+  if (algorithm == Algorithm::kDirect) return has_one_phase(operation) ? 1 : 2;
+  return steps_of(operation, algorithm, ranks, 1);
+}
+
 std::optional<Bytes> best_block(const CollectiveProblem& problem) {
   if (problem.size.count == 0) return std::nullopt;
   const Terms t(problem);
@@ -211,6 +217,7 @@ Result<CollectiveCost> cost_of(const CollectiveProblem& problem, Algorithm algor
   const double taken = cost.block ? static_cast<double>(cost.block->count) : 1;
   cost.seconds = seconds_of(problem.operation, algorithm, terms, taken);
   if (problem.prices != nullptr) cost.seconds += priced_seconds(*problem.prices, algorithm, terms, taken);
+  cost.seconds += problem.latency * static_cast<double>(hops(problem.operation, algorithm, problem.ranks));
   cost.steps = steps_of(problem.operation, algorithm, problem.ranks, blocks);
   return cost;
 }

@@ -47,6 +47,9 @@ struct CollectiveProblem {
   Bytes size;              // of the whole message
   cost::LinkCost link;
   const LinkPrices* prices = nullptr;  // where links differ; link.beta does not count then
+  // Seconds by which a message takes longer than alpha to set off the next one: a receiver that sleeps is woken. Counts once for
+  // each of `hops`, whereas the blocks of a pipeline come while their receivers are awake.
+  double latency = 0;
 };
 
 struct CollectiveCost {
@@ -69,6 +72,10 @@ Result<CollectiveCost> cheapest(const CollectiveProblem& problem, std::optional<
 
 // Block steps of the linear pipeline.
 std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_t blocks);
+
+// Messages of which each is sent because the one before has arrived: those of a pipeline's first block, one for each of a ring's
+// rounds.
+std::int64_t hops(Operation operation, Algorithm algorithm, std::int64_t ranks);
 
 // The number of rounds in which a message doubles its way to all ranks: log2(ranks), rounded up.
 std::int64_t doubling_rounds(std::int64_t ranks);

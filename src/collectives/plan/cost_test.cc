@@ -45,6 +45,24 @@ CollectiveProblem random_problem(std::mt19937& random) {
   return problem;
 }
 
+TEST(Cost, LatencyCountsOnceForEachMessageThatSetsOffTheNext) {
+  for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce}) {
+    for (const Algorithm algorithm : algorithms_for(operation)) {
+      CollectiveProblem problem{operation, 8, Bytes{1'000'000}, {1e-5, 8e-9, 1e-10}};
+      const double without = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
+      problem.latency = 1;
+      const double with = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
+      EXPECT_NEAR(with - without, static_cast<double>(hops(operation, algorithm, 8)), 1e-9);
+    }
+  }
+  EXPECT_EQ(hops(Operation::kBroadcast, Algorithm::kLinearPipeline, 8), 7);
+  EXPECT_EQ(hops(Operation::kAllreduce, Algorithm::kLinearPipeline, 8), 14);
+  EXPECT_EQ(hops(Operation::kBroadcast, Algorithm::kMinimumSpanningTree, 8), 3);
+  EXPECT_EQ(hops(Operation::kAllreduce, Algorithm::kRing, 8), 14);
+  EXPECT_EQ(hops(Operation::kAllreduce, Algorithm::kDirect, 8), 2);
+  EXPECT_EQ(hops(Operation::kAllreduce, Algorithm::kRing, 1), 0);
+}
+
 TEST(Cost, AgreesWithTheTable) {
   for (unsigned seed = 0; seed < 5000; ++seed) {
     std::mt19937 random(seed);

@@ -121,6 +121,13 @@ std::int64_t rounds_of(const PlanRequest& request) {
   return cost.value().steps;
 }
 
+bool waits_for_all(const PlanRequest& request) {
+  if (request.operation == Operation::kBroadcast || request.operation == Operation::kReduce) return false;
+  // These move the message as a whole, down from where all of it has been.
+  const bool whole = request.algorithm == Algorithm::kLinearPipeline || request.algorithm == Algorithm::kMinimumSpanningTree;
+  return request.elements >= (whole ? 1 : request.ranks);
+}
+
 RankPlan plan_of_rank(const PlanRequest& request, int rank) {
   PACELINE_CHECK(validate(request).ok(), "{}", validate(request).message());
   PACELINE_CHECK(rank >= 0 && rank < request.ranks, "rank {} of {}", rank, request.ranks);

@@ -86,6 +86,10 @@ Status validate(const PlanRequest& request);
 // The number of rounds of a valid request. An empty message or one rank: 0.
 std::int64_t rounds_of(const PlanRequest& request);
 
+// Whether no rank's steps can be over before every rank has begun its own, because something of each reaches all. True for a
+// message of which each rank has a part, unless it goes from or to a root alone. False says nothing. A valid request.
+bool waits_for_all(const PlanRequest& request);
+
 // The steps of one rank of a valid request: what a process needs. O(steps).
 RankPlan plan_of_rank(const PlanRequest& request, int rank);
 

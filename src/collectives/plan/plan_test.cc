@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
@@ -26,6 +27,42 @@ void for_each_kind(const std::function<void(Operation, Algorithm)>& visit) {
        {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter, Operation::kAllgather}) {
     for (const Algorithm algorithm : algorithms_for(operation)) visit(operation, algorithm);
   }
+}
+
+// Which ranks' beginnings a rank knows of when its steps are over: whoever receives learns what the sender knew before the round.
+bool everybody_hears_of_everybody(const CollectivePlan& plan) {
+  const std::size_t ranks = plan.ranks.size();
+  std::vector<std::set<int>> known(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) known[rank] = {static_cast<int>(rank)};
+  for (std::int64_t round = 0; round < plan.rounds; ++round) {
+    const auto before = known;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      for (const Step& step : plan.ranks[rank].steps) {
+        if (step.kind != StepKind::kSend || step.round != round) continue;
+        known[static_cast<std::size_t>(step.peer)].insert(before[rank].begin(), before[rank].end());
+      }
+    }
+  }
+  return std::ranges::all_of(known, [&](const std::set<int>& some) { return some.size() == ranks; });
+}
+
+TEST(Plan, WaitsForAllIsSaidOnlyWhereSomethingOfEachRankReachesAll) {
+  int said = 0;
+  for (const Operation operation :
+       {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter, Operation::kAllgather}) {
+    for (const Algorithm algorithm : algorithms_for(operation)) {
+      for (int ranks = 2; ranks <= 17; ++ranks) {
+        for (const std::int64_t elements : {0, 1, 3, ranks - 1, ranks, ranks + 1, 100}) {
+          const PlanRequest request{operation, algorithm, ranks, elements, 2, 0};
+          if (!waits_for_all(request)) continue;
+          ++said;
+          EXPECT_TRUE(everybody_hears_of_everybody(make_plan(request).value()))
+              << to_string(operation) << " by " << to_string(algorithm) << ", " << ranks << " ranks, " << elements << " elements";
+        }
+      }
+    }
+  }
+  EXPECT_GT(said, 300);
 }
 
 TEST(Plan, EveryContributionArrivesExactlyOnceForAllRanksAndBlocks) {
