@@ -125,6 +125,7 @@ Status run_collectives_member(const MemberOptions& options) {
       collectives::calibrate(process->engine(), post, process->rank(), process->ranks(), communicator_options, options.compare));
   communicator_options.rules.links = calibration.links;
   communicator_options.rules.latency = calibration.latency;
+  communicator_options.rules.expected = calibration.expected;
   const cost::LinkCost& link = communicator_options.rules.link = calibration.fit.cost;
   collectives::Communicator all(process->engine(), post, collectives::world_group(process->rank(), process->ranks()),
                                 communicator_options);

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/checksum.h"
+#include "collectives/exec/operation.h"
 #include "runtime/checkpoint_json.h"
 #include "runtime/job_settings.h"
 

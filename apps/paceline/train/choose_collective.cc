@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "collectives/exec/operation.h"
 #include "tensor/reduce.h"
 
 namespace paceline::cli {

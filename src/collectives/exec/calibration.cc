@@ -36,15 +36,20 @@ std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 
 constexpr double kLeastAlpha = 10e-6;
 constexpr double kLeastGamma = 0.2e-9;
 
-// `latency` is no part of what is fitted; where it is most of the time, noise is left of the rest.
-cost::CostSample sample_of(const Trial& trial, int ranks, double seconds, double latency) {
+cost::CostSample sample_of(const Trial& trial, int ranks, double seconds) {
   const auto size = static_cast<double>(trial.size), block = static_cast<double>(trial.block);
-  const double waiting = latency * static_cast<double>(hops(trial.operation, Algorithm::kLinearPipeline, ranks));
-  cost::CostSample sample{.messages = ranks - 1 + size / block,
-                          .sent = block * (ranks - 1) + size,
-                          .seconds = std::max(seconds - waiting, seconds / 4)};
+  cost::CostSample sample{.messages = ranks - 1 + size / block, .sent = block * (ranks - 1) + size, .seconds = seconds};
   if (trial.operation == Operation::kReduce) sample.reduced = sample.sent;
   return sample;
+}
+
+// The fit over all sizes. The time to wake the ranks along the chain is no part of it; where that is most of the time, noise is
+// left of the rest.
+cost::LinkCost fit_without(double latency, std::vector<cost::CostSample> samples, int ranks, const cost::LinkCost& otherwise) {
+  const double waiting = latency * static_cast<double>(hops(Operation::kBroadcast, Algorithm::kLinearPipeline, ranks));
+  for (cost::CostSample& sample : samples) sample.seconds = std::max(sample.seconds - waiting, sample.seconds / 4);
+  const auto fit = cost::fit_cost(samples);
+  return fit.ok() ? fit->cost : otherwise;
 }
 
 // What is left to say when a machine was so busy that longer operations took no longer: the fastest of them.
@@ -142,7 +147,7 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
 Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
                               const CommunicatorOptions& options, CompareLinks compare) {
   Calibration calibration;
-  calibration.fit.cost = Rules{}.link;
+  calibration.fit.cost = calibration.expected = Rules{}.link;
   if (ranks == 1) return calibration;
   Group group = world_group(self, ranks);
   group.id = kCalibrationGroup;
@@ -160,15 +165,17 @@ Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self
       PACELINE_ASSIGN_OR_RETURN(calibration.latency, calibrator.latency());
       continue;
     }
-    samples.push_back(sample_of(trial, ranks, time, calibration.latency));
+    samples.push_back(sample_of(trial, ranks, time));
     calibration.samples.push_back({trial.operation, Bytes{trial.size}, Bytes{trial.block}, time});
   }
-  const auto fit = cost::fit_cost(samples);
+  // The choice is made for pipelines that are full: what a block costs shows in long messages.
+  const auto fit = cost::fit_cost(std::span(samples).subspan(1));
   calibration.fit.cost = fit.ok() ? fit->cost : rate_alone(samples);
+  calibration.expected = fit_without(calibration.latency, samples, ranks, calibration.fit.cost);
   cost::LinkCost& fitted = calibration.fit.cost;
   fitted.alpha = std::max(fitted.alpha, kLeastAlpha);
   fitted.gamma = std::max(fitted.gamma, kLeastGamma);
-  calibration.fit.residual = cost::residual(fitted, samples);
+  calibration.fit.residual = cost::residual(fitted, std::span(samples).subspan(1));
   if (compare == CompareLinks::kNo || options.rules.order == SumOrder::kRank) return calibration;
   PACELINE_ASSIGN_OR_RETURN(const std::optional<LinkRates> links, measure_links(engine, post, self, ranks, options, link_trial));
   if (links && fitted.beta > 0) calibration.links = std::make_shared<const LinkRates>(links->scaled_to(fitted.beta));

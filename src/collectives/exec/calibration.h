@@ -30,8 +30,9 @@ struct CalibrationSample {
 };
 
 struct Calibration {
-  cost::CostFit fit;   // beta: of the slowest link along the ranks' own chain
-  double latency = 0;  // see CollectiveProblem
+  cost::CostFit fit;        // of long messages, for the choice; beta: of the slowest link along the ranks' own chain
+  double latency = 0;       // see CollectiveProblem
+  cost::LinkCost expected;  // of shorter ones too, without the latency, for predictions: see Rules
   std::vector<CalibrationSample> samples;
   std::shared_ptr<const LinkRates> links;  // where they differ: scaled to fit.cost.beta; null: they do not, or nobody looked
 };

@@ -239,6 +239,12 @@ Choice choose(const Group& group, const Call& call, const Rules& rules, const Ro
   }
   choice.clipped = choice.clipped && has_blocks(best->algorithm);
   choice.seconds = best->seconds;
+  if (rules.expected) {
+    CollectiveProblem expected = problem;
+    expected.link = *rules.expected;
+    choice.seconds =
+        cost_of(expected, best->algorithm, choice.block).value().seconds - hidden_seconds(problem, best->algorithm, rules);
+  }
   if (route != nullptr && has_blocks(best->algorithm) && !route->order.empty()) {
     choice.order = route->order;
     choice.why = route->why;

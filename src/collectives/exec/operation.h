@@ -64,8 +64,9 @@ struct Call {
 
 // How calls are carried out; the same on all ranks.
 struct Rules {
-  cost::LinkCost link{50e-6, 8.5e-9, 1e-10};  // what the choice is made for
-  double latency = 0;                         // likewise; see CollectiveProblem
+  cost::LinkCost link = kUnmeasuredLink;     // what the choice is made for
+  double latency = 0;                        // likewise; see CollectiveProblem
+  std::optional<cost::LinkCost> expected{};  // what the time of what was chosen is predicted with; absent: link
   SumOrder order = SumOrder::kAny;
   Agreement agreement = Agreement::kBeforeCompletion;
   Bytes segment{262'144};  // of ring and direct; at least 1

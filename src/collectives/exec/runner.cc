@@ -40,7 +40,8 @@ void Runner::advance(std::vector<Send>& sends) {
     for (std::size_t i = 0; i < pending_.size(); ++i) {
       Slot& slot = slots_[pending_[i]];
       if (slot.state == State::kSending || slot.state == State::kReceiving || slot.state == State::kLost) continue;
-      if (slot.state != State::kDone && is_free(i)) run(pending_[i], sends);
+      // Most of what is pending waits for a message: that is seen sooner than what it would have to wait for besides.
+      if (slot.state != State::kDone && is_due(pending_[i]) && is_free(i)) run(pending_[i], sends);
       finished = finished || slot.state == State::kDone;
     }
     if (finished) std::erase_if(pending_, [this](std::uint32_t action) { return slots_[action].state == State::kDone; });
@@ -48,9 +49,16 @@ void Runner::advance(std::vector<Send>& sends) {
   }
 }
 
+bool Runner::is_due(std::uint32_t at) const {
+  const Action& action = program_->actions[at];
+  if (action.kind == ActionKind::kSend) return may_send(action);
+  return !receives(action) || slots_[at].state == State::kArrived;
+}
+
+// Backwards: what a send waits for is mostly the receive before it.
 bool Runner::is_free(std::size_t place) const {
   const Action& action = program_->actions[pending_[place]];
-  for (std::size_t i = 0; i < place; ++i) {
+  for (std::size_t i = place; i-- > 0;) {
     if (slots_[pending_[i]].state != State::kDone && conflict(action, program_->actions[pending_[i]])) return false;
   }
   return true;
@@ -71,7 +79,6 @@ void Runner::run(std::uint32_t at, std::vector<Send>& sends) {
   Slot& slot = slots_[at];
   switch (action.kind) {
     case ActionKind::kSend: {
-      if (!may_send(action)) return;
       const auto bytes = static_cast<std::size_t>(action.elements * size_);
       std::span<const std::byte> payload;
       if (bytes > 0 && action.from.wrapped.count > 0) {
@@ -88,11 +95,9 @@ void Runner::run(std::uint32_t at, std::vector<Send>& sends) {
       return;
     }
     case ActionKind::kReceive:
-      if (slot.state != State::kArrived) return;
       if (slot.block) write(action.to, slot.block.bytes().data());
       break;
     case ActionKind::kReceiveAndReduce:
-      if (slot.state != State::kArrived) return;
       reduce(action.to, slot.block.bytes().data());
       break;
     case ActionKind::kReduce:

@@ -74,7 +74,8 @@ class Runner {
   Result<std::uint32_t> find(int peer, std::uint32_t index) const;
   bool is_free(std::size_t place_in_pending) const;
   bool is_free_action(std::uint32_t action) const;
-  void run(std::uint32_t action, std::vector<Send>& sends);  // if it can; requires that it is free
+  bool is_due(std::uint32_t action) const;                   // the message is there, or may leave
+  void run(std::uint32_t action, std::vector<Send>& sends);  // requires that it is due and free
   bool may_send(const Action& action) const;
   void reduce(const Place& to, const std::byte* from);
   std::span<std::byte> bytes_of(Memory memory, const Range& range) const;

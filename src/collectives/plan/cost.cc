@@ -175,9 +175,7 @@ std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_
 }
 
 std::int64_t hops(Operation operation, Algorithm algorithm, std::int64_t ranks) {
-  if (ranks <= 1) return 0;
-  if (algorithm == Algorithm::kDirect) return has_one_phase(operation) ? 1 : 2;
-  return steps_of(operation, algorithm, ranks, 1);
+  return ranks <= 1 ? 0 : steps_of(operation, algorithm, ranks, 1);
 }
 
 std::optional<Bytes> best_block(const CollectiveProblem& problem) {

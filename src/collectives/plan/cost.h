@@ -14,6 +14,9 @@
 
 namespace paceline::collectives {
 
+// Until links are measured: 1 Gb/s.
+inline constexpr cost::LinkCost kUnmeasuredLink{50e-6, 8.5e-9, 1e-10};
+
 // Reduce-scatter and allgather: part i of the message (plan.h, part_of) ends at, or comes from, rank i.
 enum class Operation { kBroadcast, kReduce, kAllreduce, kReduceScatter, kAllgather };
 
@@ -73,8 +76,8 @@ Result<CollectiveCost> cheapest(const CollectiveProblem& problem, std::optional<
 // Block steps of the linear pipeline.
 std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_t blocks);
 
-// Messages of which each is sent because the one before has arrived: those of a pipeline's first block, one for each of a ring's
-// rounds.
+// Messages of which each is sent because the one before has arrived: those of a pipeline's first block, one for each round of the
+// others.
 std::int64_t hops(Operation operation, Algorithm algorithm, std::int64_t ranks);
 
 // The number of rounds in which a message doubles its way to all ranks: log2(ranks), rounded up.

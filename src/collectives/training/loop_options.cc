@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "collectives/exec/operation.h"
+#include "collectives/exec/operation.h"
 
 namespace paceline::collectives {
 namespace {

@@ -19,9 +19,12 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/exec/operation.h"
+#include "collectives/plan/cost.h"
 
 namespace paceline::collectives {
+
+struct Call;   // exec/operation.h
+struct Rules;  // likewise
 
 enum class Loop { kOne, kTwo, kThree, kThreeOverlap };
 
@@ -38,9 +41,9 @@ constexpr bool overlaps(Loop loop) { return loop == Loop::kOne || loop == Loop::
 
 struct TrainingOptions {
   Loop loop = Loop::kThreeOverlap;
-  std::optional<Algorithm> algorithm;  // of every operation that it can carry out; absent: of each the one predicted fastest
-  Iteration broadcast_every = 0;       // loop3: rank 0's weights overwrite the others' after so many iterations; 0: never
-  cost::LinkCost link = Rules().link;  // what the choice is made for
+  std::optional<Algorithm> algorithm;     // of every operation that it can carry out; absent: of each the one predicted fastest
+  Iteration broadcast_every = 0;          // loop3: rank 0's weights overwrite the others' after so many iterations; 0: never
+  cost::LinkCost link = kUnmeasuredLink;  // what the choice is made for
 };
 
 // Errors: kBadRequest for an algorithm that no operation of the loop can run, and for a period with a loop whose weights come from
