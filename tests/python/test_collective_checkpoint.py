@@ -5,10 +5,9 @@ import signal
 
 import pytest
 
-from jobs import LENET, Job, reference, train
+from jobs import LENET, Job, full, reference, train
 from test_bad_input import refused
 
-LOOPS = ("loop1", "loop2", "loop3", "loop3-overlap")
 TASK = (*LENET, "--optimizer", "adam", "--learning-rate", 0.001, "--clip-norm", 1)
 
 
@@ -16,7 +15,7 @@ def finished(folder):
     return sorted(path.parent.name for path in folder.glob("*/manifest.json"))
 
 
-@pytest.mark.parametrize("loop, workers", [("loop1", 3), ("loop2", 2), ("loop3", 3), ("loop3-overlap", 2), ("loop3-overlap", 1)])
+@pytest.mark.parametrize("loop, workers", [("loop1", 3), ("loop2", 2), full("loop3", 3), ("loop3-overlap", 2), full("loop3-overlap", 1)])
 def test_a_longer_job_goes_on_from_its_checkpoint_with_the_bits_of_the_reference(tmp_path, loop, workers):
     how = ("--workers", workers, "--collective", loop, "--checkpoint", tmp_path)
     first = train(*TASK, *how, "--iterations", 5, "--checkpoint-every", 2)
@@ -30,7 +29,7 @@ def test_a_longer_job_goes_on_from_its_checkpoint_with_the_bits_of_the_reference
         assert "kept from the checkpoint" in second["collective"]["why"]
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", ["loop1", full("loop2"), "loop3", full("loop3-overlap")])
 def test_servers_and_workers_alone_go_on_from_each_others_checkpoints(tmp_path, loop):
     how = (*TASK, "--workers", 2, "--checkpoint", tmp_path)
     train(*how, "--iterations", 3, "--servers", 2)
