@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "collectives/exec/operation.h"
-#include "collectives/exec/operation.h"
 
 namespace paceline::collectives {
 namespace {
