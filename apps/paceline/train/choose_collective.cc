@@ -22,6 +22,9 @@ using collectives::TrainingStep;
 using runtime::Json;
 
 constexpr cost::LinkFit kAssumed{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
+// What a message costs the processors at least. A slow link hides it from the measurement, and a pipeline that takes it for nothing
+// has blocks of a few bytes.
+constexpr double kLeastStartUp = 10e-6;
 constexpr std::int64_t kEach = sizeof(float);
 constexpr std::int64_t kMostMerged = 8'000'000 / kEach;  // parameters: more would be sent too late
 
@@ -111,7 +114,9 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
               to_text(kAssumed.bandwidth), to_text(from_seconds(kAssumed.start_up)));
   }
   cost::LinkFit link = gathering.link.value_or(kAssumed);
-  if (!kept) settings.link_cost = runtime::link_cost_text({link.start_up, 1 / link.bandwidth.value, measure_gamma()});
+  if (!kept)
+    settings.link_cost =
+        runtime::link_cost_text({std::max(link.start_up, kLeastStartUp), 1 / link.bandwidth.value, measure_gamma()});
   PACELINE_ASSIGN_OR_RETURN(const TrainingOptions options, runtime::training_options(settings));
   const cost::LinkCost cost = options.link;
   if (kept) link = {.start_up = cost.alpha, .bandwidth = {1 / cost.beta}, .residual = 0};
