@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -204,7 +205,8 @@ TEST(Library, RanksMeetAtACoordinatorAndMeasureTheirLinks) {
 }
 
 TEST(Library, ACallThatMakesNoSenseIsRefusedBeforeAnythingBeginsAndHarmsNobody) {
-  with_ranks(2, [](Communicator& all) {
+  std::latch seen_in_flight(1);
+  with_ranks(2, [&](Communicator& all) {
     std::vector<float> memory(64);
     const auto refused = [&](Request request, const std::string& words) {
       const Outcome outcome = request.wait();
@@ -236,9 +238,14 @@ TEST(Library, ACallThatMakesNoSenseIsRefusedBeforeAnythingBeginsAndHarmsNobody) 
     refused(start_broadcast(all, at(0, 8), {.algorithm = Algorithm::kRing}), "broadcast cannot run by ring; legal: lp, mst, be");
     refused(start_broadcast(all, at(0, 8), {.block_bytes = 0}), "a block of 0 bytes; at least 1 is needed");
     refused(start_broadcast(all, at(0, 8), {.priority = -1}), "priority -1");
-    Request clipped = start_broadcast(all, at(0, 8), {.algorithm = Algorithm::kLinearPipeline, .block_bytes = 1000});
+    // Rank 0 waits for what rank 1 sends, and rank 1 sends once rank 0 has seen that its operation is in flight.
+    if (all.rank() == 1) seen_in_flight.wait();
+    Request clipped = start_broadcast(all, at(0, 8), {.root = 1, .algorithm = Algorithm::kLinearPipeline, .block_bytes = 1000});
     EXPECT_NE(clipped.choice().find("blocks of 32 bytes (all of the message"), std::string::npos) << clipped.choice();
-    refused(start_broadcast(all, at(28, 8)), "still used by an operation in flight");
+    if (all.rank() == 0) {
+      refused(start_broadcast(all, at(28, 8)), "still used by an operation in flight");
+      seen_in_flight.count_down();
+    }
     EXPECT_TRUE(clipped.wait().ok());
     std::thread([&] { refused(start_barrier(all), "two threads use one communicator"); }).join();
     Communicator closed, group;
@@ -249,6 +256,29 @@ TEST(Library, ACallThatMakesNoSenseIsRefusedBeforeAnythingBeginsAndHarmsNobody) 
     EXPECT_NE(group.open_group(closed, 1, {0}).message().find("not open"), std::string::npos);
     EXPECT_TRUE(barrier(all).ok());
   });
+}
+
+TEST(Library, WithoutConfirmationSumsAreTheSameAndRanksThatDifferAboutItAreRefused) {
+  Ports ports;
+  for (const int differs : {-1, 1}) {
+    const auto addresses = ports.next(3);
+    run_ranks(
+        3,
+        [&](int rank) {
+          return CommunicatorOptions{.rank = rank, .addresses = addresses, .confirm = rank == differs, .link = kSomeLink};
+        },
+        [&](Communicator& all, const Outcome& opened) {
+          EXPECT_EQ(opened.ok(), differs < 0) << opened.message();
+          if (!opened.ok()) {
+            EXPECT_NE(opened.message().find("different values of confirm"), std::string::npos) << opened.message();
+            return;
+          }
+          std::vector<float> memory(2'000, 1.0F + static_cast<float>(all.rank()));
+          EXPECT_TRUE(reduce(all, memory, memory).ok());
+          EXPECT_TRUE(broadcast(all, memory).ok());
+          EXPECT_EQ(memory, std::vector<float>(2'000, 6.0F));
+        });
+  }
 }
 
 TEST(Library, CountsThatDifferFailAllRanksWithTheSameWordsAndTheCommunicatorStaysOfNoUse) {

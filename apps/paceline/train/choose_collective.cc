@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "collectives/exec/operation.h"
+#include "collectives/exec/calibration.h"
 #include "tensor/reduce.h"
 
 namespace paceline::cli {
@@ -22,9 +22,6 @@ using collectives::TrainingStep;
 using runtime::Json;
 
 constexpr cost::LinkFit kAssumed{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
-// What a message costs the processors at least. A slow link hides it from the measurement, and a pipeline that takes it for nothing
-// has blocks of a few bytes.
-constexpr double kLeastStartUp = 10e-6;
 constexpr std::int64_t kEach = sizeof(float);
 constexpr std::int64_t kMostMerged = 8'000'000 / kEach;  // parameters: more would be sent too late
 
@@ -116,7 +113,7 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
   cost::LinkFit link = gathering.link.value_or(kAssumed);
   if (!kept)
     settings.link_cost =
-        runtime::link_cost_text({std::max(link.start_up, kLeastStartUp), 1 / link.bandwidth.value, measure_gamma()});
+        runtime::link_cost_text({std::max(link.start_up, collectives::kLeastAlpha), 1 / link.bandwidth.value, measure_gamma()});
   PACELINE_ASSIGN_OR_RETURN(const TrainingOptions options, runtime::training_options(settings));
   const cost::LinkCost cost = options.link;
   if (kept) link = {.start_up = cost.alpha, .bandwidth = {1 / cost.beta}, .residual = 0};

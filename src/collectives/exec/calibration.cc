@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 
+#include "collectives/exec/largest.h"
+
 namespace paceline::collectives {
 namespace {
 
@@ -30,10 +32,8 @@ constexpr int kSmallRepetitions = 15;
 
 std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 ? 8 : 1; }
 
-// What a message costs the processors of both ends, and adding a byte the memory, at least. Where the link is slower than they are
-// a pipeline hides both, so that the fit does not see them: it would have blocks of a byte, and an exchange that hides nothing
-// would look as good as a ring.
-constexpr double kLeastAlpha = 10e-6;
+// What adding a byte costs the memory, at least. A pipeline over a slower link hides it from the fit, and an exchange, which hides
+// nothing, would look as good as a ring.
 constexpr double kLeastGamma = 0.2e-9;
 
 cost::CostSample sample_of(const Trial& trial, int ranks, double seconds) {
@@ -86,13 +86,7 @@ class Calibrator {
       PACELINE_RETURN_IF_ERROR(all_.run(call));
       each = seconds(std::chrono::steady_clock::now() - begin);
     }
-    PACELINE_RETURN_IF_ERROR(all_.run({.kind = CollectiveKind::kAllreduce,
-                                       .input = times.data(),
-                                       .output = times.data(),
-                                       .dtype = tensor::DType::kFloat64,
-                                       .count = repetitions,
-                                       .reduction = ReductionKind::kMax,
-                                       .algorithm = Algorithm::kMinimumSpanningTree}));
+    PACELINE_RETURN_IF_ERROR(take_largest(all_, times));
     std::ranges::sort(times);
     return times[times.size() / 2];
   }
@@ -128,13 +122,7 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
     values.push_back(setting.value);
     values.push_back(-setting.value);
   }
-  PACELINE_RETURN_IF_ERROR(all.run({.kind = CollectiveKind::kAllreduce,
-                                    .input = values.data(),
-                                    .output = values.data(),
-                                    .dtype = tensor::DType::kFloat64,
-                                    .count = static_cast<std::int64_t>(values.size()),
-                                    .reduction = ReductionKind::kMax,
-                                    .algorithm = Algorithm::kMinimumSpanningTree}));
+  PACELINE_RETURN_IF_ERROR(take_largest(all, values));
   for (std::size_t i = 0; i < settings.size(); ++i) {
     const double most = values[2 * i], least = -values[2 * i + 1];
     if (least == most) continue;

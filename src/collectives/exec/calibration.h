@@ -23,6 +23,10 @@ struct Setting {
   double value;  // finite
 };
 
+// Seconds that a message costs the processors of both ends, at least. A link that is slower than they are hides it from a
+// measurement, and a pipeline that takes messages for free has blocks of a few bytes.
+inline constexpr double kLeastAlpha = 10e-6;
+
 struct CalibrationSample {
   Operation operation = Operation::kBroadcast;
   Bytes size, block;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <limits>
 
+#include "collectives/exec/largest.h"
+
 namespace paceline::collectives {
 namespace {
 
@@ -42,13 +44,7 @@ class LinkMeter {
             time / static_cast<double>(trial_.size.count);
       }
     }
-    PACELINE_RETURN_IF_ERROR(all_->run({.kind = CollectiveKind::kAllreduce,
-                                        .input = links.data(),
-                                        .output = links.data(),
-                                        .dtype = tensor::DType::kFloat64,
-                                        .count = static_cast<std::int64_t>(links.size()),
-                                        .reduction = ReductionKind::kMax,
-                                        .algorithm = Algorithm::kMinimumSpanningTree}));
+    PACELINE_RETURN_IF_ERROR(take_largest(*all_, links));
     return links;
   }
 

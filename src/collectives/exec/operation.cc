@@ -130,13 +130,13 @@ CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& 
 
 // Seconds of the closed form that ring and direct do not take, because they are cut into segments: all but the last segment of each
 // part is added while the next one arrives. The exchange adds a whole part only when it is there.
-double hidden_seconds(const CollectiveProblem& problem, Algorithm algorithm, const Rules& rules) {
+double hidden_seconds(const CollectiveProblem& problem, Algorithm algorithm, Bytes segment) {
   const bool adds = problem.operation == Operation::kAllreduce || problem.operation == Operation::kReduceScatter;
   const bool cut = algorithm == Algorithm::kRing || algorithm == Algorithm::kDirect;
-  if (!adds || !cut || rules.link.gamma > rules.link.beta) return 0;
+  if (!adds || !cut || problem.link.gamma > problem.link.beta) return 0;
   const double part = static_cast<double>(problem.size.count) / static_cast<double>(problem.ranks);
-  const double exposed = std::min(part, static_cast<double>(rules.segment.count));
-  return static_cast<double>(problem.ranks - 1) * (part - exposed) * rules.link.gamma;
+  const double exposed = std::min(part, static_cast<double>(segment.count));
+  return static_cast<double>(problem.ranks - 1) * (part - exposed) * problem.link.gamma;
 }
 
 std::int64_t elements_in(Bytes bytes, tensor::DType dtype) {
@@ -227,7 +227,7 @@ Choice choose(const Group& group, const Call& call, const Rules& rules, const Ro
   for (const Algorithm algorithm : legal_algorithms(problem.operation, rules.order, group.size(), call.root, call.reduction)) {
     if (call.algorithm && *call.algorithm != algorithm) continue;
     CollectiveCost cost = cost_of(problem, algorithm, block).value();
-    cost.seconds -= hidden_seconds(problem, algorithm, rules);
+    cost.seconds -= hidden_seconds(problem, algorithm, rules.segment);
     if (!best || cost.seconds < best->seconds) best = cost;
   }
   choice.algorithm = best->algorithm;
@@ -243,7 +243,7 @@ Choice choose(const Group& group, const Call& call, const Rules& rules, const Ro
     CollectiveProblem expected = problem;
     expected.link = *rules.expected;
     choice.seconds =
-        cost_of(expected, best->algorithm, choice.block).value().seconds - hidden_seconds(problem, best->algorithm, rules);
+        cost_of(expected, best->algorithm, choice.block).value().seconds - hidden_seconds(expected, best->algorithm, rules.segment);
   }
   if (route != nullptr && has_blocks(best->algorithm) && !route->order.empty()) {
     choice.order = route->order;

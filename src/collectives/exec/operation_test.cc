@@ -49,6 +49,17 @@ TEST(Choice, TheRingIsPredictedToTakeWhatItsBusiestPortTakesAndLittleMore) {
   EXPECT_LT(choice.seconds, 1.01 * bound);
 }
 
+TEST(Choice, TimesArePredictedByConstantsOfTheirOwnAndNothingIsTakenOffThatTheyDoNotCharge) {
+  Rules rules = kGigabit;
+  rules.expected = cost::LinkCost{0, 9e-9, 0};
+  for (const std::int64_t bytes : {4'000'000, 64'000'000}) {
+    const Choice choice = choice_for(CollectiveKind::kAllreduce, 8, bytes, rules);
+    EXPECT_EQ(choice.algorithm, choice_for(CollectiveKind::kAllreduce, 8, bytes, kGigabit).algorithm);
+    const CollectiveProblem problem{Operation::kAllreduce, 8, Bytes{bytes}, *rules.expected};
+    EXPECT_DOUBLE_EQ(choice.seconds, cost_of(problem, *choice.algorithm).value().seconds);
+  }
+}
+
 TEST(Choice, ABlockThatWouldMakeTooManyMessagesIsRaisedAndOneLargerThanTheMessageClippedAndBothAreSaid) {
   const Choice raised = choice_for(CollectiveKind::kBroadcast, 4, 64'000'000, kGigabit, Bytes{1});
   EXPECT_TRUE(raised.raised);
