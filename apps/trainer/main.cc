@@ -1,10 +1,11 @@
 // paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument, a
-// worker::WorkerRequest; or by `paceline profile` with {"label", "profile": {...}} (profile_mode.h). The exit code is the command
-// line's.
+// worker::WorkerRequest, or several in an array (forked_workers.h); or by `paceline profile` with {"label", "profile": {...}}
+// (profile_mode.h). The exit code is the command line's.
 #include <cstdio>
 #include <optional>
 
 #include "base/log.h"
+#include "forked_workers.h"
 #include "profile_mode.h"
 #include "trainer/model_files.h"
 #include "trainer/reference.h"
@@ -70,7 +71,14 @@ int run_program(int argc, char** argv) {
     return 2;
   }
   try {
-    return worker::exit_code(run(argv[1]));
+    std::string argument = argv[1];
+    if (argument.starts_with('[')) {
+      auto mine = fork_workers(argv[1]);
+      if (!mine.ok()) return worker::exit_code(mine.status());
+      if (!*mine) return 0;
+      argument = **mine;
+    }
+    return worker::exit_code(run(argument));
   } catch (const std::exception& problem) {  // torch reports by exceptions
     return worker::exit_code(Status(ErrorKind::kIo, problem.what()));
   }

@@ -167,6 +167,8 @@ class Job(Process):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
             if words[:-1] == [PROGRAM, *self.arguments] or words == [""]:
                 continue  # it has not become what it is going to be
+            if words[0].endswith("paceline-trainer") and words[1].startswith("["):
+                continue  # it is about to fork the workers
             if words[0].endswith("paceline-trainer"):
                 found[f"worker {json.loads(words[1])['rank']}"] = pid
             elif words[1] == "worker":

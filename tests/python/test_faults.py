@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,34 @@ def test_when_the_launcher_is_killed_nothing_is_left(tmp_path):
         assert len(job.family()) == 6
         job.signal(signal.SIGKILL)
         wait_until("all children are gone", lambda: not job.family(), 2 + SLACK)
+
+
+def forking(job):
+    """The process that loads LibTorch and then forks the workers, while it is there."""
+    for pid in job.family():
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        if words[0].endswith("paceline-trainer") and words[1].startswith("["):
+            return pid
+
+
+@pytest.mark.parametrize("moment", ["loading", "forked"])
+def test_when_the_launcher_is_killed_while_workers_start_nothing_is_left(moment, tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 4) as job:
+        wait_until("workers are started", (lambda: forking(job)) if moment == "loading" else (lambda: "worker 0" in job.children()))
+        job.signal(signal.SIGKILL)
+        wait_until("all children are gone", lambda: not job.family(), 2 + SLACK)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_a_trainer_lost_while_it_loads_ends_the_job(number, tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", 3) as job:
+        os.kill(wait_until("workers are started", lambda: forking(job)), number)
+        if number == signal.SIGSTOP:  # nobody waits for a member that has not joined yet, but the user may end it
+            job.signal(signal.SIGINT)
+        code, took = seconds_to_end(job)
+        assert code == (1 if number == signal.SIGKILL else 130), (code, job.err)
+        assert took < DEADLINE + 3 + SLACK
+        assert number == signal.SIGSTOP or "the trainer" in job.the_error()
 
 
 @pytest.mark.parametrize("culprit", ["worker 0", "server 1", "coordinator"])

@@ -13,24 +13,14 @@
 namespace paceline::cli {
 namespace {
 
-struct Pipe {
-  int read = -1, write = -1;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return error(ErrorKind::kIo, "cannot make a pipe: {}", std::strerror(errno));
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return Pipe{ends[0], ends[1]};
-}
-
 [[noreturn]] void become(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const Pipe& output,
-                         const Pipe& errors, pid_t parent) {
+                         const Pipe& errors, const std::vector<int>& kept, pid_t parent) {
   setpgid(0, 0);  // a Ctrl-C reaches only the parent, which decides
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before the line above
   dup2(output.write, STDOUT_FILENO);
   dup2(errors.write, STDERR_FILENO);
+  for (const int descriptor : kept) fcntl(descriptor, F_SETFD, 0);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -46,13 +36,20 @@ Result<Pipe> make_pipe() {
 
 }  // namespace
 
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return error(ErrorKind::kIo, "cannot make a pipe: {}", std::strerror(errno));
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return Pipe{ends[0], ends[1]};
+}
+
 Result<std::unique_ptr<Child>> Child::start(std::string label, const std::vector<std::string>& arguments,
-                                            const std::vector<std::string>& environment) {
+                                            const std::vector<std::string>& environment, const std::vector<int>& kept) {
   PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
   PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become(arguments, environment, output, errors, parent);
+  if (pid == 0) become(arguments, environment, output, errors, kept, parent);
   close(output.write);
   close(errors.write);
   if (pid < 0) {
@@ -61,6 +58,10 @@ Result<std::unique_ptr<Child>> Child::start(std::string label, const std::vector
     return error(ErrorKind::kIo, "cannot start {}: {}", label, std::strerror(errno));
   }
   return std::unique_ptr<Child>(new Child(std::move(label), pid, output.read, errors.read));
+}
+
+std::unique_ptr<Child> Child::adopt(std::string label, pid_t pid, int output, int errors) {
+  return std::unique_ptr<Child>(new Child(std::move(label), pid, output, errors));
 }
 
 Child::~Child() {

@@ -13,12 +13,20 @@
 
 namespace paceline::cli {
 
+struct Pipe {
+  int read = -1, write = -1;
+};
+// Both ends close on exec; reading does not wait.
+Result<Pipe> make_pipe();
+
 class Child {
  public:
   // `label` names it in messages: "worker 2". `arguments[0]` is the program, searched in PATH when it has no slash; `environment`
-  // is added to this process's, as "NAME=VALUE".
+  // is added to this process's, as "NAME=VALUE"; `kept` are descriptors that stay open in it.
   static Result<std::unique_ptr<Child>> start(std::string label, const std::vector<std::string>& arguments,
-                                              const std::vector<std::string>& environment = {});
+                                              const std::vector<std::string>& environment = {}, const std::vector<int>& kept = {});
+  // A process that another one forked and left to this one, a child subreaper, and the readable ends of what it prints.
+  static std::unique_ptr<Child> adopt(std::string label, pid_t pid, int output, int errors);
   ~Child();  // kills it when it still runs
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

@@ -28,11 +28,8 @@ namespace {
 
 using runtime::Json;
 
-constexpr std::string_view kErrorMark = "paceline: error: ";
 // How long children may take to end by themselves once one of them has said why, or the user has asked twice.
 constexpr Duration kGrace = std::chrono::milliseconds(800);
-
-std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 // The program and the arguments of a worker's process: this program itself replays, the trainer trains.
 std::vector<std::string> worker_command(const worker::WorkerRequest& worker) {
@@ -111,16 +108,30 @@ class LocalJob {
                                    {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank),
                                     "--bind", request_.bind, "--deadline", fmt::format("{}s", request_.settings.deadline)}));
     }
+    return start_workers(coordinator, both ? session::Role::kBoth : session::Role::kWorker);
+  }
+
+  Status start_workers(const std::string& coordinator, session::Role role) {
     const std::int32_t workers_here = request_.ranks_elsewhere ? 1 : request_.workers;
+    std::vector<ForkingTrainer::NamedRequest> forked;
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
-      const std::string label = session::PeerName{both ? session::Role::kBoth : session::Role::kWorker, Rank{rank}}.text();
+      const std::string label = session::PeerName{role, Rank{rank}}.text();
       if (!request_.program.empty()) {
         PACELINE_RETURN_IF_ERROR(
             add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
         continue;
       }
-      PACELINE_RETURN_IF_ERROR(add(label, worker_command(worker_request(request_, coordinator, rank, label))));
+      const worker::WorkerRequest worker = worker_request(request_, coordinator, rank, label);
+      if (!needs_trainer(request_) || workers_here == 1) {
+        PACELINE_RETURN_IF_ERROR(add(label, worker_command(worker)));
+        continue;
+      }
+      forked.emplace_back(label, Json::parse(encode(worker)));
     }
+    if (forked.empty()) return {};
+    PACELINE_ASSIGN_OR_RETURN(trainer_, ForkingTrainer::start(forked));
+    children_.push_back(trainer_->take_process());
+    forking_ = children_.back().get();
     return {};
   }
 
@@ -170,7 +181,9 @@ class LocalJob {
     for (std::size_t i = 0; i < children_.size(); ++i) {
       Status status;
       children_[i]->read_output([&](const std::string& line) {
-        if (i > 0)
+        if (children_[i].get() == forking_)
+          children_.push_back(trainer_->adopt(line));
+        else if (i > 0)
           on_program_line(line);
         else if (status.ok())
           status = on_event(line);
@@ -287,6 +300,8 @@ class LocalJob {
   const TrainRequest& request_;
   const SystemClock clock_;
   std::vector<std::unique_ptr<Child>> children_;  // the first is the coordinator or the reference
+  std::optional<ForkingTrainer> trainer_;         // of several workers,
+  const Child* forking_ = nullptr;                // and its process, one of the children
   int signals_ = -1;
   int interrupts_ = 0;
   std::optional<TimePoint> kill_at_;

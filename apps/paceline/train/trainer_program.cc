@@ -4,7 +4,9 @@
 #include <filesystem>
 
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "paceline/command.h"
 #include "paceline/train/child.h"
@@ -12,13 +14,12 @@
 namespace paceline::cli {
 namespace {
 
-constexpr std::string_view kErrorMark = "paceline: error: ";
-
-std::filesystem::path own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+using runtime::Json;
 
 // Waits for the end of the process; `on_line` gets every line that it prints.
-Status run_child(const char* label, std::vector<std::string> arguments, const std::function<void(const std::string&)>& on_line) {
-  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start(label, std::move(arguments)));
+Status run_child(const char* label, const std::vector<std::string>& arguments,
+                 const std::function<void(const std::string&)>& on_line) {
+  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start(label, arguments));
   std::string reason;
   while (child->output() >= 0 || child->errors() >= 0) {
     pollfd ends[] = {{child->output(), POLLIN, 0}, {child->errors(), POLLIN, 0}};
@@ -40,13 +41,38 @@ Status run_child(const char* label, std::vector<std::string> arguments, const st
 
 }  // namespace
 
-std::string trainer_path() { return (own_path().parent_path() / "paceline-trainer").string(); }
+std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+std::string trainer_path() { return (std::filesystem::path(own_path()).parent_path() / "paceline-trainer").string(); }
 
 Status trainer_exists() {
   if (std::filesystem::exists(trainer_path())) return {};
   return error(ErrorKind::kIo,
                "{} is missing: this build has no trainer; build with -DPACELINE_TRAINER=ON (scripts/quickstart does)",
                trainer_path());
+}
+
+Result<ForkingTrainer> ForkingTrainer::start(const std::vector<NamedRequest>& requests) {
+  PACELINE_RETURN_IF_ERROR(trainer_exists());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that they are this process's children once the one that forked them is gone
+  ForkingTrainer trainer;
+  std::vector<int> kept;
+  Json argument = Json::array();
+  for (const auto& [label, request] : requests) {
+    PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
+    PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
+    argument.push_back({{"request", request}, {"output", output.write}, {"errors", errors.write}});
+    trainer.workers_.push_back({label, output.read, errors.read});
+    kept.insert(kept.end(), {output.write, errors.write});
+  }
+  PACELINE_ASSIGN_OR_RETURN(trainer.process_, Child::start("the trainer", {trainer_path(), argument.dump()}, {}, kept));
+  for (const int descriptor : kept) close(descriptor);
+  return trainer;
+}
+
+std::unique_ptr<Child> ForkingTrainer::adopt(const std::string& line) {
+  const Worker& worker = workers_.at(adopted_++);
+  return Child::adopt(worker.label, std::stoi(line), worker.output, worker.errors);
 }
 
 Status run_trainer(const runtime::Json& request, const std::function<void(const runtime::Json&)>& on_line) {
@@ -58,7 +84,7 @@ Status run_trainer(const runtime::Json& request, const std::function<void(const 
 }
 
 Result<std::string> run_paceline(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), own_path().string());
+  arguments.insert(arguments.begin(), own_path());
   std::string output;
   PACELINE_RETURN_IF_ERROR(run_child("paceline", std::move(arguments), [&](const std::string& line) { output += line + "\n"; }));
   return output;

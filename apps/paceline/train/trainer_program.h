@@ -3,18 +3,46 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "paceline/train/child.h"
 #include "runtime/report.h"
 
 namespace paceline::cli {
 
-// Beside this program.
-std::string trainer_path();
+// What a line of standard error begins with that says why a process failed.
+inline constexpr std::string_view kErrorMark = "paceline: error: ";
+
+std::string own_path();      // of this program
+std::string trainer_path();  // beside it
 // kIo that says how to build it.
 Status trainer_exists();
+
+// The trainer, forking workers once it is loaded (trainer/forked_workers.h). It prints their process ids, each in a line, in the
+// order of the requests, and ends; they are this process's children then.
+class ForkingTrainer {
+ public:
+  using NamedRequest = std::pair<std::string, runtime::Json>;
+  static Result<ForkingTrainer> start(const std::vector<NamedRequest>& requests);
+  // To be read, waited for and ended like any child. Once.
+  std::unique_ptr<Child> take_process() { return std::move(process_); }
+  // The next worker, whose process id is this line.
+  std::unique_ptr<Child> adopt(const std::string& line);
+
+ private:
+  struct Worker {
+    std::string label;
+    int output, errors;  // readable ends
+  };
+
+  std::unique_ptr<Child> process_;
+  std::vector<Worker> workers_;
+  std::size_t adopted_ = 0;
+};
 
 // Runs it with `request` and waits for its end. `on_line` gets every JSON object that it prints. Errors: what the trainer says went
 // wrong, kBadRequest where it says so; kCancelled after Ctrl-C.
