@@ -32,6 +32,13 @@ class LayerObserver {
   virtual void on_gradient(int tensor) = 0;
 };
 
+// Of passes that wait for nothing and whose gradients are read at the end.
+class NoObserver final : public LayerObserver {
+ public:
+  Status before_layer(Layer) override { return {}; }
+  void on_gradient(int) override {}
+};
+
 class ModuleAdapter {
  public:
   // `dry_run` runs one forward pass so that the layers' order is seen; without it they keep the order of registration. It runs

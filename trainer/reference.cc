@@ -7,12 +7,6 @@
 namespace paceline::trainer {
 namespace {
 
-class NoObserver final : public LayerObserver {
- public:
-  Status before_layer(Layer) override { return {}; }
-  void on_gradient(int) override {}
-};
-
 // One of the W workers that share the process: its own data, buffers (BatchNorm) and gradient.
 struct VirtualWorker {
   std::unique_ptr<data::Loader> loader;

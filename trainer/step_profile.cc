@@ -20,12 +20,6 @@ namespace {
 using model::ConvolutionAlgorithm;
 using models::ConvolutionProbe;
 
-class NoObserver final : public LayerObserver {
- public:
-  Status before_layer(Layer) override { return {}; }
-  void on_gradient(int) override {}
-};
-
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

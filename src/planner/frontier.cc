@@ -7,7 +7,7 @@ namespace paceline::planner {
 namespace {
 
 // Better than the incumbent by more than the rounding of sums.
-constexpr double kRounding = 1e-13;
+constexpr double kTie = 1e-13;
 
 // A step along the lower convex hull of a layer's options: so much memory buys so much time.
 struct Step {
@@ -99,7 +99,7 @@ double relaxed_time(const Options& options, long double bound) { return Relaxati
 
 FrontierResult best_below(const Options& options, long double bound, double incumbent) {
   const Relaxation relaxation(options);
-  const double worth = incumbent - kRounding * std::abs(incumbent);
+  const double worth = incumbent - kTie * std::abs(incumbent);
   FrontierResult result;
   std::vector<std::vector<State>> stages = {{State{}}};
   for (std::size_t k = 0; k < options.size(); ++k) {

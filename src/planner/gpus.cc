@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "planner/rounding.h"
 
 namespace paceline::planner {
 namespace {
-
-constexpr long double kRounding = 4 * static_cast<long double>(std::numeric_limits<double>::epsilon());
 
 // Wider than the answer, so that only the last rounding shows.
 long double wide_speedup(double overhead, std::int64_t gpus) {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "planner/rounding.h"
 
 namespace paceline::planner {
 namespace {
 
-constexpr long double kRounding = 4 * static_cast<long double>(std::numeric_limits<double>::epsilon());
 constexpr long double kMostServers = 9007199254740992.0L;
 
 Status check_positive(const char* name, double value) {

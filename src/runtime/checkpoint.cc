@@ -47,7 +47,7 @@ std::string sums_of(const wire::Settings& settings, std::int32_t workers) {
 // --- manifest ---
 
 // The text is one JSON object whose last member is the CRC32C of every byte before it, so that the check needs no canonical form.
-std::string to_text(const Manifest& manifest) {
+std::string manifest_text(const Manifest& manifest) {
   Json settings = Json::object(), tensors = Json::array(), parts = Json::array();
   for (const auto& [name, value] : manifest.settings) settings[name] = value;
   for (const wire::TensorInfo& tensor : manifest.table.tensors) {
@@ -107,7 +107,7 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
 
 Status write_manifest(Files& files, const std::string& directory, const Manifest& manifest) {
   const std::string folder = checkpoint_folder(directory, manifest.iteration);
-  const std::string text = to_text(manifest);
+  const std::string text = manifest_text(manifest);
   const std::array pieces = {bytes_of(text)};
   PACELINE_RETURN_IF_ERROR(write_file(files, folder + "/" + kManifestName, pieces));
   return files.sync_directory(directory);

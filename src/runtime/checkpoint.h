@@ -35,7 +35,7 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-std::string to_text(const Manifest& manifest);
+std::string manifest_text(const Manifest& manifest);
 // `path` is for messages.
 Result<Manifest> parse_manifest(const std::string& text, const std::string& path);
 

@@ -22,7 +22,7 @@ TEST(Checkpoint, IsReadBackWithEveryBit) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found->manifest.table, table());
   EXPECT_EQ(found->manifest.settings, settings());
-  EXPECT_EQ(parse_manifest(to_text(found->manifest), "x").value(), found->manifest);
+  EXPECT_EQ(parse_manifest(manifest_text(found->manifest), "x").value(), found->manifest);
   EXPECT_THAT(found->warnings, ::testing::IsEmpty());
   const auto worker = PartReader::open(files, found->folder + "/worker-1.bin");
   ASSERT_TRUE(worker.ok()) << worker.status().message();

@@ -15,7 +15,7 @@ namespace paceline::runtime {
 namespace {
 
 // One call writes at most so much, so that a disk that fills up is noticed soon.
-constexpr std::size_t kPiece = std::size_t{8} << 20;
+constexpr std::size_t kMostAtOnce = std::size_t{8} << 20;
 
 Status system_error(const char* what, const std::string& path, int number) {
   return error(ErrorKind::kIo, "cannot {} {}: {}", what, path, std::generic_category().message(number));
@@ -30,7 +30,7 @@ class SystemWriter final : public FileWriter {
 
   Status append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kPiece));
+      const ssize_t written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMostAtOnce));
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) return system_error("write", path_, errno);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -60,7 +60,7 @@ class SystemReader final : public FileReader {
 
   Status read(std::uint64_t offset, std::span<std::byte> to) const override {
     while (!to.empty()) {
-      const ssize_t got = ::pread(descriptor_, to.data(), std::min(to.size(), kPiece), static_cast<off_t>(offset));
+      const ssize_t got = ::pread(descriptor_, to.data(), std::min(to.size(), kMostAtOnce), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return system_error("read", path_, errno);
       if (got == 0) return error(ErrorKind::kCorrupt, "{} is cut off at byte {}", path_, offset);

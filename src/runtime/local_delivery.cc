@@ -10,7 +10,7 @@ namespace {
 using session::Role;
 
 // Copied at once: some 20 us.
-constexpr Bytes kPiece{256 * 1024};
+constexpr Bytes kChunk{256 * 1024};
 // Copying goes on for so long before the sockets are served again.
 constexpr Duration kTurn = std::chrono::microseconds(500);
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -23,7 +23,7 @@ LocalDelivery::LocalDelivery(transport::Loop& loop, Rank rank, const scheduling:
       rank_(rank),
       sinks_(sinks),
       refused_(std::move(refused)),
-      queue_({.window = kPiece * 2, .chunk = kPiece}),
+      queue_({.window = kChunk * 2, .chunk = kChunk}),
       free_(kNone),
       work_signal_(loop.make_signal([this] { work(); })) {
   PACELINE_CHECK(sinks.worker != nullptr && sinks.server != nullptr, "messages between halves of which one is missing");

@@ -10,7 +10,7 @@
 namespace paceline::trainer::data {
 namespace {
 
-constexpr Bytes kLargestFile{std::int64_t{1} << 30};
+constexpr Bytes kLargestImage{std::int64_t{1} << 30};
 constexpr std::size_t kTestEvery = 10;
 
 struct Labelled {
@@ -32,7 +32,7 @@ class ImageFolder final : public Dataset {
 
   Status load(std::int64_t index, Sample& sample) const override {
     const Labelled& file = at(index);
-    PACELINE_ASSIGN_OR_RETURN(sample.stored, read_file(file.path, kLargestFile));
+    PACELINE_ASSIGN_OR_RETURN(sample.stored, read_file(file.path, kLargestImage));
     sample.target.assign(1, file.label);
     return {};
   }

@@ -9,7 +9,7 @@
 namespace paceline::trainer::data {
 namespace {
 
-constexpr Bytes kLargestFile{std::int64_t{8} << 30};
+constexpr Bytes kLargestText{std::int64_t{8} << 30};
 
 class TextDataset final : public Dataset {
  public:
@@ -110,8 +110,8 @@ std::shared_ptr<const Dataset> make_text_dataset(std::shared_ptr<const Corpus> c
 
 Result<DatasetPair> open_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                        const std::string& name) {
-  PACELINE_ASSIGN_OR_RETURN(const auto source_bytes, read_file(source, kLargestFile));
-  PACELINE_ASSIGN_OR_RETURN(const auto target_bytes, read_file(target, kLargestFile));
+  PACELINE_ASSIGN_OR_RETURN(const auto source_bytes, read_file(source, kLargestText));
+  PACELINE_ASSIGN_OR_RETURN(const auto target_bytes, read_file(target, kLargestText));
   std::vector<std::string_view> sources = lines_of(as_text(source_bytes)), targets = lines_of(as_text(target_bytes));
   if (sources.size() != targets.size()) {
     return error(ErrorKind::kBadRequest, "{}: {} lines, but {} lines in {}; line for line they must belong together",

@@ -8,7 +8,7 @@
 namespace paceline::trainer::data {
 namespace {
 
-enum Purpose : std::uint64_t { kFields = 1, kGrain = 2, kNoise = 3 };
+enum Randomness : std::uint64_t { kFields = 1, kGrain = 2, kNoise = 3 };
 constexpr std::int64_t kFieldsPerSide = 4;
 
 class SyntheticDataset final : public Dataset {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "paceline/wrong.h"
 #include "runtime/json_text.h"
 
 namespace paceline::cli {
@@ -18,11 +19,6 @@ using runtime::CaseIndex;
 using runtime::parse_json;
 
 constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;  // doubles are exact up to here
-
-template <typename... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
-}
 
 Result<double> checked_number(const Json& value, const std::string& where) {
   if (!value.is_number()) return wrong("{} is {} (a {}); it must be a number", where, brief(value), value.type_name());

@@ -5,6 +5,7 @@
 
 #include "paceline/plan/layer_reader.h"
 #include "paceline/plan/question.h"
+#include "paceline/wrong.h"
 #include "planner/algorithm_choice.h"
 #include "planner/gpus.h"
 #include "planner/memory.h"
@@ -17,11 +18,6 @@ namespace paceline::cli {
 namespace {
 
 using runtime::brief;
-
-template <typename... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
-}
 
 // Keys of `input` among `names`, in that order.
 std::vector<std::string> given(const Json& input, const std::vector<std::string>& names) {

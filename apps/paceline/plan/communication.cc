@@ -6,16 +6,12 @@
 #include "collectives/plan/cost.h"
 #include "cost/lower_bound.h"
 #include "paceline/plan/question.h"
+#include "paceline/wrong.h"
 #include "scheduling/batching.h"
 #include "scheduling/slice_size.h"
 
 namespace paceline::cli {
 namespace {
-
-template <typename... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
-}
 
 // What a profile or a replay table says beside what a question asks; `more`: what it says to other questions.
 std::vector<std::string> of_profile(std::vector<std::string> more) {

@@ -11,6 +11,7 @@
 #include "paceline/picture.h"
 #include "paceline/plan/question.h"
 #include "paceline/plan/recommendation.h"
+#include "paceline/wrong.h"
 
 namespace paceline::cli {
 namespace {
@@ -23,11 +24,6 @@ struct Asked {
   std::string dataset, measurements, picture, output;
   bool json = false;
 };
-
-template <typename... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
-}
 
 Result<std::string> content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

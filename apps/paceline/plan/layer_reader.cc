@@ -11,10 +11,10 @@ namespace {
 
 using runtime::brief;
 
-constexpr double kLargestCount = 9007199254740992.0;
+constexpr double kLargestSize = 9007199254740992.0;
 
 template <typename... Args>
-Status wrong(const std::string& where, fmt::format_string<Args...> format, Args&&... args) {
+Status wrong_at(const std::string& where, fmt::format_string<Args...> format, Args&&... args) {
   return error(ErrorKind::kBadRequest, "{} {}", where, fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -22,10 +22,10 @@ Status wrong(const std::string& where, fmt::format_string<Args...> format, Args&
 class Fields {
  public:
   static Result<Fields> of(const Json& object, std::string where, const std::vector<std::string>& legal) {
-    if (!object.is_object()) return wrong(where, "is {} (a {}); it must be an object", brief(object), object.type_name());
+    if (!object.is_object()) return wrong_at(where, "is {} (a {}); it must be an object", brief(object), object.type_name());
     for (const auto& [name, value] : object.items()) {
       if (std::find(legal.begin(), legal.end(), name) != legal.end()) continue;
-      return wrong(where, "has an unknown key '{}'{}; the keys are {}", name, suggestion(name, legal), fmt::join(legal, ", "));
+      return wrong_at(where, "has an unknown key '{}'{}; the keys are {}", name, suggestion(name, legal), fmt::join(legal, ", "));
     }
     return Fields(object, std::move(where));
   }
@@ -36,19 +36,19 @@ class Fields {
 
   Result<const Json*> value(const std::string& key) const {
     const auto found = object_->find(key);
-    if (found == object_->end()) return wrong(where_, "lacks key '{}'", key);
+    if (found == object_->end()) return wrong_at(where_, "lacks key '{}'", key);
     return &*found;
   }
 
   Result<std::string> text(const std::string& key) const {
     PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
-    if (!json->is_string()) return wrong(where(key), "is {} (a {}); it must be a string", brief(*json), json->type_name());
+    if (!json->is_string()) return wrong_at(where(key), "is {} (a {}); it must be a string", brief(*json), json->type_name());
     return json->get<std::string>();
   }
 
   Result<bool> truth(const std::string& key) const {
     PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
-    if (!json->is_boolean()) return wrong(where(key), "is {} (a {}); it must be true or false", brief(*json), json->type_name());
+    if (!json->is_boolean()) return wrong_at(where(key), "is {} (a {}); it must be true or false", brief(*json), json->type_name());
     return json->get<bool>();
   }
 
@@ -61,8 +61,8 @@ class Fields {
   Result<std::vector<std::int64_t>> counts(const std::string& key, std::size_t size) const {
     PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
     if (!json->is_array())
-      return wrong(where(key), "is {} (a {}); it must be an array of whole numbers", brief(*json), json->type_name());
-    if (size != 0 && json->size() != size) return wrong(where(key), "has {} numbers; it must have {}", json->size(), size);
+      return wrong_at(where(key), "is {} (a {}); it must be an array of whole numbers", brief(*json), json->type_name());
+    if (size != 0 && json->size() != size) return wrong_at(where(key), "has {} numbers; it must have {}", json->size(), size);
     std::vector<std::int64_t> counts;
     for (const Json& element : *json) {
       PACELINE_ASSIGN_OR_RETURN(const std::int64_t number, count_of(element, where(key)));
@@ -85,10 +85,10 @@ class Fields {
   Fields(const Json& object, std::string where) : object_(&object), where_(std::move(where)) {}
 
   static Result<std::int64_t> count_of(const Json& json, const std::string& where) {
-    if (!json.is_number()) return wrong(where, "is {} (a {}); it must be a whole number", brief(json), json.type_name());
+    if (!json.is_number()) return wrong_at(where, "is {} (a {}); it must be a whole number", brief(json), json.type_name());
     const double number = json.get<double>();
-    if (!(number >= 0 && number <= kLargestCount) || number != std::floor(number)) {
-      return wrong(where, "is {}; it must be a whole number from 0 to 2^53", brief(json));
+    if (!(number >= 0 && number <= kLargestSize) || number != std::floor(number)) {
+      return wrong_at(where, "is {}; it must be a whole number from 0 to 2^53", brief(json));
     }
     return static_cast<std::int64_t>(number);
   }
@@ -126,7 +126,7 @@ Result<model::PoolingGeometry> read_pooling(const Json& json, const std::string&
   model::PoolingGeometry geometry;
   PACELINE_ASSIGN_OR_RETURN(geometry.name, fields.text("name"));
   PACELINE_ASSIGN_OR_RETURN(const std::string kind, fields.text("kind"));
-  if (kind != "max" && kind != "average") return wrong(fields.where("kind"), "is '{}'; legal are max and average", kind);
+  if (kind != "max" && kind != "average") return wrong_at(fields.where("kind"), "is '{}'; legal are max and average", kind);
   geometry.kind = kind == "max" ? model::PoolingKind::kMax : model::PoolingKind::kAverage;
   PACELINE_ASSIGN_OR_RETURN(geometry.kernel, fields.extent("kernel"));
   PACELINE_ASSIGN_OR_RETURN(geometry.stride, fields.extent("stride"));
@@ -144,13 +144,13 @@ Result<model::LayerKind> read_kind(const Fields& fields) {
     if (text == to_string(kind)) return kind;
     legal.emplace_back(to_string(kind));
   }
-  return wrong(fields.where("kind"), "is '{}'{}; legal are {}", text, suggestion(text, legal), fmt::join(legal, ", "));
+  return wrong_at(fields.where("kind"), "is '{}'{}; legal are {}", text, suggestion(text, legal), fmt::join(legal, ", "));
 }
 
 Status read_tensors(const Fields& fields, model::LayerDescription& layer) {
   PACELINE_ASSIGN_OR_RETURN(const Json* tensors, fields.value("tensors"));
   if (!tensors->is_array())
-    return wrong(fields.where("tensors"), "is {} (a {}); it must be an array", brief(*tensors), tensors->type_name());
+    return wrong_at(fields.where("tensors"), "is {} (a {}); it must be an array", brief(*tensors), tensors->type_name());
   for (std::size_t t = 0; t < tensors->size(); ++t) {
     PACELINE_ASSIGN_OR_RETURN(const Fields tensor,
                               Fields::of((*tensors)[t], fmt::format("{}: tensors[{}]", fields.where(), t), {"name", "shape"}));
@@ -165,7 +165,7 @@ Status read_tensors(const Fields& fields, model::LayerDescription& layer) {
 Status read_poolings(const Fields& fields, model::LayerDescription& layer) {
   PACELINE_ASSIGN_OR_RETURN(const Json* poolings, fields.value("pooling"));
   if (!poolings->is_array())
-    return wrong(fields.where("pooling"), "is {} (a {}); it must be an array", brief(*poolings), poolings->type_name());
+    return wrong_at(fields.where("pooling"), "is {} (a {}); it must be an array", brief(*poolings), poolings->type_name());
   for (std::size_t i = 0; i < poolings->size(); ++i) {
     PACELINE_ASSIGN_OR_RETURN(auto pooling, read_pooling((*poolings)[i], fmt::format("{}: pooling[{}]", fields.where(), i)));
     layer.pooling.push_back(std::move(pooling));
@@ -177,8 +177,9 @@ Status read_poolings(const Fields& fields, model::LayerDescription& layer) {
 Status check_geometry(const Fields& fields, model::LayerKind kind) {
   for (const auto& [key, owner] :
        {std::pair{"convolution", model::LayerKind::kConvolution}, {"linear", model::LayerKind::kLinear}}) {
-    if (fields.has(key) && kind != owner) return wrong(fields.where(), "is of kind '{}' but has key '{}'", to_string(kind), key);
-    if (!fields.has(key) && kind == owner) return wrong(fields.where(), "lacks key '{}', the shapes that the formula needs", key);
+    if (fields.has(key) && kind != owner) return wrong_at(fields.where(), "is of kind '{}' but has key '{}'", to_string(kind), key);
+    if (!fields.has(key) && kind == owner)
+      return wrong_at(fields.where(), "lacks key '{}', the shapes that the formula needs", key);
   }
   return {};
 }

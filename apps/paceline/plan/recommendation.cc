@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "paceline/in_time.h"
+#include "paceline/wrong.h"
 #include "planner/gpus.h"
 #include "planner/memory.h"
 #include "planner/mini_batch.h"
@@ -13,14 +15,7 @@
 namespace paceline::cli {
 namespace {
 
-template <typename... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
-}
-
 std::string in_bytes(double count) { return to_text(Bytes{static_cast<std::int64_t>(std::ceil(count))}); }
-std::string in_time(double value) { return to_text(from_seconds(value)); }
-
 // What a step needs beside the workspaces of its convolutions.
 struct Need {
   double formula = -1, measured = -1;  // bytes; -1: nothing is known

@@ -16,7 +16,7 @@
 namespace paceline::cli {
 namespace {
 
-Status check(const ProfileOptions& options) {
+Status check_convolutions(const ProfileOptions& options) {
   PACELINE_RETURN_IF_ERROR(model::describe(options.model).status());
   for (const std::int64_t mini_batch : options.mini_batches) {
     if (mini_batch < 1 || mini_batch > 1'000'000)
@@ -73,7 +73,7 @@ void print(const MeasuredStep& step) {
 
 Result<Measurements> run(ProfileOptions options) {
   if (options.mini_batches.empty()) options.mini_batches = {8, 16, 32, 64};
-  PACELINE_RETURN_IF_ERROR(check(options));
+  PACELINE_RETURN_IF_ERROR(check_convolutions(options));
   Cache cache = load_cache();
   if (!cache.notice.empty()) fmt::print(stderr, "paceline: {}; measuring anew\n", cache.notice);
   const SystemClock clock;

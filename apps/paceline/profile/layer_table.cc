@@ -6,11 +6,10 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "paceline/in_time.h"
 
 namespace paceline::cli {
 namespace {
-
-std::string in_time(double value) { return to_text(from_seconds(value)); }
 
 std::string cell(const Spread& spread) {
   return fmt::format("{:>9} {:>22}", in_time(spread.median), fmt::format("{} .. {}", in_time(spread.least), in_time(spread.most)));

@@ -41,7 +41,7 @@ Status check_record(const std::string& path) {
   return runtime::system_files().remove_all(probe);
 }
 
-Status check(const ProfileOptions& options) {
+Status check_layers(const ProfileOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription model, model::describe(options.model));
   PACELINE_RETURN_IF_ERROR(check_range("mini-batch", options.mini_batch, 1'000'000));
   PACELINE_RETURN_IF_ERROR(check_range("rounds", options.rounds, 1000));
@@ -93,7 +93,7 @@ Status record(const std::string& path, const MeasuredLayers& measured) {
 }  // namespace
 
 int profile_layers(const ProfileOptions& options) {
-  if (const Status status = check(options); !status.ok()) return report_error(status);
+  if (const Status status = check_layers(options); !status.ok()) return report_error(status);
   // The link first: seconds, and a server that cannot be reached is said before minutes of measuring.
   const auto link = link_of(options);
   if (!link.ok()) return report_error(link.status());

@@ -22,17 +22,17 @@ using Ask = std::function<Result<EchoAnswer>(const EchoOptions&)>;
 
 bool is_given(const ProfileOptions& options) { return !options.bandwidth.empty() || !options.start_up.empty(); }
 
-Status wrong(const char* option, const std::string& text, const Status& reason) {
+Status wrong_option(const char* option, const std::string& text, const Status& reason) {
   return error(ErrorKind::kBadRequest, "--{} {}: {}", option, text, reason.message());
 }
 
 Result<MeasuredLink> given_link(const ProfileOptions& options) {
   MeasuredLink link{.server = "given", .fit = {}, .transfers = {}, .warning = {}};
   const auto rate = parse_rate(options.bandwidth);
-  if (!rate.ok()) return wrong("bandwidth", options.bandwidth, rate.status());
+  if (!rate.ok()) return wrong_option("bandwidth", options.bandwidth, rate.status());
   if (!(rate->value > 0)) return error(ErrorKind::kBadRequest, "--bandwidth {} is not above zero", options.bandwidth);
   const auto start_up = parse_duration(options.start_up);
-  if (!start_up.ok()) return wrong("start-up", options.start_up, start_up.status());
+  if (!start_up.ok()) return wrong_option("start-up", options.start_up, start_up.status());
   link.fit = {.start_up = seconds(*start_up), .bandwidth = *rate, .residual = 0};
   return link;
 }

@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "paceline/in_time.h"
 #include "paceline/profile/link.h"
 
 namespace paceline::cli {
 namespace {
-
-std::string in_time(double value) { return to_text(from_seconds(value)); }
 
 void print(const MeasuredLink& link) {
   fmt::print("{}\n\n{:>12} {:>12} {:>26} {:>12}\n", link_text(link), "transfer", "time", "least .. most", "fitted");

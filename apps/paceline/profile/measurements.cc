@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "paceline/doctor/machine.h"
 #include "paceline/environment.h"
+#include "paceline/wrong.h"
 #include "runtime/files.h"
 #include "runtime/json_text.h"
 
@@ -20,11 +21,6 @@ namespace {
 using runtime::brief;
 using runtime::CaseIndex;
 using runtime::parse_json;
-
-template <typename... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
-}
 
 Status check_object(const Json& json, const std::vector<std::string>& legal, const std::string& where) {
   if (!json.is_object()) return wrong("{}: {} (a {}) where an object is expected", where, brief(json), json.type_name());

@@ -8,6 +8,7 @@
 #include "model/description.h"
 #include "paceline/data_root.h"
 #include "paceline/doctor/machine.h"
+#include "paceline/in_time.h"
 #include "paceline/profile/measurements.h"
 #include "paceline/profile/prefetch.h"
 #include "paceline/profile/profile.h"
@@ -122,8 +123,6 @@ Json to_json(const ProfileOptions& options, const Profile& profile) {
   return json;
 }
 
-std::string in_time(double value) { return to_text(from_seconds(value)); }
-
 void print(const ProfileOptions& options, const Profile& profile) {
   fmt::print("{} on {}, mini-batch {}, 1 worker, 1 server, {} iterations; per iteration\n\n", options.model, profile.dataset,
              options.mini_batch, options.iterations);
@@ -159,7 +158,7 @@ Status check(const ProfileOptions& options, const model::ModelDescription& model
   return {};
 }
 
-Result<Profile> measure(const ProfileOptions& options) {
+Result<Profile> measure_steps(const ProfileOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription model, model::describe(options.model));
   PACELINE_RETURN_IF_ERROR(check(options, model));
   const SystemClock clock;
@@ -180,7 +179,7 @@ Result<Profile> measure(const ProfileOptions& options) {
 }  // namespace
 
 int profile_steps(const ProfileOptions& options) {
-  const auto profile = measure(options);
+  const auto profile = measure_steps(options);
   if (!profile.ok()) return report_error(profile.status());
   Cache cache = load_cache();
   cache.measurements.put(MeasuredOverhead{.model = options.model,

@@ -10,20 +10,18 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "collectives/exec/calibration.h"
+#include "paceline/train/choice.h"
 #include "tensor/reduce.h"
 
 namespace paceline::cli {
 namespace {
 
 using collectives::Call;
-using collectives::Choice;
 using collectives::TrainingOptions;
 using collectives::TrainingStep;
 using runtime::Json;
 
-constexpr cost::LinkFit kAssumed{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
-constexpr std::int64_t kEach = sizeof(float);
-constexpr std::int64_t kMostMerged = 8'000'000 / kEach;  // parameters: more would be sent too late
+constexpr std::int64_t kMostMerged = 8'000'000 / kParameterBytes;  // parameters: more would be sent too late
 
 // Seconds for each byte that is added to another one, on this machine.
 double measure_gamma() {
@@ -38,22 +36,17 @@ double measure_gamma() {
     tensor::add_into(std::span(sum), std::span(addend));
     least = std::min<Duration>(least, clock.now() - began);
   }
-  return seconds(least) / static_cast<double>(kElements * kEach);
-}
-
-void set(wire::Settings& settings, const std::string& name, const std::string& value) {
-  for (auto& [known, text] : settings) {
-    if (known == name) text = value;
-  }
+  return seconds(least) / static_cast<double>(kElements * kParameterBytes);
 }
 
 // The operations of one round of a unit with so many parameters.
-std::vector<std::pair<Call, Choice>> operations_of(const TrainingOptions& options, std::int32_t workers, std::int64_t elements) {
+std::vector<std::pair<Call, collectives::Choice>> operations_of(const TrainingOptions& options, std::int32_t workers,
+                                                                std::int64_t elements) {
   collectives::Group group;
   for (std::int32_t rank = 0; rank < workers; ++rank) group.ranks.push_back(Rank{rank});
   std::vector<TrainingStep> steps = {TrainingStep::kReduce};
   if (!updates_everywhere(options.loop)) steps.push_back(TrainingStep::kBroadcast);
-  std::vector<std::pair<Call, Choice>> operations;
+  std::vector<std::pair<Call, collectives::Choice>> operations;
   for (const TrainingStep step : steps) {
     const Call call = call_of(options, workers, step, elements);
     operations.emplace_back(call, choose(group, call, rules_of(options, workers)));
@@ -75,10 +68,10 @@ std::int64_t worth_merging(const TrainingOptions& options, std::int32_t workers)
   return elements > 1 ? std::min(elements, kMostMerged) : 0;
 }
 
-Json describe(const std::pair<Call, Choice>& operation) {
+Json describe(const std::pair<Call, collectives::Choice>& operation) {
   const auto& [call, choice] = operation;
   return {{"operation", collectives::to_string(call.kind)},
-          {"bytes", call.count * kEach},
+          {"bytes", call.count * kParameterBytes},
           {"algorithm", choice.algorithm ? Json(collectives::to_string(*choice.algorithm)) : Json(nullptr)},
           {"block", choice.block ? Json(choice.block->count) : Json(nullptr)},
           {"seconds", choice.seconds}};
@@ -108,9 +101,9 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
   const bool kept = !settings.link_cost.empty();
   if (!gathering.link && !kept) {
     log::warn("the link could not be measured; --collective assumes {} and a start-up of {} for each message",
-              to_text(kAssumed.bandwidth), to_text(from_seconds(kAssumed.start_up)));
+              to_text(kAssumedLink.bandwidth), to_text(from_seconds(kAssumedLink.start_up)));
   }
-  cost::LinkFit link = gathering.link.value_or(kAssumed);
+  cost::LinkFit link = gathering.link.value_or(kAssumedLink);
   if (!kept)
     settings.link_cost =
         runtime::link_cost_text({std::max(link.start_up, collectives::kLeastAlpha), 1 / link.bandwidth.value, measure_gamma()});

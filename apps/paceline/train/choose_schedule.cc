@@ -5,13 +5,13 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "paceline/train/choice.h"
 #include "prediction/tune.h"
 #include "replay/table.h"
 
 namespace paceline::cli {
 namespace {
 
-using prediction::Choice;
 using prediction::Cluster;
 using prediction::Given;
 using runtime::JobSettings;
@@ -19,26 +19,18 @@ using runtime::Json;
 using scheduling::ScheduleOptions;
 using scheduling::SliceLimits;
 
-constexpr cost::LinkFit kAssumed{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
 // What a message costs its two ends in processor time, however fast the link is; a shaper's first burst can hide it from the
 // measurement. Seconds.
 constexpr double kLeastStartUp = 30e-6;
-constexpr std::int64_t kEach = sizeof(float);
 // Of all workers in one iteration with the formulas' schedule: more take longer than a second to predict in all combinations.
 constexpr double kMostMessages = 6'000;
-
-void set(wire::Settings& settings, const std::string& name, const std::string& value) {
-  for (auto& [known, text] : settings) {
-    if (known == name) text = value;
-  }
-}
 
 // A size in the job as one of the model that the job's is `scale` times smaller than.
 std::int64_t unscaled(std::int64_t elements, double scale) { return std::llround(static_cast<double>(elements) * scale); }
 
 SliceLimits limits_for(double scale) {
   const auto divided = [&](Bytes size) {
-    return Bytes{std::max<std::int64_t>(kEach, std::llround(static_cast<double>(size.count) / scale))};
+    return Bytes{std::max<std::int64_t>(kParameterBytes, std::llround(static_cast<double>(size.count) / scale))};
   };
   return {.smallest = divided(SliceLimits{}.smallest), .largest = divided(SliceLimits{}.largest)};
 }
@@ -76,7 +68,7 @@ Result<prediction::Job> profile_of(const JobSettings& settings, const wire::Tens
 // About how many messages an iteration has: every unit is pushed by and returned to every worker.
 double messages_of(Bytes model, const wire::TensorTable& table, const ScheduleOptions& schedule, std::int32_t workers) {
   const double slices =
-      static_cast<double>(model.count / kEach) / static_cast<double>(std::max<std::int64_t>(1, schedule.cut.elements));
+      static_cast<double>(model.count / kParameterBytes) / static_cast<double>(std::max<std::int64_t>(1, schedule.cut.elements));
   return 2.0 * workers * (slices + static_cast<double>(table.tensors.size()));
 }
 
@@ -89,7 +81,7 @@ Json json_of(const ScheduleOptions& schedule, double scale) {
 }
 
 std::string sizes_text(const ScheduleOptions& schedule, double scale) {
-  const auto bytes = [&](std::int64_t elements) { return to_text(Bytes{unscaled(elements, scale) * kEach}); };
+  const auto bytes = [&](std::int64_t elements) { return to_text(Bytes{unscaled(elements, scale) * kParameterBytes}); };
   return fmt::format("slices of {}, {} merged, window {}, {}{}", bytes(schedule.cut.elements),
                      schedule.cut.merge == 0 ? "nothing" : "up to " + bytes(schedule.cut.merge),
                      scheduling::to_text(schedule.window), scheduling::to_string(schedule.back),
@@ -104,9 +96,9 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   if (settings.schedule != "tuned") return Json();
   if (!gathering.link) {
     log::warn("the link could not be measured; --schedule tuned assumes {} and a start-up of {} for each message",
-              to_text(kAssumed.bandwidth), to_text(from_seconds(kAssumed.start_up)));
+              to_text(kAssumedLink.bandwidth), to_text(from_seconds(kAssumedLink.start_up)));
   }
-  const cost::LinkFit link = gathering.link.value_or(kAssumed);
+  const cost::LinkFit link = gathering.link.value_or(kAssumedLink);
   PACELINE_ASSIGN_OR_RETURN(const ScheduleOptions typed, runtime::schedule_options(settings));
   const Given given = given_by(settings, typed);
   const SliceLimits limits = limits_for(settings.scale);
@@ -117,7 +109,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
                         .link = link.bandwidth,
                         .start_up = std::max(link.start_up, kLeastStartUp)};
   Bytes model;
-  for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kEach};
+  for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kParameterBytes};
 
   ScheduleOptions chosen = prediction::by_formula(model, cluster, limits, given);
   Json predicted, candidates = Json::array();
@@ -126,7 +118,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   if (job.ok() && messages_of(model, table, chosen, workers) > kMostMessages)
     job = error(ErrorKind::kBadRequest, "an iteration of {} workers has too many messages to predict", workers);
   if (job.ok()) {
-    PACELINE_ASSIGN_OR_RETURN(const Choice choice, prediction::tune(*job, cluster, limits, given));
+    PACELINE_ASSIGN_OR_RETURN(const prediction::Choice choice, prediction::tune(*job, cluster, limits, given));
     chosen = choice.schedule;
     predicted = {{"seconds", choice.predicted.iteration},
                  {"lower_bound", choice.predicted.lower_bound > 0 ? Json(choice.predicted.lower_bound) : Json(nullptr)}};

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "model/convolution_algorithm.h"
+#include "paceline/wrong.h"
 #include "runtime/json_text.h"
 
 namespace paceline::cli {
@@ -14,11 +15,6 @@ using runtime::brief;
 using runtime::CaseIndex;
 using runtime::Json;
 using runtime::parse_json;
-
-template <typename... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return error(ErrorKind::kBadRequest, format, std::forward<Args>(args)...);
-}
 
 // The file's one JSON object. `option`: what named the file.
 Result<Json> object_in(const char* option, const std::string& path) {
