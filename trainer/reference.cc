@@ -42,6 +42,7 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
   ModuleAdapter& adapter = workload.adapter();
   PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
   runtime::ReferenceUpdate update(rules, adapter.table());
+  update.begin(adapter.parameters());
   NoObserver observer;
 
   std::vector<VirtualWorker> virtual_workers(static_cast<std::size_t>(workers));

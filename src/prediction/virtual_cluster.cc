@@ -46,8 +46,7 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
         core.on_initial_received(unit.id);
         continue;
       }
-      const auto began =
-          core.on_value_begin(unit.server, {unit.id, unit.id, 0}, static_cast<std::uint64_t>(unit.elements) * sizeof(float), now());
+      const auto began = core.on_value_begin(unit.server, {unit.id, unit.id, 0}, plan_->payload_bytes(unit.id), now());
       PACELINE_CHECK(began.ok(), "{}", began.status().message());
       const Status came = core.on_value(unit.server, {unit.id, unit.id, 0}, 0, now(), actions_);
       PACELINE_CHECK(came.ok(), "{}", came.message());
@@ -246,9 +245,9 @@ std::span<const std::uint32_t> VirtualCluster::units_between(std::uint32_t unit,
 }
 
 std::int64_t VirtualCluster::bytes_between(std::uint32_t unit, std::uint32_t last) const {
-  std::int64_t elements = 0;
-  for (const std::uint32_t one : units_between(unit, last)) elements += plan_->units().units[one].elements;
-  return elements * static_cast<std::int64_t>(sizeof(float));
+  std::int64_t bytes = 0;
+  for (const std::uint32_t one : units_between(unit, last)) bytes += static_cast<std::int64_t>(plan_->payload_bytes(one));
+  return bytes;
 }
 
 bool VirtualCluster::try_answer(std::uint32_t pull) {

@@ -27,6 +27,7 @@ Result<std::vector<ReferenceLayer>> make_layers(const LayerTable& table, const r
                          runtime::ReferenceUpdate(rules, tensors_of({{row}}))};
     for (std::int64_t i = 0; i < row.parameters; ++i)
       layer.parameters[static_cast<std::size_t>(i)] = values.initial()[static_cast<std::size_t>((offset + i) % kPeriod)];
+    layer.update.begin(layer.parameters);
     offset += row.parameters;
     layers.push_back(std::move(layer));
   }

@@ -29,7 +29,9 @@ ValueCheck::ValueCheck(Values values, const runtime::UpdateRules& rules, Rank ra
       rank_(rank),
       update_(rules, one_period()),
       expected_(values_.initial().begin(), values_.initial().end()),
-      gradients_(static_cast<std::size_t>(workers), std::vector<float>(kPeriod)) {}
+      gradients_(static_cast<std::size_t>(workers), std::vector<float>(kPeriod)) {
+  update_.begin(expected_);
+}
 
 Status ValueCheck::on_iteration(Iteration iteration) {
   // Where gradients are averaged, and in the first iterations of ElasticBSP, a push moves the values by its share.

@@ -20,9 +20,9 @@ constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
 constexpr const char* kManifestName = "manifest.json";
 
 // The settings that decide which bits a job computes, with the words for people.
-constexpr std::array<const char*, 12> kMustMatch = {"model",     "dataset",       "seed",      "mini-batch",
-                                                    "optimizer", "learning-rate", "momentum",  "weight-decay",
-                                                    "clip-norm", "sync",          "staleness", "lookahead"};
+constexpr std::array<const char*, 14> kMustMatch = {"model",         "dataset",   "seed",         "mini-batch", "optimizer",
+                                                    "learning-rate", "momentum",  "weight-decay", "clip-norm",  "sync",
+                                                    "staleness",     "lookahead", "wire",         "loss-scale"};
 
 std::string value_of(const wire::Settings& settings, std::string_view name) {
   for (const auto& [key, value] : settings) {
@@ -206,8 +206,13 @@ Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& setti
                  "the checkpoint {} is of another job: {}; give what it was made with, or another --checkpoint", checkpoint.folder,
                  difference);
   };
+  const wire::Settings defaults = to_settings({});
   for (const char* name : kMustMatch) {
-    const std::string saved = value_of(checkpoint.manifest.settings, name), wanted = value_of(settings, name);
+    // An earlier version, which did not know the setting, did what is the default now.
+    std::string saved = value_of(checkpoint.manifest.settings, name), wanted = value_of(settings, name);
+    for (std::string* value : {&saved, &wanted}) {
+      if (value->empty()) *value = value_of(defaults, name);
+    }
     if (saved != wanted) return refused(fmt::format("--{} {} there against {} here", name, saved, wanted));
   }
   if (checkpoint.manifest.workers != workers)

@@ -42,6 +42,8 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("return", s.back);
   visit("push", s.push);
   visit("ordered-places", s.ordered_places);
+  visit("wire", s.wire);
+  visit("loss-scale", s.loss_scale);
   visit("sync", s.sync);
   visit("collective", s.collective);
   visit("algorithm", s.algorithm);
@@ -120,6 +122,8 @@ Status check_replay(const JobSettings& s) {
   if (s.dataset != kNoDataset && s.dataset != JobSettings().dataset)
     return refused(fmt::format("--dataset {}", s.dataset), "it reads no data; leave --dataset out");
   if (s.sync == "bsp") return {};
+  if (s.wire != JobSettings().wire)
+    return refused(fmt::format("--wire {} with --sync {}", s.wire, s.sync), "what comes back rounded is checked for --sync bsp");
   PACELINE_ASSIGN_OR_RETURN(const tensor::Schedule rate, tensor::parse_schedule(s.learning_rate));
   const bool foreseeable =
       s.optimizer == "sgd" && s.weight_decay == 0 && rate.kind == tensor::Schedule::Kind::kConstant && rate.warmup == 0;
@@ -189,11 +193,18 @@ Status check_collective(const JobSettings& s) {
   if (!s.batching.empty()) return contradiction("batching", s.batching, "it pulls nothing; leave it out");
   if (s.back != usual.back) return contradiction("return", s.back, "no server returns values; leave it out");
   if (!s.push.empty()) return contradiction("push", s.push, "it pushes nothing; leave it out");
+  if (s.wire != usual.wire) return contradiction("wire", s.wire, "operations send float32; leave it out");
   if (s.sync != usual.sync) return contradiction("sync", s.sync, "all workers take part in every operation; legal: bsp");
   return {};
 }
 
 }  // namespace
+
+Result<paramserver::WireOptions> wire_options(const JobSettings& settings) {
+  PACELINE_ASSIGN_OR_RETURN(paramserver::WireOptions options, paramserver::parse_wire(settings.wire));
+  options.loss_scale = settings.loss_scale;
+  return paramserver::validated(options);
+}
 
 Result<sync::SyncOptions> sync_options(const JobSettings& settings) {
   sync::SyncOptions options;
@@ -284,6 +295,7 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("seed", static_cast<double>(s.seed), 0, 9e15, "0 to 9000000000000000"));
   PACELINE_RETURN_IF_ERROR(of_option("schedule", scheduling::parse_schedule_name(s.schedule).status()));
   PACELINE_RETURN_IF_ERROR(schedule_options(s).status());
+  PACELINE_RETURN_IF_ERROR(wire_options(s).status());
   PACELINE_RETURN_IF_ERROR(check_sync(s));
   PACELINE_RETURN_IF_ERROR(in_range("broadcast-every", static_cast<double>(s.broadcast_every), 0, kMost, "0 (never) and more"));
   PACELINE_RETURN_IF_ERROR(check_collective(s));
@@ -365,6 +377,7 @@ Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSetti
   PACELINE_ASSIGN_OR_RETURN(options.sync, sync_options(settings));
   PACELINE_ASSIGN_OR_RETURN(options.update.optimizer, optimizer_options(settings));
   PACELINE_ASSIGN_OR_RETURN(options.update.learning_rate, tensor::parse_schedule(settings.learning_rate));
+  PACELINE_ASSIGN_OR_RETURN(options.wire, wire_options(settings));
   options.update.clip_norm = settings.clip_norm;
   PACELINE_ASSIGN_OR_RETURN(options.update.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
   return paramserver::JobPlan::make(table, options);

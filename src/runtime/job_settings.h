@@ -40,6 +40,8 @@ struct JobSettings {
   std::string back;                    // --return: how values come back, for tuned; "": the schedule's own
   std::string push;                    // ibatch: when gradients leave; "": as ready
   std::string ordered_places = "all";  // scheduling/schedule.h
+  std::string wire = "float32";        // of gradients and values that are sent (paramserver/core/wire_options.h)
+  double loss_scale = 1;               // what gradients are multiplied by before they are rounded
   std::string sync = "bsp";
   std::string collective = kNoCollective;  // loop1, loop2, loop3, loop3-overlap: training without servers; none: with servers
   std::string algorithm = "best";          // of its operations: best, lp, ring, direct, mst, be
@@ -90,6 +92,8 @@ std::string link_cost_text(const cost::LinkCost& link);
 
 // The file of "replay:FILE", or nothing when the model is a network.
 std::optional<std::string> replay_file(const JobSettings& settings);
+
+Result<paramserver::WireOptions> wire_options(const JobSettings& settings);
 
 Result<sync::SyncOptions> sync_options(const JobSettings& settings);
 

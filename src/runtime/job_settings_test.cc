@@ -66,6 +66,8 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("return", "broadcast").back, "broadcast");
   EXPECT_EQ(read("push", "in-batches").push, "in-batches");
   EXPECT_EQ(read("ordered-places", "none").ordered_places, "none");
+  EXPECT_EQ(read("wire", "bfloat16").wire, "bfloat16");
+  EXPECT_EQ(read("loss-scale", "8").loss_scale, 8);
   EXPECT_EQ(read("non-finite", "skip").non_finite, "skip");
   EXPECT_EQ(read("checkpoint", "a=b c").checkpoint, "a=b c");
   EXPECT_EQ(read("checkpoint-every", "7").checkpoint_every, 7);
@@ -100,9 +102,9 @@ TEST(JobSettings, NumbersArriveBitForBit) {
 TEST(JobSettings, WhatIsNoValueIsRefusedNamingTheOption) {
   // What they may say is checked by validated().
   const std::set<std::string> texts = {
-      "model",          "dataset",      "optimizer",  "learning-rate",  "schedule",    "slice",     "merge",     "batching",
-      "sync",           "convolutions", "non-finite", "checkpoint",     "resume-from", "export",    "speed",     "window",
-      "ordered-places", "return",       "objective",  "gradient-scale", "collective",  "algorithm", "link-cost", "push"};
+      "model",        "dataset",        "optimizer",  "learning-rate", "schedule",  "slice", "merge",  "batching",       "sync",
+      "convolutions", "non-finite",     "checkpoint", "resume-from",   "export",    "speed", "window", "ordered-places", "return",
+      "objective",    "gradient-scale", "collective", "algorithm",     "link-cost", "push",  "wire"};
   for (const std::string& name : setting_names()) {
     SCOPED_TRACE(name);
     if (texts.contains(name)) {
@@ -136,6 +138,8 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"window", {"16KiB", "0", "131071", "auto:0ms", "automatic"}},
       {"return", {"pull", "notify-and-pull"}},
       {"ordered-places", {"some", "window,", "worker-egress,client-egress"}},
+      {"wire", {"", "float64", "bfloat"}},
+      {"loss-scale", {"0", "3", "nan", "2"}},
       {"sync", {"", "bps"}},
       {"staleness", {"-1", "1000001"}},
       {"lookahead", {"0", "-1", "1000001"}},
@@ -206,6 +210,7 @@ TEST(JobSettings, TrainingWithoutServersRefusesWhatOnlyServersDo) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.batching = "exact"; }), HasSubstr("--batching exact contradicts"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.push = "as-ready"; }), HasSubstr("--push as-ready contradicts --collective loop1"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp"; }), HasSubstr("--sync asp contradicts --collective loop1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "bfloat16"; }), HasSubstr("--wire bfloat16 contradicts --collective loop1"));
   EXPECT_EQ(refusal([](JobSettings& s) { s.checkpoint = "c"; }), "");
   EXPECT_THAT(refusal([](JobSettings& s) { s.broadcast_every = 5; }),
               HasSubstr("--broadcast-every 5 contradicts --collective loop1"));
@@ -256,6 +261,8 @@ TEST(JobSettings, AReplayHasIterationsButNoDataAndItsScaleDividesSlices) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "ssp", s.optimizer = "adam"; }), HasSubstr("--sync ssp"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp", s.learning_rate = "step:0.1,every=2"; }), HasSubstr("--sync asp"));
   EXPECT_EQ(refusal([](JobSettings& s) { s.sync = "asp"; }), "");
+  EXPECT_EQ(refusal([](JobSettings& s) { s.wire = "float16"; }), "");
+  EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp", s.wire = "float16"; }), HasSubstr("--wire float16 with --sync asp"));
 }
 
 TEST(JobSettings, ThePlanFollowsThem) {
@@ -271,6 +278,8 @@ TEST(JobSettings, ThePlanFollowsThem) {
   settings.staleness = 4;
   settings.window = "auto:4ms";
   settings.ordered_places = "window,server-ingress";
+  settings.wire = "float16";
+  settings.loss_scale = 8;
   const auto plan = make_job_plan(settings, table, 3, 2, 11);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   const auto& options = (*plan)->options();
@@ -279,6 +288,8 @@ TEST(JobSettings, ThePlanFollowsThem) {
   EXPECT_EQ(options.first, 11);
   EXPECT_EQ(options.sync.kind, sync::SyncKind::kSsp);
   EXPECT_EQ(options.sync.staleness, 4);
+  EXPECT_EQ(options.wire, (paramserver::WireOptions{.kind = paramserver::WireKind::kFloat16, .loss_scale = 8}));
+  EXPECT_EQ((*plan)->payload_bytes(0), static_cast<std::size_t>((*plan)->units().units[0].elements) * 2);
   EXPECT_EQ(scheduling::egress_rules(options.schedule).window.link_time, std::chrono::milliseconds(4));
   EXPECT_EQ(scheduling::egress_rules(options.schedule).pushes, scheduling::Order::kFirstInFirstOut);
   EXPECT_EQ(scheduling::egress_rules(options.schedule).replies, scheduling::Order::kFirstInFirstOut);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/check.h"
+#include "runtime/reference_wire.h"
 #include "tensor/exact_square_sum.h"
 
 namespace paceline::runtime {
@@ -11,6 +13,7 @@ Result<UpdateRules> update_rules(const JobSettings& settings) {
   PACELINE_ASSIGN_OR_RETURN(rules.optimizer, optimizer_options(settings));
   PACELINE_ASSIGN_OR_RETURN(rules.learning_rate, tensor::parse_schedule(settings.learning_rate));
   PACELINE_ASSIGN_OR_RETURN(rules.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
+  PACELINE_ASSIGN_OR_RETURN(rules.wire, wire_options(settings));
   rules.clip_norm = settings.clip_norm;
   return rules;
 }
@@ -23,10 +26,23 @@ ReferenceUpdate::ReferenceUpdate(const UpdateRules& rules, const wire::TensorTab
       first_(static_cast<std::size_t>(table.elements()), 0.0f),
       second_(first_.size(), 0.0f) {}
 
-Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& gradients,
+void ReferenceUpdate::begin(std::span<float> parameters) {
+  if (!rules_.wire.narrow()) return;
+  values_.assign(parameters.begin(), parameters.end());
+  for (float& parameter : parameters) parameter = reference_rounded(rules_.wire, parameter);
+}
+
+Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& computed,
                               const std::vector<std::vector<char>>& used, std::span<float> parameters) {
+  if (rules_.wire.narrow()) {
+    received_ = computed;
+    for (std::vector<float>& gradient : received_) {
+      for (float& value : gradient) value = reference_sent(rules_.wire, value);
+    }
+  }
+  const std::vector<std::vector<float>>& gradients = rules_.wire.narrow() ? received_ : computed;
   std::vector<float> mean = gradients[0];
-  const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()));
+  const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()) / rules_.wire.loss_scale);
   for (std::size_t i = 0; i < mean.size(); ++i) {
     for (std::size_t worker = 1; worker < gradients.size(); ++worker) mean[i] += gradients[worker][i];
     mean[i] *= share;
@@ -41,6 +57,18 @@ Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector
       for (float& value : mean) value *= coefficient;
     }
   }
+  if (!rules_.wire.narrow()) {
+    update(iteration, used, mean, parameters);
+    return {};
+  }
+  PACELINE_CHECK(values_.size() == parameters.size(), "{} parameters of {}", parameters.size(), values_.size());
+  update(iteration, used, mean, values_);
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = reference_rounded(rules_.wire, values_[i]);
+  return {};
+}
+
+void ReferenceUpdate::update(Iteration iteration, const std::vector<std::vector<char>>& used, std::span<const float> mean,
+                             std::span<float> parameters) {
   const double rate = tensor::learning_rate(rules_.learning_rate, iteration);
   for (std::size_t tensor = 0; tensor + 1 < offsets_.size(); ++tensor) {
     bool by_anyone = false;
@@ -48,7 +76,6 @@ Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector
     if (!by_anyone) continue;
     step(tensor, rate, mean, parameters);
   }
-  return {};
 }
 
 Status ReferenceUpdate::non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients,

@@ -21,6 +21,7 @@ struct UpdateRules {
   tensor::Schedule learning_rate;
   double clip_norm = 0;  // 0: no clipping
   paramserver::NonFinitePolicy non_finite = paramserver::NonFinitePolicy::kStop;
+  paramserver::WireOptions wire;
 };
 
 // Errors: kBadRequest, as validated(settings) finds them.
@@ -32,12 +33,18 @@ class ReferenceUpdate {
  public:
   ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table);
 
+  // Before the first iteration: the workers' parameters become what they get from the servers, which keep the given ones. Needed
+  // with a narrow codec only.
+  void begin(std::span<float> parameters);
+
   // `gradients[w]` is worker w's, in forward order; `used[w][t]` tells whether worker w used tensor t.
   // Errors: kCorrupt naming worker, layer and iteration, when a gradient is not finite and the job is to stop then.
   Status apply(Iteration iteration, const std::vector<std::vector<float>>& gradients, const std::vector<std::vector<char>>& used,
                std::span<float> parameters);
 
  private:
+  void update(Iteration iteration, const std::vector<std::vector<char>>& used, std::span<const float> mean,
+              std::span<float> parameters);
   Status non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients, std::span<const float> mean) const;
   float clip_coefficient(const std::vector<float>& gradient) const;
   void step(std::size_t tensor, double learning_rate, std::span<const float> gradient, std::span<float> parameters);
@@ -47,6 +54,9 @@ class ReferenceUpdate {
   std::vector<std::int64_t> offsets_;  // of the table
   std::vector<std::int64_t> steps_;    // by tensor
   std::vector<float> first_, second_;  // optimizer state
+  // With a narrow codec: the servers' values, and the gradients as they get them.
+  std::vector<float> values_;
+  std::vector<std::vector<float>> received_;
 };
 
 }  // namespace paceline::runtime

@@ -347,6 +347,8 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
       {"collective", nullptr},
       {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
       {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
+      {"wire", settings.wire},
+      {"loss_scale", settings.loss_scale},
       {"sync", settings.sync},
       {"sync_detail", sync_detail(servers)},
       {"optimizer", settings.optimizer},
@@ -404,8 +406,9 @@ std::string report_text(const Json& report) {
   line("speed",
        fmt::format("{:.0f} samples/s: {} samples in {}, {} iterations", report["samples_per_second"].get<double>(),
                    report["samples"].get<std::int64_t>(), duration(report["seconds"]), report["iterations"].get<std::int64_t>()));
-  line("moved", fmt::format("{} pushed, {} pulled by all workers", to_text(Bytes{report["bytes_pushed"]}),
-                            to_text(Bytes{report["bytes_pulled"]})));
+  const std::string wire = report["wire"];
+  line("moved", fmt::format("{} pushed, {} pulled by all workers{}", to_text(Bytes{report["bytes_pushed"]}),
+                            to_text(Bytes{report["bytes_pulled"]}), wire == "float32" ? "" : ", as " + wire));
   const Json& iteration = report["iteration_seconds"];
   line("iteration",
        fmt::format("{} median, {} to {}", duration(iteration["median"]), duration(iteration["min"]), duration(iteration["max"])));

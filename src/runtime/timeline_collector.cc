@@ -54,7 +54,7 @@ Result<Json> TimelineCollector::write(Files& files, const std::string& path) con
   JobTimeline job;
   job.layers = table_.layers;
   for (const scheduling::Unit& unit : plan->units().units)
-    job.units.push_back({unit.server, unit.layer, Bytes{unit.elements * static_cast<std::int64_t>(sizeof(float))}});
+    job.units.push_back({unit.server, unit.layer, Bytes{static_cast<std::int64_t>(plan->payload_bytes(unit.id))}});
   for (const auto& [peer, parts] : parts_) {
     const auto clock = clocks_.find(peer);
     std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = std::numeric_limits<std::int64_t>::min();

@@ -24,6 +24,7 @@ constexpr std::int32_t kWorkers = 3;
 struct Case {
   const char* schedule;
   sync::SyncKind sync;
+  WireKind wire = WireKind::kFloat32;
 };
 
 class ParameterServerAllocation : public ::testing::TestWithParam<std::tuple<transport::testing::MakeBackend, Case>> {};
@@ -36,6 +37,7 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
   setting.options.servers = 2;
   setting.options.schedule = *scheduling::parse_schedule_name(wanted.schedule);
   setting.options.sync.kind = wanted.sync;
+  setting.options.wire.kind = wanted.wire;
   setting.options.update.optimizer.kind = tensor::OptimizerKind::kAdam;
   setting.iterations = kWarm + kWindow * static_cast<Iteration>(kWindows) + 10;
   Job job(make_backend(), setting);
@@ -69,14 +71,17 @@ std::string name_of(const ::testing::TestParamInfo<ParameterServerAllocation::Pa
   const auto& [make_backend, wanted] = info.param;
   const bool by_default = std::string(wanted.schedule) == "default";
   const std::string kind(sync::to_text(wanted.sync));
-  return make_backend().name + (by_default ? "_default_" : "_layer_wise_") + kind;
+  const std::string wire = wanted.wire == WireKind::kFloat32 ? "" : "_" + WireOptions{.kind = wanted.wire}.text();
+  return make_backend().name + (by_default ? "_default_" : "_layer_wise_") + kind + wire;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, ParameterServerAllocation,
     ::testing::Combine(::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
                        ::testing::Values(Case{"default", sync::SyncKind::kBsp}, Case{"layer-wise", sync::SyncKind::kBsp},
-                                         Case{"layer-wise", sync::SyncKind::kAsp}, Case{"layer-wise", sync::SyncKind::kSsp})),
+                                         Case{"layer-wise", sync::SyncKind::kAsp}, Case{"layer-wise", sync::SyncKind::kSsp},
+                                         Case{"default", sync::SyncKind::kBsp, WireKind::kBFloat16},
+                                         Case{"layer-wise", sync::SyncKind::kBsp, WireKind::kFloat16})),
     name_of);
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/reference_wire.h"
+
 namespace paceline::paramserver::testing {
 namespace {
 
@@ -16,6 +18,18 @@ session::EndpointOptions options_of(const session::PeerName& name, const JobSett
       .order = by_layer ? session::Order::kByLayer : session::Order::kFirstInFirstOut,
       .chunk = {1024},
       .window = {4096}};
+}
+
+// What workers see of the servers' values.
+std::vector<float> returned(const WireOptions& wire, std::vector<float> values) {
+  for (float& value : values) value = runtime::reference_rounded(wire, value);
+  return values;
+}
+
+// What an update takes of a worker's gradient.
+std::vector<float> received(const WireOptions& wire, std::vector<float> gradient) {
+  for (float& value : gradient) value = runtime::reference_sent(wire, value) / static_cast<float>(wire.loss_scale);
+  return gradient;
 }
 
 }  // namespace
@@ -74,13 +88,14 @@ Job::Job(const Backend& backend, JobSetting setting)
         plan, Rank{s}, made.node.rank.loop(), made,
         {.on_failed = [&made](const Status& why) { made.reported.push_back(why); }, .on_iteration_complete = {}, .on_skipped = {}});
   }
-  history_.push_back(initial_values(setting_.seed, plan->units().elements));
+  const std::vector<float> initial = initial_values(setting_.seed, plan->units().elements);
+  history_.push_back(returned(setting_.options.wire, initial));
   for (std::int32_t w = 0; w < setting_.options.workers; ++w) {
     Process& made =
         *workers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kWorker, {w}}, setting_));
     made.parameters.resize(elements);
     made.gradients.resize(elements);
-    if (w == 0 && !setting_.ledger) made.parameters = history_[0];
+    if (w == 0 && !setting_.ledger) made.parameters = initial;
     made.worker = std::make_unique<WorkerClient>(
         plan, Rank{w}, made.node.rank.loop(), made,
         WorkerClientOptions{.parameters = made.parameters,
@@ -101,17 +116,18 @@ Job::Job(const Backend& backend, JobSetting setting)
   for (auto& process : servers) process->connect_all();
   for (auto& process : workers) process->connect_all();
 
-  Reference reference(setting_.table, setting_.options.update, history_[0]);
+  Reference reference(setting_.table, setting_.options.update, initial);
   for (Iteration i = setting_.options.first; i < setting_.options.first + setting_.iterations; ++i) {
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<bool>> unused(workers.size());
     for (std::size_t w = 0; w < workers.size(); ++w) {
-      gradients.push_back(gradient_of(setting_.seed, static_cast<std::int32_t>(w), i, plan->units().elements));
+      gradients.push_back(
+          received(setting_.options.wire, gradient_of(setting_.seed, static_cast<std::int32_t>(w), i, plan->units().elements)));
       for (std::uint32_t t = 0; t < setting_.table.tensors.size(); ++t)
         unused[w].push_back(is_unused(setting_.seed, static_cast<std::int32_t>(w), i, t, setting_.unused_per_cent));
     }
     reference.train(i, gradients, unused);
-    history_.push_back(reference.parameters);
+    history_.push_back(returned(setting_.options.wire, reference.parameters));
   }
 }
 

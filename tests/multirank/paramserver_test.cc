@@ -155,6 +155,73 @@ TEST_F(ParameterServer, ABatchTravelsAsOnePushOneRequestAndOneReplyPerServer) {
   EXPECT_EQ(values, 2 * static_cast<std::int64_t>(job.plan->units().units.size())) << "the initial values of two workers";
 }
 
+constexpr std::array kNarrowKinds = {WireKind::kBFloat16, WireKind::kFloat16};
+
+// Every schedule meets every kind, with different numbers of workers and servers, cuts, and optimizers.
+TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowCodecs) {
+  const std::uint64_t schedules = scheduling::schedule_names().size();
+  for (const WireKind kind : kNarrowKinds) {
+    for (std::uint64_t seed = 1; seed <= 2 * schedules; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << " " << WireOptions{.kind = kind}.text());
+      JobSetting setting = setting_of(200 + seed);
+      setting.options.wire = {.kind = kind, .loss_scale = seed % 3 == 0 ? 64.0 : 1.0};
+      Job job(transport::testing::inproc_backend(), setting);
+      job.train();
+      expect_trained(job);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowCodecsOverAFaultyNetwork) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    JobSetting setting = setting_of(300 + seed);
+    setting.options.wire.kind = kNarrowKinds[seed % 2];
+    Job job(faulty_backend(seed), setting);
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+  }
+}
+
+// With one server a batch stands in one piece where it was rounded, with more it is gathered; odd sizes, so that units do not begin
+// at whole floats there.
+TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowPushesInBatches) {
+  std::int64_t batches = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    JobSetting setting = batched_of(500 + seed);
+    setting.table = table_of({{601, 21}, {2999, 51}, {9001, 499}, {1201, 11}});
+    setting.options.servers = 1 + static_cast<std::int32_t>(seed % 3);
+    setting.options.schedule.cut = scheduling::slices_of(701);
+    setting.options.wire = {.kind = kNarrowKinds[seed % 2], .loss_scale = seed % 3 == 0 ? 64.0 : 1.0};
+    setting.iterations = 8;  // long enough for batches that were planned
+    Job job(seed % 4 < 2 ? faulty_backend(seed) : transport::testing::inproc_backend(), setting);
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+    for (auto& worker : job.workers) worker->node.rank.on_loop([&] { batches += worker->sent[wire::MessageKind::kPushes]; });
+  }
+  EXPECT_GT(batches, 0);
+}
+
+TEST_F(ParameterServer, PushesAndPullsHalfTheBytesWithANarrowCodec) {
+  JobSetting setting = setting_of(2);
+  setting.options.workers = 2;
+  setting.options.wire.kind = WireKind::kBFloat16;
+  setting.unused_per_cent = 0;
+  setting.iterations = 3;
+  Job job(transport::testing::inproc_backend(), setting);
+  job.train();
+  expect_trained(job);
+  for (auto& worker : job.workers) {
+    worker->account += worker->worker->take_account();
+    EXPECT_EQ(worker->account.bytes_pushed, 3 * job.plan->units().elements * 2);
+    EXPECT_EQ(worker->account.bytes_pulled, 3 * job.plan->units().elements * 2);
+  }
+}
+
 // Every push adds 1 to a value that begins at 0, so that in the end each value is the number of pushes.
 JobSetting ledger_of(std::uint64_t seed, sync::SyncKind kind) {
   JobSetting setting = setting_of(seed);
@@ -188,6 +255,21 @@ TEST_F(ParameterServer, CountsEveryPushOnceInEveryUnevenModel) {
     for (std::uint64_t seed = 1; seed <= 7; ++seed) {
       SCOPED_TRACE(::testing::Message() << sync::to_text(kind) << ", seed " << seed);
       Job job(transport::testing::inproc_backend(), ledger_of(seed, kind));
+      job.train();
+      expect_every_push_counted_once(job);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// 24 and less are numbers of every type, so nothing is rounded.
+TEST_F(ParameterServer, CountsEveryPushOnceInEveryUnevenModelWithNarrowCodecs) {
+  for (const sync::SyncKind kind : kUnevenKinds) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(::testing::Message() << sync::to_text(kind) << ", seed " << seed);
+      JobSetting setting = ledger_of(400 + seed, kind);
+      setting.options.wire.kind = kNarrowKinds[seed % 2];
+      Job job(transport::testing::inproc_backend(), setting);
       job.train();
       expect_every_push_counted_once(job);
       if (HasFailure()) return;

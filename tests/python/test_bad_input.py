@@ -55,6 +55,11 @@ def folder(tmp_path):
         (("--schedule", "kvstore", "--ordered-places", "worker-egress"), ("--ordered-places worker-egress contradicts --schedule kvstore", "window")),
         (("--window", "1MB", "--ordered-places", "none"), ("--ordered-places none", "--window 1MB")),
         (("--merge", "many"), ("--merge many", "0 (nothing is merged)")),
+        (("--wire", "bfloat"), ("--wire 'bfloat'", "did you mean 'bfloat16'?", "float32, bfloat16, float16")),
+        (("--wire", ""), ("--wire", "float32, bfloat16, float16")),
+        (("--wire", "bfloat16", "--loss-scale", 1000), ("--loss-scale 1000", "a power of two from 1 to 16777216")),
+        (("--loss-scale", 2), ("--loss-scale 2", "--wire float16")),
+        (("--collective", "loop3", "--wire", "bfloat16"), ("--wire bfloat16 contradicts --collective loop3", "float32")),
         (("--sync", "bps"), ("bps", "bsp", "elastic-bsp")),
         (("--optimizer", "adm"), ("adm", "did you mean 'adam'?", "nesterov")),
         (("--non-finite", "skipp"), ("skipp", "stop", "skip", "apply")),
@@ -86,7 +91,7 @@ def test_what_no_job_can_be(arguments, names, folder):
 
 WHOLE = ("workers", "servers", "mini-batch", "iterations", "epochs")
 FROM_ZERO = ("seed", "evaluate-every", "staleness", "checkpoint-every")
-REAL = ("momentum", "weight-decay", "clip-norm", "learning-rate")
+REAL = ("momentum", "weight-decay", "clip-norm", "learning-rate", "loss-scale")
 TIMES = ("deadline", "stall-deadline")
 
 

@@ -153,6 +153,44 @@ def test_every_option_of_the_update_keeps_the_bits(options):
         assert changed["parameters_hash"] != reference(*SHORT, "--workers", 2)["parameters_hash"], "the option did nothing"
 
 
+@pytest.mark.parametrize(
+    "how, options",
+    [
+        (("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--wire", "bfloat16")),
+        (("--servers", 1, "--schedule", "default"), ("--wire", "bfloat16", "--optimizer", "adam", "--learning-rate", 0.001)),
+        (("--role", "both", "--schedule", "ibatch"), ("--wire", "bfloat16", "--clip-norm", 0.5)),
+        (("--servers", 3, "--schedule", "kvstore", "--window", "128KiB"), ("--wire", "float16", "--loss-scale", 1024)),
+        (("--role", "both",), ("--wire", "float16", "--loss-scale", 256, "--optimizer", "momentum", "--learning-rate", 0.02)),
+        (("--servers", 2, "--schedule", "slicing", "--slice", 1001), ("--wire", "float16", "--non-finite", "skip")),
+        (("--servers", 3, "--schedule", "ibatch", "--push", "in-batches"), ("--wire", "bfloat16", "--clip-norm", 0.5)),
+        (("--role", "both", "--schedule", "ibatch", "--push", "in-batches"), ("--wire", "float16", "--loss-scale", 1024)),
+    ],
+    ids=str,
+)
+def test_a_narrow_codec_has_the_bits_of_its_reference_and_half_the_bytes(how, options):
+    report = same_bits((*SHORT, *options), 3, how)
+    wide = reference(*SHORT, *(option for pair in zip(options[2::2], options[3::2]) if pair[0] != "--loss-scale" for option in pair), "--workers", 3)
+    assert report["parameters_hash"] != wide["parameters_hash"], "the codec did nothing"
+    assert report["wire"] == options[1] and report["loss_scale"] == (options[3] if "--loss-scale" in options else 1)
+    assert report["bytes_pushed"] == report["bytes_pulled"] == LENET_PARAMETERS * 2 * 12 * 3
+
+
+def test_with_a_narrow_codec_a_job_learns_as_well():
+    task = (*LENET, "--iterations", 120, "--workers", 2)
+    wide = train(*task)["accuracy"]
+    for wire in (("--wire", "bfloat16"), ("--wire", "float16", "--loss-scale", 1024)):
+        assert train(*task, *wire)["accuracy"] == pytest.approx(wide, abs=0.03), wire
+
+
+def test_a_gradient_that_float16_cannot_hold_is_refused_or_skipped(tmp_path):
+    options = (*SHORT, "--wire", "float16", "--loss-scale", 16777216)
+    skipped = same_bits((*options, "--non-finite", "skip"), 2, ("--servers", 2))
+    assert skipped["loss_first"] > 0
+    with Job(tmp_path, *options, "--workers", 2) as job:
+        assert job.finish() == 1, job.err
+        assert "not finite" in job.the_error() and "float16 times 16777216" in job.the_error()
+
+
 def test_the_same_job_has_the_same_bits_twice_and_another_seed_others():
     first, second = (train(*SHORT, "--workers", 2, "--servers", 2)["parameters_hash"] for _ in range(2))
     assert first == second

@@ -320,6 +320,7 @@ OTHERS = {
     "momentum": {"momentum": 0.5},
     "weight-decay": {"weight-decay": 0.01},
     "clip-norm": {"clip-norm": 1},
+    "wire": {"wire": "bfloat16"},
     "mini-batch": {"mini-batch": 5},
     "workers": {"workers": 3},
 }
@@ -331,6 +332,14 @@ def test_another_jobs_checkpoint_is_refused_by_naming_the_difference(saved, name
     _, errors = train("--resume", checkpoint=saved, iterations=60, code=2, **OTHERS[name])
     assert f"--{name}" in errors and errors.startswith("paceline: error: ") and errors.count("\n") == 1
     assert sorted((path, path.stat().st_mtime_ns) for path in saved.rglob("*")) == before
+
+
+def test_a_job_with_a_narrow_codec_goes_on_to_the_bit(tmp_path, undisturbed):
+    # Servers save the float32 values, not what they send.
+    first, _ = train(checkpoint=tmp_path / "c", iterations=20, wire="bfloat16", optimizer="momentum", learning_rate=0.02)
+    assert first["parameters_hash"] == undisturbed(iterations=20, wire="bfloat16", optimizer="momentum", learning_rate=0.02)
+    went_on, _ = train("--resume", checkpoint=tmp_path / "c", iterations=40, servers=1, wire="bfloat16", optimizer="momentum", learning_rate=0.02)
+    assert went_on["parameters_hash"] == undisturbed(iterations=40, wire="bfloat16", optimizer="momentum", learning_rate=0.02)
 
 
 def test_an_earlier_jobs_checkpoints_are_not_overwritten_unasked(saved):

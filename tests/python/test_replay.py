@@ -56,6 +56,19 @@ def test_a_replay_has_the_bits_of_its_reference(table, schedule, workers, server
     assert actual["seconds"] / 12 >= 0.0089, "nothing is faster than it sleeps"
 
 
+@pytest.mark.parametrize("wire", ["bfloat16", "float16"])
+@pytest.mark.parametrize("how", [("--servers", 2, "--schedule", "p3"), ("--role", "both")], ids=("p3", "tuned-both"))
+def test_a_replay_with_a_narrow_codec_checks_every_rounded_value(table, wire, how):
+    task = ("--model", f"replay:{table}", "--iterations", 12, "--workers", 3, "--optimizer", "momentum", "--wire", wire)
+    actual = train(*task, *how)
+    assert actual["parameters_hash"] == reference(*task)["parameters_hash"]
+    assert actual["bytes_pushed"] == actual["bytes_pulled"] == 2 * parameters(table) * 3 * 12
+
+
+def test_a_replay_checks_rounded_values_with_bsp_only(table, tmp_path):
+    refused("train", "--model", f"replay:{table}", "--sync", "asp", "--wire", "bfloat16", names=("--wire bfloat16", "--sync asp"), folder=tmp_path)
+
+
 @pytest.fixture(scope="module")
 def heavy_tail(tmp_path_factory):
     """The last layer, whose gradient is ready first, has far more bytes than a window; the others follow at once."""

@@ -233,6 +233,7 @@ def test_an_honest_member_joins_during_a_flood():
         ("seed", (1, 2)),
         ("learning-rate", ("0.1", "0.2")),
         ("schedule", ("p3", "default")),
+        ("wire", ("bfloat16", "float16")),
     ],
 )
 def test_workers_that_disagree_are_refused_with_the_same_words(option, values):

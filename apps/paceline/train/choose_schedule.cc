@@ -103,10 +103,13 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   const Given given = given_by(settings, typed);
   const SliceLimits limits = limits_for(settings.scale);
   const bool shared = gathering.both == workers && workers == servers;
+  PACELINE_ASSIGN_OR_RETURN(const paramserver::WireOptions wire, runtime::wire_options(settings));
+  // Half the bytes take as long as all of them on a link that is twice as fast.
+  const double narrowed = static_cast<double>(kEach) / static_cast<double>(wire.element_bytes());
   const Cluster cluster{.workers = workers,
                         .servers = servers,
                         .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
-                        .link = link.bandwidth,
+                        .link = {link.bandwidth.value * narrowed},
                         .start_up = std::max(link.start_up, kLeastStartUp)};
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kParameterBytes};
@@ -140,9 +143,10 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   result["predicted"] = std::move(predicted);
   result["candidates"] = std::move(candidates);
   result["why"] =
-      fmt::format("{}: for {} of parameters{}, {} workers and a link with {} and a start-up of {} for each message ({}); {}",
+      fmt::format("{}: for {} of parameters{}{}, {} workers and a link with {} and a start-up of {} for each message ({}); {}",
                   sizes_text(chosen, settings.scale), to_text(model),
-                  settings.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.scale), workers, to_text(link.bandwidth),
+                  settings.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.scale),
+                  wire.narrow() ? fmt::format(" sent as {}", wire.text()) : "", workers, to_text(link.bandwidth),
                   to_text(from_seconds(link.start_up)), gathering.link ? "measured" : "assumed", why);
   return result;
 }

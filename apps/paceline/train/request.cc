@@ -182,6 +182,14 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, server-ingress, "
                   "server-egress, window with commas between")
       ->capture_default_str();
+  how->add_option("--wire", s.wire,
+                  "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to nearest, "
+                  "summed in float32, while the servers keep float32 values")
+      ->capture_default_str();
+  how->add_option("--loss-scale", s.loss_scale,
+                  "bfloat16, float16: what gradients are multiplied by before they are rounded, so that small ones are not lost; "
+                  "their sum is divided by it. A power of two, 1 to 16777216")
+      ->capture_default_str();
   how->add_option("--sync", s.sync, "bsp, asp, ssp or elastic-bsp")->capture_default_str();
   how->add_option("--collective", s.collective,
                   "Train without servers: loop1 (the last rank updates; reduces under backward, broadcasts under forward), loop2 "

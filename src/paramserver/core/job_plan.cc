@@ -22,6 +22,7 @@ Status check_options(const JobOptions& options) {
   PACELINE_RETURN_IF_ERROR(scheduling::validated(options.schedule).status());
   PACELINE_RETURN_IF_ERROR(sync::validated(options.sync).status());
   PACELINE_RETURN_IF_ERROR(tensor::validated(options.update.optimizer).status());
+  PACELINE_RETURN_IF_ERROR(validated(options.wire).status());
   const UpdateOptions& update = options.update;
   if (!(update.clip_norm >= 0) || std::isinf(update.clip_norm)) {
     return error(ErrorKind::kBadRequest, "--clip-norm {} is illegal; give a finite number above 0, or 0 for no clipping",

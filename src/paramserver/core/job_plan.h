@@ -9,6 +9,7 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
+#include "paramserver/core/wire_options.h"
 #include "scheduling/schedule.h"
 #include "scheduling/unit_plan.h"
 #include "sync/sync_options.h"
@@ -49,6 +50,7 @@ struct JobOptions {
   scheduling::ScheduleOptions schedule;
   sync::SyncOptions sync;
   UpdateOptions update;
+  WireOptions wire;
   Iteration first = 1;  // the first iteration to train; larger after a resume
 };
 
@@ -61,6 +63,10 @@ class JobPlan {
   const wire::TensorTable& table() const { return table_; }
   const JobOptions& options() const { return options_; }
   const scheduling::UnitPlan& units() const { return units_; }
+  // What a unit's gradient, or its value, is as a payload.
+  std::size_t payload_bytes(std::uint32_t unit) const {
+    return static_cast<std::size_t>(units_.units[unit].elements) * options_.wire.element_bytes();
+  }
   std::int32_t layers() const { return static_cast<std::int32_t>(table_.layers.size()); }
 
   // What tensor `tensor` is updated with in `iteration` (weight decay of its group included), and at which rate.

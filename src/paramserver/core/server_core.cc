@@ -136,31 +136,31 @@ Status ServerCore::check_push(Rank worker, std::uint32_t unit, Iteration iterati
   return {};
 }
 
-std::uint32_t ServerCore::take_buffer(std::uint32_t unit) {
-  counters_.gradient_bytes += static_cast<std::int64_t>(elements(unit) * sizeof(float));
+std::uint32_t ServerCore::take_buffer(std::size_t floats) {
+  counters_.gradient_bytes += static_cast<std::int64_t>(floats * sizeof(float));
   counters_.gradient_bytes_high = std::max(counters_.gradient_bytes_high, counters_.gradient_bytes);
-  return pool_.take(elements(unit));
+  return pool_.take(floats);
 }
 
-void ServerCore::give_back(std::uint32_t& buffer, std::uint32_t unit) {
+void ServerCore::give_back(std::uint32_t& buffer, std::size_t floats) {
   if (buffer == kNoBuffer) return;
-  counters_.gradient_bytes -= static_cast<std::int64_t>(elements(unit) * sizeof(float));
+  counters_.gradient_bytes -= static_cast<std::int64_t>(floats * sizeof(float));
   pool_.release(std::exchange(buffer, kNoBuffer));
 }
 
 Result<std::span<float>> ServerCore::place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
-  if (bytes != elements(unit) * sizeof(float)) {
+  if (bytes != plan_->payload_bytes(unit)) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for {} in iteration {}; it has {}", worker.value, bytes,
-                 unit_text(unit), iteration, elements(unit) * sizeof(float));
+                 unit_text(unit), iteration, plan_->payload_bytes(unit));
   }
   Slot& at = slot(unit, worker);
   if (at.receiving != kNone) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} twice for iteration {}", worker.value, unit_text(unit), iteration);
   }
   at.receiving = iteration;
-  at.gradient = take_buffer(unit);
-  return pool_.of(at.gradient, elements(unit));
+  at.gradient = take_buffer(gradient_floats(unit));
+  return pool_.of(at.gradient, gradient_floats(unit));
 }
 
 Status ServerCore::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
@@ -192,7 +192,7 @@ Status ServerCore::finish_push(Rank worker, std::uint32_t unit, Iteration iterat
   if (const Status refused =
           sync_->on_push(worker, static_cast<std::int32_t>(plan_->units().place_in_server[unit]), iteration, updates_);
       !refused.ok()) {
-    give_back(slot(unit, worker).gradient, unit);
+    give_back(slot(unit, worker).gradient, gradient_floats(unit));
     return refused;
   }
   slot(unit, worker).pushed = iteration;
@@ -210,7 +210,7 @@ Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>
   live_[static_cast<std::size_t>(worker.value)] = 0;
   for (const std::uint32_t unit : my_units()) {
     Slot& at = slot(unit, worker);
-    if (at.receiving != kNone) give_back(at.gradient, unit);
+    if (at.receiving != kNone) give_back(at.gradient, gradient_floats(unit));
     at.receiving = kNone;
     at.asked = kNone;
     if (at.batch != kNoBatch) batches_[std::exchange(at.batch, kNoBatch)].missing = 0;

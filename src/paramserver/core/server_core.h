@@ -19,6 +19,9 @@
 // whenever an acknowledgement is late, an update that finds its value still being sent works on a copy, and the old one is given
 // back when delivered. Nothing is allocated per message once the pools are warm; errors and skipped iterations make their messages.
 //
+// With a narrow codec (wire_options.h) gradients stay as they came until they are summed, in float32, and of each new value one
+// rounded copy is made and sent to everybody; the value itself, which checkpoints hold, is never sent.
+//
 // Events that do not fit (another iteration, size, unit or worker, twice the same) are refused with kBadRequest and change nothing.
 #pragma once
 
@@ -73,7 +76,7 @@ class ServerCore {
   Result<std::span<float>> place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes);
   Status on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, std::vector<ServerAction>& actions);
 
-  // A gradient begins to arrive: the place for its `bytes` bytes, valid until on_push or on_left.
+  // A gradient begins to arrive: the place for its `bytes` bytes, in whole floats, valid until on_push or on_left.
   Result<std::span<float>> place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
   // It is there; or, when `unused_parts` has the bits of all parts, there is none. Parts that a worker did not use in `iteration`
   // contribute zeros, whatever the gradient holds there. A part that no worker of an update used is not updated (no momentum, no
@@ -155,8 +158,9 @@ class ServerCore {
   };
   struct UnitState {
     std::uint32_t value = kNoBuffer;
-    std::uint32_t sum = kNoBuffer;  // kept until the iteration is released; none when no worker used the unit
-    std::uint32_t used_parts = 0;   // bits: whose sum is there
+    std::uint32_t narrow = kNoBuffer;  // the value as it is sent with a narrow codec; none before somebody wants it
+    std::uint32_t sum = kNoBuffer;     // kept until the iteration is released; none when no worker used the unit
+    std::uint32_t used_parts = 0;      // bits: whose sum is there
     bool receiving_initial = false;
     bool initialised = false;
     Iteration version = 0;
@@ -203,8 +207,11 @@ class ServerCore {
   void send_batch(std::uint32_t batch, Rank worker, Iteration label, std::vector<ServerAction>& actions);
   std::uint32_t take_batch(const Batch& batch);
   void add_in_flight(Rank worker, std::uint32_t buffer);
-  std::uint32_t take_buffer(std::uint32_t unit);  // for gradients and sums, counted
-  void give_back(std::uint32_t& buffer, std::uint32_t unit);
+  std::uint32_t take_buffer(std::size_t floats);  // for gradients and sums, counted
+  void give_back(std::uint32_t& buffer, std::size_t floats);
+  std::uint32_t sent_value(std::uint32_t unit);
+  std::span<const std::byte> payload_of(std::uint32_t buffer, std::size_t bytes) const;
+  tensor::ConstTensorView received(const void* gradient, std::uint32_t part) const;
   std::span<float> writable_value(std::uint32_t unit);
 
   // Where the part lies in its unit.
@@ -230,8 +237,11 @@ class ServerCore {
   Slot& slot(std::uint32_t unit, Rank worker) { return slots_[slot_index(unit, worker)]; }
   const Slot& slot(std::uint32_t unit, Rank worker) const { return slots_[slot_index(unit, worker)]; }
   std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
+  // That a received gradient takes.
+  std::size_t gradient_floats(std::uint32_t unit) const { return (plan_->payload_bytes(unit) + sizeof(float) - 1) / sizeof(float); }
   std::string unit_text(std::uint32_t unit) const;
   std::string part_text(std::uint32_t part) const;
+  std::string wire_text() const;
 
   std::shared_ptr<const JobPlan> plan_;
   Rank server_;
@@ -251,7 +261,7 @@ class ServerCore {
   BufferPool pool_;
   std::vector<float> sum_;    // scratch, as long as the largest unit
   std::vector<float> zeros_;  // what a worker that did not use a unit contributes; made when first needed
-  std::vector<std::span<const float>> sources_;
+  std::vector<tensor::ConstTensorView> sources_;
   std::vector<sync::Update> updates_;  // of the event in progress
   std::vector<sync::Start> starts_;
   // BSP

@@ -64,7 +64,7 @@ void ServerCore::start(TimePoint now, std::vector<ServerAction>& actions) {
 void ServerCore::keep_value(std::uint32_t unit, Rank worker) {
   Slot& at = slot(unit, worker);
   forget_kept(at);
-  at.kept = state(unit).value;
+  at.kept = sent_value(unit);
   pool_.add_reference(at.kept);
 }
 

@@ -3,10 +3,19 @@
 #include <utility>
 
 #include "paramserver/core/server_core.h"
+#include "tensor/narrow.h"
 #include "tensor/optimizer.h"
 #include "tensor/reduce.h"
 
 namespace paceline::paramserver {
+
+// The part of a unit's gradient as it came.
+tensor::ConstTensorView ServerCore::received(const void* gradient, std::uint32_t part) const {
+  const scheduling::Part& planned = planned_part(part);
+  const std::int64_t skipped = planned.offset - plan_->units().units[planned.unit].offset;
+  return tensor::ConstTensorView(gradient, plan_->options().wire.type(), elements(planned.unit))
+      .slice(static_cast<std::size_t>(skipped), static_cast<std::size_t>(planned.elements));
+}
 
 // Fills sources_ with the gradients of an update in rank order; false when no worker used the part.
 bool ServerCore::gather_sources(std::uint32_t part, const sync::Update& update) {
@@ -17,13 +26,20 @@ bool ServerCore::gather_sources(std::uint32_t part, const sync::Update& update) 
     const Slot& at = slot(unit, worker);
     if ((at.unused_parts & bit_of(part)) != 0) {
       if (zeros_.empty()) zeros_.resize(sum_.size());
-      sources_.push_back(part_of(std::span<const float>(zeros_).first(elements(unit)), part));
+      sources_.push_back(received(zeros_.data(), part));  // whose bits are zeros of every type
     } else {
-      sources_.push_back(part_of(std::span<const float>(pool_.of(at.gradient, elements(unit))), part));
+      sources_.push_back(received(pool_.of(at.gradient, gradient_floats(unit)).data(), part));
       used = true;
     }
   }
   return used;
+}
+
+// For messages about a gradient that is not finite: it may have been so only once it was rounded.
+std::string ServerCore::wire_text() const {
+  const WireOptions& wire = plan_->options().wire;
+  if (!wire.narrow()) return {};
+  return fmt::format(" in {}{}", wire.text(), wire.loss_scale == 1 ? "" : fmt::format(" times {}", wire.loss_scale));
 }
 
 // Why the mean gradient of an update must not be applied; nothing when it is finite.
@@ -31,10 +47,13 @@ std::optional<Status> ServerCore::non_finite(std::uint32_t part, const sync::Upd
   if (tensor::all_finite(sum)) return std::nullopt;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (const auto element = tensor::first_non_finite(sources_[i])) {
-      return error(ErrorKind::kCorrupt,
-                   "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}; lower the learning rate, "
-                   "or give --non-finite skip",
-                   update.workers[i].value, part_text(part), update.iteration, *element, sources_[i][*element]);
+      float value = 0;
+      tensor::convert(std::span(&value, 1), sources_[i].slice(*element, 1));
+      return error(
+          ErrorKind::kCorrupt,
+          "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}{}; lower the learning rate, "
+          "or give --non-finite skip",
+          update.workers[i].value, part_text(part), update.iteration, *element, value, wire_text());
     }
   }
   return error(
@@ -45,6 +64,7 @@ std::optional<Status> ServerCore::non_finite(std::uint32_t part, const sync::Upd
 
 std::span<float> ServerCore::writable_value(std::uint32_t unit) {
   std::uint32_t& value = state(unit).value;
+  if (state(unit).narrow != kNoBuffer) pool_.release(std::exchange(state(unit).narrow, kNoBuffer));
   if (pool_.references(value) > 1) {
     const std::uint32_t copy = pool_.take(elements(unit));
     std::ranges::copy(pool_.of(value, elements(unit)), pool_.of(copy, elements(unit)).begin());
@@ -73,11 +93,12 @@ void ServerCore::step(std::uint32_t part, Iteration iteration, std::span<const f
 // False when nobody used the part, or the job must stop.
 bool ServerCore::apply_part(std::uint32_t part, const sync::Update& update, std::vector<ServerAction>& actions) {
   if (!gather_sources(part, update)) return false;
-  std::span<const float> gradient = sources_.front();
-  if (sources_.size() > 1 || update.scale != 1) {
-    const auto sum = std::span(sum_).first(gradient.size());
-    tensor::sum_in_rank_order(sum, sources_, update.scale);
-    gradient = sum;
+  const WireOptions& wire = plan_->options().wire;
+  std::span<const float> gradient = std::span(sum_).first(sources_.front().elements());
+  if (wire.narrow() || sources_.size() > 1 || update.scale != 1) {
+    tensor::sum_widened(std::span(sum_).first(gradient.size()), sources_, update.scale / wire.loss_scale);
+  } else {
+    gradient = sources_.front().as<float>();
   }
   if (plan_->options().update.non_finite == NonFinitePolicy::kStop) {
     if (auto reason = non_finite(part, update, gradient)) {
@@ -103,7 +124,7 @@ void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& ac
   }
   ++(used ? counters_.updates : counters_.skipped_units);
   state(unit).pushes += static_cast<std::int64_t>(update.workers.size());
-  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, unit);
+  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, gradient_floats(unit));
   count_version(unit, update.iteration, actions);
   switch (sync_->delivery()) {
     case sync::Delivery::kToAll:

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "paramserver/core/server_core.h"
+#include "tensor/dtype.h"
 
 namespace paceline::paramserver {
 
@@ -70,23 +71,42 @@ std::uint32_t ServerCore::take_batch(const Batch& batch) {
   return static_cast<std::uint32_t>(place - batches_.begin());
 }
 
+// The buffer that holds the unit's value as it is sent.
+std::uint32_t ServerCore::sent_value(std::uint32_t unit) {
+  const WireOptions& wire = plan_->options().wire;
+  UnitState& of = state(unit);
+  if (!wire.narrow()) return of.value;
+  if (of.narrow == kNoBuffer) {
+    of.narrow = pool_.take(gradient_floats(unit));
+    const tensor::TensorView copy(pool_.of(of.narrow, 0).data(), wire.type(), elements(unit));
+    tensor::convert(copy, std::span<const float>(pool_.of(of.value, elements(unit))));
+  }
+  return of.narrow;
+}
+
+std::span<const std::byte> ServerCore::payload_of(std::uint32_t buffer, std::size_t bytes) const {
+  return std::as_bytes(pool_.of(buffer, (bytes + sizeof(float) - 1) / sizeof(float))).first(bytes);
+}
+
 // All of the batch have the label: a worker asks for its own iteration, and no value goes beyond it before its push.
 void ServerCore::send_batch(std::uint32_t batch, Rank worker, Iteration label, std::vector<ServerAction>& actions) {
   const Batch sent = batches_[batch];
   const auto units = units_between(sent.unit, sent.last);
   std::size_t total = 0;
-  for (const std::uint32_t unit : units) total += elements(unit);
-  const std::uint32_t buffer = pool_.take(total);
-  auto rest = pool_.of(buffer, total);
+  for (const std::uint32_t unit : units) total += plan_->payload_bytes(unit);
+  const std::size_t floats = (total + sizeof(float) - 1) / sizeof(float);
+  const std::uint32_t buffer = pool_.take(floats);
+  auto rest = std::as_writable_bytes(pool_.of(buffer, floats));
   for (const std::uint32_t unit : units) {
     Slot& at = slot(unit, worker);
     PACELINE_CHECK(at.due == label, "a value of iteration {} in a batch of {}", at.due, label);
     at.answered = label;
     at.asked = kNone;
     at.batch = kNoBatch;
-    std::ranges::copy(pool_.of(at.kept != kNoBuffer ? at.kept : state(unit).value, elements(unit)), rest.begin());
+    const std::uint32_t value = at.kept != kNoBuffer ? at.kept : sent_value(unit);
+    std::ranges::copy(payload_of(value, plan_->payload_bytes(unit)), rest.begin());
     forget_kept(at);
-    rest = rest.subspan(elements(unit));
+    rest = rest.subspan(plan_->payload_bytes(unit));
   }
   add_in_flight(worker, buffer);
   actions.push_back({.kind = ServerAction::Kind::kSendValues,
@@ -94,7 +114,7 @@ void ServerCore::send_batch(std::uint32_t batch, Rank worker, Iteration label, s
                      .unit = sent.unit,
                      .last = sent.last,
                      .iteration = label,
-                     .payload = std::as_bytes(std::span<const float>(pool_.of(buffer, total))),
+                     .payload = payload_of(buffer, total),
                      .ticket = buffer});
 }
 
@@ -108,7 +128,7 @@ void ServerCore::send(std::uint32_t unit, Rank worker, Iteration label, std::vec
   Slot& at = slot(unit, worker);
   at.answered = label;
   at.asked = kNone;
-  const std::uint32_t value = at.kept != kNoBuffer ? at.kept : state(unit).value;
+  const std::uint32_t value = at.kept != kNoBuffer ? at.kept : sent_value(unit);
   pool_.add_reference(value);
   forget_kept(at);
   add_in_flight(worker, value);
@@ -117,7 +137,7 @@ void ServerCore::send(std::uint32_t unit, Rank worker, Iteration label, std::vec
                      .unit = unit,
                      .last = unit,
                      .iteration = label,
-                     .payload = std::as_bytes(std::span<const float>(pool_.of(value, elements(unit)))),
+                     .payload = payload_of(value, plan_->payload_bytes(unit)),
                      .ticket = value});
 }
 

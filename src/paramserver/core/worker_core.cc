@@ -239,7 +239,7 @@ void WorkerCore::begin_push(std::uint32_t unit, TimePoint now) {
   if (of.borrowed) {
     count_in_layers(planned, undelivered_, 1);
     ++undelivered_total_;
-    account_.bytes_pushed += planned.elements * static_cast<std::int64_t>(sizeof(float));
+    account_.bytes_pushed += static_cast<std::int64_t>(plan_->payload_bytes(unit));
     pushing_.begin(now);
   }
 }
@@ -340,7 +340,7 @@ Result<WorkerCore::Place> WorkerCore::on_value_begin(Rank server, const Values& 
   std::uint64_t expected = 0;
   for (const std::uint32_t unit : units) {
     const UnitState& of = units_[unit];
-    expected += static_cast<std::uint64_t>(plan_->units().units[unit].elements) * sizeof(float);
+    expected += plan_->payload_bytes(unit);
     const bool awaited = values.label == initial ? worker_ != Rank{0} && of.arrived < values.label
                                                  : of.pushed == values.label && of.arrived < values.label;
     if (awaited && of.arriving < 0) continue;
@@ -378,7 +378,7 @@ Status WorkerCore::on_value(Rank server, const Values& values, std::uint32_t mic
     of.value_complete = now;
     if (values.label != plan_->options().first - 1) {
       pulling_.end(now);
-      account_.bytes_pulled += plan_->units().units[unit].elements * static_cast<std::int64_t>(sizeof(float));
+      account_.bytes_pulled += static_cast<std::int64_t>(plan_->payload_bytes(unit));
     }
     arrived(unit, values.label);
   }

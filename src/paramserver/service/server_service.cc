@@ -56,7 +56,7 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
   }
   if (from_worker && head.kind == wire::MessageKind::kPush && head.flags == 0) {
     PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
-    return std::as_writable_bytes(place);
+    return std::as_writable_bytes(place).first(head.payload_bytes);
   }
   if (from_worker && head.kind == wire::MessageKind::kPushes && head.flags == 0) return place_for_pushes(from.rank, head);
   const bool known_server =
@@ -84,7 +84,7 @@ Result<std::span<std::byte>> ServerService::place_for_pushes(Rank worker, const 
   }
   const auto pushed = units_between(head.unit, head.detail);
   std::uint64_t bytes = 0;
-  for (const std::uint32_t unit : pushed) bytes += static_cast<std::uint64_t>(units[unit].elements) * sizeof(float);
+  for (const std::uint32_t unit : pushed) bytes += plan_->payload_bytes(unit);
   if (bytes != head.payload_bytes) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for units {} to {} in iteration {}; they have {}", worker.value,
                  head.payload_bytes, head.unit, head.detail, head.iteration, bytes);
@@ -93,10 +93,9 @@ Result<std::span<std::byte>> ServerService::place_for_pushes(Rank worker, const 
   parcel.units = pushed;
   parcel.places.clear();
   for (const std::uint32_t unit : pushed) {
-    PACELINE_ASSIGN_OR_RETURN(
-        const auto place,
-        core_.place_for_push(worker, unit, head.iteration, static_cast<std::uint64_t>(units[unit].elements) * sizeof(float)));
-    parcel.places.push_back(std::as_writable_bytes(place));
+    const std::size_t size = plan_->payload_bytes(unit);
+    PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(worker, unit, head.iteration, size));
+    parcel.places.push_back(std::as_writable_bytes(place).first(size));
   }
   parcel.memory.resize(bytes);
   return std::span(parcel.memory);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "tensor/narrow.h"
 
 namespace paceline::paramserver {
 namespace {
@@ -23,7 +24,7 @@ WorkerCore::Values values_of(const wire::MessageHead& head) {
 std::vector<Bytes> pulled_by_layer(const JobPlan& plan) {
   std::vector<Bytes> bytes(static_cast<std::size_t>(plan.layers()));
   for (const scheduling::Unit& unit : plan.units().units)
-    bytes[static_cast<std::size_t>(unit.layer.index)] += Bytes{unit.elements * static_cast<std::int64_t>(sizeof(float))};
+    bytes[static_cast<std::size_t>(unit.layer.index)] += Bytes{static_cast<std::int64_t>(plan.payload_bytes(unit.id))};
   return bytes;
 }
 
@@ -50,8 +51,18 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
   const auto elements = static_cast<std::size_t>(plan_->units().elements);
   PACELINE_CHECK(options_.parameters.size() == elements && options_.gradients.size() == elements,
                  "the plan has {} elements, the arenas {} and {}", elements, options_.parameters.size(), options_.gradients.size());
-  staging_memory_.reset(new float[elements]);  // not initialised, so that pages nobody needs are never there
-  staging_ = {staging_memory_.get(), elements};
+  const WireOptions& wire = plan_->options().wire;
+  const std::size_t sent_bytes = elements * wire.element_bytes();
+  const auto make_arena = [&](std::unique_ptr<float[]>& memory) {
+    const std::size_t floats = (sent_bytes + sizeof(float) - 1) / sizeof(float);
+    memory.reset(new float[floats]);  // not initialised, so that pages nobody needs are never there
+    return std::as_writable_bytes(std::span(memory.get(), floats)).first(sent_bytes);
+  };
+  staging_ = make_arena(staging_memory_);
+  if (wire.narrow()) {
+    pushes_ = make_arena(push_memory_);
+    widen_now_.resize(plan_->units().units.size());
+  }
   // At most a push and a pull of each unit are waiting.
   outgoing_.reserve(2 * plan_->units().units.size());
   sending_.reserve(2 * plan_->units().units.size());
@@ -67,6 +78,11 @@ WorkerClient::~WorkerClient() = default;
 std::span<float> WorkerClient::part(std::span<float> arena, std::uint32_t unit) const {
   const scheduling::Unit& planned = plan_->units().units[unit];
   return arena.subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements));
+}
+
+std::span<std::byte> WorkerClient::sent_part(std::span<std::byte> arena, std::uint32_t unit) const {
+  const auto offset = static_cast<std::size_t>(plan_->units().units[unit].offset);
+  return arena.subspan(offset * plan_->options().wire.element_bytes(), plan_->payload_bytes(unit));
 }
 
 // --- training thread ---
@@ -145,14 +161,31 @@ void WorkerClient::copy_staged(std::unique_lock<std::mutex>& lock, scheduling::U
   while (const auto unit = core_.take_staged(units)) {
     units.begin = *unit + 1;
     lock.unlock();
-    std::ranges::copy(part(staging_, *unit), part(options_.parameters, *unit).begin());
+    widen(*unit);
     lock.lock();
   }
 }
 
+// From the staging area into the parameters.
+void WorkerClient::widen(std::uint32_t unit) {
+  const auto to = part(options_.parameters, unit);
+  tensor::convert(to, tensor::ConstTensorView(sent_part(staging_, unit).data(), plan_->options().wire.type(), to.size()));
+}
+
+// Everybody has the server's rounded initial values, so worker 0 has to round its own.
+void WorkerClient::round_initial() {
+  const WireOptions& wire = plan_->options().wire;
+  if (!wire.narrow() || worker_ != Rank{0}) return;
+  const tensor::TensorView rounded(staging_.data(), wire.type(), options_.parameters.size());
+  tensor::convert(rounded, std::span<const float>(options_.parameters));
+  tensor::convert(options_.parameters, rounded);
+}
+
 Status WorkerClient::start() {
   if (worker_ == Rank{0}) initial_signal_->raise();
-  return wait_open(std::nullopt, plan_->options().first);
+  PACELINE_RETURN_IF_ERROR(wait_open(std::nullopt, plan_->options().first));
+  round_initial();
+  return {};
 }
 
 Status WorkerClient::wait_layer(Layer layer, Iteration iteration) { return wait_open(layer, iteration); }
@@ -288,16 +321,34 @@ Account WorkerClient::take_account() {
 
 // --- loop ---
 
-void WorkerClient::send(wire::MessageKind kind, const WorkerAction& action, std::span<const float> payload) {
+// The gradient as it is sent.
+void WorkerClient::put_gradient(std::uint32_t unit, std::span<std::byte> to) {
+  const WireOptions& wire = plan_->options().wire;
+  const std::span<const float> gradient = part(options_.gradients, unit);
+  if (!wire.narrow()) {
+    std::ranges::copy(std::as_bytes(gradient), to.begin());
+  } else {
+    tensor::narrow({to.data(), wire.type(), gradient.size()}, gradient, static_cast<float>(wire.loss_scale));
+  }
+}
+
+std::span<const std::byte> WorkerClient::gradient_payload(std::uint32_t unit) {
+  if (!plan_->options().wire.narrow()) return std::as_bytes(part(options_.gradients, unit));
+  const auto payload = sent_part(pushes_, unit);
+  put_gradient(unit, payload);
+  return payload;
+}
+
+void WorkerClient::send(wire::MessageKind kind, const WorkerAction& action, std::span<const std::byte> payload) {
   const scheduling::Unit& planned = plan_->units().units[action.unit];
   const wire::MessageHead head{.kind = kind,
                                .layer = planned.layer,
                                .unit = action.unit,
                                .detail = action.detail,
                                .iteration = action.iteration,
-                               .payload_bytes = payload.size_bytes()};
+                               .payload_bytes = payload.size()};
   // Messages without payload borrow nothing, so nobody needs to know when they have arrived.
-  outbox_.send_to_server(planned.server, head, std::as_bytes(payload), payload.empty() ? kNoTicket : ticket_of(kind, action.unit));
+  outbox_.send_to_server(planned.server, head, payload, payload.empty() ? kNoTicket : ticket_of(kind, action.unit));
 }
 
 void WorkerClient::send_outgoing() {
@@ -310,7 +361,7 @@ void WorkerClient::send_outgoing() {
     switch (action.kind) {
       case WorkerAction::Kind::kPush: {
         const bool borrows = action.detail != scheduling::all_parts(plan_->units().units[action.unit]);
-        send(wire::MessageKind::kPush, action, borrows ? part(options_.gradients, action.unit) : std::span<const float>());
+        send(wire::MessageKind::kPush, action, borrows ? gradient_payload(action.unit) : std::span<const std::byte>());
         break;
       }
       case WorkerAction::Kind::kPushBatch:
@@ -325,29 +376,44 @@ void WorkerClient::send_outgoing() {
 }
 
 // Nothing when other servers' units lie between them.
-std::optional<std::span<float>> WorkerClient::in_one_piece(std::span<float> arena, std::uint32_t unit, std::uint32_t last) const {
-  if (core_.units_between(unit, last).size() != last - unit + 1) return std::nullopt;
-  const scheduling::Unit &from = plan_->units().units[unit], &to = plan_->units().units[last];
-  return arena.subspan(static_cast<std::size_t>(from.offset), static_cast<std::size_t>(to.offset + to.elements - from.offset));
+std::optional<std::span<std::byte>> WorkerClient::in_one_piece(std::span<std::byte> arena, std::uint32_t unit,
+                                                               std::uint32_t last) const {
+  const auto units = core_.units_between(unit, last);
+  if (units.size() != last - unit + 1) return std::nullopt;
+  return std::span(sent_part(arena, unit).data(), bytes_of(units));
+}
+
+std::size_t WorkerClient::bytes_of(std::span<const std::uint32_t> units) const {
+  std::size_t bytes = 0;
+  for (const std::uint32_t unit : units) bytes += plan_->payload_bytes(unit);
+  return bytes;
 }
 
 // The core sends nothing of these units again before this has been delivered, so the memory is free by then. Nobody writes to
 // gradients that are not delivered, so the copy needs no lock.
-std::span<const float> WorkerClient::gather_gradients(std::uint32_t unit, std::uint32_t last) {
-  if (const auto piece = in_one_piece(options_.gradients, unit, last)) return *piece;
-  std::vector<float>& memory = gathered_[unit];
-  memory.clear();
-  for (const std::uint32_t one : core_.units_between(unit, last)) {
-    const auto gradient = part(options_.gradients, one);
-    memory.insert(memory.end(), gradient.begin(), gradient.end());
+std::span<const std::byte> WorkerClient::gather_gradients(std::uint32_t unit, std::uint32_t last) {
+  const bool narrow = plan_->options().wire.narrow();
+  auto piece = in_one_piece(narrow ? pushes_ : std::as_writable_bytes(options_.gradients), unit, last);
+  if (piece && !narrow) return *piece;
+  const auto units = core_.units_between(unit, last);
+  if (!piece) {
+    std::vector<std::byte>& memory = gathered_[unit];
+    memory.resize(bytes_of(units));
+    piece = memory;
   }
-  return memory;
+  std::span<std::byte> rest = *piece;
+  for (const std::uint32_t one : units) {
+    const std::size_t bytes = plan_->payload_bytes(one);
+    put_gradient(one, rest.first(bytes));
+    rest = rest.subspan(bytes);
+  }
+  return *piece;
 }
 
 void WorkerClient::send_initial() {
   for (const scheduling::Unit& unit : plan_->units().units)
     send(wire::MessageKind::kInitial, {.unit = unit.id, .iteration = plan_->options().first - 1},
-         part(options_.parameters, unit.id));
+         std::as_bytes(part(options_.parameters, unit.id)));
 }
 
 void WorkerClient::send_done() {
@@ -396,20 +462,21 @@ Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerN
   const WorkerCore::Values values = values_of(head);
   const std::lock_guard lock(mutex_);
   PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, values, head.payload_bytes, loop_.now()));
-  return place_of(values, place == WorkerCore::Place::kStaging ? staging_ : options_.parameters);
+  const bool staged = place == WorkerCore::Place::kStaging;
+  if (!plan_->options().wire.narrow()) return place_of(values, staged ? staging_ : std::as_writable_bytes(options_.parameters));
+  widen_now_[values.unit] = staged ? 0 : 1;
+  return place_of(values, staging_);
 }
 
 // Straight into the arena when the units stand behind each other there.
-Result<std::span<std::byte>> WorkerClient::place_of(const WorkerCore::Values& values, std::span<float> arena) {
-  if (const auto piece = in_one_piece(arena, values.unit, values.last)) return std::as_writable_bytes(*piece);
-  const auto units = core_.units_of(values);
-  std::size_t elements = 0;
-  for (const std::uint32_t unit : units) elements += part(arena, unit).size();
+Result<std::span<std::byte>> WorkerClient::place_of(const WorkerCore::Values& values, std::span<std::byte> arena) {
+  if (const auto piece = in_one_piece(arena, values.unit, values.last)) return *piece;
+  const std::size_t bytes = bytes_of(core_.units_of(values));
   Parcel& parcel = parcels_[values.unit];
-  parcel.memory.resize(elements);
+  parcel.memory.resize((bytes + sizeof(float) - 1) / sizeof(float));
   parcel.arena = arena;
   parcel.arriving = true;
-  return std::as_writable_bytes(std::span(parcel.memory));
+  return std::as_writable_bytes(std::span(parcel.memory)).first(bytes);
 }
 
 // Nobody reads these places before on_value, so the copy needs no lock.
@@ -417,7 +484,7 @@ void WorkerClient::deal_out(const WorkerCore::Values& values, std::span<const st
   const auto found = parcels_.find(values.unit);
   if (found == parcels_.end() || !std::exchange(found->second.arriving, false)) return;
   for (const std::uint32_t unit : core_.units_of(values)) {
-    const auto to = std::as_writable_bytes(part(found->second.arena, unit));
+    const auto to = sent_part(found->second.arena, unit);
     std::ranges::copy(payload.first(to.size()), to.begin());
     payload = payload.subspan(to.size());
   }
@@ -430,7 +497,12 @@ void WorkerClient::on_message(const session::PeerName& from, const wire::Message
     return;
   }
   const WorkerCore::Values values = values_of(head);
-  if (!payload.empty()) deal_out(values, payload);
+  if (!payload.empty()) {
+    deal_out(values, payload);
+    if (!widen_now_.empty() && std::exchange(widen_now_[values.unit], 0) != 0) {
+      for (const std::uint32_t unit : core_.units_of(values)) widen(unit);
+    }
+  }
   Status status;
   bool opened = false, more = false;
   {

@@ -8,6 +8,10 @@
 // gradients and values of several units that travel as one message and do not stand behind each other in the arena are gathered
 // into one piece, or received in one piece and dealt out.
 //
+// With a narrow codec (core/wire_options.h) gradients are rounded into a place of their own when they are sent, and all values are
+// received into another one, from where they are widened: on the loop, or by wait_layer while backward still runs. Worker 0 pushes
+// its initial values as they are, once, and then rounds its own as the others get them.
+//
 // Threads: those of gradient_exchange.h for one thread of its own, or any; the rest for the loop.
 // Memory: nothing is allocated per message or gradient once warm.
 #pragma once
@@ -90,36 +94,45 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   void send_outgoing();
   bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
-  Result<std::span<std::byte>> place_of(const WorkerCore::Values& values, std::span<float> arena);
-  std::optional<std::span<float>> in_one_piece(std::span<float> arena, std::uint32_t unit, std::uint32_t last) const;
-  std::span<const float> gather_gradients(std::uint32_t unit, std::uint32_t last);
+  Result<std::span<std::byte>> place_of(const WorkerCore::Values& values, std::span<std::byte> arena);
+  std::optional<std::span<std::byte>> in_one_piece(std::span<std::byte> arena, std::uint32_t unit, std::uint32_t last) const;
+  std::size_t bytes_of(std::span<const std::uint32_t> units) const;
+  void put_gradient(std::uint32_t unit, std::span<std::byte> to);
+  std::span<const std::byte> gradient_payload(std::uint32_t unit);
+  std::span<const std::byte> gather_gradients(std::uint32_t unit, std::uint32_t last);
   void deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload);
+  void widen(std::uint32_t unit);
+  void round_initial();
   void send_initial();
   void send_done();
   Status on_mini_batch(const wire::MessageHead& head);
-  void send(wire::MessageKind kind, const WorkerAction& action, std::span<const float> payload);
+  void send(wire::MessageKind kind, const WorkerAction& action, std::span<const std::byte> payload);
   void fail(const Status& reason);
   // The unit's part of an arena.
   std::span<float> part(std::span<float> arena, std::uint32_t unit) const;
+  // The same where elements are as they are sent.
+  std::span<std::byte> sent_part(std::span<std::byte> arena, std::uint32_t unit) const;
 
   std::shared_ptr<const JobPlan> plan_;
   Rank worker_;
   transport::Loop& loop_;
   Outbox& outbox_;
   WorkerClientOptions options_;
-  std::unique_ptr<float[]> staging_memory_;
-  std::span<float> staging_;
+  std::unique_ptr<float[]> staging_memory_, push_memory_;
+  std::span<std::byte> staging_;  // as large as the model is when it is sent
+  std::span<std::byte> pushes_;   // the same, only with a narrow codec: gradients as they are sent; loop only
+  std::vector<char> widen_now_;   // by the first unit of values that arrive; only with a narrow codec, loop only
   std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_, done_signal_;
   std::vector<WorkerAction> sending_;  // loop only
   // Loop only: where values that are to be dealt out are received, by the first unit, and into which arena they go.
   struct Parcel {
     std::vector<float> memory;
-    std::span<float> arena;
+    std::span<std::byte> arena;
     bool arriving = false;
   };
   std::map<std::uint32_t, Parcel> parcels_;
-  std::map<std::uint32_t, std::vector<float>> gathered_;  // loop only: gradients on their way in one piece, by first unit
-  bool reported_ = false;                                 // loop only: on_failed has been called
+  std::map<std::uint32_t, std::vector<std::byte>> gathered_;  // loop only: gradients on their way in one piece, by first unit
+  bool reported_ = false;                                     // loop only: on_failed has been called
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
