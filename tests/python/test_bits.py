@@ -176,7 +176,7 @@ def test_a_narrow_codec_has_the_bits_of_its_reference_and_half_the_bytes(how, op
 
 
 def test_with_a_narrow_codec_a_job_learns_as_well():
-    task = (*LENET, "--iterations", 120, "--workers", 2)
+    task = (*MNIST, 16, "--iterations", 250, "--workers", 2, "--optimizer", "momentum", "--learning-rate", 0.02)
     wide = train(*task)["accuracy"]
     for wire in (("--wire", "bfloat16"), ("--wire", "float16", "--loss-scale", 1024)):
         assert train(*task, *wire)["accuracy"] == pytest.approx(wide, abs=0.03), wire

@@ -105,7 +105,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   const bool shared = gathering.both == workers && workers == servers;
   PACELINE_ASSIGN_OR_RETURN(const paramserver::WireOptions wire, runtime::wire_options(settings));
   // Half the bytes take as long as all of them on a link that is twice as fast.
-  const double narrowed = static_cast<double>(kEach) / static_cast<double>(wire.element_bytes());
+  const double narrowed = static_cast<double>(kParameterBytes) / static_cast<double>(wire.element_bytes());
   const Cluster cluster{.workers = workers,
                         .servers = servers,
                         .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
