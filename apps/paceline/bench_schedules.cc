@@ -65,6 +65,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   legal.push_back("ddp");
   if (options.contestants.empty()) bench.grid.contestants = legal;
   for (const std::string& loop : bench::loop_names()) legal.push_back(loop);
+  for (const std::string& narrow : bench::narrow_names()) legal.push_back(narrow);
   for (const std::string& name : bench.grid.contestants) {
     if (std::ranges::find(legal, name) == legal.end())
       return error(ErrorKind::kBadRequest, "--contestants knows no '{}'{}; legal: {}", name, suggestion(name, legal),
@@ -202,10 +203,11 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
   list("--contestants", options->contestants,
-       "Schedules, ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also with an "
+       "Schedules (each also with --wire: p3-bfloat16), ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, "
+       "loop3-overlap, each also with an "
        "algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
-  list("--job-options", options->job_options, "More options for each paceline train, such as --wire=bfloat16");
+  list("--job-options", options->job_options, "More options for each paceline train, such as --window=1MB");
   command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "collectives/training/loop_options.h"
+#include "scheduling/schedule.h"
 
 namespace paceline::bench {
 
@@ -27,6 +28,21 @@ std::vector<std::string> loop_names() {
       const std::string name = fmt::format("{}-{}", loop, algorithm);
       if (loop_of(name)) names.push_back(name);
     }
+  }
+  return names;
+}
+
+ScheduleContestant schedule_of(const std::string& contestant) {
+  const std::size_t dash = contestant.rfind('-');
+  const std::string wire = dash == std::string::npos ? "" : contestant.substr(dash + 1);
+  if (wire == "bfloat16" || wire == "float16") return {contestant.substr(0, dash), wire, 2};
+  return {contestant, "float32", 4};
+}
+
+std::vector<std::string> narrow_names() {
+  std::vector<std::string> names;
+  for (const std::string& schedule : scheduling::schedule_names()) {
+    for (const char* wire : {"bfloat16", "float16"}) names.push_back(schedule + "-" + wire);
   }
   return names;
 }
@@ -69,10 +85,11 @@ std::int64_t iterations_for(double expected, double length) {
   return std::clamp<std::int64_t>(std::llround(length / std::max(expected, 1e-3)), 6, 60);
 }
 
-std::vector<cost::LayerLoad> loads_of(const replay::LayerTable& scaled) {
+std::vector<cost::LayerLoad> loads_of(const replay::LayerTable& scaled, const std::string& contestant) {
+  const std::int64_t each = schedule_of(contestant).element_bytes;
   std::vector<cost::LayerLoad> loads;
   for (const replay::LayerRow& layer : scaled.layers)
-    loads.push_back({.size = Bytes{4 * layer.parameters}, .forward = layer.forward, .backward = layer.backward});
+    loads.push_back({.size = Bytes{each * layer.parameters}, .forward = layer.forward, .backward = layer.backward});
   return loads;
 }
 

@@ -18,7 +18,7 @@ struct Cell {
   double stands_for = 0;  // bits/s of the link that the shaped one stands for
   double scale = 1;       // by which bytes and link are divided
   int hosts = 4;
-  std::string contestant;       // name of a schedule or of a loop (loop_of), or "ddp"
+  std::string contestant;       // name of a schedule (schedule_of) or of a loop (loop_of), or "ddp"
   std::string slice;            // --slice; "": the schedule's own
   std::int64_t iterations = 0;  // timed; the warm-up comes before
   int turn = 0;
@@ -45,6 +45,15 @@ struct LoopContestant {
 std::optional<LoopContestant> loop_of(const std::string& contestant);
 std::vector<std::string> loop_names();  // all that loop_of knows
 
+// A schedule, and as what its gradients and values cross the wire.
+struct ScheduleContestant {
+  std::string schedule, wire;  // as --schedule and --wire take them
+  std::int64_t element_bytes;
+};
+// "p3": with float32; "p3-bfloat16", "p3-float16": with fewer bytes. Of any other name, that name.
+ScheduleContestant schedule_of(const std::string& contestant);
+std::vector<std::string> narrow_names();  // of all schedules with fewer bytes
+
 // 10 for replayed tables, or 20 where the link would be faster than 1 Gb/s.
 double scale_for(double stands_for);
 
@@ -54,7 +63,7 @@ std::vector<Cell> grid(const GridOptions& options);
 // As many iterations of about `expected` seconds as take about `length` seconds, within 6 and 60.
 std::int64_t iterations_for(double expected, double length);
 
-// The loads of a scaled table for the lower bound.
-std::vector<cost::LayerLoad> loads_of(const replay::LayerTable& scaled);
+// The loads of a scaled table for the lower bound, with what the contestant sends of each parameter.
+std::vector<cost::LayerLoad> loads_of(const replay::LayerTable& scaled, const std::string& contestant);
 
 }  // namespace paceline::bench

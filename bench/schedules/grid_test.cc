@@ -43,6 +43,17 @@ TEST(Grid, ALoopIsNamedWithTheAlgorithmThatItRunsBy) {
   for (const std::string& name : names) EXPECT_TRUE(loop_of(name)) << name;
 }
 
+TEST(Grid, AScheduleIsNamedWithWhatItSendsOfEachParameter) {
+  EXPECT_EQ(schedule_of("layer-wise").schedule, "layer-wise");
+  EXPECT_EQ(schedule_of("layer-wise").wire, "float32");
+  EXPECT_EQ(schedule_of("layer-wise-bfloat16").schedule, "layer-wise");
+  EXPECT_EQ(schedule_of("p3-float16").wire, "float16");
+  const replay::LayerTable table{.layers = {{.parameters = 1000, .forward = 0.5, .backward = 1}}};
+  EXPECT_EQ(loads_of(table, "p3")[0].size, Bytes{4000});
+  EXPECT_EQ(loads_of(table, "p3-bfloat16")[0].size, Bytes{2000}) << "the bound is that of half the bytes";
+  EXPECT_EQ(loads_of(table, "ddp")[0].size, Bytes{4000});
+}
+
 TEST(Grid, NoLinkIsFasterThanOneGigabit) {
   for (const Cell& cell : grid(two_by_two())) EXPECT_LE(cell.link().value, 125e6) << cell.key();
   EXPECT_EQ(scale_for(10e9), 10);

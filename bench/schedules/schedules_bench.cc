@@ -27,7 +27,7 @@ class Bench {
     for (Cell& cell : cells) {
       PACELINE_ASSIGN_OR_RETURN(const replay::LayerTable table, table_of(cell));
       // With the link's nominal rate, so that the number does not depend on a measurement.
-      const auto bound = cost::iteration_lower_bound(loads_of(table), cell.hosts, cell.link());
+      const auto bound = cost::iteration_lower_bound(loads_of(table, cell.contestant), cell.hosts, cell.link());
       cell.iterations = iterations_for(bound.lower_bound, options_.length);
     }
     SchedulesBenchResult result;
@@ -84,7 +84,7 @@ class Bench {
     if (loop)
       words.insert(words.end(), {"--collective", loop->loop, "--algorithm", loop->algorithm});
     else
-      words.insert(words.end(), {"--schedule", cell.contestant});
+      words.insert(words.end(), {"--schedule", schedule_of(cell.contestant).schedule, "--wire", schedule_of(cell.contestant).wire});
     if (!cell.slice.empty()) words.insert(words.end(), {"--slice", cell.slice});
     words.insert(words.end(), options_.job_options.begin(), options_.job_options.end());
     return paceline_commands(options_.paceline, cell.hosts, loop ? HostRole::kWorker : HostRole::kWorkerAndServer, words);
@@ -94,7 +94,7 @@ class Bench {
     PACELINE_ASSIGN_OR_RETURN(const replay::LayerTable table, table_of(cell));
     PACELINE_ASSIGN_OR_RETURN(const lab::Lab* const lab, lab_for(cell));
     PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond goodput, lab->goodput(0, 1));
-    const cost::LowerBound bound = cost::iteration_lower_bound(loads_of(table), cell.hosts, goodput);
+    const cost::LowerBound bound = cost::iteration_lower_bound(loads_of(table, cell.contestant), cell.hosts, goodput);
     LabJob job;
     job.commands = commands_of(cell);
     job.warm_up = kWarmUp;
@@ -248,8 +248,9 @@ std::vector<std::string> contradictions(const std::vector<Json>& cells) {
   std::vector<std::string> found;
   for (const Json& cell : cells) {
     if (hash_of(cell).empty()) continue;
-    const std::string job =
-        fmt::format("{} {} {} {}", cell["model"].dump(), cell["scale"].dump(), cell["hosts"].dump(), cell["iterations"].dump());
+    const std::string wire = schedule_of(cell["contestant"]).wire;  // rounded, the values are others
+    const std::string job = fmt::format("{} {} {} {} {}", cell["model"].dump(), cell["scale"].dump(), cell["hosts"].dump(),
+                                        cell["iterations"].dump(), wire);
     const auto [seen, is_new] = first.emplace(job, &cell);
     if (!is_new && hash_of(*seen->second) != hash_of(cell)) {
       found.push_back(fmt::format("'{}' and '{}' gave different parameters: {} and {}", (*seen->second)["key"].get<std::string>(),
