@@ -19,6 +19,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       "in JSON plain numbers: bytes, bytes/s, seconds. A case without an answer says \"feasible\": false and why.");
   add_communication_questions(*plan, chosen);
   add_cluster_questions(*plan, chosen);
+  add_device_questions(*plan, chosen);
   add_job_question(*plan, chosen);
   // Not require_subcommand: it would hide the name of a question that does not exist behind "a subcommand is required".
   plan->callback([plan, &chosen] {

@@ -159,6 +159,20 @@ Status run(const Command& command) {
 
 }  // namespace
 
+std::vector<std::string> keys_given(const Json& input, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(found),
+               [&](const std::string& name) { return input.contains(name); });
+  return found;
+}
+
+Status require_positive(const Json& input, const std::vector<std::string>& names) {
+  for (const std::string& name : keys_given(input, names)) {
+    if (!(input[name].get<double>() > 0)) return error(ErrorKind::kBadRequest, "key '{}' is 0; it must be above zero", name);
+  }
+  return {};
+}
+
 Json infeasible(const std::vector<std::string>& keys, const std::string& reason) {
   Json answer = Json::object();
   answer["feasible"] = false;

@@ -57,9 +57,16 @@ void add_question(CLI::App& plan, Chosen& chosen, Question question);
 // The answer to a case that is well-formed but has none: {"feasible": false, each of `keys`: null, "reason": reason}.
 Json infeasible(const std::vector<std::string>& keys, const std::string& reason);
 
+// Those of `names` that the case has, in that order.
+std::vector<std::string> keys_given(const Json& input, const std::vector<std::string>& names);
+
+// Each of `names` that the case has is a number above 0; kBadRequest names the first that is not.
+Status require_positive(const Json& input, const std::vector<std::string>& names);
+
 // Each file of this folder offers its questions.
 void add_communication_questions(CLI::App& plan, Chosen& chosen);  // batches, iteration, slice, collective
-void add_cluster_questions(CLI::App& plan, Chosen& chosen);  // barrier, gpus, servers, memory, algorithms, mini-batch, fft-ratio
+void add_cluster_questions(CLI::App& plan, Chosen& chosen);        // barrier, gpus, servers
+void add_device_questions(CLI::App& plan, Chosen& chosen);         // memory, algorithms, mini-batch, fft-ratio
 
 // `paceline plan job`, which reads what was measured instead of cases.
 void add_job_question(CLI::App& plan, Chosen& chosen);
