@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/text.h"
 #include "bench/ledger.h"
@@ -21,6 +22,8 @@ struct Options {
   bool quick = false;
   bool json = false;
   bool progress = false;
+  std::vector<std::string> models;  // none: all subjects
+  int passes = 5;
   std::string cells;  // file with one JSON line for each finished cell; "": none
 };
 
@@ -30,19 +33,35 @@ struct Subject {
   std::vector<std::int64_t> calibrate, judge;
 };
 
-std::vector<Subject> subjects(const Options& options) {
-  if (options.quick) return {{"lenet", {4, 16}, {4, 8, 16}}, {"alexnet-32", {4, 16}, {8}}};
+std::vector<Subject> all_subjects(bool quick) {
+  if (quick) return {{"lenet", {4, 16}, {4, 8, 16}}, {"alexnet-32", {4, 16}, {8}}};
   return {{"lenet", {8, 32, 128}, {8, 16, 32, 64, 128}},
           {"resnet-20", {8, 32, 128}, {8, 16, 32, 64, 128}},
           {"alexnet-32", {8, 32, 128}, {8, 16, 32, 64, 128}},
           {"alexnet", {2, 8, 32}, {2, 4, 8, 16, 32}}};
 }
 
+Result<std::vector<Subject>> subjects(const Options& options) {
+  const std::vector<Subject> all = all_subjects(options.quick);
+  if (options.models.empty()) return all;
+  std::vector<Subject> wanted;
+  for (const std::string& model : options.models) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Subject& subject) { return subject.model == model; });
+    if (found == all.end()) {
+      std::vector<std::string> names;
+      for (const Subject& subject : all) names.push_back(subject.model);
+      return error(ErrorKind::kBadRequest, "--models has '{}'{}; legal: {}", model, suggestion(model, names),
+                   fmt::join(names, ", "));
+    }
+    wanted.push_back(*found);
+  }
+  return wanted;
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 struct Row {
@@ -56,56 +75,68 @@ struct Row {
   double gain() const { return default_measured_s / measured_s; }
 };
 
+// The times of one mini-batch over the passes.
+struct Judged {
+  std::int64_t mini_batch = 0;
+  model::ConvolutionChoice choice;
+  std::vector<double> chosen_s, default_s;
+};
+
 class PlannerBench {
  public:
   // `finished`: what an earlier run measured and is not measured again; nothing: measure all, keep none.
-  PlannerBench(const Options& options, std::optional<bench::Ledger> finished)
+  PlannerBench(const Options& options, std::vector<Subject> subjects, std::optional<bench::Ledger> finished)
       : options_(options),
         finished_(std::move(finished)),
-        subjects_(subjects(options)),
+        subjects_(std::move(subjects)),
         memory_(this_machine().available_bytes / 3) {
     std::int64_t total = 0;
     for (const Subject& subject : subjects_)
-      total += static_cast<std::int64_t>(2 * subject.calibrate.size() + subject.judge.size());
+      total += options_.passes * static_cast<std::int64_t>(subject.calibrate.size() + subject.judge.size());
     bar_ = std::make_unique<ProgressBar>("bench planner", total,
                                          options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock_);
   }
 
   Result<std::vector<Row>> run() {
-    for (const Subject& subject : subjects_) PACELINE_RETURN_IF_ERROR(judge(subject));
+    for (const Subject& subject : subjects_) PACELINE_RETURN_IF_ERROR(measure(subject));
     bar_.reset();
     return rows_;
   }
 
  private:
-  // Calibrates, then judges, with a second calibration in between, so that both see the same state of the machine. The choice comes
-  // from the first, the prediction from both.
-  Status judge(const Subject& subject) {
+  // In each pass calibrations and what is judged take turns, so that both see the same states of the machine. The algorithms are
+  // chosen by the first pass's calibrations alone, before anything is judged; the prediction comes from those of all passes.
+  Status measure(const Subject& subject) {
     std::vector<MeasuredStep> calibrations;
     for (const std::int64_t mini_batch : subject.calibrate)
-      PACELINE_RETURN_IF_ERROR(calibrate(subject.model, mini_batch, "first", calibrations));
-    const std::vector<MeasuredStep> first = calibrations;
-    std::vector<Row> rows;
-    for (std::size_t i = 0; i < std::max(subject.judge.size(), subject.calibrate.size()); ++i) {
-      if (i < subject.calibrate.size())
-        PACELINE_RETURN_IF_ERROR(calibrate(subject.model, subject.calibrate[i], "second", calibrations));
-      if (i < subject.judge.size()) {
-        PACELINE_ASSIGN_OR_RETURN(Row row,
-                                  measured_row(subject, subject.judge[i], fastest_choice(predicted_step(first, subject.judge[i]))));
-        rows.push_back(std::move(row));
+      PACELINE_RETURN_IF_ERROR(calibrate(subject.model, mini_batch, 0, calibrations));
+    std::vector<Judged> judged;
+    for (const std::int64_t mini_batch : subject.judge)
+      judged.push_back({mini_batch, fastest_choice(predicted_step(calibrations, mini_batch)), {}, {}});
+    for (int pass = 0; pass < options_.passes; ++pass) {
+      for (std::size_t i = 0; i < std::max(judged.size(), subject.calibrate.size()); ++i) {
+        if (pass > 0 && i < subject.calibrate.size())
+          PACELINE_RETURN_IF_ERROR(calibrate(subject.model, subject.calibrate[i], pass, calibrations));
+        if (i < judged.size()) PACELINE_RETURN_IF_ERROR(judge(subject.model, pass, judged[i]));
       }
     }
-    for (Row& row : rows) {
-      const MeasuredStep step = predicted_step(calibrations, row.mini_batch);
-      PACELINE_ASSIGN_OR_RETURN(const model::ConvolutionChoice choice, model::parse_convolutions(row.convolutions));
-      row.predicted_s = predicted_seconds(step, choice);
-      row.default_predicted_s = predicted_seconds(step, {});
-      rows_.push_back(row);
-    }
+    for (const Judged& one : judged) rows_.push_back(row_of(subject, one, predicted_step(calibrations, one.mini_batch)));
     return {};
   }
 
-  Result<Json> measure(const std::string& cell, const Json& profile) {
+  static Row row_of(const Subject& subject, const Judged& judged, const MeasuredStep& predicted) {
+    const auto& measured_too = subject.calibrate;
+    return {.model = subject.model,
+            .mini_batch = judged.mini_batch,
+            .convolutions = to_text(judged.choice),
+            .predicted_s = predicted_seconds(predicted, judged.choice),
+            .measured_s = median(judged.chosen_s),
+            .default_predicted_s = predicted_seconds(predicted, {}),
+            .default_measured_s = median(judged.default_s),
+            .interpolated = std::find(measured_too.begin(), measured_too.end(), judged.mini_batch) == measured_too.end()};
+  }
+
+  Result<Json> measured(const std::string& cell, const Json& profile) {
     if (finished_ && finished_->has(cell)) return finished_->cells().at(cell).value("measurement", Json::object());
     Json measurement;
     PACELINE_RETURN_IF_ERROR(run_trainer({{"label", "bench"}, {"profile", profile}}, [&](const Json& line) {
@@ -116,32 +147,31 @@ class PlannerBench {
     return measurement;
   }
 
-  Json request(const std::string& model, std::int64_t mini_batch) const {
-    return {{"model", model}, {"mini_batch", mini_batch}, {"rounds", options_.quick ? 2 : 7}, {"memory", memory_}};
+  Json request(const std::string& model, std::int64_t mini_batch, int rounds) const {
+    return {{"model", model}, {"mini_batch", mini_batch}, {"rounds", options_.quick ? 2 : rounds}, {"memory", memory_}};
   }
 
-  Status calibrate(const std::string& model, std::int64_t mini_batch, const char* pass, std::vector<MeasuredStep>& calibrations) {
-    PACELINE_ASSIGN_OR_RETURN(const Json measured,
-                              measure(fmt::format("{} {} calibration {}", model, mini_batch, pass), request(model, mini_batch)));
+  Status calibrate(const std::string& model, std::int64_t mini_batch, int pass, std::vector<MeasuredStep>& calibrations) {
+    const int rounds = pass == 0 ? 7 : 3;  // the first pass also chooses
+    PACELINE_ASSIGN_OR_RETURN(const Json found, measured(fmt::format("{} {} calibration {}", model, mini_batch, pass),
+                                                         request(model, mini_batch, rounds)));
     bar_->update(++done_);
-    PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(measured, "the trainer's measurement"));
+    PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(found, "the trainer's measurement"));
     calibrations.push_back(std::move(step));
     return {};
   }
 
-  Result<Row> measured_row(const Subject& subject, std::int64_t mini_batch, const model::ConvolutionChoice& choice) {
-    Row row{.model = subject.model, .mini_batch = mini_batch, .convolutions = to_text(choice)};
-    Json profile = request(subject.model, mini_batch);
-    profile["convolutions"] = row.convolutions;
-    profile["rounds"] = options_.quick ? 3 : 15;
-    PACELINE_ASSIGN_OR_RETURN(const Json measured,
-                              measure(fmt::format("{} {} with {}", subject.model, mini_batch, row.convolutions), profile));
+  Status judge(const std::string& model, int pass, Judged& judged) {
+    const std::string choice = to_text(judged.choice);
+    Json profile = request(model, judged.mini_batch, 3);
+    profile["convolutions"] = choice;
+    PACELINE_ASSIGN_OR_RETURN(const Json found,
+                              measured(fmt::format("{} {} judged {} with {}", model, judged.mini_batch, pass, choice), profile));
     bar_->update(++done_);
-    row.default_measured_s = measured.value("step_s", 0.0);
+    judged.default_s.push_back(found.value("step_s", 0.0));
     // Where the default is chosen everywhere there is nothing else to measure.
-    row.measured_s = row.convolutions.empty() ? row.default_measured_s : measured.value("chosen_step_s", 0.0);
-    row.interpolated = std::find(subject.calibrate.begin(), subject.calibrate.end(), mini_batch) == subject.calibrate.end();
-    return row;
+    judged.chosen_s.push_back(found.value(choice.empty() ? "step_s" : "chosen_step_s", 0.0));
+    return {};
   }
 
   const Options& options_;
@@ -157,8 +187,10 @@ class PlannerBench {
 Json to_json(const std::vector<Row>& rows) {
   Json json = {{"fingerprint", fingerprint()}, {"rows", Json::array()}};
   std::vector<double> errors, default_errors, gains;
+  std::map<std::string, std::vector<double>> of_network;
   for (const Row& row : rows) {
     errors.push_back(row.error());
+    of_network[row.model].push_back(row.error());
     default_errors.push_back(row.default_error());
     gains.push_back(row.gain());
     json["rows"].push_back({{"model", row.model},
@@ -174,6 +206,7 @@ Json to_json(const std::vector<Row>& rows) {
                             {"gain", row.gain()}});
   }
   json["median_error"] = median(errors);
+  for (const auto& [model, found] : of_network) json["median_error_of"][model] = median(found);
   json["median_default_error"] = median(default_errors);
   json["median_gain"] = median(gains);
   json["least_gain"] = gains.empty() ? Json(nullptr) : Json(*std::min_element(gains.begin(), gains.end()));
@@ -192,21 +225,29 @@ void print(const std::vector<Row>& rows) {
                to_text(from_seconds(row.default_measured_s)), row.gain(), row.convolutions.empty() ? "none" : row.convolutions);
   }
   const Json summary = to_json(rows);
+  fmt::print("\n");
+  for (const auto& [model, value] : summary["median_error_of"].items())
+    fmt::print("{:<12} median error {:.1f} %\n", model, 100 * value.get<double>());
   fmt::print(
-      "\nmedian error {:.1f} %, of the default's prediction {:.1f} %; the choice is {:.2f} times as fast as the default in the "
+      "all          median error {:.1f} %, of the default's prediction {:.1f} %; the choice is {:.2f} times as fast as the default "
+      "in the "
       "median, {:.2f} at least\n",
       100 * summary["median_error"].get<double>(), 100 * summary["median_default_error"].get<double>(),
       summary["median_gain"].get<double>(), summary["least_gain"].get<double>());
 }
 
 int run(const Options& options) {
+  if (options.passes < 1 || options.passes > 100)
+    return report_error(error(ErrorKind::kBadRequest, "--passes is {}; legal: 1 to 100", options.passes));
+  auto wanted = subjects(options);
+  if (!wanted.ok()) return report_error(wanted.status());
   std::optional<bench::Ledger> finished;
   if (!options.cells.empty()) {
     auto opened = bench::Ledger::open(options.cells);
     if (!opened.ok()) return report_error(opened.status());
     finished = std::move(*opened);
   }
-  const auto rows = PlannerBench(options, std::move(finished)).run();
+  const auto rows = PlannerBench(options, *std::move(wanted), std::move(finished)).run();
   if (!rows.ok()) return report_error(rows.status());
   if (options.json)
     fmt::print("{}\n", to_json(*rows).dump(2));
@@ -222,13 +263,18 @@ void add_planner_bench(CLI::App& bench, Chosen& chosen) {
       "planner", "Predicted against measured time of a training step, and the chosen convolutions against LibTorch's choice");
   const auto options = std::make_shared<Options>();
   command->add_flag("--quick", options->quick, "Two networks, few steps: a minute, larger errors");
+  command->add_option("--models", options->models, "Of lenet, resnet-20, alexnet-32, alexnet, separated by commas (default: all)")
+      ->delimiter(',');
+  command->add_option("--passes", options->passes, "How often everything is measured, in turns; medians count")
+      ->capture_default_str();
   command
       ->add_option("--cells", options->cells,
                    "One JSON line for each finished cell to this file; those that are there are not run again")
       ->option_text("FILE");
   command->add_flag("--json", options->json, "One JSON document; times in seconds");
   command->add_flag("--progress", options->progress, "Show progress even when standard error is no terminal");
-  set_examples(*command, "  paceline bench planner --quick\n  paceline bench planner --cells planner.jsonl --json");
+  set_examples(*command,
+               "  paceline bench planner --quick\n  paceline bench planner --models lenet,resnet-20 --cells planner.jsonl --json");
   command->callback([options, &chosen] { chosen.run = [options] { return run(*options); }; });
 }
 

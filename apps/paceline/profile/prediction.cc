@@ -1,6 +1,7 @@
 #include "paceline/profile/prediction.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "base/check.h"
@@ -10,13 +11,14 @@ namespace {
 
 using model::ConvolutionAlgorithm;
 
-// Points (mini-batch, seconds), means of those that lie above each other.
+constexpr double kWorthLeavingTheDefault = 0.95;
+
+// Points (mini-batch, seconds), medians of those that lie above each other.
 class Line {
  public:
   void add(std::int64_t mini_batch, double value) {
-    auto& [sum, count] = points_[mini_batch];
-    sum += value;
-    ++count;
+    std::vector<double>& values = points_[mini_batch];
+    values.insert(std::upper_bound(values.begin(), values.end(), value), value);
   }
   std::size_t measured() const { return points_.size(); }
 
@@ -31,9 +33,12 @@ class Line {
   }
 
  private:
-  using Point = std::pair<const std::int64_t, std::pair<double, int>>;
-  static double value(const Point& point) { return point.second.first / point.second.second; }
-  std::map<std::int64_t, std::pair<double, int>> points_;
+  using Point = std::pair<const std::int64_t, std::vector<double>>;  // ascending
+  static double value(const Point& point) {
+    const std::vector<double>& values = point.second;
+    return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+  }
+  std::map<std::int64_t, std::vector<double>> points_;
 };
 
 }  // namespace
@@ -68,9 +73,22 @@ MeasuredStep predicted_step(const std::vector<MeasuredStep>& calibrations, std::
   return predicted;
 }
 
+MeasuredLayer worthwhile(const MeasuredLayer& layer) {
+  const auto usual = std::find_if(layer.algorithms.begin(), layer.algorithms.end(),
+                                  [](const auto& measured) { return measured.algorithm == ConvolutionAlgorithm::kDefault; });
+  if (usual == layer.algorithms.end()) return layer;
+  MeasuredLayer kept{layer.name, {}};
+  std::copy_if(layer.algorithms.begin(), layer.algorithms.end(), std::back_inserter(kept.algorithms), [&](const auto& measured) {
+    return measured.algorithm == ConvolutionAlgorithm::kDefault || measured.workspace_bytes < usual->workspace_bytes ||
+           measured.seconds() <= kWorthLeavingTheDefault * usual->seconds();
+  });
+  return kept;
+}
+
 model::ConvolutionChoice fastest_choice(const MeasuredStep& step) {
   model::ConvolutionChoice choice;
-  for (const MeasuredLayer& layer : step.layers) {
+  for (const MeasuredLayer& measured : step.layers) {
+    const MeasuredLayer layer = worthwhile(measured);
     const auto fastest =
         std::min_element(layer.algorithms.begin(), layer.algorithms.end(),
                          [](const MeasuredAlgorithm& a, const MeasuredAlgorithm& b) { return a.seconds() < b.seconds(); });

@@ -9,10 +9,15 @@ namespace paceline::cli {
 
 // The calibrations, all of one model, read as straight lines between the measured mini-batches (the nearest two go on beyond the
 // ends): times of every algorithm that all of them measured for a layer, of the rest, and of a step with the default. Memory is
-// left out. Requires at least one calibration; several of the same mini-batch count with their mean.
+// left out. Requires at least one calibration; several of the same mini-batch count with their median.
 MeasuredStep predicted_step(const std::vector<MeasuredStep>& calibrations, std::int64_t mini_batch);
 
-// For each layer the fastest algorithm.
+// Of a layer's algorithms the default, and those that are worth leaving it for: at least a twentieth faster, or with a smaller
+// workspace. What gains less is lost in the noise of measuring, and the fastest of several equals would only be the luckiest. All
+// of them where the default was not measured.
+MeasuredLayer worthwhile(const MeasuredLayer& layer);
+
+// For each layer the fastest worthwhile algorithm.
 model::ConvolutionChoice fastest_choice(const MeasuredStep& step);
 
 // The step's time with `choice`, layers that it does not name running the default.

@@ -30,10 +30,12 @@ TEST(Prediction, ReadsStraightLinesBetweenAndBeyondTheMeasurements) {
   }
 }
 
-TEST(Prediction, SeveralMeasurementsOfAMiniBatchCountWithTheirMean) {
-  MeasuredStep slower = step(4);
+TEST(Prediction, SeveralMeasurementsOfAMiniBatchCountWithTheirMedian) {
+  MeasuredStep slower = step(4), slowest = step(4);
   slower.step_s += 2;
+  slowest.step_s += 200;
   EXPECT_DOUBLE_EQ(predicted_step({step(4), slower}, 4).step_s, step(4).step_s + 1);
+  EXPECT_DOUBLE_EQ(predicted_step({slowest, step(4), slower}, 4).step_s, slower.step_s);
   EXPECT_DOUBLE_EQ(predicted_step({step(4)}, 9).step_s, step(4).step_s);  // one mini-batch says nothing of others
 }
 
@@ -48,6 +50,25 @@ TEST(Prediction, AnAlgorithmThatNotEveryCalibrationMeasuredIsLeftOut) {
 TEST(Prediction, TheFastestAlgorithmOfEachLayerIsChosen) {
   EXPECT_EQ(to_text(fastest_choice(step(2))), "");            // conv1: 4.5 against 9
   EXPECT_EQ(to_text(fastest_choice(step(32))), "conv1=fft");  // 64.5 against 24
+}
+
+TEST(Prediction, AnAlgorithmThatIsHardlyFasterIsNotWorthLeavingTheDefault) {
+  const MeasuredLayer layer{"conv1",
+                            {{Algorithm::kDefault, 4, 6, 100},
+                             {Algorithm::kOnednn, 4, 5.6, 100},
+                             {Algorithm::kGemm, 4, 5.4, 100},
+                             {Algorithm::kFft, 20, 30, 50}}};
+  const auto names = [](const MeasuredLayer& one) {
+    std::vector<Algorithm> found;
+    for (const auto& measured : one.algorithms) found.push_back(measured.algorithm);
+    return found;
+  };
+  EXPECT_EQ(names(worthwhile(layer)), (std::vector{Algorithm::kDefault, Algorithm::kGemm, Algorithm::kFft}));
+  const MeasuredLayer without{"conv1", {layer.algorithms[1], layer.algorithms[2]}};
+  EXPECT_EQ(names(worthwhile(without)), names(without));
+  MeasuredStep close = step(4);
+  close.layers = {{"conv1", {{Algorithm::kDefault, 4, 6, 0}, {Algorithm::kGemm, 4, 5.6, 0}}}};
+  EXPECT_EQ(to_text(fastest_choice(close)), "");
 }
 
 TEST(Prefetch, DeliversFasterThanComputingConsumesAsFarAsThereAreCores) {
