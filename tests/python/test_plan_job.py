@@ -125,6 +125,7 @@ def test_the_recommendation_is_the_best_of_all_choices_within_the_memory(tmp_pat
         if wanted is None:
             assert answer["feasible"] is False and answer["train"] is None and answer["missing_bytes"] == MIB
             assert "1.0 MB" in answer["reason"] and answer["layer_to_shrink"] == "fc1"
+            assert "smaller ones: paceline profile --convolutions --model lenet --mini-batches 1,2,4;" in answer["reason"]
             continue
         assert answer["feasible"] and answer["epoch_seconds"] == pytest.approx(wanted[0])
         assert (answer["mini_batch"], list(answer["convolutions"].values())) == (wanted[1], wanted[2])
@@ -140,6 +141,8 @@ def test_workers_and_servers_come_from_the_lemmas(tmp_path):
     assert answer["servers"] == max(1, -(-4 * per_iteration // 125e6)) and answer["worker_link_ok"] is True
     assert answer["train"] == {"model": "lenet", "mini-batch": answer["mini_batch"], "convolutions": answer["convolutions"], "workers": 4, "servers": answer["servers"], "prefetch": 3, "loader-threads": 2}
     assert answer["prefetch"] == 3 and answer["loader_threads"] == 2
+    assert [p["workers"] for p in answer["speedups"]] == list(range(1, 9))
+    assert all(p["speedup"] == pytest.approx(p["workers"] * 1.1 / (1 + 0.1 * p["workers"])) for p in answer["speedups"])
     assert plan(tmp_path, "1GiB", "--efficiency", 0.8)["workers"] == 3  # 4 reach 78.6 %
     slow = plan(tmp_path, "1GiB", "--workers", 2, "--bandwidth", "10gbit", "--worker-bandwidth", "1MB/s")
     assert slow["feasible"] and slow["worker_link_ok"] is False and slow["worker_link_shortfall"] == pytest.approx(431080 * 4 / slow["iteration_seconds"] - 1e6)
@@ -148,6 +151,44 @@ def test_workers_and_servers_come_from_the_lemmas(tmp_path):
     assert limit["feasible"] is False and limit["limit"] == pytest.approx(11) and "11.0000" in limit["reason"] and limit["train"] is None
     assert plan(tmp_path, "1GiB", "--workers", 4, "--efficiency", 0.9)["feasible"] is False
     assert plan(tmp_path, "1GiB", "--workers", 100, samples=200)["feasible"] is False  # fewer samples than mini-batches
+    crowded = plan(tmp_path, "1GiB", "--workers", 100, "--bandwidth", "1KB/s", samples=10**6)
+    assert crowded["feasible"] is False and "servers are more than a job can have" in crowded["reason"] and crowded["servers"] > 100_000
+
+
+def test_an_algorithm_that_is_hardly_faster_is_not_worth_its_workspace(tmp_path):
+    times = {"measurements": [step(8, 0.004, [(DEFAULT, 0.1, 0), (FFT, 0.096, MIB)], [(DEFAULT, 0.1, 0), (FFT, 0.094, MIB), (GEMM, 0.099, 0)])]}
+    answer = plan(tmp_path, "1GiB", times=times)
+    assert answer["convolutions"] == {"conv1": DEFAULT, "conv2": FFT}
+    assert not any("conv1" in reason for reason in answer["reasons"]), "nor is it missed"
+
+
+def test_what_was_measured_to_fit_fits_whatever_the_formula_says(tmp_path):
+    small = {"measurements": [step(8, 0.004, [(DEFAULT, 0.004, 0)], [(DEFAULT, 0.006, 0)], peak=3 * MIB)]}
+    formula = json.loads(run("plan", "memory", "--model", "lenet", "--mini-batch", 1, "--memory", 4 * MIB, "--json").stdout)
+    assert formula["fits"] is False and formula["reason"] == f"with mini-batch 1 it needs {-formula['bound'] // 8} bytes more than there are"
+    answer = plan(tmp_path, 4 * MIB, times=small)
+    assert answer["feasible"] is True and answer["mini_batch"] == 8 and answer["memory_need"]["measured_bytes"] == 3 * MIB
+    nothing = plan(tmp_path, 2 * MIB, times=small)
+    assert nothing["missing_bytes"] == -formula["bound"] / 8 + 2 * MIB and "with mini-batch 1 it needs" in nothing["reason"]
+
+
+def test_the_picture_has_throughput_memory_and_speed_up(tmp_path):
+    picture = tmp_path / "plan.svg"
+    answer = plan(tmp_path, 300 * MIB, "--speedup", 3, "--picture", picture)
+    drawn = picture.read_text()
+    for text in ("lenet: throughput against mini-batch", "samples/s of one worker", f"chosen: {answer['mini_batch']}", "2 x fft", "memory: 0.315 GB", "a step without workspaces", "R_O = 0.1", "times as fast as one", "chosen: 4"):
+        assert f">{text}<" in drawn or f" {text}<" in drawn, text
+    without = {"measurements": TIMES["measurements"]}
+    plan(tmp_path, 300 * MIB, "--picture", picture, times=without)
+    assert "memory: 0.315 GB" in picture.read_text() and "times as fast" not in picture.read_text(), "no R_O, no speed-up"
+    nothing = plan(tmp_path, 99 * MIB, "--picture", picture)
+    assert nothing["feasible"] is False and "memory: 0.104 GB" in picture.read_text() and "chosen:" not in picture.read_text()
+
+
+def test_a_picture_that_cannot_be_drawn_is_named(tmp_path):
+    file = written(tmp_path / "times.json", TIMES)
+    done = run("plan", "job", "--model", "lenet", "--dataset-size", 100, "--memory", "1GiB", "--measurements", file, "--picture", tmp_path / "plan.xyz")
+    assert done.returncode == 1 and "plan.xyz" in done.stderr and "xyz" in done.stderr.split("plan.xyz", 1)[1], done.stderr
 
 
 def test_what_does_not_fit_at_all_is_an_answer_with_the_missing_bytes(tmp_path):
@@ -171,6 +212,7 @@ def test_wrong_requests_and_missing_measurements_are_told(tmp_path):
     refused(*base, "--mini-batches", "8,12", "--measurements", file, names=["mini-batch 12", "paceline profile --convolutions --model lenet --mini-batches 8,12"])
     no_overhead = written(tmp_path / "no.json", {"measurements": TIMES["measurements"]})
     refused(*base, "--measurements", no_overhead, "--speedup", 2, names=["paceline profile --steps --model lenet", "--overhead"])
+    refused(*base, "--measurements", file, "--speedup", 2, "--dataset", "digits", names=["paceline profile --steps --model lenet --dataset digits --mini-batch"])
     for options, names in [
         (("--efficiency", 1.2), ["--efficiency is 1.2"]),
         (("--efficiency", 0), ["--efficiency is 0"]),
@@ -183,6 +225,10 @@ def test_wrong_requests_and_missing_measurements_are_told(tmp_path):
         (("--workers", 0), ["--workers is 0"]),
         (("--mini-batches", "8,0"), ["--mini-batches"]),
         (("--output", "/nowhere/plan.json"), ["/nowhere/plan.json"]),
+        (("--dataset", "mnist-5"), ["'mnist-5'", "mnist-5k"]),
+        (("--efficiency", "nan"), ["--efficiency"]),
+        (("--efficiency", 1.01), ["--efficiency is 1.01"]),
+        (("--bandwidth", "0gbit"), ["--bandwidth"]),
     ]:
         refused(*base, "--measurements", file, *options, names=names)
     for change, names in [
@@ -217,16 +263,16 @@ def test_measured_planned_and_trained(tmp_path):
             costs = {a["algorithm"]: a for a in layer["algorithms"]}
             assert {"default", "gemm", "fft"} <= set(costs) <= {"default", "onednn", "gemm", "fft"}  # 5x5: no winograd
             assert costs["fft"]["workspace_bytes"] > costs["default"]["workspace_bytes"]
-    job = ("plan", "job", "--model", "lenet", "--dataset-size", 4000, "--memory", "1GiB", "--workers", 2, "--bandwidth", "100gbit", "--output", plan_file)
+    job = ("plan", "job", "--model", "lenet", "--dataset-size", 4000, "--memory", "1GiB", "--workers", 2, "--bandwidth", "100gbit", "--dataset", "synthetic:1x28x28,samples=400", "--output", plan_file)
     done = run(*job, "--picture", picture, cache=cache)
     assert done.returncode == 0, done.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
     answer = json.loads(plan_file.read_text())
     trained = train("--plan", plan_file, "--iterations", 2)
-    assert (trained["model"], trained["workers"], trained["servers"]) == ("lenet", 2, answer["servers"])
+    assert (trained["model"], trained["dataset"], trained["workers"], trained["servers"]) == ("lenet", "synthetic:1x28x28,samples=400", 2, answer["servers"])
     assert trained["samples"] == 2 * 2 * answer["mini_batch"]
     choice = written(tmp_path / "choice.json", {"convolutions": answer["convolutions"]})
-    by_hand = train("--mini-batch", answer["mini_batch"], "--workers", 2, "--iterations", 2, "--convolutions", choice)
+    by_hand = train("--dataset", "synthetic:1x28x28,samples=400", "--mini-batch", answer["mini_batch"], "--workers", 2, "--iterations", 2, "--convolutions", choice)
     assert by_hand["parameters_hash"] == trained["parameters_hash"]
     assert train("--plan", plan_file, "--iterations", 1, "--mini-batch", 5, "--workers", 1)["samples"] == 5  # the command line wins
 
@@ -250,6 +296,8 @@ def test_measured_planned_and_trained(tmp_path):
         ({"train": {"speed": 1}}, ["'train.speed'"]),
         ({"train": {"convolutions": {"conv3": "fft"}}}, ["'conv3'"]),
         ({"train": {"model": 5}}, ["'train.model'"]),
+        ({"train": {"dataset": 5}}, ["'train.dataset'"]),
+        ({"train": {"dataset": "mnist-5"}}, ["mnist-5k"]),
     ],
 )
 def test_a_bad_plan_is_refused_naming_its_key(tmp_path, content, names):
@@ -299,3 +347,30 @@ def test_steps_and_memory_are_measured_and_the_overhead_is_planned_with(tmp_path
 )
 def test_a_profile_that_cannot_be_made_is_refused(tmp_path, options, names):
     refused("profile", *options, names=names, cache=tmp_path)
+
+
+# ---- bench planner
+
+
+@pytest.mark.full
+def test_predictions_are_set_beside_measurements_and_finished_cells_are_kept(tmp_path):
+    cells = tmp_path / "cells.jsonl"
+    bench = ("bench", "planner", "--quick", "--models", "lenet", "--passes", 2, "--cells", cells, "--json")
+    first = run(*bench)
+    assert first.returncode == 0, first.stderr
+    result = json.loads(first.stdout)
+    assert [(row["mini_batch"], row["interpolated"]) for row in result["rows"]] == [(4, False), (8, True), (16, False)]
+    for row in result["rows"]:
+        assert row["error"] == pytest.approx(abs(row["predicted_s"] - row["measured_s"]) / row["measured_s"])
+        assert row["gain"] == pytest.approx(row["default_measured_s"] / row["measured_s"])
+    assert result["median_error_of"] == {"lenet": result["median_error"]}
+    lines = cells.read_text().splitlines()
+    assert len(lines) == 2 * (2 + 3)  # passes, calibrations and what is judged
+    cells.write_text("\n".join(lines) + "\n")
+    again = run(*bench)
+    assert again.stdout == first.stdout and cells.read_text().splitlines() == lines, "nothing is measured again"
+
+
+@pytest.mark.parametrize("options, names", [(("--models", "lenett"), ["'lenett'", "lenet"]), (("--passes", "0"), ["--passes is 0"])])
+def test_a_bench_that_cannot_be_is_refused(options, names):
+    refused("bench", "planner", *options, names=names)

@@ -8,9 +8,10 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "paceline/picture.h"
+#include "paceline/plan/job_picture.h"
 #include "paceline/plan/question.h"
 #include "paceline/plan/recommendation.h"
+#include "paceline/train/request.h"
 #include "paceline/wrong.h"
 
 namespace paceline::cli {
@@ -21,7 +22,7 @@ struct Asked {
   std::string memory, bandwidth, worker_bandwidth, duplex = "full";
   double speedup = 0, efficiency = 0, overhead = 0;
   std::int64_t workers = 0;
-  std::string dataset, measurements, picture, output;
+  std::string measurements, picture, output;
   bool json = false;
 };
 
@@ -97,47 +98,13 @@ Result<Measurements> measurements_of(const Asked& asked) {
 const MeasuredOverhead* measured_overhead(const Asked& asked, const Measurements& measurements, std::int64_t mini_batch) {
   const MeasuredOverhead* nearest = nullptr;
   for (const MeasuredOverhead& measured : measurements.overheads) {
-    if (measured.model != asked.question.model || (!asked.dataset.empty() && measured.dataset != asked.dataset)) continue;
+    if (measured.model != asked.question.model || (!asked.question.dataset.empty() && measured.dataset != asked.question.dataset))
+      continue;
     const auto distance = [mini_batch](const MeasuredOverhead& one) { return std::abs(one.mini_batch - mini_batch); };
     if (nearest == nullptr || distance(measured) < distance(*nearest)) nearest = &measured;
   }
   return nearest;
 }
-
-constexpr const char* kPicture = R"py(
-import json, sys
-import matplotlib.pyplot as plt
-plan = json.loads(sys.argv[2])
-fits = [c for c in plan["candidates"] if c["feasible"]]
-figure, (speed, memory) = plt.subplots(2, 1, sharex=True, figsize=(7, 6.5), height_ratios=[3, 2])
-known = [c for c in plan["candidates"] if c["default_samples_per_second"] is not None]
-speed.plot([c["mini_batch"] for c in known], [c["default_samples_per_second"] for c in known], "o--", color="0.6", label="LibTorch's choice, memory not looked at")
-speed.plot([c["mini_batch"] for c in fits], [c["samples_per_second"] for c in fits], "o-", color="tab:blue", label="chosen algorithms, within the memory")
-for c in fits:
-    used = {}
-    for name in c["convolutions"].values():
-        used[name] = used.get(name, 0) + 1
-    speed.annotate("\n".join(f"{n} x {name}" for name, n in used.items()), (c["mini_batch"], c["samples_per_second"]), fontsize=7, textcoords="offset points", xytext=(0, 7), va="bottom", ha="center")
-if plan["mini_batch"] is not None:
-    speed.axvline(plan["mini_batch"], color="tab:green", lw=1, label=f"chosen: {plan['mini_batch']}")
-speed.set_ylabel("samples/s of one worker")
-speed.set_ylim(0, 1.35 * max([c["samples_per_second"] for c in fits] + [c["default_samples_per_second"] for c in known], default=1))
-speed.margins(x=0.1)
-speed.set_title(f"{plan['model']}: throughput against mini-batch")
-speed.legend(fontsize=8, loc="lower right")
-every = plan["candidates"]
-x = [c["mini_batch"] for c in every]
-need = [(plan["memory"] - c["bound_bytes"]) / 1e9 for c in every]
-memory.plot(x, need, "o-", color="tab:orange", label="a step without workspaces")
-memory.plot([c["mini_batch"] for c in fits], [(plan["memory"] - c["bound_bytes"] + c["workspace_bytes"]) / 1e9 for c in fits], "o-", color="tab:red", label="with the chosen algorithms' workspaces")
-memory.axhline(plan["memory"] / 1e9, color="black", lw=1, label="memory")
-memory.set_ylabel("GB")
-memory.set_xlabel("mini-batch")
-memory.set_ylim(bottom=0)
-memory.legend(fontsize=8)
-figure.tight_layout()
-figure.savefig(sys.argv[1], dpi=120)
-)py";
 
 Status write_output(const std::string& path, const Json& answer) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
@@ -157,6 +124,7 @@ Status check_folder(const char* option, const std::string& path) {
 Status run(const Asked& asked, const CLI::App& command) {
   PACELINE_ASSIGN_OR_RETURN(JobQuestion question, question_of(asked, command));
   PACELINE_RETURN_IF_ERROR(model::describe(question.model).status());
+  if (!question.dataset.empty()) PACELINE_RETURN_IF_ERROR(check_data_set_name(question.dataset));
   PACELINE_RETURN_IF_ERROR(check_folder("--output", asked.output));
   PACELINE_RETURN_IF_ERROR(check_folder("--picture", asked.picture));
   PACELINE_ASSIGN_OR_RETURN(const Measurements measurements, measurements_of(asked));
@@ -174,7 +142,7 @@ Status run(const Asked& asked, const CLI::App& command) {
   }
   PACELINE_ASSIGN_OR_RETURN(const Json answer, recommend(question, measurements));
   if (!asked.output.empty()) PACELINE_RETURN_IF_ERROR(write_output(asked.output, answer));
-  if (!asked.picture.empty()) PACELINE_RETURN_IF_ERROR(draw(kPicture, answer.dump(), asked.picture));
+  if (!asked.picture.empty()) PACELINE_RETURN_IF_ERROR(draw_job(answer, asked.picture));
   fmt::print("{}", asked.json ? answer.dump(2) + "\n" : recommendation_text(answer));
   return {};
 }
@@ -204,13 +172,17 @@ void add_job_question(CLI::App& plan, Chosen& chosen) {
       ->option_text("RATE");
   command->add_option("--worker-bandwidth", asked->worker_bandwidth, "Of a worker's link")->option_text("RATE");
   command->add_option("--duplex", asked->duplex, "full (pushes and pulls at once) or half")->capture_default_str();
-  command->add_option("--dataset", asked->dataset, "Whose measured overhead counts (default: any)");
+  command->add_option("--dataset", asked->question.dataset,
+                      "Whose measured overhead counts, and which 'train --plan' takes (default: any, and train's own)");
   command
       ->add_option("--measurements", asked->measurements,
                    "Measured times, as 'paceline profile --convolutions --json' prints them (default: this machine's)")
       ->option_text("FILE");
   command->add_option("--output", asked->output, "Write the answer there, for 'paceline train --plan FILE'")->option_text("FILE");
-  command->add_option("--picture", asked->picture, "Draw throughput and memory against the mini-batch (PNG; needs matplotlib)")
+  command
+      ->add_option("--picture", asked->picture,
+                   "Draw throughput and memory against the mini-batch, and the speed-up against the workers (.png, .svg, .pdf; "
+                   "needs matplotlib)")
       ->option_text("FILE");
   command->add_flag("--json", asked->json, "One JSON document");
   set_examples(*command,

@@ -15,6 +15,7 @@ struct JobQuestion {
   std::string model;
   std::int64_t samples = 0;                 // of the data set, 1 or more
   Bytes memory;                             // of one worker
+  std::string dataset;                      // that is trained on; "": not said
   std::vector<std::int64_t> mini_batches;   // candidates; empty: all that were measured
   std::optional<std::int64_t> workers;      // exactly one of these two, or none: 1 worker
   std::optional<double> speedup;            // over one worker

@@ -91,6 +91,10 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
       if (given("--model") && request.settings.model != value)
         return wrong("{} is {}, but --model is '{}'; plan for that model", place, brief(value), request.settings.model);
       request.settings.model = value;
+    } else if (key == "dataset") {
+      if (!value.is_string()) return wrong("{} is {} (a {}); it must be a name", place, brief(value), value.type_name());
+      if (const Status status = check_data_set_name(value); !status.ok()) return wrong("{}: {}", place, status.message());
+      if (!given("--dataset")) request.settings.dataset = value;
     } else if (key == "mini-batch" || key == "workers" || key == "servers" || key == "prefetch" || key == "loader-threads") {
       PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, count_in(value, place));
       if (given("--" + key)) continue;
@@ -101,8 +105,9 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
       if (key == "workers") request.workers = static_cast<std::int32_t>(count);
       if (key == "servers") request.servers = static_cast<std::int32_t>(count);
     } else {
-      return wrong("{} is unknown; the keys are model, mini-batch, workers, servers, prefetch, loader-threads, convolutions",
-                   place);
+      return wrong(
+          "{} is unknown; the keys are model, dataset, mini-batch, workers, servers, prefetch, loader-threads, convolutions",
+          place);
     }
   }
   if (!convolutions || given("--convolutions")) return {};

@@ -15,16 +15,6 @@
 namespace paceline::cli {
 namespace {
 
-Status check_data_set_name(const std::string& spec) {
-  const std::string name = spec.substr(0, spec.find(':'));
-  std::vector<std::string> names;
-  for (const trainer::data::Kind& kind : trainer::data::kinds()) {
-    if (kind.name == name) return {};
-    names.push_back(kind.name);
-  }
-  return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names));
-}
-
 // 0 stands for "not given" in the settings, so it has to be refused where it is given. Everything else is left to the settings' own
 // check.
 std::string at_least_one(const std::string& text) {
@@ -94,6 +84,16 @@ Status check_export(const std::string& file) {
 }
 
 }  // namespace
+
+Status check_data_set_name(const std::string& spec) {
+  const std::string name = spec.substr(0, spec.find(':'));
+  std::vector<std::string> names;
+  for (const trainer::data::Kind& kind : trainer::data::kinds()) {
+    if (kind.name == name) return {};
+    names.push_back(kind.name);
+  }
+  return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names));
+}
 
 const char* const kTraceHelp =
     "Timeline of all workers and servers on one clock, to this file, in Chrome's trace format (open it in Perfetto): forward, "
