@@ -398,6 +398,51 @@ def test_one_rank_or_no_bytes_cost_nothing(operation):
             assert answer["seconds"] == 0 and answer["steps"] == 0
 
 
+RATED = {"ranks": 4, "bytes": 16_000_000, "alpha": 2e-5, "gamma": 0, "rates": [125e6, 31.25e6, 125e6, 125e6]}
+
+
+@pytest.mark.parametrize("operation,root,order", [("broadcast", 0, [0, 2, 3, 1]), ("broadcast", 1, [1, 2, 3, 0]), ("reduce", 0, [1, 2, 3, 0]), ("reduce", 3, [1, 0, 2, 3])])
+def test_where_links_differ_a_chain_puts_the_slow_rank_where_it_delays_nobody_else(operation, root, order):
+    answer = ask("collective", {**RATED, "root": root, "block": 64_000}, "--operation", operation, "--algorithm", "lp")
+    assert answer["order"] == order
+    slow = 8e-9 * 1.25 ** round(math.log(4) / math.log(1.25))  # the slow rank's link decides the flow, and fills once
+    assert math.isclose(answer["seconds"], (3 + 250) * 2e-5 + 16e6 * slow + 64_000 * (slow + 2 * 8e-9))
+
+
+def test_the_chain_of_an_allreduce_has_the_slow_rank_at_an_end_and_best_weighs_it_against_the_others():
+    chain = ask("collective", RATED, "--operation", "allreduce", "--algorithm", "lp")
+    assert 1 in (chain["order"][0], chain["order"][-1]) and sorted(chain["order"]) == [0, 1, 2, 3]
+    others = {algorithm: ask("collective", RATED, "--operation", "allreduce", "--algorithm", algorithm) for algorithm in ["mst", "be", "ring", "direct"]}
+    assert all(answer["order"] is None for answer in others.values())
+    best = ask("collective", RATED, "--operation", "allreduce", "--algorithm", "best")
+    assert best == min([chain, *others.values()], key=lambda answer: answer["seconds"])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_rates_that_are_alike_are_the_time_of_a_byte(operation):
+    by_beta = ask("collective", {**COLLECTIVE, "beta": 8e-9}, "--operation", operation)
+    by_rates = {**{key: value for key, value in COLLECTIVE.items() if key != "beta"}, "rates": [125e6] * 3}
+    own = {"broadcast": [0, 1, 2], "reduce": [1, 2, 0], "allreduce": [0, 1, 2]}[operation]
+    assert ask("collective", by_rates, "--operation", operation) == {**by_beta, "order": own if by_beta["algorithm"] == "lp" else None}
+    by_options = run("collective", "--operation", operation, "--ranks", "3", "--bytes", "4096", "--alpha", "10us", "--rates", "1gbit,125MB/s,125e6", "--gamma", "0.1ns",
+                     "--block", "1024", "--json")
+    assert json.loads(by_options.stdout) == ask("collective", by_rates, "--operation", operation)
+
+
+@pytest.mark.parametrize("change,names", [
+    ({"rates": [1, 2, 3]}, ["'rates'", "3 ranks", "'ranks' is 4"]), ({"rates": [1, 2, 0, 3]}, ["'rates'[2]", "above zero"]), ({"rates": [1, 2, -1, 3]}, ["'rates'[2]", "negative"]),
+    ({"rates": 1}, ["'rates'", "array"]), ({"rates": [1, 2, 3, 1e-320]}, ["'rates'", "above 0"]), ({"beta": 1e-9}, ["'beta'", "'rates'"]), ({"root": 4}, ["'root'", "0 to 3"]),
+    ({"ranks": 65, "rates": [1] * 65}, ["'rates'", "at most 64"]), ({"rates": []}, ["'rates'", "0 ranks"]),
+])
+def test_rates_that_make_no_sense_are_refused(change, names):
+    refused("collective", "--operation", "broadcast", "--input", "-", text=json.dumps([RATED, {**RATED, **change}]), names=["case 1", *names])
+
+
+def test_an_allreduce_has_no_root_and_no_links_are_no_time():
+    refused("collective", "--operation", "allreduce", "--input", "-", text=json.dumps({**RATED, "root": 0}), names=["case 0", "'root'"])
+    refused("collective", "--input", "-", text=json.dumps({key: value for key, value in RATED.items() if key != "rates"}), names=["case 0", "'beta' is missing", "'rates'"])
+
+
 @pytest.mark.parametrize("operation,ranks,blocks,steps", [("broadcast", 5, 7, 10), ("reduce", 5, 7, 10), ("allreduce", 3, 4, 9), ("allreduce", 8, 10, 31), ("allreduce", 2, 6, 7),
                                                           ("allreduce", 6, 1, 10), ("allreduce", 1, 5, 0), ("broadcast", 2, 1, 1)])
 def test_pipeline_steps(operation, ranks, blocks, steps):

@@ -67,6 +67,7 @@ Result<Json> checked_value(const Key& key, const Json& value, const std::string&
       if (!value.is_string()) return wrong("{} is {} (a {}); it must be a string", where, brief(value), value.type_name());
       return value;
     case KeyType::kNumbers:
+    case KeyType::kRates:
     case KeyType::kCounts: {
       if (!value.is_array())
         return wrong("{} is {} (a {}); it must be an array of numbers", where, brief(value), value.type_name());
@@ -78,6 +79,7 @@ Result<Json> checked_value(const Key& key, const Json& value, const std::string&
           list.push_back(count);
         } else {
           PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(value[i], element));
+          if (key.type == KeyType::kRates && number == 0) return wrong("{} is 0; a rate must be above zero", element);
           list.push_back(number);
         }
       }
@@ -145,14 +147,20 @@ Result<Json> number_from_text(const std::string& text) {
   return Json(*number);
 }
 
-Result<Json> list_from_text(const std::string& text) {
+Result<Json> rate_from_text(const std::string& text) {
+  if (const auto number = plain_number(text)) return Json(*number);
+  PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond rate, parse_rate(text));
+  return Json(rate.value);
+}
+
+Result<Json> list_from_text(const std::string& text, Result<Json> (*item_from_text)(const std::string&)) {
   Json list = Json::array();
   std::size_t start = 0;
   while (!text.empty() && start <= text.size()) {
     const std::size_t comma = std::min(text.find(',', start), text.size());
     std::string item = text.substr(start, comma - start);
     item.erase(0, item.find_first_not_of(' '));
-    PACELINE_ASSIGN_OR_RETURN(Json number, number_from_text(item));
+    PACELINE_ASSIGN_OR_RETURN(Json number, item_from_text(item));
     list.push_back(std::move(number));
     start = comma + 1;
   }
@@ -166,11 +174,8 @@ Result<Json> value_from_text(const Key& key, const std::string& text) {
       PACELINE_ASSIGN_OR_RETURN(const Bytes bytes, parse_bytes(text));
       return Json(bytes.count);
     }
-    case KeyType::kRate: {
-      if (const auto number = plain_number(text)) return Json(*number);
-      PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond rate, parse_rate(text));
-      return Json(rate.value);
-    }
+    case KeyType::kRate:
+      return rate_from_text(text);
     case KeyType::kSeconds:
       return seconds_from_text(text);
     case KeyType::kNumber:
@@ -180,7 +185,9 @@ Result<Json> value_from_text(const Key& key, const std::string& text) {
       return Json(text);
     case KeyType::kNumbers:
     case KeyType::kCounts:
-      return list_from_text(text);
+      return list_from_text(text, number_from_text);
+    case KeyType::kRates:
+      return list_from_text(text, rate_from_text);
     case KeyType::kJson:
       return parse_json(text, "the JSON text", CaseIndex::kNone);
   }

@@ -1,9 +1,12 @@
 // `paceline plan batches | iteration | slice | collective`: questions about moving bytes.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/text.h"
+#include "collectives/plan/chain_order.h"
 #include "collectives/plan/cost.h"
+#include "collectives/plan/route.h"
 #include "cost/lower_bound.h"
 #include "paceline/plan/question.h"
 #include "paceline/wrong.h"
@@ -236,6 +239,42 @@ Question slice() {
 
 // ---- plan collective
 
+// More would take long to order, and no communicator measures the links of more (collectives/exec/link_measurement.h).
+constexpr std::size_t kMostRatedRanks = 64;
+
+// A link is as fast as the slower of its ends, in steps as measured links are (link_rates.h).
+Result<collectives::LinkRates> link_rates(const Json& input, std::int64_t ranks) {
+  const auto rates = input["rates"].get<std::vector<double>>();
+  if (rates.size() > kMostRatedRanks) return wrong("key 'rates' has {} ranks; at most {} are legal", rates.size(), kMostRatedRanks);
+  if (std::ssize(rates) != ranks)
+    return wrong("key 'rates' has {} ranks and key 'ranks' is {}; give the rate of each rank", rates.size(), ranks);
+  std::vector<double> times;
+  for (const double from : rates) {
+    for (const double to : rates) times.push_back(1 / std::min(from, to));
+  }
+  auto links = collectives::LinkRates::make(static_cast<int>(ranks), times);
+  if (!links.ok()) return wrong("key 'rates': {}", links.status().message());
+  return links;
+}
+
+Result<double> seconds_per_byte(const Json& input) {
+  if (input.contains("beta") == input.contains("rates"))
+    return wrong("key 'beta' {}; give either the time of a byte or the 'rates' of all ranks",
+                 input.contains("beta") ? "stands beside 'rates'" : "is missing");
+  if (input.contains("beta")) return input["beta"].get<double>();
+  const auto rates = input["rates"].get<std::vector<double>>();
+  return rates.empty() ? 0 : 1 / *std::ranges::min_element(rates);
+}
+
+Result<int> root_of(const Json& input, collectives::Operation operation) {
+  if (!input.contains("root")) return 0;
+  if (operation == collectives::Operation::kAllreduce)
+    return wrong("key 'root' is for broadcast and reduce; an allreduce has none");
+  const auto root = input["root"].get<std::int64_t>(), ranks = input["ranks"].get<std::int64_t>();
+  if (root >= ranks) return wrong("key 'root' is {}; legal: 0 to {}", root, ranks - 1);
+  return static_cast<int>(std::min<std::int64_t>(root, std::numeric_limits<int>::max()));
+}
+
 Result<Json> answer_collective(const Json& input, const Json& choices) {
   using collectives::Operation;
   PACELINE_RETURN_IF_ERROR(require_nodes(input, "ranks"));
@@ -246,7 +285,15 @@ Result<Json> answer_collective(const Json& input, const Json& choices) {
                                                : Operation::kAllreduce;
   problem.ranks = input["ranks"].get<std::int64_t>();
   problem.size = Bytes{input["bytes"].get<std::int64_t>()};
-  problem.link = {input["alpha"].get<double>(), input["beta"].get<double>(), input["gamma"].get<double>()};
+  PACELINE_ASSIGN_OR_RETURN(const double beta, seconds_per_byte(input));
+  problem.link = {input["alpha"].get<double>(), beta, input["gamma"].get<double>()};
+  PACELINE_ASSIGN_OR_RETURN(const int root, root_of(input, problem.operation));
+  std::optional<collectives::Route> route;
+  if (input.contains("rates")) {
+    PACELINE_ASSIGN_OR_RETURN(const auto links, link_rates(input, problem.ranks));
+    if (links.differ()) route = collectives::route_of(problem.operation, root, links);
+    if (route) problem.prices = &route->prices;
+  }
   std::optional<Bytes> block;
   if (input.contains("block")) {
     block = Bytes{input["block"].get<std::int64_t>()};
@@ -261,10 +308,17 @@ Result<Json> answer_collective(const Json& input, const Json& choices) {
     if (wanted == collectives::to_string(algorithm)) cost = collectives::cost_of(problem, algorithm, block);
   }
   if (!cost.ok()) return cost.status();
-  return Json{{"algorithm", collectives::to_string(cost->algorithm)},
+  Json answer{{"algorithm", collectives::to_string(cost->algorithm)},
               {"block", cost->block ? Json(cost->block->count) : Json(nullptr)},
               {"seconds", cost->seconds},
               {"steps", cost->steps}};
+  if (!input.contains("rates")) return answer;
+  answer["order"] = nullptr;
+  if (collectives::has_blocks(cost->algorithm)) {
+    const bool own = !route || route->order.empty();
+    answer["order"] = own ? collectives::own_order(problem.operation, static_cast<int>(problem.ranks), root) : route->order;
+  }
+  return answer;
 }
 
 Question collective() {
@@ -276,17 +330,22 @@ Question collective() {
       "exchange;\n"
       "ring and direct: allreduce only; best: the cheapest, the first in this order on ties.\n"
       "block is lp's; absent, the best one is taken, rounded to whole bytes. seconds: closed form with n/b; steps: with whole "
-      "blocks.";
+      "blocks.\n"
+      "Where links differ, rates in place of beta says how fast each rank's is; then order is the chain of lp, which puts slow\n"
+      "ranks where they delay the others least; a broadcast's begins and a reduce's ends with root. Rates are rounded to the\n"
+      "fastest over a power of 1.25, as measured ones are, and differ when one is two steps below it.";
   question.examples =
       "  paceline plan collective --operation allreduce --algorithm best --ranks 16 --bytes 100MB --alpha 20us --beta 8e-9 --gamma "
       "1e-10\n"
-      "  echo '[{\"ranks\":3,\"bytes\":4096,\"alpha\":1e-5,\"beta\":1e-9,\"gamma\":0,\"block\":1024}]' |\n"
-      "    paceline plan collective --operation allreduce --algorithm lp --input - --json";
+      "  echo '[{\"ranks\":4,\"bytes\":16000000,\"alpha\":2e-5,\"gamma\":0,\"rates\":[125e6,31.25e6,125e6,125e6]}]' |\n"
+      "    paceline plan collective --operation broadcast --input - --json";
   question.keys = {
       {"ranks", KeyType::kCount, "number of ranks"},
       {"bytes", KeyType::kBytes, "size of the message"},
       {"alpha", KeyType::kSeconds, "start-up time of one message"},
-      {"beta", KeyType::kSeconds, "time to send one byte"},
+      {"beta", KeyType::kSeconds, "time to send one byte; or give rates", false},
+      {"rates", KeyType::kRates, "in place of beta: rate of each rank's link, at most 64", false},
+      {"root", KeyType::kCount, "of broadcast and reduce, for the order of a chain; absent: 0", false},
       {"gamma", KeyType::kSeconds, "time to reduce one byte"},
       {"block", KeyType::kBytes, "block of the linear pipeline; absent: the best", false},
   };

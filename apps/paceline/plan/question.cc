@@ -45,6 +45,8 @@ const char* metavariable(KeyType type) {
       return "TEXT";
     case KeyType::kNumbers:
       return "NUMBERS";
+    case KeyType::kRates:
+      return "RATES";
     case KeyType::kCounts:
       return "COUNTS";
     case KeyType::kJson:

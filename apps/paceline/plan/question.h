@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 // What a key holds. All numbers are finite and not negative; a rate is above zero; bytes and counts are whole and at most 2^53.
 // kJson is any JSON value (an array of rows, of objects): the answer checks its form, its numbers have been checked.
-enum class KeyType { kBytes, kRate, kSeconds, kNumber, kCount, kText, kNumbers, kCounts, kJson };
+enum class KeyType { kBytes, kRate, kSeconds, kNumber, kCount, kText, kNumbers, kRates, kCounts, kJson };
 
 // Whether a key's option may stand beside --input; it holds for all cases there, whatever they say.
 enum class Beside { kNothing, kInput };
