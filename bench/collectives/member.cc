@@ -125,6 +125,7 @@ Status run_collectives_member(const MemberOptions& options) {
       collectives::calibrate(process->engine(), post, process->rank(), process->ranks(), communicator_options, options.compare));
   communicator_options.rules.links = calibration.links;
   communicator_options.rules.latency = calibration.latency;
+  communicator_options.rules.crowding = calibration.crowding;
   communicator_options.rules.expected = calibration.expected;
   const cost::LinkCost& link = communicator_options.rules.link = calibration.fit.cost;
   collectives::Communicator all(process->engine(), post, collectives::world_group(process->rank(), process->ranks()),
@@ -134,6 +135,7 @@ Status run_collectives_member(const MemberOptions& options) {
                    {"beta", link.beta},
                    {"gamma", link.gamma},
                    {"latency", calibration.latency},
+                   {"crowding", calibration.crowding},
                    {"residual", calibration.fit.residual},
                    {"rates", calibration.links == nullptr ? Json(nullptr) : Json(calibration.links->text())}}
                   .dump());

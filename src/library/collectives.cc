@@ -139,6 +139,7 @@ Result<std::shared_ptr<CommunicatorState>> open_state(const CommunicatorOptions&
                                                      state->process->ranks(), opening.communicator));
     rules.link = calibration.fit.cost;
     rules.latency = calibration.latency;
+    rules.crowding = calibration.crowding;
     rules.expected = calibration.expected;
     rules.links = calibration.links;
     state->links.residual = calibration.fit.residual;

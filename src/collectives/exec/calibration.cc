@@ -67,16 +67,31 @@ class Calibrator {
 
   // What a message along a tree takes beyond the start-up that the pipelines' fit will not go below.
   Result<double> latency() {
-    Call call{.kind = CollectiveKind::kBroadcast,
-              .output = values_.data(),
-              .count = kSmall / static_cast<std::int64_t>(sizeof(float)),
-              .algorithm = Algorithm::kMinimumSpanningTree};
-    PACELINE_ASSIGN_OR_RETURN(const double seconds, time(call, kSmallRepetitions));
-    const auto messages = static_cast<double>(hops(Operation::kBroadcast, Algorithm::kMinimumSpanningTree, all_.size()));
-    return std::max(0.0, seconds / messages - kLeastAlpha);
+    PACELINE_ASSIGN_OR_RETURN(const double seconds, small_message(CollectiveKind::kBroadcast, Algorithm::kMinimumSpanningTree));
+    return std::max(0.0, seconds - kLeastAlpha);
+  }
+
+  // By how much longer a message takes when all ranks send at once than along a tree.
+  Result<double> crowding() {
+    PACELINE_ASSIGN_OR_RETURN(const double tree, small_message(CollectiveKind::kAllreduce, Algorithm::kMinimumSpanningTree));
+    PACELINE_ASSIGN_OR_RETURN(const double exchange, small_message(CollectiveKind::kAllreduce, Algorithm::kBidirectionalExchange));
+    return std::max(0.0, exchange - tree);
   }
 
  private:
+  // Seconds for each of the messages that set off the next one. The most, unlike a sum, is the same in every order.
+  Result<double> small_message(CollectiveKind kind, Algorithm algorithm) {
+    Call call{.kind = kind,
+              .output = values_.data(),
+              .count = kSmall / static_cast<std::int64_t>(sizeof(float)),
+              .reduction = ReductionKind::kMax,
+              .algorithm = algorithm};
+    if (kind == CollectiveKind::kAllreduce) call.input = values_.data();
+    PACELINE_ASSIGN_OR_RETURN(const double seconds, time(call, kSmallRepetitions));
+    const Operation operation = kind == CollectiveKind::kAllreduce ? Operation::kAllreduce : Operation::kBroadcast;
+    return seconds / static_cast<double>(hops(operation, algorithm, all_.size()));
+  }
+
   // The time of the slowest rank; the median of some.
   Result<double> time(const Call& call, int repetitions) {
     std::vector<double> times(static_cast<std::size_t>(repetitions));
@@ -151,6 +166,7 @@ Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self
       divisor = divisor_for(time);
       link_trial = link_trial_for(time);
       PACELINE_ASSIGN_OR_RETURN(calibration.latency, calibrator.latency());
+      PACELINE_ASSIGN_OR_RETURN(calibration.crowding, calibrator.crowding());
       continue;
     }
     samples.push_back(sample_of(trial, ranks, time));

@@ -1,10 +1,11 @@
 // What the links of a job cost, measured with whole operations when everybody is connected, so that algorithms and blocks can be
 // chosen for them (cost.h). All ranks get the same numbers, so that they choose alike.
 //
-// Small broadcasts tell what waking up costs; then pipelined broadcasts and reduces of several sizes and blocks run one after the
-// other; an operation's time is that of its slowest rank. Takes about 1 s at 1 Gb/s, less on faster links, and some seconds at 10
-// Mb/s: sizes are smaller where the link is slow. Then the links are compared with each other (link_measurement.h), unless sums are
-// taken in rank order: chains follow the ranks then, whatever the links.
+// Small broadcasts tell what waking up costs, small exchanges what it costs when all ranks send at once; then pipelined broadcasts
+// and reduces of several sizes and blocks run one after the other; an operation's time is that of its slowest rank. Takes about 1 s
+// at 1 Gb/s, less on faster links, and some seconds at 10 Mb/s: sizes are smaller where the link is slow. Then the links are
+// compared with each other (link_measurement.h), unless sums are taken in rank order: chains follow the ranks then, whatever the
+// links.
 #pragma once
 
 #include "collectives/exec/communicator.h"
@@ -36,6 +37,7 @@ struct CalibrationSample {
 struct Calibration {
   cost::CostFit fit;        // of long messages, for the choice; beta: of the slowest link along the ranks' own chain
   double latency = 0;       // see CollectiveProblem
+  double crowding = 0;      // likewise
   cost::LinkCost expected;  // of shorter ones too, without the latency, for predictions: see Rules
   std::vector<CalibrationSample> samples;
   std::shared_ptr<const LinkRates> links;  // where they differ: scaled to fit.cost.beta; null: they do not, or nobody looked

@@ -125,7 +125,8 @@ CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& 
           Bytes{call.count * static_cast<std::int64_t>(tensor::size_of(call.dtype))},
           rules.link,
           route == nullptr ? nullptr : &route->prices,
-          rules.latency};
+          rules.latency,
+          rules.crowding};
 }
 
 // Seconds of the closed form that ring and direct do not take, because they are cut into segments: all but the last segment of each

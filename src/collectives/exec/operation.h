@@ -65,7 +65,7 @@ struct Call {
 // How calls are carried out; the same on all ranks.
 struct Rules {
   cost::LinkCost link = kUnmeasuredLink;     // what the choice is made for
-  double latency = 0;                        // likewise; see CollectiveProblem
+  double latency = 0, crowding = 0;          // likewise; see CollectiveProblem
   std::optional<cost::LinkCost> expected{};  // what the time of what was chosen is predicted with; absent: link
   SumOrder order = SumOrder::kAny;
   Agreement agreement = Agreement::kBeforeCompletion;

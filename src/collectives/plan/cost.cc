@@ -178,6 +178,13 @@ std::int64_t hops(Operation operation, Algorithm algorithm, std::int64_t ranks) 
   return ranks <= 1 ? 0 : steps_of(operation, algorithm, ranks, 1);
 }
 
+std::int64_t crowded_hops(Operation operation, Algorithm algorithm, std::int64_t ranks) {
+  if (algorithm == Algorithm::kLinearPipeline || algorithm == Algorithm::kMinimumSpanningTree) return 0;
+  // With a root an exchange is half a tree.
+  const bool rooted = operation == Operation::kBroadcast || operation == Operation::kReduce;
+  return hops(operation, algorithm, ranks) - (rooted ? doubling_rounds(ranks) : 0);
+}
+
 std::optional<Bytes> best_block(const CollectiveProblem& problem) {
   if (problem.size.count == 0) return std::nullopt;
   const Terms t(problem);
@@ -215,7 +222,8 @@ Result<CollectiveCost> cost_of(const CollectiveProblem& problem, Algorithm algor
   const double taken = cost.block ? static_cast<double>(cost.block->count) : 1;
   cost.seconds = seconds_of(problem.operation, algorithm, terms, taken);
   if (problem.prices != nullptr) cost.seconds += priced_seconds(*problem.prices, algorithm, terms, taken);
-  cost.seconds += problem.latency * static_cast<double>(hops(problem.operation, algorithm, problem.ranks));
+  cost.seconds += problem.latency * static_cast<double>(hops(problem.operation, algorithm, problem.ranks)) +
+                  problem.crowding * static_cast<double>(crowded_hops(problem.operation, algorithm, problem.ranks));
   cost.steps = steps_of(problem.operation, algorithm, problem.ranks, blocks);
   return cost;
 }

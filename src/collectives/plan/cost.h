@@ -53,6 +53,9 @@ struct CollectiveProblem {
   // Seconds by which a message takes longer than alpha to set off the next one: a receiver that sleeps is woken. Counts once for
   // each of `hops`, whereas the blocks of a pipeline come while their receivers are awake.
   double latency = 0;
+  // What it takes on top when every rank sends and receives at the same time, as the ranks of an exchange do: each then has two
+  // messages to see to, and ranks that share processors wait for each other. Counts once for each of `crowded_hops`.
+  double crowding = 0;
 };
 
 struct CollectiveCost {
@@ -79,6 +82,9 @@ std::int64_t pipeline_steps(Operation operation, std::int64_t ranks, std::int64_
 // Messages of which each is sent because the one before has arrived: those of a pipeline's first block, one for each round of the
 // others.
 std::int64_t hops(Operation operation, Algorithm algorithm, std::int64_t ranks);
+
+// Those of them in rounds in which every rank sends and receives.
+std::int64_t crowded_hops(Operation operation, Algorithm algorithm, std::int64_t ranks);
 
 // The number of rounds in which a message doubles its way to all ranks: log2(ranks), rounded up.
 std::int64_t doubling_rounds(std::int64_t ranks);

@@ -1,10 +1,14 @@
 #include "collectives/plan/cost.h"
 
 #include <cmath>
+#include <map>
 #include <random>
+#include <set>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "collectives/plan/plan.h"
 
 namespace paceline::collectives {
 namespace {
@@ -61,6 +65,53 @@ TEST(Cost, LatencyCountsOnceForEachMessageThatSetsOffTheNext) {
   EXPECT_EQ(hops(Operation::kAllreduce, Algorithm::kRing, 8), 14);
   EXPECT_EQ(hops(Operation::kAllreduce, Algorithm::kDirect, 8), 14);
   EXPECT_EQ(hops(Operation::kAllreduce, Algorithm::kRing, 1), 0);
+}
+
+TEST(Cost, CrowdingCountsOnceForEachRoundInWhichEveryRankSends) {
+  for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter}) {
+    for (const Algorithm algorithm : algorithms_for(operation)) {
+      CollectiveProblem problem{operation, 8, Bytes{1'000'000}, {1e-5, 8e-9, 1e-10}};
+      const double without = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
+      problem.crowding = 1;
+      const double with = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
+      EXPECT_NEAR(with - without, static_cast<double>(crowded_hops(operation, algorithm, 8)), 1e-9);
+    }
+  }
+}
+
+// Counted in the plans themselves.
+TEST(Cost, CrowdedRoundsAreThoseInWhichEveryRankSendsAndReceives) {
+  for (const Operation operation :
+       {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter, Operation::kAllgather}) {
+    for (const Algorithm algorithm : algorithms_for(operation)) {
+      for (int ranks = 3; ranks <= 17; ++ranks) {
+        const CollectivePlan plan = make_plan({operation, algorithm, ranks, 64 * ranks, 64 * ranks, 0}).value();
+        std::map<std::int64_t, std::set<int>> senders, receivers;  // by round
+        for (int rank = 0; rank < ranks; ++rank) {
+          for (const Step& step : plan.ranks[static_cast<std::size_t>(rank)].steps) {
+            if (step.kind == StepKind::kSend) senders[step.round].insert(rank);
+            if (step.kind == StepKind::kReceive) receivers[step.round].insert(rank);
+          }
+        }
+        std::int64_t crowded = 0;
+        for (const auto& [round, who] : senders)
+          crowded += std::ssize(who) == ranks && std::ssize(receivers[round]) == ranks ? 1 : 0;
+        EXPECT_EQ(crowded, crowded_hops(operation, algorithm, ranks))
+            << to_string(operation) << " by " << to_string(algorithm) << " on " << ranks;
+      }
+    }
+  }
+}
+
+// Between hosts that share processors an exchange, with its sixteen messages, takes longer than a tree, with its six.
+TEST(Cost, ASmallAllreduceOfCrowdedRanksGoesAlongTheTreeAndALargeOneDoesNot) {
+  CollectiveProblem problem{Operation::kAllreduce, 4, Bytes{4096}, {1e-5, 8e-9, 1e-10}};
+  problem.latency = 40e-6;
+  EXPECT_EQ(cheapest(problem)->algorithm, Algorithm::kBidirectionalExchange);
+  problem.crowding = 30e-6;
+  EXPECT_EQ(cheapest(problem)->algorithm, Algorithm::kMinimumSpanningTree);
+  problem.size = Bytes{262'144};
+  EXPECT_EQ(cheapest(problem)->algorithm, Algorithm::kBidirectionalExchange);
 }
 
 TEST(Cost, AgreesWithTheTable) {
