@@ -182,7 +182,9 @@ void EndpointState::release(Peer& peer) {
 // While frames wait to be sent, a chunk among them may still carry the acknowledgement; when the last has left, on_sent() looks
 // again.
 void EndpointState::acknowledge(Peer& peer) {
-  if (peer.stage != Stage::kUp || !peer.session.owes_acknowledgement() || peer.link->queued > 0) return;
+  const TimePoint by = peer.session.acknowledge_at();
+  if (peer.stage != Stage::kUp || by == TimePoint::max() || peer.link->queued > 0) return;
+  if (by > now()) return arm(by);
   transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kAcknowledge));
 }
 

@@ -39,7 +39,8 @@ TimePoint EndpointState::due(const Peer& peer) const {
       return std::min(peer.reply_by, limit(peer));
     // A connection that is being closed has nothing more to wait for.
     case Stage::kUp:
-      return peer.link->failure.ok() ? std::min(peer.session.heartbeat_at(), suspect_at(peer)) : TimePoint::max();
+      if (!peer.link->failure.ok()) return TimePoint::max();
+      return std::min({peer.session.heartbeat_at(), suspect_at(peer), peer.session.acknowledge_at()});
     case Stage::kDown:
       return limit(peer);
     case Stage::kEnding:
@@ -52,6 +53,10 @@ TimePoint EndpointState::due(const Peer& peer) const {
 void EndpointState::arm() {
   TimePoint next = closing_ && !said_goodbye_ ? close_by_ : TimePoint::max();
   for (const auto& [id, peer] : peers_) next = std::min(next, due(*peer));
+  arm(next);
+}
+
+void EndpointState::arm(TimePoint next) {
   if (next >= armed_) return;
   if (armed_ != TimePoint::max()) transport_.loop().cancel(timer_);
   armed_ = next;
@@ -98,6 +103,8 @@ void EndpointState::on_due(Peer& peer, TimePoint at) {
     case Stage::kUp:
       if (at >= peer.session.heartbeat_at()) {
         transmit(*peer.link, peer.session.control(at, options_.epoch, wire::FrameKind::kHeartbeat));
+      } else if (at >= peer.session.acknowledge_at()) {
+        transmit(*peer.link, peer.session.control(at, options_.epoch, wire::FrameKind::kAcknowledge));
       }
       if (at >= suspect_at(peer)) {
         peer.link->failure =

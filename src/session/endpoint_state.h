@@ -141,6 +141,7 @@ class EndpointState {
 
   // endpoint_end.cc
   void arm();
+  void arm(TimePoint next);  // something is due then
   TimePoint due(const Peer& peer) const;
   void on_timer();
   void on_due(Peer& peer, TimePoint at);

@@ -1,9 +1,11 @@
 #include "session/session.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/check.h"
+#include "wire/collective.h"
 
 namespace paceline::session {
 
@@ -14,15 +16,26 @@ Session::Session(TimePoint now, Duration silence_deadline) : deadline_(silence_d
 Status Session::on_attached(TimePoint now, std::uint64_t received) {
   PACELINE_RETURN_IF_ERROR(outbox_.on_attached(received));
   heard_ = sent_ = now;
-  owes_acknowledgement_ = false;  // hello and its answer have said what was received
+  owe_nothing();  // hello and its answer have said what was received
   return {};
+}
+
+void Session::owe_nothing() {
+  acknowledge_at_ = TimePoint::max();
+  patient_bytes_ = 0;
+}
+
+void Session::owe(TimePoint now, const wire::MessageHead& head) {
+  patient_bytes_ += head.payload_bytes;
+  const bool can_wait = wire::is_copied_collective(head) && patient_bytes_ <= kPatientBytes;
+  acknowledge_at_ = std::min(acknowledge_at_, can_wait ? now + kPatience : now);
 }
 
 OutFrame Session::chunk(TimePoint now, std::uint32_t epoch, const Outbox::Piece& piece) {
   std::array<std::byte, wire::kChunkBodyBytes> body;
   wire::encode(piece.body, body);
   sent_ = now;
-  owes_acknowledgement_ = false;
+  owe_nothing();
   return {.head = wire::seal(
               {.kind = wire::FrameKind::kChunk, .sequence = piece.sequence, .acknowledged = inbox_.received(), .epoch = epoch},
               body, piece.payload),
@@ -38,7 +51,7 @@ OutFrame Session::control(TimePoint now, std::uint32_t epoch, wire::FrameKind ki
   std::memcpy(body.data(), &last, sizeof last);
   const bool heartbeat = kind == wire::FrameKind::kHeartbeat || kind == wire::FrameKind::kHeartbeatReply;
   sent_ = now;
-  owes_acknowledgement_ = false;
+  owe_nothing();
   const wire::FrameHeader header{.kind = kind, .acknowledged = inbox_.received(), .epoch = epoch};
   return {.head = wire::seal(header, heartbeat ? std::span<const std::byte>(body) : std::span<const std::byte>(), payload),
           .payload = payload};
@@ -54,7 +67,7 @@ Result<Session::Event> Session::on_frame(TimePoint now, const wire::FrameHeader&
   switch (header.kind) {
     case wire::FrameKind::kChunk: {
       PACELINE_ASSIGN_OR_RETURN(const Inbox::Accepted accepted, inbox_.accept(header.sequence, body, header.payload_bytes));
-      owes_acknowledgement_ = true;
+      owe(now, accepted.head);
       if (accepted.kind == Inbox::Accepted::Kind::kMessage)
         return Event{.kind = Event::Kind::kMessage, .head = accepted.head, .payload = accepted.payload};
       return Event{.kind = accepted.kind == Inbox::Accepted::Kind::kDuplicate ? Event::Kind::kDuplicate : Event::Kind::kNothing};

@@ -24,6 +24,10 @@ struct OutFrame {
 
 class Session {
  public:
+  // How long an acknowledgement may wait for a frame that goes back, and for how many bytes, which the sender's window lacks.
+  static constexpr Duration kPatience = std::chrono::milliseconds(2);
+  static constexpr std::size_t kPatientBytes = 8192;
+
   struct Event {
     enum class Kind {
       kNothing,
@@ -62,8 +66,9 @@ class Session {
   // Errors: kCorrupt; the connection must end, the session may go on over another.
   Result<Event> on_frame(TimePoint now, const wire::FrameHeader& header, std::span<const std::byte> body);
 
-  // Chunks have come since the last frame was sealed, so the peer waits for an acknowledgement.
-  bool owes_acknowledgement() const { return owes_acknowledgement_; }
+  // Until when the peer is to be told of the chunks that have come since the last frame was sealed; max(): of none. At once, but
+  // for small messages of collectives, which nobody waits for: mostly a frame that goes back anyway tells of them.
+  TimePoint acknowledge_at() const { return acknowledge_at_; }
 
   TimePoint heard() const { return heard_; }
   TimePoint silent_at() const { return heard_ + deadline_; }        // the peer is lost from here on
@@ -72,9 +77,13 @@ class Session {
   void forgive(Duration pause) { heard_ += pause; }
 
  private:
+  void owe(TimePoint now, const wire::MessageHead& head);
+  void owe_nothing();
+
   Duration deadline_;
   TimePoint heard_, sent_;
-  bool owes_acknowledgement_ = false;
+  TimePoint acknowledge_at_ = TimePoint::max();
+  std::size_t patient_bytes_ = 0;  // of messages whose acknowledgement waits
   Outbox outbox_;
   Inbox inbox_;
 };

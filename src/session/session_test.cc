@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "scheduling/egress_queue.h"
+#include "wire/collective.h"
 
 namespace paceline::session {
 namespace {
@@ -38,9 +39,10 @@ struct End {
     lane = queue.add();
   }
 
+  // Every other message is one of a collective.
   void send(std::uint64_t ticket, int layer, std::size_t bytes) {
     payloads[ticket] = content(ticket, bytes);
-    const wire::MessageHead head{.kind = wire::MessageKind::kPush,
+    const wire::MessageHead head{.kind = ticket % 2 == 0 ? wire::MessageKind::kPush : wire::MessageKind::kCollective,
                                  .layer = {layer},
                                  .unit = static_cast<std::uint32_t>(ticket),
                                  .iteration = 3,
@@ -191,7 +193,7 @@ void play(std::uint64_t seed, Totals& totals) {
       from.release();
     }
     from.pump(now);
-    if (from.session.owes_acknowledgement() && pick(0, 2) == 0)
+    if (from.session.acknowledge_at() <= now && pick(0, 2) == 0)
       from.put(from.session.control(now, 1, wire::FrameKind::kAcknowledge));
     if (from.wire.empty()) return;
     if (faults) {
@@ -269,6 +271,42 @@ TEST(Session, EveryMessageArrivesExactlyOnceWhateverTheNetworkDoes) {
   EXPECT_GT(totals.duplicates, 1000U);
   EXPECT_GT(totals.resent, 1000U);
   EXPECT_GT(totals.overtakes, 1000U);
+}
+
+TEST(Session, OfSmallMessagesOfACollectiveThePeerIsToldLaterAndOfManyOrOthersAtOnce) {
+  const TimePoint now = TimePoint{} + 1h;
+  const auto due_after = [&](const std::vector<std::pair<std::uint64_t, std::size_t>>& messages) {
+    End from(now, 32'768), to(now, 32'768);
+    EXPECT_TRUE(from.attach(0, now) && to.attach(0, now));
+    for (const auto& [ticket, bytes] : messages) from.send(ticket, 0, bytes);
+    from.pump(now);
+    for (const WireFrame& frame : from.wire) EXPECT_TRUE(to.receive(frame, now));
+    EXPECT_EQ(to.arrived.size(), messages.size());
+    return to.session.acknowledge_at();
+  };
+  constexpr std::size_t kMost = wire::kCopiedCollectiveBytes;
+  EXPECT_EQ(due_after({}), TimePoint::max());
+  EXPECT_EQ(due_after({{1, 0}}), now + Session::kPatience);
+  EXPECT_EQ(due_after({{1, kMost}}), now + Session::kPatience);
+  EXPECT_EQ(due_after({{1, kMost + 1}}), now) << "its sender waits";
+  EXPECT_EQ(due_after({{2, 10}}), now) << "none of a collective";
+  EXPECT_EQ(due_after({{1, Session::kPatientBytes - 10}, {3, 10}}), now + Session::kPatience);
+  EXPECT_EQ(due_after({{1, Session::kPatientBytes - 10}, {3, 11}}), now) << "the sender's window lacks them";
+}
+
+TEST(Session, AFrameThatGoesBackTellsOfWhatCameBefore) {
+  const TimePoint now = TimePoint{} + 1h;
+  End a(now, 32'768), b(now, 32'768);
+  ASSERT_TRUE(a.attach(0, now) && b.attach(0, now));
+  a.send(1, 0, 100);
+  a.pump(now);
+  ASSERT_TRUE(b.receive(a.wire.front(), now));
+  a.session.outbox().on_sent(a.unsent.front());
+  b.send(1, 0, 100);
+  b.pump(now);
+  EXPECT_EQ(b.session.acknowledge_at(), TimePoint::max());
+  ASSERT_TRUE(a.receive(b.wire.front(), now));
+  EXPECT_TRUE(a.delivered.contains(1));
 }
 
 // Small parts by themselves.

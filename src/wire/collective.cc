@@ -38,4 +38,9 @@ Result<CollectiveHead> unpack(const MessageHead& from) {
   return head;
 }
 
+bool is_copied_collective(const MessageHead& head) {
+  const bool is_data = head.kind == MessageKind::kCollective || head.kind == MessageKind::kCollectiveReady;
+  return is_data && head.payload_bytes <= kCopiedCollectiveBytes;
+}
+
 }  // namespace paceline::wire

@@ -43,4 +43,8 @@ void pack(const CollectiveHead& head, MessageHead& to);
 // Errors: kCorrupt for bits that mean nothing.
 Result<CollectiveHead> unpack(const MessageHead& from);
 
+// The largest payload of a collective's message that its sender copies, so that nobody has to hear soon that it has arrived.
+inline constexpr std::uint64_t kCopiedCollectiveBytes = 8192;
+bool is_copied_collective(const MessageHead& head);
+
 }  // namespace paceline::wire

@@ -16,6 +16,7 @@ constexpr std::size_t kRemembered = 64;             // operations of a group who
 constexpr std::uint64_t kMostReasonBytes = 65'536;  // of a failure
 constexpr std::uint64_t kNoTicket = (std::uint64_t{1} << 62) - 1;
 constexpr std::uint32_t kMostIds = 1U << 29;  // tickets stay below 2^62, which others mark
+constexpr std::uint64_t kCopyTicket = std::uint64_t{1} << 61;
 constexpr Rank kJudge{0};
 
 // Whether both mean the same operation; the index belongs to the message.
@@ -97,19 +98,51 @@ Status Engine::take_early(Live& live) {
 }
 
 void Engine::pump(Live& live) {
-  sends_.clear();
-  live.runner.advance(sends_);
-  for (const Runner::Send& send : sends_) {
-    MessageHead head;
-    head.kind = MessageKind::kCollective;
-    head.layer = live.job.priority;
-    head.payload_bytes = send.payload.size();
-    CollectiveHead own = live.job.head;
-    own.index = send.index;
-    pack(own, head);
-    outbox_.send(live.job.group->ranks[static_cast<std::size_t>(send.peer)], head, send.payload,
-                 std::uint64_t{live.id} << 32 | send.action);
+  for (bool copied = true; copied;) {  // what has left as a copy may let more be done
+    copied = false;
+    sends_.clear();
+    live.runner.advance(sends_);
+    for (const Runner::Send& one : sends_) copied = send(live, one) || copied;
   }
+}
+
+bool Engine::send(Live& live, const Runner::Send& send) {
+  const Rank to = live.job.group->ranks[static_cast<std::size_t>(send.peer)];
+  MessageHead head;
+  head.kind = MessageKind::kCollective;
+  head.layer = live.job.priority;
+  head.payload_bytes = send.payload.size();
+  CollectiveHead own = live.job.head;
+  own.index = send.index;
+  pack(own, head);
+  std::span<const std::byte> payload = send.payload;
+  const auto copy = try_copy(to, head, payload);
+  outbox_.send(to, head, payload, copy ? *copy : std::uint64_t{live.id} << 32 | send.action);
+  if (copy) live.runner.on_delivered(send.action);
+  return copy.has_value();
+}
+
+std::optional<std::uint64_t> Engine::try_copy(Rank to, const MessageHead& head, std::span<const std::byte>& payload) {
+  const auto bytes = static_cast<std::int64_t>(payload.size());
+  if (!wire::is_copied_collective(head) || copied_bytes_ + bytes > kMostCopiedBytes || lost_.contains(to)) return std::nullopt;
+  if (bytes == 0) return kNoTicket;
+  if (free_copies_.empty()) {
+    free_copies_.push_back(static_cast<std::uint32_t>(copies_.size()));
+    copies_.emplace_back();
+  }
+  const std::uint32_t at = free_copies_.back();
+  free_copies_.pop_back();
+  copies_[at] = {to, pool_.take(payload.size())};
+  std::memcpy(copies_[at].block.bytes().data(), payload.data(), payload.size());
+  payload = copies_[at].block.bytes();
+  copied_bytes_ += bytes;
+  return kCopyTicket | at;
+}
+
+void Engine::drop_copy(std::uint32_t at) {
+  copied_bytes_ -= static_cast<std::int64_t>(copies_[at].block.bytes().size());
+  copies_[at].block = {};
+  free_copies_.push_back(at);
 }
 
 void Engine::finish_if_over(const Key& key) {
@@ -236,6 +269,7 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<const std:
 
 void Engine::on_delivered(std::uint64_t ticket) {
   if (ticket == kNoTicket) return;
+  if ((ticket & kCopyTicket) != 0) return drop_copy(static_cast<std::uint32_t>(ticket));
   const auto found = by_id_.find(static_cast<std::uint32_t>(ticket >> 32));
   if (found == by_id_.end()) return;
   const Key key = found->second;
@@ -322,6 +356,9 @@ void Engine::on_stall(std::uint32_t group, std::uint32_t number, Duration waited
 void Engine::on_peer_lost(Rank peer, const Status& reason) {
   lost_.emplace(peer, reason);
   std::erase_if(ignored_, [&](const Ignored& one) { return one.from == peer; });
+  for (std::uint32_t at = 0; at < copies_.size(); ++at) {
+    if (copies_[at].block && copies_[at].to == peer) drop_copy(at);
+  }
   bool needed = false;
   for (const auto& [key, live] : live_) {
     const int place = place_in(*live, peer);

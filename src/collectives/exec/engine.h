@@ -8,6 +8,9 @@
 // A message that comes before its operation has been begun here waits in memory: at most kEagerBytes for each operation and sender
 // (the rest waits at the sender until it hears that the operation has begun), and kMostEarlyBytes in all.
 //
+// Small messages leave from copies, at most kMostCopiedBytes of them, so that an operation does not last until their receipt has
+// been acknowledged.
+//
 // Threads: belongs to the loop. Memory: nothing is allocated per message once warm.
 #pragma once
 
@@ -15,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collectives/exec/operation.h"
@@ -35,6 +39,7 @@ class PeerOutbox {
 class Engine {
  public:
   static constexpr std::int64_t kMostEarlyBytes = std::int64_t{256} << 20;
+  static constexpr std::int64_t kMostCopiedBytes = std::int64_t{1} << 20;
 
   // Called once for every job: its buffers are the caller's again.
   using Done = std::function<void(const Status&)>;
@@ -83,6 +88,10 @@ class Engine {
     Rank from;
     BlockPool::Block block;
   };
+  struct Copy {  // of a small message, until it has been delivered
+    Rank to;
+    BlockPool::Block block;
+  };
   struct Past {  // what a group has begun
     std::uint32_t last = 0;
     std::deque<wire::CollectiveHead> recent;
@@ -100,6 +109,10 @@ class Engine {
   void on_failed_message(Rank from, std::span<const std::byte> payload);
   void tell(Rank to, const Status& reason);
   void pump(Live& live);
+  bool send(Live& live, const Runner::Send& send);  // whether as a copy
+  // A ticket for the message, whose payload is then the copy's; nothing: it has to leave from where it stands.
+  std::optional<std::uint64_t> try_copy(Rank to, const wire::MessageHead& head, std::span<const std::byte>& payload);
+  void drop_copy(std::uint32_t at);
   void finish_if_over(const Key& key);
   void finish_all_that_can();
 
@@ -118,6 +131,9 @@ class Engine {
   std::deque<std::vector<std::byte>> told_;         // being sent
   std::map<Rank, Status> lost_;
   std::vector<Runner::Send> sends_;
+  std::vector<Copy> copies_;
+  std::vector<std::uint32_t> free_copies_;  // places in copies_
+  std::int64_t copied_bytes_ = 0;
   bool complained_ = false;  // rank 0 has been told, and will tell everybody
   Status complaint_;
   Status failure_;
