@@ -121,6 +121,9 @@ Status check_replay(const JobSettings& s) {
   if (s.clip_norm > 0) return refused(fmt::format("--clip-norm {}", s.clip_norm), "its gradients are made up");
   if (s.dataset != kNoDataset && s.dataset != JobSettings().dataset)
     return refused(fmt::format("--dataset {}", s.dataset), "it reads no data; leave --dataset out");
+  PACELINE_ASSIGN_OR_RETURN(const paramserver::WireOptions wire, wire_options(s));
+  if (wire.drops())
+    return refused(fmt::format("--wire {}", s.wire), "its gradients are made up, and what is kept back cannot be foretold");
   if (s.sync == "bsp") return {};
   if (s.wire != JobSettings().wire)
     return refused(fmt::format("--wire {} with --sync {}", s.wire, s.sync), "what comes back rounded is checked for --sync bsp");
@@ -133,6 +136,23 @@ Status check_replay(const JobSettings& s) {
       "--sync {} with --model replay is checked for --optimizer sgd without --weight-decay and with a constant --learning-rate; "
       "the order of the updates decides about all others",
       s.sync);
+}
+
+// What is legal with gradients of which workers keep a part back.
+Status check_dropping(const JobSettings& s) {
+  PACELINE_ASSIGN_OR_RETURN(const paramserver::WireOptions wire, wire_options(s));
+  if (!wire.drops()) return {};
+  if (s.non_finite == "skip") {
+    return error(ErrorKind::kBadRequest,
+                 "--non-finite skip contradicts --wire {}: what workers had kept back until then would be lost; legal: stop, apply",
+                 s.wire);
+  }
+  if (s.resume != 0) {
+    return error(ErrorKind::kBadRequest,
+                 "--resume contradicts --wire {}: what workers keep back is not in checkpoints; legal: float32, bfloat16, float16",
+                 s.wire);
+  }
+  return {};
 }
 
 // What the settings say of synchronisation. Errors name the option.
@@ -295,7 +315,7 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("seed", static_cast<double>(s.seed), 0, 9e15, "0 to 9000000000000000"));
   PACELINE_RETURN_IF_ERROR(of_option("schedule", scheduling::parse_schedule_name(s.schedule).status()));
   PACELINE_RETURN_IF_ERROR(schedule_options(s).status());
-  PACELINE_RETURN_IF_ERROR(wire_options(s).status());
+  PACELINE_RETURN_IF_ERROR(check_dropping(s));
   PACELINE_RETURN_IF_ERROR(check_sync(s));
   PACELINE_RETURN_IF_ERROR(in_range("broadcast-every", static_cast<double>(s.broadcast_every), 0, kMost, "0 (never) and more"));
   PACELINE_RETURN_IF_ERROR(check_collective(s));

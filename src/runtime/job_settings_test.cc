@@ -138,7 +138,7 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"window", {"16KiB", "0", "131071", "auto:0ms", "automatic"}},
       {"return", {"pull", "notify-and-pull"}},
       {"ordered-places", {"some", "window,", "worker-egress,client-egress"}},
-      {"wire", {"", "float64", "bfloat"}},
+      {"wire", {"", "float64", "bfloat", "dropping", "dropping:0", "dropping:2"}},
       {"loss-scale", {"0", "3", "nan", "2"}},
       {"sync", {"", "bps"}},
       {"staleness", {"-1", "1000001"}},
@@ -190,6 +190,11 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
               HasSubstr("--return pull-by-layer contradicts --schedule p3"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.window = "1MB", s.ordered_places = "none"; }),
               HasSubstr("--window 1MB contradicts it"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.non_finite = "skip"; }),
+              HasSubstr("--non-finite skip contradicts --wire dropping:0.1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.checkpoint = "c", s.resume = 1; }),
+              HasSubstr("--resume contradicts --wire dropping:0.1"));
+  EXPECT_EQ(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.checkpoint = "c"; }), "");
   EXPECT_EQ(validated({})->epochs, 1) << "neither given: one data epoch";
   JobSettings settings;
   settings.iterations = 5;
@@ -262,6 +267,7 @@ TEST(JobSettings, AReplayHasIterationsButNoDataAndItsScaleDividesSlices) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp", s.learning_rate = "step:0.1,every=2"; }), HasSubstr("--sync asp"));
   EXPECT_EQ(refusal([](JobSettings& s) { s.sync = "asp"; }), "");
   EXPECT_EQ(refusal([](JobSettings& s) { s.wire = "float16"; }), "");
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dropping:0.1"; }), HasSubstr("--wire dropping:0.1 is illegal"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.sync = "asp", s.wire = "float16"; }), HasSubstr("--wire float16 with --sync asp"));
 }
 

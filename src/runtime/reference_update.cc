@@ -34,13 +34,7 @@ void ReferenceUpdate::begin(std::span<float> parameters) {
 
 Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& computed,
                               const std::vector<std::vector<char>>& used, std::span<float> parameters) {
-  if (rules_.wire.narrow()) {
-    received_ = computed;
-    for (std::vector<float>& gradient : received_) {
-      for (float& value : gradient) value = reference_sent(rules_.wire, value);
-    }
-  }
-  const std::vector<std::vector<float>>& gradients = rules_.wire.narrow() ? received_ : computed;
+  const std::vector<std::vector<float>>& gradients = receive(computed, used) ? received_ : computed;
   std::vector<float> mean = gradients[0];
   const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()) / rules_.wire.loss_scale);
   for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -65,6 +59,20 @@ Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector
   update(iteration, used, mean, values_);
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = reference_rounded(rules_.wire, values_[i]);
   return {};
+}
+
+// Fills received_; false when the codec changes nothing.
+bool ReferenceUpdate::receive(const std::vector<std::vector<float>>& computed, const std::vector<std::vector<char>>& used) {
+  if (!rules_.wire.narrow() && !rules_.wire.drops()) return false;
+  received_ = computed;
+  if (rules_.wire.drops()) dropping_.resize(computed.size(), ReferenceDropping(rules_.wire, offsets_));
+  for (std::size_t worker = 0; worker < received_.size(); ++worker) {
+    for (std::size_t tensor = 0; rules_.wire.drops() && tensor + 1 < offsets_.size(); ++tensor) {
+      if (used[worker][tensor] != 0) dropping_[worker].drop(tensor, received_[worker]);
+    }
+    for (float& value : received_[worker]) value = reference_sent(rules_.wire, value);
+  }
+  return true;
 }
 
 void ReferenceUpdate::update(Iteration iteration, const std::vector<std::vector<char>>& used, std::span<const float> mean,

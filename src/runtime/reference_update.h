@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "paramserver/core/job_plan.h"
 #include "runtime/job_settings.h"
+#include "runtime/reference_dropping.h"
 #include "tensor/learning_rate.h"
 #include "tensor/optimizer.h"
 #include "wire/tensor_table.h"
@@ -43,6 +44,7 @@ class ReferenceUpdate {
                std::span<float> parameters);
 
  private:
+  bool receive(const std::vector<std::vector<float>>& computed, const std::vector<std::vector<char>>& used);
   void update(Iteration iteration, const std::vector<std::vector<char>>& used, std::span<const float> mean,
               std::span<float> parameters);
   Status non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients, std::span<const float> mean) const;
@@ -51,12 +53,12 @@ class ReferenceUpdate {
 
   UpdateRules rules_;
   wire::TensorTable table_;
-  std::vector<std::int64_t> offsets_;  // of the table
-  std::vector<std::int64_t> steps_;    // by tensor
-  std::vector<float> first_, second_;  // optimizer state
-  // With a narrow codec: the servers' values, and the gradients as they get them.
-  std::vector<float> values_;
-  std::vector<std::vector<float>> received_;
+  std::vector<std::int64_t> offsets_;         // of the table
+  std::vector<std::int64_t> steps_;           // by tensor
+  std::vector<float> first_, second_;         // optimizer state
+  std::vector<float> values_;                 // with a narrow codec: the servers' values
+  std::vector<std::vector<float>> received_;  // gradients as the servers get them, where that is not as they were computed
+  std::vector<ReferenceDropping> dropping_;   // by worker
 };
 
 }  // namespace paceline::runtime

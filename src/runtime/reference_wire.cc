@@ -32,6 +32,7 @@ float reference_rounded(const paramserver::WireOptions& wire, float value) {
     case paramserver::WireKind::kFloat16:
       return nearest(kFloat16, value);
     case paramserver::WireKind::kFloat32:
+    case paramserver::WireKind::kDropping:
       break;
   }
   return value;

@@ -38,6 +38,7 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
   setting.options.schedule = *scheduling::parse_schedule_name(wanted.schedule);
   setting.options.sync.kind = wanted.sync;
   setting.options.wire.kind = wanted.wire;
+  if (wanted.wire == WireKind::kDropping) setting.options.wire.share = 0.1;
   setting.options.update.optimizer.kind = tensor::OptimizerKind::kAdam;
   setting.iterations = kWarm + kWindow * static_cast<Iteration>(kWindows) + 10;
   Job job(make_backend(), setting);
@@ -71,7 +72,8 @@ std::string name_of(const ::testing::TestParamInfo<ParameterServerAllocation::Pa
   const auto& [make_backend, wanted] = info.param;
   const bool by_default = std::string(wanted.schedule) == "default";
   const std::string kind(sync::to_text(wanted.sync));
-  const std::string wire = wanted.wire == WireKind::kFloat32 ? "" : "_" + WireOptions{.kind = wanted.wire}.text();
+  std::string wire = wanted.wire == WireKind::kFloat32 ? "" : "_" + WireOptions{.kind = wanted.wire}.text();
+  wire = wire.substr(0, wire.find(':'));
   return make_backend().name + (by_default ? "_default_" : "_layer_wise_") + kind + wire;
 }
 
@@ -81,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(Case{"default", sync::SyncKind::kBsp}, Case{"layer-wise", sync::SyncKind::kBsp},
                                          Case{"layer-wise", sync::SyncKind::kAsp}, Case{"layer-wise", sync::SyncKind::kSsp},
                                          Case{"default", sync::SyncKind::kBsp, WireKind::kBFloat16},
-                                         Case{"layer-wise", sync::SyncKind::kBsp, WireKind::kFloat16})),
+                                         Case{"layer-wise", sync::SyncKind::kBsp, WireKind::kFloat16},
+                                         Case{"layer-wise", sync::SyncKind::kBsp, WireKind::kDropping})),
     name_of);
 
 }  // namespace

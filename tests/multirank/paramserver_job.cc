@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/reference_dropping.h"
 #include "runtime/reference_wire.h"
 
 namespace paceline::paramserver::testing {
@@ -117,6 +118,7 @@ Job::Job(const Backend& backend, JobSetting setting)
   for (auto& process : workers) process->connect_all();
 
   Reference reference(setting_.table, setting_.options.update, initial);
+  std::vector<runtime::ReferenceDropping> dropping(workers.size(), {setting_.options.wire, offsets_});
   for (Iteration i = setting_.options.first; i < setting_.options.first + setting_.iterations; ++i) {
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<bool>> unused(workers.size());
@@ -125,6 +127,9 @@ Job::Job(const Backend& backend, JobSetting setting)
           received(setting_.options.wire, gradient_of(setting_.seed, static_cast<std::int32_t>(w), i, plan->units().elements)));
       for (std::uint32_t t = 0; t < setting_.table.tensors.size(); ++t)
         unused[w].push_back(is_unused(setting_.seed, static_cast<std::int32_t>(w), i, t, setting_.unused_per_cent));
+      for (std::size_t t = 0; t < setting_.table.tensors.size(); ++t) {
+        if (setting_.options.wire.drops() && !unused[w][t]) dropping[w].drop(t, gradients[w]);
+      }
     }
     reference.train(i, gradients, unused);
     history_.push_back(returned(setting_.options.wire, reference.parameters));

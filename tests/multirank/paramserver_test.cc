@@ -222,6 +222,50 @@ TEST_F(ParameterServer, PushesAndPullsHalfTheBytesWithANarrowCodec) {
   }
 }
 
+TEST_F(ParameterServer, GivesTheReferencesBitsWithDropping) {
+  constexpr std::array kShares = {0.5, 0.1, 0.01, 1e-9, 1.0};
+  for (std::uint64_t seed = 1; seed <= 2 * scheduling::schedule_names().size(); ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    JobSetting setting = setting_of(500 + seed);
+    setting.options.wire = {.kind = WireKind::kDropping, .share = kShares[seed % kShares.size()]};
+    setting.iterations = 6;
+    Job job(transport::testing::inproc_backend(), setting);
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ParameterServer, GivesTheReferencesBitsWithDroppingOverAFaultyNetwork) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    JobSetting setting = setting_of(600 + seed);
+    setting.options.wire = {.kind = WireKind::kDropping, .share = 0.1};
+    Job job(faulty_backend(seed), setting);
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ParameterServer, PushesEightBytesForEachElementThatIsNotDropped) {
+  JobSetting setting = setting_of(2);
+  setting.options.workers = 2;
+  setting.options.wire = {.kind = WireKind::kDropping, .share = 0.1};
+  setting.options.schedule = *scheduling::parse_schedule_name("layer-wise");
+  setting.unused_per_cent = 0;
+  setting.iterations = 3;
+  Job job(transport::testing::inproc_backend(), setting);
+  job.train();
+  expect_trained(job);
+  const std::int64_t sent = 60 + 2 + 300 + 5 + 900 + 50 + 120 + 1;
+  for (auto& worker : job.workers) {
+    worker->account += worker->worker->take_account();
+    EXPECT_EQ(worker->account.bytes_pushed, 3 * sent * 8);
+    EXPECT_EQ(worker->account.bytes_pulled, 3 * job.plan->units().elements * 4);
+  }
+}
+
 // Every push adds 1 to a value that begins at 0, so that in the end each value is the number of pushes.
 JobSetting ledger_of(std::uint64_t seed, sync::SyncKind kind) {
   JobSetting setting = setting_of(seed);

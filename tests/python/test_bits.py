@@ -175,6 +175,36 @@ def test_a_narrow_codec_has_the_bits_of_its_reference_and_half_the_bytes(how, op
     assert report["bytes_pushed"] == report["bytes_pulled"] == LENET_PARAMETERS * 2 * 12 * 3
 
 
+@pytest.mark.parametrize(
+    "how, options",
+    [
+        (("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--wire", "dropping:0.01")),
+        (("--role", "both", "--merge", "100KB"), ("--wire", "dropping:0.1", "--optimizer", "momentum", "--learning-rate", 0.02)),
+        (("--servers", 3, "--schedule", "default"), ("--wire", "dropping:0.3", "--clip-norm", 0.5)),
+        (("--servers", 1, "--schedule", "kvstore"), ("--wire", "dropping:0.001", "--optimizer", "adam", "--learning-rate", 0.001)),
+    ],
+    ids=str,
+)
+def test_dropping_has_the_bits_of_its_reference_and_pushes_what_is_left(how, options):
+    report = same_bits((*SHORT, *options), 3, how)
+    assert report["wire"] == options[1]
+    share = float(options[1].partition(":")[2])
+    sent = 8 * LENET_PARAMETERS * 12 * 3
+    assert report["bytes_pushed"] <= share * 1.02 * sent + 8 * 12 * 3 * 200, "one element at least for each unit"
+    assert report["bytes_pulled"] == LENET_PARAMETERS * 4 * 12 * 3
+    assert report["parameters_hash"] != reference(*SHORT, *options[2:], "--workers", 3)["parameters_hash"]
+
+
+def test_dropping_in_batches_keeps_the_bits_and_sends_them_whole():
+    report = same_bits((*SHORT, "--wire", "dropping:0.05"), 2, ("--servers", 2, "--schedule", "ibatch", "--push", "in-batches"))
+    assert report["bytes_pushed"] == LENET_PARAMETERS * 4 * 12 * 2
+
+
+def test_dropping_nothing_is_dense_training():
+    report = train(*SHORT, "--workers", 2, "--wire", "dropping:1")
+    assert report["parameters_hash"] == reference(*SHORT, "--workers", 2)["parameters_hash"]
+
+
 def test_with_a_narrow_codec_a_job_learns_as_well():
     task = (*MNIST, 16, "--iterations", 250, "--workers", 2, "--optimizer", "momentum", "--learning-rate", 0.02)
     wide = train(*task)["accuracy"]

@@ -182,9 +182,11 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, server-ingress, "
                   "server-egress, window with commas between")
       ->capture_default_str();
-  how->add_option("--wire", s.wire,
-                  "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to nearest, "
-                  "summed in float32, while the servers keep float32 values")
+  how->add_option(
+         "--wire", s.wire,
+         "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to nearest, "
+         "summed in float32, while the servers keep float32 values; or dropping:SHARE: of each gradient only the share of its "
+         "elements that is largest, the rest is added to later ones")
       ->capture_default_str();
   how->add_option("--loss-scale", s.loss_scale,
                   "bfloat16, float16: what gradients are multiplied by before they are rounded, so that small ones are not lost; "

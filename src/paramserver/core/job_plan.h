@@ -63,7 +63,7 @@ class JobPlan {
   const wire::TensorTable& table() const { return table_; }
   const JobOptions& options() const { return options_; }
   const scheduling::UnitPlan& units() const { return units_; }
-  // What a unit's gradient, or its value, is as a payload.
+  // What a unit's value is as a payload, and its gradient; with WireOptions::drops() the gradient may be less.
   std::size_t payload_bytes(std::uint32_t unit) const {
     return static_cast<std::size_t>(units_.units[unit].elements) * options_.wire.element_bytes();
   }

@@ -136,21 +136,33 @@ Status ServerCore::check_push(Rank worker, std::uint32_t unit, Iteration iterati
   return {};
 }
 
-std::uint32_t ServerCore::take_buffer(std::size_t floats) {
-  counters_.gradient_bytes += static_cast<std::int64_t>(floats * sizeof(float));
+std::uint32_t ServerCore::take_buffer(std::size_t bytes, std::size_t floats) {
+  counters_.gradient_bytes += static_cast<std::int64_t>(bytes);
   counters_.gradient_bytes_high = std::max(counters_.gradient_bytes_high, counters_.gradient_bytes);
   return pool_.take(floats);
 }
 
-void ServerCore::give_back(std::uint32_t& buffer, std::size_t floats) {
+void ServerCore::give_back(std::uint32_t& buffer, std::size_t bytes) {
   if (buffer == kNoBuffer) return;
-  counters_.gradient_bytes -= static_cast<std::int64_t>(floats * sizeof(float));
+  counters_.gradient_bytes -= static_cast<std::int64_t>(bytes);
   pool_.release(std::exchange(buffer, kNoBuffer));
+}
+
+void ServerCore::give_back_gradient(std::uint32_t unit, Rank worker) {
+  Slot& at = slot(unit, worker);
+  give_back(at.gradient, at.gradient_bytes);
+}
+
+// With dropping a gradient is sparse where that is smaller than dense.
+bool ServerCore::fits(std::uint32_t unit, std::uint64_t bytes) const {
+  const std::size_t dense = plan_->payload_bytes(unit);
+  if (bytes == dense) return true;
+  return plan_->options().wire.drops() && bytes > 0 && bytes < dense && bytes % tensor::kSparseBytes == 0;
 }
 
 Result<std::span<float>> ServerCore::place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
-  if (bytes != plan_->payload_bytes(unit)) {
+  if (!fits(unit, bytes)) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for {} in iteration {}; it has {}", worker.value, bytes,
                  unit_text(unit), iteration, plan_->payload_bytes(unit));
   }
@@ -159,8 +171,9 @@ Result<std::span<float>> ServerCore::place_for_push(Rank worker, std::uint32_t u
     return error(ErrorKind::kBadRequest, "worker {} pushed {} twice for iteration {}", worker.value, unit_text(unit), iteration);
   }
   at.receiving = iteration;
-  at.gradient = take_buffer(gradient_floats(unit));
-  return pool_.of(at.gradient, gradient_floats(unit));
+  at.gradient_bytes = static_cast<std::size_t>(bytes);
+  at.gradient = take_buffer(at.gradient_bytes, gradient_floats(unit));
+  return pool_.of(at.gradient, (at.gradient_bytes + sizeof(float) - 1) / sizeof(float));
 }
 
 Status ServerCore::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
@@ -181,6 +194,12 @@ Status ServerCore::on_push(Rank worker, std::uint32_t unit, Iteration iteration,
     return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} without a gradient", worker.value, unit_text(unit),
                  iteration);
   }
+  if (with_gradient && at.gradient_bytes < plan_->payload_bytes(unit) &&
+      !tensor::parse_sparse(payload_of(at.gradient, at.gradient_bytes), elements(unit))) {
+    return error(ErrorKind::kBadRequest,
+                 "worker {} pushed {} for iteration {} with elements that it does not have, or not in order", worker.value,
+                 unit_text(unit), iteration);
+  }
   at.receiving = kNone;
   at.unused_parts = unused_parts;
   return finish_push(worker, unit, iteration, now, actions);
@@ -192,7 +211,7 @@ Status ServerCore::finish_push(Rank worker, std::uint32_t unit, Iteration iterat
   if (const Status refused =
           sync_->on_push(worker, static_cast<std::int32_t>(plan_->units().place_in_server[unit]), iteration, updates_);
       !refused.ok()) {
-    give_back(slot(unit, worker).gradient, gradient_floats(unit));
+    give_back_gradient(unit, worker);
     return refused;
   }
   slot(unit, worker).pushed = iteration;
@@ -210,7 +229,7 @@ Status ServerCore::on_left(Rank worker, TimePoint now, std::vector<ServerAction>
   live_[static_cast<std::size_t>(worker.value)] = 0;
   for (const std::uint32_t unit : my_units()) {
     Slot& at = slot(unit, worker);
-    if (at.receiving != kNone) give_back(at.gradient, gradient_floats(unit));
+    if (at.receiving != kNone) give_back_gradient(unit, worker);
     at.receiving = kNone;
     at.asked = kNone;
     if (at.batch != kNoBatch) batches_[std::exchange(at.batch, kNoBatch)].missing = 0;

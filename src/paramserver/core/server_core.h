@@ -20,7 +20,8 @@
 // back when delivered. Nothing is allocated per message once the pools are warm; errors and skipped iterations make their messages.
 //
 // With a narrow codec (wire_options.h) gradients stay as they came until they are summed, in float32, and of each new value one
-// rounded copy is made and sent to everybody; the value itself, which checkpoints hold, is never sent.
+// rounded copy is made and sent to everybody; the value itself, which checkpoints hold, is never sent. With dropping the few
+// elements that came are added up, whichever workers sent them.
 //
 // Events that do not fit (another iteration, size, unit or worker, twice the same) are refused with kBadRequest and change nothing.
 #pragma once
@@ -40,6 +41,7 @@
 #include "paramserver/core/pace_observer.h"
 #include "sync/sync_model.h"
 #include "tensor/exact_square_sum.h"
+#include "tensor/sparse.h"
 
 namespace paceline::paramserver {
 
@@ -148,6 +150,7 @@ class ServerCore {
     Iteration due = kNone;        // latest label there is for this worker
     Iteration asked = kNone;      // label it has asked for and not got
     std::uint32_t gradient = kNoBuffer;
+    std::size_t gradient_bytes = 0;
     std::uint32_t kept = kNoBuffer;  // the value of a barrier, which the worker has not asked for yet
     std::uint32_t unused_parts = 0;  // bits
     std::uint32_t batch = kNoBatch;  // index into batches_ of what it has asked for together with others
@@ -207,11 +210,16 @@ class ServerCore {
   void send_batch(std::uint32_t batch, Rank worker, Iteration label, std::vector<ServerAction>& actions);
   std::uint32_t take_batch(const Batch& batch);
   void add_in_flight(Rank worker, std::uint32_t buffer);
-  std::uint32_t take_buffer(std::size_t floats);  // for gradients and sums, counted
-  void give_back(std::uint32_t& buffer, std::size_t floats);
+  // For gradients and sums: `bytes` are counted, in a buffer of so many floats.
+  std::uint32_t take_buffer(std::size_t bytes, std::size_t floats);
+  void give_back(std::uint32_t& buffer, std::size_t bytes);
+  void give_back_gradient(std::uint32_t unit, Rank worker);
   std::uint32_t sent_value(std::uint32_t unit);
   std::span<const std::byte> payload_of(std::uint32_t buffer, std::size_t bytes) const;
   tensor::ConstTensorView received(const void* gradient, std::uint32_t part) const;
+  tensor::SparseSource received_sparse(const Slot& at, std::uint32_t part) const;
+  bool fits(std::uint32_t unit, std::uint64_t bytes) const;
+  void sum_sources(std::span<float> sum, double scale) const;
   std::span<float> writable_value(std::uint32_t unit);
 
   // Where the part lies in its unit.
@@ -259,10 +267,11 @@ class ServerCore {
   std::vector<std::vector<std::uint32_t>> in_flight_;  // by worker, then buffer: values being sent
   std::vector<Batch> batches_;
   BufferPool pool_;
-  std::vector<float> sum_;    // scratch, as long as the largest unit
-  std::vector<float> zeros_;  // what a worker that did not use a unit contributes; made when first needed
-  std::vector<tensor::ConstTensorView> sources_;
-  std::vector<sync::Update> updates_;  // of the event in progress
+  std::vector<float> sum_;                        // scratch, as long as the largest unit
+  std::vector<float> zeros_;                      // what a worker that did not use a unit contributes; made when first needed
+  std::vector<tensor::ConstTensorView> sources_;  // of the update in progress
+  std::vector<tensor::SparseSource> sparse_;      // the same with dropping
+  std::vector<sync::Update> updates_;             // of the event in progress
   std::vector<sync::Start> starts_;
   // BSP
   Iteration complete_;       // every unit has this version

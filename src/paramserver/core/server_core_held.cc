@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "paramserver/core/server_core.h"
-#include "tensor/narrow.h"
 #include "tensor/reduce.h"
 
 namespace paceline::paramserver {
@@ -15,10 +14,10 @@ bool ServerCore::keep_part(std::uint32_t part, const sync::Update& update, std::
   const UpdateOptions& options = plan_->options().update;
   const std::uint32_t unit = planned_part(part).unit;
   UnitState& of = state(unit);
-  if (of.sum == kNoBuffer) of.sum = take_buffer(elements(unit));
+  if (of.sum == kNoBuffer) of.sum = take_buffer(elements(unit) * sizeof(float), elements(unit));
   of.used_parts |= bit_of(part);
   const auto sum = part_of(pool_.of(of.sum, elements(unit)), part);
-  tensor::sum_widened(sum, sources_, update.scale / plan_->options().wire.loss_scale);
+  sum_sources(sum, update.scale);
   if (options.non_finite != NonFinitePolicy::kApply) {
     if (auto reason = non_finite(part, update, sum)) {
       if (options.non_finite == NonFinitePolicy::kStop) {
@@ -40,7 +39,7 @@ void ServerCore::keep_sum(std::uint32_t unit, const sync::Update& update, std::v
   for (std::uint32_t part = planned.first_part; part < planned.first_part + planned.parts; ++part) {
     if (!keep_part(part, update, actions)) return;
   }
-  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, gradient_floats(unit));
+  for (const Rank worker : update.workers) give_back_gradient(unit, worker);
   if (++kept_ < units_.size()) return;
 
   own_part_done_ = true;
@@ -122,7 +121,7 @@ void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<Serv
     const bool skipped = skip || state(unit).sum == kNoBuffer;
     if (!skipped) release_unit(unit, iteration, coefficient);
     ++(skipped ? counters_.skipped_units : counters_.updates);
-    give_back(state(unit).sum, elements(unit));
+    give_back(state(unit).sum, elements(unit) * sizeof(float));
     count_version(unit, iteration, actions);
   }
   for (const std::uint32_t unit : my_units()) offer_to_all(unit, iteration, actions);

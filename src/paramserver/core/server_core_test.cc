@@ -595,5 +595,37 @@ TEST_F(NarrowServer, NamesTheTypeInWhichAGradientIsNotFinite) {
   EXPECT_THAT(bench.actions[0].failure.message(), HasSubstr("element 1 is inf in bfloat16;"));
 }
 
+TEST(Server, AddsUpSparseGradientsOfOneTensorAndRefusesThoseThatAreNone) {
+  Setting setting;
+  setting.workers = 2;
+  setting.wire = {.kind = WireKind::kDropping, .share = 0.1};
+  setting.layers = {{10}};
+  Bench bench(setting);
+  bench.start();
+  const auto push = [&](std::int32_t worker, std::vector<std::uint32_t> indices, std::vector<float> values) {
+    const auto place = bench.core->place_for_push(Rank{worker}, 0, 1, indices.size() * 8);
+    if (!place.ok()) return place.status();
+    std::memcpy(place->data(), indices.data(), indices.size() * 4);
+    std::memcpy(place->data() + indices.size(), values.data(), values.size() * 4);
+    return bench.core->on_push(Rank{worker}, 0, 1, 0, TimePoint{}, bench.actions);
+  };
+  EXPECT_THAT(bench.core->place_for_push(Rank{0}, 0, 1, 12).status().message(), HasSubstr("pushed 12 bytes"));
+  EXPECT_THAT(bench.core->place_for_push(Rank{0}, 0, 1, 48).status().message(), HasSubstr("it has 40"));
+  ASSERT_TRUE(push(0, {1, 4}, {-2, -4}).ok());
+  ASSERT_TRUE(push(1, {4, 9}, {-6, -8}).ok());
+  EXPECT_EQ(bench.value(0), (std::vector<float>{0, 1, 0, 0, 5, 0, 0, 0, 0, 4}));
+  EXPECT_EQ(bench.core->counters().gradient_bytes_high, 32);
+
+  for (const std::vector<std::uint32_t>& indices : {std::vector<std::uint32_t>{4, 4}, {5, 4}, {4, 10}}) {
+    Bench refusing(setting);
+    refusing.start();
+    const auto place = refusing.core->place_for_push(Rank{0}, 0, 1, 16);
+    ASSERT_TRUE(place.ok());
+    std::memcpy(place->data(), indices.data(), 8);
+    EXPECT_THAT(refusing.core->on_push(Rank{0}, 0, 1, 0, TimePoint{}, refusing.actions).message(),
+                HasSubstr("elements that it does not have, or not in order"));
+  }
+}
+
 }  // namespace
 }  // namespace paceline::paramserver

@@ -17,14 +17,29 @@ tensor::ConstTensorView ServerCore::received(const void* gradient, std::uint32_t
       .slice(static_cast<std::size_t>(skipped), static_cast<std::size_t>(planned.elements));
 }
 
-// Fills sources_ with the gradients of an update in rank order; false when no worker used the part.
+// The same with dropping; checked when it had come.
+tensor::SparseSource ServerCore::received_sparse(const Slot& at, std::uint32_t part) const {
+  const scheduling::Part& planned = planned_part(part);
+  const auto payload = payload_of(at.gradient, at.gradient_bytes);
+  if (payload.size() == plan_->payload_bytes(planned.unit)) return {.dense = received(payload.data(), part).as<float>()};
+  const std::int64_t skipped = planned.offset - plan_->units().units[planned.unit].offset;
+  return tensor::part_of(tensor::sparse_view(payload), static_cast<std::size_t>(skipped),
+                         static_cast<std::size_t>(planned.elements));
+}
+
+// Fills sources_, with dropping sparse_, with the gradients of an update in rank order; false when no worker used the part.
 bool ServerCore::gather_sources(std::uint32_t part, const sync::Update& update) {
   const std::uint32_t unit = planned_part(part).unit;
   bool used = false;
   sources_.clear();
+  sparse_.clear();
   for (const Rank worker : update.workers) {
     const Slot& at = slot(unit, worker);
-    if ((at.unused_parts & bit_of(part)) != 0) {
+    if (plan_->options().wire.drops()) {
+      const bool unused = (at.unused_parts & bit_of(part)) != 0;
+      sparse_.push_back(unused ? tensor::SparseSource() : received_sparse(at, part));
+      used |= !unused;
+    } else if ((at.unused_parts & bit_of(part)) != 0) {
       if (zeros_.empty()) zeros_.resize(sum_.size());
       sources_.push_back(received(zeros_.data(), part));  // whose bits are zeros of every type
     } else {
@@ -33,6 +48,13 @@ bool ServerCore::gather_sources(std::uint32_t part, const sync::Update& update) 
     }
   }
   return used;
+}
+
+// Of what gather_sources() found.
+void ServerCore::sum_sources(std::span<float> sum, double scale) const {
+  const WireOptions& wire = plan_->options().wire;
+  if (wire.drops()) return tensor::sum_sparse(sum, sparse_, scale);
+  tensor::sum_widened(sum, sources_, scale / wire.loss_scale);
 }
 
 // For messages about a gradient that is not finite: it may have been so only once it was rounded.
@@ -45,15 +67,20 @@ std::string ServerCore::wire_text() const {
 // Why the mean gradient of an update must not be applied; nothing when it is finite.
 std::optional<Status> ServerCore::non_finite(std::uint32_t part, const sync::Update& update, std::span<const float> sum) const {
   if (tensor::all_finite(sum)) return std::nullopt;
+  const auto refused = [&](std::size_t source, std::size_t element, float value) {
+    return error(ErrorKind::kCorrupt,
+                 "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}{}; lower the learning rate, "
+                 "or give --non-finite skip",
+                 update.workers[source].value, part_text(part), update.iteration, element, value, wire_text());
+  };
+  for (std::size_t i = 0; i < sparse_.size(); ++i) {
+    if (const auto element = tensor::first_non_finite(sparse_[i])) return refused(i, *element, element_of(sparse_[i], *element));
+  }
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (const auto element = tensor::first_non_finite(sources_[i])) {
       float value = 0;
       tensor::convert(std::span(&value, 1), sources_[i].slice(*element, 1));
-      return error(
-          ErrorKind::kCorrupt,
-          "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}{}; lower the learning rate, "
-          "or give --non-finite skip",
-          update.workers[i].value, part_text(part), update.iteration, *element, value, wire_text());
+      return refused(i, *element, value);
     }
   }
   return error(
@@ -93,12 +120,12 @@ void ServerCore::step(std::uint32_t part, Iteration iteration, std::span<const f
 // False when nobody used the part, or the job must stop.
 bool ServerCore::apply_part(std::uint32_t part, const sync::Update& update, std::vector<ServerAction>& actions) {
   if (!gather_sources(part, update)) return false;
-  const WireOptions& wire = plan_->options().wire;
-  std::span<const float> gradient = std::span(sum_).first(sources_.front().elements());
-  if (wire.narrow() || sources_.size() > 1 || update.scale != 1) {
-    tensor::sum_widened(std::span(sum_).first(gradient.size()), sources_, update.scale / wire.loss_scale);
-  } else {
+  // A lone dense gradient is used where it stands.
+  std::span<const float> gradient = std::span(sum_).first(static_cast<std::size_t>(planned_part(part).elements));
+  if (sources_.size() == 1 && update.scale == 1 && !plan_->options().wire.narrow()) {
     gradient = sources_.front().as<float>();
+  } else {
+    sum_sources(std::span(sum_).first(gradient.size()), update.scale);
   }
   if (plan_->options().update.non_finite == NonFinitePolicy::kStop) {
     if (auto reason = non_finite(part, update, gradient)) {
@@ -124,7 +151,7 @@ void ServerCore::apply(const sync::Update& update, std::vector<ServerAction>& ac
   }
   ++(used ? counters_.updates : counters_.skipped_units);
   state(unit).pushes += static_cast<std::int64_t>(update.workers.size());
-  for (const Rank worker : update.workers) give_back(slot(unit, worker).gradient, gradient_floats(unit));
+  for (const Rank worker : update.workers) give_back_gradient(unit, worker);
   count_version(unit, update.iteration, actions);
   switch (sync_->delivery()) {
     case sync::Delivery::kToAll:

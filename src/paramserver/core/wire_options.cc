@@ -1,5 +1,7 @@
 #include "paramserver/core/wire_options.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <vector>
 
@@ -10,9 +12,12 @@ namespace {
 
 // By WireKind.
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> all = {"float32", "bfloat16", "float16"};
+  static const std::vector<std::string> all = {"float32", "bfloat16", "float16", "dropping"};
   return all;
 }
+
+bool has_share(WireKind kind) { return kind == WireKind::kDropping; }
+bool is_share(double share) { return share > 0 && share <= 1; }
 
 }  // namespace
 
@@ -23,22 +28,42 @@ tensor::DType WireOptions::type() const {
     case WireKind::kFloat16:
       return tensor::DType::kFloat16;
     case WireKind::kFloat32:
+    case WireKind::kDropping:
       break;
   }
   return tensor::DType::kFloat32;
 }
 
 Result<WireOptions> parse_wire(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  const bool with_share = name.size() < text.size();
   for (std::size_t i = 0; i < names().size(); ++i) {
-    if (text == names()[i]) return WireOptions{.kind = static_cast<WireKind>(i)};
+    WireOptions wire{.kind = static_cast<WireKind>(i)};
+    if (name != names()[i] || with_share != has_share(wire.kind)) continue;
+    if (!with_share) return wire;
+    const char* const end = text.data() + text.size();
+    const auto [read, problem] = std::from_chars(text.data() + name.size() + 1, end, wire.share);
+    if (problem == std::errc() && read == end && is_share(wire.share)) return wire;
   }
-  return error(ErrorKind::kBadRequest, "--wire '{}' is illegal{}; legal: float32, bfloat16, float16", text,
-               suggestion(text, names()));
+  return error(ErrorKind::kBadRequest,
+               "--wire '{}' is illegal{}; legal: float32, bfloat16, float16, dropping:SHARE (of the elements that is sent, above 0 "
+               "up to 1)",
+               text, suggestion(name, names()));
 }
 
-std::string WireOptions::text() const { return names()[static_cast<std::size_t>(kind)]; }
+std::string WireOptions::text() const {
+  const std::string& name = names()[static_cast<std::size_t>(kind)];
+  return has_share(kind) ? fmt::format("{}:{}", name, share) : name;
+}
+
+std::size_t sent_elements(const WireOptions& wire, std::size_t elements) {
+  const double wanted = std::floor(wire.share * static_cast<double>(elements) + 0.5);
+  return std::min(elements, std::max<std::size_t>(1, static_cast<std::size_t>(wanted)));
+}
 
 Result<WireOptions> validated(WireOptions wire) {
+  if (!is_share(wire.share))
+    return error(ErrorKind::kBadRequest, "--wire {} is illegal; legal: a share above 0 up to 1", wire.text());
   int exponent = 0;
   const bool power = std::isfinite(wire.loss_scale) && std::frexp(wire.loss_scale, &exponent) == 0.5;
   if (!power || wire.loss_scale < 1 || wire.loss_scale > kLargestLossScale) {

@@ -28,6 +28,31 @@ TEST(WireOptions, AnotherNameIsRefusedWithTheLegalOnes) {
   for (const char* name : {"", "float64", "int32", "bfloat16:0.5", "Float16"}) EXPECT_FALSE(parse_wire(name).ok()) << name;
 }
 
+TEST(WireOptions, DroppingHasAShare) {
+  const auto wire = parse_wire("dropping:0.01");
+  ASSERT_TRUE(wire.ok()) << wire.status().message();
+  EXPECT_EQ(wire->share, 0.01);
+  EXPECT_EQ(wire->text(), "dropping:0.01");
+  EXPECT_TRUE(wire->drops());
+  EXPECT_FALSE(wire->narrow());
+  EXPECT_FALSE(parse_wire("dropping:1")->drops()) << "everything is sent";
+  for (const char* text : {"dropping", "dropping:", "dropping:0", "dropping:1.1", "dropping:-1", "dropping:nan", "dropping:0.1x",
+                           "dropping:0.1:2", "bfloat16:0.1"}) {
+    EXPECT_THAT(parse_wire(text).status().message(), AllOf(HasSubstr(text), HasSubstr("dropping:SHARE"))) << text;
+  }
+  for (const double share : {0.0, -0.1, 1.5, std::nan("")})
+    EXPECT_FALSE(validated({.kind = WireKind::kDropping, .share = share}).ok()) << share;
+}
+
+TEST(WireOptions, TheShareOfATensorIsRoundedAndAtLeastOneElement) {
+  const WireOptions tenth{.kind = WireKind::kDropping, .share = 0.1};
+  EXPECT_EQ(sent_elements(tenth, 1), 1U);
+  EXPECT_EQ(sent_elements(tenth, 14), 1U);
+  EXPECT_EQ(sent_elements(tenth, 15), 2U);
+  EXPECT_EQ(sent_elements(tenth, 1000), 100U);
+  EXPECT_EQ(sent_elements({.kind = WireKind::kDropping, .share = 1}, 7), 7U);
+}
+
 TEST(WireOptions, ALossScaleIsAPowerOfTwoForANarrowCodec) {
   for (const double scale : {1.0, 2.0, 1024.0, kLargestLossScale})
     EXPECT_TRUE(validated({.kind = WireKind::kFloat16, .loss_scale = scale}).ok()) << scale;

@@ -239,7 +239,7 @@ void WorkerCore::begin_push(std::uint32_t unit, TimePoint now) {
   if (of.borrowed) {
     count_in_layers(planned, undelivered_, 1);
     ++undelivered_total_;
-    account_.bytes_pushed += static_cast<std::int64_t>(plan_->payload_bytes(unit));
+    if (!plan_->options().wire.drops()) account_.bytes_pushed += static_cast<std::int64_t>(plan_->payload_bytes(unit));
     pushing_.begin(now);
   }
 }

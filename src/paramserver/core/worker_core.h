@@ -44,8 +44,9 @@ struct WorkerAction {
 // value began to come = wait, of which at most the server's own time for the unit = update; from then on = pull.
 struct Account {
   Duration push{}, pull{}, wait{}, update{};
-  Duration overlapped_push{}, overlapped_pull{};    // time with at least one push (pull) on its way, less the exposed part
-  std::int64_t bytes_pushed = 0, bytes_pulled = 0;  // payload
+  Duration overlapped_push{}, overlapped_pull{};  // time with at least one push (pull) on its way, less the exposed part
+  // Payload. With WireOptions::drops() whoever sends the pushes counts them.
+  std::int64_t bytes_pushed = 0, bytes_pulled = 0;
 
   Account& operator+=(const Account& other);
 };

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "tensor/narrow.h"
+#include "tensor/sparse.h"
 
 namespace paceline::paramserver {
 namespace {
@@ -59,10 +60,9 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
     return std::as_writable_bytes(std::span(memory.get(), floats)).first(sent_bytes);
   };
   staging_ = make_arena(staging_memory_);
-  if (wire.narrow()) {
-    pushes_ = make_arena(push_memory_);
-    widen_now_.resize(plan_->units().units.size());
-  }
+  if (wire.narrow() || wire.drops()) pushes_ = make_arena(push_memory_);
+  if (wire.narrow()) widen_now_.resize(plan_->units().units.size());
+  if (wire.drops()) dropping_.emplace(plan_);
   // At most a push and a pull of each unit are waiting.
   outgoing_.reserve(2 * plan_->units().units.size());
   sending_.reserve(2 * plan_->units().units.size());
@@ -223,6 +223,7 @@ Status WorkerClient::finish(Iteration last) {
 }
 
 Status WorkerClient::gradient_ready(std::uint32_t tensor) {
+  if (dropping_ && tensor < plan_->table().tensors.size()) dropping_->drop(tensor, options_.gradients);
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return failure_;
@@ -316,7 +317,9 @@ std::optional<scheduling::LiveProfile::Plan> WorkerClient::batches() {
 
 Account WorkerClient::take_account() {
   const std::lock_guard lock(mutex_);
-  return core_.take_account(loop_.now());
+  Account account = core_.take_account(loop_.now());
+  account.bytes_pushed += dropped_bytes_pushed_.exchange(0, std::memory_order_relaxed);
+  return account;
 }
 
 // --- loop ---
@@ -332,10 +335,45 @@ void WorkerClient::put_gradient(std::uint32_t unit, std::span<std::byte> to) {
   }
 }
 
-std::span<const std::byte> WorkerClient::gradient_payload(std::uint32_t unit) {
-  if (!plan_->options().wire.narrow()) return std::as_bytes(part(options_.gradients, unit));
-  const auto payload = sent_part(pushes_, unit);
-  put_gradient(unit, payload);
+std::span<const std::byte> WorkerClient::gradient_payload(const WorkerAction& push) {
+  const WireOptions& wire = plan_->options().wire;
+  if (wire.drops()) return sparse_payload(push);
+  if (!wire.narrow()) return std::as_bytes(part(options_.gradients, push.unit));
+  const auto payload = sent_part(pushes_, push.unit);
+  put_gradient(push.unit, payload);
+  return payload;
+}
+
+// Sparse where that is smaller. Parts that were not used hold what an earlier iteration left there.
+std::span<const std::byte> WorkerClient::sparse_payload(const WorkerAction& push) {
+  const scheduling::Unit& planned = plan_->units().units[push.unit];
+  const auto gradient = part(options_.gradients, push.unit);
+  const auto parts = plan_->units().parts_of(planned);
+  const auto for_each_used = [&](auto visit) {
+    for (std::uint32_t i = 0; i < planned.parts; ++i) {
+      if (((push.detail >> i) & 1) != 0) continue;
+      const auto skipped = static_cast<std::size_t>(parts[i].offset - planned.offset);
+      visit(skipped, gradient.subspan(skipped, static_cast<std::size_t>(parts[i].elements)));
+    }
+  };
+  std::size_t held = 0;
+  for_each_used([&](std::size_t, std::span<const float> of_part) { held += tensor::count_sparse(of_part); });
+  // Nothing at all would say that the unit was not used: a zero says that it was.
+  const std::size_t count = std::max<std::size_t>(held, 1);
+  std::span<const std::byte> payload = std::as_bytes(gradient);
+  if (count * tensor::kSparseBytes < payload.size()) {
+    const auto place = sent_part(pushes_, push.unit).first(count * tensor::kSparseBytes);
+    const std::span indices(reinterpret_cast<std::uint32_t*>(place.data()), count);
+    const std::span values(reinterpret_cast<float*>(place.data() + indices.size_bytes()), count);
+    indices[0] = 0;
+    values[0] = 0;
+    std::size_t at = 0;
+    for_each_used([&](std::size_t skipped, std::span<const float> of_part) {
+      at = tensor::pack_sparse(of_part, static_cast<std::uint32_t>(skipped), at, indices, values);
+    });
+    payload = place;
+  }
+  dropped_bytes_pushed_.fetch_add(static_cast<std::int64_t>(payload.size()), std::memory_order_relaxed);
   return payload;
 }
 
@@ -361,7 +399,7 @@ void WorkerClient::send_outgoing() {
     switch (action.kind) {
       case WorkerAction::Kind::kPush: {
         const bool borrows = action.detail != scheduling::all_parts(plan_->units().units[action.unit]);
-        send(wire::MessageKind::kPush, action, borrows ? gradient_payload(action.unit) : std::span<const std::byte>());
+        send(wire::MessageKind::kPush, action, borrows ? gradient_payload(action) : std::span<const std::byte>());
         break;
       }
       case WorkerAction::Kind::kPushBatch:
@@ -394,8 +432,10 @@ std::size_t WorkerClient::bytes_of(std::span<const std::uint32_t> units) const {
 std::span<const std::byte> WorkerClient::gather_gradients(std::uint32_t unit, std::uint32_t last) {
   const bool narrow = plan_->options().wire.narrow();
   auto piece = in_one_piece(narrow ? pushes_ : std::as_writable_bytes(options_.gradients), unit, last);
-  if (piece && !narrow) return *piece;
   const auto units = core_.units_between(unit, last);
+  if (plan_->options().wire.drops())
+    dropped_bytes_pushed_.fetch_add(static_cast<std::int64_t>(bytes_of(units)), std::memory_order_relaxed);
+  if (piece && !narrow) return *piece;
   if (!piece) {
     std::vector<std::byte>& memory = gathered_[unit];
     memory.resize(bytes_of(units));

@@ -10,12 +10,14 @@
 //
 // With a narrow codec (core/wire_options.h) gradients are rounded into a place of their own when they are sent, and all values are
 // received into another one, from where they are widened: on the loop, or by wait_layer while backward still runs. Worker 0 pushes
-// its initial values as they are, once, and then rounds its own as the others get them.
+// its initial values as they are, once, and then rounds its own as the others get them. With dropping the gradient becomes what is
+// sent of it in gradient_ready, and is packed when it leaves.
 //
 // Threads: those of gradient_exchange.h for one thread of its own, or any; the rest for the loop.
 // Memory: nothing is allocated per message or gradient once warm.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -29,6 +31,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "paramserver/core/gradient_dropping.h"
 #include "paramserver/core/worker_core.h"
 #include "paramserver/service/gradient_exchange.h"
 #include "paramserver/service/mailbox.h"
@@ -98,7 +101,8 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   std::optional<std::span<std::byte>> in_one_piece(std::span<std::byte> arena, std::uint32_t unit, std::uint32_t last) const;
   std::size_t bytes_of(std::span<const std::uint32_t> units) const;
   void put_gradient(std::uint32_t unit, std::span<std::byte> to);
-  std::span<const std::byte> gradient_payload(std::uint32_t unit);
+  std::span<const std::byte> gradient_payload(const WorkerAction& push);
+  std::span<const std::byte> sparse_payload(const WorkerAction& push);
   std::span<const std::byte> gather_gradients(std::uint32_t unit, std::uint32_t last);
   void deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload);
   void widen(std::uint32_t unit);
@@ -119,9 +123,11 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   Outbox& outbox_;
   WorkerClientOptions options_;
   std::unique_ptr<float[]> staging_memory_, push_memory_;
-  std::span<std::byte> staging_;  // as large as the model is when it is sent
-  std::span<std::byte> pushes_;   // the same, only with a narrow codec: gradients as they are sent; loop only
-  std::vector<char> widen_now_;   // by the first unit of values that arrive; only with a narrow codec, loop only
+  std::span<std::byte> staging_;              // as large as the model is when it is sent
+  std::span<std::byte> pushes_;               // the same: gradients as they are sent, when not as they stand; loop only
+  std::vector<char> widen_now_;               // by the first unit of values that arrive; only with a narrow codec, loop only
+  std::optional<GradientDropping> dropping_;  // training thread only
+  std::atomic<std::int64_t> dropped_bytes_pushed_{0};  // since the last account
   std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_, done_signal_;
   std::vector<WorkerAction> sending_;  // loop only
   // Loop only: where values that are to be dealt out are received, by the first unit, and into which arena they go.

@@ -1,0 +1,34 @@
+// Gradient dropping (Aji and Heafield 2017; iBatch, section 4.5) on one worker: of each tensor the elements of largest magnitude
+// are sent, and what is not sent is added to the gradients of later iterations.
+//
+// Elements are chosen in whole tensors, before these are cut into units, so a schedule changes nothing. Pure; one thread at a time,
+// the one that makes the gradients.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "paramserver/core/job_plan.h"
+#include "tensor/sparse.h"
+
+namespace paceline::paramserver {
+
+class GradientDropping {
+ public:
+  // Requires plan->options().wire.drops(). Memory: as large as the model.
+  explicit GradientDropping(std::shared_ptr<const JobPlan> plan);
+
+  // `gradients`, an arena, has the gradient of `tensor` of one iteration; afterwards what is sent of it, the rest +0. Once per
+  // tensor and iteration, not for tensors without a gradient.
+  void drop(std::uint32_t tensor, std::span<float> gradients);
+
+ private:
+  std::shared_ptr<const JobPlan> plan_;
+  std::vector<std::int64_t> offsets_;  // of tensors in the arena
+  std::vector<float> kept_;            // what has not been sent
+  tensor::LargestElements largest_;
+};
+
+}  // namespace paceline::paramserver

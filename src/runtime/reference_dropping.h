@@ -1,0 +1,27 @@
+// Gradient dropping as the reference does it: by sorting. Shares no code with tensor/ and paramserver/ but the options.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "paramserver/core/wire_options.h"
+
+namespace paceline::runtime {
+
+// What one worker keeps back of one model.
+class ReferenceDropping {
+ public:
+  // `offsets`: where each tensor begins in the arena, and the arena's end.
+  ReferenceDropping(const paramserver::WireOptions& wire, std::vector<std::int64_t> offsets);
+
+  // The gradient of `tensor` in the arena becomes what is sent of it.
+  void drop(std::size_t tensor, std::span<float> gradients);
+
+ private:
+  double share_ = 1;
+  std::vector<std::int64_t> offsets_;
+  std::vector<float> kept_;
+};
+
+}  // namespace paceline::runtime
