@@ -44,6 +44,7 @@ void for_each_setting(Settings& s, Visit visit) {
   visit("ordered-places", s.ordered_places);
   visit("wire", s.wire);
   visit("loss-scale", s.loss_scale);
+  visit("dgc-warm-up", s.dgc_warm_up);
   visit("sync", s.sync);
   visit("collective", s.collective);
   visit("algorithm", s.algorithm);
@@ -138,6 +139,8 @@ Status check_replay(const JobSettings& s) {
       s.sync);
 }
 
+bool is_dgc(const JobSettings& settings) { return settings.wire.starts_with("dgc:"); }
+
 // What is legal with gradients of which workers keep a part back.
 Status check_dropping(const JobSettings& s) {
   PACELINE_ASSIGN_OR_RETURN(const paramserver::WireOptions wire, wire_options(s));
@@ -147,10 +150,23 @@ Status check_dropping(const JobSettings& s) {
                  "--non-finite skip contradicts --wire {}: what workers had kept back until then would be lost; legal: stop, apply",
                  s.wire);
   }
-  if (s.resume != 0) {
+  if (!s.checkpoint.empty()) {
+    return error(
+        ErrorKind::kBadRequest,
+        "--checkpoint contradicts --wire {}: what workers keep back would be in no checkpoint; legal: float32, bfloat16, float16",
+        s.wire);
+  }
+  if (!is_dgc(s)) return {};
+  if (s.optimizer != "sgd" && s.optimizer != "momentum" && s.optimizer != "nesterov") {
     return error(ErrorKind::kBadRequest,
-                 "--resume contradicts --wire {}: what workers keep back is not in checkpoints; legal: float32, bfloat16, float16",
+                 "--optimizer {} contradicts --wire {}, which corrects momentum; legal: sgd, momentum, nesterov", s.optimizer,
                  s.wire);
+  }
+  if (s.weight_decay > 0) {
+    return error(
+        ErrorKind::kBadRequest,
+        "--weight-decay {} contradicts --wire {}: servers, who know the parameters, would add it behind the momentum; legal: 0",
+        s.weight_decay, s.wire);
   }
   return {};
 }
@@ -223,6 +239,12 @@ Status check_collective(const JobSettings& s) {
 Result<paramserver::WireOptions> wire_options(const JobSettings& settings) {
   PACELINE_ASSIGN_OR_RETURN(paramserver::WireOptions options, paramserver::parse_wire(settings.wire));
   options.loss_scale = settings.loss_scale;
+  options.warm_up = settings.dgc_warm_up;
+  if (is_dgc(settings)) {
+    options.momentum = settings.optimizer == "sgd" ? 0 : settings.momentum;
+    options.nesterov = settings.optimizer == "nesterov";
+    options.clip_norm = settings.clip_norm;
+  }
   return paramserver::validated(options);
 }
 
@@ -298,6 +320,14 @@ Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings) 
   options.weight_decay = settings.weight_decay;
   return tensor::validated(options);
 }
+
+Result<tensor::OptimizerOptions> server_optimizer(const JobSettings& settings) {
+  PACELINE_ASSIGN_OR_RETURN(tensor::OptimizerOptions options, optimizer_options(settings));
+  if (is_dgc(settings)) options.kind = tensor::OptimizerKind::kSgd;
+  return options;
+}
+
+double server_clip_norm(const JobSettings& settings) { return is_dgc(settings) ? 0 : settings.clip_norm; }
 
 Result<JobSettings> validated(JobSettings s) {
   constexpr double kMost = 1e15;
@@ -395,10 +425,10 @@ Result<std::shared_ptr<const paramserver::JobPlan>> make_job_plan(const JobSetti
   PACELINE_ASSIGN_OR_RETURN(options.schedule, schedule_options(settings));
   options.schedule.cut = scheduling::scaled(options.schedule.cut, settings.scale);
   PACELINE_ASSIGN_OR_RETURN(options.sync, sync_options(settings));
-  PACELINE_ASSIGN_OR_RETURN(options.update.optimizer, optimizer_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(options.update.optimizer, server_optimizer(settings));
   PACELINE_ASSIGN_OR_RETURN(options.update.learning_rate, tensor::parse_schedule(settings.learning_rate));
   PACELINE_ASSIGN_OR_RETURN(options.wire, wire_options(settings));
-  options.update.clip_norm = settings.clip_norm;
+  options.update.clip_norm = server_clip_norm(settings);
   PACELINE_ASSIGN_OR_RETURN(options.update.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
   return paramserver::JobPlan::make(table, options);
 }

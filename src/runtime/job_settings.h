@@ -42,6 +42,7 @@ struct JobSettings {
   std::string ordered_places = "all";  // scheduling/schedule.h
   std::string wire = "float32";        // of gradients and values that are sent (paramserver/core/wire_options.h)
   double loss_scale = 1;               // what gradients are multiplied by before they are rounded
+  std::int64_t dgc_warm_up = 0;        // iterations until --wire dgc:SHARE sends no more than the share
   std::string sync = "bsp";
   std::string collective = kNoCollective;  // loop1, loop2, loop3, loop3-overlap: training without servers; none: with servers
   std::string algorithm = "best";          // of its operations: best, lp, ring, direct, mst, be
@@ -98,6 +99,10 @@ Result<paramserver::WireOptions> wire_options(const JobSettings& settings);
 Result<sync::SyncOptions> sync_options(const JobSettings& settings);
 
 Result<tensor::OptimizerOptions> optimizer_options(const JobSettings& settings);
+
+// What of it, and of --clip-norm, is the servers' part: with --wire dgc:SHARE workers take the momentum and clip.
+Result<tensor::OptimizerOptions> server_optimizer(const JobSettings& settings);
+double server_clip_norm(const JobSettings& settings);
 
 // How fast each of `workers` computes. Errors: kBadRequest, also when there is not one speed for each worker.
 Result<ComputeSpeed> compute_speed(const JobSettings& settings, std::int32_t workers);

@@ -68,6 +68,7 @@ TEST(JobSettings, EachNameIsItsFields) {
   EXPECT_EQ(read("ordered-places", "none").ordered_places, "none");
   EXPECT_EQ(read("wire", "bfloat16").wire, "bfloat16");
   EXPECT_EQ(read("loss-scale", "8").loss_scale, 8);
+  EXPECT_EQ(read("dgc-warm-up", "9").dgc_warm_up, 9);
   EXPECT_EQ(read("non-finite", "skip").non_finite, "skip");
   EXPECT_EQ(read("checkpoint", "a=b c").checkpoint, "a=b c");
   EXPECT_EQ(read("checkpoint-every", "7").checkpoint_every, 7);
@@ -138,8 +139,9 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"window", {"16KiB", "0", "131071", "auto:0ms", "automatic"}},
       {"return", {"pull", "notify-and-pull"}},
       {"ordered-places", {"some", "window,", "worker-egress,client-egress"}},
-      {"wire", {"", "float64", "bfloat", "dropping", "dropping:0", "dropping:2"}},
+      {"wire", {"", "float64", "bfloat", "dropping", "dropping:0", "dropping:2", "dgc", "dgc:nan"}},
       {"loss-scale", {"0", "3", "nan", "2"}},
+      {"dgc-warm-up", {"-1", "5"}},
       {"sync", {"", "bps"}},
       {"staleness", {"-1", "1000001"}},
       {"lookahead", {"0", "-1", "1000001"}},
@@ -192,9 +194,15 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
               HasSubstr("--window 1MB contradicts it"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.non_finite = "skip"; }),
               HasSubstr("--non-finite skip contradicts --wire dropping:0.1"));
-  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.checkpoint = "c", s.resume = 1; }),
-              HasSubstr("--resume contradicts --wire dropping:0.1"));
-  EXPECT_EQ(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.checkpoint = "c"; }), "");
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.checkpoint = "c"; }),
+              HasSubstr("--checkpoint contradicts --wire dropping:0.1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dgc:0.1", s.optimizer = "adam"; }),
+              HasSubstr("--optimizer adam contradicts --wire dgc:0.1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dgc:0.1", s.weight_decay = 0.1; }),
+              HasSubstr("--weight-decay 0.1 contradicts --wire dgc:0.1"));
+  EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dgc:0.1", s.checkpoint = "c"; }),
+              HasSubstr("--checkpoint contradicts --wire dgc:0.1"));
+  EXPECT_EQ(refusal([](JobSettings& s) { s.wire = "dgc:0.1", s.optimizer = "nesterov", s.dgc_warm_up = 3, s.clip_norm = 1; }), "");
   EXPECT_EQ(validated({})->epochs, 1) << "neither given: one data epoch";
   JobSettings settings;
   settings.iterations = 5;

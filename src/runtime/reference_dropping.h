@@ -15,13 +15,15 @@ class ReferenceDropping {
   // `offsets`: where each tensor begins in the arena, and the arena's end.
   ReferenceDropping(const paramserver::WireOptions& wire, std::vector<std::int64_t> offsets);
 
+  // What a worker of so many multiplies its gradients by, of which `used` tells by tensor whether there is one.
+  float clip_coefficient(std::size_t workers, std::span<const char> used, std::span<const float> gradients) const;
   // The gradient of `tensor` in the arena becomes what is sent of it.
-  void drop(std::size_t tensor, std::span<float> gradients);
+  void drop(std::size_t tensor, Iteration iteration, float coefficient, std::span<float> gradients);
 
  private:
-  double share_ = 1;
+  paramserver::WireOptions wire_;
   std::vector<std::int64_t> offsets_;
-  std::vector<float> kept_;
+  std::vector<float> kept_, velocity_;
 };
 
 }  // namespace paceline::runtime

@@ -10,11 +10,11 @@ namespace paceline::runtime {
 
 Result<UpdateRules> update_rules(const JobSettings& settings) {
   UpdateRules rules;
-  PACELINE_ASSIGN_OR_RETURN(rules.optimizer, optimizer_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(rules.optimizer, server_optimizer(settings));
   PACELINE_ASSIGN_OR_RETURN(rules.learning_rate, tensor::parse_schedule(settings.learning_rate));
   PACELINE_ASSIGN_OR_RETURN(rules.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
   PACELINE_ASSIGN_OR_RETURN(rules.wire, wire_options(settings));
-  rules.clip_norm = settings.clip_norm;
+  rules.clip_norm = server_clip_norm(settings);
   return rules;
 }
 
@@ -34,7 +34,7 @@ void ReferenceUpdate::begin(std::span<float> parameters) {
 
 Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& computed,
                               const std::vector<std::vector<char>>& used, std::span<float> parameters) {
-  const std::vector<std::vector<float>>& gradients = receive(computed, used) ? received_ : computed;
+  const std::vector<std::vector<float>>& gradients = receive(iteration, computed, used) ? received_ : computed;
   std::vector<float> mean = gradients[0];
   const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()) / rules_.wire.loss_scale);
   for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -62,13 +62,16 @@ Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector
 }
 
 // Fills received_; false when the codec changes nothing.
-bool ReferenceUpdate::receive(const std::vector<std::vector<float>>& computed, const std::vector<std::vector<char>>& used) {
+bool ReferenceUpdate::receive(Iteration iteration, const std::vector<std::vector<float>>& computed,
+                              const std::vector<std::vector<char>>& used) {
   if (!rules_.wire.narrow() && !rules_.wire.drops()) return false;
   received_ = computed;
   if (rules_.wire.drops()) dropping_.resize(computed.size(), ReferenceDropping(rules_.wire, offsets_));
   for (std::size_t worker = 0; worker < received_.size(); ++worker) {
+    const float coefficient =
+        rules_.wire.drops() ? dropping_[worker].clip_coefficient(computed.size(), used[worker], received_[worker]) : 1.0f;
     for (std::size_t tensor = 0; rules_.wire.drops() && tensor + 1 < offsets_.size(); ++tensor) {
-      if (used[worker][tensor] != 0) dropping_[worker].drop(tensor, received_[worker]);
+      if (used[worker][tensor] != 0) dropping_[worker].drop(tensor, iteration, coefficient, received_[worker]);
     }
     for (float& value : received_[worker]) value = reference_sent(rules_.wire, value);
   }

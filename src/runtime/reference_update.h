@@ -44,7 +44,7 @@ class ReferenceUpdate {
                std::span<float> parameters);
 
  private:
-  bool receive(const std::vector<std::vector<float>>& computed, const std::vector<std::vector<char>>& used);
+  bool receive(Iteration iteration, const std::vector<std::vector<float>>& computed, const std::vector<std::vector<char>>& used);
   void update(Iteration iteration, const std::vector<std::vector<char>>& used, std::span<const float> mean,
               std::span<float> parameters);
   Status non_finite(Iteration iteration, const std::vector<std::vector<float>>& gradients, std::span<const float> mean) const;

@@ -33,6 +33,7 @@ float reference_rounded(const paramserver::WireOptions& wire, float value) {
       return nearest(kFloat16, value);
     case paramserver::WireKind::kFloat32:
     case paramserver::WireKind::kDropping:
+    case paramserver::WireKind::kDgc:
       break;
   }
   return value;

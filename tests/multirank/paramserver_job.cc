@@ -127,8 +127,11 @@ Job::Job(const Backend& backend, JobSetting setting)
           received(setting_.options.wire, gradient_of(setting_.seed, static_cast<std::int32_t>(w), i, plan->units().elements)));
       for (std::uint32_t t = 0; t < setting_.table.tensors.size(); ++t)
         unused[w].push_back(is_unused(setting_.seed, static_cast<std::int32_t>(w), i, t, setting_.unused_per_cent));
+      std::vector<char> used;
+      for (const bool one : unused[w]) used.push_back(one ? 0 : 1);
+      const float coefficient = dropping[w].clip_coefficient(workers.size(), used, gradients[w]);
       for (std::size_t t = 0; t < setting_.table.tensors.size(); ++t) {
-        if (setting_.options.wire.drops() && !unused[w][t]) dropping[w].drop(t, gradients[w]);
+        if (setting_.options.wire.drops() && !unused[w][t]) dropping[w].drop(t, i, coefficient, gradients[w]);
       }
     }
     reference.train(i, gradients, unused);

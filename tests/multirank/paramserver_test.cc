@@ -236,6 +236,26 @@ TEST_F(ParameterServer, GivesTheReferencesBitsWithDropping) {
   }
 }
 
+TEST_F(ParameterServer, GivesTheReferencesBitsWithDeepGradientCompression) {
+  for (std::uint64_t seed = 1; seed <= 2 * scheduling::schedule_names().size(); ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    JobSetting setting = setting_of(700 + seed);
+    setting.options.update.optimizer = {};
+    setting.options.update.clip_norm = 0;
+    setting.options.wire = {.kind = WireKind::kDgc,
+                            .share = std::array{0.01, 0.3, 1.0}[seed % 3],
+                            .momentum = seed % 4 == 0 ? 0 : 0.9,
+                            .nesterov = seed % 5 == 0,
+                            .clip_norm = seed % 2 == 0 ? 0 : 0.5,
+                            .warm_up = static_cast<std::int64_t>(seed % 4)};
+    setting.iterations = 6;
+    Job job(transport::testing::inproc_backend(), setting);
+    job.train();
+    expect_trained(job);
+    if (HasFailure()) return;
+  }
+}
+
 TEST_F(ParameterServer, GivesTheReferencesBitsWithDroppingOverAFaultyNetwork) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);

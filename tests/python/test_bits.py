@@ -8,7 +8,9 @@ import json
 import os
 import random
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from jobs import BRIEF, MNIST, Job, full, reference, train
 
@@ -193,6 +195,35 @@ def test_dropping_has_the_bits_of_its_reference_and_pushes_what_is_left(how, opt
     assert report["bytes_pushed"] <= share * 1.02 * sent + 8 * 12 * 3 * 200, "one element at least for each unit"
     assert report["bytes_pulled"] == LENET_PARAMETERS * 4 * 12 * 3
     assert report["parameters_hash"] != reference(*SHORT, *options[2:], "--workers", 3)["parameters_hash"]
+
+
+@pytest.mark.parametrize(
+    "how, options",
+    [
+        (("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--optimizer", "momentum", "--learning-rate", 0.02)),
+        (("--role", "both", "--merge", "100KB"), ("--optimizer", "nesterov", "--learning-rate", 0.02, "--dgc-warm-up", 8)),
+        (("--servers", 3, "--schedule", "default"), ("--optimizer", "momentum", "--learning-rate", 0.02, "--clip-norm", 0.5, "--dgc-warm-up", 4)),
+        (("--servers", 2, "--schedule", "ibatch", "--push", "in-batches"), ("--clip-norm", 0.5)),
+    ],
+    ids=str,
+)
+def test_deep_gradient_compression_has_the_bits_of_its_reference(how, options):
+    report = same_bits((*SHORT, "--wire", "dgc:0.01", *options), 3, how)
+    assert report["wire"] == "dgc:0.01"
+    assert report["parameters_hash"] != reference(*SHORT, "--wire", "dropping:0.01", "--workers", 3)["parameters_hash"]
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "nesterov"])
+def test_deep_gradient_compression_of_everything_is_dense_training_but_for_rounding(optimizer, tmp_path):
+    options = (*SHORT, "--workers", 2, "--optimizer", optimizer, "--learning-rate", 0.02)
+    values = []
+    for wire in ("float32", "dgc:1"):
+        file = tmp_path / f"{optimizer}.{wire.replace(':', '-')}.safetensors"
+        train(*options, "--wire", wire, "--export", file)
+        values.append(load_file(file))
+    for name, dense in values[0].items():
+        scale = np.sqrt(np.mean(dense.astype(np.float64) ** 2))
+        assert np.max(np.abs(values[1][name] - dense)) <= 1e-6 * max(scale, np.max(np.abs(dense))), name
 
 
 def test_dropping_in_batches_keeps_the_bits_and_sends_them_whole():

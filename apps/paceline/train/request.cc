@@ -186,7 +186,11 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
          "--wire", s.wire,
          "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to nearest, "
          "summed in float32, while the servers keep float32 values; or dropping:SHARE: of each gradient only the share of its "
-         "elements that is largest, the rest is added to later ones")
+         "elements that is largest, the rest is added to later ones; or dgc:SHARE: the same of the momentum (deep gradient "
+         "compression)")
+      ->capture_default_str();
+  how->add_option("--dgc-warm-up", s.dgc_warm_up,
+                  "dgc: iterations in which the share that is sent falls from a quarter to SHARE; 0: none")
       ->capture_default_str();
   how->add_option("--loss-scale", s.loss_scale,
                   "bfloat16, float16: what gradients are multiplied by before they are rounded, so that small ones are not lost; "

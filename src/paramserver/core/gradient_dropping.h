@@ -1,5 +1,6 @@
 // Gradient dropping (Aji and Heafield 2017; iBatch, section 4.5) on one worker: of each tensor the elements of largest magnitude
-// are sent, and what is not sent is added to the gradients of later iterations.
+// are sent, and what is not sent is added to the gradients of later iterations. Deep gradient compression (Lin et al. 2018) adds up
+// momenta instead of gradients, forgets the momentum of what it sends, clips before it adds, and sends more in the beginning.
 //
 // Elements are chosen in whole tensors, before these are cut into units, so a schedule changes nothing. Pure; one thread at a time,
 // the one that makes the gradients.
@@ -20,14 +21,21 @@ class GradientDropping {
   // Requires plan->options().wire.drops(). Memory: as large as the model.
   explicit GradientDropping(std::shared_ptr<const JobPlan> plan);
 
+  // Whether gradients are clipped, so that none can be dropped from before all of the iteration are there.
+  bool clips() const { return plan_->options().wire.clip_norm > 0; }
+  // What the gradients of an iteration are to be multiplied by: those of `tensors`, all that have one. 1 when one is not finite,
+  // which others look for.
+  float clip_coefficient(std::span<const std::uint32_t> tensors, std::span<const float> gradients) const;
+
   // `gradients`, an arena, has the gradient of `tensor` of one iteration; afterwards what is sent of it, the rest +0. Once per
   // tensor and iteration, not for tensors without a gradient.
-  void drop(std::uint32_t tensor, std::span<float> gradients);
+  void drop(std::uint32_t tensor, Iteration iteration, float coefficient, std::span<float> gradients);
 
  private:
   std::shared_ptr<const JobPlan> plan_;
   std::vector<std::int64_t> offsets_;  // of tensors in the arena
   std::vector<float> kept_;            // what has not been sent
+  std::vector<float> velocity_;        // momentum; empty without
   tensor::LargestElements largest_;
 };
 

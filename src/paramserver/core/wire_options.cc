@@ -12,11 +12,11 @@ namespace {
 
 // By WireKind.
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> all = {"float32", "bfloat16", "float16", "dropping"};
+  static const std::vector<std::string> all = {"float32", "bfloat16", "float16", "dropping", "dgc"};
   return all;
 }
 
-bool has_share(WireKind kind) { return kind == WireKind::kDropping; }
+bool has_share(WireKind kind) { return kind == WireKind::kDropping || kind == WireKind::kDgc; }
 bool is_share(double share) { return share > 0 && share <= 1; }
 
 }  // namespace
@@ -29,6 +29,7 @@ tensor::DType WireOptions::type() const {
       return tensor::DType::kFloat16;
     case WireKind::kFloat32:
     case WireKind::kDropping:
+    case WireKind::kDgc:
       break;
   }
   return tensor::DType::kFloat32;
@@ -46,8 +47,8 @@ Result<WireOptions> parse_wire(std::string_view text) {
     if (problem == std::errc() && read == end && is_share(wire.share)) return wire;
   }
   return error(ErrorKind::kBadRequest,
-               "--wire '{}' is illegal{}; legal: float32, bfloat16, float16, dropping:SHARE (of the elements that is sent, above 0 "
-               "up to 1)",
+               "--wire '{}' is illegal{}; legal: float32, bfloat16, float16, dropping:SHARE, dgc:SHARE (of the elements that is "
+               "sent, above 0 up to 1)",
                text, suggestion(name, names()));
 }
 
@@ -56,14 +57,22 @@ std::string WireOptions::text() const {
   return has_share(kind) ? fmt::format("{}:{}", name, share) : name;
 }
 
-std::size_t sent_elements(const WireOptions& wire, std::size_t elements) {
-  const double wanted = std::floor(wire.share * static_cast<double>(elements) + 0.5);
+double WireOptions::share_at(std::int64_t iteration) const {
+  if (iteration > warm_up || share >= kWarmUpShare) return share;
+  return kWarmUpShare * std::pow(share / kWarmUpShare, static_cast<double>(iteration - 1) / static_cast<double>(warm_up));
+}
+
+std::size_t sent_elements(double share, std::size_t elements) {
+  const double wanted = std::floor(share * static_cast<double>(elements) + 0.5);
   return std::min(elements, std::max<std::size_t>(1, static_cast<std::size_t>(wanted)));
 }
 
 Result<WireOptions> validated(WireOptions wire) {
   if (!is_share(wire.share))
     return error(ErrorKind::kBadRequest, "--wire {} is illegal; legal: a share above 0 up to 1", wire.text());
+  if (wire.warm_up < 0) return error(ErrorKind::kBadRequest, "--dgc-warm-up {} is illegal; legal: 0 and more", wire.warm_up);
+  if (wire.warm_up > 0 && wire.kind != WireKind::kDgc)
+    return error(ErrorKind::kBadRequest, "--dgc-warm-up {} is for --wire dgc:SHARE, not {}", wire.warm_up, wire.text());
   int exponent = 0;
   const bool power = std::isfinite(wire.loss_scale) && std::frexp(wire.loss_scale, &exponent) == 0.5;
   if (!power || wire.loss_scale < 1 || wire.loss_scale > kLargestLossScale) {

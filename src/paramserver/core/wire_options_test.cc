@@ -45,12 +45,25 @@ TEST(WireOptions, DroppingHasAShare) {
 }
 
 TEST(WireOptions, TheShareOfATensorIsRoundedAndAtLeastOneElement) {
-  const WireOptions tenth{.kind = WireKind::kDropping, .share = 0.1};
-  EXPECT_EQ(sent_elements(tenth, 1), 1U);
-  EXPECT_EQ(sent_elements(tenth, 14), 1U);
-  EXPECT_EQ(sent_elements(tenth, 15), 2U);
-  EXPECT_EQ(sent_elements(tenth, 1000), 100U);
-  EXPECT_EQ(sent_elements({.kind = WireKind::kDropping, .share = 1}, 7), 7U);
+  EXPECT_EQ(sent_elements(0.1, 1), 1U);
+  EXPECT_EQ(sent_elements(0.1, 14), 1U);
+  EXPECT_EQ(sent_elements(0.1, 15), 2U);
+  EXPECT_EQ(sent_elements(0.1, 1000), 100U);
+  EXPECT_EQ(sent_elements(1, 7), 7U);
+}
+
+TEST(WireOptions, AWarmUpBeginsWithAQuarterAndEndsWithTheShare) {
+  EXPECT_EQ(parse_wire("dgc:0.001")->text(), "dgc:0.001");
+  EXPECT_TRUE(parse_wire("dgc:1")->drops()) << "its momentum is the workers'";
+  WireOptions wire{.kind = WireKind::kDgc, .share = 0.25 / 256, .warm_up = 4};
+  const double shares[] = {0.25, 0.25 / 4, 0.25 / 16, 0.25 / 64, 0.25 / 256, 0.25 / 256};
+  for (std::int64_t i = 1; i <= 6; ++i) EXPECT_DOUBLE_EQ(wire.share_at(i), shares[i - 1]) << i;
+  wire.share = 0.5;
+  EXPECT_EQ(wire.share_at(1), 0.5) << "more than a quarter is sent at once";
+  wire = {.kind = WireKind::kDgc, .share = 0.01};
+  EXPECT_EQ(wire.share_at(1), 0.01) << "no warm-up";
+  EXPECT_FALSE(validated({.kind = WireKind::kDgc, .warm_up = -1}).ok());
+  EXPECT_FALSE(validated({.kind = WireKind::kDropping, .share = 0.1, .warm_up = 3}).ok());
 }
 
 TEST(WireOptions, ALossScaleIsAPowerOfTwoForANarrowCodec) {

@@ -223,7 +223,29 @@ Status WorkerClient::finish(Iteration last) {
 }
 
 Status WorkerClient::gradient_ready(std::uint32_t tensor) {
-  if (dropping_ && tensor < plan_->table().tensors.size()) dropping_->drop(tensor, options_.gradients);
+  if (!dropping_ || tensor >= plan_->table().tensors.size()) return announce(tensor);
+  held_.push_back(tensor);
+  return dropping_->clips() ? Status() : drop_and_announce();
+}
+
+Iteration WorkerClient::current() {
+  const std::lock_guard lock(mutex_);
+  return core_.current();
+}
+
+// The gradients held back, each as what is sent of it.
+Status WorkerClient::drop_and_announce() {
+  const Iteration iteration = current();
+  const float coefficient = dropping_->clips() ? dropping_->clip_coefficient(held_, options_.gradients) : 1;
+  for (const std::uint32_t tensor : held_) {
+    dropping_->drop(tensor, iteration, coefficient, options_.gradients);
+    PACELINE_RETURN_IF_ERROR(announce(tensor));
+  }
+  held_.clear();
+  return {};
+}
+
+Status WorkerClient::announce(std::uint32_t tensor) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return failure_;
@@ -237,6 +259,7 @@ Status WorkerClient::gradient_ready(std::uint32_t tensor) {
 }
 
 Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
+  if (dropping_) PACELINE_RETURN_IF_ERROR(drop_and_announce());
   std::unique_lock lock(mutex_);
   if (profile_) profile_->on_backward_done(loop_.now());
   if (failure_.ok() && iteration == core_.current() && !core_.all_open(iteration)) {

@@ -101,6 +101,9 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   std::optional<std::span<std::byte>> in_one_piece(std::span<std::byte> arena, std::uint32_t unit, std::uint32_t last) const;
   std::size_t bytes_of(std::span<const std::uint32_t> units) const;
   void put_gradient(std::uint32_t unit, std::span<std::byte> to);
+  Iteration current();
+  Status drop_and_announce();
+  Status announce(std::uint32_t tensor);
   std::span<const std::byte> gradient_payload(const WorkerAction& push);
   std::span<const std::byte> sparse_payload(const WorkerAction& push);
   std::span<const std::byte> gather_gradients(std::uint32_t unit, std::uint32_t last);
@@ -127,6 +130,7 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   std::span<std::byte> pushes_;               // the same: gradients as they are sent, when not as they stand; loop only
   std::vector<char> widen_now_;               // by the first unit of values that arrive; only with a narrow codec, loop only
   std::optional<GradientDropping> dropping_;  // training thread only
+  std::vector<std::uint32_t> held_;           // tensors whose gradients are there and not announced; training thread only
   std::atomic<std::int64_t> dropped_bytes_pushed_{0};  // since the last account
   std::unique_ptr<transport::Signal> outgoing_signal_, initial_signal_, done_signal_;
   std::vector<WorkerAction> sending_;  // loop only
