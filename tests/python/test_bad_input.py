@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from jobs import ERROR, PROGRAM, Process
+from jobs import ERROR, PROGRAM, Process, full
 
 
 def refused(*arguments, names=(), folder=None):
@@ -155,17 +155,17 @@ GOOD = idx(8, (40, 28, 28), bytes(40 * 784))
     [
         ({"train_images": None}, ("train-images-idx3-ubyte",)),
         ({"t10k_labels": None}, ("t10k-labels-idx1-ubyte",)),
-        ({"train_images": b""}, ("train-images-idx3-ubyte",)),
-        ({"train_images": GOOD[:7]}, ("train-images-idx3-ubyte",)),
+        full({"train_images": b""}, ("train-images-idx3-ubyte",)),
+        full({"train_images": GOOD[:7]}, ("train-images-idx3-ubyte",)),
         ({"train_images": GOOD[:-1]}, ("train-images-idx3-ubyte", "31359", "31360")),
-        ({"train_images": GOOD + b"x"}, ("train-images-idx3-ubyte",)),
+        full({"train_images": GOOD + b"x"}, ("train-images-idx3-ubyte",)),
         ({"train_images": b"\0\0\x09\3" + GOOD[4:]}, ("train-images-idx3-ubyte",)),
-        ({"train_images": b"PK\3\4" + GOOD[4:]}, ("train-images-idx3-ubyte",)),
+        full({"train_images": b"PK\3\4" + GOOD[4:]}, ("train-images-idx3-ubyte",)),
         ({"train_images": idx(8, (2**32 - 1, 2**32 - 1, 2**32 - 1), b"")}, ("train-images-idx3-ubyte",)),
-        ({"train_images": idx(8, (0, 28, 28), b"")}, ("train-images-idx3-ubyte",)),
+        full({"train_images": idx(8, (0, 28, 28), b"")}, ("train-images-idx3-ubyte",)),
         ({"train_images": idx(8, (39, 28, 28), bytes(39 * 784))}, ("39", "40")),
         ({"train_labels": idx(8, (40,), [10] + [0] * 39)}, ("train-labels-idx1-ubyte", "10")),
-        ({"train_labels": idx(8, (40,), [0] * 39 + [255])}, ("train-labels-idx1-ubyte", "255")),
+        full({"train_labels": idx(8, (40,), [0] * 39 + [255])}, ("train-labels-idx1-ubyte", "255")),
         ({"train_labels": gzip.compress(idx(8, (40,), [1] * 40))[:-9]}, ("train-labels-idx1-ubyte",)),
     ],
 )

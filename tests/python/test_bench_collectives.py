@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import pytest
+
 from jobs import Process
 from test_lab import rights
 
@@ -38,6 +40,7 @@ def test_entries_are_run_once_verified_and_judged_by_the_bound(tmp_path):
     assert (tmp_path / "out/cells.jsonl").read_text() == lines
 
 
+@pytest.mark.full
 def test_parts_and_barriers_are_verified_and_judged_too(tmp_path):
     if not rights():
         return

@@ -117,7 +117,7 @@ def test_ibatch_plans_its_batches_while_it_trains_and_says_which(algorithm):
     assert batching["makespan"] <= 1.0001 * min(batching["makespan_layer_wise"], batching["makespan_default"]) or algorithm != "exact"
 
 
-@pytest.mark.parametrize("task, how", [((), ("--servers", 2)), (("--clip-norm", 0.5), ("--servers", 3)), ((), ("--role", "both"))])
+@pytest.mark.parametrize("task, how", [full((), ("--servers", 2)), (("--clip-norm", 0.5), ("--servers", 3)), full((), ("--role", "both"))])
 def test_pushes_in_batches_keep_the_bits_and_are_planned_from_the_backward_passes(task, how):
     task = (*SHORT, *task)
     report = same_bits(task, 2, (*how, "--schedule", "ibatch", "--push", "in-batches"))
@@ -133,7 +133,7 @@ def test_pushes_in_batches_keep_the_bits_and_are_planned_from_the_backward_passe
     [
         ("--clip-norm", 0.5),
         full(("--clip-norm", 0.5, "--optimizer", "adam", "--learning-rate", 0.001)),
-        ("--weight-decay", 0.01, "--optimizer", "momentum"),
+        full(("--weight-decay", 0.01, "--optimizer", "momentum")),
         ("--weight-decay", 0.01, "--optimizer", "adamw", "--learning-rate", 0.001),
         ("--optimizer", "nesterov", "--momentum", 0.8, "--learning-rate", 0.02),
         full(("--learning-rate", "step:0.05,every=4,factor=0.5")),
@@ -141,11 +141,11 @@ def test_pushes_in_batches_keep_the_bits_and_are_planned_from_the_backward_passe
         full(("--learning-rate", "polynomial:0.05,total=12,power=2")),
         ("--non-finite", "skip"),
         full(("--non-finite", "skip", "--clip-norm", 0.5)),
-        ("--non-finite", "skip", "--learning-rate", 1e30),  # from the second iteration on nothing is finite
+        full(("--non-finite", "skip", "--learning-rate", 1e30)),  # from the second iteration on nothing is finite
         ("--non-finite", "skip", "--learning-rate", 1e30, "--optimizer", "adam", "--clip-norm", 1e9),
         full(("--non-finite", "apply", "--learning-rate", 1e12, "--optimizer", "momentum")),
         ("--evaluate-every", 5),
-        ("--seed", 9),
+        full(("--seed", 9)),
     ],
     ids=lambda options: " ".join(str(option) for option in options),
 )

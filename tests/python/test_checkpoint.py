@@ -179,7 +179,7 @@ def test_without_a_directory_nothing_is_reported():
 # ---- going on
 
 
-@pytest.mark.parametrize("optimizer, servers", [(name, s) if s == i + 1 else full(name, s) for i, name in enumerate(OPTIMIZERS) for s in (1, 2, 3)])
+@pytest.mark.parametrize("optimizer, servers", [(name, s) if s == i + 1 == 2 else full(name, s) for i, name in enumerate(OPTIMIZERS) for s in (1, 2, 3)])
 def test_a_job_that_was_killed_goes_on_to_the_bit(tmp_path, undisturbed, optimizer, servers):
     options = OPTIMIZERS[optimizer]
     job = Running(tmp_path / "c", checkpoint_every=20, **options)
@@ -220,7 +220,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", [full(moment) if i % 2 else moment for i, moment in enumerate(MOMENTS)])
+@pytest.mark.parametrize("moment", [moment if i % 3 == 0 else full(moment) for i, moment in enumerate(MOMENTS)])
 def test_a_job_killed_while_it_saves_goes_on_to_the_bit(tmp_path, undisturbed, moment):
     directory = tmp_path / "c"
     job = Running(directory, checkpoint_every=10)
@@ -241,7 +241,7 @@ def test_killed_again_and_again_it_arrives(tmp_path, undisturbed):
     assert train("--resume", checkpoint=tmp_path / "c")[0]["parameters_hash"] == undisturbed()
 
 
-@pytest.mark.parametrize("victim", [("--role server",), ("paceline-trainer",), (" coordinator ",)], ids=["server", "worker", "coordinator"])
+@pytest.mark.parametrize("victim", [full(("--role server",)), ("paceline-trainer",), full((" coordinator ",))], ids=["server", "worker", "coordinator"])
 def test_when_one_process_dies_the_error_says_how_to_go_on(tmp_path, undisturbed, victim):
     job = Running(tmp_path / "c", checkpoint_every=10, deadline="2s")
     job.wait_for(lambda: checkpoints(tmp_path / "c"), "a checkpoint")
@@ -290,7 +290,7 @@ def copied(saved, tmp_path):
     return tmp_path / "c"
 
 
-@pytest.mark.parametrize("file", ["server-0.bin", full("server-1.bin"), full("worker-0.bin"), "worker-1.bin", "manifest.json"])
+@pytest.mark.parametrize("file", ["server-0.bin", full("server-1.bin"), full("worker-0.bin"), full("worker-1.bin"), "manifest.json"])
 def test_a_damaged_checkpoint_is_left_out_and_named(tmp_path, saved, undisturbed, file):
     directory = copied(saved, tmp_path)
     damaged = directory / "00000025" / file
@@ -326,7 +326,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [full(name) if i % 2 else name for i, name in enumerate(OTHERS)])
 def test_another_jobs_checkpoint_is_refused_by_naming_the_difference(saved, name):
     before = sorted((path, path.stat().st_mtime_ns) for path in saved.rglob("*"))
     _, errors = train("--resume", checkpoint=saved, iterations=60, code=2, **OTHERS[name])

@@ -15,7 +15,7 @@ def finished(folder):
     return sorted(path.parent.name for path in folder.glob("*/manifest.json"))
 
 
-@pytest.mark.parametrize("loop, workers", [("loop1", 3), ("loop2", 2), full("loop3", 3), ("loop3-overlap", 2), full("loop3-overlap", 1)])
+@pytest.mark.parametrize("loop, workers", [("loop1", 3), full("loop2", 2), full("loop3", 3), ("loop3-overlap", 2), full("loop3-overlap", 1)])
 def test_a_longer_job_goes_on_from_its_checkpoint_with_the_bits_of_the_reference(tmp_path, loop, workers):
     how = ("--workers", workers, "--collective", loop, "--checkpoint", tmp_path)
     first = train(*TASK, *how, "--iterations", 5, "--checkpoint-every", 2)
@@ -29,7 +29,7 @@ def test_a_longer_job_goes_on_from_its_checkpoint_with_the_bits_of_the_reference
         assert "kept from the checkpoint" in second["collective"]["why"]
 
 
-@pytest.mark.parametrize("loop", ["loop1", full("loop2"), "loop3", full("loop3-overlap")])
+@pytest.mark.parametrize("loop", ["loop1", full("loop2"), full("loop3"), full("loop3-overlap")])
 def test_servers_and_workers_alone_go_on_from_each_others_checkpoints(tmp_path, loop):
     how = (*TASK, "--workers", 2, "--checkpoint", tmp_path)
     train(*how, "--iterations", 3, "--servers", 2)
@@ -38,7 +38,7 @@ def test_servers_and_workers_alone_go_on_from_each_others_checkpoints(tmp_path, 
     assert last["parameters_hash"] == reference(*TASK, "--iterations", 10, "--workers", 2)["parameters_hash"]
 
 
-@pytest.mark.parametrize("loop", ["loop1", "loop3-overlap"])
+@pytest.mark.parametrize("loop", [full("loop1"), "loop3-overlap"])
 def test_a_job_whose_worker_is_killed_names_the_checkpoint_and_goes_on_from_it(tmp_path, loop):
     checkpoints = tmp_path / "checkpoints"
     how = (*TASK, "--workers", 3, "--collective", loop, "--checkpoint", checkpoints, "--deadline", "1s")
@@ -65,6 +65,7 @@ def test_an_interrupted_job_has_a_checkpoint_of_its_last_iteration(tmp_path):
     assert report["parameters_hash"] == reference(*TASK, "--iterations", done + 3, "--workers", 2)["parameters_hash"]
 
 
+@pytest.mark.full
 def test_a_job_that_adds_in_another_order_keeps_it_and_is_not_taken_for_one_in_rank_order(tmp_path):
     how = (*TASK, "--workers", 4, "--collective", "loop3-overlap", "--algorithm", "ring")
     undisturbed = train(*how, "--iterations", 9, "--merge", "40KB")

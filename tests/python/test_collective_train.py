@@ -54,13 +54,13 @@ def test_every_algorithm_that_sums_in_rank_order_has_the_bits_of_the_reference(l
     assert {operation["algorithm"] for operation in report["collective"]["operations"]} == {algorithm}
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "mst", "be"])
+@pytest.mark.parametrize("algorithm", ["ring", full("mst"), full("be")])
 def test_two_workers_have_the_bits_of_the_reference_by_any_algorithm(algorithm):
     report = same_bits(TASK, 2, "--collective", "loop3-overlap", "--algorithm", algorithm)
     assert report["collective"]["sum_order"] == "rank"
 
 
-@pytest.mark.parametrize("loop, algorithm", [("loop3", "ring"), full("loop3-overlap", "be"), ("loop1", "mst"), full("loop2", "be")])
+@pytest.mark.parametrize("loop, algorithm", [("loop3", "ring"), full("loop3-overlap", "be"), full("loop1", "mst"), full("loop2", "be")])
 def test_another_order_of_sums_is_the_same_on_all_ranks_and_said(loop, algorithm):
     # The report itself refuses workers with different parameters.
     first, second = (train(*TASK, "--workers", 4, "--collective", loop, "--algorithm", algorithm) for _ in range(2))
@@ -72,7 +72,7 @@ def test_another_order_of_sums_is_the_same_on_all_ranks_and_said(loop, algorithm
 MERGES = (0, "100KB", "100MB")
 
 
-@pytest.mark.parametrize("loop, merge", [pair if (i + i // 3) % 2 == 0 else full(*pair) for i, pair in enumerate(itertools.product(LOOPS, MERGES))])
+@pytest.mark.parametrize("loop, merge", [pair if (i + i // 3) % 3 == 0 else full(*pair) for i, pair in enumerate(itertools.product(LOOPS, MERGES))])
 def test_merging_changes_the_messages_and_no_bit(loop, merge):
     report = same_bits(TASK, 3, "--collective", loop, "--merge", merge)
     tensors = 8
@@ -80,7 +80,7 @@ def test_merging_changes_the_messages_and_no_bit(loop, merge):
     assert messages == {0: tensors, "100MB": 1}.get(merge, messages) and 1 <= messages <= tensors
 
 
-@pytest.mark.parametrize("loop", ["loop3", "loop3-overlap"])
+@pytest.mark.parametrize("loop", [full("loop3"), "loop3-overlap"])
 def test_broadcasting_the_weights_now_and_then_finds_no_drift(loop):
     report = same_bits(TASK, 3, "--collective", loop, "--broadcast-every", 5)
     usual = train(*TASK, "--workers", 3, "--collective", loop)
@@ -100,8 +100,8 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("loop, options", [(("loop1", "loop3-overlap")[i % 2], options) for i, options in enumerate(OPTIONS)]
-    + [full(("loop3-overlap", "loop1")[i % 2], options) for i, options in enumerate(OPTIONS)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("loop, options", [(("loop1", "loop3-overlap")[i % 2], options) for i, options in enumerate(OPTIONS) if i % 2 == 0]
+    + [full(loop, options) for i, options in enumerate(OPTIONS) for loop in ("loop1", "loop3-overlap") if i % 2 or loop == "loop3-overlap"], ids=str)  # fmt: skip
 def test_every_option_of_the_update_keeps_the_bits(loop, options):
     same_bits((*TASK, *options), 2, "--collective", loop)
 
@@ -135,7 +135,7 @@ def test_a_lost_process_ends_the_job_within_the_deadline_and_is_named(number, lo
         assert job.out == ""
 
 
-@pytest.mark.parametrize("loop", [full("loop1"), "loop2", full("loop3"), "loop3-overlap"])
+@pytest.mark.parametrize("loop", [full("loop1"), full("loop2"), full("loop3"), "loop3-overlap"])
 def test_a_short_freeze_changes_no_bit(loop, tmp_path):
     task = (*LENET, "--iterations", 60)
     with Job(tmp_path, *task, "--workers", 2, "--collective", loop, "--deadline", "10s") as job:

@@ -113,6 +113,7 @@ def test_the_text_is_a_table_of_the_layers(tmp_path):
     assert "lenet, mini-batch 4" in done.stderr and "5 of 5" in done.stderr, "--progress shows a bar where there is no terminal"
 
 
+@pytest.mark.full
 def test_text_models_are_measured_too(tmp_path):
     profile = answer("profile", "--model", "seq2seq", "--mini-batch", 1, "--rounds", 1, *LINK, "--json")
     (seq2seq,) = [model for model in answer("models", "--json") if model["name"] == "seq2seq"]

@@ -117,6 +117,7 @@ def test_strangers_change_nothing(job):
     assert all(refused.values()), [what for what, well in refused.items() if not well]
 
 
+@pytest.mark.full
 def test_two_hundred_connections_at_once_change_nothing(job):
     crowd = []
     try:
@@ -128,6 +129,7 @@ def test_two_hundred_connections_at_once_change_nothing(job):
             stranger.close()
 
 
+@pytest.mark.full
 def test_the_memory_that_strangers_take_is_small(job):
     pids = {name: pid for name, pid in job.children().items() if not name.startswith("worker")}
     peak = lambda pid: int(re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{pid}/status").read()).group(1)) * 1024

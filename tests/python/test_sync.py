@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from jobs import LENET, MNIST, SLACK, Job, Process, train
+from jobs import LENET, MNIST, SLACK, Job, Process, full, train
 from test_bad_input import refused
 
 UNEVEN = (("asp",), ("ssp", "--staleness", 2), ("elastic-bsp",))
@@ -76,6 +76,7 @@ def test_metrics_tell_of_every_workers_iterations_where_its_time_went(table, tmp
     assert {event["staleness"] for event in lines_of(tmp_path / "bsp.jsonl")} == {0}
 
 
+@pytest.mark.full
 def test_a_network_learns_in_every_model_and_all_workers_end_with_the_same_parameters():
     for sync in UNEVEN:
         report = train(*MNIST, 16, "--epochs", 1, "--workers", 3, "--servers", 2, "--learning-rate", 0.02, "--sync", *sync, "--speed", "1,1,0.5", "--evaluate-every", 40, "--evaluate-late")
@@ -95,7 +96,7 @@ def test_a_late_evaluation_finds_what_one_at_once_finds():
     assert at_once["parameters_hash"] == late["parameters_hash"] and len(late["evaluations"]) == 3
 
 
-@pytest.mark.parametrize("sync", UNEVEN, ids=lambda sync: sync[0])
+@pytest.mark.parametrize("sync", [UNEVEN[0], *map(full, UNEVEN[1:])], ids=lambda sync: sync[0])
 def test_a_killed_worker_is_named_and_stalls_nobody(sync, tmp_path):
     with Job(tmp_path, *LENET, "--iterations", 100_000, "--workers", 3, "--sync", *sync, "--deadline", "2s") as job:
         job.wait_for_iterations(20)
