@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
-from jobs import Process
+from jobs import PROGRAM, ROOT, Process
 from test_lab import rights
 
 
@@ -78,3 +80,19 @@ def test_wrong_requests(tmp_path):
     assert "float32" in bench(tmp_path, "--sizes", "6", code=2)
     assert "2 to 64" in bench(tmp_path, "--hosts", 1, code=2)
     assert "--rate" in bench(tmp_path, "--rate", "fast", code=2)
+
+
+def test_losses_of_a_loop_beside_those_of_servers_are_the_same_and_run_once(tmp_path):
+    if not rights():
+        return
+    task = "--model mlp --dataset mnist-5k --iterations 8 --mini-batch 8 --seed 1"
+    command = [sys.executable, ROOT / "bench/collectives/losses.py", tmp_path, "tuned", "loop3-overlap-lp", "--paceline", PROGRAM, "--hosts", "2", "--task", task]
+    first = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+    cells = [json.loads(line) for line in (tmp_path / "losses.jsonl").read_text().splitlines()]
+    assert [cell["contestant"] for cell in cells] == ["tuned", "loop3-overlap-lp"]
+    assert all(len(cell["seconds"]) == 8 and min(cell["seconds"]) > 0 for cell in cells)
+    assert cells[0]["loss"] == cells[1]["loss"] and cells[0]["accuracy"] == cells[1]["accuracy"], "both have the same bits"
+    assert (tmp_path / "losses.png").stat().st_size > 0
+    assert first.count("| not reached |") == 2, "the loss is the mean of more iterations than these"
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == first
+    assert len((tmp_path / "losses.jsonl").read_text().splitlines()) == 2
