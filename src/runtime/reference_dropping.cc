@@ -26,8 +26,8 @@ float ReferenceDropping::clip_coefficient(std::size_t workers, std::span<const c
   if (wire_.clip_norm == 0) return 1;
   tensor::ExactSquareSum squares;
   for (std::size_t tensor = 0; tensor < used.size(); ++tensor) {
-    for (std::int64_t i = offsets_[tensor]; used[tensor] != 0 && i < offsets_[tensor + 1]; ++i)
-      squares.add(gradients.subspan(static_cast<std::size_t>(i), 1));
+    const auto begin = static_cast<std::size_t>(offsets_[tensor]);
+    if (used[tensor] != 0) squares.add(gradients.subspan(begin, static_cast<std::size_t>(offsets_[tensor + 1]) - begin));
   }
   const double limit = wire_.clip_norm / std::sqrt(static_cast<double>(workers));
   const double coefficient = limit / (std::sqrt(squares.value()) + 1e-6);

@@ -182,8 +182,8 @@ def test_a_narrow_codec_has_the_bits_of_its_reference_and_half_the_bytes(how, op
     [
         (("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--wire", "dropping:0.01")),
         (("--role", "both", "--merge", "100KB"), ("--wire", "dropping:0.1", "--optimizer", "momentum", "--learning-rate", 0.02)),
-        (("--servers", 3, "--schedule", "default"), ("--wire", "dropping:0.3", "--clip-norm", 0.5)),
-        (("--servers", 1, "--schedule", "kvstore"), ("--wire", "dropping:0.001", "--optimizer", "adam", "--learning-rate", 0.001)),
+        full(("--servers", 3, "--schedule", "default"), ("--wire", "dropping:0.3", "--clip-norm", 0.5)),
+        full(("--servers", 1, "--schedule", "kvstore"), ("--wire", "dropping:0.001", "--optimizer", "adam", "--learning-rate", 0.001)),
     ],
     ids=str,
 )
@@ -200,10 +200,10 @@ def test_dropping_has_the_bits_of_its_reference_and_pushes_what_is_left(how, opt
 @pytest.mark.parametrize(
     "how, options",
     [
-        (("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--optimizer", "momentum", "--learning-rate", 0.02)),
+        full(("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--optimizer", "momentum", "--learning-rate", 0.02)),
         (("--role", "both", "--merge", "100KB"), ("--optimizer", "nesterov", "--learning-rate", 0.02, "--dgc-warm-up", 8)),
         (("--servers", 3, "--schedule", "default"), ("--optimizer", "momentum", "--learning-rate", 0.02, "--clip-norm", 0.5, "--dgc-warm-up", 4)),
-        (("--servers", 2, "--schedule", "ibatch", "--push", "in-batches"), ("--clip-norm", 0.5)),
+        full(("--servers", 2, "--schedule", "ibatch", "--push", "in-batches"), ("--clip-norm", 0.5)),
     ],
     ids=str,
 )
@@ -226,9 +226,10 @@ def test_deep_gradient_compression_of_everything_is_dense_training_but_for_round
         assert np.max(np.abs(values[1][name] - dense)) <= 1e-6 * max(scale, np.max(np.abs(dense))), name
 
 
-def test_dropping_in_batches_keeps_the_bits_and_sends_them_whole():
+def test_dropping_in_batches_keeps_the_bits_and_sends_batches_whole():
     report = same_bits((*SHORT, "--wire", "dropping:0.05"), 2, ("--servers", 2, "--schedule", "ibatch", "--push", "in-batches"))
-    assert report["bytes_pushed"] == LENET_PARAMETERS * 4 * 12 * 2
+    dense = LENET_PARAMETERS * 4 * 12 * 2
+    assert dense / 2 < report["bytes_pushed"] < dense, "the first iterations, from which batches are planned, send gradients alone"
 
 
 def test_dropping_nothing_is_dense_training():
@@ -236,6 +237,7 @@ def test_dropping_nothing_is_dense_training():
     assert report["parameters_hash"] == reference(*SHORT, "--workers", 2)["parameters_hash"]
 
 
+@pytest.mark.full
 def test_with_a_narrow_codec_a_job_learns_as_well():
     task = (*MNIST, 16, "--iterations", 250, "--workers", 2, "--optimizer", "momentum", "--learning-rate", 0.02)
     wide = train(*task)["accuracy"]
