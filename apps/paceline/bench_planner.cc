@@ -31,14 +31,16 @@ struct Options {
 struct Subject {
   std::string model;
   std::vector<std::int64_t> calibrate, judge;
+  int rounds = 2;  // of steps in each cell; the shorter, the more
 };
 
 std::vector<Subject> all_subjects(bool quick) {
   if (quick) return {{"lenet", {4, 16}, {4, 8, 16}}, {"alexnet-32", {4, 16}, {8}}};
-  return {{"lenet", {8, 32, 128}, {8, 16, 32, 64, 128}},
-          {"resnet-20", {8, 32, 128}, {8, 16, 32, 64, 128}},
-          {"alexnet-32", {8, 32, 128}, {8, 16, 32, 64, 128}},
-          {"alexnet", {2, 8, 32}, {2, 4, 8, 16, 32}}};
+  // The mini-batches of AlexNet are what one core does in seconds.
+  return {{"lenet", {8, 32, 128}, {8, 16, 32, 64, 128}, 15},
+          {"resnet-20", {8, 32, 128}, {8, 16, 32, 64, 128}, 5},
+          {"alexnet-32", {4, 16, 64}, {4, 8, 16, 32, 64}, 5},
+          {"alexnet", {1, 4, 16}, {1, 2, 4, 8, 16}, 3}};
 }
 
 Result<std::vector<Subject>> subjects(const Options& options) {
@@ -109,15 +111,15 @@ class PlannerBench {
   Status measure(const Subject& subject) {
     std::vector<MeasuredStep> calibrations;
     for (const std::int64_t mini_batch : subject.calibrate)
-      PACELINE_RETURN_IF_ERROR(calibrate(subject.model, mini_batch, 0, calibrations));
+      PACELINE_RETURN_IF_ERROR(calibrate(subject, mini_batch, 0, calibrations));
     std::vector<Judged> judged;
     for (const std::int64_t mini_batch : subject.judge)
       judged.push_back({mini_batch, fastest_choice(predicted_step(calibrations, mini_batch)), {}, {}});
     for (int pass = 0; pass < options_.passes; ++pass) {
       for (std::size_t i = 0; i < std::max(judged.size(), subject.calibrate.size()); ++i) {
         if (pass > 0 && i < subject.calibrate.size())
-          PACELINE_RETURN_IF_ERROR(calibrate(subject.model, subject.calibrate[i], pass, calibrations));
-        if (i < judged.size()) PACELINE_RETURN_IF_ERROR(judge(subject.model, pass, judged[i]));
+          PACELINE_RETURN_IF_ERROR(calibrate(subject, subject.calibrate[i], pass, calibrations));
+        if (i < judged.size()) PACELINE_RETURN_IF_ERROR(judge(subject, pass, judged[i]));
       }
     }
     for (const Judged& one : judged) rows_.push_back(row_of(subject, one, predicted_step(calibrations, one.mini_batch)));
@@ -148,25 +150,26 @@ class PlannerBench {
   }
 
   Json request(const std::string& model, std::int64_t mini_batch, int rounds) const {
-    return {{"model", model}, {"mini_batch", mini_batch}, {"rounds", options_.quick ? 2 : rounds}, {"memory", memory_}};
+    return {{"model", model}, {"mini_batch", mini_batch}, {"rounds", rounds}, {"memory", memory_}};
   }
 
-  Status calibrate(const std::string& model, std::int64_t mini_batch, int pass, std::vector<MeasuredStep>& calibrations) {
-    const int rounds = pass == 0 ? 7 : 3;  // the first pass also chooses
-    PACELINE_ASSIGN_OR_RETURN(const Json found, measured(fmt::format("{} {} calibration {}", model, mini_batch, pass),
-                                                         request(model, mini_batch, rounds)));
+  Status calibrate(const Subject& subject, std::int64_t mini_batch, int pass, std::vector<MeasuredStep>& calibrations) {
+    const int rounds = pass == 0 && !options_.quick ? std::max(7, subject.rounds) : subject.rounds;  // the first pass also chooses
+    PACELINE_ASSIGN_OR_RETURN(const Json found, measured(fmt::format("{} {} calibration {}", subject.model, mini_batch, pass),
+                                                         request(subject.model, mini_batch, rounds)));
     bar_->update(++done_);
     PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(found, "the trainer's measurement"));
     calibrations.push_back(std::move(step));
     return {};
   }
 
-  Status judge(const std::string& model, int pass, Judged& judged) {
+  Status judge(const Subject& subject, int pass, Judged& judged) {
     const std::string choice = to_text(judged.choice);
-    Json profile = request(model, judged.mini_batch, 3);
+    Json profile = request(subject.model, judged.mini_batch, subject.rounds);
     profile["convolutions"] = choice;
-    PACELINE_ASSIGN_OR_RETURN(const Json found,
-                              measured(fmt::format("{} {} judged {} with {}", model, judged.mini_batch, pass, choice), profile));
+    PACELINE_ASSIGN_OR_RETURN(
+        const Json found,
+        measured(fmt::format("{} {} judged {} with {}", subject.model, judged.mini_batch, pass, choice), profile));
     bar_->update(++done_);
     judged.default_s.push_back(found.value("step_s", 0.0));
     // Where the default is chosen everywhere there is nothing else to measure.
