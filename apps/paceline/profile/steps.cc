@@ -20,6 +20,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr std::int64_t kImages = 256;
+constexpr const char* kLearningRate = "1e-6";  // what is learned does not matter, but no network may diverge before it is measured
 
 struct Run {
   Prefetch prefetch;
@@ -36,11 +37,26 @@ struct Run {
 };
 
 Result<Run> run_job(const ProfileOptions& options, const std::string& dataset, const Prefetch& prefetch) {
-  PACELINE_ASSIGN_OR_RETURN(const std::string output,
-                            run_paceline({"train", "--json", "--model", options.model, "--dataset", dataset, "--mini-batch",
-                                          std::to_string(options.mini_batch), "--iterations", std::to_string(options.iterations),
-                                          "--workers", "1", "--servers", "1", "--prefetch", std::to_string(prefetch.depth),
-                                          "--loader-threads", std::to_string(prefetch.threads)}));
+  PACELINE_ASSIGN_OR_RETURN(const std::string output, run_paceline({"train",
+                                                                    "--json",
+                                                                    "--model",
+                                                                    options.model,
+                                                                    "--dataset",
+                                                                    dataset,
+                                                                    "--mini-batch",
+                                                                    std::to_string(options.mini_batch),
+                                                                    "--iterations",
+                                                                    std::to_string(options.iterations),
+                                                                    "--workers",
+                                                                    "1",
+                                                                    "--servers",
+                                                                    "1",
+                                                                    "--prefetch",
+                                                                    std::to_string(prefetch.depth),
+                                                                    "--loader-threads",
+                                                                    std::to_string(prefetch.threads),
+                                                                    "--learning-rate",
+                                                                    kLearningRate}));
   const Json report = Json::parse(output, nullptr, /*allow_exceptions=*/false);
   if (!report.is_object() || !report.contains("phases"))
     return error(ErrorKind::kCorrupt, "the job's report cannot be read: {}", output.substr(0, 80));
