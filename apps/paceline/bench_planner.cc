@@ -71,10 +71,10 @@ struct Row {
   std::int64_t mini_batch = 0;
   std::string convolutions;
   double predicted_s = 0, measured_s = 0, default_predicted_s = 0, default_measured_s = 0;
+  double gain = 1;  // median over the passes of default / chosen, which take turns in one process
   bool interpolated = false;
   double error() const { return std::abs(predicted_s - measured_s) / measured_s; }
   double default_error() const { return std::abs(default_predicted_s - default_measured_s) / default_measured_s; }
-  double gain() const { return default_measured_s / measured_s; }
 };
 
 // The times of one mini-batch over the passes.
@@ -128,6 +128,9 @@ class PlannerBench {
 
   static Row row_of(const Subject& subject, const Judged& judged, const MeasuredStep& predicted) {
     const auto& measured_too = subject.calibrate;
+    std::vector<double> ratios;
+    for (std::size_t pass = 0; pass < judged.chosen_s.size(); ++pass)
+      ratios.push_back(judged.default_s[pass] / judged.chosen_s[pass]);
     return {.model = subject.model,
             .mini_batch = judged.mini_batch,
             .convolutions = to_text(judged.choice),
@@ -135,6 +138,7 @@ class PlannerBench {
             .measured_s = median(judged.chosen_s),
             .default_predicted_s = predicted_seconds(predicted, {}),
             .default_measured_s = median(judged.default_s),
+            .gain = median(ratios),
             .interpolated = std::find(measured_too.begin(), measured_too.end(), judged.mini_batch) == measured_too.end()};
   }
 
@@ -195,7 +199,7 @@ Json to_json(const std::vector<Row>& rows) {
     errors.push_back(row.error());
     of_network[row.model].push_back(row.error());
     default_errors.push_back(row.default_error());
-    gains.push_back(row.gain());
+    gains.push_back(row.gain);
     json["rows"].push_back({{"model", row.model},
                             {"mini_batch", row.mini_batch},
                             {"interpolated", row.interpolated},
@@ -206,7 +210,7 @@ Json to_json(const std::vector<Row>& rows) {
                             {"default_predicted_s", row.default_predicted_s},
                             {"default_measured_s", row.default_measured_s},
                             {"default_error", row.default_error()},
-                            {"gain", row.gain()}});
+                            {"gain", row.gain}});
   }
   json["median_error"] = median(errors);
   for (const auto& [model, found] : of_network) json["median_error_of"][model] = median(found);
@@ -225,7 +229,7 @@ void print(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     fmt::print("{:<12} {:>10} {:>12} {:>12} {:>6.1f} % {:>12} {:>10.2f}  {}\n", row.model, row.mini_batch,
                to_text(from_seconds(row.predicted_s)), to_text(from_seconds(row.measured_s)), 100 * row.error(),
-               to_text(from_seconds(row.default_measured_s)), row.gain(), row.convolutions.empty() ? "none" : row.convolutions);
+               to_text(from_seconds(row.default_measured_s)), row.gain, row.convolutions.empty() ? "none" : row.convolutions);
   }
   const Json summary = to_json(rows);
   fmt::print("\n");
