@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "paceline/in_time.h"
+#include "paceline/amounts.h"
 #include "paceline/plan/job_candidates.h"
 #include "paceline/wrong.h"
 #include "planner/gpus.h"
@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::int64_t kMostProcesses = 100'000;  // of one kind in a job, as `train` allows
 
-std::string in_bytes(double count) { return to_text(Bytes{static_cast<std::int64_t>(std::ceil(count))}); }
 Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 class Recommendation {

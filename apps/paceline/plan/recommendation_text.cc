@@ -3,15 +3,11 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "paceline/amounts.h"
 #include "paceline/plan/recommendation.h"
 
 namespace paceline::cli {
-namespace {
-
-std::string in_bytes(double count) { return to_text(Bytes{static_cast<std::int64_t>(std::ceil(count))}); }
-std::string in_time(double value) { return to_text(from_seconds(value)); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::string recommendation_text(const Json& answer) {
   std::string text;

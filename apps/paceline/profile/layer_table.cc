@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "paceline/in_time.h"
+#include "paceline/amounts.h"
 
 namespace paceline::cli {
 namespace {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "paceline/in_time.h"
+#include "paceline/amounts.h"
 #include "paceline/profile/link.h"
 
 namespace paceline::cli {

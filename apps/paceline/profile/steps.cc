@@ -6,9 +6,9 @@
 
 #include "base/text.h"
 #include "model/description.h"
+#include "paceline/amounts.h"
 #include "paceline/data_root.h"
 #include "paceline/doctor/machine.h"
-#include "paceline/in_time.h"
 #include "paceline/profile/measurements.h"
 #include "paceline/profile/prefetch.h"
 #include "paceline/profile/profile.h"
