@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -7,7 +5,6 @@
 #include "paceline/plan/recommendation.h"
 
 namespace paceline::cli {
-namespace {}  // namespace
 
 std::string recommendation_text(const Json& answer) {
   std::string text;
