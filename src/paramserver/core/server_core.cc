@@ -136,21 +136,20 @@ Status ServerCore::check_push(Rank worker, std::uint32_t unit, Iteration iterati
   return {};
 }
 
-std::uint32_t ServerCore::take_buffer(std::size_t bytes, std::size_t floats) {
-  counters_.gradient_bytes += static_cast<std::int64_t>(bytes);
+std::uint32_t ServerCore::take_buffer(std::size_t floats) {
+  counters_.gradient_bytes += static_cast<std::int64_t>(floats * sizeof(float));
   counters_.gradient_bytes_high = std::max(counters_.gradient_bytes_high, counters_.gradient_bytes);
   return pool_.take(floats);
 }
 
-void ServerCore::give_back(std::uint32_t& buffer, std::size_t bytes) {
+void ServerCore::give_back(std::uint32_t& buffer, std::size_t floats) {
   if (buffer == kNoBuffer) return;
-  counters_.gradient_bytes -= static_cast<std::int64_t>(bytes);
+  counters_.gradient_bytes -= static_cast<std::int64_t>(floats * sizeof(float));
   pool_.release(std::exchange(buffer, kNoBuffer));
 }
 
 void ServerCore::give_back_gradient(std::uint32_t unit, Rank worker) {
-  Slot& at = slot(unit, worker);
-  give_back(at.gradient, at.gradient_bytes);
+  give_back(slot(unit, worker).gradient, gradient_floats(unit));
 }
 
 // With dropping a gradient is sparse where that is smaller than dense.
@@ -172,7 +171,7 @@ Result<std::span<float>> ServerCore::place_for_push(Rank worker, std::uint32_t u
   }
   at.receiving = iteration;
   at.gradient_bytes = static_cast<std::size_t>(bytes);
-  at.gradient = take_buffer(at.gradient_bytes, gradient_floats(unit));
+  at.gradient = take_buffer(gradient_floats(unit));  // for the largest, so that one block serves every iteration
   return pool_.of(at.gradient, (at.gradient_bytes + sizeof(float) - 1) / sizeof(float));
 }
 

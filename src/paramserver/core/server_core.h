@@ -210,9 +210,8 @@ class ServerCore {
   void send_batch(std::uint32_t batch, Rank worker, Iteration label, std::vector<ServerAction>& actions);
   std::uint32_t take_batch(const Batch& batch);
   void add_in_flight(Rank worker, std::uint32_t buffer);
-  // For gradients and sums: `bytes` are counted, in a buffer of so many floats.
-  std::uint32_t take_buffer(std::size_t bytes, std::size_t floats);
-  void give_back(std::uint32_t& buffer, std::size_t bytes);
+  std::uint32_t take_buffer(std::size_t floats);  // for gradients and sums, counted
+  void give_back(std::uint32_t& buffer, std::size_t floats);
   void give_back_gradient(std::uint32_t unit, Rank worker);
   std::uint32_t sent_value(std::uint32_t unit);
   std::span<const std::byte> payload_of(std::uint32_t buffer, std::size_t bytes) const;

@@ -14,7 +14,7 @@ bool ServerCore::keep_part(std::uint32_t part, const sync::Update& update, std::
   const UpdateOptions& options = plan_->options().update;
   const std::uint32_t unit = planned_part(part).unit;
   UnitState& of = state(unit);
-  if (of.sum == kNoBuffer) of.sum = take_buffer(elements(unit) * sizeof(float), elements(unit));
+  if (of.sum == kNoBuffer) of.sum = take_buffer(elements(unit));
   of.used_parts |= bit_of(part);
   const auto sum = part_of(pool_.of(of.sum, elements(unit)), part);
   sum_sources(sum, update.scale);
@@ -121,7 +121,7 @@ void ServerCore::release(const tensor::ExactSquareSum& squares, std::vector<Serv
     const bool skipped = skip || state(unit).sum == kNoBuffer;
     if (!skipped) release_unit(unit, iteration, coefficient);
     ++(skipped ? counters_.skipped_units : counters_.updates);
-    give_back(state(unit).sum, elements(unit) * sizeof(float));
+    give_back(state(unit).sum, elements(unit));
     count_version(unit, iteration, actions);
   }
   for (const std::uint32_t unit : my_units()) offer_to_all(unit, iteration, actions);
