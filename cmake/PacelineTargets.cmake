@@ -1,5 +1,5 @@
 # One CMake target per folder of the layer table (ARCHITECTURE.md). A folder's sources are found, not listed, so that a new
-# file is built by being there: `x.cc` belongs to the library, `x_test.cc` to its test program, `x_fuzz.cc` is a libFuzzer program.
+# file is built by being there: `x.cc` belongs to the library, `x_test.cc` and `x_testing.cc` to its test program, `x_fuzz.cc` is a libFuzzer program.
 
 add_library(paceline_flags INTERFACE)
 # Contraction off: a fused multiply-add rounds once instead of twice, and the same job must give the same bits everywhere.
@@ -17,11 +17,11 @@ function(paceline_module folder)
   string(REPLACE "/" "_" name ${folder})
   file(GLOB all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   set(tests ${all})
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test(ing)?\\.cc$")
   set(fuzzers ${all})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   set(sources ${all})
-  list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|testing|fuzz)\\.cc$")
 
   if(sources)
     add_library(paceline_${name} STATIC ${sources})

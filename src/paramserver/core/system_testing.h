@@ -1,0 +1,164 @@
+// Whole jobs - server and worker cores, a bag of messages that arrive in any order, in pieces - stepped in virtual time from a
+// seed.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "paramserver/core/server_core.h"
+#include "paramserver/core/testing.h"
+#include "paramserver/core/worker_core.h"
+
+namespace paceline::paramserver::testing {
+
+struct Case {
+  std::uint64_t seed = 0;
+  JobOptions options;
+  wire::TensorTable table;
+  Iteration iterations = 3;
+  unsigned unused_per_cent = 0;
+  bool zero_initial = false;
+  // With a model other than BSP: a worker's step is taken with a chance of one in `slowness[worker]`.
+  std::vector<unsigned> slowness = {};
+  // Overrides the gradient.
+  std::function<float(std::int32_t worker, Iteration iteration, std::int64_t index)> gradient;
+};
+
+// A job in BSP with whatever options the seed draws.
+Case random_case(std::uint64_t seed);
+
+// A message on its way: begins, is complete, is acknowledged; each at a random moment.
+struct Message {
+  enum class Kind { kInitial, kPush, kPushes, kPull, kValue, kNotify, kSquareSum, kMiniBatch, kDone, kBarrier } kind = Kind::kPush;
+  std::int32_t from = 0, to = 0;
+  std::uint32_t unit = 0, detail = 0;  // detail: unused parts of a push, else the last unit
+  Iteration iteration = 0;
+  std::span<const std::byte> payload;
+  std::uint64_t ticket = 0;
+  enum class State { kSent, kBegun, kReceived } state = State::kSent;
+  std::span<std::byte> place;
+  std::vector<float>* arena = nullptr;       // of a value: where it belongs
+  std::vector<std::span<std::byte>> places;  // of several gradients
+};
+
+class System final : private PaceObserver {
+ public:
+  explicit System(const Case& job);
+
+  // Runs to the end; afterwards every worker has waited for the last values.
+  void run();
+
+  struct Worker {
+    Worker(const std::shared_ptr<const JobPlan>& plan, Rank rank, std::size_t elements)
+        : core(plan, rank), parameters(elements), staging(elements), gradients(elements) {}
+    WorkerCore core;
+    std::vector<float> parameters, staging, gradients, seen;
+    enum class Phase { kForward, kBackward, kFinishing, kDone } phase = Phase::kForward;
+    std::deque<std::int64_t> handed_out;     // and not begun
+    std::vector<std::int64_t> mini_batches;  // done
+    std::map<Iteration, std::vector<float>> began_with;
+    std::int32_t next_layer = 0;               // forward
+    std::vector<std::uint32_t> order, unused;  // backward: tensors to come
+  };
+
+  const JobPlan& plan() const { return *plan_; }
+  ServerCore& server(std::size_t s) { return *servers_[s]; }
+  Worker& worker(std::size_t w) { return *workers_[w]; }
+  // The parameters after every iteration, as the reference has them (BSP).
+  std::vector<std::vector<float>> history_;
+  std::unique_ptr<Reference> reference_;
+  std::vector<Iteration> completed;  // by kIterationComplete of server 0
+  std::vector<Status> stops, skips;
+  std::int64_t largest_lead = 0, largest_staleness = 0;
+  std::vector<sync::Superstep> supersteps;
+  std::int64_t batched_values = 0;  // messages with values of several units
+  std::int64_t batched_pushes = 0;  // messages with gradients of several units
+
+ private:
+  void on_started(Rank, Iteration, std::int64_t staleness, TimePoint) override {
+    largest_staleness = std::max(largest_staleness, staleness);
+  }
+  void on_ended(Rank, Iteration, TimePoint) override {}
+  void on_superstep(const sync::Superstep& superstep) override { supersteps.push_back(superstep); }
+
+  // Other ones for every worker: what is asked for together is its own affair.
+  scheduling::Bounds random_batches();
+  bool finished() const {
+    return !stops.empty() || std::ranges::all_of(workers_, [](const auto& w) { return w->phase == Worker::Phase::kDone; });
+  }
+  Iteration last() const { return job_.options.first + job_.iterations - 1; }
+
+  template <typename Arena>
+  std::span<const std::byte> bytes_of(const Arena& arena, std::uint32_t unit) const {
+    const auto& planned = plan_->units().units[unit];
+    return std::as_bytes(std::span<const float>(arena).subspan(static_cast<std::size_t>(planned.offset),
+                                                               static_cast<std::size_t>(planned.elements)));
+  }
+  std::span<std::byte> place_of(std::vector<float>& arena, std::uint32_t unit);
+  void post(Message message) { messages_.push_back(message); }
+
+  // --- workers ---
+
+  void step_worker(Worker& worker);
+
+  // Whether the worker may go on with its next mini-batch; the last one to be handed out has the number of all there are.
+  bool takes_mini_batch(Worker& worker);
+  void copy_staged(Worker& worker, scheduling::UnitRange units);
+  void step_forward(Worker& worker);
+  bool used_in(Layer layer, std::int32_t rank, Iteration iteration) const;
+
+  // In BSP the layer's parameters are those after the iteration before.
+  void check_values(const Worker& worker, Layer layer, Iteration iteration);
+  const std::vector<float>& parameters_after(Iteration iteration);
+
+  float gradient(std::int32_t worker, Iteration iteration, std::int64_t index) const {
+    return job_.gradient ? job_.gradient(worker, iteration, index) : testing::gradient_element(job_.seed, worker, iteration, index);
+  }
+
+  void step_backward(Worker& worker);
+  void send_worker_actions(Worker& worker);
+
+  // --- messages ---
+
+  // Messages overtake each other, but not those of the same session that are in one layer.
+  std::size_t earliest_like(std::size_t index) const;
+  void step_message(std::size_t chosen);
+  void begin(Message& message);
+
+  std::span<const std::uint32_t> pushed_units(const Message& message) const {
+    return workers_[static_cast<std::size_t>(message.from)]->core.units_between(message.unit, message.detail);
+  }
+
+  void begin_gradients(Message& message);
+  void deal_out_gradients(const Message& message);
+
+  static WorkerCore::Values values_of(const Message& message) { return {message.unit, message.detail, message.iteration}; }
+
+  void deal_out(const Message& message);
+  void receive(const Message& message);
+
+  // Every server hears of it at some moment of its own; what one server hears is in order.
+  void tell_barriers(const sync::BarrierQuestion& question);
+  void carry_out(const ServerCore& server, const ServerAction& action);
+
+  Case job_;
+  std::mt19937_64 random_;
+  std::shared_ptr<const JobPlan> plan_;
+  std::size_t elements_;
+  TimePoint now_{};
+  std::vector<std::unique_ptr<ServerCore>> servers_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Message> messages_;
+  std::deque<std::array<std::byte, tensor::kSquareSumBytes>> square_places_;
+  std::vector<ServerAction> actions_;
+  std::vector<WorkerAction> worker_actions_;
+};
+
+}  // namespace paceline::paramserver::testing
