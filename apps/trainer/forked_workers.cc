@@ -1,5 +1,6 @@
 #include "forked_workers.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>

@@ -2,6 +2,7 @@
 // culprit.
 #include <array>
 #include <atomic>
+#include <functional>
 #include <latch>
 
 #include <gmock/gmock.h>
@@ -35,6 +36,8 @@ Backend faulty_backend(std::uint64_t seed) {
           "node"};
 }
 
+constexpr std::int64_t kElements = 600 + 20 + 3000 + 50 + 9000 + 500 + 1200 + 10;  // of the model of setting_of
+
 JobSetting setting_of(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   JobSetting setting;
@@ -64,43 +67,45 @@ void expect_trained(Job& job) {
 
 class ParameterServer : public LeakCheck {};
 
-TEST_F(ParameterServer, GivesTheReferencesBitsOverInproc) {
-  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+using SettingOf = std::function<JobSetting(std::uint64_t seed)>;
+using BackendOf = std::function<Backend(std::uint64_t seed)>;
+
+Backend inproc(std::uint64_t) { return transport::testing::inproc_backend(); }
+
+// Jobs of the seeds 1 to `last`, each trained to the reference's bits.
+void train_each(std::uint64_t last, const BackendOf& backend, const SettingOf& setting) {
+  for (std::uint64_t seed = 1; seed <= last && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    Job job(transport::testing::inproc_backend(), setting_of(seed));
+    Job job(backend(seed), setting(seed));
     job.train();
     expect_trained(job);
-    if (HasFailure()) return;
   }
 }
 
-TEST_F(ParameterServer, GivesTheReferencesBitsOverAFaultyNetwork) {
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    Job job(faulty_backend(seed), setting_of(100 + seed));
-    job.train();
-    expect_trained(job);
-    if (HasFailure()) return;
-  }
-}
-
-TEST_F(ParameterServer, CountsWhatItPushedAndPulled) {
-  JobSetting setting = setting_of(2);
+// Trains two workers for three iterations that use everything; of each worker what it pushed and pulled.
+void expect_moved(JobSetting setting, std::int64_t pushed, std::int64_t pulled) {
   setting.options.workers = 2;
   setting.unused_per_cent = 0;
   setting.iterations = 3;
   Job job(transport::testing::inproc_backend(), setting);
   job.train();
   expect_trained(job);
-  const std::int64_t model = job.plan->units().elements * 4;
   for (auto& worker : job.workers) {
     worker->account += worker->worker->take_account();
-    EXPECT_EQ(worker->account.bytes_pushed, 3 * model);
-    EXPECT_EQ(worker->account.bytes_pulled, 3 * model);
+    EXPECT_EQ(worker->account.bytes_pushed, 3 * pushed);
+    EXPECT_EQ(worker->account.bytes_pulled, 3 * pulled);
     for (const Duration part : {worker->account.push, worker->account.pull, worker->account.wait, worker->account.update})
       EXPECT_GE(part, Duration{});
   }
 }
+
+TEST_F(ParameterServer, GivesTheReferencesBitsOverInproc) { train_each(16, inproc, setting_of); }
+
+TEST_F(ParameterServer, GivesTheReferencesBitsOverAFaultyNetwork) {
+  train_each(8, faulty_backend, [](std::uint64_t seed) { return setting_of(100 + seed); });
+}
+
+TEST_F(ParameterServer, CountsWhatItPushedAndPulled) { expect_moved(setting_of(2), kElements * 4, kElements * 4); }
 
 JobSetting batched_of(std::uint64_t seed) {
   JobSetting setting = setting_of(seed);
@@ -111,15 +116,12 @@ JobSetting batched_of(std::uint64_t seed) {
 }
 
 TEST_F(ParameterServer, GivesTheReferencesBitsWithPushesInBatches) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const auto backend = [](std::uint64_t seed) { return seed % 2 == 0 ? faulty_backend(seed) : inproc(seed); };
+  train_each(10, backend, [](std::uint64_t seed) {
     JobSetting setting = batched_of(seed);
     setting.iterations = 8;  // long enough for batches that were planned
-    Job job(seed % 2 == 0 ? faulty_backend(seed) : transport::testing::inproc_backend(), setting);
-    job.train();
-    expect_trained(job);
-    if (HasFailure()) return;
-  }
+    return setting;
+  });
 }
 
 // Two iterations, before anything is planned: each of the four layers is a batch with units on both servers.
@@ -159,30 +161,22 @@ constexpr std::array kNarrowKinds = {WireKind::kBFloat16, WireKind::kFloat16};
 
 // Every schedule meets every kind, with different numbers of workers and servers, cuts, and optimizers.
 TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowCodecs) {
-  const std::uint64_t schedules = scheduling::schedule_names().size();
   for (const WireKind kind : kNarrowKinds) {
-    for (std::uint64_t seed = 1; seed <= 2 * schedules; ++seed) {
-      SCOPED_TRACE(::testing::Message() << "seed " << seed << " " << WireOptions{.kind = kind}.text());
+    SCOPED_TRACE(WireOptions{.kind = kind}.text());
+    train_each(2 * scheduling::schedule_names().size(), inproc, [kind](std::uint64_t seed) {
       JobSetting setting = setting_of(200 + seed);
       setting.options.wire = {.kind = kind, .loss_scale = seed % 3 == 0 ? 64.0 : 1.0};
-      Job job(transport::testing::inproc_backend(), setting);
-      job.train();
-      expect_trained(job);
-      if (HasFailure()) return;
-    }
+      return setting;
+    });
   }
 }
 
 TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowCodecsOverAFaultyNetwork) {
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  train_each(6, faulty_backend, [](std::uint64_t seed) {
     JobSetting setting = setting_of(300 + seed);
     setting.options.wire.kind = kNarrowKinds[seed % 2];
-    Job job(faulty_backend(seed), setting);
-    job.train();
-    expect_trained(job);
-    if (HasFailure()) return;
-  }
+    return setting;
+  });
 }
 
 // With one server a batch stands in one piece where it was rounded, with more it is gathered; odd sizes, so that units do not begin
@@ -208,37 +202,22 @@ TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowPushesInBatches) {
 
 TEST_F(ParameterServer, PushesAndPullsHalfTheBytesWithANarrowCodec) {
   JobSetting setting = setting_of(2);
-  setting.options.workers = 2;
   setting.options.wire.kind = WireKind::kBFloat16;
-  setting.unused_per_cent = 0;
-  setting.iterations = 3;
-  Job job(transport::testing::inproc_backend(), setting);
-  job.train();
-  expect_trained(job);
-  for (auto& worker : job.workers) {
-    worker->account += worker->worker->take_account();
-    EXPECT_EQ(worker->account.bytes_pushed, 3 * job.plan->units().elements * 2);
-    EXPECT_EQ(worker->account.bytes_pulled, 3 * job.plan->units().elements * 2);
-  }
+  expect_moved(setting, kElements * 2, kElements * 2);
 }
 
 TEST_F(ParameterServer, GivesTheReferencesBitsWithDropping) {
   constexpr std::array kShares = {0.5, 0.1, 0.01, 1e-9, 1.0};
-  for (std::uint64_t seed = 1; seed <= 2 * scheduling::schedule_names().size(); ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  train_each(2 * scheduling::schedule_names().size(), inproc, [&](std::uint64_t seed) {
     JobSetting setting = setting_of(500 + seed);
     setting.options.wire = {.kind = WireKind::kDropping, .share = kShares[seed % kShares.size()]};
     setting.iterations = 6;
-    Job job(transport::testing::inproc_backend(), setting);
-    job.train();
-    expect_trained(job);
-    if (HasFailure()) return;
-  }
+    return setting;
+  });
 }
 
 TEST_F(ParameterServer, GivesTheReferencesBitsWithDeepGradientCompression) {
-  for (std::uint64_t seed = 1; seed <= 2 * scheduling::schedule_names().size(); ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  train_each(2 * scheduling::schedule_names().size(), inproc, [](std::uint64_t seed) {
     JobSetting setting = setting_of(700 + seed);
     setting.options.update.optimizer = {};
     setting.options.update.clip_norm = 0;
@@ -249,41 +228,23 @@ TEST_F(ParameterServer, GivesTheReferencesBitsWithDeepGradientCompression) {
                             .clip_norm = seed % 2 == 0 ? 0 : 0.5,
                             .warm_up = static_cast<std::int64_t>(seed % 4)};
     setting.iterations = 6;
-    Job job(transport::testing::inproc_backend(), setting);
-    job.train();
-    expect_trained(job);
-    if (HasFailure()) return;
-  }
+    return setting;
+  });
 }
 
 TEST_F(ParameterServer, GivesTheReferencesBitsWithDroppingOverAFaultyNetwork) {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  train_each(5, faulty_backend, [](std::uint64_t seed) {
     JobSetting setting = setting_of(600 + seed);
     setting.options.wire = {.kind = WireKind::kDropping, .share = 0.1};
-    Job job(faulty_backend(seed), setting);
-    job.train();
-    expect_trained(job);
-    if (HasFailure()) return;
-  }
+    return setting;
+  });
 }
 
 TEST_F(ParameterServer, PushesEightBytesForEachElementThatIsNotDropped) {
   JobSetting setting = setting_of(2);
-  setting.options.workers = 2;
   setting.options.wire = {.kind = WireKind::kDropping, .share = 0.1};
   setting.options.schedule = *scheduling::parse_schedule_name("layer-wise");
-  setting.unused_per_cent = 0;
-  setting.iterations = 3;
-  Job job(transport::testing::inproc_backend(), setting);
-  job.train();
-  expect_trained(job);
-  const std::int64_t sent = 60 + 2 + 300 + 5 + 900 + 50 + 120 + 1;
-  for (auto& worker : job.workers) {
-    worker->account += worker->worker->take_account();
-    EXPECT_EQ(worker->account.bytes_pushed, 3 * sent * 8);
-    EXPECT_EQ(worker->account.bytes_pulled, 3 * job.plan->units().elements * 4);
-  }
+  expect_moved(setting, (60 + 2 + 300 + 5 + 900 + 50 + 120 + 1) * 8, kElements * 4);
 }
 
 // Every push adds 1 to a value that begins at 0, so that in the end each value is the number of pushes.

@@ -96,6 +96,15 @@ def test_a_late_evaluation_finds_what_one_at_once_finds():
     assert at_once["parameters_hash"] == late["parameters_hash"] and len(late["evaluations"]) == 3
 
 
+@pytest.mark.parametrize("sync, wire", [(sync, wire) if i == j else full(sync, wire) for i, sync in enumerate(UNEVEN) for j, wire in enumerate(("bfloat16", "dropping:0.1", "dgc:0.1"))])
+def test_every_model_carries_every_codec(sync, wire):
+    report = train(*LENET, "--iterations", 12, "--workers", 3, "--servers", 2, "--sync", *sync, "--wire", wire)
+    dense = 36 * 431080 * 4
+    share = {"bfloat16": 0.5, "dropping:0.1": 0.2, "dgc:0.1": 0.2}[wire]
+    assert report["bytes_pushed"] == pytest.approx(share * dense, rel=0.02)
+    assert report["loss_last"] < report["loss_first"]
+
+
 @pytest.mark.parametrize("sync", [UNEVEN[0], *map(full, UNEVEN[1:])], ids=lambda sync: sync[0])
 def test_a_killed_worker_is_named_and_stalls_nobody(sync, tmp_path):
     with Job(tmp_path, *LENET, "--iterations", 100_000, "--workers", 3, "--sync", *sync, "--deadline", "2s") as job:

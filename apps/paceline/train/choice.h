@@ -13,7 +13,7 @@ inline constexpr cost::LinkFit kAssumedLink{.start_up = 200e-6, .bandwidth = {12
 inline constexpr std::int64_t kParameterBytes = sizeof(float);
 
 // Writes a chosen value over the setting of this name.
-inline void set(wire::Settings& settings, const std::string& name, const std::string& value) {
+inline void overwrite(wire::Settings& settings, const std::string& name, const std::string& value) {
   for (auto& [known, text] : settings) {
     if (known == name) text = value;
   }

@@ -114,9 +114,9 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
     // The link is as it is, also where a replay divides all sizes.
     const double merge = static_cast<double>(worth_merging(options, workers)) * settings.scale;
     settings.merge = std::to_string(static_cast<std::int64_t>(merge));
-    set(pairs, "merge", settings.merge);
+    overwrite(pairs, "merge", settings.merge);
   }
-  set(pairs, "link-cost", settings.link_cost);
+  overwrite(pairs, "link-cost", settings.link_cost);
 
   PACELINE_ASSIGN_OR_RETURN(const auto plan, runtime::make_job_plan(settings, table, workers, 0, 1));
   Json operations = Json::array();

@@ -134,7 +134,8 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
     why = fmt::format("by formula, since {}", job.status().message());
   }
   Json result = json_of(chosen, settings.scale);
-  for (const auto& [name, value] : result.items()) set(pairs, name, value.is_string() ? value.get<std::string>() : value.dump());
+  for (const auto& [name, value] : result.items())
+    overwrite(pairs, name, value.is_string() ? value.get<std::string>() : value.dump());
   result["by"] = job.ok() ? "prediction" : "formula";
   result["bandwidth"] = link.bandwidth.value;
   result["start_up"] = link.start_up;

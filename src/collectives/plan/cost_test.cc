@@ -1,5 +1,6 @@
 #include "collectives/plan/cost.h"
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
@@ -49,14 +50,21 @@ CollectiveProblem random_problem(std::mt19937& random) {
   return problem;
 }
 
+// By how much a problem's cost grows with one second of a constant, for 8 ranks.
+double seconds_of(Operation operation, Algorithm algorithm, double CollectiveProblem::*constant) {
+  CollectiveProblem problem{operation, 8, Bytes{1'000'000}, {1e-5, 8e-9, 1e-10}};
+  const double without = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
+  problem.*constant = 1;
+  return cost_of(problem, algorithm, Bytes{10'000}).value().seconds - without;
+}
+
+constexpr std::array kOperations = {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter};
+
 TEST(Cost, LatencyCountsOnceForEachMessageThatSetsOffTheNext) {
-  for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce}) {
+  for (const Operation operation : kOperations) {
     for (const Algorithm algorithm : algorithms_for(operation)) {
-      CollectiveProblem problem{operation, 8, Bytes{1'000'000}, {1e-5, 8e-9, 1e-10}};
-      const double without = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
-      problem.latency = 1;
-      const double with = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
-      EXPECT_NEAR(with - without, static_cast<double>(hops(operation, algorithm, 8)), 1e-9);
+      EXPECT_NEAR(seconds_of(operation, algorithm, &CollectiveProblem::latency), static_cast<double>(hops(operation, algorithm, 8)),
+                  1e-9);
     }
   }
   EXPECT_EQ(hops(Operation::kBroadcast, Algorithm::kLinearPipeline, 8), 7);
@@ -68,13 +76,10 @@ TEST(Cost, LatencyCountsOnceForEachMessageThatSetsOffTheNext) {
 }
 
 TEST(Cost, CrowdingCountsOnceForEachRoundInWhichEveryRankSends) {
-  for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter}) {
+  for (const Operation operation : kOperations) {
     for (const Algorithm algorithm : algorithms_for(operation)) {
-      CollectiveProblem problem{operation, 8, Bytes{1'000'000}, {1e-5, 8e-9, 1e-10}};
-      const double without = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
-      problem.crowding = 1;
-      const double with = cost_of(problem, algorithm, Bytes{10'000}).value().seconds;
-      EXPECT_NEAR(with - without, static_cast<double>(crowded_hops(operation, algorithm, 8)), 1e-9);
+      EXPECT_NEAR(seconds_of(operation, algorithm, &CollectiveProblem::crowding),
+                  static_cast<double>(crowded_hops(operation, algorithm, 8)), 1e-9);
     }
   }
 }

@@ -18,7 +18,7 @@ namespace paceline::paramserver {
 
 class GradientDropping {
  public:
-  // Requires plan->options().wire.drops(). Memory: as large as the model.
+  // Requires plan->options().wire.drops(). Memory: as large as the model; twice that with momentum.
   explicit GradientDropping(std::shared_ptr<const JobPlan> plan);
 
   // Whether gradients are clipped, so that none can be dropped from before all of the iteration are there.
