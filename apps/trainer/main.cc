@@ -2,6 +2,7 @@
 // worker::WorkerRequest, or several in an array (forked_workers.h); or by `paceline profile` with {"label", "profile": {...}}
 // (profile_mode.h). The exit code is the command line's.
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 #include "base/log.h"
@@ -87,4 +88,9 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace paceline::trainer
 
-int main(int argc, char** argv) { return paceline::trainer::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = paceline::trainer::run_program(argc, argv);
+  // LibTorch would take apart some ten thousand registered operators, in each forked worker on pages that are copied for it first.
+  std::fflush(nullptr);
+  std::_Exit(code);
+}

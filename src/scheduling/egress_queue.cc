@@ -73,8 +73,11 @@ void EgressQueue::refresh(Lane& lane) {
   lane.active = active;
 }
 
-bool EgressQueue::more_urgent(const Waiting& a, const Waiting& b) const {
-  return std::pair(a.unit.layer, a.sequence) < std::pair(b.unit.layer, b.sequence);
+bool EgressQueue::comes_before(const Head& a, const Head& b, Order order) const {
+  const Waiting &of_a = units_[a.slot], &of_b = units_[b.slot];
+  if (of_a.unit.layer != of_b.unit.layer) return of_a.unit.layer < of_b.unit.layer;
+  if (order == Order::kByLayer && a.lane->in_flight != b.lane->in_flight) return a.lane->in_flight < b.lane->in_flight;
+  return of_a.sequence < of_b.sequence;
 }
 
 void EgressQueue::line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot) {
@@ -162,7 +165,8 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
       const std::uint32_t slot = candidate.flows[flow].front();
       if (candidate.in_flight + cost(next_size(units_[slot])) > limit) continue;
       has_room = true;
-      if (heads[flow].slot == kNone || more_urgent(units_[slot], units_[heads[flow].slot])) heads[flow] = {&candidate, slot};
+      if (heads[flow].slot == kNone || comes_before({&candidate, slot}, heads[flow], orders_[flow]))
+        heads[flow] = {&candidate, slot};
     }
     if (has_room && (oldest == kNone || units_[candidate.oldest].sequence < units_[oldest].sequence)) oldest = candidate.oldest;
   }

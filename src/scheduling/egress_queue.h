@@ -1,10 +1,12 @@
 // Chooses which chunk of which unit leaves a node next, and to whom. Pure: no thread, clock or I/O, so the runtime and the
 // simulator run the same object. Owned by one progress loop.
 //
-// Order: within a flow (scheduling/schedule.h) the strict weak order (layer, sequence of becoming ready), or the sequence alone
-// (P3, section 4.2). Layers below 0, the control plane's, come before all others in both. A unit leaves in chunks, and a more
-// urgent unit overtakes between two chunks. A chunk that has been taken is never recalled, so an urgent unit waits at most for the
-// window's bytes that left before it.
+// Order: within a flow (scheduling/schedule.h) by layer, or by the sequence of becoming ready (P3, section 4.2). Of units of one
+// layer for several destinations a chunk goes where the fewest bytes are on their way, so that a layer of large slices reaches all
+// nodes evenly: were it sent to one after the other, nodes out of step would meet at one of them and wait there. Within a
+// destination, and if that does not decide, the sequence does. Layers below 0, the control plane's, come before all others. A unit
+// leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has been taken is never recalled, so an
+// urgent unit waits at most for the window's bytes that left before it.
 //
 // Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next
 // iteration is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable
@@ -143,7 +145,7 @@ class EgressQueue {
   static std::size_t index(Flow flow) { return static_cast<std::size_t>(flow); }
   std::int64_t cost(std::int64_t size) const;
   std::int64_t next_size(const Waiting& waiting) const;
-  bool more_urgent(const Waiting& a, const Waiting& b) const;
+  bool comes_before(const Head& a, const Head& b, Order order) const;
   Lane& lane(Destination destination);
   void refresh(Lane& lane);
   void line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot);

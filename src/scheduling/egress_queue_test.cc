@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -58,6 +59,21 @@ TEST(EgressQueue, FirstInFirstOutIgnoresLayersAndNeverOvertakes) {
     queue.on_ready({.destination = to, .layer = {static_cast<int>(9 - tag)}, .size = {250}, .tag = tag});
   EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4}));
   EXPECT_EQ(queue.overtakes(), 0U);
+}
+
+// Large units of one layer for three servers: none of them gets the whole of one while the others get nothing.
+TEST(EgressQueue, ChunksOfOneLayerGoWhereTheFewestBytesAreOnTheirWay) {
+  EgressQueue queue({.window = {700}, .chunk = {100}});
+  for (std::uint64_t tag = 0; tag < 3; ++tag)
+    queue.on_ready({.destination = open(queue), .layer = {2}, .size = {1000}, .tag = tag});
+  std::vector<std::uint64_t> tags;
+  while (const auto chunk = queue.take()) tags.push_back(chunk->tag);
+  EXPECT_EQ(tags, (std::vector<std::uint64_t>{0, 1, 2, 0, 1, 2, 0}));
+  queue.on_acknowledged(2, {100});
+  EXPECT_EQ(queue.take()->tag, 2U);
+  queue.on_acknowledged(0, {100});
+  queue.on_acknowledged(0, {100});
+  EXPECT_EQ(queue.take()->tag, 0U) << "the one that is served faster gets more";
 }
 
 // What leaves, in which order: p is a chunk of a push, r one of a reply.
@@ -294,7 +310,7 @@ class Twin {
         if (head == nullptr || !open[destination] || held + cost(next(*head)) > share) continue;
         with_room.insert(destination);
         Item*& first = best[static_cast<std::size_t>(flow)];
-        if (first == nullptr || key(*head) < key(*first)) first = head;
+        if (first == nullptr || key(*head, held) < key(*first, in_flight[first->unit.destination])) first = head;
       }
     }
     if (with_room.empty()) return std::nullopt;
@@ -337,6 +353,11 @@ class Twin {
   int next_turn = 0;
 
  private:
+  // Among the first ones of several destinations with so many bytes on their way.
+  std::tuple<int, std::int64_t, std::uint64_t> key(const Item& item, std::int64_t held) const {
+    const auto [layer, sequence] = key(item);
+    return {layer, orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer ? held : 0, sequence};
+  }
   std::pair<int, std::uint64_t> key(const Item& item) const {
     const bool by_layer = orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer;
     return {by_layer ? item.unit.layer.index : std::min(item.unit.layer.index, 0), item.sequence};

@@ -99,7 +99,7 @@ struct EndpointCounters {
   std::uint64_t hellos_refused = 0;   // of peers that say who they are
 };
 
-// What acknowledgements tell of the link (scheduling/window.h).
+// What acknowledgements tell of the link (scheduling/window_follower.h).
 struct LinkState {
   Bytes window, chunk;                 // in use
   std::optional<BytesPerSecond> rate;  // nothing: the link was never busy for long enough

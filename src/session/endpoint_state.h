@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "scheduling/egress_queue.h"
-#include "scheduling/window.h"
+#include "scheduling/window_follower.h"
 #include "session/endpoint.h"
 #include "session/handshake.h"
 #include "session/session.h"

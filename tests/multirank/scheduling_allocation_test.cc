@@ -6,6 +6,7 @@
 #include "conformance/counting_new.h"
 #include "scheduling/egress_queue.h"
 #include "scheduling/ingress_queue.h"
+#include "scheduling/window_follower.h"
 
 namespace paceline::scheduling {
 namespace {

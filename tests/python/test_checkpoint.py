@@ -22,12 +22,12 @@ from jobs import full
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
 LIMIT = 240  # seconds that nothing here comes near to, unless it hangs
-ITERATIONS = 150
+ITERATIONS = 100
 JOB = {"model": "lenet", "dataset": "synthetic:1x28x28,samples=2000,test=50", "mini-batch": 4, "workers": 2, "servers": 2, "iterations": ITERATIONS}
 OPTIMIZERS = {
     "sgd": {"learning-rate": "step:0.05,every=20,factor=0.8"},
     "momentum": {"optimizer": "momentum", "learning-rate": 0.02, "weight-decay": 0.001, "clip-norm": 5},
-    "adam": {"optimizer": "adam", "learning-rate": "cosine:0.002,total=150,warmup=30"},
+    "adam": {"optimizer": "adam", "learning-rate": "cosine:0.002,total=100,warmup=20"},
 }
 
 
@@ -233,9 +233,9 @@ def test_a_job_killed_while_it_saves_goes_on_to_the_bit(tmp_path, undisturbed, m
 
 
 def test_killed_again_and_again_it_arrives(tmp_path, undisturbed):
-    for servers, iteration in ((2, 25), (None, 60), (3, 95)):  # None: every worker is a server too
+    for servers, iteration in ((2, 20), (None, 45), (3, 75)):  # None: every worker is a server too
         role = "both" if servers is None else None
-        job = Running(tmp_path / "c", *(["--resume"] if iteration > 25 else []), checkpoint_every=5, servers=servers, role=role)
+        job = Running(tmp_path / "c", *(["--resume"] if iteration > 20 else []), checkpoint_every=5, servers=servers, role=role)
         job.wait_for_iteration(iteration)
         job.kill_all()
     assert train("--resume", checkpoint=tmp_path / "c")[0]["parameters_hash"] == undisturbed()
