@@ -82,6 +82,7 @@ def test_wrong_requests(tmp_path):
     assert "--rate" in bench(tmp_path, "--rate", "fast", code=2)
 
 
+@pytest.mark.full
 def test_losses_of_a_loop_beside_those_of_servers_are_the_same_and_run_once(tmp_path):
     if not rights():
         return

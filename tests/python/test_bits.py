@@ -93,7 +93,8 @@ def test_a_job_has_the_bits_of_the_reference(case, cifar):
     assert report["servers"] == (case["workers"] if case["servers"] == "both" else case["servers"])
 
 
-SHORT = (*BRIEF, "--iterations", 12)
+ROUNDS = 8
+SHORT = (*BRIEF, "--iterations", ROUNDS)
 
 
 def test_tuned_is_the_default_measures_the_link_and_says_what_it_chose():
@@ -136,9 +137,9 @@ def test_pushes_in_batches_keep_the_bits_and_are_planned_from_the_backward_passe
         full(("--weight-decay", 0.01, "--optimizer", "momentum")),
         ("--weight-decay", 0.01, "--optimizer", "adamw", "--learning-rate", 0.001),
         ("--optimizer", "nesterov", "--momentum", 0.8, "--learning-rate", 0.02),
-        full(("--learning-rate", "step:0.05,every=4,factor=0.5")),
-        ("--learning-rate", "cosine:0.05,total=12,warmup=3"),
-        full(("--learning-rate", "polynomial:0.05,total=12,power=2")),
+        full(("--learning-rate", "step:0.05,every=3,factor=0.5")),
+        ("--learning-rate", "cosine:0.05,total=8,warmup=3"),
+        full(("--learning-rate", "polynomial:0.05,total=8,power=2")),
         ("--non-finite", "skip"),
         full(("--non-finite", "skip", "--clip-norm", 0.5)),
         full(("--non-finite", "skip", "--learning-rate", 1e30)),  # from the second iteration on nothing is finite
@@ -159,10 +160,10 @@ def test_every_option_of_the_update_keeps_the_bits(options):
     "how, options",
     [
         (("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--wire", "bfloat16")),
-        (("--servers", 1, "--schedule", "default"), ("--wire", "bfloat16", "--optimizer", "adam", "--learning-rate", 0.001)),
-        (("--role", "both", "--schedule", "ibatch"), ("--wire", "bfloat16", "--clip-norm", 0.5)),
+        full(("--servers", 1, "--schedule", "default"), ("--wire", "bfloat16", "--optimizer", "adam", "--learning-rate", 0.001)),
+        full(("--role", "both", "--schedule", "ibatch"), ("--wire", "bfloat16", "--clip-norm", 0.5)),
         (("--servers", 3, "--schedule", "kvstore", "--window", "128KiB"), ("--wire", "float16", "--loss-scale", 1024)),
-        (("--role", "both",), ("--wire", "float16", "--loss-scale", 256, "--optimizer", "momentum", "--learning-rate", 0.02)),
+        full(("--role", "both",), ("--wire", "float16", "--loss-scale", 256, "--optimizer", "momentum", "--learning-rate", 0.02)),
         (("--servers", 2, "--schedule", "slicing", "--slice", 1001), ("--wire", "float16", "--non-finite", "skip")),
         (("--servers", 3, "--schedule", "ibatch", "--push", "in-batches"), ("--wire", "bfloat16", "--clip-norm", 0.5)),
         (("--role", "both", "--schedule", "ibatch", "--push", "in-batches"), ("--wire", "float16", "--loss-scale", 1024)),
@@ -174,7 +175,7 @@ def test_a_narrow_codec_has_the_bits_of_its_reference_and_half_the_bytes(how, op
     wide = reference(*SHORT, *(option for pair in zip(options[2::2], options[3::2]) if pair[0] != "--loss-scale" for option in pair), "--workers", 3)
     assert report["parameters_hash"] != wide["parameters_hash"], "the codec did nothing"
     assert report["wire"] == options[1] and report["loss_scale"] == (options[3] if "--loss-scale" in options else 1)
-    assert report["bytes_pushed"] == report["bytes_pulled"] == LENET_PARAMETERS * 2 * 12 * 3
+    assert report["bytes_pushed"] == report["bytes_pulled"] == LENET_PARAMETERS * 2 * ROUNDS * 3
 
 
 @pytest.mark.parametrize(
@@ -191,9 +192,9 @@ def test_dropping_has_the_bits_of_its_reference_and_pushes_what_is_left(how, opt
     report = same_bits((*SHORT, *options), 3, how)
     assert report["wire"] == options[1]
     share = float(options[1].partition(":")[2])
-    sent = 8 * LENET_PARAMETERS * 12 * 3
-    assert report["bytes_pushed"] <= share * 1.02 * sent + 8 * 12 * 3 * 200, "one element at least for each unit"
-    assert report["bytes_pulled"] == LENET_PARAMETERS * 4 * 12 * 3
+    sent = 8 * LENET_PARAMETERS * ROUNDS * 3
+    assert report["bytes_pushed"] <= share * 1.02 * sent + 8 * ROUNDS * 3 * 200, "one element at least for each unit"
+    assert report["bytes_pulled"] == LENET_PARAMETERS * 4 * ROUNDS * 3
     assert report["parameters_hash"] != reference(*SHORT, *options[2:], "--workers", 3)["parameters_hash"]
 
 
@@ -201,7 +202,7 @@ def test_dropping_has_the_bits_of_its_reference_and_pushes_what_is_left(how, opt
     "how, options",
     [
         full(("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--optimizer", "momentum", "--learning-rate", 0.02)),
-        (("--role", "both", "--merge", "100KB"), ("--optimizer", "nesterov", "--learning-rate", 0.02, "--dgc-warm-up", 8)),
+        (("--role", "both", "--merge", "100KB"), ("--optimizer", "nesterov", "--learning-rate", 0.02, "--dgc-warm-up", 6)),
         (("--servers", 3, "--schedule", "default"), ("--optimizer", "momentum", "--learning-rate", 0.02, "--clip-norm", 0.5, "--dgc-warm-up", 4)),
         full(("--servers", 2, "--schedule", "ibatch", "--push", "in-batches"), ("--clip-norm", 0.5)),
     ],
@@ -230,7 +231,7 @@ def test_deep_gradient_compression_of_everything_is_dense_training_but_for_round
 
 def test_dropping_in_batches_keeps_the_bits_and_sends_batches_whole():
     report = same_bits((*SHORT, "--wire", "dropping:0.05"), 2, ("--servers", 2, "--schedule", "ibatch", "--push", "in-batches"))
-    dense = LENET_PARAMETERS * 4 * 12 * 2
+    dense = LENET_PARAMETERS * 4 * ROUNDS * 2
     assert dense / 2 < report["bytes_pushed"] < dense, "the first iterations, from which batches are planned, send gradients alone"
 
 

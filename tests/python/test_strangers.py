@@ -82,7 +82,7 @@ def say(port, talk):
         return closed_by_the_other_side(stranger)
 
 
-TASK = (*BRIEF, "--iterations", 250)
+TASK = (*BRIEF, "--iterations", 120)
 
 
 @pytest.fixture
