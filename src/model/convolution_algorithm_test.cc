@@ -37,8 +37,9 @@ TEST(ConvolutionChoice, OnlyConvolutionsOfTheModelThatTheAlgorithmCanComputeAreL
 }
 
 TEST(ConvolutionChoice, EveryThreeByThreeLayerOfAlexnetHasFiveWays) {
+  const ModelDescription model = describe("alexnet").value();
   int layers = 0;
-  for (const LayerDescription& layer : describe("alexnet")->layers) {
+  for (const LayerDescription& layer : model.layers) {
     if (!layer.convolution || layer.convolution->kernel != Extent{3, 3}) continue;
     ++layers;
     for (const Algorithm algorithm : convolution_algorithms()) EXPECT_EQ(refusal(algorithm, *layer.convolution), "") << layer.name;

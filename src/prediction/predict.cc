@@ -24,9 +24,9 @@ Status check(const Job& job, const Cluster& cluster) {
   if (!std::ranges::all_of(job.forward, is_time) || !std::ranges::all_of(job.backward, is_time))
     return error(ErrorKind::kBadRequest, "a profile has a time that is negative or not finite");
   if (!(cluster.link.value > 0) || !std::isfinite(cluster.link.value) || !is_time(cluster.start_up) ||
-      !is_time(cluster.aggregation)) {
-    return error(ErrorKind::kBadRequest, "a link of {} bytes/s with a start-up of {} s, aggregation {} s/byte", cluster.link.value,
-                 cluster.start_up, cluster.aggregation);
+      !is_time(cluster.processing) || !is_time(cluster.aggregation)) {
+    return error(ErrorKind::kBadRequest, "a link of {} bytes/s with a start-up of {} s, processing {} s, aggregation {} s/byte",
+                 cluster.link.value, cluster.start_up, cluster.processing, cluster.aggregation);
   }
   if (cluster.layout == Cluster::Layout::kShared && cluster.workers != cluster.servers) {
     return error(ErrorKind::kBadRequest, "{} workers and {} servers cannot share nodes", cluster.workers, cluster.servers);

@@ -56,6 +56,18 @@ TEST(Predict, AStartUpCountsForEveryMessage) {
   EXPECT_EQ(predict(job, schedule, cluster)->messages, 4);
 }
 
+TEST(Predict, ProcessingHidesBehindTheBytesOfTheMessageBefore) {
+  Cluster cluster = cluster_of(1, 1);
+  const Job job = job_of({400'000}, {0.2}, {0.3});
+  ScheduleOptions schedule = scheduling::slicing();
+  schedule.cut = scheduling::slices_of(100'000);  // 0.1 s each
+  const double without = seconds_of(job, schedule, cluster);
+  cluster.processing = 0.09;
+  EXPECT_NEAR(seconds_of(job, schedule, cluster), without, 3 * kChunk);
+  cluster.processing = 0.3;  // three more pushes wait for it, and the last value for the one before
+  EXPECT_NEAR(seconds_of(job, schedule, cluster) - without, 3 * 0.2, 0.05);
+}
+
 // A start-up of a second makes one batch best in both directions. Pushed as ready: each gradient by itself, one after the other.
 TEST(Predict, PushesInBatchesPayOneStartUp) {
   Cluster cluster = cluster_of(1, 1);

@@ -136,7 +136,12 @@ void VirtualCluster::pump(std::uint32_t node) {
   if (!chunk) return;
   Node& to = nodes_[from.nodes[chunk->destination]];
   const std::int64_t bytes = wire_time(chunk->size.count);
-  const std::int64_t sent = now_ + bytes + (chunk->offset.count == 0 ? nanoseconds(cluster_.start_up) : 0);
+  std::int64_t begin = now_;
+  if (chunk->offset.count == 0) {
+    begin = std::max(begin, from.processor_free) + nanoseconds(cluster_.start_up);
+    from.processor_free = begin + nanoseconds(cluster_.processing);
+  }
+  const std::int64_t sent = begin + bytes;
   to.ingress_free = std::max(sent, to.ingress_free + bytes);
   from.sending = true;
   at(sent, Event::Kind::kSent, node);

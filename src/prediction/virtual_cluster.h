@@ -54,7 +54,7 @@ class VirtualCluster {
     std::vector<std::uint32_t> lanes;  // by node
     std::vector<std::uint32_t> nodes;  // by lane
     bool sending = false;
-    std::int64_t ingress_free = 0;
+    std::int64_t processor_free = 0, ingress_free = 0;
   };
   struct Worker {
     explicit Worker(std::shared_ptr<const paramserver::JobPlan> plan, Rank rank) : core(std::move(plan), rank) {}

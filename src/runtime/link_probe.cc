@@ -14,6 +14,7 @@ struct Size {
 // milliseconds' worth pass at once.
 constexpr std::array<Size, 4> kSizes = {{{1'024, 64}, {65'536, 16}, {262'144, 8}, {LinkProbe::kLargest.count, 16}}};
 constexpr Duration kFast = std::chrono::milliseconds(40);
+constexpr double kTooLong = 1.25;  // of what the fit says that the largest messages take
 
 }  // namespace
 
@@ -43,7 +44,9 @@ void LinkProbe::finish_member() {
     const cost::LinkSample& largest = samples_.back();
     const cost::LinkFit of_largest{.bandwidth = {static_cast<double>(largest.bytes.count) / seconds(largest.time)}, .residual = 1};
     const auto fit = cost::fit_link(samples_);
-    const cost::LinkFit link = fit.ok() ? *fit : of_largest;
+    const auto expected = [&] { return fit->start_up + static_cast<double>(largest.bytes.count) / fit->bandwidth.value; };
+    const bool fits = fit.ok() && seconds(largest.time) <= kTooLong * expected();
+    const cost::LinkFit link = fits ? *fit : of_largest;
     if (!slowest_ || link.bandwidth < slowest_->bandwidth) slowest_ = link;
   }
   samples_.clear();

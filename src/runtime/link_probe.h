@@ -31,8 +31,9 @@ class LinkProbe {
   bool on_delivered(TimePoint now);
 
   // Of the slowest link; nothing when there was nobody to measure. Of a member whose times do not grow with the sizes, because the
-  // machine did something else meanwhile, the rate of the largest messages counts, with a residual of 1: a link that others share
-  // must not be taken for a faster one.
+  // machine did something else meanwhile, or whose largest messages took much longer than the smaller ones would have it, because
+  // a shaper let these pass at once, the rate of the largest messages counts, with a residual of 1: no link must be taken for a
+  // faster one.
   std::optional<cost::LinkFit> result() const { return slowest_; }
 
  private:

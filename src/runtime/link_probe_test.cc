@@ -54,5 +54,15 @@ TEST(LinkProbe, WhereTimesDoNotGrowWithSizesTheLargestMessagesTellTheRate) {
   EXPECT_NEAR(fit->bandwidth.value, 262'144.0 * 262'144.0 / 3000, 1e3) << "member 1 is slower than member 2's 1 GB/s";
 }
 
+// A shaper of 50 MB/s that lets a megabyte pass at the speed of the machine.
+TEST(LinkProbe, ABurstThatPassesAtOnceMakesNoFastLink) {
+  const auto fit = measured({1}, [](session::PeerId, Bytes size) {
+    return 1e-6 + static_cast<double>(size.count) / (size < LinkProbe::kLargest ? 1e9 : 50e6);
+  });
+  ASSERT_TRUE(fit);
+  EXPECT_EQ(fit->residual, 1);
+  EXPECT_NEAR(fit->bandwidth.value, 50e6, 1e6);
+}
+
 }  // namespace
 }  // namespace paceline::runtime
