@@ -35,8 +35,8 @@ struct Choice {
   std::string why;                    // for people: of the candidates, not of their sizes
 };
 
-// A candidate must be faster than the best one so far by this share to be preferred.
-inline constexpr double kWorthAnother = 0.005;
+// A candidate must be faster than the best one so far by this share to be preferred: predictions are no better than that.
+inline constexpr double kWorthAnother = 0.01;
 
 // What is tried of each, in this order; the first of each is by_formula's, unless the user has fixed another.
 struct Grid {

@@ -22,8 +22,10 @@ using scheduling::SliceLimits;
 // What a message costs its two ends in processor time, however fast the link is. Seconds: slices of 20 KB instead of 90 KB took 1.2
 // s of processor time more for each GB (docs/results/2026-11-link.md).
 constexpr double kProcessing = 30e-6;
-// Of all workers in one iteration with the formulas' schedule: more take longer than a second to predict in all combinations.
-constexpr double kMostMessages = 6'000;
+// Less cannot be told from nothing by the probe; slices would become smaller than is worth their messages.
+constexpr double kLeastStartUp = 2e-6;
+// Of all workers in one iteration with the formulas' schedule: more take longer than seconds to predict in all combinations.
+constexpr double kMostMessages = 30'000;
 
 // A size in the job as one of the model that the job's is `scale` times smaller than.
 std::int64_t unscaled(std::int64_t elements, double scale) { return std::llround(static_cast<double>(elements) * scale); }
@@ -110,7 +112,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
                         .servers = servers,
                         .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
                         .link = {link.bandwidth.value * narrowed},
-                        .start_up = link.start_up,
+                        .start_up = std::max(link.start_up, kLeastStartUp),
                         .processing = kProcessing};
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kParameterBytes};
