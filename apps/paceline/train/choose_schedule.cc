@@ -22,8 +22,6 @@ using scheduling::SliceLimits;
 // What a message costs its two ends in processor time, however fast the link is. Seconds: slices of 20 KB instead of 90 KB took 1.2
 // s of processor time more for each GB (docs/results/2026-11-link.md).
 constexpr double kProcessing = 30e-6;
-// Less cannot be told from nothing by the probe; slices would become smaller than is worth their messages.
-constexpr double kLeastStartUp = 2e-6;
 // Of all workers in one iteration with the formulas' schedule: more take longer than seconds to predict in all combinations.
 constexpr double kMostMessages = 30'000;
 
@@ -112,7 +110,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
                         .servers = servers,
                         .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
                         .link = {link.bandwidth.value * narrowed},
-                        .start_up = std::max(link.start_up, kLeastStartUp),
+                        .start_up = link.start_up,
                         .processing = kProcessing};
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kParameterBytes};
