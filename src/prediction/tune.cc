@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "base/text.h"
 
@@ -29,39 +30,74 @@ void add(std::vector<Value>& values, const Value& value) {
 
 class Search {
  public:
-  Search(const Job& job, const Cluster& cluster) : job_(job), cluster_(cluster) {}
+  Search(const Job& job, const Cluster& cluster, const Grid& grid) : job_(job), cluster_(cluster), grid_(grid) {}
 
-  // Takes the schedule if it has not been tried and is worth it.
-  Status attempt(const ScheduleOptions& schedule) {
-    auto& candidates = choice_.candidates;
-    if (std::ranges::any_of(candidates, [&](const Candidate& other) { return other.schedule == schedule; })) return {};
-    PACELINE_ASSIGN_OR_RETURN(const Prediction predicted, predict(job_, schedule, cluster_));
-    candidates.push_back({schedule, predicted});
-    if (candidates.size() > 1 && predicted.iteration >= choice_.predicted.iteration * (1 - kWorthAnother)) return {};
-    choice_.schedule = schedule;
-    choice_.predicted = predicted;
+  // From `first` on, one setting after the other, until none of them is worth changing. The best of all descents is chosen.
+  Status descend(const ScheduleOptions& first) {
+    PACELINE_ASSIGN_OR_RETURN(here_, predicted(first));
+    for (std::optional<ScheduleOptions> before; before != here_.schedule;) {
+      before = here_.schedule;
+      PACELINE_RETURN_IF_ERROR(along(grid_.slices, [](ScheduleOptions& to, std::int64_t slice) { to.cut.elements = slice; }));
+      PACELINE_RETURN_IF_ERROR(along(grid_.merges, [](ScheduleOptions& to, std::int64_t merge) { to.cut.merge = merge; }));
+      PACELINE_RETURN_IF_ERROR(along(grid_.windows, [](ScheduleOptions& to, const WindowRule& window) { to.window = window; }));
+      PACELINE_RETURN_IF_ERROR(along(grid_.backs, [](ScheduleOptions& to, Return back) { to.back = back; }));
+      PACELINE_RETURN_IF_ERROR(
+          along(grid_.places, [](ScheduleOptions& to, const scheduling::OrderedPlaces& places) { to.places = places; }));
+    }
+    if (!best_ || worth_it(here_, *best_)) best_ = here_;
     return {};
   }
 
-  // Tries what becomes of the best one so far when `change` puts each of `values` into it.
+  // Where slices, merging and window are all others, since one of them alone may help only together with the others: the
+  // second-best size of slices, the least merging, the last window. Requires: descend() before.
+  ScheduleOptions far_away() const {
+    ScheduleOptions place = best_->schedule;
+    double second = std::numeric_limits<double>::infinity();
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.schedule.cut.elements == best_->schedule.cut.elements || candidate.predicted.iteration >= second) continue;
+      second = candidate.predicted.iteration;
+      place.cut.elements = candidate.schedule.cut.elements;
+    }
+    place.cut.merge = std::ranges::min(grid_.merges);
+    place.window = grid_.windows.back();
+    return place;
+  }
+
+  // Requires: descend() before.
+  Choice take() { return {best_->schedule, best_->predicted, std::move(candidates_), {}}; }
+
+ private:
+  static bool worth_it(const Candidate& candidate, const Candidate& than) {
+    return candidate.predicted.iteration < than.predicted.iteration * (1 - kWorthAnother);
+  }
+
+  Result<Candidate> predicted(const ScheduleOptions& schedule) {
+    const auto known = std::ranges::find(candidates_, schedule, &Candidate::schedule);
+    if (known != candidates_.end()) return *known;
+    PACELINE_ASSIGN_OR_RETURN(const Prediction prediction, predict(job_, schedule, cluster_));
+    candidates_.push_back({schedule, prediction});
+    return candidates_.back();
+  }
+
+  // Tries what becomes of the place reached so far when `change` puts each of `values` into it.
   template <typename Value, typename Change>
   Status along(const std::vector<Value>& values, Change change) {
-    const ScheduleOptions from = choice_.schedule;
+    const ScheduleOptions from = here_.schedule;
     for (const Value& value : values) {
-      ScheduleOptions candidate = from;
-      change(candidate, value);
-      PACELINE_RETURN_IF_ERROR(attempt(candidate));
+      ScheduleOptions schedule = from;
+      change(schedule, value);
+      PACELINE_ASSIGN_OR_RETURN(const Candidate candidate, predicted(schedule));
+      if (worth_it(candidate, here_)) here_ = candidate;
     }
     return {};
   }
 
-  const ScheduleOptions& best() const { return choice_.schedule; }
-  Choice take() { return std::move(choice_); }
-
- private:
   const Job& job_;
   const Cluster& cluster_;
-  Choice choice_;
+  const Grid& grid_;
+  Candidate here_;
+  std::optional<Candidate> best_;
+  std::vector<Candidate> candidates_;
 };
 
 std::string reason(const Choice& choice) {
@@ -118,17 +154,9 @@ Grid candidates_of(const Job& job, const Cluster& cluster, const scheduling::Sli
 
 Result<Choice> tune(const Job& job, const Cluster& cluster, const scheduling::SliceLimits& limits, const Given& given) {
   const Grid grid = candidates_of(job, cluster, limits, given);
-  Search search(job, cluster);
-  PACELINE_RETURN_IF_ERROR(search.attempt(by_formula(bytes_of(job.table), cluster, limits, given)));
-  for (std::optional<ScheduleOptions> before; before != search.best();) {
-    before = search.best();
-    PACELINE_RETURN_IF_ERROR(search.along(grid.slices, [](ScheduleOptions& to, std::int64_t slice) { to.cut.elements = slice; }));
-    PACELINE_RETURN_IF_ERROR(search.along(grid.merges, [](ScheduleOptions& to, std::int64_t merge) { to.cut.merge = merge; }));
-    PACELINE_RETURN_IF_ERROR(search.along(grid.windows, [](ScheduleOptions& to, const WindowRule& window) { to.window = window; }));
-    PACELINE_RETURN_IF_ERROR(search.along(grid.backs, [](ScheduleOptions& to, Return back) { to.back = back; }));
-    PACELINE_RETURN_IF_ERROR(
-        search.along(grid.places, [](ScheduleOptions& to, const scheduling::OrderedPlaces& places) { to.places = places; }));
-  }
+  Search search(job, cluster, grid);
+  PACELINE_RETURN_IF_ERROR(search.descend(by_formula(bytes_of(job.table), cluster, limits, given)));
+  PACELINE_RETURN_IF_ERROR(search.descend(search.far_away()));
   Choice choice = search.take();
   choice.why = reason(choice);
   return choice;

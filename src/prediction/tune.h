@@ -2,8 +2,9 @@
 // for, how much is merged, the window, the way values come back, and whether urgency decides at all: where the network is hardly
 // used, first come, first served can be a few per cent faster. Pure; free to call from anywhere.
 //
-// The search goes along one of these at a time, keeps what is best, and goes round again until nothing better is found: a
-// prediction costs milliseconds to tens of milliseconds, and a test compares what is found with the best of all combinations.
+// The search goes along one of these at a time, keeps what is best, and goes round again until nothing better is found; then once
+// more from a place far away. A prediction costs milliseconds to tens of milliseconds, and a test compares what is found with the
+// best of all combinations.
 #pragma once
 
 #include <optional>
