@@ -8,7 +8,7 @@
 //                of that kind does not count: shapers and sockets let a first burst pass at once.
 // Until there is a sample the window is WindowRule::size.
 //
-// A rate is remembered for longer than a second of sending, because acknowledgements also come slowly while others fill the link
+// A rate is remembered for most of a second of sending, because acknowledgements also come slowly while others fill the link
 // towards this node. Forgotten sooner, a lower rate would shrink the window, the smaller window the rate, and all others would in
 // the end wait for this node.
 #pragma once
@@ -25,7 +25,7 @@ namespace paceline::scheduling {
 
 class WindowFollower {
  public:
-  static constexpr std::size_t kSamples = 64;
+  static constexpr std::size_t kSamples = 40;
   static constexpr Duration kSampleTime = std::chrono::milliseconds(20);
   static constexpr int kSampleChunks = 8;  // a sample has at least so many
 

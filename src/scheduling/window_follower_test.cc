@@ -93,7 +93,7 @@ TEST(WindowFollower, FollowsALinkThatBecomesSlowerAndFasterAgain) {
   link.keep_busy(1s);
   const Bytes before = link.follower().window();
   link.set_rate(60e6);
-  link.keep_busy(2s);
+  link.keep_busy(1s);
   EXPECT_NEAR(link.follower().rate()->value, 60e6, 2e6);
   EXPECT_LT(link.follower().window().count, before.count * 6 / 10);
   link.set_rate(125e6);
@@ -107,7 +107,7 @@ TEST(WindowFollower, RemembersItsRateWhileAcknowledgementsAreLate) {
   link.keep_busy(2s);
   const Bytes window = link.follower().window();
   link.set_delay(9ms);  // others fill the link towards this node
-  link.keep_busy(1s);
+  link.keep_busy(700ms);
   EXPECT_EQ(link.follower().window(), window);
   link.keep_busy(3s);
   EXPECT_LT(link.follower().window().count, window.count) << "for good it is another link";

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jobs import BRIEF, ERROR, LENET, SLACK, Coordinator, Job, Process, free_port, listening_ports, reference, wait_until
+from jobs import ERROR, LENET, SLACK, Coordinator, Job, Process, free_port, listening_ports, reference, wait_until
 
 MAGIC = b"PLN1"
 HEADER = struct.Struct("<4sBBBBQQIIIII")  # all but the header's own checksum
@@ -82,7 +82,7 @@ def say(port, talk):
         return closed_by_the_other_side(stranger)
 
 
-TASK = (*BRIEF, "--iterations", 120)
+TASK = (*LENET, "--iterations", 200)
 
 
 @pytest.fixture

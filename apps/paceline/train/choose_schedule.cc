@@ -19,10 +19,10 @@ using runtime::Json;
 using scheduling::ScheduleOptions;
 using scheduling::SliceLimits;
 
-// What a message costs its two ends in processor time, however fast the link is. Seconds: slices of 20 KB instead of 90 KB took 1.2
-// s of processor time more for each GB (docs/results/2026-11-link.md).
+// Seconds of processor time that a message costs its two ends, however fast the link is: slices of 20 KB took 1.2 s more for each
+// GB than slices of 90 KB (docs/results/2026-11-link.md).
 constexpr double kProcessing = 30e-6;
-// Of all workers in one iteration with the formulas' schedule: more take longer than seconds to predict in all combinations.
+// Of all workers in one iteration with the formulas' schedule: to predict the combinations of more takes too long.
 constexpr double kMostMessages = 30'000;
 
 // A size in the job as one of the model that the job's is `scale` times smaller than.

@@ -3,13 +3,10 @@
 
 #include "paramserver/core/server_core_testing.h"
 
-namespace paceline::paramserver {
+namespace paceline::paramserver::testing {
 namespace {
 
-using testing::Bench;
 using ::testing::HasSubstr;
-using testing::Lines;
-using testing::Setting;
 
 Setting uneven(sync::SyncOptions sync, scheduling::Return back = scheduling::Return::kBroadcast) {
   Setting setting;
@@ -105,4 +102,4 @@ TEST(Server, AtABarrierAWorkerGetsItsValuesHoweverLateItAsks) {
 }
 
 }  // namespace
-}  // namespace paceline::paramserver
+}  // namespace paceline::paramserver::testing

@@ -6,13 +6,10 @@
 
 #include "paramserver/core/server_core_testing.h"
 
-namespace paceline::paramserver {
+namespace paceline::paramserver::testing {
 namespace {
 
-using testing::Bench;
 using ::testing::HasSubstr;
-using testing::Lines;
-using testing::Setting;
 
 TEST(Server, SumsInRankOrderWhateverTheArrivalOrder) {
   // 1e8 + 1 + -1e8 is 0 in float32, but 1e8 + -1e8 + 1 is 1: the arrival order would show.
@@ -334,4 +331,4 @@ TEST(Server, StepsOnlyTheTensorsOfAMergedUnitThatSomebodyUsed) {
 }
 
 }  // namespace
-}  // namespace paceline::paramserver
+}  // namespace paceline::paramserver::testing

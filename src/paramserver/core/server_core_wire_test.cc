@@ -4,13 +4,10 @@
 
 #include "paramserver/core/server_core_testing.h"
 
-namespace paceline::paramserver {
+namespace paceline::paramserver::testing {
 namespace {
 
-using testing::Bench;
 using ::testing::HasSubstr;
-using testing::Lines;
-using testing::Setting;
 
 // Pushes of three elements, in bfloat16.
 class NarrowServer : public ::testing::Test {
@@ -108,4 +105,4 @@ TEST(Server, AddsUpSparseGradientsOfOneTensorAndRefusesThoseThatAreNone) {
 }
 
 }  // namespace
-}  // namespace paceline::paramserver
+}  // namespace paceline::paramserver::testing
