@@ -63,6 +63,15 @@ class Search {
     return place;
   }
 
+  // The fastest of all combinations seen, where it is worth another than the best descent: steps each too small to be worth it add
+  // up. Requires: descend() before.
+  std::optional<ScheduleOptions> overlooked() const {
+    const Candidate& fastest =
+        *std::ranges::min_element(candidates_, {}, [](const Candidate& seen) { return seen.predicted.iteration; });
+    if (!worth_it(fastest, *best_)) return std::nullopt;
+    return fastest.schedule;
+  }
+
   // Requires: descend() before.
   Choice take() { return {best_->schedule, best_->predicted, std::move(candidates_), {}}; }
 
@@ -157,6 +166,7 @@ Result<Choice> tune(const Job& job, const Cluster& cluster, const scheduling::Sl
   Search search(job, cluster, grid);
   PACELINE_RETURN_IF_ERROR(search.descend(by_formula(bytes_of(job.table), cluster, limits, given)));
   PACELINE_RETURN_IF_ERROR(search.descend(search.far_away()));
+  while (const auto place = search.overlooked()) PACELINE_RETURN_IF_ERROR(search.descend(*place));
   Choice choice = search.take();
   choice.why = reason(choice);
   return choice;
