@@ -60,7 +60,7 @@ std::string Contestant::last_words() {
   return words_.empty() ? "it said nothing" : words_;
 }
 
-Status Contestant::wait_readable(std::vector<int> descriptors, TimePoint until, const std::string& doing) {
+Status Contestant::wait_readable(const std::vector<int>& descriptors, TimePoint until, const std::string& doing) {
   std::vector<pollfd> waits;
   for (const int descriptor : descriptors) waits.push_back({descriptor, POLLIN, 0});
   if (options_.interrupt >= 0) waits.push_back({options_.interrupt, POLLIN, 0});

@@ -59,7 +59,7 @@ class Contestant {
   Status accept_all();
   // One line of every member, by rank.
   Result<std::vector<Json>> collect(Duration limit, const std::string& doing);
-  Status wait_readable(std::vector<int> descriptors, TimePoint until, const std::string& doing);
+  Status wait_readable(const std::vector<int>& descriptors, TimePoint until, const std::string& doing);
   std::string last_words();
 
   const lab::Lab& lab_;

@@ -46,11 +46,13 @@ void ReferenceDropping::drop(std::size_t tensor, Iteration iteration, float coef
     const float step = wire_.nesterov ? gradient + momentum * velocity_[i] : velocity_[i];
     kept_[i] = kept_[i] + (wire_.momentum > 0 ? step : gradient);
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return size_of(kept_[a]) > size_of(kept_[b]); });
   double share = wire_.share;
   if (iteration <= wire_.warm_up && share < 0.25)
     share = 0.25 * std::pow(share / 0.25, static_cast<double>(iteration - 1) / static_cast<double>(wire_.warm_up));
   const double wanted = std::max(1.0, std::floor(share * static_cast<double>(order.size()) + 0.5));
+  // Of equal ones the first.
+  std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(wanted) - 1, order.end(),
+                   [&](std::size_t a, std::size_t b) { return std::pair(size_of(kept_[b]), a) < std::pair(size_of(kept_[a]), b); });
   for (std::size_t place = 0; place < order.size(); ++place) {
     const std::size_t i = order[place];
     gradients[i] = static_cast<double>(place) < wanted && kept_[i] != 0 ? kept_[i] : 0.0f;

@@ -1,4 +1,4 @@
-// Gradient dropping as the reference does it: by sorting. Shares no code with tensor/ and paramserver/ but the options.
+// Gradient dropping as the reference does it: element after element. Shares no code with tensor/ and paramserver/ but the options.
 #pragma once
 
 #include <cstdint>

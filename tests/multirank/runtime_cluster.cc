@@ -240,8 +240,8 @@ std::unique_ptr<transport::Transport> Cluster::make_transport() {
   faults.seed = ++transports_made_;
   faults.reorder = 0.02;
   faults.longest_delay = std::chrono::milliseconds(3);
-  faults.cut_before = faults.cut_inside = faults.cut_after = 0.002;
-  faults.corrupt_head = faults.corrupt_payload = 0.003;
+  faults.cut_before = faults.cut_inside = faults.cut_after = 0.003;
+  faults.corrupt_head = faults.corrupt_payload = 0.005;
   return std::make_unique<Counted>(*this, transport::make_faulty_transport(std::move(plain), faults));
 }
 

@@ -19,7 +19,7 @@ TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
   Job job;
   job.workers = 3;
   job.settings.learning_rate = "0.001";
-  if (is_faulty(GetParam())) job.iterations = 60;
+  if (is_faulty(GetParam())) job.iterations = 30;
   for (const char* schedule : {"default", "layer-wise", "p3"}) {
     for (const char* optimizer : {"momentum", "adam"}) {
       // Processes of one role; some, then all that are both, clipping, for which servers talk to each other.

@@ -80,10 +80,10 @@ def same_bits(task, workers, how):
 @pytest.mark.parametrize("case", selection(), ids=lambda case: "-".join(str(value) for value in case.values()))
 def test_a_job_has_the_bits_of_the_reference(case, cifar):
     if case["data"] == "mnist-5k":
-        task = (*MNIST, 4, "--iterations", 30)
+        task = (*MNIST, 2)
     else:
-        task = ("--model", "resnet-20", "--dataset", f"cifar-10:{cifar}", "--mini-batch", 4, "--iterations", 3)
-    task += ("--optimizer", case["optimizer"], "--learning-rate", 0.001 if case["optimizer"] == "adam" else 0.02)
+        task = ("--model", "resnet-20", "--dataset", f"cifar-10:{cifar}", "--mini-batch", 1)
+    task += ("--iterations", 30, "--optimizer", case["optimizer"], "--learning-rate", 0.001 if case["optimizer"] == "adam" else 0.02)
     servers = ("--role", "both") if case["servers"] == "both" else ("--servers", case["servers"])
     how = (*servers, "--schedule", case["schedule"], "--merge", case["merge"])
     if case["schedule"] in ("p3", "slicing", "tuned") and case["workers"] > 2:

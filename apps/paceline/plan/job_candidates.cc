@@ -89,7 +89,7 @@ Result<Candidates> candidates_for(const JobQuestion& question, const Measurement
     if (step.model != model.name) continue;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), step.mini_batch) == wanted.end()) continue;
     Candidate& candidate = candidates.all.emplace_back(Candidate{.step = &step, .layers = {}, .need = {}, .plan = {}});
-    for (const MeasuredLayer& layer : step.layers) candidate.layers.push_back(worthwhile(layer));
+    candidate.layers = worthwhile(step).layers;
     PACELINE_ASSIGN_OR_RETURN(candidate.need, need_of(step, model, how));
     candidate.bound = static_cast<double>(question.memory.count) - candidate.need.bytes();
   }

@@ -11,7 +11,8 @@ namespace {
 
 using model::ConvolutionAlgorithm;
 
-constexpr double kWorthLeavingTheDefault = 0.95;
+constexpr double kWorthLeavingTheDefault = 0.95;  // of a layer's time
+constexpr double kWorthAChoice = 0.98;            // of a step's
 
 // Points (mini-batch, seconds), medians of those that lie above each other.
 class Line {
@@ -40,6 +41,32 @@ class Line {
   }
   std::map<std::int64_t, std::vector<double>> points_;
 };
+
+const MeasuredAlgorithm* default_of(const MeasuredLayer& layer) {
+  const auto found = std::ranges::find(layer.algorithms, ConvolutionAlgorithm::kDefault, &MeasuredAlgorithm::algorithm);
+  return found == layer.algorithms.end() ? nullptr : &*found;
+}
+
+// Requires an algorithm. The first of equals.
+const MeasuredAlgorithm& fastest_of(const MeasuredLayer& layer) {
+  return *std::ranges::min_element(layer.algorithms, {}, &MeasuredAlgorithm::seconds);
+}
+
+// The default, what takes at most `share` of its time, and what has a smaller workspace, no faster than the default then.
+void keep_below(double share, MeasuredLayer& layer) {
+  const MeasuredAlgorithm* const found = default_of(layer);
+  if (found == nullptr) return;
+  const MeasuredAlgorithm usual = *found;
+  const auto worth = [&](const MeasuredAlgorithm& one) {
+    return one.algorithm == usual.algorithm || one.seconds() <= share * usual.seconds();
+  };
+  std::erase_if(layer.algorithms, [&](const auto& one) { return !worth(one) && one.workspace_bytes >= usual.workspace_bytes; });
+  for (MeasuredAlgorithm& one : layer.algorithms) {
+    if (worth(one) || one.seconds() >= usual.seconds()) continue;
+    one.forward_s = usual.forward_s;
+    one.backward_s = usual.backward_s;
+  }
+}
 
 }  // namespace
 
@@ -73,27 +100,24 @@ MeasuredStep predicted_step(const std::vector<MeasuredStep>& calibrations, std::
   return predicted;
 }
 
-MeasuredLayer worthwhile(const MeasuredLayer& layer) {
-  const auto usual = std::find_if(layer.algorithms.begin(), layer.algorithms.end(),
-                                  [](const auto& measured) { return measured.algorithm == ConvolutionAlgorithm::kDefault; });
-  if (usual == layer.algorithms.end()) return layer;
-  MeasuredLayer kept{layer.name, {}};
-  std::copy_if(layer.algorithms.begin(), layer.algorithms.end(), std::back_inserter(kept.algorithms), [&](const auto& measured) {
-    return measured.algorithm == ConvolutionAlgorithm::kDefault || measured.workspace_bytes < usual->workspace_bytes ||
-           measured.seconds() <= kWorthLeavingTheDefault * usual->seconds();
-  });
-  return kept;
+MeasuredStep worthwhile(MeasuredStep step) {
+  double usual = step.rest_s, fastest = step.rest_s;
+  for (MeasuredLayer& layer : step.layers) {
+    keep_below(kWorthLeavingTheDefault, layer);
+    if (const MeasuredAlgorithm* const by_default = default_of(layer)) {
+      usual += by_default->seconds();
+      fastest += fastest_of(layer).seconds();
+    }
+  }
+  if (fastest > kWorthAChoice * usual)
+    for (MeasuredLayer& layer : step.layers) keep_below(0, layer);
+  return step;
 }
 
 model::ConvolutionChoice fastest_choice(const MeasuredStep& step) {
   model::ConvolutionChoice choice;
-  for (const MeasuredLayer& measured : step.layers) {
-    const MeasuredLayer layer = worthwhile(measured);
-    const auto fastest =
-        std::min_element(layer.algorithms.begin(), layer.algorithms.end(),
-                         [](const MeasuredAlgorithm& a, const MeasuredAlgorithm& b) { return a.seconds() < b.seconds(); });
-    if (fastest != layer.algorithms.end()) choice[layer.name] = fastest->algorithm;
-  }
+  for (const MeasuredLayer& layer : worthwhile(step).layers)
+    if (!layer.algorithms.empty()) choice[layer.name] = fastest_of(layer).algorithm;
   return choice;
 }
 

@@ -12,10 +12,11 @@ namespace paceline::cli {
 // left out. Requires at least one calibration; several of the same mini-batch count with their median.
 MeasuredStep predicted_step(const std::vector<MeasuredStep>& calibrations, std::int64_t mini_batch);
 
-// Of a layer's algorithms the default, and those that are worth leaving it for: at least a twentieth faster, or with a smaller
-// workspace. What gains less is lost in the noise of measuring, and the fastest of several equals would only be the luckiest. All
-// of them where the default was not measured.
-MeasuredLayer worthwhile(const MeasuredLayer& layer);
+// Of each layer's algorithms the default, and those that are worth leaving it for: at least a twentieth faster, if all layers
+// together make the step at least a fiftieth shorter. What gains less is lost in the noise of measuring, and the fastest of several
+// equals would only be the luckiest. One with a smaller workspace stays, but counts as no faster than the default. All of them
+// where the default was not measured.
+MeasuredStep worthwhile(MeasuredStep step);
 
 // For each layer the fastest worthwhile algorithm.
 model::ConvolutionChoice fastest_choice(const MeasuredStep& step);

@@ -52,23 +52,40 @@ TEST(Prediction, TheFastestAlgorithmOfEachLayerIsChosen) {
   EXPECT_EQ(to_text(fastest_choice(step(32))), "conv1=fft");  // 64.5 against 24
 }
 
+std::vector<Algorithm> names(const MeasuredStep& step) {
+  std::vector<Algorithm> found;
+  for (const auto& measured : step.layers.front().algorithms) found.push_back(measured.algorithm);
+  return found;
+}
+
 TEST(Prediction, AnAlgorithmThatIsHardlyFasterIsNotWorthLeavingTheDefault) {
-  const MeasuredLayer layer{"conv1",
-                            {{Algorithm::kDefault, 4, 6, 100},
-                             {Algorithm::kOnednn, 4, 5.6, 100},
-                             {Algorithm::kGemm, 4, 5.4, 100},
-                             {Algorithm::kFft, 20, 30, 50}}};
-  const auto names = [](const MeasuredLayer& one) {
-    std::vector<Algorithm> found;
-    for (const auto& measured : one.algorithms) found.push_back(measured.algorithm);
-    return found;
-  };
-  EXPECT_EQ(names(worthwhile(layer)), (std::vector{Algorithm::kDefault, Algorithm::kGemm, Algorithm::kFft}));
-  const MeasuredLayer without{"conv1", {layer.algorithms[1], layer.algorithms[2]}};
-  EXPECT_EQ(names(worthwhile(without)), names(without));
-  MeasuredStep close = step(4);
-  close.layers = {{"conv1", {{Algorithm::kDefault, 4, 6, 0}, {Algorithm::kGemm, 4, 5.6, 0}}}};
-  EXPECT_EQ(to_text(fastest_choice(close)), "");
+  MeasuredStep one = step(4);
+  one.rest_s = 1;
+  one.layers = {{"conv1",
+                 {{Algorithm::kDefault, 4, 6, 100},
+                  {Algorithm::kOnednn, 4, 5.6, 100},
+                  {Algorithm::kGemm, 4, 5.4, 100},
+                  {Algorithm::kFft, 20, 30, 50}}}};
+  EXPECT_EQ(names(worthwhile(one)), (std::vector{Algorithm::kDefault, Algorithm::kGemm, Algorithm::kFft}));
+  EXPECT_EQ(to_text(fastest_choice(one)), "conv1=gemm");
+  MeasuredStep without = one;
+  without.layers = {{"conv1", {one.layers[0].algorithms[1], one.layers[0].algorithms[2]}}};
+  EXPECT_EQ(names(worthwhile(without)), (std::vector{Algorithm::kOnednn, Algorithm::kGemm}));
+}
+
+TEST(Prediction, WhatMakesTheStepHardlyShorterIsNotWorthAChoice) {
+  MeasuredStep one = step(4);
+  one.rest_s = 30;
+  one.layers = {{"conv1", {{Algorithm::kDefault, 4, 6, 100}, {Algorithm::kGemm, 4, 5.3, 100}, {Algorithm::kOnednn, 4, 5, 50}}}};
+  const MeasuredStep kept = worthwhile(one);  // 39 of 40
+  EXPECT_EQ(names(kept), (std::vector{Algorithm::kDefault, Algorithm::kGemm, Algorithm::kOnednn}));
+  one.rest_s = 60;  // 69 of 70
+  EXPECT_EQ(names(worthwhile(one)), (std::vector{Algorithm::kDefault, Algorithm::kOnednn}));
+  EXPECT_EQ(worthwhile(one).layers[0].algorithms[1].seconds(), 10) << "its workspace may be wanted, its luck is not";
+  EXPECT_EQ(to_text(fastest_choice(one)), "");
+  one.layers.push_back(one.layers[0]);
+  one.layers.back().name = "conv2";  // 78 of 80
+  EXPECT_EQ(to_text(fastest_choice(one)), "conv1=onednn,conv2=onednn");
 }
 
 TEST(Prefetch, DeliversFasterThanComputingConsumesAsFarAsThereAreCores) {

@@ -68,7 +68,7 @@ Result<prediction::Job> profile_of(const JobSettings& settings, const wire::Tens
 // About how many messages an iteration has: every unit is pushed by and returned to every worker.
 double messages_of(Bytes model, const wire::TensorTable& table, const ScheduleOptions& schedule, std::int32_t workers) {
   const double slices =
-      static_cast<double>(model.count / kParameterBytes) / static_cast<double>(std::max<std::int64_t>(1, schedule.cut.elements));
+      static_cast<double>(model.count) / static_cast<double>(kParameterBytes * std::max<std::int64_t>(1, schedule.cut.elements));
   return 2.0 * workers * (slices + static_cast<double>(table.tensors.size()));
 }
 

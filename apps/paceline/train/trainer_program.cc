@@ -86,7 +86,7 @@ Status run_trainer(const runtime::Json& request, const std::function<void(const 
 Result<std::string> run_paceline(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), own_path());
   std::string output;
-  PACELINE_RETURN_IF_ERROR(run_child("paceline", std::move(arguments), [&](const std::string& line) { output += line + "\n"; }));
+  PACELINE_RETURN_IF_ERROR(run_child("paceline", arguments, [&](const std::string& line) { output += line + "\n"; }));
   return output;
 }
 

@@ -71,6 +71,7 @@ class GradientExchange {
   virtual void cancel(const Status& reason) = 0;
   // Any thread. `reader` is told every number that next_mini_batch() will return, as soon as it is known: those that wait already
   // inside the call, later ones on the loop. It calls nothing back. Empty: nobody is told any more once this returns.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): those that override it keep the reader.
   virtual void read_ahead(std::function<void(std::int64_t number)> /*reader*/) {}
   // Any thread. Return::kPullInBatches: the batches pulled in and what they were planned from; nothing before there was a plan.
   virtual std::optional<scheduling::LiveProfile::Plan> batches() { return std::nullopt; }
