@@ -261,7 +261,7 @@ std::vector<std::string> contradictions(const std::vector<Json>& cells) {
 }
 
 double crc_seconds_per_gb() {
-  const std::vector<std::byte> block(64 * 1024, std::byte{7});
+  const std::vector<std::byte> block(std::size_t{64} * 1024, std::byte{7});
   constexpr int kBlocks = 4000;
   const SystemClock clock;
   const TimePoint start = clock.now();

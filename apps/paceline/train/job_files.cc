@@ -88,7 +88,7 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
       PACELINE_ASSIGN_OR_RETURN(convolutions, choice_in(value, where));
     } else if (key == "model") {
       if (!value.is_string()) return wrong("{} is {} (a {}); it must be a name", place, brief(value), value.type_name());
-      if (given("--model") && request.settings.model != value)
+      if (given("--model") && request.settings.model != value.get<std::string>())
         return wrong("{} is {}, but --model is '{}'; plan for that model", place, brief(value), request.settings.model);
       request.settings.model = value;
     } else if (key == "dataset") {

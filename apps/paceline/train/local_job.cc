@@ -92,7 +92,7 @@ class LocalJob {
     option("--deadline", fmt::format("{}s", request_.settings.deadline));
     option("--stall-deadline", fmt::format("{}s", request_.settings.stall_deadline));
     if (!request_.trace_file.empty()) option("--trace", request_.trace_file);
-    return add("coordinator", std::move(coordinator));
+    return add("coordinator", coordinator);
   }
 
   Status add(const std::string& label, const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
