@@ -31,7 +31,7 @@ Status check(const Shape& shape) {
 
 std::string address(int host) { return fmt::format("10.77.0.{}", host + 1); }
 
-Bytes burst(BytesPerSecond rate) { return {std::max<std::int64_t>(std::llround(rate.value * 0.004), 96 * 1024)}; }
+Bytes burst(BytesPerSecond rate) { return {std::max<std::int64_t>(std::llround(rate.value * 0.004), std::int64_t{96} * 1024)}; }
 
 std::string switch_links(const std::vector<std::string>& namespaces) {
   std::string text = "link add br0 type bridge\nlink set dev br0 addrgenmode none\nlink set dev br0 up\n";

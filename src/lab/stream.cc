@@ -14,7 +14,7 @@
 namespace paceline::lab {
 namespace {
 
-constexpr std::size_t kBlock = 64 * 1024;
+constexpr std::size_t kBlock = std::size_t{64} * 1024;
 constexpr timeval kPatience = {.tv_sec = 5, .tv_usec = 0};
 
 struct Listening {

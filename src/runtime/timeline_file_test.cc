@@ -11,7 +11,6 @@
 namespace paceline::runtime {
 namespace {
 
-using session::PeerName;
 using session::Role;
 using wire::Happening;
 

@@ -11,8 +11,6 @@
 namespace paceline::tensor {
 namespace {
 
-using testing::all_same;
-
 // Sorts all elements; the fast one sorts none.
 void take_twin(std::vector<float>& kept, std::vector<float>& sent, std::size_t count) {
   std::vector<std::size_t> order(kept.size());

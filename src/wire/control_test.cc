@@ -8,8 +8,6 @@
 namespace paceline::wire {
 namespace {
 
-using ::testing::HasSubstr;
-
 std::string hex(std::span<const std::byte> bytes) {
   std::string text;
   for (const std::byte byte : bytes) text += fmt::format("{:02x}", std::to_integer<int>(byte));

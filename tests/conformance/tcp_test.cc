@@ -298,7 +298,7 @@ TEST_F(Tcp, AnAddressThatDoesNotAnswerIsADeadline) {
   std::vector<int> knocking;
   for (int i = 0; i < 8; ++i) {
     knocking.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    ::connect(knocking.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    static_cast<void>(::connect(knocking.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address));
   }
   {
     World world(backend_, 1);

@@ -44,7 +44,7 @@ class TestFolder {
   std::filesystem::path path_;
 };
 
-inline std::string big_endian(std::vector<std::uint32_t> numbers) {
+inline std::string big_endian(const std::vector<std::uint32_t>& numbers) {
   std::string bytes;
   for (const std::uint32_t n : numbers) {
     for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(n >> shift & 255);

@@ -70,8 +70,8 @@ TEST_F(ChooseSchedule, PredictsTheCandidatesOfAReplayAndTakesTheFastest) {
   EXPECT_GE(tuned["predicted"]["seconds"].get<double>(), tuned["predicted"]["lower_bound"].get<double>() * 0.99);
   EXPECT_EQ(chosen_.slice, std::to_string(tuned["slice"].get<std::int64_t>()));
   EXPECT_EQ(chosen_.merge, std::to_string(tuned["merge"].get<std::int64_t>()));
-  EXPECT_EQ(chosen_.window, tuned["window"]);
-  EXPECT_EQ(chosen_.back, tuned["return"]);
+  EXPECT_EQ(chosen_.window, tuned["window"].get<std::string>());
+  EXPECT_EQ(chosen_.back, tuned["return"].get<std::string>());
   EXPECT_TRUE(runtime::schedule_options(chosen_).ok());
   EXPECT_THAT(tuned["why"].get<std::string>(), HasSubstr("predicted"));
   EXPECT_THAT(tuned["why"].get<std::string>(), HasSubstr("117.0 MB/s"));

@@ -95,7 +95,8 @@ class LocalJob {
     return add("coordinator", coordinator);
   }
 
-  Status add(const std::string& label, const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
+  Status add(const std::string& label, const std::vector<std::string>& arguments,
+             const std::vector<std::string>& environment = {}) {
     PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, arguments, environment));
     children_.push_back(std::move(child));
     return {};

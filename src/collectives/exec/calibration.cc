@@ -147,7 +147,7 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
   return {};
 }
 
-Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
+Result<Calibration> calibrate(Engine& engine, const Communicator::Post& post, Rank self, std::int32_t ranks,
                               const CommunicatorOptions& options, CompareLinks compare) {
   Calibration calibration;
   calibration.fit.cost = calibration.expected = Rules{}.link;

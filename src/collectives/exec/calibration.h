@@ -53,7 +53,7 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
 
 // All ranks of the job call it once, each on a thread that may wait. One rank: the cost that Rules begins with, and no samples.
 // Errors: as of an operation. A machine too busy to measure anything gives a poor fit, which its residual says, and no error.
-Result<Calibration> calibrate(Engine& engine, Communicator::Post post, Rank self, std::int32_t ranks,
+Result<Calibration> calibrate(Engine& engine, const Communicator::Post& post, Rank self, std::int32_t ranks,
                               const CommunicatorOptions& options, CompareLinks compare = CompareLinks::kYes);
 
 }  // namespace paceline::collectives

@@ -31,7 +31,9 @@ class Chains {
 
   int ranks() const { return ranks_; }
   bool rooted() const { return rooted_; }
-  double link(int a, int b) const { return link_[static_cast<std::size_t>(a * ranks_ + b)]; }
+  double link(int a, int b) const {
+    return link_[static_cast<std::size_t>(a) * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(b)];
+  }
   double end(int a) const { return port_[static_cast<std::size_t>(a)]; }
   double inner(int a) const { return 2 * port_[static_cast<std::size_t>(a)]; }
 

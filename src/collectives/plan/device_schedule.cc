@@ -113,8 +113,10 @@ class Scheduler {
       operation.from = {sources[s].first + s_done + offset(from.memory, rank, round), count};
       operation.to = {targets[t].first + t_done + offset(to.memory, peer, round), count};
       append(std::move(operation));
-      if ((s_done += count) == sources[s].count) ++s, s_done = 0;
-      if ((t_done += count) == targets[t].count) ++t, t_done = 0;
+      s_done += count;
+      t_done += count;
+      if (s_done == sources[s].count) ++s, s_done = 0;
+      if (t_done == targets[t].count) ++t, t_done = 0;
     }
   }
 

@@ -10,7 +10,6 @@
 namespace paceline::collectives {
 namespace {
 
-using paramserver::GradientExchange;
 using Kind = LoopCore::Action::Kind;
 
 // How long ranks may take to agree on whom they blame.

@@ -12,8 +12,6 @@ namespace {
 using Kind = LoopCore::Action::Kind;
 using ::testing::ElementsAre;
 
-constexpr Iteration kFirst = 1;
-
 // Layers of one tensor each.
 std::shared_ptr<const paramserver::JobPlan> plan_of(std::int32_t layers, std::int32_t workers, double clip_norm = 0) {
   wire::TensorTable table;

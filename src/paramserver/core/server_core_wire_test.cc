@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 // Pushes of three elements, in bfloat16.
 class NarrowServer : public ::testing::Test {
  protected:
-  static Setting setting_of(UpdateOptions update) {
+  static Setting setting_of(const UpdateOptions& update) {
     Setting setting;
     setting.workers = 2;
     setting.update = update;

@@ -102,7 +102,7 @@ class System final : private PaceObserver {
                                                                static_cast<std::size_t>(planned.elements)));
   }
   std::span<std::byte> place_of(std::vector<float>& arena, std::uint32_t unit);
-  void post(Message message) { messages_.push_back(message); }
+  void post(const Message& message) { messages_.push_back(message); }
 
   // --- workers ---
 
