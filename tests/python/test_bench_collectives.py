@@ -17,6 +17,7 @@ def bench(folder, *arguments, code=0, hosts=2):
         return process.report() if code == 0 else process.the_error()
 
 
+@pytest.mark.full
 def test_entries_are_run_once_verified_and_judged_by_the_bound(tmp_path):
     contestants = ["paceline", "paceline-mst", "gloo"]
     if shutil.which("mpirun"):

@@ -194,6 +194,7 @@ def test_a_job_that_was_killed_goes_on_to_the_bit(tmp_path, undisturbed, optimiz
     assert report["checkpoint"] == str(tmp_path / "c" / f"{ITERATIONS:08}")
 
 
+@pytest.mark.full
 def test_another_schedule_goes_on_to_the_bit(tmp_path, undisturbed):
     options = OPTIMIZERS["adam"]
     train(checkpoint=tmp_path / "c", iterations=60, schedule="layer-wise", **options)
