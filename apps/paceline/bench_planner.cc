@@ -81,6 +81,7 @@ struct Row {
 struct Judged {
   std::int64_t mini_batch = 0;
   model::ConvolutionChoice choice;
+  double expected_s = 0;  // before anything was judged
   std::vector<double> chosen_s, default_s;
 };
 
@@ -107,14 +108,18 @@ class PlannerBench {
 
  private:
   // In each pass calibrations and what is judged take turns, so that both see the same states of the machine. The algorithms are
-  // chosen by the first pass's calibrations alone, before anything is judged; the prediction comes from those of all passes.
+  // chosen by the first pass's calibrations and one run of whole steps, before anything is judged; the prediction comes from those
+  // of all passes.
   Status measure(const Subject& subject) {
     std::vector<MeasuredStep> calibrations;
     for (const std::int64_t mini_batch : subject.calibrate)
       PACELINE_RETURN_IF_ERROR(calibrate(subject, mini_batch, 0, calibrations));
     std::vector<Judged> judged;
-    for (const std::int64_t mini_batch : subject.judge)
-      judged.push_back({mini_batch, fastest_choice(predicted_step(calibrations, mini_batch)), {}, {}});
+    for (const std::int64_t mini_batch : subject.judge) {
+      const MeasuredStep step = predicted_step(calibrations, mini_batch);
+      judged.push_back({mini_batch, fastest_choice(step), step.step_s, {}, {}});
+    }
+    for (Judged& one : judged) PACELINE_RETURN_IF_ERROR(confirm(subject, one));
     for (int pass = 0; pass < options_.passes; ++pass) {
       for (std::size_t i = 0; i < std::max(judged.size(), subject.calibrate.size()); ++i) {
         if (pass > 0 && i < subject.calibrate.size())
@@ -153,7 +158,7 @@ class PlannerBench {
     return measurement;
   }
 
-  Json request(const std::string& model, std::int64_t mini_batch, int rounds) const {
+  Json request(const std::string& model, std::int64_t mini_batch, std::int64_t rounds) const {
     return {{"model", model}, {"mini_batch", mini_batch}, {"rounds", rounds}, {"memory", memory_}};
   }
 
@@ -167,13 +172,26 @@ class PlannerBench {
     return {};
   }
 
+  // Whole steps with `choice` and with the default, in turns.
+  Result<Json> compared(const Subject& subject, const Judged& judged, const std::string& what, std::int64_t rounds) {
+    Json profile = request(subject.model, judged.mini_batch, rounds);
+    const std::string choice = to_text(judged.choice);
+    profile["convolutions"] = choice;
+    return measured(fmt::format("{} {} {} with {}", subject.model, judged.mini_batch, what, choice), profile);
+  }
+
+  // As `profile --convolutions` does: a choice that whole steps do not confirm is none.
+  Status confirm(const Subject& subject, Judged& judged) {
+    if (to_text(judged.choice).empty()) return {};
+    PACELINE_ASSIGN_OR_RETURN(const Json found,
+                              compared(subject, judged, "confirmed", rounds_to_confirm(judged.expected_s, subject.rounds)));
+    if (!worth_a_choice(found.value("step_s", 0.0) / found.value("chosen_step_s", 1.0))) judged.choice.clear();
+    return {};
+  }
+
   Status judge(const Subject& subject, int pass, Judged& judged) {
     const std::string choice = to_text(judged.choice);
-    Json profile = request(subject.model, judged.mini_batch, subject.rounds);
-    profile["convolutions"] = choice;
-    PACELINE_ASSIGN_OR_RETURN(
-        const Json found,
-        measured(fmt::format("{} {} judged {} with {}", subject.model, judged.mini_batch, pass, choice), profile));
+    PACELINE_ASSIGN_OR_RETURN(const Json found, compared(subject, judged, fmt::format("judged {}", pass), subject.rounds));
     bar_->update(++done_);
     judged.default_s.push_back(found.value("step_s", 0.0));
     // Where the default is chosen everywhere there is nothing else to measure.

@@ -134,6 +134,15 @@ def test_the_recommendation_is_the_best_of_all_choices_within_the_memory(tmp_pat
     assert len(seen) >= 4  # the bound decides
 
 
+def test_what_whole_steps_did_not_confirm_is_not_recommended(tmp_path):
+    for gain, chosen in ((1.01, {"conv1": DEFAULT, "conv2": DEFAULT}), (1.1, {"conv1": FFT, "conv2": FFT})):
+        times = {"measurements": [one | {"whole_gain": gain} for one in TIMES["measurements"]]}
+        answer = plan(tmp_path, "1GiB", times=times)
+        assert (answer["mini_batch"], answer["convolutions"]) == (64, chosen), gain
+    refused("plan", "job", "--model", "lenet", "--dataset-size", 100, "--memory", "1GiB", "--measurements",
+            written(tmp_path / "bad.json", {"measurements": [TIMES["measurements"][0] | {"whole_gain": -1}]}), names=["bad.json", "'whole_gain'"])
+
+
 def test_workers_and_servers_come_from_the_lemmas(tmp_path):
     answer = plan(tmp_path, "1GiB", "--speedup", 3, "--bandwidth", "1gbit")  # the measured overhead of 10 %: four, as in the paper
     assert answer["workers"] == 4 and answer["overhead"] == 0.1 and answer["speedup"] == pytest.approx(3.142857)
@@ -365,7 +374,10 @@ def test_predictions_are_set_beside_measurements_and_finished_cells_are_kept(tmp
         assert row["gain"] == 1 if row["convolutions"] == "" else 0.1 < row["gain"] < 10
     assert result["median_error_of"] == {"lenet": result["median_error"]}
     lines = cells.read_text().splitlines()
-    assert len(lines) == 2 * (2 + 3)  # passes, calibrations and what is judged
+    confirmed = [line for line in map(json.loads, lines) if " confirmed with " in line["key"]]
+    assert len(lines) - len(confirmed) == 2 * (2 + 3)  # passes, calibrations and what is judged
+    gains = {line["measurement"]["mini_batch"]: line["measurement"]["step_s"] / line["measurement"]["chosen_step_s"] for line in confirmed}
+    assert {row["mini_batch"] for row in result["rows"] if row["convolutions"]} == {size for size, gain in gains.items() if gain * 0.98 >= 1}
     cells.write_text("\n".join(lines) + "\n")
     again = run(*bench)
     assert again.stdout == first.stdout and cells.read_text().splitlines() == lines, "nothing is measured again"

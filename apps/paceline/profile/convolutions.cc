@@ -9,6 +9,7 @@
 #include "model/description.h"
 #include "paceline/doctor/machine.h"
 #include "paceline/profile/measurements.h"
+#include "paceline/profile/prediction.h"
 #include "paceline/profile/profile.h"
 #include "paceline/progress.h"
 #include "paceline/train/trainer_program.h"
@@ -31,12 +32,12 @@ Result<MeasuredStep> measure(const ProfileOptions& options, std::int64_t mini_ba
   const auto show = options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
   std::unique_ptr<ProgressBar> bar;
   Result<MeasuredStep> measured = error(ErrorKind::kIo, "the trainer measured nothing");
-  const Json request = {{"label", "profile"},
-                        {"profile",
-                         {{"model", options.model},
-                          {"mini_batch", mini_batch},
-                          {"rounds", options.rounds},
-                          {"memory", this_machine().available_bytes / 3}}}};
+  Json request = {{"label", "profile"},
+                  {"profile",
+                   {{"model", options.model},
+                    {"mini_batch", mini_batch},
+                    {"rounds", options.rounds},
+                    {"memory", this_machine().available_bytes / 3}}}};
   PACELINE_RETURN_IF_ERROR(run_trainer(request, [&](const Json& line) {
     if (line.contains("measurement")) measured = read_step(line["measurement"], "the trainer's measurement");
     if (!line.contains("progress")) return;
@@ -44,6 +45,17 @@ Result<MeasuredStep> measure(const ProfileOptions& options, std::int64_t mini_ba
       bar = std::make_unique<ProgressBar>(fmt::format("{}, mini-batch {}", options.model, mini_batch),
                                           line["progress"][1].get<std::int64_t>(), show, clock);
     bar->update(line["progress"][0].get<std::int64_t>());
+  }));
+  if (!measured.ok()) return measured;
+  // What is fast by itself may not be in a step, where other layers have used the caches.
+  const std::string choice = to_text(fastest_choice(*measured));
+  if (choice.empty()) return measured;
+  request["profile"]["convolutions"] = choice;
+  request["profile"]["rounds"] = rounds_to_confirm(measured->step_s, options.rounds);
+  PACELINE_RETURN_IF_ERROR(run_trainer(request, [&](const Json& line) {
+    if (!line.contains("measurement")) return;
+    const Json& both = line["measurement"];
+    measured->whole_gain = both.value("step_s", 0.0) / both.value("chosen_step_s", 1.0);
   }));
   return measured;
 }
@@ -61,6 +73,9 @@ void print(const MeasuredStep& step) {
              step.mini_batch, step.step_s * 1e3, step.rest_s * 1e3, to_text(Bytes{step.process_peak_bytes}),
              to_text(Bytes{step.tensors_peak_bytes}));
   if (step.layers.empty()) return;
+  if (step.whole_gain > 0)
+    fmt::print("  whole steps with each layer's fastest algorithm: {:.2f} times as fast{}\n", step.whole_gain,
+               worth_a_choice(step.whole_gain) ? "" : ", so the default stays");
   fmt::print("  {:<24}", "forward + backward");
   for (const auto algorithm : model::convolution_algorithms()) fmt::print("{:>22}", to_string(algorithm));
   fmt::print("\n");

@@ -174,6 +174,7 @@ Json to_json(const MeasuredStep& step) {
           {"tensors_peak_bytes", step.tensors_peak_bytes},
           {"process_peak_bytes", step.process_peak_bytes},
           {"process_before_bytes", step.process_before_bytes},
+          {"whole_gain", step.whole_gain},
           {"layers", layers}};
 }
 
@@ -195,7 +196,7 @@ Json to_json(const Measurements& measurements) {
 Result<MeasuredStep> read_step(const Json& json, const std::string& where) {
   PACELINE_RETURN_IF_ERROR(check_object(json,
                                         {"model", "mini_batch", "step_s", "rest_s", "tensors_peak_bytes", "process_peak_bytes",
-                                         "process_before_bytes", "layers", "rounds", "chosen_step_s"},
+                                         "process_before_bytes", "whole_gain", "layers", "rounds", "chosen_step_s"},
                                         where));
   MeasuredStep step;
   PACELINE_ASSIGN_OR_RETURN(step.model, text(json, "model", where));
@@ -205,6 +206,9 @@ Result<MeasuredStep> read_step(const Json& json, const std::string& where) {
   PACELINE_ASSIGN_OR_RETURN(step.tensors_peak_bytes, count_or_nothing(json, "tensors_peak_bytes", where));
   PACELINE_ASSIGN_OR_RETURN(step.process_peak_bytes, count_or_nothing(json, "process_peak_bytes", where));
   PACELINE_ASSIGN_OR_RETURN(step.process_before_bytes, count_or_nothing(json, "process_before_bytes", where));
+  if (json.contains("whole_gain")) {
+    PACELINE_ASSIGN_OR_RETURN(step.whole_gain, number(json, "whole_gain", where));
+  }
   PACELINE_ASSIGN_OR_RETURN(const Json* layers, array(json, "layers", where));
   for (std::size_t i = 0; i < layers->size(); ++i) {
     PACELINE_ASSIGN_OR_RETURN(MeasuredLayer layer, read_layer((*layers)[i], fmt::format("{}: layer {}", where, i + 1)));

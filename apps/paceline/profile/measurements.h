@@ -4,6 +4,7 @@
 //   {"fingerprint": {"processor", "cores", "libraries"},        of a cache; a person's file may leave it out
 //    "measurements": [{"model", "mini_batch", "step_s", "rest_s" (of it, what is no convolution),
 //                      "tensors_peak_bytes", "process_peak_bytes", "process_before_bytes" (these three may be absent),
+//                      "whole_gain" (of the layers' fastest algorithms in whole steps; may be absent),
 //                      "layers": [{"name", "algorithms": [{"algorithm", "forward_s", "backward_s", "workspace_bytes"}]}]}],
 //    "steps": [{"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining", "prefetch", "loader_threads" (these
 //    two
@@ -42,6 +43,8 @@ struct MeasuredStep {
   double step_s = 0, rest_s = 0;
   std::int64_t tensors_peak_bytes = 0, process_peak_bytes = 0, process_before_bytes = 0;  // 0: not measured
   std::vector<MeasuredLayer> layers;
+  // Steps with the default over steps with each layer's fastest algorithm, whole ones in turns; 0: not measured.
+  double whole_gain = 0;
 };
 
 // What `profile --steps` found: Lemma 3.1's R_O.

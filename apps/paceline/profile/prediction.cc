@@ -100,6 +100,12 @@ MeasuredStep predicted_step(const std::vector<MeasuredStep>& calibrations, std::
   return predicted;
 }
 
+bool worth_a_choice(double gain) { return gain * kWorthAChoice >= 1; }
+
+std::int64_t rounds_to_confirm(double step_s, std::int64_t least) {
+  return std::max(least, static_cast<std::int64_t>(std::min(100.0, 1 / step_s)));
+}
+
 MeasuredStep worthwhile(MeasuredStep step) {
   double usual = step.rest_s, fastest = step.rest_s;
   for (MeasuredLayer& layer : step.layers) {
@@ -109,7 +115,7 @@ MeasuredStep worthwhile(MeasuredStep step) {
       fastest += fastest_of(layer).seconds();
     }
   }
-  if (fastest > kWorthAChoice * usual)
+  if (fastest > kWorthAChoice * usual || (step.whole_gain > 0 && !worth_a_choice(step.whole_gain)))
     for (MeasuredLayer& layer : step.layers) keep_below(0, layer);
   return step;
 }

@@ -1,6 +1,7 @@
 // From times measured with some mini-batches to the time of a step with another one. Pure; any thread.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "paceline/profile/measurements.h"
@@ -14,9 +15,14 @@ MeasuredStep predicted_step(const std::vector<MeasuredStep>& calibrations, std::
 
 // Of each layer's algorithms the default, and those that are worth leaving it for: at least a twentieth faster, if all layers
 // together make the step at least a fiftieth shorter. What gains less is lost in the noise of measuring, and the fastest of several
-// equals would only be the luckiest. One with a smaller workspace stays, but counts as no faster than the default. All of them
-// where the default was not measured.
+// equals would only be the luckiest; so is what whole steps did not confirm (whole_gain). One with a smaller workspace stays, but
+// counts as no faster than the default. All of them where the default was not measured.
 MeasuredStep worthwhile(MeasuredStep step);
+
+// Whether steps that are so many times as fast as the default's are worth a choice.
+bool worth_a_choice(double gain);
+// How many whole steps to time before that is asked: a second of them, at most 100, but at least `least`.
+std::int64_t rounds_to_confirm(double step_s, std::int64_t least);
 
 // For each layer the fastest worthwhile algorithm.
 model::ConvolutionChoice fastest_choice(const MeasuredStep& step);

@@ -86,6 +86,10 @@ TEST(Prediction, WhatMakesTheStepHardlyShorterIsNotWorthAChoice) {
   one.layers.push_back(one.layers[0]);
   one.layers.back().name = "conv2";  // 78 of 80
   EXPECT_EQ(to_text(fastest_choice(one)), "conv1=onednn,conv2=onednn");
+  one.whole_gain = 1.03;
+  EXPECT_EQ(to_text(fastest_choice(one)), "conv1=onednn,conv2=onednn");
+  one.whole_gain = 1.01;
+  EXPECT_EQ(to_text(fastest_choice(one)), "") << "whole steps were hardly faster";
 }
 
 TEST(Prefetch, DeliversFasterThanComputingConsumesAsFarAsThereAreCores) {
