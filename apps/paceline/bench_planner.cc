@@ -185,7 +185,8 @@ class PlannerBench {
     if (to_text(judged.choice).empty()) return {};
     PACELINE_ASSIGN_OR_RETURN(const Json found,
                               compared(subject, judged, "confirmed", rounds_to_confirm(judged.expected_s, subject.rounds)));
-    if (!worth_a_choice(found.value("step_s", 0.0) / found.value("chosen_step_s", 1.0))) judged.choice.clear();
+    PACELINE_ASSIGN_OR_RETURN(const double gain, read_gain(found, "the trainer's measurement"));
+    if (!worth_a_choice(gain)) judged.choice.clear();
     return {};
   }
 

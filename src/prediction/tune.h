@@ -3,8 +3,8 @@
 // used, first come, first served can be a few per cent faster. Pure; free to call from anywhere.
 //
 // The search goes along one of these at a time, keeps what is best, and goes round again until nothing better is found; then once
-// more from a place far away. A prediction costs milliseconds to tens of milliseconds, and a test compares what is found with the
-// best of all combinations.
+// more from a place far away, and from any combination seen on the way that is worth it. A prediction costs milliseconds to tens of
+// milliseconds, and a test compares what is found with the best of all combinations.
 #pragma once
 
 #include <optional>

@@ -27,7 +27,8 @@ class Pump final : public ConnectionHandler {
  private:
   void send_next() {
     if (sent_ == frames_) return;
-    connection->send(wire::seal({.sequence = ++sent_}, {}, payload_), payload_, sent_);
+    ++sent_;
+    connection->send(wire::seal({.sequence = sent_}, {}, payload_), payload_, sent_);
   }
   std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte>) override {
     return std::span(place_).first(header.payload_bytes);

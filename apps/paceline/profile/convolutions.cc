@@ -28,36 +28,38 @@ Status check_convolutions(const ProfileOptions& options) {
   return {};
 }
 
-Result<MeasuredStep> measure(const ProfileOptions& options, std::int64_t mini_batch, const Clock& clock) {
+// What the trainer measured; `what` stands before the progress bar.
+Result<Json> measure(const ProfileOptions& options, const std::string& what, const Json& profile, const Clock& clock) {
   const auto show = options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
   std::unique_ptr<ProgressBar> bar;
-  Result<MeasuredStep> measured = error(ErrorKind::kIo, "the trainer measured nothing");
-  Json request = {{"label", "profile"},
-                  {"profile",
-                   {{"model", options.model},
-                    {"mini_batch", mini_batch},
-                    {"rounds", options.rounds},
-                    {"memory", this_machine().available_bytes / 3}}}};
-  PACELINE_RETURN_IF_ERROR(run_trainer(request, [&](const Json& line) {
-    if (line.contains("measurement")) measured = read_step(line["measurement"], "the trainer's measurement");
+  Json measurement;
+  PACELINE_RETURN_IF_ERROR(run_trainer({{"label", "profile"}, {"profile", profile}}, [&](const Json& line) {
+    if (line.contains("measurement")) measurement = line["measurement"];
     if (!line.contains("progress")) return;
-    if (bar == nullptr)
-      bar = std::make_unique<ProgressBar>(fmt::format("{}, mini-batch {}", options.model, mini_batch),
-                                          line["progress"][1].get<std::int64_t>(), show, clock);
+    if (bar == nullptr) bar = std::make_unique<ProgressBar>(what, line["progress"][1].get<std::int64_t>(), show, clock);
     bar->update(line["progress"][0].get<std::int64_t>());
   }));
-  if (!measured.ok()) return measured;
-  // What is fast by itself may not be in a step, where other layers have used the caches.
-  const std::string choice = to_text(fastest_choice(*measured));
-  if (choice.empty()) return measured;
-  request["profile"]["convolutions"] = choice;
-  request["profile"]["rounds"] = rounds_to_confirm(measured->step_s, options.rounds);
-  PACELINE_RETURN_IF_ERROR(run_trainer(request, [&](const Json& line) {
-    if (!line.contains("measurement")) return;
-    const Json& both = line["measurement"];
-    measured->whole_gain = both.value("step_s", 0.0) / both.value("chosen_step_s", 1.0);
-  }));
-  return measured;
+  if (!measurement.is_object()) return error(ErrorKind::kIo, "the trainer measured nothing");
+  return measurement;
+}
+
+// Every algorithm of every layer, and then whole steps with the fastest: what is fast among layers of its own kind may not be in a
+// step.
+Result<MeasuredStep> measure(const ProfileOptions& options, std::int64_t mini_batch, const Clock& clock) {
+  const std::string what = fmt::format("{}, mini-batch {}", options.model, mini_batch);
+  Json profile = {{"model", options.model},
+                  {"mini_batch", mini_batch},
+                  {"rounds", options.rounds},
+                  {"memory", this_machine().available_bytes / 3}};
+  PACELINE_ASSIGN_OR_RETURN(const Json layers, measure(options, what, profile, clock));
+  PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(layers, "the trainer's measurement"));
+  const std::string choice = to_text(fastest_choice(step));
+  if (choice.empty()) return step;
+  profile["convolutions"] = choice;
+  profile["rounds"] = rounds_to_confirm(step.step_s, options.rounds);
+  PACELINE_ASSIGN_OR_RETURN(const Json whole, measure(options, what + ", whole steps", profile, clock));
+  PACELINE_ASSIGN_OR_RETURN(step.whole_gain, read_gain(whole, "the trainer's measurement"));
+  return step;
 }
 
 std::string cell(const MeasuredLayer& layer, model::ConvolutionAlgorithm algorithm) {

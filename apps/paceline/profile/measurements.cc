@@ -218,6 +218,13 @@ Result<MeasuredStep> read_step(const Json& json, const std::string& where) {
   return step;
 }
 
+Result<double> read_gain(const Json& json, const std::string& where) {
+  PACELINE_ASSIGN_OR_RETURN(const double by_default, number(json, "step_s", where));
+  PACELINE_ASSIGN_OR_RETURN(const double chosen, number(json, "chosen_step_s", where));
+  if (chosen == 0) return wrong("{}: key 'chosen_step_s' is 0; a step takes time", where);
+  return by_default / chosen;
+}
+
 Result<Measurements> read_measurements(const std::string& content, const std::string& source) {
   PACELINE_ASSIGN_OR_RETURN(const Json json, parse_json(content, source, CaseIndex::kNone));
   PACELINE_RETURN_IF_ERROR(check_object(json, {"fingerprint", "measurements", "steps"}, source));

@@ -70,6 +70,8 @@ Json to_json(const Measurements& measurements);
 // kBadRequest naming `source`, the element and the key: unknown or missing keys, wrong types, negative or non-finite numbers,
 // algorithms that do not exist, layers that are no convolutions of the model.
 Result<MeasuredStep> read_step(const Json& json, const std::string& source);
+// Of what the trainer measured with a choice of algorithms: how many times as fast its whole steps were as the default's.
+Result<double> read_gain(const Json& json, const std::string& source);
 Result<Measurements> read_measurements(const std::string& text, const std::string& source);
 
 // What times depend on: processor, its usable cores, and the libraries this program was built with.
