@@ -4,6 +4,7 @@ The program is the one that the environment variable PACELINE names, else build/
 machine itself may take beyond what the program promises (seconds, default 6): it is not the program's fault when the machine is busy.
 """
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -253,7 +254,29 @@ class Coordinator(Process):
         return reports[0]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def keep_port(port=0):
+    """A socket that has this port, or one of the kernel's choice, and does not listen: until it is closed the kernel gives the port to
+    nobody else, and whoever asks for it by number (with SO_REUSEADDR, as Paceline and torchrun do) may listen on it."""
+    kept = socket.socket()
+    try:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", port))
+    except BaseException:
+        kept.close()
+        raise
+    return kept
+
+
+@contextlib.contextmanager
+def two_ports_in_a_row():
+    """The first of two neighbours, kept both."""
+    while True:
+        with keep_port() as first:
+            port = first.getsockname()[1]
+            try:
+                second = keep_port(port + 1)
+            except (OSError, OverflowError):
+                continue  # somebody has it
+            with second:
+                yield port
+                return

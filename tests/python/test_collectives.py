@@ -1,13 +1,15 @@
 """Processes that use paceline/collectives.h: a program outside the tree, built against an installed Paceline, without LibTorch."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
 import re
-import socket
 import subprocess
 
 import pytest
+
+from jobs import keep_port
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve().parent.parent
@@ -37,20 +39,9 @@ def program(tmp_path_factory):
 
 @pytest.fixture
 def addresses():
-    """Ports that the kernel has chosen and keeps, for whoever may use an address again, until the end of the test."""
-    kept = []
-
-    def take(count):
-        for _ in range(count):
-            one = socket.socket()
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
-            kept.append(one)
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in kept[-count:]]
-
-    yield take
-    for one in kept:
-        one.close()
+    """Addresses that are kept for the test until it ends."""
+    with contextlib.ExitStack() as kept:
+        yield lambda count: [f"127.0.0.1:{kept.enter_context(keep_port()).getsockname()[1]}" for _ in range(count)]
 
 
 def start(program, *arguments):

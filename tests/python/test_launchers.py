@@ -7,11 +7,12 @@ import json
 import os
 import random
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from jobs import two_ports_in_a_row
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
@@ -62,10 +63,8 @@ def test_mpirun(reference_hash, place):
 
 @PLACES
 def test_torchrun(reference_hash, place):
-    with socket.socket() as chosen_by_the_kernel:
-        chosen_by_the_kernel.bind(("127.0.0.1", 0))
-        port = chosen_by_the_kernel.getsockname()[1]
-    done = run([TORCHRUN, "--no-python", "--nproc-per-node", "2", "--master-port", port, PROGRAM, "train", *JOB, "--workers", "2", *place, "--json"])
+    with two_ports_in_a_row() as port:  # torchrun's store, and the coordinator beside it
+        done = run([TORCHRUN, "--no-python", "--nproc-per-node", "2", "--master-port", port, PROGRAM, "train", *JOB, "--workers", "2", *place, "--json"])
     assert done.returncode == 0, done.stderr
     check_report(done.stdout, reference_hash)
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jobs import ERROR, LENET, SLACK, Coordinator, Job, Process, free_port, listening_ports, reference, wait_until
+from jobs import ERROR, LENET, SLACK, Coordinator, Job, Process, keep_port, listening_ports, reference, wait_until
 
 MAGIC = b"PLN1"
 HEADER = struct.Struct("<4sBBBBQQIIIII")  # all but the header's own checksum
@@ -334,11 +334,10 @@ def test_a_worker_whose_share_of_the_data_is_too_small_stops_everybody():
 
 @pytest.mark.parametrize("role", ["server", "worker"])
 def test_a_coordinator_that_nobody_can_reach_is_named(role):
-    port = free_port()
-    with Process("train", "--join", f"127.0.0.1:{port}", "--role", role, *SHORT, "--deadline", "1s") as process:
+    with keep_port() as nobody, Process("train", "--join", f"127.0.0.1:{nobody.getsockname()[1]}", "--role", role, *SHORT, "--deadline", "1s") as process:
         assert process.finish(1 + 4 + SLACK) == 1, process.err
         message = process.the_error()
-        assert f"127.0.0.1:{port}" in message and "coordinator" in message and "could not be reached" in message, message
+        assert f"127.0.0.1:{nobody.getsockname()[1]}" in message and "coordinator" in message and "could not be reached" in message, message
 
 
 @pytest.mark.parametrize("role", ["server", "worker"])

@@ -3,9 +3,8 @@
 //
 //            rank                   workers                coordinator, unless PACELINE_COORDINATOR=HOST:PORT says where
 //   torchrun RANK                   WORLD_SIZE             MASTER_ADDR : MASTER_PORT + 1 (torchrun's own store has MASTER_PORT)
-//   mpirun   OMPI_COMM_WORLD_RANK   OMPI_COMM_WORLD_SIZE   loopback : derived from the job's name, when all ranks are on one
-//   machine srun     SLURM_PROCID           SLURM_NTASKS           first host of the job : derived from the job's and the step's
-//   number
+//   mpirun   OMPI_COMM_WORLD_RANK   OMPI_COMM_WORLD_SIZE   loopback : derived from the job's name, when all are on one machine
+//   srun     SLURM_PROCID           SLURM_NTASKS           first host of the job : derived from the job's and the step's number
 //
 // In this order, because mpirun and torchrun are started by srun too. When all ranks are on one machine the coordinator is on its
 // loopback; else --bind must name the address of rank 0's host, since everything listens on the loopback unless told otherwise.
