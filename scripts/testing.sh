@@ -38,11 +38,11 @@ build() {
   fi
 }
 
-# programs PRESET CTEST_ARGUMENTS...: counted as ctest counts, by program; one more at a time than there are cores, since many wait.
+# programs PRESET CTEST_ARGUMENTS...: counted as ctest counts, by program; two more at a time than there are cores, since many wait.
 programs() {
   local preset=$1 log=$logs/programs status=0 summary
   shift
-  ctest --test-dir "build/$preset" --output-on-failure -j$(($(nproc) + 1)) --no-tests=error "$@" >"$log" 2>&1 || status=$?
+  ctest --test-dir "build/$preset" --output-on-failure -j$(($(nproc) + 2)) --no-tests=error "$@" >"$log" 2>&1 || status=$?
   grep -vE '^(Internal ctest|Test project| *Start )' "$log" | grep -vE '^ *[0-9]+/[0-9]+ Test .*Passed' || true
   summary=$(grep -E 'tests passed, [0-9]+ tests failed out of [0-9]+' "$log" | tail -n 1)
   if [[ $summary =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
 LIMIT = 240  # seconds that nothing here comes near to, unless it hangs
 ITERATIONS = 100
-JOB = {"model": "lenet", "dataset": "synthetic:1x28x28,samples=2000,test=50", "mini-batch": 4, "workers": 2, "servers": 2, "iterations": ITERATIONS}
+JOB = {"model": "lenet", "dataset": "synthetic:1x28x28,samples=2000,test=50", "mini-batch": 1, "workers": 2, "servers": 2, "iterations": ITERATIONS}
 OPTIMIZERS = {
     "sgd": {"learning-rate": "step:0.05,every=20,factor=0.8"},
     "momentum": {"optimizer": "momentum", "learning-rate": 0.02, "weight-decay": 0.001, "clip-norm": 5},

@@ -47,7 +47,7 @@ def test_a_job_without_servers_has_the_bits_of_the_reference(loop, workers):
 
 @pytest.mark.parametrize(
     "loop, algorithm",
-    [("loop1", "lp"), ("loop2", "lp"), ("loop3", "lp"), ("loop3", "direct"), ("loop3-overlap", "lp"), ("loop3-overlap", "direct")],
+    [full("loop1", "lp"), ("loop2", "lp"), full("loop3", "lp"), ("loop3", "direct"), ("loop3-overlap", "lp"), full("loop3-overlap", "direct")],
 )
 def test_every_algorithm_that_sums_in_rank_order_has_the_bits_of_the_reference(loop, algorithm):
     report = same_bits(TASK, 3, "--collective", loop, "--algorithm", algorithm)
@@ -100,8 +100,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("loop, options", [(("loop1", "loop3-overlap")[i % 2], options) for i, options in enumerate(OPTIONS) if i % 2 == 0]
-    + [full(loop, options) for i, options in enumerate(OPTIONS) for loop in ("loop1", "loop3-overlap") if i % 2 or loop == "loop3-overlap"], ids=str)  # fmt: skip
+@pytest.mark.parametrize("loop, options", [pair if i % 5 == 0 else full(*pair) for i, pair in enumerate(itertools.product(("loop1", "loop3-overlap"), OPTIONS))], ids=str)
 def test_every_option_of_the_update_keeps_the_bits(loop, options):
     same_bits((*TASK, *options), 2, "--collective", loop)
 

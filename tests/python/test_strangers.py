@@ -82,7 +82,7 @@ def say(port, talk):
         return closed_by_the_other_side(stranger)
 
 
-TASK = (*LENET, "--iterations", 200)
+TASK = (*LENET, "--iterations", 100)
 
 
 @pytest.fixture

@@ -278,7 +278,7 @@ TEST_P(SmallModel, LearnsAMiniBatchByHeart) {
   torch::optim::SGD optimizer(network->parameters(), torch::optim::SGDOptions(rate).momentum(0.9));
   network->eval();  // without dropout the loss may be compared
   const double first = network->loss(batch.input, batch.target).item<double>();
-  for (int iteration = 0; iteration < 10; ++iteration) {
+  for (int iteration = 0; iteration < 6; ++iteration) {
     optimizer.zero_grad();
     network->loss(batch.input, batch.target).backward();
     optimizer.step();
