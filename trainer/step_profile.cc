@@ -84,8 +84,8 @@ double rough_workspace(ConvolutionAlgorithm algorithm, const model::ConvolutionG
   if (algorithm == ConvolutionAlgorithm::kGemm)
     return 4 * n * channels * static_cast<double>(g.kernel.height * g.kernel.width) * places;
   if (algorithm == ConvolutionAlgorithm::kWinograd) {
-    const auto tiles = static_cast<double>(((g.output.height + 3) / 4) * ((g.output.width + 3) / 4));
-    return 4 * 36.0 * (2 * n * tiles * (channels + filters) + channels * filters);
+    const std::int64_t tiles = ((g.output.height + 3) / 4) * ((g.output.width + 3) / 4);
+    return 4 * 36.0 * (2 * n * static_cast<double>(tiles) * (channels + filters) + channels * filters);
   }
   if (algorithm == ConvolutionAlgorithm::kFft) {
     const auto circle = static_cast<double>((g.input.height + 2 * g.padding.height) * (g.input.width + 2 * g.padding.width));

@@ -54,9 +54,8 @@ void take_place(const std::vector<Fork>& forks, const Fork& mine, char* argument
     close(each.output);
     close(each.errors);
   }
-  const std::size_t room = std::strlen(argument);
-  std::memset(argument, 0, room);
-  std::memcpy(argument, mine.request.data(), std::min(room, mine.request.size()));
+  // Zeros to its end, or as much of the request as there is room for: what lists processes shows it.
+  std::strncpy(argument, mine.request.c_str(), std::strlen(argument));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
   for (std::uint32_t tensor = 0; tensor < job.table.tensors.size(); ++tensor)
     tensors_[static_cast<std::size_t>(job.table.tensors[tensor].layer.index)].push_back(tensor);
   const bool shared = cluster.layout == Cluster::Layout::kShared;
-  const auto count = static_cast<std::size_t>(cluster.workers + (shared ? 0 : cluster.servers));
+  const auto count = static_cast<std::size_t>(cluster.workers) + (shared ? 0 : static_cast<std::size_t>(cluster.servers));
   const scheduling::EgressRules rules = scheduling::egress_rules(plan_->options().schedule);
   for (std::size_t i = 0; i < count; ++i) {
     Node& node = nodes_.emplace_back(scheduling::EgressOptions{.window = *cluster.window, .chunk = cluster.chunk});

@@ -1,6 +1,7 @@
 #include "replay/values.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/random.h"
@@ -60,7 +61,8 @@ std::optional<std::size_t> first_difference(std::span<const float> period, std::
   std::optional<std::size_t> found;
   for_each_run(period.size(), offset, values.size(), [&](std::size_t at, std::size_t begin, std::size_t run) {
     if (std::memcmp(values.data() + begin, period.data() + at, run * sizeof(float)) == 0) return true;
-    for (found = begin; std::memcmp(&values[*found], &period[at + *found - begin], sizeof(float)) == 0; ++*found) {
+    const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+    for (found = begin; bits(values[*found]) == bits(period[at + *found - begin]); ++*found) {
     }
     return false;
   });

@@ -168,7 +168,7 @@ Result<std::map<Iteration, bool>> list_checkpoints(Files& files, const std::stri
     Iteration iteration = 0;
     const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), iteration);
     if (problem != std::errc() || iteration < 1 || checkpoint_folder("", iteration) != "/" + name) continue;
-    PACELINE_ASSIGN_OR_RETURN(const auto inside, files.list(directory + "/" + name));
+    PACELINE_ASSIGN_OR_RETURN(const auto inside, files.list(checkpoint_folder(directory, iteration)));
     found[iteration] = std::ranges::binary_search(inside, kManifestName);
   }
   return found;

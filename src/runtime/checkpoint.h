@@ -24,7 +24,7 @@
 
 namespace paceline::runtime {
 
-struct Manifest {
+struct Manifest {  // NOLINT(clang-analyzer-core.uninitialized.Assign): does not follow Result
   Iteration iteration = 0;
   std::string release;
   std::int32_t workers = 0, servers = 0;

@@ -10,7 +10,7 @@ namespace {
 using session::Role;
 
 // Copied at once: some 20 us.
-constexpr Bytes kChunk{256 * 1024};
+constexpr Bytes kChunk{256 << 10};
 // Copying goes on for so long before the sockets are served again.
 constexpr Duration kTurn = std::chrono::microseconds(500);
 constexpr std::uint32_t kNone = ~std::uint32_t{0};

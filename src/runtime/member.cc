@@ -133,11 +133,11 @@ void Member::fail(const Status& reason) {
   });
 }
 
-void Member::send_progress(std::string json) { send_control(MessageKind::kProgress, 0, bytes_of(json)); }
-void Member::send_report(Role part, std::string json) {
+void Member::send_progress(const std::string& json) { send_control(MessageKind::kProgress, 0, bytes_of(json)); }
+void Member::send_report(Role part, const std::string& json) {
   send_control(MessageKind::kReport, 0, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
 }
-void Member::send_saved(Role part, Iteration iteration, std::string json) {
+void Member::send_saved(Role part, Iteration iteration, const std::string& json) {
   send_control(MessageKind::kSaved, iteration, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
 }
 void Member::send_timeline(const std::vector<wire::TimelinePart>& parts) {

@@ -77,10 +77,10 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   Status start();
   // What this process cannot go on from. The first reason stays.
   void fail(const Status& reason);
-  void send_progress(std::string json);
+  void send_progress(const std::string& json);
   // Of this member's worker or server.
-  void send_report(session::Role part, std::string json);
-  void send_saved(session::Role part, Iteration iteration, std::string json);
+  void send_report(session::Role part, const std::string& json);
+  void send_saved(session::Role part, Iteration iteration, const std::string& json);
   // What was recorded; before this part's report.
   void send_timeline(const std::vector<wire::TimelinePart>& parts);
   void parked(Iteration iteration);

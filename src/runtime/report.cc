@@ -418,7 +418,7 @@ std::string report_text(const Json& report) {
   for (const auto& [name, value] : report["phases"].items()) {
     const double share = total > 0 ? value.get<double>() / total : 0;
     text += fmt::format("  {:<11} {:>9}  {:>5.1f} %  {}\n", name, duration(value), 100 * share,
-                        std::string(static_cast<std::size_t>(share * 40 + 0.5), '#'));
+                        std::string(static_cast<std::size_t>(std::lround(share * 40)), '#'));
   }
   text += fmt::format("  hidden behind computing: {} of pushing, {} of pulling\n\n", duration(report["overlapped"]["push"]),
                       duration(report["overlapped"]["pull"]));

@@ -15,7 +15,7 @@ using wire::MessageKind;
 using wire::TimelineEvent;
 using wire::TimelineThread;
 
-constexpr std::size_t kBlock = 256 * 1024;  // written at once
+constexpr std::size_t kBlock = 256U << 10;  // written at once
 constexpr std::int64_t kTrainingThread = 1, kLoopThread = 2;
 
 constexpr std::int64_t thread_of(TimelineThread thread) {

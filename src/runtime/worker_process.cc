@@ -165,13 +165,11 @@ void WorkerProcess::set_end(const wire::Stop& stop) {
 }
 
 void WorkerProcess::send_progress(std::string json) {
-  transport_->loop().post([this, json = std::move(json)]() mutable { member_->send_progress(std::move(json)); });
+  transport_->loop().post([this, json = std::move(json)] { member_->send_progress(json); });
 }
 
 void WorkerProcess::send_saved(Iteration iteration, const PartSummary& part) {
-  transport_->loop().post([this, iteration, text = encode(part)]() mutable {
-    member_->send_saved(session::Role::kWorker, iteration, std::move(text));
-  });
+  transport_->loop().post([this, iteration, text = encode(part)] { member_->send_saved(session::Role::kWorker, iteration, text); });
 }
 
 // Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the

@@ -46,7 +46,7 @@ Bytes window_for(const WindowRule& rule, BytesPerSecond rate, Duration round_tri
   if (rule.kind == WindowRule::Kind::kFixed) return rule.size;
   const double bytes = rate.value * seconds(rule.link_time + round_trip);
   return Bytes{
-      std::llround(std::clamp(bytes, static_cast<double>(kLargestChunk.count * 2), static_cast<double>(kLargestFollowing.count)))};
+      std::llround(std::clamp(bytes, static_cast<double>(kSmallestFollowing.count), static_cast<double>(kLargestFollowing.count)))};
 }
 
 Bytes chunk_for(Bytes window) { return std::clamp(Bytes{window.count / 4}, kSmallestChunk, kLargestChunk); }

@@ -1,6 +1,6 @@
 // How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for (algorithms: place
 // 4 of P3's). A fixed number of bytes, or following the link (scheduling/window_follower.h):
-//     window = rate * (link_time + round trip),   within [two chunks, kLargestFollowing].
+//     window = rate * (link_time + round trip),   within [kSmallestFollowing, kLargestFollowing].
 //
 // A window holds at least four chunks if these can be made small enough, so that one link can be kept busy by several destinations.
 #pragma once
@@ -18,6 +18,9 @@ namespace paceline::scheduling {
 
 inline constexpr Bytes kLargestChunk{65'536}, kSmallestChunk{16'384};
 inline constexpr Bytes kStartWindow{400'000};
+// With less the link idles while the destinations that a window is full of are busy with what others send them: two chunks cost
+// Inception-v3 3 % between four hosts (docs/results/2026-11-schedules.md).
+inline constexpr Bytes kSmallestFollowing{4 * kLargestChunk.count};
 inline constexpr Bytes kLargestFollowing{std::int64_t{64} << 20};
 inline constexpr Bytes kUnbounded{std::int64_t{1} << 40};  // a window that never holds anything back
 

@@ -36,7 +36,7 @@ TEST(Window, IsRefusedBelowTwoChunksAndWhenItIsNone) {
 TEST(Window, IsWhatTheLinkMovesInItsTimeAndARoundTrip) {
   const WindowRule rule{.link_time = 2ms};
   EXPECT_EQ(window_for(rule, {125e6}, 100us).count, 262'500);
-  EXPECT_EQ(window_for(rule, {12.5e6}, 100us).count, 131'072) << "never less than two chunks";
+  EXPECT_EQ(window_for(rule, {12.5e6}, 100us).count, 262'144) << "never less than four chunks";
   EXPECT_EQ(window_for(rule, {1e12}, 1ms), kLargestFollowing);
   EXPECT_EQ(window_for(fixed_window({200'000}), {125e6}, 1ms).count, 200'000);
   EXPECT_EQ(chunk_for({262'144}).count, 65'536);

@@ -210,7 +210,7 @@ void EndpointState::resume(Peer& peer, Link& link, const wire::Hello& hello) {
   peer.link->connection->close();
 }
 
-void EndpointState::refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, std::string reason) {
+void EndpointState::refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, const std::string& reason) {
   if (std::has_single_bit(++counters_.hellos_refused)) {
     log::warn("refused {} ({}): {}", to_name(hello.from).value().text(), link.connection->peer(),
               verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason);

@@ -133,7 +133,7 @@ class EndpointState {
   bool awaits_rank(const wire::Party& wanted) const;
   Peer* find_session(std::uint64_t session, const PeerName& name);
   void reply(Link& link, const Peer& peer);
-  void refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, std::string reason);
+  void refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, const std::string& reason);
   void resume(Peer& peer, Link& link, const wire::Hello& hello);
   void attach(Peer& peer, Link& link, std::uint64_t received);
   void count_stranger(Link& link, const Status& reason);

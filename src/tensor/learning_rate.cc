@@ -175,8 +175,10 @@ double learning_rate(const Schedule& schedule, Iteration iteration) {
   switch (schedule.kind) {
     case Kind::kConstant:
       return schedule.base;
-    case Kind::kStep:
-      return schedule.base * std::pow(schedule.factor, static_cast<double>(since / schedule.every));
+    case Kind::kStep: {
+      const std::int64_t steps = since / schedule.every;
+      return schedule.base * std::pow(schedule.factor, static_cast<double>(steps));
+    }
     case Kind::kCosine:
       return schedule.minimum + (schedule.base - schedule.minimum) * (1 + std::cos(std::numbers::pi * progress())) / 2;
     case Kind::kPolynomial:

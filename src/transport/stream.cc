@@ -8,8 +8,8 @@ namespace paceline::transport {
 namespace {
 
 constexpr std::size_t kMostPieces = 64;
-constexpr std::size_t kWriteBytes = 512 * 1024;  // to one write
-constexpr std::size_t kTurnBytes = 1024 * 1024;  // to read or write before others get their turn
+constexpr std::size_t kWriteBytes = 512U << 10;  // to one write
+constexpr std::size_t kTurnBytes = 1U << 20;     // to read or write before others get their turn
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 namespace paceline::trainer::data {
 namespace {
 
-constexpr std::int64_t kPixels = 3 * 32 * 32;
+constexpr std::int64_t kPixels = 3LL * 32 * 32;
 
 struct Layout {
   const char* subfolder;

@@ -155,7 +155,7 @@ class ImageRecords final : public Dataset {
   mutable std::vector<std::atomic<bool>> checked_;
 };
 
-DatasetPair open_images(std::shared_ptr<const Opened> opened, const std::string& name) {
+DatasetPair open_images(const std::shared_ptr<const Opened>& opened, const std::string& name) {
   const RecordHeader& header = opened->header;
   const std::int64_t test_begin = header.header_bytes + header.train_records * (4 + input_values(header.form)) +
                                   blocks_of(header.train_records, header.records_per_block) * kBlockHead;

@@ -134,7 +134,7 @@ std::shared_ptr<Network> make_lenet() { return std::make_shared<Lenet>(); }
 std::shared_ptr<Network> make_alexnet() { return std::make_shared<Alexnet>(Alexnet::Size::k224); }
 std::shared_ptr<Network> make_alexnet_32() { return std::make_shared<Alexnet>(Alexnet::Size::k32); }
 std::shared_ptr<Network> make_vgg_19(std::int64_t classes) {
-  return std::make_shared<Vgg19>(VggClassifier{.features = 512 * 7 * 7, .width = 4096, .classes = classes});
+  return std::make_shared<Vgg19>(VggClassifier{.features = 512LL * 7 * 7, .width = 4096, .classes = classes});
 }
 std::shared_ptr<Network> make_vgg_19_32() {
   return std::make_shared<Vgg19>(VggClassifier{.features = 512, .width = 512, .classes = 10});

@@ -27,7 +27,10 @@ Sides output_size(const Sides& input, const Sides& kernel, const ConvolutionShap
   return output;
 }
 
-Tensor with_bias(Tensor output, const Tensor& bias) { return bias.defined() ? output.add_(bias.view({1, -1, 1, 1})) : output; }
+// In place.
+Tensor with_bias(const Tensor& output, const Tensor& bias) {
+  return bias.defined() ? output.add_(bias.view({1, -1, 1, 1})) : output;
+}
 
 Tensor bias_gradient(const Tensor& gradient) { return gradient.sum({0, 2, 3}); }
 

@@ -16,7 +16,8 @@ bool has_pipeline(Operation operation) { return algorithms_for(operation).front(
 
 double plan_seconds_per_byte(Operation operation, Algorithm algorithm, int root, const LinkRates& rates) {
   const int ranks = rates.ranks();
-  const CollectivePlan plan = make_plan({operation, algorithm, ranks, kPerRank * ranks, 1, root}).value();
+  const auto made = make_plan({operation, algorithm, ranks, kPerRank * ranks, 1, root});
+  const CollectivePlan& plan = made.value();
   std::vector<double> clocks(static_cast<std::size_t>(ranks), 0.0);
   std::vector<double> over = clocks;  // with the round
   std::vector<std::size_t> next(clocks.size(), 0);

@@ -28,7 +28,7 @@ Updater::Role role_of(const LoopCore& core) { return core.updates_here() ? Updat
 
 }  // namespace
 
-CollectiveExchange::CollectiveExchange(std::shared_ptr<const paramserver::JobPlan> plan, Rank self, transport::Loop& loop,
+CollectiveExchange::CollectiveExchange(const std::shared_ptr<const paramserver::JobPlan>& plan, Rank self, transport::Loop& loop,
                                        paramserver::Outbox& outbox, CollectiveExchangeOptions options)
     : plan_(plan),
       self_(self),

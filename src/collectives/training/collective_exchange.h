@@ -46,7 +46,7 @@ struct CollectiveExchangeOptions {
 class CollectiveExchange final : public paramserver::MessageSink, public paramserver::GradientExchange, private PeerOutbox {
  public:
   // `loop` and `outbox` outlive it. Any thread. Destroy on the loop or when it does not run, after the training thread has left.
-  CollectiveExchange(std::shared_ptr<const paramserver::JobPlan> plan, Rank self, transport::Loop& loop,
+  CollectiveExchange(const std::shared_ptr<const paramserver::JobPlan>& plan, Rank self, transport::Loop& loop,
                      paramserver::Outbox& outbox, CollectiveExchangeOptions options);
   ~CollectiveExchange() override;
   CollectiveExchange(const CollectiveExchange&) = delete;

@@ -105,14 +105,14 @@ struct InprocNetwork::State {
   std::uint16_t last_port = 0;
   std::uint64_t connections = 0;
 
-  Result<Address> add(const Address& wanted, std::shared_ptr<Listening> listener) {
+  Result<Address> add(const Address& wanted, const std::shared_ptr<Listening>& listener) {
     const std::lock_guard lock(mutex);
     Address address = wanted;
     for (int tries = 0; address.port == 0 || (wanted.port == 0 && listening.contains({address.host, address.port})); ++tries) {
       if (tries > 65536) return error(ErrorKind::kIo, "cannot listen on {}: every port is in use", wanted.text());
       address.port = ++last_port;
     }
-    if (!listening.try_emplace({address.host, address.port}, std::move(listener)).second) {
+    if (!listening.try_emplace({address.host, address.port}, listener).second) {
       return error(ErrorKind::kIo, "cannot listen on {}: the port is in use", address.text());
     }
     return address;

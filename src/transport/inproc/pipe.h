@@ -10,7 +10,7 @@
 
 namespace paceline::transport {
 
-inline constexpr std::size_t kPipeBytes = 128 * 1024;
+inline constexpr std::size_t kPipeBytes = 128U << 10;
 
 class Pipe {
  public:

@@ -68,10 +68,10 @@ void TcpConnector::try_next() {
   if (tried_ == endpoints_.size())
     return finish(error(ErrorKind::kPeerLost, "cannot connect to {}: {}", address_.text(), last_failure_));
   const tcp::endpoint endpoint = endpoints_[tried_++];
-  auto socket = make_socket(*loop_, endpoint);
-  if (!socket.ok()) return finish(error(ErrorKind::kIo, "cannot connect to {}: {}", address_.text(), socket.status().message()));
-  socket_.emplace(std::move(socket).value());
-  if (Status status = TcpStream::configure(socket_->native_handle(), tcp_); !status.ok()) {
+  socket_.emplace(loop_->io());
+  Status status = open_socket(*socket_, endpoint);
+  if (status.ok()) status = TcpStream::configure(socket_->native_handle(), tcp_);
+  if (!status.ok()) {
     return finish(error(status.kind(), "cannot connect to {}: {}", address_.text(), status.message()));
   }
   const auto share = left() / static_cast<Duration::rep>(1 + endpoints_.size() - tried_);

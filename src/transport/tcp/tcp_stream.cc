@@ -73,17 +73,16 @@ void TcpStream::want_read() { socket_->async_wait(Socket::wait_read, ReadReady{s
 
 void TcpStream::want_write() { socket_->async_wait(Socket::wait_write, WriteReady{self()}); }
 
-Result<Socket> make_socket(TcpLoop& loop, const asio::ip::tcp::endpoint& endpoint) {
+Status open_socket(Socket& socket, const asio::ip::tcp::endpoint& endpoint) {
   const int descriptor = ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
   if (descriptor < 0) return error(ErrorKind::kIo, "cannot open a socket: {}", system_message(errno));
-  Socket socket(loop.io());
   asio::error_code failure;
   socket.assign(endpoint.protocol(), descriptor, failure);
   if (failure) {
     ::close(descriptor);
     return error(ErrorKind::kIo, "cannot serve a socket: {}", failure.message());
   }
-  return socket;
+  return {};
 }
 
 std::string endpoint_text(const asio::ip::tcp::endpoint& endpoint) {

@@ -34,8 +34,8 @@ class TcpStream final : public Stream {
   std::optional<Socket> socket_;
 };
 
-// A non-blocking TCP socket that child processes do not inherit, or the reason why not.
-Result<Socket> make_socket(TcpLoop& loop, const asio::ip::tcp::endpoint& endpoint);
+// Makes `socket` a non-blocking TCP socket that child processes do not inherit.
+Status open_socket(Socket& socket, const asio::ip::tcp::endpoint& endpoint);
 std::string endpoint_text(const asio::ip::tcp::endpoint& endpoint);
 std::string system_message(int number);
 
