@@ -182,6 +182,8 @@ Result<Json> answer_mini_batch(const Json& input, const Json& /*choices*/) {
   return answer;
 }
 
+}  // namespace
+
 Question mini_batch_question() {
   return {.name = "mini-batch",
           .purpose = "The mini-batch whose data epoch is shortest, each layer running the fastest algorithm that fits beside it",
@@ -197,6 +199,8 @@ Question mini_batch_question() {
           .choices = {},
           .answer = answer_mini_batch};
 }
+
+namespace {
 
 // ---- plan fft-ratio
 

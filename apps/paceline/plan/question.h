@@ -68,6 +68,9 @@ void add_communication_questions(CLI::App& plan, Chosen& chosen);  // batches, i
 void add_cluster_questions(CLI::App& plan, Chosen& chosen);        // barrier, gpus, servers
 void add_device_questions(CLI::App& plan, Chosen& chosen);         // memory, algorithms, mini-batch, fft-ratio
 
+// `plan mini-batch` by itself, for programs that make its cases.
+Question mini_batch_question();
+
 // `paceline plan job`, which reads what was measured instead of cases.
 void add_job_question(CLI::App& plan, Chosen& chosen);
 
