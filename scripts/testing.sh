@@ -56,7 +56,7 @@ programs() {
 # python_tests PYTEST_ARGUMENTS...: against the programs of the release preset; one more at a time than there are cores, since tests of faults wait.
 python_tests() {
   local log=$logs/python status=0 summary good=0 bad=0
-  PACELINE=$PWD/build/release/bin/paceline .venv/bin/python -m pytest -q -p no:cacheprovider --durations=5 -n $(($(nproc) + 1)) "$@" 2>&1 | tee "$log" || status=$?
+  PACELINE=$PWD/build/release/bin/paceline .venv/bin/python -m pytest -q -p no:cacheprovider --durations=5 -n $(($(nproc) + 1)) --dist worksteal "$@" 2>&1 | tee "$log" || status=$?
   summary=$(grep -E '(passed|failed|error).* in [0-9.]+s' "$log" | tail -n 1)
   [[ $summary =~ ([0-9]+)\ passed ]] && good=${BASH_REMATCH[1]}
   [[ $summary =~ ([0-9]+)\ failed ]] && bad=${BASH_REMATCH[1]}
@@ -66,14 +66,14 @@ python_tests() {
   return $status
 }
 
-# fuzz SECONDS: every *_fuzz.cc in git, from its committed inputs, if any, and those that earlier runs found; as many at once as there are cores.
+# fuzz SECONDS: every *_fuzz.cc in git, from its committed inputs, if any, and those that earlier runs found; one more at a time than there are cores.
 fuzz() {
   local limit=$1 targets=() target
   while read -r file; do targets+=("$(basename "$file" .cc)"); done < <(git ls-files '*_fuzz.cc')
   build fuzz "${targets[@]}" || return 1
   heading "fuzz, $limit s each"
   for target in "${targets[@]}"; do
-    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+    while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n || true; done
     fuzz_one "$target" "$limit" &
   done
   wait

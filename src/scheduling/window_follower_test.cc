@@ -89,14 +89,14 @@ TEST(WindowFollower, AWindowThatIsTooSmallForTheLinkGrowsUntilItIsNot) {
 }
 
 TEST(WindowFollower, FollowsALinkThatBecomesSlowerAndFasterAgain) {
-  Link link({}, 125e6, 100us);
+  Link link({}, 1250e6, 100us);
   link.keep_busy(1s);
   const Bytes before = link.follower().window();
-  link.set_rate(60e6);
+  link.set_rate(600e6);
   link.keep_busy(1s);
-  EXPECT_NEAR(link.follower().rate()->value, 60e6, 2e6);
+  EXPECT_NEAR(link.follower().rate()->value, 600e6, 20e6);
   EXPECT_LT(link.follower().window().count, before.count * 6 / 10);
-  link.set_rate(125e6);
+  link.set_rate(1250e6);
   link.keep_busy(1s);
   EXPECT_NEAR(static_cast<double>(link.follower().window().count), static_cast<double>(before.count),
               0.12 * static_cast<double>(before.count));

@@ -47,7 +47,7 @@ void FaultyStream::send(const wire::SealedHead& head, std::span<const std::byte>
 
 void FaultyStream::pump() {
   while (usable() && !doomed_ && !held_.empty() && may_leave(held_.front())) {
-    const Held next = held_.front();
+    Held next = held_.front();
     held_.pop_front();
     pass(next);
   }
@@ -100,7 +100,7 @@ void FaultyStream::wake_others() {
   }
 }
 
-void FaultyStream::pass(const Held& held) {
+void FaultyStream::pass(Held& held) {
   if (held.fate.cut == Fate::Cut::kBefore) {
     doomed_ = true;
     held_.clear();

@@ -41,7 +41,7 @@ class FaultyStream final : public ConnectionHandler, public std::enable_shared_f
 
   bool may_leave(Held& held);  // false: its wait has begun or goes on
   void pump();
-  void pass(const Held& held);
+  void pass(Held& held);  // changes it as its fate says
   void wake_others();
   void end_wait();
   void cut();
