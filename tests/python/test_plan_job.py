@@ -135,10 +135,12 @@ def test_the_recommendation_is_the_best_of_all_choices_within_the_memory(tmp_pat
 
 
 def test_what_whole_steps_did_not_confirm_is_not_recommended(tmp_path):
-    for gain, chosen in ((1.01, {"conv1": DEFAULT, "conv2": DEFAULT}), (1.1, {"conv1": FFT, "conv2": FFT})):
+    for gain, chosen, judged in ((1.01, {"conv1": DEFAULT, "conv2": DEFAULT}, "1.01 times"), (1.1, {"conv1": FFT, "conv2": FFT}, "1.10 times")):
         times = {"measurements": [one | {"whole_gain": gain} for one in TIMES["measurements"]]}
         answer = plan(tmp_path, "1GiB", times=times)
         assert (answer["mini_batch"], answer["convolutions"]) == (64, chosen), gain
+        (reason,) = [reason for reason in answer["reasons"] if reason.startswith("whole steps")]
+        assert judged in reason and ("not worth" in reason) == (gain < 1.02), reason
     refused("plan", "job", "--model", "lenet", "--dataset-size", 100, "--memory", "1GiB", "--measurements",
             written(tmp_path / "bad.json", {"measurements": [TIMES["measurements"][0] | {"whole_gain": -1}]}), names=["bad.json", "'whole_gain'"])
 

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "paceline/amounts.h"
 #include "paceline/plan/job_candidates.h"
+#include "paceline/profile/prediction.h"
 #include "paceline/wrong.h"
 #include "planner/gpus.h"
 #include "planner/memory.h"
@@ -145,6 +146,12 @@ class Recommendation {
     const double gain = plan.algorithms.time > 0 ? step.step_s / plan.algorithms.time : 1;
     reasons_.push_back(fmt::format("convolutions: LibTorch's choice takes {} an iteration, these {} ({:.2f} times as fast)",
                                    in_time(step.step_s), in_time(plan.algorithms.time), gain));
+    if (step.whole_gain > 0) {
+      reasons_.push_back(
+          fmt::format("whole steps with each layer's fastest algorithm were {:.2f} times as fast as with LibTorch's choice, "
+                      "measured in turns: {}",
+                      step.whole_gain, worth_a_choice(step.whole_gain) ? "worth it" : "not worth leaving that for"));
+    }
     reasons_.push_back(fmt::format("memory: a step needs {} ({}), the convolutions' workspaces {} of the {} that are left",
                                    in_bytes(candidate.need.bytes()), candidate.need.measured ? "measured" : "by formula",
                                    in_bytes(plan.algorithms.memory), in_bytes(candidate.bound)));
