@@ -96,10 +96,10 @@ Result<paramserver::MessageSink*> WorkerProcess::make_exchange(std::shared_ptr<c
     exchange_ = std::move(client);
     return sink;
   }
-  return make_collective_exchange(std::move(plan));
+  return make_collective_exchange(plan);
 }
 
-Result<paramserver::MessageSink*> WorkerProcess::make_collective_exchange(std::shared_ptr<const paramserver::JobPlan> plan) {
+Result<paramserver::MessageSink*> WorkerProcess::make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
   PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, training_options(settings_));
   collectives::CollectiveExchangeOptions options{training,
                                                  parameters_,
@@ -111,8 +111,7 @@ Result<paramserver::MessageSink*> WorkerProcess::make_collective_exchange(std::s
   const Rank keeper = root_of(training, workers_);
   const bool keeps = !settings_.checkpoint.empty() && rank_ == keeper;
   if (keeps) options.on_updated = [this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); };
-  auto exchange =
-      std::make_unique<collectives::CollectiveExchange>(std::move(plan), rank_, transport_->loop(), *member_, std::move(options));
+  auto exchange = std::make_unique<collectives::CollectiveExchange>(plan, rank_, transport_->loop(), *member_, std::move(options));
   if (!settings_.resume_from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
     PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.resume_from, *exchange));
   if (keeps) {

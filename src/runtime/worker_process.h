@@ -65,7 +65,7 @@ class WorkerProcess final : public MemberEvents {
   Status wait_for_verdict();
   Status restore_parameters();
   Result<paramserver::MessageSink*> make_exchange(std::shared_ptr<const paramserver::JobPlan> plan);
-  Result<paramserver::MessageSink*> make_collective_exchange(std::shared_ptr<const paramserver::JobPlan> plan);
+  Result<paramserver::MessageSink*> make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan);
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;
