@@ -53,10 +53,10 @@ programs() {
   return $status
 }
 
-# python_tests PYTEST_ARGUMENTS...: against the programs of the release preset; two more at a time than there are cores, since tests of faults wait.
+# python_tests PYTEST_ARGUMENTS...: against the programs of the release preset; one more at a time than there are cores, since tests of faults wait.
 python_tests() {
   local log=$logs/python status=0 summary good=0 bad=0
-  PACELINE=$PWD/build/release/bin/paceline .venv/bin/python -m pytest -q -p no:cacheprovider --durations=5 -n $(($(nproc) + 2)) --dist worksteal "$@" 2>&1 | tee "$log" || status=$?
+  PACELINE=$PWD/build/release/bin/paceline .venv/bin/python -m pytest -q -p no:cacheprovider --durations=5 -n $(($(nproc) + 1)) --dist worksteal "$@" 2>&1 | tee "$log" || status=$?
   summary=$(grep -E '(passed|failed|error).* in [0-9.]+s' "$log" | tail -n 1)
   [[ $summary =~ ([0-9]+)\ passed ]] && good=${BASH_REMATCH[1]}
   [[ $summary =~ ([0-9]+)\ failed ]] && bad=${BASH_REMATCH[1]}

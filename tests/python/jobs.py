@@ -55,6 +55,14 @@ def stat_of(pid):
     return fields[0], int(fields[1])
 
 
+def words_of(pid):
+    """Its command line, ended by an empty word; only that when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return [""]
+
+
 def all_pids():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
@@ -165,19 +173,22 @@ class Job(Process):
             stat = stat_of(pid)
             if stat is None or stat[1] != self.pid or stat[0] == "Z":
                 continue
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            words = words_of(pid)
             if words[:-1] == [PROGRAM, *self.arguments] or words == [""]:
-                continue  # it has not become what it is going to be
+                continue  # it has not become what it is going to be, or has just ended
             if words[0].endswith("paceline-trainer") and words[1].startswith("["):
                 continue  # it is about to fork the workers
-            if words[0].endswith("paceline-trainer"):
-                found[f"worker {json.loads(words[1])['rank']}"] = pid
-            elif words[1] == "worker":
-                found[f"worker {json.loads(words[2])['rank']}"] = pid
-            elif words[1] == "coordinator":
-                found["coordinator"] = pid
-            else:
-                found[f"server {words[words.index('--rank') + 1]}"] = pid
+            try:
+                if words[0].endswith("paceline-trainer"):
+                    found[f"worker {json.loads(words[1])['rank']}"] = pid
+                elif words[1] == "worker":
+                    found[f"worker {json.loads(words[2])['rank']}"] = pid
+                elif words[1] == "coordinator":
+                    found["coordinator"] = pid
+                else:
+                    found[f"server {words[words.index('--rank') + 1]}"] = pid
+            except json.JSONDecodeError:
+                continue  # a forked worker is just writing what it is
         return found
 
 

@@ -5,11 +5,10 @@ import os
 import re
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
-from jobs import LENET, SLACK, Job, Process, full, is_running, reference, wait_until
+from jobs import LENET, SLACK, Job, Process, full, is_running, reference, wait_until, words_of
 
 DEADLINE = 1.0
 ENDLESS = (*LENET, "--iterations", 1_000_000, "--deadline", f"{DEADLINE:g}s")
@@ -65,7 +64,7 @@ def test_when_the_launcher_is_killed_nothing_is_left(tmp_path):
 def forking(job):
     """The process that loads LibTorch and then forks the workers, while it is there."""
     for pid in job.family():
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        words = words_of(pid)
         if words[0].endswith("paceline-trainer") and words[1].startswith("["):
             return pid
 
