@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/median.h"
+
 namespace paceline::bench {
 
 // Of the runs.
@@ -16,12 +18,6 @@ struct Spread {
 };
 
 // Requires at least one value.
-inline double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 inline Spread spread(const std::vector<double>& values) {
   return {.median = median(values), .lowest = std::ranges::min(values), .highest = std::ranges::max(values)};
 }

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/text.h"
 
 namespace paceline {
@@ -83,6 +84,12 @@ TEST(Result, HandsOnTheFirstError) {
 }
 
 TEST(CheckDeathTest, SaysWhatWasViolated) { EXPECT_DEATH(PACELINE_CHECK(1 > 2, "window {}", 7), "window 7"); }
+
+TEST(Median, IsTheMiddleOrBetweenTheTwoInTheMiddle) {
+  EXPECT_EQ(median({5}), 5);
+  EXPECT_EQ(median({9, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 9}), 3);
+}
 
 }  // namespace
 }  // namespace paceline

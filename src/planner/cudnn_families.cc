@@ -183,11 +183,4 @@ std::int64_t repetitions(double seconds) {
   return static_cast<std::int64_t>(std::ceil(std::min(kMost, kWanted / seconds)));
 }
 
-double median(std::vector<double> values) {
-  PACELINE_CHECK(!values.empty(), "a median of nothing");
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 }  // namespace paceline::planner

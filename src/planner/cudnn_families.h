@@ -126,9 +126,6 @@ class LargestDifference {
 // resolution and the start of the work count little.
 std::int64_t repetitions(double seconds);
 
-// Requires at least one value.
-double median(std::vector<double> values);
-
 // What times depend on.
 struct CudnnFingerprint {
   std::string gpu, cudnn, cuda_runtime;  // "NVIDIA …", "9.28.1", "13.0"

@@ -224,11 +224,5 @@ TEST(Repetitions, FillAMillisecondButNeverMoreThanAHundred) {
   EXPECT_EQ(repetitions(0), 100);
 }
 
-TEST(Median, IsTheMiddleOrBetweenTheTwoInTheMiddle) {
-  EXPECT_EQ(median({5}), 5);
-  EXPECT_EQ(median({9, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 9}), 3);
-}
-
 }  // namespace
 }  // namespace paceline::planner

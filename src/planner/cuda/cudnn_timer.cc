@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/median.h"
 #include "base/text.h"
 #include "planner/cuda/cudnn_convolution.h"
 #include "planner/cuda/handles.h"
