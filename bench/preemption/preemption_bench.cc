@@ -100,14 +100,13 @@ Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::Wi
     };
     for (std::uint64_t ticket = 0; ticket < count; ++ticket) send(kBacklog, ticket);
   };
-  there.on_arrived = [&](const wire::MessageHead& head) {
-    const std::int64_t ready_at = shared.ready_at;
-    if (ready_at == 0) return;
+  there.on_arrived = [&, arrived = std::uint64_t{0}](const wire::MessageHead& head) mutable {
     if (head.layer != kUrgent) {
-      ++run.overtaken_by;
+      ++arrived;
       return;
     }
-    run.seconds = 1e-9 * static_cast<double>(now() - ready_at);
+    run.overtaken_by = static_cast<double>(arrived - count / 2);
+    run.seconds = 1e-9 * static_cast<double>(now() - shared.ready_at);
     shared.finish({});
   };
 

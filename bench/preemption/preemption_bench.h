@@ -27,7 +27,7 @@ struct PreemptionBenchReport {
   // window, as in the options.
   std::vector<Spread> urgent_seconds;
   std::vector<double> window_bytes;  // when the slice became ready; median
-  // How many messages of the backlog arrived between the two moments; median.
+  // How many messages of the backlog that had not been acknowledged at the first moment arrived before the second; median.
   std::vector<double> overtaken_by;
 };
 

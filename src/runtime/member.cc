@@ -127,8 +127,16 @@ void Member::fail(const Status& reason) {
   if (ended_ || !failure_.ok()) return;
   failure_ = reason;
   if (!coordinator_) return on_stop(wire::stop_for(reason));
-  send_control(MessageKind::kFailed, 0, encode(wire::stop_for(reason)));
-  transport_.loop().run_after(echo_ ? options_.silence_deadline + kVerdictLimit : kVerdictLimit, [this] {
+  if (!echo_) return tell_failure();
+  // Whoever ended first says why; should that have been lost, this is better than nothing.
+  transport_.loop().run_after(kVerdictLimit, [this] {
+    if (!ended_) tell_failure();
+  });
+}
+
+void Member::tell_failure() {
+  send_control(MessageKind::kFailed, 0, encode(wire::stop_for(failure_)));
+  transport_.loop().run_after(echo_ ? options_.silence_deadline : kVerdictLimit, [this] {
     if (!ended_) on_stop(wire::stop_for(failure_));
   });
 }

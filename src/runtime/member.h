@@ -117,6 +117,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void check_connected();
   void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload,
                     std::uint8_t flags = wire::kNoFlags);
+  void tell_failure();
   void tell_clock(std::uint32_t question);
   bool plays(session::Role part) const { return session::plays(options_.role, part); }
   bool listens() const { return plays(session::Role::kServer) || options_.meets == Meets::kWorkers; }
