@@ -37,7 +37,7 @@ struct Options {
   int turns = 3;
   double length = 15;
   std::string output = "runs/schedules";
-  std::string tables, python, peers;
+  std::string tables, python, mxnet, peers;
   bool quick = false, json = false, progress = false, no_pictures = false;
 };
 
@@ -64,12 +64,16 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   std::vector<std::string> legal = scheduling::schedule_names();
   legal.push_back("ddp");
   if (options.contestants.empty()) bench.grid.contestants = legal;
-  for (const std::string& loop : bench::loop_names()) legal.push_back(loop);
-  for (const std::string& narrow : bench::narrow_names()) legal.push_back(narrow);
+  for (const auto& names : {bench::mxnet_names(), bench::loop_names(), bench::narrow_names()})
+    legal.insert(legal.end(), names.begin(), names.end());
   for (const std::string& name : bench.grid.contestants) {
     if (std::ranges::find(legal, name) == legal.end())
       return error(ErrorKind::kBadRequest, "--contestants knows no '{}'{}; legal: {}", name, suggestion(name, legal),
                    fmt::join(legal, ", "));
+    const auto peer = bench::peer_of(name);
+    if (peer && peer->interpreter == bench::PeerContestant::Interpreter::kMxnet && !fs::exists(options.mxnet))
+      return error(ErrorKind::kBadRequest, "--mxnet: there is no {}, which {} needs; scripts/setup mxnet makes it", options.mxnet,
+                   name);
   }
   bench.grid.slices = options.slices;
   bench.grid.turns = options.turns;
@@ -78,6 +82,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   bench.tables = fs::absolute(options.tables).lexically_normal();
   bench.peers = fs::absolute(options.peers).lexically_normal();
   bench.python = options.python;
+  bench.mxnet = options.mxnet;
   bench.paceline = fs::read_symlink("/proc/self/exe");
   std::error_code problem;
   fs::create_directories(options.output, problem);
@@ -193,6 +198,7 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
   options->tables = PACELINE_SOURCE_DIR "/bench/tables";
   options->peers = PACELINE_SOURCE_DIR "/bench/peers";
   options->python = PACELINE_SOURCE_DIR "/.venv/bin/python";
+  options->mxnet = PACELINE_SOURCE_DIR "/.venv-mxnet/bin/python";
 #endif
   const auto list = [&](const char* name, auto& values, const std::string& help) {
     return command->add_option(name, values, help)->delimiter(',')->allow_extra_args(false);
@@ -203,8 +209,9 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
   list("--contestants", options->contestants,
-       "Schedules (each also with --wire: p3-bfloat16), ddp (PyTorch over gloo), and loops of --collective (loop1, loop2, loop3, "
-       "loop3-overlap, each also with an "
+       "Schedules (each also with --wire: p3-bfloat16), ddp (PyTorch over gloo), mxnet, mxnet-p3, mxnet-p3-bounded (MXNet's "
+       "KVStore, "
+       "its P3, and that with a bounded socket), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also with an "
        "algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --window=1MB");
@@ -219,8 +226,9 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
                    "Folder of the finished cells (cells.jsonl), which are not run again, and of the pictures")
       ->capture_default_str();
   command->add_option("--tables", options->tables, "Folder of the layer tables")->capture_default_str();
-  command->add_option("--peers", options->peers, "Folder of ddp_replay.py")->capture_default_str();
+  command->add_option("--peers", options->peers, "Folder of the peers' programs")->capture_default_str();
   command->add_option("--python", options->python, "Interpreter with torch and matplotlib")->capture_default_str();
+  command->add_option("--mxnet", options->mxnet, "Interpreter with MXNet (scripts/setup mxnet)")->capture_default_str();
   command->add_flag("--no-pictures", options->no_pictures, "Only numbers");
   CLI::Option* quick = command->add_flag("--quick", options->quick, "resnet50 at 2gbit and 8gbit, one turn of some seconds");
   command->add_flag("--json", options->json, "One JSON document; rates in bits/s where they say so, times in seconds");

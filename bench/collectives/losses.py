@@ -56,10 +56,12 @@ def run(program, contestant, hosts, rate, task, folder):
         if "progress" in line:
             progress[line["progress"]["iteration"]].append(line["progress"])
     iterations = [progress[i] for i in sorted(progress)]
+    report = next(line["report"] for line in lines if "report" in line)
     return {
         "seconds": [statistics.mean(one["seconds"] for one in ranks) for ranks in iterations],
         "loss": [statistics.mean(one["loss"] for one in ranks) for ranks in iterations],
-        "accuracy": next(line["report"]["accuracy"] for line in lines if "report" in line),
+        "accuracy": report["accuracy"],
+        "parameters_hash": report["parameters_hash"],
     }
 
 
@@ -85,8 +87,8 @@ def table(cells, target):
     by_name = defaultdict(list)
     for cell in cells:
         by_name[cell["contestant"]].append(cell)
-    print(f"| contestant | iteration | spread | all iterations | until the loss is {target:g} | last loss | accuracy |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"| contestant | iteration | spread | all iterations | until the loss is {target:g} | last loss | accuracy | hash of the parameters |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, runs in by_name.items():
         medians = sorted(statistics.median(run["seconds"][WARM_UP:]) for run in runs)
         totals = statistics.median(sum(run["seconds"]) for run in runs)
@@ -94,7 +96,8 @@ def table(cells, target):
         until = f"{statistics.median(times):.2f} s" if len(times) == len(runs) else "not reached"
         last = statistics.median(smoothed(run["loss"])[-1] for run in runs)
         accuracy = statistics.median(run["accuracy"] for run in runs)
-        print(f"| {name} | {statistics.median(medians) * 1e3:.1f} ms | {medians[0] * 1e3:.1f} .. {medians[-1] * 1e3:.1f} | {totals:.2f} s | {until} | {last:.4f} | {accuracy:.3f} |")
+        hashes = " ".join(sorted({run["parameters_hash"][:8] for run in runs}))
+        print(f"| {name} | {statistics.median(medians) * 1e3:.1f} ms | {medians[0] * 1e3:.1f} .. {medians[-1] * 1e3:.1f} | {totals:.2f} s | {until} | {last:.4f} | {accuracy:.3f} | {hashes} |")
 
 
 def draw(cells, path):

@@ -47,6 +47,18 @@ std::vector<std::string> narrow_names() {
   return names;
 }
 
+std::optional<PeerContestant> peer_of(const std::string& contestant) {
+  using Interpreter = PeerContestant::Interpreter;
+  if (contestant == "ddp") return PeerContestant{"ddp_replay.py", {}, Interpreter::kTorch};
+  const std::string mxnet = "mxnet_replay.py";
+  if (contestant == "mxnet") return PeerContestant{mxnet, {"--store", "dist_sync"}, Interpreter::kMxnet};
+  if (contestant == "mxnet-p3") return PeerContestant{mxnet, {"--store", "p3store_dist"}, Interpreter::kMxnet};
+  if (contestant == "mxnet-p3-bounded") return PeerContestant{mxnet, {"--store", "p3store_dist", "--bounded"}, Interpreter::kMxnet};
+  return std::nullopt;
+}
+
+std::vector<std::string> mxnet_names() { return {"mxnet", "mxnet-p3", "mxnet-p3-bounded"}; }
+
 std::string Cell::name() const { return slice.empty() ? contestant : fmt::format("{} --slice {}", contestant, slice); }
 
 std::string Cell::key() const {

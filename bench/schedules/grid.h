@@ -18,7 +18,7 @@ struct Cell {
   double stands_for = 0;  // bits/s of the link that the shaped one stands for
   double scale = 1;       // by which bytes and link are divided
   int hosts = 4;
-  std::string contestant;       // name of a schedule (schedule_of) or of a loop (loop_of), or "ddp"
+  std::string contestant;       // name of a schedule (schedule_of), of a loop (loop_of) or of a peer (peer_of)
   std::string slice;            // --slice; "": the schedule's own
   std::int64_t iterations = 0;  // timed; the warm-up comes before
   int turn = 0;
@@ -53,6 +53,18 @@ struct ScheduleContestant {
 // "p3": with float32; "p3-bfloat16", "p3-float16": with fewer bytes. Of any other name, that name.
 ScheduleContestant schedule_of(const std::string& contestant);
 std::vector<std::string> narrow_names();  // of all schedules with fewer bytes
+
+// Another system that replays the tables: a program of bench/peers.
+struct PeerContestant {
+  enum class Interpreter { kTorch, kMxnet };
+  std::string script;
+  std::vector<std::string> arguments;
+  Interpreter interpreter;
+};
+// "ddp": PyTorch's DistributedDataParallel over gloo; "mxnet": MXNet's KVStore; "mxnet-p3": its P3; "mxnet-p3-bounded": that with a
+// bound on what a socket is handed ahead of something more urgent. Nothing for any other name.
+std::optional<PeerContestant> peer_of(const std::string& contestant);
+std::vector<std::string> mxnet_names();
 
 // 10 for replayed tables, or 20 where the link would be faster than 1 Gb/s.
 double scale_for(double stands_for);

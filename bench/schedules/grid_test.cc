@@ -54,6 +54,21 @@ TEST(Grid, AScheduleIsNamedWithWhatItSendsOfEachParameter) {
   EXPECT_EQ(loads_of(table, "ddp")[0].size, Bytes{4000});
 }
 
+TEST(Grid, APeerIsAProgramWithItsInterpreter) {
+  EXPECT_EQ(peer_of("ddp")->script, "ddp_replay.py");
+  EXPECT_EQ(peer_of("ddp")->interpreter, PeerContestant::Interpreter::kTorch);
+  std::set<std::vector<std::string>> arguments;
+  for (const std::string& name : mxnet_names()) {
+    ASSERT_TRUE(peer_of(name)) << name;
+    EXPECT_EQ(peer_of(name)->script, "mxnet_replay.py");
+    EXPECT_EQ(peer_of(name)->interpreter, PeerContestant::Interpreter::kMxnet);
+    EXPECT_TRUE(arguments.insert(peer_of(name)->arguments).second) << name;
+    EXPECT_FALSE(loop_of(name));
+    EXPECT_EQ(schedule_of(name).element_bytes, 4);
+  }
+  for (const char* none : {"p3", "loop1", "mxnet-p3-bounded-more", ""}) EXPECT_FALSE(peer_of(none)) << none;
+}
+
 TEST(Grid, NoLinkIsFasterThanOneGigabit) {
   for (const Cell& cell : grid(two_by_two())) EXPECT_LE(cell.link().value, 125e6) << cell.key();
   EXPECT_EQ(scale_for(10e9), 10);

@@ -69,13 +69,17 @@ class Bench {
   std::vector<lab::HostCommand> commands_of(const Cell& cell) const {
     const std::string iterations = std::to_string(kWarmUp + cell.iterations);
     const std::string scale = fmt::format("{:g}", cell.scale);
-    if (cell.contestant == "ddp") {
+    if (const auto peer = peer_of(cell.contestant)) {
+      const bool torch = peer->interpreter == PeerContestant::Interpreter::kTorch;
       std::vector<lab::HostCommand> commands;
       for (int host = 0; host < cell.hosts; ++host) {
-        commands.push_back({.host = host,
-                            .arguments = {options_.python, options_.peers + "/ddp_replay.py", "--table", path_of(cell), "--scale",
-                                          scale, "--iterations", iterations, "--rank", std::to_string(host), "--hosts",
-                                          std::to_string(cell.hosts), "--master", lab::address(0)}});
+        commands.push_back(
+            {.host = host,
+             .arguments = {torch ? options_.python : options_.mxnet, options_.peers + "/" + peer->script, "--table", path_of(cell),
+                           "--scale", scale, "--iterations", iterations, "--rank", std::to_string(host), "--hosts",
+                           std::to_string(cell.hosts), "--master", lab::address(0)}});
+        auto& arguments = commands.back().arguments;
+        arguments.insert(arguments.end(), peer->arguments.begin(), peer->arguments.end());
       }
       return commands;
     }

@@ -19,7 +19,8 @@ struct SchedulesBenchOptions {
   std::string paceline;                  // path of this program
   std::string tables;                    // folder of NAME.json
   std::string python;                    // interpreter with torch, for "ddp"
-  std::string peers;                     // folder of ddp_replay.py
+  std::string mxnet;                     // interpreter with MXNet, for "mxnet" and what begins so
+  std::string peers;                     // folder of their programs
   double length = 15;                    // seconds that a job is timed, about
   std::vector<std::string> job_options;  // more for every `paceline train`
   int interrupt = -1;                    // see lab::RunHooks

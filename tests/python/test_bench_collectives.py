@@ -93,7 +93,7 @@ def test_losses_of_a_loop_beside_those_of_servers_are_the_same_and_run_once(tmp_
     cells = [json.loads(line) for line in (tmp_path / "losses.jsonl").read_text().splitlines()]
     assert [cell["contestant"] for cell in cells] == ["tuned", "loop3-overlap-lp"]
     assert all(len(cell["seconds"]) == 8 and min(cell["seconds"]) > 0 for cell in cells)
-    assert cells[0]["loss"] == cells[1]["loss"] and cells[0]["accuracy"] == cells[1]["accuracy"], "both have the same bits"
+    assert cells[0]["parameters_hash"] == cells[1]["parameters_hash"] and cells[0]["loss"] == cells[1]["loss"] and cells[0]["accuracy"] == cells[1]["accuracy"], "both have the same bits"
     assert (tmp_path / "losses.png").stat().st_size > 0
     assert first.count("| not reached |") == 2, "the loss is the mean of more iterations than these"
     assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == first
