@@ -73,10 +73,10 @@ void EgressQueue::refresh(Lane& lane) {
   lane.active = active;
 }
 
-bool EgressQueue::comes_before(const Head& a, const Head& b, Order order) const {
+bool EgressQueue::comes_before(const Head& a, const Head& b) const {
   const Waiting &of_a = units_[a.slot], &of_b = units_[b.slot];
   if (of_a.unit.layer != of_b.unit.layer) return of_a.unit.layer < of_b.unit.layer;
-  if (order == Order::kByLayer && a.lane->in_flight != b.lane->in_flight) return a.lane->in_flight < b.lane->in_flight;
+  if (a.lane->in_flight != b.lane->in_flight) return a.lane->in_flight < b.lane->in_flight;
   return of_a.sequence < of_b.sequence;
 }
 
@@ -143,8 +143,7 @@ std::optional<Flow> EgressQueue::first_of(const Heads& heads) const {
   const Waiting &a = units_[push], &b = units_[reply];
   const bool a_controls = a.unit.layer.index < 0, b_controls = b.unit.layer.index < 0;
   if (a_controls != b_controls) return a_controls ? Flow::kPush : Flow::kReply;
-  if (orders_[0] != orders_[1]) return std::nullopt;
-  if (orders_[0] == Order::kFirstInFirstOut) return lower(a.sequence, b.sequence);
+  if (orders_[0] == Order::kFirstInFirstOut || orders_[1] == Order::kFirstInFirstOut) return std::nullopt;
   if (a.unit.iteration != b.unit.iteration) return lower(a.unit.iteration, b.unit.iteration);
   if (a.unit.layer == b.unit.layer) return std::nullopt;
   return lower(a.unit.layer, b.unit.layer);
@@ -165,8 +164,7 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
       const std::uint32_t slot = candidate.flows[flow].front();
       if (candidate.in_flight + cost(next_size(units_[slot])) > limit) continue;
       has_room = true;
-      if (heads[flow].slot == kNone || comes_before({&candidate, slot}, heads[flow], orders_[flow]))
-        heads[flow] = {&candidate, slot};
+      if (heads[flow].slot == kNone || comes_before({&candidate, slot}, heads[flow])) heads[flow] = {&candidate, slot};
     }
     if (has_room && (oldest == kNone || units_[candidate.oldest].sequence < units_[oldest].sequence)) oldest = candidate.oldest;
   }

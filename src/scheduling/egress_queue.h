@@ -2,8 +2,9 @@
 // simulator run the same object. Owned by one progress loop.
 //
 // Order: within a flow (scheduling/schedule.h) by layer, or by the sequence of becoming ready (P3, section 4.2). Of units of one
-// layer for several destinations a chunk goes where the fewest bytes are on their way, so that a layer of large slices reaches all
-// nodes evenly: were it sent to one after the other, nodes out of step would meet at one of them and wait there. Within a
+// layer for several destinations (first in, first out: of all units) a chunk goes where the fewest bytes are on their way, so that
+// a layer of large slices reaches all nodes evenly: were it sent to one after the other, nodes out of step would meet at one of
+// them and wait there. Systems without priorities, which send over each connection by itself, are even in the same way. Within a
 // destination, and if that does not decide, the sequence does. Layers below 0, the control plane's, come before all others. A unit
 // leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has been taken is never recalled, so an
 // urgent unit waits at most for the window's bytes that left before it.
@@ -11,8 +12,7 @@
 // Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next
 // iteration is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable
 // anti-phase, by which VGG-19 would lose half of a link. Then the lower layer, and of equal ones, chunk by chunk, the flow that did
-// not leave last. Where only one of the flows is ordered by layer they take turns whatever they are; where none is, the sequence
-// decides.
+// not leave last. Where one of the flows or both are not ordered by layer they take turns whatever they are.
 //
 // Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations
 // that have something to send or on its way, one of them may hold at most
@@ -145,7 +145,7 @@ class EgressQueue {
   static std::size_t index(Flow flow) { return static_cast<std::size_t>(flow); }
   std::int64_t cost(std::int64_t size) const;
   std::int64_t next_size(const Waiting& waiting) const;
-  bool comes_before(const Head& a, const Head& b, Order order) const;
+  bool comes_before(const Head& a, const Head& b) const;
   Lane& lane(Destination destination);
   void refresh(Lane& lane);
   void line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot);

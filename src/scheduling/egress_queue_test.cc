@@ -130,7 +130,7 @@ TEST(EgressQueue, AValueOfTheIterationBeforeGoesBeforeGradientsOfTheNext) {
   for (const Flow flow : {Flow::kPush, Flow::kReply}) queue.set_order(flow, Order::kFirstInFirstOut);
   queue.on_ready({.destination = to, .layer = {2}, .size = {200}, .tag = 'p', .iteration = 8});
   queue.on_ready({.destination = to, .layer = {9}, .size = {200}, .tag = 'r', .flow = Flow::kReply, .iteration = 7});
-  EXPECT_EQ(flows_until_empty(queue), "pprr") << "first come, first served";
+  EXPECT_EQ(flows_until_empty(queue), "prpr") << "without layers neither flow is for later";
 }
 
 TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
@@ -143,7 +143,7 @@ TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
     queue.on_ready(
         {.destination = to, .layer = {layer}, .size = {100}, .tag = static_cast<std::uint64_t>(tag), .flow = Flow::kReply});
   EXPECT_EQ(flows_until_empty(queue), "caxaybb") << "pushes by layer, replies as they came, the control plane before all";
-  // Without any order left the sequence decides, and nobody takes turns.
+  // Without any order left they still do: systems without priorities send gradients and values beside each other.
   queue.set_order(Flow::kPush, Order::kFirstInFirstOut);
   for (const char tag : std::string("prrp")) {
     queue.on_ready({.destination = to,
@@ -152,7 +152,25 @@ TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
                     .tag = static_cast<std::uint64_t>(tag),
                     .flow = tag == 'p' ? Flow::kPush : Flow::kReply});
   }
-  EXPECT_EQ(flows_until_empty(queue), "prrp");
+  EXPECT_EQ(flows_until_empty(queue), "rprp");
+}
+
+TEST(EgressQueue, FirstComeFirstServedIsEvenBetweenDestinations) {
+  EgressQueue queue({.order = Order::kFirstInFirstOut, .window = {400}, .chunk = {100}});
+  const auto one = open(queue), two = open(queue);
+  for (const auto& [to, tag] : std::vector<std::pair<std::uint32_t, char>>{{one, 'a'}, {one, 'b'}, {two, 'x'}, {two, 'y'}})
+    queue.on_ready({.destination = to, .layer = {tag}, .size = {200}, .tag = static_cast<std::uint64_t>(tag)});
+  std::string order;
+  std::vector<EgressQueue::Destination> held;
+  for (int i = 0; i < 4; ++i) {
+    const auto chunk = queue.take();
+    ASSERT_TRUE(chunk);
+    order += static_cast<char>(chunk->tag);
+    held.push_back(chunk->destination);
+  }
+  EXPECT_EQ(order, "axax");
+  for (const auto destination : held) queue.on_acknowledged(destination, {100});
+  EXPECT_EQ(flows_until_empty(queue), "bbyy") << "the order in which they became ready, where nothing is on its way";
 }
 
 TEST(EgressQueue, ANewWindowAndChunkCountFromTheNextChunkOn) {
@@ -317,14 +335,11 @@ class Twin {
     bool turn = false;
     Item* chosen = best[0] == nullptr ? best[1] : best[0];
     if (best[0] != nullptr && best[1] != nullptr) {
-      const auto [a, a_sequence] = key(*best[0]);
-      const auto [b, b_sequence] = key(*best[1]);
+      const int a = key(*best[0]).first, b = key(*best[1]).first;
       const Iteration a_iteration = best[0]->unit.iteration, b_iteration = best[1]->unit.iteration;
-      const bool by_layer = orders_[0] == Order::kByLayer, one_controls = (a < 0) != (b < 0);
-      turn = !one_controls && (orders_[0] != orders_[1] || (by_layer && a == b && a_iteration == b_iteration));
-      const bool push_first = one_controls ? a < b
-                              : by_layer   ? std::pair(a_iteration, a) < std::pair(b_iteration, b)
-                                           : a_sequence < b_sequence;
+      const bool by_layer = orders_[0] == Order::kByLayer && orders_[1] == Order::kByLayer, one_controls = (a < 0) != (b < 0);
+      turn = !one_controls && (!by_layer || (a == b && a_iteration == b_iteration));
+      const bool push_first = one_controls ? a < b : std::pair(a_iteration, a) < std::pair(b_iteration, b);
       chosen = best[turn ? static_cast<std::size_t>(next_turn) : push_first ? 0 : 1];
     }
     if (counted + cost(next(*chosen)) > w) return std::nullopt;
@@ -356,7 +371,7 @@ class Twin {
   // Among the first ones of several destinations with so many bytes on their way.
   std::tuple<int, std::int64_t, std::uint64_t> key(const Item& item, std::int64_t held) const {
     const auto [layer, sequence] = key(item);
-    return {layer, orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer ? held : 0, sequence};
+    return {layer, held, sequence};
   }
   std::pair<int, std::uint64_t> key(const Item& item) const {
     const bool by_layer = orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer;
