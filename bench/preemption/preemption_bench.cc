@@ -83,6 +83,7 @@ Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::Wi
   auto done = shared.done.get_future();
   here.on_failed = there.on_failed = [&](const Status& reason) { shared.finish(reason); };
   const auto count = static_cast<std::uint64_t>(options.backlog.count / options.slice.count);
+  const std::uint64_t half = count / 2;
   Run run;
 
   const auto now = [&] { return clock.now().time_since_epoch().count(); };
@@ -93,7 +94,7 @@ Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::Wi
       here.endpoint().send(peer, head, bytes, ticket);
     };
     here.on_received = [&, send, delivered = std::uint64_t{0}](std::uint64_t) mutable {
-      if (++delivered != count / 2) return;
+      if (++delivered != half) return;
       run.window = static_cast<double>(here.endpoint().link().window.count);
       shared.ready_at = now();
       send(kUrgent, count);
@@ -105,7 +106,7 @@ Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::Wi
       ++arrived;
       return;
     }
-    run.overtaken_by = static_cast<double>(arrived - count / 2);
+    run.overtaken_by = static_cast<double>(arrived - half);
     run.seconds = 1e-9 * static_cast<double>(now() - shared.ready_at);
     shared.finish({});
   };
