@@ -37,6 +37,7 @@ struct Options {
   std::vector<std::string> rates = {"1gbit"};
   int turns = 3;
   double length = 0.3;
+  std::string rest = "0s";
   std::string output = "runs/collectives";
   std::string python, peers;
   bool quick = false, json = false, progress = false, no_pictures = false;
@@ -51,6 +52,14 @@ struct Options {
 
 namespace fs = std::filesystem;
 using Json = bench::Ledger::Json;
+
+Result<Duration> rest_of(const std::string& text) {
+  const auto rest = parse_duration(text);
+  if (!rest.ok()) return error(ErrorKind::kBadRequest, "--rest: {}", rest.status().message());
+  if (*rest < Duration::zero() || *rest > std::chrono::seconds(1))
+    return error(ErrorKind::kBadRequest, "--rest: {}; legal: 0s to 1s", text);
+  return *rest;
+}
 
 Result<bench::CollectivesGrid> grid_of(const Options& options) {
   bench::CollectivesGrid grid;
@@ -83,6 +92,7 @@ Result<bench::CollectivesGrid> grid_of(const Options& options) {
     if (!rate.ok()) return error(ErrorKind::kBadRequest, "--rate: {}", rate.status().message());
     grid.rates.push_back(*rate);
   }
+  PACELINE_ASSIGN_OR_RETURN(grid.rest, rest_of(options.rest));
   for (const int hosts : options.hosts) {
     if (grid.rates.size() != 1 && grid.rates.size() != static_cast<std::size_t>(hosts))
       return error(ErrorKind::kBadRequest, "--rate names {} rates for {} hosts; give one, or one per host and --hosts {}",
@@ -287,6 +297,11 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
       ->capture_default_str();
   command->add_option("--length", options->length, "Seconds of repetitions in each turn, about; one repetition at least")
       ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command
+      ->add_option("--rest", options->rest,
+                   "Of all ranks before each repetition, so that shapers have saved as much for every contestant, however long its "
+                   "barrier takes")
       ->capture_default_str();
   command
       ->add_option("--output", options->output,

@@ -71,8 +71,9 @@ class Bench {
                 .algorithm = showing.entry.algorithm,
                 .elements = heat.size.count / static_cast<std::int64_t>(sizeof(float)),
                 .repetitions = first ? 1 : repetitions_for(showing.expected, options_.length),
-                .warm_up = !first && showing.expected < options_.length ? 1 : 0};
-    const double longest = std::max(showing.expected, 20 * bound) * (trial.repetitions + trial.warm_up);
+                .warm_up = !first && showing.expected < options_.length ? 1 : 0,
+                .rest = heat.rest};
+    const double longest = (std::max(showing.expected, 20 * bound) + seconds(heat.rest)) * (trial.repetitions + trial.warm_up);
     trial.deadline = std::chrono::seconds(30) + from_seconds(3 * longest);
     auto result = contestant->run(trial);
     if (!result.ok()) {
@@ -138,6 +139,7 @@ class Bench {
     if (std::ranges::adjacent_find(heat.rates, std::ranges::not_equal_to(), &BytesPerSecond::value) != heat.rates.end()) {
       for (const BytesPerSecond rate : heat.rates) row["host_bytes_per_second"].push_back(rate.value);
     }
+    if (heat.rest > Duration::zero()) row["rest_seconds"] = seconds(heat.rest);
     if (showing.said.contains("choice")) {
       row["choice"] = showing.said["choice"];
       row["predicted_seconds"] = showing.said["predicted"];

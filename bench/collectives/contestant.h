@@ -30,6 +30,7 @@ struct Trial {
   std::string algorithm;  // ours: "best" or a name of collectives::Algorithm; others ignore it
   std::int64_t elements = 0;
   int repetitions = 1, warm_up = 0;
+  Duration rest{0};  // before each repetition
   Duration deadline = std::chrono::minutes(2);
 };
 

@@ -74,7 +74,7 @@ std::vector<Heat> heats(const CollectivesGrid& grid) {
   for (const int hosts : grid.hosts) {
     for (const std::string& operation : grid.operations) {
       for (const Bytes size : operation == "barrier" ? std::vector<Bytes>{{0}} : sizes) {
-        Heat heat{operation, size, hosts, grid.rates, {}};
+        Heat heat{operation, size, hosts, grid.rates, grid.rest, {}};
         if (heat.rates.size() == 1) heat.rates.resize(static_cast<std::size_t>(hosts), heat.rates.front());
         for (const Entry& entry : grid.entries)
           if (can_run(entry, operation, size, hosts)) heat.entries.push_back(entry);
@@ -89,8 +89,9 @@ std::string key_of(const Heat& heat, const Entry& entry) {
   std::vector<std::string> rates;
   for (const BytesPerSecond rate : heat.rates) rates.push_back(fmt::format("{:.0f}", rate.value));
   if (std::ranges::count(rates, rates.front()) == static_cast<std::ptrdiff_t>(rates.size())) rates.resize(1);
-  return fmt::format("{} of {} B between {} hosts at {} B/s: {}", heat.operation, heat.size.count, heat.hosts,
-                     fmt::join(rates, ","), entry.name);
+  const std::string rested = heat.rest > Duration::zero() ? fmt::format(", rested {}", to_text(heat.rest)) : "";
+  return fmt::format("{} of {} B between {} hosts at {} B/s{}: {}", heat.operation, heat.size.count, heat.hosts,
+                     fmt::join(rates, ","), rested, entry.name);
 }
 
 double bus_factor(const std::string& operation, int hosts) {

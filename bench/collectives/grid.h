@@ -34,6 +34,7 @@ struct CollectivesGrid {
   std::vector<int> hosts = {2, 4, 8};
   std::vector<Entry> entries;
   std::vector<BytesPerSecond> rates = {{125e6}};  // one for all hosts, or one for each; then `hosts` has their number only
+  Duration rest{0};                               // of all ranks before each repetition's barrier
 };
 
 // The entries that run an operation one after the other, in turns.
@@ -42,6 +43,7 @@ struct Heat {
   Bytes size;
   int hosts = 0;
   std::vector<BytesPerSecond> rates;  // of every host
+  Duration rest{0};                   // see CollectivesGrid
   std::vector<Entry> entries;
 };
 

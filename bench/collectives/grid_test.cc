@@ -43,6 +43,9 @@ TEST(CollectivesGrid, HostsOfDifferentRatesAreAnotherEntry) {
   EXPECT_NE(uneven.find("at 125000000,31250000,125000000,125000000 B/s"), std::string::npos) << uneven;
   grid.rates.assign(4, {125e6});
   EXPECT_EQ(key_of(heats(grid)[0], grid.entries[0]), alike);
+  grid.rest = std::chrono::milliseconds(5);
+  const std::string rested = key_of(heats(grid)[0], grid.entries[0]);
+  EXPECT_NE(rested.find("B/s, rested 5.0 ms: paceline"), std::string::npos) << rested;
 }
 
 TEST(CollectivesGrid, ABarrierIsRunOnceAndPartsByWhoeverCan) {

@@ -96,7 +96,7 @@ def table(cells, target):
         until = f"{statistics.median(times):.2f} s" if len(times) == len(runs) else "not reached"
         last = statistics.median(smoothed(run["loss"])[-1] for run in runs)
         accuracy = statistics.median(run["accuracy"] for run in runs)
-        hashes = " ".join(sorted({run["parameters_hash"][:8] for run in runs}))
+        hashes = " ".join(sorted({run.get("parameters_hash", "-")[:8] for run in runs}))
         print(f"| {name} | {statistics.median(medians) * 1e3:.1f} ms | {medians[0] * 1e3:.1f} .. {medians[-1] * 1e3:.1f} | {totals:.2f} s | {until} | {last:.4f} | {accuracy:.3f} | {hashes} |")
 
 

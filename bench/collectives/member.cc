@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <sstream>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -20,13 +21,14 @@ struct Order {
   std::string operation, algorithm;
   std::int64_t elements = 0;
   int repetitions = 0, warm_up = 0;
+  std::int64_t rest = 0;  // microseconds
 };
 
 std::optional<Order> parse(const std::string& line) {
   std::istringstream words(line);
   std::string first;
   Order order;
-  words >> first >> order.operation >> order.algorithm >> order.elements >> order.repetitions >> order.warm_up;
+  words >> first >> order.operation >> order.algorithm >> order.elements >> order.repetitions >> order.warm_up >> order.rest;
   if (!words || first != "run") return std::nullopt;
   return order;
 }
@@ -85,6 +87,7 @@ Result<Json> answer(collectives::Communicator& all, const Order& order) {
   Json reply;
   for (int i = -order.warm_up; i < order.repetitions; ++i) {
     fill(data, own);
+    if (order.rest > 0) std::this_thread::sleep_for(std::chrono::microseconds(order.rest));
     PACELINE_RETURN_IF_ERROR(all.run({.kind = CollectiveKind::kBarrier}));
     const auto begin = std::chrono::steady_clock::now();
     PACELINE_ASSIGN_OR_RETURN(collectives::Request request, all.start(call));

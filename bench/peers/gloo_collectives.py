@@ -79,13 +79,15 @@ def is_wrong(operation, data, rank, ranks):
     return wrong(data, expected(operation, ranks))
 
 
-def answer(operation, count, repetitions, warm_up):
+def answer(operation, count, repetitions, warm_up, rest):
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     data = torch.empty(count, dtype=torch.float32)
     own = period(rank)
     seconds = []
     for i in range(-warm_up, repetitions):
         fill(data, own)
+        if rest > 0:
+            time.sleep(rest / 1e6)
         distributed.barrier()
         begin = time.monotonic()
         operate(operation, data, rank, ranks)

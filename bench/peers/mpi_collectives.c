@@ -91,7 +91,7 @@ static long check(const char* operation, const float* data, long count, int rank
   return -1;
 }
 
-static void answer(FILE* driver, const char* operation, long count, int repetitions, int warm_up) {
+static void answer(FILE* driver, const char* operation, long count, int repetitions, int warm_up, unsigned rest) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -104,6 +104,7 @@ static void answer(FILE* driver, const char* operation, long count, int repetiti
   const struct parts parts = parts_of(count, ranks);
   for (int i = -warm_up; i < repetitions; ++i) {
     fill(data, count, rank);
+    if (rest > 0) usleep(rest);
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = now();
     if (!operate(operation, data, (int)count, rank, &parts)) {
@@ -150,9 +151,10 @@ int main(int argc, char** argv) {
   char line[256], operation[32], algorithm[32];
   long count = 0;
   int repetitions = 0, warm_up = 0;
+  unsigned rest = 0;
   while (fgets(line, sizeof line, orders) != NULL) {
-    if (sscanf(line, "run %31s %31s %ld %d %d", operation, algorithm, &count, &repetitions, &warm_up) != 5) break;
-    answer(driver, operation, count, repetitions, warm_up);
+    if (sscanf(line, "run %31s %31s %ld %d %d %u", operation, algorithm, &count, &repetitions, &warm_up, &rest) != 6) break;
+    answer(driver, operation, count, repetitions, warm_up, rest);
     fflush(driver);
   }
   MPI_Finalize();

@@ -19,6 +19,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 SPLIT_ELEMENTS, SLICE_ELEMENTS = 1_000_000, 40_000  # MXNet's own
@@ -57,6 +58,9 @@ def environment(arguments, role):
     return {**os.environ, **more}
 
 
+BLOCKED = 200e-6  # seconds: asking for what is there takes less
+
+
 class Compute:
     """Computing that takes as long as the table says: what Python itself needs between two layers counts as part of it."""
 
@@ -67,9 +71,11 @@ class Compute:
         self.until = time.monotonic()
 
     def wait(self, what):
+        """As our replay: where this blocked, computing goes on from now; what asking alone took is no part of it."""
         start = time.monotonic()
         what()
-        self.until += time.monotonic() - start
+        end = time.monotonic()
+        self.until = max(self.until, end) if end - start > BLOCKED else self.until + end - start
 
     def take(self, seconds):
         self.until += seconds
@@ -140,6 +146,16 @@ def train(mx, arguments):
         print(json.dumps({"report": {"iterations": arguments.iterations, "mxnet": mx.__version__}}), flush=True)
 
 
+def end_with(others):
+    """Ends this worker when a process that it needs has failed: MXNet itself would wait for it for good."""
+    while True:
+        for other in others:
+            if other.poll() not in (None, 0):
+                print(f"a server or scheduler of MXNet ended with {other.returncode}", file=sys.stderr, flush=True)
+                os._exit(1)
+        time.sleep(1)
+
+
 def main():
     arguments = parsed()
     roles = ["server"] + (["scheduler"] if arguments.rank == 0 else [])
@@ -147,9 +163,14 @@ def main():
     others = [subprocess.Popen([sys.executable, "-c", "import mxnet"], env=environment(arguments, role)) for role in roles]
     os.environ.update(environment(arguments, "worker"))
     ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK: sleeps are exact to some microseconds
+    threading.Thread(target=end_with, args=(others,), daemon=True).start()
     import mxnet as mx  # the environment must be set before
 
-    train(mx, arguments)  # and lets go of the store, which ends the others
+    try:
+        train(mx, arguments)  # and lets go of the store, which ends the others
+    except (Exception, SystemExit) as failure:
+        print(f"rank {arguments.rank}: {failure}", file=sys.stderr, flush=True)
+        os._exit(1)  # letting go of the store would wait for the other workers
     for other in others:
         other.wait(timeout=30)
 

@@ -13,6 +13,11 @@ using wire::MessageKind;
 constexpr std::array<Role, 2> kParts = {Role::kWorker, Role::kServer};
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);
 
+// Losing a peer, or waiting for it in vain: others may know why.
+bool comes_from_a_peer(const Status& reason) {
+  return reason.kind() == ErrorKind::kCancelled || reason.kind() == ErrorKind::kPeerLost || reason.kind() == ErrorKind::kDeadline;
+}
+
 // Between which roles a message passes. A process that plays both has one session with each other process for all of them.
 struct Way {
   Role from, to;
@@ -124,17 +129,22 @@ void Member::send_control(MessageKind kind, Iteration iteration, std::vector<std
 }
 
 void Member::fail(const Status& reason) {
-  if (ended_ || !failure_.ok()) return;
-  failure_ = reason;
-  if (!coordinator_) return on_stop(wire::stop_for(reason));
+  if (ended_ || told_failure_) return;
+  const bool happened_here = !comes_from_a_peer(reason);
+  if (!failure_.ok() && !happened_here) return;
+  echo_ = echo_ && !happened_here;
+  // A job that ends because somebody went, and nobody says why, has failed, in whatever order he went.
+  failure_ = echo_ ? Status(ErrorKind::kPeerLost, reason.message()) : reason;
+  if (!coordinator_) return on_stop(wire::stop_for(failure_));
   if (!echo_) return tell_failure();
   // Whoever ended first says why; should that have been lost, this is better than nothing.
   transport_.loop().run_after(kVerdictLimit, [this] {
-    if (!ended_) tell_failure();
+    if (!ended_ && !told_failure_) tell_failure();
   });
 }
 
 void Member::tell_failure() {
+  told_failure_ = true;
   send_control(MessageKind::kFailed, 0, encode(wire::stop_for(failure_)));
   transport_.loop().run_after(echo_ ? options_.silence_deadline : kVerdictLimit, [this] {
     if (!ended_) on_stop(wire::stop_for(failure_));

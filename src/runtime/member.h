@@ -6,7 +6,7 @@
 //
 // Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the
 // member knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the
-// same.
+// same. One that only hears another's goodbye waits that second first, since the other has said why, and then tells that it lost it.
 //
 // Threads: belongs to the transport's loop.
 #pragma once
@@ -155,8 +155,9 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   bool welcomed_ = false;
   bool told_connected_ = false;
   bool ended_ = false;
-  Status failure_;     // reported, waiting for the verdict
-  bool echo_ = false;  // the failure only follows from what another process knows already
+  Status failure_;             // waiting for the verdict
+  bool told_failure_ = false;  // to the coordinator
+  bool echo_ = false;          // the failure only follows from what another process knows already
 };
 
 }  // namespace paceline::runtime

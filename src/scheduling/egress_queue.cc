@@ -76,7 +76,9 @@ void EgressQueue::refresh(Lane& lane) {
 bool EgressQueue::comes_before(const Head& a, const Head& b) const {
   const Waiting &of_a = units_[a.slot], &of_b = units_[b.slot];
   if (of_a.unit.layer != of_b.unit.layer) return of_a.unit.layer < of_b.unit.layer;
-  if (a.lane->in_flight != b.lane->in_flight) return a.lane->in_flight < b.lane->in_flight;
+  const std::int64_t on_way_a = of_a.unit.in_sequence ? 0 : a.lane->in_flight;
+  const std::int64_t on_way_b = of_b.unit.in_sequence ? 0 : b.lane->in_flight;
+  if (on_way_a != on_way_b) return on_way_a < on_way_b;
   return of_a.sequence < of_b.sequence;
 }
 

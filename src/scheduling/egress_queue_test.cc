@@ -173,6 +173,17 @@ TEST(EgressQueue, FirstComeFirstServedIsEvenBetweenDestinations) {
   EXPECT_EQ(flows_until_empty(queue), "bbyy") << "the order in which they became ready, where nothing is on its way";
 }
 
+TEST(EgressQueue, APlansStepsLeaveInSequenceWhateverIsOnItsWay) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto one = open(queue), two = open(queue);
+  for (const auto& [to, tag] : std::vector<std::pair<std::uint32_t, char>>{{one, 'a'}, {two, 'x'}, {one, 'b'}})
+    queue.on_ready({.destination = to, .size = {200}, .tag = static_cast<std::uint64_t>(tag), .in_sequence = true});
+  std::string order;
+  while (const auto chunk = queue.take()) order += static_cast<char>(chunk->tag);
+  EXPECT_EQ(order, "aaxx") << "the first destination is served first, until the window is full";
+  EXPECT_EQ(queue.waiting(), 1U);
+}
+
 TEST(EgressQueue, ANewWindowAndChunkCountFromTheNextChunkOn) {
   EgressQueue queue({.window = {4000}, .chunk = {2000}});
   const auto to = open(queue);
@@ -371,7 +382,7 @@ class Twin {
   // Among the first ones of several destinations with so many bytes on their way.
   std::tuple<int, std::int64_t, std::uint64_t> key(const Item& item, std::int64_t held) const {
     const auto [layer, sequence] = key(item);
-    return {layer, held, sequence};
+    return {layer, item.unit.in_sequence ? 0 : held, sequence};
   }
   std::pair<int, std::uint64_t> key(const Item& item) const {
     const bool by_layer = orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer;
@@ -392,6 +403,7 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
     std::array<Order, 2> orders{};
     for (Order& order : orders) order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
     const std::int64_t reply_share = pick(0, 2);  // of 2: some histories have one flow only
+    const std::int64_t planned = seed % 3 == 0 ? 10 : seed % 3 == 1 ? 0 : 3;  // of 10
     options.chunk = {pick(1, 600)};
     options.window = {options.chunk.count * pick(2, 9) + pick(0, options.chunk.count)};
     EgressQueue queue(options);
@@ -421,7 +433,8 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
                           .size = {pick(0, 4) == 0 ? 0 : pick(1, 2000)},
                           .tag = sequence,
                           .flow = pick(1, 2) > reply_share ? Flow::kPush : Flow::kReply,
-                          .iteration = pick(7, 8)};
+                          .iteration = pick(7, 8),
+                          .in_sequence = pick(0, 9) < planned};
           queue.on_ready(unit);
           twin.items.push_back({unit, sequence++});
           break;

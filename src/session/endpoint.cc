@@ -141,7 +141,8 @@ void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::S
                    .size = {static_cast<std::int64_t>(head.payload_bytes)},
                    .tag = slot,
                    .flow = flow_of(head.kind),
-                   .iteration = head.iteration});
+                   .iteration = head.iteration,
+                   .in_sequence = head.kind == wire::MessageKind::kCollective});
   pump();
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 
+#include "collectives/exec/expectation.h"
 #include "collectives/exec/largest.h"
 
 namespace paceline::collectives {
@@ -27,7 +28,9 @@ constexpr std::array<Trial, 6> kTrials = {{
 }};
 constexpr int kRepetitions = 3;
 // What shows the latency: messages of which the bytes take no time, along a tree.
-constexpr std::int64_t kSmall = 64;
+constexpr Bytes kSmall{64};
+// What shows the crowding: where a tree and an exchange are about as fast, so that it matters which of them is.
+constexpr Bytes kExchanged{4096};
 constexpr int kSmallRepetitions = 15;
 
 std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 ? 8 : 1; }
@@ -36,27 +39,20 @@ std::int64_t divisor_for(double first) { return first > 0.5 ? 64 : first > 0.05 
 // nothing, would look as good as a ring.
 constexpr double kLeastGamma = 0.2e-9;
 
-cost::CostSample sample_of(const Trial& trial, int ranks, double seconds) {
-  const auto size = static_cast<double>(trial.size), block = static_cast<double>(trial.block);
-  cost::CostSample sample{.messages = ranks - 1 + size / block, .sent = block * (ranks - 1) + size, .seconds = seconds};
-  if (trial.operation == Operation::kReduce) sample.reduced = sample.sent;
-  return sample;
-}
-
-// The fit over all sizes. The time to wake the ranks along the chain is no part of it; where that is most of the time, noise is
-// left of the rest.
-cost::LinkCost fit_without(double latency, std::vector<cost::CostSample> samples, int ranks, const cost::LinkCost& otherwise) {
-  const double waiting = latency * static_cast<double>(hops(Operation::kBroadcast, Algorithm::kLinearPipeline, ranks));
-  for (cost::CostSample& sample : samples) sample.seconds = std::max(sample.seconds - waiting, sample.seconds / 4);
-  const auto fit = cost::fit_cost(samples);
-  return fit.ok() ? fit->cost : otherwise;
-}
-
 // What is left to say when a machine was so busy that longer operations took no longer: the fastest of them.
 cost::LinkCost rate_alone(const std::vector<cost::CostSample>& samples) {
   cost::LinkCost cost{.beta = samples.front().seconds / samples.front().sent};
   for (const cost::CostSample& sample : samples) cost.beta = std::min(cost.beta, sample.seconds / sample.sent);
   return cost;
+}
+
+// What each hop of an exchange costs beyond its bytes, when it takes so much longer than a tree that moves more bytes.
+double crowding_of(double behind_a_tree, int ranks, const cost::LinkCost& link) {
+  CollectiveProblem problem{.operation = Operation::kAllreduce, .ranks = ranks, .size = kExchanged, .link = link};
+  const double tree = cost_of(problem, Algorithm::kMinimumSpanningTree).value().seconds;
+  const double exchange = cost_of(problem, Algorithm::kBidirectionalExchange).value().seconds;
+  const auto crowded = crowded_hops(Operation::kAllreduce, Algorithm::kBidirectionalExchange, ranks);
+  return std::max(0.0, (behind_a_tree - (exchange - tree)) / static_cast<double>(crowded));
 }
 
 class Calibrator {
@@ -67,29 +63,29 @@ class Calibrator {
 
   // What a message along a tree takes beyond the start-up that the pipelines' fit will not go below.
   Result<double> latency() {
-    PACELINE_ASSIGN_OR_RETURN(const double seconds, small_message(CollectiveKind::kBroadcast, Algorithm::kMinimumSpanningTree));
-    return std::max(0.0, seconds - kLeastAlpha);
+    PACELINE_ASSIGN_OR_RETURN(const double seconds, small(CollectiveKind::kBroadcast, Algorithm::kMinimumSpanningTree, kSmall));
+    const auto messages = hops(Operation::kBroadcast, Algorithm::kMinimumSpanningTree, all_.size());
+    return std::max(0.0, seconds / static_cast<double>(messages) - kLeastAlpha);
   }
 
-  // By how much longer a message takes when all ranks send at once than along a tree.
-  Result<double> crowding() {
-    PACELINE_ASSIGN_OR_RETURN(const double tree, small_message(CollectiveKind::kAllreduce, Algorithm::kMinimumSpanningTree));
-    PACELINE_ASSIGN_OR_RETURN(const double exchange, small_message(CollectiveKind::kAllreduce, Algorithm::kBidirectionalExchange));
-    return std::max(0.0, exchange - tree);
+  // By how many seconds an exchange takes longer than a tree.
+  Result<double> behind_a_tree() {
+    PACELINE_ASSIGN_OR_RETURN(const double tree, small(CollectiveKind::kAllreduce, Algorithm::kMinimumSpanningTree, kExchanged));
+    PACELINE_ASSIGN_OR_RETURN(const double exchange,
+                              small(CollectiveKind::kAllreduce, Algorithm::kBidirectionalExchange, kExchanged));
+    return exchange - tree;
   }
 
  private:
-  // Seconds for each of the messages that set off the next one. The most, unlike a sum, is the same in every order.
-  Result<double> small_message(CollectiveKind kind, Algorithm algorithm) {
+  // The most, unlike a sum, is the same in every order.
+  Result<double> small(CollectiveKind kind, Algorithm algorithm, Bytes size) {
     Call call{.kind = kind,
               .output = values_.data(),
-              .count = kSmall / static_cast<std::int64_t>(sizeof(float)),
+              .count = size.count / static_cast<std::int64_t>(sizeof(float)),
               .reduction = ReductionKind::kMax,
               .algorithm = algorithm};
     if (kind == CollectiveKind::kAllreduce) call.input = values_.data();
-    PACELINE_ASSIGN_OR_RETURN(const double seconds, time(call, kSmallRepetitions));
-    const Operation operation = kind == CollectiveKind::kAllreduce ? Operation::kAllreduce : Operation::kBroadcast;
-    return seconds / static_cast<double>(hops(operation, algorithm, all_.size()));
+    return time(call, kSmallRepetitions);
   }
 
   // The time of the slowest rank; the median of some.
@@ -150,14 +146,14 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
 Result<Calibration> calibrate(Engine& engine, const Communicator::Post& post, Rank self, std::int32_t ranks,
                               const CommunicatorOptions& options, CompareLinks compare) {
   Calibration calibration;
-  calibration.fit.cost = calibration.expected = Rules{}.link;
+  calibration.fit.cost = calibration.expected.link = Rules{}.link;
   if (ranks == 1) return calibration;
   Group group = world_group(self, ranks);
   group.id = kCalibrationGroup;
   Communicator all(engine, post, std::move(group), options);
   Calibrator calibrator(all);
-  std::vector<cost::CostSample> samples;
   std::int64_t divisor = 1;
+  double behind_a_tree = 0;
   LinkTrial link_trial;
   for (std::size_t i = 0; i < kTrials.size(); ++i) {
     const Trial trial{kTrials[i].operation, kTrials[i].size / divisor, kTrials[i].block / divisor};
@@ -166,19 +162,21 @@ Result<Calibration> calibrate(Engine& engine, const Communicator::Post& post, Ra
       divisor = divisor_for(time);
       link_trial = link_trial_for(time);
       PACELINE_ASSIGN_OR_RETURN(calibration.latency, calibrator.latency());
-      PACELINE_ASSIGN_OR_RETURN(calibration.crowding, calibrator.crowding());
+      PACELINE_ASSIGN_OR_RETURN(behind_a_tree, calibrator.behind_a_tree());
       continue;
     }
-    samples.push_back(sample_of(trial, ranks, time));
     calibration.samples.push_back({trial.operation, Bytes{trial.size}, Bytes{trial.block}, time});
   }
+  std::vector<cost::CostSample> samples;
+  for (const CalibrationSample& sample : calibration.samples) samples.push_back(in_model(sample, ranks, {}));
   // The choice is made for pipelines that are full: what a block costs shows in long messages.
   const auto fit = cost::fit_cost(std::span(samples).subspan(1));
   calibration.fit.cost = fit.ok() ? fit->cost : rate_alone(samples);
-  calibration.expected = fit_without(calibration.latency, samples, ranks, calibration.fit.cost);
+  calibration.expected = expectation(calibration.samples, ranks, calibration.latency).value_or(Expectation{calibration.fit.cost});
   cost::LinkCost& fitted = calibration.fit.cost;
   fitted.alpha = std::max(fitted.alpha, kLeastAlpha);
   fitted.gamma = std::max(fitted.gamma, kLeastGamma);
+  calibration.crowding = crowding_of(behind_a_tree, ranks, fitted);
   calibration.fit.residual = cost::residual(fitted, std::span(samples).subspan(1));
   if (compare == CompareLinks::kNo || options.rules.order == SumOrder::kRank) return calibration;
   PACELINE_ASSIGN_OR_RETURN(const std::optional<LinkRates> links, measure_links(engine, post, self, ranks, options, link_trial));

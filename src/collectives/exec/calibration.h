@@ -9,6 +9,7 @@
 #pragma once
 
 #include "collectives/exec/communicator.h"
+#include "collectives/exec/expectation.h"
 #include "collectives/exec/link_measurement.h"
 #include "cost/cost_fit.h"
 
@@ -28,17 +29,11 @@ struct Setting {
 // measurement, and a pipeline that takes messages for free has blocks of a few bytes.
 inline constexpr double kLeastAlpha = 10e-6;
 
-struct CalibrationSample {
-  Operation operation = Operation::kBroadcast;
-  Bytes size, block;
-  double seconds = 0;  // median
-};
-
 struct Calibration {
   cost::CostFit fit;        // of long messages, for the choice; beta: of the slowest link along the ranks' own chain
   double latency = 0;       // see CollectiveProblem
   double crowding = 0;      // likewise
-  cost::LinkCost expected;  // of shorter ones too, without the latency, for predictions: see Rules
+  Expectation expected;     // of shorter ones too, without the latency, for predictions: see Rules
   std::vector<CalibrationSample> samples;
   std::shared_ptr<const LinkRates> links;  // where they differ: scaled to fit.cost.beta; null: they do not, or nobody looked
 };

@@ -242,7 +242,8 @@ Choice choose(const Group& group, const Call& call, const Rules& rules, const Ro
   choice.seconds = best->seconds;
   if (rules.expected) {
     CollectiveProblem expected = problem;
-    expected.link = *rules.expected;
+    expected.link = rules.expected->link;
+    expected.fill = rules.expected->fill;
     choice.seconds =
         cost_of(expected, best->algorithm, choice.block).value().seconds - hidden_seconds(expected, best->algorithm, rules.segment);
   }

@@ -62,11 +62,17 @@ struct Call {
   std::optional<Bytes> block;          // of the linear pipeline; absent: the best. Larger than the message: all of it.
 };
 
+// What the times of operations are predicted with: CollectiveProblem describes both.
+struct Expectation {
+  cost::LinkCost link;
+  double fill = 1;
+};
+
 // How calls are carried out; the same on all ranks.
 struct Rules {
   cost::LinkCost link = kUnmeasuredLink;     // what the choice is made for
   double latency = 0, crowding = 0;          // likewise; see CollectiveProblem
-  std::optional<cost::LinkCost> expected{};  // what the time of what was chosen is predicted with; absent: link
+  std::optional<Expectation> expected{};     // of what was chosen; absent: by link, and pipelines have to be filled
   SumOrder order = SumOrder::kAny;
   Agreement agreement = Agreement::kBeforeCompletion;
   Bytes segment{262'144};  // of ring and direct; at least 1

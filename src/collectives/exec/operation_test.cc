@@ -51,11 +51,11 @@ TEST(Choice, TheRingIsPredictedToTakeWhatItsBusiestPortTakesAndLittleMore) {
 
 TEST(Choice, TimesArePredictedByConstantsOfTheirOwnAndNothingIsTakenOffThatTheyDoNotCharge) {
   Rules rules = kGigabit;
-  rules.expected = cost::LinkCost{0, 9e-9, 0};
+  rules.expected = Expectation{{0, 9e-9, 0}};
   for (const std::int64_t bytes : {4'000'000, 64'000'000}) {
     const Choice choice = choice_for(CollectiveKind::kAllreduce, 8, bytes, rules);
     EXPECT_EQ(choice.algorithm, choice_for(CollectiveKind::kAllreduce, 8, bytes, kGigabit).algorithm);
-    const CollectiveProblem problem{Operation::kAllreduce, 8, Bytes{bytes}, *rules.expected};
+    const CollectiveProblem problem{Operation::kAllreduce, 8, Bytes{bytes}, rules.expected->link};
     EXPECT_DOUBLE_EQ(choice.seconds, cost_of(problem, *choice.algorithm).value().seconds);
   }
 }

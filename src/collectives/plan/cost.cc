@@ -20,16 +20,18 @@ struct Terms {
         lg(static_cast<double>(doubling_rounds(problem.ranks))),
         alpha(problem.link.alpha),
         beta(problem.prices == nullptr ? problem.link.beta : 0),  // prices are added to a form that charges no bytes
-        gamma(problem.link.gamma) {}
+        gamma(problem.link.gamma),
+        filling(problem.fill * (p - 1)) {}
   double p, n, lg, alpha, beta, gamma;
+  double filling;  // steps until a pipeline is full
 
   // Every byte but a rank's own part once: a reduce-scatter, a scatter, a gather or an allgather.
   double parts() const { return (p - 1) / p * n; }
 };
 
 double pipeline_seconds(Operation operation, const Terms& t, double block) {
-  const double start_ups = t.p - 1 + t.n / block;
-  const double bytes = block * (t.p - 1) + t.n;
+  const double start_ups = t.filling + t.n / block;
+  const double bytes = block * t.filling + t.n;
   switch (operation) {
     case Operation::kBroadcast:
       return start_ups * t.alpha + bytes * t.beta;
@@ -91,8 +93,8 @@ double seconds_of(Operation operation, Algorithm algorithm, const Terms& t, doub
 }
 
 // What the bytes cost where links differ.
-double priced_seconds(const LinkPrices& prices, Algorithm algorithm, const Terms& t, double block) {
-  if (has_blocks(algorithm)) return block * prices.fill + t.n * prices.flow;
+double priced_seconds(const LinkPrices& prices, Algorithm algorithm, const Terms& t, double block, double fill) {
+  if (has_blocks(algorithm)) return fill * block * prices.fill + t.n * prices.flow;
   return t.n * prices.per_byte[static_cast<std::size_t>(algorithm)];
 }
 
@@ -195,8 +197,8 @@ std::optional<Bytes> best_block(const CollectiveProblem& problem) {
     start_ups = 2 * t.alpha;
     per_byte = 2 * t.beta + t.gamma;
   }
-  double rest = (t.p - 1) * per_byte;  // what a byte of block costs
-  if (problem.prices != nullptr) rest += problem.prices->fill;
+  double rest = t.filling * per_byte;  // what a byte of block costs
+  if (problem.prices != nullptr) rest += problem.fill * problem.prices->fill;
   if (rest == 0) return problem.size;
   const double block = std::sqrt(t.n * start_ups / rest);
   return Bytes{std::llround(std::clamp(std::round(block), 1.0, t.n))};
@@ -221,8 +223,9 @@ Result<CollectiveCost> cost_of(const CollectiveProblem& problem, Algorithm algor
   const Terms terms(problem);
   const double taken = cost.block ? static_cast<double>(cost.block->count) : 1;
   cost.seconds = seconds_of(problem.operation, algorithm, terms, taken);
-  if (problem.prices != nullptr) cost.seconds += priced_seconds(*problem.prices, algorithm, terms, taken);
-  cost.seconds += problem.latency * static_cast<double>(hops(problem.operation, algorithm, problem.ranks)) +
+  if (problem.prices != nullptr) cost.seconds += priced_seconds(*problem.prices, algorithm, terms, taken, problem.fill);
+  const double waits = has_blocks(algorithm) ? problem.fill : 1;
+  cost.seconds += problem.latency * waits * static_cast<double>(hops(problem.operation, algorithm, problem.ranks)) +
                   problem.crowding * static_cast<double>(crowded_hops(problem.operation, algorithm, problem.ranks));
   cost.steps = steps_of(problem.operation, algorithm, problem.ranks, blocks);
   return cost;
