@@ -114,14 +114,38 @@ TEST(Tune, KeepsWhatTheUserHasFixed) {
   for (const Candidate& candidate : fixed->candidates) EXPECT_EQ(candidate.schedule.window, scheduling::fixed_window({300'000}));
 }
 
-TEST(Tune, PrefersWhatTheFormulasSayWhereNothingIsBetter) {
+TEST(Tune, PrefersWhatTheFormulasSayWhereNothingIsBetterButTheSlicesThatMakeTheFewestMessages) {
   Random random = random_table(5);
   random.cluster.link = {1e12};  // the network costs nothing
   random.cluster.start_up = 0;
   const auto choice = tune(random.job, random.cluster, kLimits, {});
   ASSERT_TRUE(choice.ok());
-  EXPECT_EQ(choice->schedule, choice->candidates.front().schedule);
-  EXPECT_THAT(choice->why, HasSubstr("is worth it"));
+  const Candidate& first = choice->candidates.front();
+  scheduling::ScheduleOptions expected = first.schedule;
+  for (const std::int64_t slice : candidates_of(random.job, random.cluster, kLimits, {}).slices) {
+    scheduling::ScheduleOptions schedule = first.schedule;
+    schedule.cut.elements = slice;
+    const auto here = predict(random.job, schedule, random.cluster), best = predict(random.job, expected, random.cluster);
+    if (here->messages < best->messages) expected = schedule;
+  }
+  EXPECT_EQ(choice->schedule, expected);
+  EXPECT_EQ(choice->why.find("times as many messages") != std::string::npos, expected != first.schedule) << choice->why;
+  const auto fixed = tune(random.job, random.cluster, kLimits, {.slice = first.schedule.cut.elements});
+  ASSERT_TRUE(fixed.ok());
+  EXPECT_EQ(fixed->schedule, fixed->candidates.front().schedule);
+  EXPECT_THAT(fixed->why, HasSubstr("is worth it"));
+}
+
+TEST(Tune, SparesMessagesOnlyWhereThatCostsNextToNothing) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const Random random = random_table(seed);
+    const auto choice = tune(random.job, random.cluster, kLimits, {});
+    ASSERT_TRUE(choice.ok()) << choice.status().message();
+    double fastest = choice->predicted.iteration;
+    for (const Candidate& candidate : choice->candidates) fastest = std::min(fastest, candidate.predicted.iteration);
+    EXPECT_LE(choice->predicted.iteration, fastest * (1 + kAsGood) / (1 - kWorthAnother));
+  }
 }
 
 }  // namespace

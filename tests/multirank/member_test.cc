@@ -1,0 +1,116 @@
+// How a member tells of failures: against a coordinator and a server that only do what the test says.
+#include "runtime/member.h"
+
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "session_node.h"
+
+namespace paceline::runtime {
+namespace {
+
+using session::testing::Node;
+using ::testing::HasSubstr;
+using wire::MessageKind;
+
+session::EndpointOptions identity(session::Role role) {
+  session::EndpointOptions options;
+  options.self = {role, Rank{0}};
+  return options;
+}
+
+class Ends final : public MemberEvents {
+ public:
+  Result<JobStart> on_welcome(const wire::Welcome&) override { return JobStart{}; }
+  void on_connected() override {}
+  void on_park() override {}
+  void on_finish_at(Iteration) override {}
+  void on_end(const wire::Stop& stop) override { ended.set_value(stop); }
+
+  std::promise<wire::Stop> ended;
+};
+
+// A worker that has been welcomed and has met its server.
+class MemberTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    MemberOptions options;
+    options.coordinator = coordinator_.listen("127.0.0.1");
+    wire::Welcome welcome{.rank = 0, .workers = 1};
+    welcome.servers = {server_.listen("127.0.0.1").text()};
+    process_.on_loop([&] {
+      member_ = std::make_unique<Member>(process_.transport(), options, events_);
+      EXPECT_TRUE(member_->start().ok());
+    });
+    coordinator_.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
+    coordinator_.rank.on_loop([this] {
+      worker_ = coordinator_.peers.front().first;
+      coordinator_.arrived.clear();
+    });
+    coordinator_.send_owned(worker_, {.kind = MessageKind::kWelcome, .layer = wire::kControlLayer}, encode(welcome));
+    server_.wait_peer({session::Role::kWorker, Rank{0}});
+  }
+
+  void TearDown() override {
+    process_.stop();
+    member_.reset();
+  }
+
+  // What the member told first.
+  wire::Stop told() {
+    coordinator_.wait_until("kFailed", [](Node& node) { return !node.arrived.empty(); });
+    wire::Stop stop;
+    coordinator_.rank.on_loop([&] {
+      EXPECT_EQ(coordinator_.arrived.size(), 1U);
+      EXPECT_EQ(coordinator_.arrived.front().head.kind, MessageKind::kFailed);
+      stop = wire::decode_stop(coordinator_.arrived.front().payload).value();
+    });
+    return stop;
+  }
+
+  wire::Stop verdict() {
+    auto ended = events_.ended.get_future();
+    if (ended.wait_for(transport::testing::kPatience) != std::future_status::ready) transport::testing::give_up("on_end");
+    return ended.get();
+  }
+
+  const transport::testing::Backend backend_ = transport::testing::inproc_backend();
+  Node coordinator_{backend_, identity(session::Role::kCoordinator)};
+  Node server_{backend_, identity(session::Role::kServer)};
+  transport::testing::Rank process_{backend_};
+  Ends events_;
+  std::unique_ptr<Member> member_;
+  session::PeerId worker_ = 0;
+};
+
+TEST_F(MemberTest, WhatHappensHereIsToldInsteadOfTheGoodbyeThatCameBeforeIt) {
+  server_.close(std::chrono::seconds(30));
+  process_.on_loop([this] { member_->fail(error(ErrorKind::kCorrupt, "the disk burns")); });
+  const wire::Stop first = told();
+  EXPECT_EQ(first.kind, wire::StopKind::kFailed);
+  EXPECT_THAT(first.reason, HasSubstr("the disk burns"));
+  process_.on_loop([this] { member_->fail(error(ErrorKind::kCorrupt, "the roof too")); });
+  EXPECT_THAT(told().reason, HasSubstr("the disk burns")) << "the first reason stays, and is told once";
+}
+
+TEST_F(MemberTest, AGoodbyeOfWhichNobodySaysWhyIsToldAsAFailureAndNotAsAnInterrupt) {
+  server_.close(std::chrono::seconds(30));
+  const wire::Stop stop = told();
+  EXPECT_EQ(stop.kind, wire::StopKind::kFailed);
+  EXPECT_EQ(stop.error, ErrorKind::kPeerLost);
+  EXPECT_THAT(stop.reason, HasSubstr("server 0"));
+}
+
+TEST_F(MemberTest, TheVerdictThatComesWhileItWaitsIsItsEndAndNothingIsTold) {
+  server_.close(std::chrono::seconds(30));
+  const wire::Stop why{wire::StopKind::kFailed, ErrorKind::kIo, "server 0: the disk is full"};
+  coordinator_.send_owned(worker_, {.kind = MessageKind::kStop, .layer = wire::kControlLayer}, encode(why));
+  EXPECT_EQ(verdict().reason, why.reason);
+  process_.on_loop([this] { member_->fail(error(ErrorKind::kCorrupt, "too late")); });
+  coordinator_.rank.on_loop([this] { EXPECT_TRUE(coordinator_.arrived.empty()); });
+}
+
+}  // namespace
+}  // namespace paceline::runtime
