@@ -5,9 +5,9 @@
 // layer for several destinations (first in, first out: of all units) a chunk goes where the fewest bytes are on their way, so that
 // a layer of large slices reaches all nodes evenly: were it sent to one after the other, nodes out of step would meet at one of
 // them and wait there. Systems without priorities, which send over each connection by itself, are even in the same way. Within a
-// destination, and if that does not decide, the sequence does. A unit may ask for the sequence alone. Layers below 0, the control plane's, come before all others. A unit
-// leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has been taken is never recalled, so an
-// urgent unit waits at most for the window's bytes that left before it.
+// destination, and if that does not decide, the sequence does. A unit may ask for the sequence alone. Layers below 0, the control
+// plane's, come before all others. A unit leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has
+// been taken is never recalled, so an urgent unit waits at most for the window's bytes that left before it.
 //
 // Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next
 // iteration is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable
@@ -52,8 +52,8 @@ class EgressQueue {
     std::uint64_t tag = 0;  // the caller's own; comes back with each chunk
     Flow flow = Flow::kPush;
     Iteration iteration = 0;  // that it belongs to
-    // Within its layer, as if nothing were on its way to its destination: a step of a plan in which the node that has a message first
-    // hands it on while others still get theirs.
+    // Within its layer, as if nothing were on its way to its destination: a step of a plan in which the node that has a message
+    // first hands it on while others still get theirs.
     bool in_sequence = false;
   };
 

@@ -402,7 +402,7 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
     EgressOptions options;
     std::array<Order, 2> orders{};
     for (Order& order : orders) order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
-    const std::int64_t reply_share = pick(0, 2);  // of 2: some histories have one flow only
+    const std::int64_t reply_share = pick(0, 2);                              // of 2: some histories have one flow only
     const std::int64_t planned = seed % 3 == 0 ? 10 : seed % 3 == 1 ? 0 : 3;  // of 10
     options.chunk = {pick(1, 600)};
     options.window = {options.chunk.count * pick(2, 9) + pick(0, options.chunk.count)};

@@ -30,10 +30,10 @@ struct Setting {
 inline constexpr double kLeastAlpha = 10e-6;
 
 struct Calibration {
-  cost::CostFit fit;        // of long messages, for the choice; beta: of the slowest link along the ranks' own chain
-  double latency = 0;       // see CollectiveProblem
-  double crowding = 0;      // likewise
-  Expectation expected;     // of shorter ones too, without the latency, for predictions: see Rules
+  cost::CostFit fit;     // of long messages, for the choice; beta: of the slowest link along the ranks' own chain
+  double latency = 0;    // see CollectiveProblem
+  double crowding = 0;   // likewise
+  Expectation expected;  // of shorter ones too, without the latency, for predictions: see Rules
   std::vector<CalibrationSample> samples;
   std::shared_ptr<const LinkRates> links;  // where they differ: scaled to fit.cost.beta; null: they do not, or nobody looked
 };

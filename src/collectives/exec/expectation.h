@@ -22,8 +22,8 @@ struct Filling {
   double latency = 0;  // likewise
 };
 
-// The sample as the linear model of a link sees it (cost_fit.h). The time to wake the ranks along the chain is taken off; where that
-// is most of the time, a quarter is left, for the rest would be noise.
+// The sample as the linear model of a link sees it (cost_fit.h). The time to wake the ranks along the chain is taken off; where
+// that is most of the time, a quarter is left, for the rest would be noise.
 cost::CostSample in_model(const CalibrationSample& sample, int ranks, const Filling& filling);
 
 // The constants, and the share of filling in tenths, that leave the least residual; of equal ones the larger share. Nothing: the

@@ -9,8 +9,8 @@ constexpr cost::LinkCost kLink{12e-6, 8.4e-9, 0.3e-9};
 constexpr double kLatency = 100e-6;
 
 double seconds(Operation operation, std::int64_t size, std::int64_t block, int ranks, double fill) {
-  const CollectiveProblem problem{.operation = operation, .ranks = ranks, .size = Bytes{size}, .link = kLink, .latency = kLatency,
-                                  .fill = fill};
+  const CollectiveProblem problem{
+      .operation = operation, .ranks = ranks, .size = Bytes{size}, .link = kLink, .latency = kLatency, .fill = fill};
   return cost_of(problem, Algorithm::kLinearPipeline, Bytes{block}).value().seconds;
 }
 

@@ -70,9 +70,9 @@ struct Expectation {
 
 // How calls are carried out; the same on all ranks.
 struct Rules {
-  cost::LinkCost link = kUnmeasuredLink;     // what the choice is made for
-  double latency = 0, crowding = 0;          // likewise; see CollectiveProblem
-  std::optional<Expectation> expected{};     // of what was chosen; absent: by link, and pipelines have to be filled
+  cost::LinkCost link = kUnmeasuredLink;  // what the choice is made for
+  double latency = 0, crowding = 0;       // likewise; see CollectiveProblem
+  std::optional<Expectation> expected{};  // of what was chosen; absent: by link, and pipelines have to be filled
   SumOrder order = SumOrder::kAny;
   Agreement agreement = Agreement::kBeforeCompletion;
   Bytes segment{262'144};  // of ring and direct; at least 1

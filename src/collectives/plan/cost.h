@@ -56,9 +56,9 @@ struct CollectiveProblem {
   // What it takes on top when every rank sends and receives at the same time, as the ranks of an exchange do: each then has two
   // messages to see to, and ranks that share processors wait for each other. Counts once for each of `crowded_hops`.
   double crowding = 0;
-  // The share of what it takes until a pipeline's first block has come to the end of the chain that makes the operation longer; 0..1.
-  // Less than 1 where links may catch up after they were idle, as behind a token bucket: while a rank waits for the first block,
-  // its link saves what it needs to send the others faster.
+  // The share of what it takes until a pipeline's first block has come to the end of the chain that makes the operation longer;
+  // 0..1. Less than 1 where links may catch up after they were idle, as behind a token bucket: while a rank waits for the first
+  // block, its link saves what it needs to send the others faster.
   double fill = 1;
 };
 
