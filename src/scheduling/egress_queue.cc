@@ -10,6 +10,7 @@ namespace paceline::scheduling {
 namespace {
 
 constexpr std::int64_t kLeastCost = 256;  // about what the heads of a chunk and of its acknowledgement take on the wire
+constexpr std::int64_t kTailWindow = 4;   // chunks; in a smaller one a chunk with a tail might not fit into a share
 
 }  // namespace
 
@@ -29,7 +30,9 @@ void EgressQueue::set_window(Bytes window, Bytes chunk) {
 std::int64_t EgressQueue::cost(std::int64_t size) const { return std::max(size, least_cost_); }
 
 std::int64_t EgressQueue::next_size(const Waiting& waiting) const {
-  return std::min(options_.chunk.count, waiting.unit.size.count - waiting.taken);
+  const std::int64_t chunk = options_.chunk.count, rest = waiting.unit.size.count - waiting.taken;
+  const bool takes_tail = options_.window.count >= kTailWindow * chunk && rest - chunk <= chunk / 2;
+  return rest <= chunk || takes_tail ? rest : chunk;
 }
 
 EgressQueue::Lane& EgressQueue::lane(Destination destination) {

@@ -7,7 +7,8 @@
 // them and wait there. Systems without priorities, which send over each connection by itself, are even in the same way. Within a
 // destination, and if that does not decide, the sequence does. A unit may ask for the sequence alone. Layers below 0, the control
 // plane's, come before all others. A unit leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has
-// been taken is never recalled, so an urgent unit waits at most for the window's bytes that left before it.
+// been taken is never recalled, so an urgent unit waits at most for the window's bytes that left before it. Where the window holds
+// four chunks, a tail of up to half a chunk leaves with the chunk before it: a message less for the processors of both ends.
 //
 // Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next
 // iteration is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable
@@ -37,7 +38,7 @@ namespace paceline::scheduling {
 struct EgressOptions {
   Order order = Order::kByLayer;  // of both flows
   Bytes window = kStartWindow;    // at least two chunks, otherwise the link idles between acknowledgements
-  Bytes chunk = kLargestChunk;    // at least 1 byte
+  Bytes chunk = kLargestChunk;    // at least 1 byte; one with a unit's tail is up to half as large again
 };
 
 class EgressQueue {

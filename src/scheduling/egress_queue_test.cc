@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -56,9 +57,30 @@ TEST(EgressQueue, FirstInFirstOutIgnoresLayersAndNeverOvertakes) {
   EgressQueue queue({.order = Order::kFirstInFirstOut, .window = {1000}, .chunk = {100}});
   const auto to = open(queue);
   for (std::uint64_t tag = 0; tag < 5; ++tag)
-    queue.on_ready({.destination = to, .layer = {static_cast<int>(9 - tag)}, .size = {250}, .tag = tag});
+    queue.on_ready({.destination = to, .layer = {static_cast<int>(9 - tag)}, .size = {300}, .tag = tag});
   EXPECT_EQ(tags_until_empty(queue), (std::vector<std::uint64_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4}));
   EXPECT_EQ(queue.overtakes(), 0U);
+}
+
+TEST(EgressQueue, ATailOfHalfAChunkLeavesWithTheChunkBeforeIt) {
+  const auto sizes = [](std::int64_t window, std::int64_t unit) {
+    EgressQueue queue({.window = {window}, .chunk = {100}});
+    queue.on_ready({.destination = open(queue), .layer = {1}, .size = {unit}});
+    std::vector<std::int64_t> all;
+    while (const auto chunk = queue.take()) {
+      EXPECT_EQ(chunk->offset.count, std::accumulate(all.begin(), all.end(), std::int64_t{0}));
+      all.push_back(chunk->size.count);
+      queue.on_acknowledged(chunk->destination, chunk->size);
+    }
+    return all;
+  };
+  using Sizes = std::vector<std::int64_t>;
+  EXPECT_EQ(sizes(400, 150), Sizes({150}));
+  EXPECT_EQ(sizes(400, 151), Sizes({100, 51}));
+  EXPECT_EQ(sizes(400, 101), Sizes({101}));
+  EXPECT_EQ(sizes(400, 350), Sizes({100, 100, 150}));
+  EXPECT_EQ(sizes(400, 351), Sizes({100, 100, 100, 51}));
+  EXPECT_EQ(sizes(399, 350), Sizes({100, 100, 100, 50})) << "a larger chunk might not fit into a share of a small window";
 }
 
 // Large units of one layer for three servers: none of them gets the whole of one while the others get nothing.
@@ -388,7 +410,11 @@ class Twin {
     const bool by_layer = orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer;
     return {by_layer ? item.unit.layer.index : std::min(item.unit.layer.index, 0), item.sequence};
   }
-  std::int64_t next(const Item& item) const { return std::min(options_.chunk.count, item.unit.size.count - item.taken); }
+  std::int64_t next(const Item& item) const {
+    const auto c = options_.chunk.count, rest = item.unit.size.count - item.taken;
+    const auto most = options_.window.count >= 4 * c ? c + c / 2 : c;
+    return rest <= most ? rest : c;
+  }
   EgressOptions options_;
   std::array<Order, 2> orders_;
 };

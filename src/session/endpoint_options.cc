@@ -32,6 +32,7 @@ std::string PeerName::text() const {
 Result<EndpointOptions> validated(EndpointOptions options) {
   constexpr Duration kShortest = std::chrono::milliseconds(10), kLongest = std::chrono::hours(24);
   constexpr Bytes kLargestWindow{std::int64_t{1} << 40};
+  constexpr Bytes kMostChunk{wire::kMaxPayload / 2};  // with a unit's tail it is up to half as large again
   if (options.self.role > Role::kBoth)
     return error(ErrorKind::kBadRequest, "the role is {}; it is coordinator, worker, server or both",
                  static_cast<int>(options.self.role));
@@ -44,8 +45,8 @@ Result<EndpointOptions> validated(EndpointOptions options) {
   if (options.order != Order::kByLayer && options.order != Order::kFirstInFirstOut) {
     return error(ErrorKind::kBadRequest, "the order is {}; it is by layer or first in, first out", static_cast<int>(options.order));
   }
-  if (options.chunk.count < 1 || options.chunk.count > static_cast<std::int64_t>(wire::kMaxPayload)) {
-    return error(ErrorKind::kBadRequest, "the chunk is {} bytes; it is between 1 and {}", options.chunk.count, wire::kMaxPayload);
+  if (options.chunk.count < 1 || options.chunk > kMostChunk) {
+    return error(ErrorKind::kBadRequest, "the chunk is {} bytes; it is between 1 and {}", options.chunk.count, kMostChunk.count);
   }
   if (options.window < options.chunk * 2 || options.window > kLargestWindow) {
     return error(ErrorKind::kBadRequest, "the window is {} bytes; it is between two chunks, {} bytes, and {}", options.window.count,

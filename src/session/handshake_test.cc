@@ -97,7 +97,7 @@ TEST(EndpointOptions, AreCheckedInOnePlace) {
               o.window = {16'384};
             }),
             "the window is 16384 bytes; it is between two chunks, 100000 bytes, and 1099511627776");
-  EXPECT_THAT(text([](EndpointOptions& o) { o.chunk = {0}; }), HasSubstr("the chunk is 0 bytes; it is between 1 and 1048576"));
+  EXPECT_THAT(text([](EndpointOptions& o) { o.chunk = {0}; }), HasSubstr("the chunk is 0 bytes; it is between 1 and 524288"));
   EXPECT_THAT(text([](EndpointOptions& o) {
                 o.chunk = {1'048'577};
                 o.window = {4'000'000};
