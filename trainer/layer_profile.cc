@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "model/description.h"
 #include "scheduling/layer_times.h"
+#include "trainer/models/convolution.h"
 #include "trainer/models/network.h"
 #include "trainer/module_adapter.h"
 #include "trainer/random_batch.h"
@@ -68,6 +69,7 @@ Result<LayerProfile> profile_layers(const LayerProfileOptions& options,
   at::set_num_threads(1);  // as a worker
   torch::manual_seed(1);
   PACELINE_ASSIGN_OR_RETURN(const auto network, models::make(options.model));
+  PACELINE_RETURN_IF_ERROR(models::run_convolutions(*network, options.convolutions));
   network->train();
   const RandomBatch few = random_batch(description, 2);
   PACELINE_ASSIGN_OR_RETURN(const auto adapter, ModuleAdapter::make(*network, [&] { network->loss(few.input, few.target); }));

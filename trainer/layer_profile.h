@@ -7,14 +7,16 @@
 #include <vector>
 
 #include "base/status.h"
+#include "model/convolution_algorithm.h"
 
 namespace paceline::trainer {
 
 struct LayerProfileOptions {
   std::string model;
-  std::int64_t mini_batch = 32;  // at least 1
-  std::int64_t rounds = 5;       // steps that count, at least 1
-  std::int64_t warm_up = 2;      // steps before them, which do not
+  std::int64_t mini_batch = 32;           // at least 1
+  std::int64_t rounds = 5;                // steps that count, at least 1
+  std::int64_t warm_up = 2;               // steps before them, which do not
+  model::ConvolutionChoice convolutions;  // as --convolutions says
 };
 
 struct LayerProfile {

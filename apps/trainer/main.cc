@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "forked_workers.h"
 #include "profile_mode.h"
+#include "trainer/measured_layers.h"
 #include "trainer/model_files.h"
 #include "trainer/reference.h"
 #include "trainer/worker_loop.h"
@@ -39,8 +40,10 @@ Status run_reference_mode(const WorkerRequest& request, Workload& workload) {
   return status;
 }
 
-Status run_worker_mode(const WorkerRequest& request, Workload& workload, worker::EndBySignal& end_by_signal) {
+Status run_worker_mode(const WorkerRequest& request, Workload& workload, wire::LayerSeconds seconds,
+                       worker::EndBySignal& end_by_signal) {
   PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, worker::member_options(request, workload.adapter().table()));
+  member.seconds = std::move(seconds);
   PACELINE_ASSIGN_OR_RETURN(const auto process,
                             runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
                                                          workload.adapter().parameters(), workload.adapter().gradients()));
@@ -61,9 +64,14 @@ Status run(const std::string& argument) {
   log::start(request.label, spdlog::level::warn);
   std::optional<worker::EndBySignal> end_by_signal;
   if (!request.reference) end_by_signal.emplace(request.alone);  // before torch makes threads
+  wire::LayerSeconds seconds;
+  if (!request.reference) {
+    PACELINE_ASSIGN_OR_RETURN(seconds, measure_layers(request.settings));
+  }
   PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(request.settings, request.workers, request.data_root));
   workload->read_ahead(request.prefetch, request.loader_threads);
-  return request.reference ? run_reference_mode(request, *workload) : run_worker_mode(request, *workload, *end_by_signal);
+  return request.reference ? run_reference_mode(request, *workload)
+                           : run_worker_mode(request, *workload, std::move(seconds), *end_by_signal);
 }
 
 int run_program(int argc, char** argv) {

@@ -108,6 +108,16 @@ std::optional<Rank> Roster::free_rank(Role role, std::int32_t wanted) const {
   return std::nullopt;
 }
 
+wire::LayerSeconds Roster::slowest() const {
+  const wire::LayerSeconds* slowest = nullptr;
+  for (const auto& [peer, member] : members_) {
+    if (!plays(member.name.role, Role::kWorker)) continue;
+    if (member.join.seconds.empty()) return {};
+    if (slowest == nullptr || member.join.seconds.total() > slowest->total()) slowest = &member.join.seconds;
+  }
+  return slowest == nullptr ? wire::LayerSeconds{} : *slowest;
+}
+
 Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire::Join join) {
   if (const auto refused = refusal(role, address, join)) {
     return {SendStop{peer, {wire::StopKind::kFailed, ErrorKind::kBadRequest, *refused}}};

@@ -89,6 +89,8 @@ class Roster {
   const wire::TensorTable& table() const { return table_; }
   std::optional<session::PeerName> name_of(session::PeerId peer) const;
   std::string missing() const;  // "2 of 4 workers and 1 of 2 servers"
+  // Of the worker whose step takes longest; empty unless every worker has measured. After gathering.
+  wire::LayerSeconds slowest() const;
   // Members in whose process both roles live.
   std::int32_t both() const;
 

@@ -49,6 +49,23 @@ std::string stop_reason(const Actions& actions) {
   return "nobody was stopped";
 }
 
+TEST(Roster, KnowsTheStepOfTheSlowestWorkerWhenAllHaveMeasured) {
+  const auto slowest = [](const std::vector<wire::LayerSeconds>& measured) {
+    Roster roster({.workers = static_cast<std::int32_t>(measured.size()), .servers = 1, .job = 7, .release = "1.0"});
+    roster.on_join(kServer0, Role::kServer, "a:9", server("s:0"));
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      wire::Join join = worker();
+      join.seconds = measured[i];
+      roster.on_join(kWorker0 + static_cast<session::PeerId>(i), Role::kWorker, "a:1", std::move(join));
+    }
+    return roster.slowest();
+  };
+  const wire::LayerSeconds fast{.forward = {1}, .backward = {2}}, slow{.forward = {0.5}, .backward = {3}};
+  EXPECT_EQ(slowest({fast, slow}), slow);
+  EXPECT_EQ(slowest({slow, fast}), slow);
+  EXPECT_TRUE(slowest({slow, {}}).empty()) << "nobody knows what the other takes";
+}
+
 TEST(Roster, WelcomesWorkersOnlyWhenEveryServerIsReady) {
   Roster roster = two_and_two();
   const Actions actions = start(roster);

@@ -221,7 +221,7 @@ void Coordinator::on_delivered(PeerId, std::uint64_t ticket) {
 
 // What on_agreed reads may take long, so the loop goes on meanwhile.
 void Coordinator::ask() {
-  Gathering gathering{.both = roster_.both(), .link = probe_ ? probe_->result() : std::nullopt};
+  Gathering gathering{.both = roster_.both(), .link = probe_ ? probe_->result() : std::nullopt, .seconds = roster_.slowest()};
   agreeing_ = std::make_unique<TaskThread>();
   agreeing_->run([this, gathering, settings = *agreed_, table = roster_.table()]() mutable {
     const Status status = callbacks_.on_agreed(settings, table, gathering);

@@ -33,6 +33,7 @@ struct CoordinatorOptions {
 struct Gathering {
   std::int32_t both = 0;              // processes that are worker and server
   std::optional<cost::LinkFit> link;  // measured when --schedule tuned asks for it; nothing: it could not be
+  wire::LayerSeconds seconds;         // of the slowest worker; empty unless every worker has measured
 };
 
 struct CoordinatorCallbacks {

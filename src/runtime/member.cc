@@ -114,6 +114,7 @@ void Member::join() {
   join.release = options_.release;
   join.table = options_.table;
   join.settings = options_.settings;
+  join.seconds = options_.seconds;
   send_control(MessageKind::kJoin, 0, encode(join));
 }
 

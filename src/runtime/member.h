@@ -42,9 +42,10 @@ struct MemberOptions {
   Duration silence_deadline = std::chrono::seconds(10);
   Duration join_deadline = std::chrono::seconds(30);  // to reach the coordinator, and peers
   std::string release;
-  std::uint64_t seed = 1;   // differs between processes
-  wire::TensorTable table;  // of a worker
-  wire::Settings settings;  // of a worker
+  std::uint64_t seed = 1;      // differs between processes
+  wire::TensorTable table;     // of a worker
+  wire::Settings settings;     // of a worker
+  wire::LayerSeconds seconds;  // of a worker that has measured them
   // What this process's clock shows, in nanoseconds, at a moment: for the timeline. Empty: the moment itself. Tests give clocks
   // that go wrong.
   std::function<std::int64_t(TimePoint)> clock;

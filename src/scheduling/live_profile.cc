@@ -60,9 +60,8 @@ Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm) {
   return exact_batching(problem);
 }
 
-LiveProfile::LiveProfile(std::vector<Bytes> bytes, std::int32_t requests, BatchingAlgorithm algorithm, Sides sides)
+LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides)
     : bytes_(std::move(bytes)),
-      requests_(requests),
       algorithm_(algorithm),
       sides_(sides),
       times_(bytes_.size()),
@@ -91,14 +90,33 @@ void LiveProfile::on_backward_done(TimePoint now) {
   times_.clear_backward();
 }
 
-void LiveProfile::on_asked() { last_pulled_.reset(); }
+void LiveProfile::on_asked() {
+  asked_.clear();
+  asked_with_.clear();
+  for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
+    const bool begins = !current_ || asked_.empty() || static_cast<int>(layer) == current_->bounds[asked_.size() - 1];
+    if (begins) asked_.emplace_back();
+    asked_.back().bytes += bytes_[layer].count;
+    asked_.back().missing += bytes_[layer].count;
+    asked_with_.push_back(asked_.size() - 1);
+  }
+  came_ = 0;
+  last_pulled_.reset();
+}
 
-void LiveProfile::on_pulled(Bytes size, TimePoint now) {
-  const auto before = std::exchange(last_pulled_, now);
-  if (!before || now <= *before) return;
-  const auto known = pulls_.find(size.count);
+void LiveProfile::on_pulled(Layer layer, Bytes size, TimePoint now) {
+  if (static_cast<std::size_t>(layer.index) >= asked_with_.size()) return;
+  const std::size_t batch = asked_with_[static_cast<std::size_t>(layer.index)];
+  asked_[batch].missing -= size.count;
+  if (asked_[batch].missing > 0) return;
+  // One that overtook another says nothing of either, nor does the one after them.
+  const bool in_order = batch == came_;
+  const auto before = std::exchange(last_pulled_, in_order ? std::optional(now) : std::nullopt);
+  if (in_order) ++came_;
+  if (!in_order || !before || now <= *before) return;
+  const auto known = pulls_.find(asked_[batch].bytes);
   if (known == pulls_.end() && pulls_.size() == kMostSizes) return;
-  keep_last(pulls_[size.count], seconds(now - *before));
+  keep_last(pulls_[asked_[batch].bytes], seconds(now - *before));
 }
 
 // Nothing as long as the pulls do not say what the link is like.
@@ -111,7 +129,7 @@ std::optional<BatchingProblem> LiveProfile::problem(cost::LinkFit& link) const {
   if (!fit.ok()) return std::nullopt;
   link = *fit;
   BatchingProblem made;
-  made.start_up = link.start_up * requests_;
+  made.start_up = link.start_up;
   for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
     made.transfer.push_back(static_cast<double>(bytes_[layer].count) / link.bandwidth.value);
   }

@@ -2,9 +2,10 @@
 // 3.1): how long each layer computes (layer_times.h); what a pull costs, fitted over the pulls that came, which counts for a push
 // too. Pure: events with their times in, batches out. Whoever drives it owns it.
 //
-// A layer's time is the median of its last kHistory passes. A pull's time counts when another one had come after it was
-// asked for: then it waited for nothing but the link, and what lies between the two is its own. Sizes that are rare are kept too,
-// so the layer-wise pulls of the first iterations, of many sizes, go on to say what a start-up costs.
+// A layer's time is the median of its last kHistory passes. A pull is one batch from all servers, whose replies arrive interleaved:
+// it is over when the last of them has come. Its time counts when the batch before it had come just before: then it waited for
+// nothing but the link, and what lies between the two is its own. Sizes that are rare are kept too, so the layer-wise pulls of the
+// first iterations, of many sizes, go on to say what a start-up costs.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ class LiveProfile {
   static constexpr double kWorthAPlan = 0.2;
 
   enum class Sides { kPulls, kPullsAndPushes };
-  // `bytes`: of each layer, in forward order. `requests`: into how many messages a pull of many layers falls, one for each server.
-  LiveProfile(std::vector<Bytes> bytes, std::int32_t requests, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls);
+  // `bytes`: of each layer, in forward order, from all servers.
+  LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls);
 
   // The training thread stood at the gate of `layer` from `entered` to `opened`; what lies between two gates was computing.
   void on_gate(Layer layer, TimePoint entered, TimePoint opened);
@@ -43,8 +44,9 @@ class LiveProfile {
   void on_gradient(Layer layer, TimePoint now);
   void on_backward_done(TimePoint now);
 
-  void on_asked();                            // pulls were sent
-  void on_pulled(Bytes size, TimePoint now);  // one has come
+  void on_asked();  // the newest plan's batches were asked for; every layer for itself when there is none
+  // A server's part of a batch, one with `layer`, has come.
+  void on_pulled(Layer layer, Bytes size, TimePoint now);
 
   struct Plan {
     Bounds bounds;
@@ -70,14 +72,19 @@ class LiveProfile {
   std::optional<BatchingProblem> push_problem(const BatchingProblem& pulls) const;
   bool moved(const BatchingProblem& pulls, const std::optional<BatchingProblem>& pushes) const;
 
+  struct Pull {
+    std::int64_t bytes = 0, missing = 0;
+  };
   std::vector<Bytes> bytes_;
-  std::int32_t requests_;
   BatchingAlgorithm algorithm_;
   Sides sides_;
   Iteration passes_ = 0;
   LayerTimes times_;                                     // of the passes that run
   std::vector<std::vector<double>> forward_, backward_;  // seconds in the last passes, by layer
-  std::optional<TimePoint> last_pulled_;                 // since the last on_asked
+  std::vector<Pull> asked_;                              // the batches that were asked for last, in forward order
+  std::vector<std::size_t> asked_with_;                  // the batch of each layer
+  std::size_t came_ = 0;                                 // of asked_, those that came in order,
+  std::optional<TimePoint> last_pulled_;                 // and when the last of them did
   std::map<std::int64_t, std::vector<double>> pulls_;    // the last ones by size
   std::optional<Plan> current_;
 };

@@ -14,9 +14,9 @@ constexpr double kStartUp = 0.002;
 // A worker with three layers, whose pulls run one after another on a link with kRate and kStartUp.
 class Bench {
  public:
-  explicit Bench(BatchingAlgorithm algorithm = BatchingAlgorithm::kExact, LiveProfile::Sides sides = LiveProfile::Sides::kPulls)
-      : profile(sizes(), 1, algorithm, sides) {}
-  static std::vector<Bytes> sizes() { return {Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}}; }
+  explicit Bench(LiveProfile::Sides sides = LiveProfile::Sides::kPulls,
+                 std::vector<Bytes> sizes = {Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}})
+      : profile(sizes, BatchingAlgorithm::kExact, sides), sizes_(std::move(sizes)) {}
 
   void forward(const std::vector<double>& compute, double waiting = 0.01) {
     for (std::size_t layer = 0; layer < compute.size(); ++layer) {
@@ -35,13 +35,23 @@ class Bench {
     }
     profile.on_backward_done(now_);
   }
-  // The first waits for the servers' updates as well.
-  void pull(const std::vector<Bytes>& batches, double updating = 0.5) {
+  // As planned, or layer by layer; the first batch waits for the servers' updates as well. Each comes in equal parts from
+  // `servers`, which send at once, so that all parts arrive at the end, a microsecond apart.
+  void pull(std::int64_t servers = 1, double updating = 0.5) {
     profile.on_asked();
     pass(updating);
-    for (const Bytes batch : batches) {
-      pass(kStartUp + static_cast<double>(batch.count) / static_cast<double>(kRate));
-      profile.on_pulled(batch, now_);
+    const auto& plan = profile.current();
+    std::int32_t layer = 0;
+    for (const int bound : plan ? plan->bounds : Bounds{1, 2, 3}) {
+      const Layer first{layer};
+      Bytes batch;
+      for (; layer < bound; ++layer) batch += sizes_[static_cast<std::size_t>(layer)];
+      constexpr double kApart = 1e-6;
+      pass(kStartUp + static_cast<double>(batch.count) / static_cast<double>(kRate) - static_cast<double>(servers) * kApart);
+      for (std::int64_t server = 0; server < servers; ++server) {
+        pass(kApart);
+        profile.on_pulled(first, Bytes{batch.count / servers}, now_);
+      }
     }
   }
   void pass(double s) { now_ += from_seconds(s); }
@@ -49,6 +59,7 @@ class Bench {
   LiveProfile profile;
 
  private:
+  std::vector<Bytes> sizes_;
   TimePoint now_{};
 };
 
@@ -58,7 +69,7 @@ TEST(LiveProfile, FindsTheLayersTimesAndTheLinkWhateverWasWaitedFor) {
   for (int pass = 0; pass < 3; ++pass) {
     EXPECT_FALSE(bench.profile.plan());  // too early
     bench.forward({0.01, 0.02, 0.03});
-    bench.pull(Bench::sizes());
+    bench.pull();
   }
   plan = bench.profile.plan();
   ASSERT_TRUE(plan);
@@ -71,12 +82,43 @@ TEST(LiveProfile, FindsTheLayersTimesAndTheLinkWhateverWasWaitedFor) {
   EXPECT_EQ(plan->makespan, makespan(plan->problem, plan->bounds));
 }
 
+// Counted one by one, all parts but the first would have come in no time.
+TEST(LiveProfile, APullIsOverWhenTheLastOfItsServersHasAnswered) {
+  Bench bench;
+  for (int pass = 0; pass < 3; ++pass) {
+    bench.forward({0.01, 0.02, 0.03});
+    bench.pull(/*servers=*/4);
+  }
+  const auto plan = bench.profile.plan();
+  ASSERT_TRUE(plan);
+  EXPECT_NEAR(plan->problem.start_up, kStartUp, 1e-5);
+  EXPECT_NEAR(plan->problem.transfer[1], 0.03, 1e-4);
+}
+
+TEST(LiveProfile, APullThatOvertookAnotherTellsNothing) {
+  LiveProfile profile({Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}, Bytes{700'000}}, BatchingAlgorithm::kExact);
+  TimePoint now{};
+  for (int pass = 0; pass < 3; ++pass) {
+    for (std::int32_t layer = 0; layer < 4; ++layer) {
+      profile.on_gate(Layer{layer}, now, now);
+      now += from_seconds(0.01);
+    }
+    profile.on_forward_done(now);
+    profile.on_asked();
+    for (const std::int32_t layer : {0, 2, 1, 3}) {
+      now += from_seconds(layer == 2 ? 0.001 : 0.1);
+      profile.on_pulled(Layer{layer}, Bytes{layer == 0 ? 1'000'000 : layer == 1 ? 3'000'000 : layer == 2 ? 500'000 : 700'000}, now);
+    }
+  }
+  EXPECT_FALSE(profile.plan()) << "only the first came in its turn";
+}
+
 TEST(LiveProfile, PlansAgainOnlyWhenSomethingHasMovedByMoreThanAFifth) {
   Bench bench;
   const auto train = [&](double factor) {
     for (std::size_t pass = 0; pass < LiveProfile::kHistory; ++pass) {
       bench.forward({0.01 * factor, 0.02 * factor, 0.03 * factor});
-      bench.pull(Bench::sizes());
+      bench.pull();
     }
     return bench.profile.plan();
   };
@@ -94,7 +136,7 @@ TEST(LiveProfile, PlansAgainWhenLayersChangePlacesThoughTheirSumStays) {
   const auto train = [&](const std::vector<double>& compute) {
     for (std::size_t pass = 0; pass < LiveProfile::kHistory; ++pass) {
       bench.forward(compute);
-      bench.pull(Bench::sizes());
+      bench.pull();
     }
     return bench.profile.plan();
   };
@@ -107,11 +149,11 @@ TEST(LiveProfile, PlansAgainWhenLayersChangePlacesThoughTheirSumStays) {
 }
 
 TEST(LiveProfile, PlansPushesFromTheBackwardPassesAndThePullsLink) {
-  Bench bench(BatchingAlgorithm::kExact, LiveProfile::Sides::kPullsAndPushes);
+  Bench bench(LiveProfile::Sides::kPullsAndPushes);
   for (int pass = 0; pass < 5; ++pass) {
     bench.forward({0.01, 0.02, 0.03});
     bench.backward({0.02, 0.001, 0.06});
-    bench.pull(Bench::sizes());
+    bench.pull();
   }
   const auto plan = bench.profile.plan();
   ASSERT_TRUE(plan && plan->push);
@@ -128,7 +170,7 @@ TEST(LiveProfile, PlansPushesFromTheBackwardPassesAndThePullsLink) {
   for (std::size_t pass = 0; pass < LiveProfile::kHistory; ++pass) {
     bench.forward({0.01, 0.02, 0.03});
     bench.backward({0.03, 0.011, 0.06});
-    bench.pull(Bench::sizes());
+    bench.pull();
   }
   const auto again = bench.profile.plan();
   ASSERT_TRUE(again && again->push);
@@ -138,11 +180,11 @@ TEST(LiveProfile, PlansPushesFromTheBackwardPassesAndThePullsLink) {
 
 TEST(LiveProfile, PlansNoPushesThatNobodyAskedForOrThatNoBackwardPassWasSeenOf) {
   for (const auto sides : {LiveProfile::Sides::kPulls, LiveProfile::Sides::kPullsAndPushes}) {
-    Bench bench(BatchingAlgorithm::kExact, sides);
+    Bench bench(sides);
     for (int pass = 0; pass < 5; ++pass) {
       bench.forward({0.01, 0.02, 0.03});
       if (sides == LiveProfile::Sides::kPulls) bench.backward({0.02, 0.001, 0.06});
-      bench.pull(Bench::sizes());
+      bench.pull();
     }
     const auto plan = bench.profile.plan();
     ASSERT_TRUE(plan);
@@ -154,19 +196,19 @@ TEST(LiveProfile, OneSlowPassChangesNothing) {
   Bench bench;
   for (int pass = 0; pass < 5; ++pass) {
     bench.forward({0.01, 0.02, 0.03});
-    bench.pull(Bench::sizes());
+    bench.pull();
   }
   ASSERT_TRUE(bench.profile.plan());
   bench.forward({1, 1, 1});
-  bench.pull(Bench::sizes());
+  bench.pull();
   EXPECT_FALSE(bench.profile.plan());
 }
 
 TEST(LiveProfile, PlansNothingFromPullsOfOneSize) {
-  Bench bench;
+  Bench bench(LiveProfile::Sides::kPulls, std::vector<Bytes>(3, Bytes{1'000'000}));
   for (int pass = 0; pass < 5; ++pass) {
     bench.forward({0.01, 0.02, 0.03});
-    bench.pull({Bytes{1'000'000}, Bytes{1'000'000}});
+    bench.pull();
   }
   EXPECT_FALSE(bench.profile.plan());
 }

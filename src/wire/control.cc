@@ -1,5 +1,8 @@
 #include "wire/control.h"
 
+#include <cmath>
+#include <numeric>
+
 namespace paceline::wire {
 namespace {
 
@@ -18,6 +21,26 @@ Settings get_settings(Reader& from) {
   });
 }
 
+void put_seconds(Writer& to, const LayerSeconds& seconds) {
+  for (const auto* pass : {&seconds.forward, &seconds.backward})
+    to.put_list(*pass, [](Writer& writer, double value) { writer.put(value); });
+}
+
+// Of `layers` layers, or of none.
+LayerSeconds get_seconds(Reader& from, std::size_t layers) {
+  LayerSeconds seconds;
+  for (auto* pass : {&seconds.forward, &seconds.backward}) {
+    *pass = from.get_list<double>(sizeof(double), [](Reader& reader) {
+      const auto value = reader.get<double>();
+      if (!std::isfinite(value) || value < 0) reader.fail();
+      return value;
+    });
+  }
+  const bool fits = seconds.empty() || seconds.forward.size() == layers;
+  if (!fits || seconds.forward.size() != seconds.backward.size()) from.fail();
+  return seconds;
+}
+
 template <typename T>
 Result<T> finished(const Reader& reader, T value, const char* what) {
   if (!reader.finished()) return error(ErrorKind::kCorrupt, "a {} message is malformed", what);
@@ -34,6 +57,10 @@ std::optional<std::string> first_difference(const Settings& a, const Settings& b
   }
   if (a.size() != b.size()) return fmt::format("the number of settings: {} against {}", a.size(), b.size());
   return std::nullopt;
+}
+
+double LayerSeconds::total() const {
+  return std::accumulate(backward.begin(), backward.end(), std::accumulate(forward.begin(), forward.end(), 0.0));
 }
 
 Status Stop::status() const {
@@ -61,6 +88,7 @@ std::vector<std::byte> encode(const Join& join) {
   writer.put_text(join.release);
   encode(join.table, writer);
   put_settings(writer, join.settings);
+  put_seconds(writer, join.seconds);
   return writer.take();
 }
 
@@ -73,6 +101,7 @@ Result<Join> decode_join(std::span<const std::byte> bytes) {
   join.release = reader.get_text();
   join.table = decode_tensor_table(reader);
   join.settings = get_settings(reader);
+  join.seconds = get_seconds(reader, join.table.layers.size());
   return finished(reader, std::move(join), "join");
 }
 

@@ -19,6 +19,15 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // `--optimizer: sgd against adam`; nothing when equal.
 std::optional<std::string> first_difference(const Settings& a, const Settings& b);
 
+// How long each layer of a table computes, in forward order; empty: not measured.
+struct LayerSeconds {
+  std::vector<double> forward, backward;  // at least 0
+
+  bool empty() const { return forward.empty(); }
+  double total() const;  // of a whole step
+  bool operator==(const LayerSeconds&) const = default;
+};
+
 struct Join {
   std::int32_t wanted_rank = -1;   // -1: any
   std::int32_t world_workers = 0;  // how many the joiner expects; 0: does not know
@@ -26,6 +35,7 @@ struct Join {
   std::string release;             // of the program: "0.1.0"
   TensorTable table;               // workers only
   Settings settings;               // workers only
+  LayerSeconds seconds;            // workers only: what it measured of the table's layers, for `--schedule tuned`
 
   bool operator==(const Join&) const = default;
 };

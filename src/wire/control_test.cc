@@ -43,7 +43,8 @@ TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
                   .address = "h:1",
                   .release = "0.1.0",
                   .table = small_table(),
-                  .settings = {{"seed", "7"}}};
+                  .settings = {{"seed", "7"}},
+                  .seconds = {.forward = {1.5}, .backward = {0}}};
   EXPECT_EQ(hex(encode(join)), std::string("ffffffff"
                                            "04000000"
                                            "03000000"
@@ -55,7 +56,11 @@ TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
                                    "04000000"
                                    "73656564"
                                    "01000000"
-                                   "37");
+                                   "37"
+                                   "01000000"
+                                   "000000000000f83f"
+                                   "01000000"
+                                   "0000000000000000");
   const Welcome welcome{.rank = 2,
                         .workers = 3,
                         .job = 0x1122334455667788,
@@ -111,12 +116,19 @@ class Maker {
     return made;
   }
   Join join() {
-    return {.wanted_rank = small(),
-            .world_workers = small(),
-            .address = text(),
-            .release = text(),
-            .table = table(),
-            .settings = settings()};
+    Join made{.wanted_rank = small(),
+              .world_workers = small(),
+              .address = text(),
+              .release = text(),
+              .table = table(),
+              .settings = settings(),
+              .seconds = {}};
+    if (random_() % 2 == 0) return made;
+    for (auto* pass : {&made.seconds.forward, &made.seconds.backward}) {
+      pass->resize(made.table.layers.size());
+      for (double& value : *pass) value = static_cast<double>(random_() % 1000) / 100;
+    }
+    return made;
   }
   Welcome welcome() {
     Welcome made{.rank = small(),

@@ -108,6 +108,12 @@ def test_tuned_is_the_default_measures_the_link_and_says_what_it_chose():
     assert (fixed["slice"], fixed["merge"]) == (3000, 100)
 
 
+def test_tuned_measures_the_layers_of_a_network_in_a_long_job_and_predicts_from_them():
+    tuned = same_bits((*BRIEF, "--iterations", 100), 2, ("--role", "both"))["tuned"]
+    assert tuned["by"] == "prediction" and len(tuned["candidates"]) >= 8
+    assert tuned["predicted"]["seconds"] >= 0.99 * tuned["predicted"]["lower_bound"] > 0
+
+
 @pytest.mark.parametrize("algorithm", ["exact", "ibatch"])
 def test_ibatch_plans_its_batches_while_it_trains_and_says_which(algorithm):
     report = same_bits(SHORT, 2, ("--servers", 2, "--schedule", "ibatch", "--batching", algorithm))

@@ -47,9 +47,12 @@ Given given_by(const JobSettings& settings, const ScheduleOptions& typed) {
 }
 
 // How long the layers compute, on the slowest worker. Errors say why nobody knows.
-Result<prediction::Job> profile_of(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers) {
+Result<prediction::Job> profile_of(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers,
+                                   const wire::LayerSeconds& measured) {
   const auto file = runtime::replay_file(settings);
-  if (!file) return error(ErrorKind::kBadRequest, "how long the layers of {} compute is not known before it runs", settings.model);
+  if (!file && measured.empty())
+    return error(ErrorKind::kBadRequest, "how long the layers of {} compute was not measured", settings.model);
+  if (!file) return prediction::Job{.table = table, .forward = measured.forward, .backward = measured.backward};
   PACELINE_ASSIGN_OR_RETURN(replay::LayerTable rows, replay::read_table(*file));
   rows = replay::scaled(std::move(rows), settings.scale);
   if (replay::tensors_of(rows) != table) {
@@ -118,7 +121,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   ScheduleOptions chosen = prediction::by_formula(model, cluster, limits, given);
   Json predicted, candidates = Json::array();
   std::string why;
-  auto job = profile_of(settings, table, workers);
+  auto job = profile_of(settings, table, workers, gathering.seconds);
   if (job.ok() && messages_of(model, table, chosen, workers) > kMostMessages)
     job = error(ErrorKind::kBadRequest, "an iteration of {} workers has too many messages to predict", workers);
   if (job.ok()) {

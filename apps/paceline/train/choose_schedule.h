@@ -9,8 +9,8 @@ namespace paceline::cli {
 
 // Fills in `slice`, `merge`, `window`, `return` and `ordered-places` of the settings where they are open, by predicting the
 // iteration with each of several combinations (prediction/tune.h). That needs the time that each layer computes: a replay's table
-// holds it. Where it is not known, or the job has too many messages to predict in a second, the formulas alone choose slice and
-// merge, and the reason is said.
+// holds it, the workers of a network measure it before they join (trainer/measured_layers.h). Where it is not known, or the job has
+// too many messages to predict in a second, the formulas alone choose slice and merge, and the reason is said.
 //
 // Returns what the report says under "tuned": null for another schedule. Sizes in settings and report are those of the model before
 // --scale divides it. A link that was not measured is taken for one of 1 Gb/s with a start-up of 200 us, and a warning is logged;

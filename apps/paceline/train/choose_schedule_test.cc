@@ -97,6 +97,23 @@ TEST_F(ChooseSchedule, SizesAreDividedByTheScaleOnce) {
   EXPECT_EQ(choose({.both = 4, .link = cost::LinkFit{.start_up = 0.1, .bandwidth = {1e9}}})["slice"], 2'000'000);
 }
 
+TEST_F(ChooseSchedule, PredictsANetworkFromWhatItsWorkersMeasured) {
+  const Json of_replay = choose();
+  wire::LayerSeconds seconds;
+  for (const replay::LayerRow& row : table().layers) {
+    seconds.forward.push_back(row.forward);
+    seconds.backward.push_back(row.backward);
+  }
+  // Not the file's but the job's tensors are predicted, so the replay's sizes can stand for a network's.
+  settings_.model = "lenet";
+  const Json tuned = choose({.both = 4, .link = kLink, .seconds = seconds});
+  EXPECT_EQ(tuned["by"], "prediction");
+  EXPECT_EQ(tuned["predicted"], of_replay["predicted"]);
+  EXPECT_EQ(tuned["candidates"], of_replay["candidates"]);
+  for (double& value : seconds.forward) value *= 100;
+  EXPECT_GT(choose({.both = 4, .link = kLink, .seconds = seconds})["predicted"]["seconds"], of_replay["predicted"]["seconds"]);
+}
+
 TEST_F(ChooseSchedule, WhatIsTypedStays) {
   settings_.slice = "500000";
   settings_.merge = "0";
@@ -126,7 +143,7 @@ TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
   std::ofstream(folder_ / "table.json") << R"({"layers":[{"name":"a","parameters":5,"forward_s":0,"backward_s":0}]})";
   EXPECT_THAT(why(), HasSubstr("is not the same file here as where the workers are"));
   settings_ = {};
-  EXPECT_THAT(why(), HasSubstr("how long the layers of lenet compute is not known before it runs"));
+  EXPECT_THAT(why(), HasSubstr("how long the layers of lenet compute was not measured"));
   const Json assumed = choose({.both = 0, .link = std::nullopt});
   EXPECT_EQ(assumed["measured"], false);
   EXPECT_EQ(assumed["bandwidth"], 125e6);

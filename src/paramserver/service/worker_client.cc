@@ -56,7 +56,7 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
   outgoing_.reserve(2 * plan_->units().units.size());
   sending_.reserve(2 * plan_->units().units.size());
   if (plan_->options().schedule.back == scheduling::Return::kPullInBatches)
-    profile_.emplace(pulled_by_layer(*plan_), plan_->options().servers, plan_->options().schedule.batching, sides_of(*plan_));
+    profile_.emplace(pulled_by_layer(*plan_), plan_->options().schedule.batching, sides_of(*plan_));
   outgoing_signal_ = loop.make_signal([this] { send_outgoing(); });
   initial_signal_ = loop.make_signal([this] { send_initial(); });
   done_signal_ = loop.make_signal([this] { send_done(); });

@@ -157,7 +157,10 @@ void WorkerClient::on_message(const session::PeerName& from, const wire::Message
       const std::uint32_t micros = head.kind == wire::MessageKind::kValue ? head.detail : 0;
       const TimePoint now = loop_.now();
       status = core_.on_value(from.rank, values, micros, now, outgoing_);
-      if (profile_) profile_->on_pulled(Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
+      if (profile_ && status.ok()) {
+        const Layer layer = plan_->units().units[values.unit].layer;
+        profile_->on_pulled(layer, Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
+      }
       opened = status.ok() && core_.any_open(values);
     }
     more = !outgoing_.empty();

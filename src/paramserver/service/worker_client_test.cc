@@ -312,7 +312,7 @@ TEST_F(WorkerClientBatches, EachIsOnePushOneRequestAndOneReplyPerServer) {
   EXPECT_EQ(client_->batches()->bounds, scheduling::Bounds{3});
   ASSERT_TRUE(client_->batches()->push);
   EXPECT_EQ(client_->batches()->push->bounds, scheduling::Bounds{3});
-  EXPECT_NEAR(client_->batches()->link.start_up, HandServers::kStartUp, 1e-6);
+  EXPECT_NEAR(client_->batches()->link.start_up, 2 * HandServers::kStartUp, 1e-6) << "the servers answer one after the other";
   EXPECT_NEAR(client_->batches()->push->problem.compute[0], 2e-6, 1e-9);
   const auto fourth = iterate(4);
   ASSERT_EQ(fourth.size(), 4U) << "two servers, a push and a request each";
