@@ -91,7 +91,8 @@ Result<paramserver::MessageSink*> WorkerProcess::make_exchange(std::shared_ptr<c
     paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
     auto client = std::make_unique<paramserver::WorkerClient>(
         std::move(plan), rank_, transport_->loop(), outbox,
-        paramserver::WorkerClientOptions{parameters_, gradients_, stall_deadline, on_failed});
+        paramserver::WorkerClientOptions{parameters_, gradients_, stall_deadline, on_failed,
+                                         server_ == nullptr ? std::nullopt : std::optional(rank_)});
     paramserver::MessageSink* const sink = client.get();
     exchange_ = std::move(client);
     return sink;

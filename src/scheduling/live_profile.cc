@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
 #include <utility>
 
 namespace paceline::scheduling {
 namespace {
 
-// So many sizes are enough for a straight line.
-constexpr std::size_t kMostSizes = 64;
+// So many are enough for a straight line.
+constexpr std::size_t kMostArrivals = 64;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -44,6 +46,34 @@ bool far_off(const BatchingProblem& now, const BatchingProblem& before) {
   return far({now.start_up}, {before.start_up}) || far(now.transfer, before.transfer) || far(now.compute, before.compute);
 }
 
+double transfer_of(const BatchingProblem& problem, int begin, int end) {
+  return std::accumulate(problem.transfer.begin() + begin, problem.transfer.begin() + end, 0.0);
+}
+
+// Halves the batch whose transfer takes longest, again and again.
+Bounds finest_as_good(const BatchingProblem& problem, Bounds bounds) {
+  const double limit = makespan(problem, bounds) * (1 + LiveProfile::kAsGood);
+  std::set<int> whole;  // last layers of batches that stay
+  while (true) {
+    int first = 0, last = 0;
+    double longest = -1;
+    for (int begin = 0; const int end : bounds) {
+      const double transfer = transfer_of(problem, begin, end);
+      if (end - begin > 1 && !whole.contains(end) && transfer > longest) first = begin, last = end, longest = transfer;
+      begin = end;
+    }
+    if (last == 0) return bounds;
+    int middle = first + 1;
+    while (middle + 1 < last && 2 * transfer_of(problem, first, middle) < longest) ++middle;
+    Bounds finer = bounds;
+    finer.insert(std::ranges::lower_bound(finer, middle), middle);
+    if (makespan(problem, finer) <= limit)
+      bounds = std::move(finer);
+    else
+      whole.insert(last);
+  }
+}
+
 }  // namespace
 
 Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm) {
@@ -57,7 +87,7 @@ Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm) {
     case BatchingAlgorithm::kIbatch:
       return ibatch(problem).bounds;
   }
-  return exact_batching(problem);
+  return finest_as_good(problem, exact_batching(problem));
 }
 
 LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides)
@@ -90,41 +120,32 @@ void LiveProfile::on_backward_done(TimePoint now) {
   times_.clear_backward();
 }
 
-void LiveProfile::on_asked() {
-  asked_.clear();
-  asked_with_.clear();
-  for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
-    const bool begins = !current_ || asked_.empty() || static_cast<int>(layer) == current_->bounds[asked_.size() - 1];
-    if (begins) asked_.emplace_back();
-    asked_.back().bytes += bytes_[layer].count;
-    asked_.back().missing += bytes_[layer].count;
-    asked_with_.push_back(asked_.size() - 1);
-  }
-  came_ = 0;
-  last_pulled_.reset();
+void LiveProfile::on_asked(TimePoint now) {
+  asked_ = now;
+  arriving_ = 0;
 }
 
-void LiveProfile::on_pulled(Layer layer, Bytes size, TimePoint now) {
-  if (static_cast<std::size_t>(layer.index) >= asked_with_.size()) return;
-  const std::size_t batch = asked_with_[static_cast<std::size_t>(layer.index)];
-  asked_[batch].missing -= size.count;
-  if (asked_[batch].missing > 0) return;
-  // One that overtook another says nothing of either, nor does the one after them.
-  const bool in_order = batch == came_;
-  const auto before = std::exchange(last_pulled_, in_order ? std::optional(now) : std::nullopt);
-  if (in_order) ++came_;
-  if (!in_order || !before || now <= *before) return;
-  const auto known = pulls_.find(asked_[batch].bytes);
-  if (known == pulls_.end() && pulls_.size() == kMostSizes) return;
-  keep_last(pulls_[asked_[batch].bytes], seconds(now - *before));
+void LiveProfile::on_pull_begun(TimePoint now) {
+  if (asked_) keep_last(latencies_, seconds(now - *asked_));
+  asked_.reset();
+  if (arriving_++ > 0) return;
+  since_ = now;
+  arrived_ = 0;
+}
+
+void LiveProfile::on_pulled(Bytes size, TimePoint now) {
+  if (arriving_ == 0 || size.count == 0) return;
+  arrived_ += size.count;
+  if (--arriving_ > 0) return;
+  if (arrivals_.size() == kMostArrivals) arrivals_.erase(arrivals_.begin());
+  arrivals_.push_back({Bytes{arrived_}, now - since_});
 }
 
 // Nothing as long as the pulls do not say what the link is like.
 std::optional<BatchingProblem> LiveProfile::problem(cost::LinkFit& link) const {
-  std::vector<cost::LinkSample> samples;
-  for (const auto& [size, times] : pulls_) {
-    for (const double time : times) samples.push_back({Bytes{size}, from_seconds(time)});
-  }
+  if (latencies_.empty()) return std::nullopt;
+  std::vector<cost::LinkSample> samples = arrivals_;
+  for (cost::LinkSample& sample : samples) sample.time += from_seconds(std::ranges::min(latencies_));
   const auto fit = cost::fit_link(samples);
   if (!fit.ok()) return std::nullopt;
   link = *fit;

@@ -2,14 +2,12 @@
 // 3.1): how long each layer computes (layer_times.h); what a pull costs, fitted over the pulls that came, which counts for a push
 // too. Pure: events with their times in, batches out. Whoever drives it owns it.
 //
-// A layer's time is the median of its last kHistory passes. A pull is one batch from all servers, whose replies arrive interleaved:
-// it is over when the last of them has come. Its time counts when the batch before it had come just before: then it waited for
-// nothing but the link, and what lies between the two is its own. Sizes that are rare are kept too, so the layer-wise pulls of the
-// first iterations, of many sizes, go on to say what a start-up costs.
+// A layer's time is the median of its last kHistory passes. Replies of several servers arrive interleaved and in any order, so what
+// is measured are the times in which some reply was arriving without a break: their bytes took them. A pull's start-up is how long
+// after the request the first byte came, the least of the last kHistory passes: in others the servers still had to update.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -21,7 +19,8 @@
 
 namespace paceline::scheduling {
 
-// Of a valid problem. Backward greedy falls back to one batch when it gets stuck.
+// Of a valid problem. kExact: the finest that is as good (LiveProfile::kAsGood). Backward greedy falls back to one batch when it
+// gets stuck.
 Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm);
 
 class LiveProfile {
@@ -31,9 +30,12 @@ class LiveProfile {
   // Share by which the profile must have moved since the last plan: the start-up, the transfers' times, or the layers' times. How
   // far the times of layers have moved is the sum of what each has, so that one that grows as another shrinks counts.
   static constexpr double kWorthAPlan = 0.2;
+  // The exact optimum has the fewest batches. But values come back while others are still being updated, which the problem leaves
+  // out, and a batch waits for its last update: it is split as long as the makespan stays within this share of the optimum.
+  static constexpr double kAsGood = 0.02;
 
   enum class Sides { kPulls, kPullsAndPushes };
-  // `bytes`: of each layer, in forward order, from all servers.
+  // `bytes`: of each layer, in forward order, that come over links.
   LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls);
 
   // The training thread stood at the gate of `layer` from `entered` to `opened`; what lies between two gates was computing.
@@ -44,9 +46,9 @@ class LiveProfile {
   void on_gradient(Layer layer, TimePoint now);
   void on_backward_done(TimePoint now);
 
-  void on_asked();  // the newest plan's batches were asked for; every layer for itself when there is none
-  // A server's part of a batch, one with `layer`, has come.
-  void on_pulled(Layer layer, Bytes size, TimePoint now);
+  void on_asked(TimePoint now);               // for all batches of an iteration
+  void on_pull_begun(TimePoint now);          // the first bytes of a reply have come,
+  void on_pulled(Bytes size, TimePoint now);  // and the last ones
 
   struct Plan {
     Bounds bounds;
@@ -72,20 +74,18 @@ class LiveProfile {
   std::optional<BatchingProblem> push_problem(const BatchingProblem& pulls) const;
   bool moved(const BatchingProblem& pulls, const std::optional<BatchingProblem>& pushes) const;
 
-  struct Pull {
-    std::int64_t bytes = 0, missing = 0;
-  };
   std::vector<Bytes> bytes_;
   BatchingAlgorithm algorithm_;
   Sides sides_;
   Iteration passes_ = 0;
   LayerTimes times_;                                     // of the passes that run
   std::vector<std::vector<double>> forward_, backward_;  // seconds in the last passes, by layer
-  std::vector<Pull> asked_;                              // the batches that were asked for last, in forward order
-  std::vector<std::size_t> asked_with_;                  // the batch of each layer
-  std::size_t came_ = 0;                                 // of asked_, those that came in order,
-  std::optional<TimePoint> last_pulled_;                 // and when the last of them did
-  std::map<std::int64_t, std::vector<double>> pulls_;    // the last ones by size
+  std::optional<TimePoint> asked_;                       // until the first reply begins
+  int arriving_ = 0;                                     // replies
+  TimePoint since_{};                                    // they arrive without a break,
+  std::int64_t arrived_ = 0;                             // bytes
+  std::vector<double> latencies_;                        // from asking to the first byte, seconds, of the last passes
+  std::vector<cost::LinkSample> arrivals_;               // the last ones
   std::optional<Plan> current_;
 };
 

@@ -35,23 +35,19 @@ class Bench {
     }
     profile.on_backward_done(now_);
   }
-  // As planned, or layer by layer; the first batch waits for the servers' updates as well. Each comes in equal parts from
-  // `servers`, which send at once, so that all parts arrive at the end, a microsecond apart.
-  void pull(std::int64_t servers = 1, double updating = 0.5) {
-    profile.on_asked();
-    pass(updating);
+  // As planned, or layer by layer. Of each batch every one of `servers` sends its part, all at once. Before, the servers may have
+  // to finish their updates.
+  void pull(std::int64_t servers = 1, double updating = 0) {
+    profile.on_asked(now_);
+    pass(updating + kStartUp);
     const auto& plan = profile.current();
-    std::int32_t layer = 0;
+    std::size_t layer = 0;
     for (const int bound : plan ? plan->bounds : Bounds{1, 2, 3}) {
-      const Layer first{layer};
       Bytes batch;
-      for (; layer < bound; ++layer) batch += sizes_[static_cast<std::size_t>(layer)];
-      constexpr double kApart = 1e-6;
-      pass(kStartUp + static_cast<double>(batch.count) / static_cast<double>(kRate) - static_cast<double>(servers) * kApart);
-      for (std::int64_t server = 0; server < servers; ++server) {
-        pass(kApart);
-        profile.on_pulled(first, Bytes{batch.count / servers}, now_);
-      }
+      for (; layer < static_cast<std::size_t>(bound); ++layer) batch += sizes_[layer];
+      for (std::int64_t server = 0; server < servers; ++server) profile.on_pull_begun(now_);
+      pass(static_cast<double>(batch.count) / static_cast<double>(kRate));
+      for (std::int64_t server = 0; server < servers; ++server) profile.on_pulled(Bytes{batch.count / servers}, now_);
     }
   }
   void pass(double s) { now_ += from_seconds(s); }
@@ -78,12 +74,24 @@ TEST(LiveProfile, FindsTheLayersTimesAndTheLinkWhateverWasWaitedFor) {
   EXPECT_NEAR(plan->problem.compute[0], 0.01, 1e-6);
   EXPECT_NEAR(plan->problem.compute[2], 0.03, 1e-6);
   EXPECT_LT(plan->link.residual, 0.01);
-  EXPECT_EQ(plan->bounds, exact_batching(plan->problem));
+  EXPECT_EQ(plan->bounds, batches_of(plan->problem, BatchingAlgorithm::kExact));
   EXPECT_EQ(plan->makespan, makespan(plan->problem, plan->bounds));
 }
 
-// Counted one by one, all parts but the first would have come in no time.
-TEST(LiveProfile, APullIsOverWhenTheLastOfItsServersHasAnswered) {
+TEST(LiveProfile, TakesTheFinestBatchesThatAreAsGoodAsTheFewest) {
+  const std::vector<double> transfer{0.01, 0.03, 0.4, 0.02, 0.05}, compute(5, 0.002);
+  EXPECT_EQ(batches_of({1e-6, transfer, compute}, BatchingAlgorithm::kExact), (Bounds{1, 2, 3, 4, 5}));
+  EXPECT_EQ(batches_of({1, transfer, compute}, BatchingAlgorithm::kExact), Bounds{5}) << "each costs a start-up";
+  for (const double start_up : {1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 1e-1}) {
+    const BatchingProblem problem{start_up, transfer, compute};
+    const Bounds fewest = exact_batching(problem), finest = batches_of(problem, BatchingAlgorithm::kExact);
+    EXPECT_TRUE(validate(finest, problem).ok());
+    EXPECT_GE(finest.size(), fewest.size());
+    EXPECT_LE(makespan(problem, finest), makespan(problem, fewest) * (1 + LiveProfile::kAsGood)) << start_up;
+  }
+}
+
+TEST(LiveProfile, RepliesThatArriveTogetherShareTheLink) {
   Bench bench;
   for (int pass = 0; pass < 3; ++pass) {
     bench.forward({0.01, 0.02, 0.03});
@@ -92,25 +100,18 @@ TEST(LiveProfile, APullIsOverWhenTheLastOfItsServersHasAnswered) {
   const auto plan = bench.profile.plan();
   ASSERT_TRUE(plan);
   EXPECT_NEAR(plan->problem.start_up, kStartUp, 1e-5);
-  EXPECT_NEAR(plan->problem.transfer[1], 0.03, 1e-4);
+  EXPECT_NEAR(plan->problem.transfer[1], 0.03, 1e-4) << "counted one by one, all but the first would have come in no time";
 }
 
-TEST(LiveProfile, APullThatOvertookAnotherTellsNothing) {
-  LiveProfile profile({Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}, Bytes{700'000}}, BatchingAlgorithm::kExact);
-  TimePoint now{};
+TEST(LiveProfile, WaitingForUpdatesIsNoStartUp) {
+  Bench bench;
   for (int pass = 0; pass < 3; ++pass) {
-    for (std::int32_t layer = 0; layer < 4; ++layer) {
-      profile.on_gate(Layer{layer}, now, now);
-      now += from_seconds(0.01);
-    }
-    profile.on_forward_done(now);
-    profile.on_asked();
-    for (const std::int32_t layer : {0, 2, 1, 3}) {
-      now += from_seconds(layer == 2 ? 0.001 : 0.1);
-      profile.on_pulled(Layer{layer}, Bytes{layer == 0 ? 1'000'000 : layer == 1 ? 3'000'000 : layer == 2 ? 500'000 : 700'000}, now);
-    }
+    bench.forward({0.01, 0.02, 0.03});
+    bench.pull(/*servers=*/1, /*updating=*/pass == 1 ? 0 : 0.5);
   }
-  EXPECT_FALSE(profile.plan()) << "only the first came in its turn";
+  const auto plan = bench.profile.plan();
+  ASSERT_TRUE(plan);
+  EXPECT_NEAR(plan->problem.start_up, kStartUp, 1e-5);
 }
 
 TEST(LiveProfile, PlansAgainOnlyWhenSomethingHasMovedByMoreThanAFifth) {
@@ -162,7 +163,7 @@ TEST(LiveProfile, PlansPushesFromTheBackwardPassesAndThePullsLink) {
   EXPECT_NEAR(plan->push->problem.compute[2], 0.06, 1e-6);
   EXPECT_EQ(plan->push->problem.start_up, plan->problem.start_up);
   EXPECT_EQ(plan->push->problem.transfer, plan->problem.transfer);
-  EXPECT_EQ(plan->push->bounds, exact_batching(plan->push->problem));
+  EXPECT_EQ(plan->push->bounds, batches_of(plan->push->problem, BatchingAlgorithm::kExact));
   EXPECT_EQ(plan->push->makespan, makespan(plan->push->problem, plan->push->bounds));
   EXPECT_NEAR(plan->problem.compute[2], 0.03, 1e-6) << "the forward pass ends where the backward pass begins";
 

@@ -11,10 +11,12 @@ namespace paceline::paramserver {
 namespace {
 
 // What a batch gains in size with each layer.
-std::vector<Bytes> pulled_by_layer(const JobPlan& plan) {
+std::vector<Bytes> pulled_by_layer(const JobPlan& plan, std::optional<Rank> own_server) {
   std::vector<Bytes> bytes(static_cast<std::size_t>(plan.layers()));
-  for (const scheduling::Unit& unit : plan.units().units)
+  for (const scheduling::Unit& unit : plan.units().units) {
+    if (unit.server == own_server) continue;
     bytes[static_cast<std::size_t>(unit.layer.index)] += Bytes{static_cast<std::int64_t>(plan.payload_bytes(unit.id))};
+  }
   return bytes;
 }
 
@@ -56,7 +58,7 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
   outgoing_.reserve(2 * plan_->units().units.size());
   sending_.reserve(2 * plan_->units().units.size());
   if (plan_->options().schedule.back == scheduling::Return::kPullInBatches)
-    profile_.emplace(pulled_by_layer(*plan_), plan_->options().schedule.batching, sides_of(*plan_));
+    profile_.emplace(pulled_by_layer(*plan_, options_.own_server), plan_->options().schedule.batching, sides_of(*plan_));
   outgoing_signal_ = loop.make_signal([this] { send_outgoing(); });
   initial_signal_ = loop.make_signal([this] { send_initial(); });
   done_signal_ = loop.make_signal([this] { send_done(); });
@@ -265,7 +267,7 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
   if (profile_) {
     batches = profile_->plan();
     if (batches) core_.set_batches(batches->bounds);
-    profile_->on_asked();
+    profile_->on_asked(now);
   }
   PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, now, outgoing_));
   if (batches && batches->push) core_.set_push_batches(batches->push->bounds);

@@ -47,6 +47,7 @@ struct WorkerClientOptions {
   Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take; above 0
   // A server broke the protocol, or is lost. Called at most once, on the loop; every wait then returns the same status.
   std::function<void(const Status&)> on_failed;
+  std::optional<Rank> own_server = std::nullopt;  // the one in this process: its values come through memory
 };
 
 class WorkerClient final : public MessageSink, public GradientExchange {

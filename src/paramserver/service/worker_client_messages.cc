@@ -105,7 +105,9 @@ Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerN
   if (!takes(from, head) || head.payload_bytes == 0) return unexpected(from, head);
   const WorkerCore::Values values = values_of(head);
   const std::lock_guard lock(mutex_);
-  PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, values, head.payload_bytes, loop_.now()));
+  const TimePoint now = loop_.now();
+  PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, values, head.payload_bytes, now));
+  if (profile_ && from.rank != options_.own_server) profile_->on_pull_begun(now);
   const bool staged = place == WorkerCore::Place::kStaging;
   if (!plan_->options().wire.narrow()) return place_of(values, staged ? staging_ : std::as_writable_bytes(options_.parameters));
   widen_now_[values.unit] = staged ? 0 : 1;
@@ -157,10 +159,8 @@ void WorkerClient::on_message(const session::PeerName& from, const wire::Message
       const std::uint32_t micros = head.kind == wire::MessageKind::kValue ? head.detail : 0;
       const TimePoint now = loop_.now();
       status = core_.on_value(from.rank, values, micros, now, outgoing_);
-      if (profile_ && status.ok()) {
-        const Layer layer = plan_->units().units[values.unit].layer;
-        profile_->on_pulled(layer, Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
-      }
+      if (profile_ && from.rank != options_.own_server)
+        profile_->on_pulled(Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
       opened = status.ok() && core_.any_open(values);
     }
     more = !outgoing_.empty();
