@@ -93,7 +93,8 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
       return carry_out(roster_.on_parked(peer, head.iteration));
     case MessageKind::kFailed: {
       const auto stop = wire::decode_stop(payload);
-      return carry_out(roster_.on_failed(peer, stop.ok() ? *stop : wire::stop_for(stop.status())));
+      if (!stop.ok()) return carry_out(roster_.on_failed(peer, wire::stop_for(stop.status())));
+      return carry_out(roster_.on_failed(peer, *stop));
     }
     case MessageKind::kSaved: {
       const auto name = roster_.name_of(peer);
