@@ -78,24 +78,24 @@ class Search {
   // The fastest of all combinations seen, where it is worth another than the best descent: steps each too small to be worth it add
   // up. Requires: descend() before.
   std::optional<ScheduleOptions> overlooked() const {
-    const Candidate& fastest =
-        *std::ranges::min_element(candidates_, {}, [](const Candidate& seen) { return seen.predicted.iteration; });
-    if (!worth_it(fastest, *best_)) return std::nullopt;
-    return fastest.schedule;
+    const Candidate& seen = fastest();
+    if (!worth_it(seen, *best_)) return std::nullopt;
+    return seen.schedule;
   }
 
   // As fast with larger slices, so with fewer messages. Requires: descend() before.
   Status spare_messages() {
-    const Candidate fastest = *best_;
+    const ScheduleOptions from = best_->schedule;
+    const double least = fastest().predicted.iteration;
     const bool is_idle = moving(job_, cluster_) < kIdleLink * computing(job_);
-    const std::int64_t most = is_idle ? std::ranges::max(grid_.slices) : job_.table.elements() / kFineSlices;
     for (const std::int64_t slice : grid_.slices) {
-      ScheduleOptions schedule = fastest.schedule;
+      if (slice <= best_->schedule.cut.elements) continue;
+      ScheduleOptions schedule = from;
       schedule.cut.elements = slice;
-      if (slice <= best_->schedule.cut.elements || slice > most) continue;
       PACELINE_ASSIGN_OR_RETURN(const Candidate candidate, predicted(schedule));
-      const bool as_good = candidate.predicted.iteration <= fastest.predicted.iteration * (1 + kAsGood);
-      if (as_good && candidate.predicted.messages < best_->predicted.messages) best_ = candidate;
+      const double fine = static_cast<double>(job_.table.elements()) / static_cast<double>(slice) / kFineSlices;
+      const double allowed = least * (1 + kAsGood * (is_idle ? 1 : std::min(1.0, fine)));
+      if (candidate.predicted.iteration <= allowed && candidate.predicted.messages < best_->predicted.messages) best_ = candidate;
     }
     return {};
   }
@@ -104,6 +104,10 @@ class Search {
   Choice take() { return {best_->schedule, best_->predicted, std::move(candidates_), {}}; }
 
  private:
+  const Candidate& fastest() const {
+    return *std::ranges::min_element(candidates_, {}, [](const Candidate& seen) { return seen.predicted.iteration; });
+  }
+
   static bool worth_it(const Candidate& candidate, const Candidate& than) {
     return candidate.predicted.iteration < than.predicted.iteration * (1 - kWorthAnother);
   }

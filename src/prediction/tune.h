@@ -39,14 +39,14 @@ struct Choice {
 // A candidate must be faster than the best one so far by this share to be preferred: predictions are no better than that.
 inline constexpr double kWorthAnother = 0.01;
 
-// Of larger slices than the best candidate's the largest is taken that is predicted to cost no more than this share: a message
-// takes the processors of both ends about as long whatever its size, which no prediction of the time shows where they have time to
-// spare.
-inline constexpr double kAsGood = 0.005;
-// But only while the model is still cut into so many, or moving it takes less than this share of computing: nodes that are not in
-// step wait for whole slices, which is not predicted either. With slices of a 120th of Inception-v3, where the link decided, an
-// iteration took 5 % longer than predicted.
-inline constexpr std::int64_t kFineSlices = 500;
+// Of larger slices than the best candidate's the largest is taken that is predicted to take no longer than the fastest candidate and
+// this share: a message takes the processors of both ends about as long whatever its size, which no prediction of the time shows
+// where they have time to spare.
+inline constexpr double kAsGood = 0.01;
+// Proportionally less where the model is cut into fewer slices than so many, unless moving it takes less than this share of
+// computing: nodes that are not in step wait for whole slices, which is not predicted either. With slices of a 120th of Inception-v3,
+// where the link decided, an iteration took 5 % longer than predicted, with those of a 240th 1.5 %.
+inline constexpr double kFineSlices = 500;
 inline constexpr double kIdleLink = 0.8;
 
 // What is tried of each, in this order; the first of each is by_formula's, unless the user has fixed another.

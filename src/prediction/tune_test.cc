@@ -144,7 +144,7 @@ TEST(Tune, SparesMessagesOnlyWhereThatCostsNextToNothing) {
     ASSERT_TRUE(choice.ok()) << choice.status().message();
     double fastest = choice->predicted.iteration;
     for (const Candidate& candidate : choice->candidates) fastest = std::min(fastest, candidate.predicted.iteration);
-    EXPECT_LE(choice->predicted.iteration, fastest * (1 + kAsGood) / (1 - kWorthAnother));
+    EXPECT_LE(choice->predicted.iteration, fastest * std::max(1 + kAsGood, 1 / (1 - kWorthAnother)));
   }
 }
 

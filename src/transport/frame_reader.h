@@ -29,6 +29,9 @@ class FrameReader {
   // Where the next bytes are to be put, in this order; one or two places. Valid until consume().
   std::span<const iovec> spaces();
 
+  // So many bytes complete a payload, or 1: what is worth being woken for.
+  std::size_t wanted() const { return in_payload_ ? place_.size() - filled_ : 1; }
+
   // The first `count` bytes of spaces() are there. Calls the handler for what is complete. Errors: as in wire/frame.h, and
   // kCorrupt when the handler refused a frame; the stream is unusable after one.
   Status consume(std::size_t count, ConnectionHandler& handler);

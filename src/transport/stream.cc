@@ -38,7 +38,7 @@ void Stream::start(ConnectionHandler& handler) {
   if (loop_ == nullptr) return;
   handler_ = &handler;
   if (open_) {
-    want_read();
+    want_read(reader_.wanted());
     // Frames may have been written before there was anybody to tell.
     if (!std::exchange(flush_planned_, true)) loop_->at_turn_end(shared_from_this());
   } else {
@@ -158,7 +158,7 @@ void Stream::on_readable() {
   std::size_t total = 0;
   while (open_) {
     if (total >= kTurnBytes) {
-      want_read();
+      want_read(reader_.wanted());
       return;
     }
     const auto spaces = reader_.spaces();
@@ -166,7 +166,7 @@ void Stream::on_readable() {
     for (const iovec& space : spaces) room += space.iov_len;
     Moved moved = read_some(spaces);
     if (moved.outcome == Moved::Outcome::kLater) {
-      want_read();
+      want_read(reader_.wanted());
       return;
     }
     if (moved.outcome == Moved::Outcome::kEnd) {
@@ -183,7 +183,7 @@ void Stream::on_readable() {
       return;
     }
     if (moved.bytes < room && open_) {  // nothing more was there
-      want_read();
+      want_read(reader_.wanted());
       return;
     }
   }

@@ -54,7 +54,8 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
   virtual Moved read_some(std::span<const iovec> spaces) = 0;
   virtual Moved write_some(std::span<const iovec> pieces) = 0;
   // Calls on_readable() (on_writable()) from the loop once the stream can be read (written) or has ended. Asked again each time.
-  virtual void want_read() = 0;
+  // `least`: fewer bytes than that are not worth a call of on_readable(), if the stream can tell; at least 1.
+  virtual void want_read(std::size_t least) = 0;
   virtual void want_write() = 0;
   // Closes the stream; nothing wanted is called back any more. Called once, at the latest from on_loop_gone() or abandon().
   virtual void close_stream() = 0;

@@ -59,7 +59,7 @@ class InprocStream final : public Stream {
  private:
   Moved read_some(std::span<const iovec> spaces) override { return end_.in().read(spaces); }
   Moved write_some(std::span<const iovec> pieces) override { return end_.out().write(pieces); }
-  void want_read() override {
+  void want_read(std::size_t) override {
     read_wanted_ = true;
     end_.in().signal_readable(*ready_);
   }

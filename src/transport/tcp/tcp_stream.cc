@@ -1,5 +1,6 @@
 #include "transport/tcp/tcp_stream.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -9,6 +10,10 @@
 namespace paceline::transport {
 
 using Outcome = Stream::Moved::Outcome;
+
+// Less than what the smallest receive buffer holds, so that the sender never waits for a reader who waits for more.
+constexpr std::size_t kMostLowWater = 64U << 10;
+constexpr std::size_t kLeastLowWater = 16U << 10;
 
 struct TcpStream::ReadReady {
   using allocator_type = HandlerAllocator<void>;
@@ -69,7 +74,14 @@ Stream::Moved TcpStream::write_some(std::span<const iovec> pieces) {
   return {.outcome = Outcome::kEnd, .reason = error(ErrorKind::kPeerLost, "{}", system_message(errno))};
 }
 
-void TcpStream::want_read() { socket_->async_wait(Socket::wait_read, ReadReady{self()}); }
+// The rest of a large payload wakes this side once instead of for every few segments. Of a small one it is not worth a system call.
+void TcpStream::want_read(std::size_t least) {
+  const int low_water = least < kLeastLowWater ? 1 : static_cast<int>(std::min(least, kMostLowWater));
+  if (low_water != low_water_ &&
+      ::setsockopt(socket_->native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water) == 0)
+    low_water_ = low_water;
+  socket_->async_wait(Socket::wait_read, ReadReady{self()});
+}
 
 void TcpStream::want_write() { socket_->async_wait(Socket::wait_write, WriteReady{self()}); }
 

@@ -23,7 +23,7 @@ class TcpStream final : public Stream {
 
   Moved read_some(std::span<const iovec> spaces) override;
   Moved write_some(std::span<const iovec> pieces) override;
-  void want_read() override;
+  void want_read(std::size_t least) override;
   void want_write() override;
   void close_stream() override { socket_.reset(); }
   std::shared_ptr<TcpStream> self() { return std::static_pointer_cast<TcpStream>(shared_from_this()); }
@@ -32,6 +32,7 @@ class TcpStream final : public Stream {
   HandlerMemory write_memory_;
   TcpLoop& tcp_loop_;
   std::optional<Socket> socket_;
+  int low_water_ = 1;  // SO_RCVLOWAT
 };
 
 // Makes `socket` a non-blocking TCP socket that child processes do not inherit.
