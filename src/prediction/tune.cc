@@ -93,8 +93,8 @@ class Search {
       ScheduleOptions schedule = from;
       schedule.cut.elements = slice;
       PACELINE_ASSIGN_OR_RETURN(const Candidate candidate, predicted(schedule));
-      const double fine = static_cast<double>(job_.table.elements()) / static_cast<double>(slice) / kFineSlices;
-      const double allowed = least * (1 + kAsGood * (is_idle ? 1 : std::min(1.0, fine)));
+      const double fine = std::min(1.0, static_cast<double>(job_.table.elements()) / static_cast<double>(slice) / kFineSlices);
+      const double allowed = least * (1 + kAsGood * (is_idle ? 1 : fine * fine));
       if (candidate.predicted.iteration <= allowed && candidate.predicted.messages < best_->predicted.messages) best_ = candidate;
     }
     return {};
