@@ -23,6 +23,8 @@ Status check(const Job& job, const Cluster& cluster) {
   }
   if (!std::ranges::all_of(job.forward, is_time) || !std::ranges::all_of(job.backward, is_time))
     return error(ErrorKind::kBadRequest, "a profile has a time that is negative or not finite");
+  if (!(job.pushed > 0 && job.pushed <= 1))
+    return error(ErrorKind::kBadRequest, "gradients of {} times the bytes of their values", job.pushed);
   if (!(cluster.link.value > 0) || !std::isfinite(cluster.link.value) || !is_time(cluster.start_up) ||
       !is_time(cluster.processing) || !is_time(cluster.aggregation)) {
     return error(ErrorKind::kBadRequest, "a link of {} bytes/s with a start-up of {} s, processing {} s, aggregation {} s/byte",
@@ -77,10 +79,12 @@ Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& sc
   prediction.iteration = nodes.run();
   prediction.messages = nodes.messages_per_iteration();
   if (cluster.layout == Cluster::Layout::kShared) {
+    // The bound counts gradients like values.
+    const BytesPerSecond mean_link{cluster.link.value * 2 / (1 + job.pushed)};
     std::vector<cost::LayerLoad> loads;
     for (std::size_t layer = 0; layer < bytes.size(); ++layer)
       loads.push_back({bytes[layer], job.forward[layer], job.backward[layer]});
-    prediction.lower_bound = cost::iteration_lower_bound(loads, cluster.workers, cluster.link).lower_bound;
+    prediction.lower_bound = cost::iteration_lower_bound(loads, cluster.workers, mean_link).lower_bound;
   }
   return prediction;
 }

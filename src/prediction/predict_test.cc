@@ -1,5 +1,6 @@
 #include "prediction/predict.h"
 
+#include <cmath>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -128,7 +129,25 @@ Random random_case(std::uint64_t seed) {
   made.cluster.workers = made.cluster.servers = static_cast<std::int32_t>(draw(1, 5));
   made.cluster.start_up = draw(0, 1) == 0 ? 0 : 1e-4;
   made.cluster.aggregation = draw(0, 1) == 0 ? 0 : 1e-9;
+  if (draw(0, 3) == 0) made.job.pushed = 0.25;
   return made;
+}
+
+// Every gradient and every value takes a link for a second: pushes of a tenth leave the values' second.
+TEST(Predict, DroppedElementsOfGradientsTakeNoTime) {
+  Job job = job_of({1'000'000}, {0.1}, {0.1});
+  ScheduleOptions schedule = scheduling::p3();
+  schedule.cut = scheduling::whole_tensors();
+  EXPECT_NEAR(seconds_of(job, schedule, cluster_of(1, 1)), 0.2 + 1 + 1, 2 * kChunk);
+  job.pushed = 0.1;
+  EXPECT_NEAR(seconds_of(job, schedule, cluster_of(1, 1)), 0.2 + 0.1 + 1, 2 * kChunk);
+  const auto shared = predict(job, schedule, cluster_of(2, 2, Cluster::Layout::kShared));
+  ASSERT_TRUE(shared.ok());
+  EXPECT_NEAR(shared->lower_bound, 0.2 + 0.05 + 0.5, 1e-9) << "half of each";
+  for (const double wrong : {0.0, -1.0, 1.5, std::nan("")}) {
+    job.pushed = wrong;
+    EXPECT_THAT(predict(job, schedule, cluster_of(1, 1)).status().message(), HasSubstr("times the bytes of their values"));
+  }
 }
 
 TEST(Predict, IsNeverBelowTheLowerBoundAndTheSameEveryTime) {

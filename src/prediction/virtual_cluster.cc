@@ -286,7 +286,7 @@ void VirtualCluster::send_actions(std::int32_t worker) {
     if (action.kind != paramserver::WorkerAction::Kind::kPull) {
       message.kind = Kind::kPush;
       if (action.kind == paramserver::WorkerAction::Kind::kPush) message.detail = action.unit;  // all parts are used
-      message.bytes = bytes_between(message.unit, message.detail);
+      message.bytes = std::llround(static_cast<double>(bytes_between(message.unit, message.detail)) * job_.pushed);
     }
     send(message, node_of_worker(worker), node_of_server(unit.server.value));
   }

@@ -22,6 +22,8 @@ using scheduling::SliceLimits;
 // Seconds of processor time that a message costs its two ends, however fast the link is: slices of 20 KB took 1.2 s more for each
 // GB than slices of 90 KB (docs/results/2026-11-link.md).
 constexpr double kProcessing = 30e-6;
+// Index and value of an element that is sent, over the value alone.
+constexpr double kSparseElement = 2;
 // Of all workers in one iteration with the formulas' schedule: to predict the combinations of more takes too long.
 constexpr double kMostMessages = 30'000;
 
@@ -122,6 +124,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   Json predicted, candidates = Json::array();
   std::string why;
   auto job = profile_of(settings, table, workers, gathering.seconds);
+  if (job.ok() && wire.drops()) job->pushed = std::min(1.0, wire.share * kSparseElement);
   if (job.ok() && messages_of(model, table, chosen, workers) > kMostMessages)
     job = error(ErrorKind::kBadRequest, "an iteration of {} workers has too many messages to predict", workers);
   if (job.ok()) {
