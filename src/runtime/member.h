@@ -100,6 +100,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
                       std::uint64_t ticket) override;
   void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
                       std::uint64_t ticket) override;
+  std::optional<Duration> round_trip() const override { return endpoint_->link().round_trip; }
 
   // EndpointHandler
   Status on_hello(const session::PeerName& name) override;

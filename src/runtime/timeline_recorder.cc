@@ -135,6 +135,7 @@ class TimelineRecorder::Outbox final : public paramserver::Outbox {
     recorder_.on_message(Happening::kQueued, server.value, head);
     inner_.send_to_server(server, head, payload, ticket);
   }
+  std::optional<Duration> round_trip() const override { return inner_.round_trip(); }
 
  private:
   TimelineRecorder& recorder_;

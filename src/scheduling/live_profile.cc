@@ -11,6 +11,8 @@ namespace {
 
 // So many are enough for a straight line.
 constexpr std::size_t kMostArrivals = 64;
+// Of an iteration's bytes. Of the first ones a socket may have held much when they were seen, as if they had come in no time.
+constexpr double kLeastArrived = 0.25;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -101,6 +103,7 @@ LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, 
 void LiveProfile::on_gate(Layer layer, TimePoint entered, TimePoint opened) { times_.on_gate(layer, entered, opened); }
 
 void LiveProfile::on_forward_done(TimePoint now) {
+  all_asked_ = false;
   if (!times_.on_forward_done(now)) return;
   keep_last(forward_, times_.forward());
   times_.clear_forward();
@@ -120,32 +123,39 @@ void LiveProfile::on_backward_done(TimePoint now) {
   times_.clear_backward();
 }
 
-void LiveProfile::on_asked(TimePoint now) {
-  asked_ = now;
-  arriving_ = 0;
-}
+void LiveProfile::on_round_trip(Duration shortest) { round_trip_ = shortest; }
 
-void LiveProfile::on_pull_begun(TimePoint now) {
-  if (asked_) keep_last(latencies_, seconds(now - *asked_));
-  asked_.reset();
-  if (arriving_++ > 0) return;
-  since_ = now;
+void LiveProfile::on_all_asked() {
+  for (const cost::LinkSample& sample : arriving_by_) {
+    if (static_cast<double>(sample.bytes.count) < kLeastArrived * static_cast<double>(arrived_)) continue;
+    if (arrivals_.size() == kMostArrivals) arrivals_.erase(arrivals_.begin());
+    arrivals_.push_back(sample);
+  }
+  arriving_by_.clear();
+  all_asked_ = true;
+  first_byte_.reset();
+  arriving_.clear();
   arrived_ = 0;
 }
 
-void LiveProfile::on_pulled(Bytes size, TimePoint now) {
-  if (arriving_ == 0 || size.count == 0) return;
+void LiveProfile::on_pull_begun(std::uint32_t unit, TimePoint now) {
+  if (!all_asked_) return;
+  if (!first_byte_) first_byte_ = now;
+  arriving_.push_back(unit);
+}
+
+void LiveProfile::on_pulled(std::uint32_t unit, Bytes size, TimePoint now) {
+  if (std::erase(arriving_, unit) == 0) return;
   arrived_ += size.count;
-  if (--arriving_ > 0) return;
-  if (arrivals_.size() == kMostArrivals) arrivals_.erase(arrivals_.begin());
-  arrivals_.push_back({Bytes{arrived_}, now - since_});
+  if (arriving_.empty()) arriving_by_.push_back({Bytes{arrived_}, now - *first_byte_});
 }
 
 // Nothing as long as the pulls do not say what the link is like.
 std::optional<BatchingProblem> LiveProfile::problem(cost::LinkFit& link) const {
-  if (latencies_.empty()) return std::nullopt;
+  if (!round_trip_ || arrivals_.empty()) return std::nullopt;
   std::vector<cost::LinkSample> samples = arrivals_;
-  for (cost::LinkSample& sample : samples) sample.time += from_seconds(std::ranges::min(latencies_));
+  for (cost::LinkSample& sample : samples) sample.time += *round_trip_;
+  samples.push_back({Bytes{}, *round_trip_});
   const auto fit = cost::fit_link(samples);
   if (!fit.ok()) return std::nullopt;
   link = *fit;

@@ -3,8 +3,9 @@
 // too. Pure: events with their times in, batches out. Whoever drives it owns it.
 //
 // A layer's time is the median of its last kHistory passes. Replies of several servers arrive interleaved and in any order, so what
-// is measured are the times in which some reply was arriving without a break: their bytes took them. A pull's start-up is how long
-// after the request the first byte came, the least of the last kHistory passes: in others the servers still had to update.
+// is measured is how long after the first byte so many bytes had come, of the replies of an iteration that begin after backward:
+// before, they wait for gradients. A pull's start-up is the shortest way there and back on the links: from asking to the first byte
+// it takes longer, as gradients are still on the way and being added.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +47,11 @@ class LiveProfile {
   void on_gradient(Layer layer, TimePoint now);
   void on_backward_done(TimePoint now);
 
-  void on_asked(TimePoint now);               // for all batches of an iteration
-  void on_pull_begun(TimePoint now);          // the first bytes of a reply have come,
-  void on_pulled(Bytes size, TimePoint now);  // and the last ones
+  void on_round_trip(Duration shortest);  // of a message without payload, so far
+  void on_all_asked();                    // for the batches of an iteration
+  // The first bytes of the reply that begins with `unit` have come, and the last ones.
+  void on_pull_begun(std::uint32_t unit, TimePoint now);
+  void on_pulled(std::uint32_t unit, Bytes size, TimePoint now);
 
   struct Plan {
     Bounds bounds;
@@ -80,12 +83,12 @@ class LiveProfile {
   Iteration passes_ = 0;
   LayerTimes times_;                                     // of the passes that run
   std::vector<std::vector<double>> forward_, backward_;  // seconds in the last passes, by layer
-  std::optional<TimePoint> asked_;                       // until the first reply begins
-  int arriving_ = 0;                                     // replies
-  TimePoint since_{};                                    // they arrive without a break,
-  std::int64_t arrived_ = 0;                             // bytes
-  std::vector<double> latencies_;                        // from asking to the first byte, seconds, of the last passes
-  std::vector<cost::LinkSample> arrivals_;               // the last ones
+  std::optional<Duration> round_trip_;
+  bool all_asked_ = false;                                // and the forward pass that needs the replies is not over
+  std::optional<TimePoint> first_byte_;                   // of this iteration's replies; of them
+  std::vector<std::uint32_t> arriving_;                   // have begun and not ended,
+  std::int64_t arrived_ = 0;                              // bytes have come
+  std::vector<cost::LinkSample> arriving_by_, arrivals_;  // at moments between replies: of this iteration, the last ones of before
   std::optional<Plan> current_;
 };
 

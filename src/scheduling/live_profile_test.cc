@@ -16,7 +16,9 @@ class Bench {
  public:
   explicit Bench(LiveProfile::Sides sides = LiveProfile::Sides::kPulls,
                  std::vector<Bytes> sizes = {Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}})
-      : profile(sizes, BatchingAlgorithm::kExact, sides), sizes_(std::move(sizes)) {}
+      : profile(sizes, BatchingAlgorithm::kExact, sides), sizes_(std::move(sizes)) {
+    profile.on_round_trip(from_seconds(kStartUp));
+  }
 
   void forward(const std::vector<double>& compute, double waiting = 0.01) {
     for (std::size_t layer = 0; layer < compute.size(); ++layer) {
@@ -37,17 +39,17 @@ class Bench {
   }
   // As planned, or layer by layer. Of each batch every one of `servers` sends its part, all at once. Before, the servers may have
   // to finish their updates.
-  void pull(std::int64_t servers = 1, double updating = 0) {
-    profile.on_asked(now_);
+  void pull(std::uint32_t servers = 1, double updating = 0) {
+    profile.on_all_asked();
     pass(updating + kStartUp);
     const auto& plan = profile.current();
     std::size_t layer = 0;
     for (const int bound : plan ? plan->bounds : Bounds{1, 2, 3}) {
       Bytes batch;
       for (; layer < static_cast<std::size_t>(bound); ++layer) batch += sizes_[layer];
-      for (std::int64_t server = 0; server < servers; ++server) profile.on_pull_begun(now_);
+      for (std::uint32_t server = 0; server < servers; ++server) profile.on_pull_begun(server, now_);
       pass(static_cast<double>(batch.count) / static_cast<double>(kRate));
-      for (std::int64_t server = 0; server < servers; ++server) profile.on_pulled(Bytes{batch.count / servers}, now_);
+      for (std::uint32_t server = 0; server < servers; ++server) profile.on_pulled(server, Bytes{batch.count / servers}, now_);
     }
   }
   void pass(double s) { now_ += from_seconds(s); }
@@ -107,7 +109,7 @@ TEST(LiveProfile, WaitingForUpdatesIsNoStartUp) {
   Bench bench;
   for (int pass = 0; pass < 3; ++pass) {
     bench.forward({0.01, 0.02, 0.03});
-    bench.pull(/*servers=*/1, /*updating=*/pass == 1 ? 0 : 0.5);
+    bench.pull(/*servers=*/1, /*updating=*/0.5);
   }
   const auto plan = bench.profile.plan();
   ASSERT_TRUE(plan);
@@ -205,13 +207,65 @@ TEST(LiveProfile, OneSlowPassChangesNothing) {
   EXPECT_FALSE(bench.profile.plan());
 }
 
-TEST(LiveProfile, PlansNothingFromPullsOfOneSize) {
-  Bench bench(LiveProfile::Sides::kPulls, std::vector<Bytes>(3, Bytes{1'000'000}));
-  for (int pass = 0; pass < 5; ++pass) {
-    bench.forward({0.01, 0.02, 0.03});
-    bench.pull();
+TEST(LiveProfile, BytesThatASocketHeldBeforeTheyWereSeenDoNotDeceive) {
+  const std::vector<Bytes> sizes(3, Bytes{1'000'000});
+  LiveProfile profile(sizes, BatchingAlgorithm::kExact);
+  profile.on_round_trip(from_seconds(kStartUp));
+  TimePoint now{};
+  for (int pass = 0; pass < 3; ++pass) {
+    for (std::int32_t layer = 0; layer < 3; ++layer) profile.on_gate(Layer{layer}, now, now);
+    profile.on_forward_done(now += from_seconds(0.01));
+    profile.on_all_asked();
+    for (std::uint32_t reply = 0; reply < 100; ++reply) {  // each is seen when it is there
+      profile.on_pull_begun(reply, now += from_seconds(30'000.0 / kRate));
+      profile.on_pulled(reply, Bytes{30'000}, now);
+    }
   }
-  EXPECT_FALSE(bench.profile.plan());
+  const auto plan = profile.plan();
+  ASSERT_TRUE(plan);
+  EXPECT_NEAR(plan->link.bandwidth.value, kRate, 0.03 * kRate);
+}
+
+TEST(LiveProfile, RepliesThatBeganUnderBackwardSayNothingOfTheLink) {
+  LiveProfile profile({Bytes{1'000'000}, Bytes{1'000'000}}, BatchingAlgorithm::kExact);
+  profile.on_round_trip(from_seconds(kStartUp));
+  TimePoint now{};
+  for (int pass = 0; pass < 3; ++pass) {
+    for (std::int32_t layer = 0; layer < 2; ++layer) profile.on_gate(Layer{layer}, now, now);
+    profile.on_forward_done(now += from_seconds(0.01));
+    profile.on_pull_begun(1, now);
+    now += from_seconds(0.5);
+    profile.on_all_asked();
+    profile.on_pull_begun(0, now);
+    profile.on_pulled(1, Bytes{1'000'000}, now);
+    profile.on_pulled(0, Bytes{1'000'000}, now += from_seconds(0.01));
+  }
+  const auto plan = profile.plan();
+  ASSERT_TRUE(plan);
+  EXPECT_NEAR(plan->link.bandwidth.value, kRate, 1);
+}
+
+TEST(LiveProfile, PlansNothingBeforeAReplyAndARoundTripWereSeen) {
+  LiveProfile profile({Bytes{1'000'000}}, BatchingAlgorithm::kExact);
+  TimePoint now{};
+  const auto train = [&](bool replies) {
+    for (int pass = 0; pass < 3; ++pass) {
+      profile.on_gate(Layer{0}, now, now);
+      profile.on_forward_done(now += from_seconds(0.01));
+      profile.on_all_asked();
+      if (!replies) continue;
+      profile.on_pull_begun(0, now);
+      profile.on_pulled(0, Bytes{1'000'000}, now += from_seconds(0.01));
+    }
+    return profile.plan();
+  };
+  EXPECT_FALSE(train(false));
+  EXPECT_FALSE(train(true));
+  profile.on_round_trip(from_seconds(kStartUp));
+  const auto plan = profile.plan();
+  ASSERT_TRUE(plan) << "replies of one size are enough";
+  EXPECT_NEAR(plan->problem.start_up, kStartUp, 1e-9);
+  EXPECT_NEAR(plan->link.bandwidth.value, kRate, 1);
 }
 
 TEST(LiveProfile, UsesTheAlgorithmThatWasAskedFor) {

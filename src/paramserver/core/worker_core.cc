@@ -71,10 +71,11 @@ void WorkerCore::begin_iteration() {
     count_in_layers(unit, missing_in_, 1);
     ++missing_;
   }
-  begin_push_batches();
+  begin_batches();
 }
 
-void WorkerCore::begin_push_batches() {
+void WorkerCore::begin_batches() {
+  for (PullBatch& batch : pull_batches_) batch.awaited = batch.layers;
   for (PushBatch& batch : push_batches_) {
     batch.awaited = 0;
     for (const auto& units : batch.of_server) batch.awaited += units.size();
@@ -151,12 +152,6 @@ Status WorkerCore::on_backward_done(Iteration iteration, std::span<const std::ui
   flush(now, actions);
   if (plan_->options().schedule.back == scheduling::Return::kPullAtOnce)
     pull({0, static_cast<std::uint32_t>(units_.size())}, actions);
-  if (plan_->options().schedule.back == scheduling::Return::kPullInBatches) {
-    for (WorkerAction asked : batch_pulls_) {
-      asked.iteration = current_;
-      actions.push_back(asked);
-    }
-  }
   ++current_;
   begin_iteration();
   return {};
@@ -199,12 +194,24 @@ void WorkerCore::settle(std::uint32_t tensor, std::uint32_t unit, TimePoint now,
 }
 
 void WorkerCore::push(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions) {
-  const scheduling::Unit& planned = plan_->units().units[unit];
   actions.push_back({WorkerAction::Kind::kPush, unit, current_, units_[unit].unused_parts});
   units_[unit].push_last = unit;
   begin_push(unit, now);
-  const auto layer = static_cast<std::size_t>(planned.layer.index);
-  if (--to_push_[layer] == 0 && plan_->options().schedule.back == scheduling::Return::kPullByLayer) pull(begun_in(layer), actions);
+  count_pushed(unit, actions);
+}
+
+// The last unit of a layer lets the layer be asked for, the last layer of a batch the batch.
+void WorkerCore::count_pushed(std::uint32_t unit, std::vector<WorkerAction>& actions) {
+  const auto layer = static_cast<std::size_t>(plan_->units().units[unit].layer.index);
+  if (--to_push_[layer] > 0) return;
+  if (plan_->options().schedule.back == scheduling::Return::kPullByLayer) pull(begun_in(layer), actions);
+  if (plan_->options().schedule.back != scheduling::Return::kPullInBatches) return;
+  PullBatch& batch = pull_batches_[batch_of_layer_[layer]];
+  if (--batch.awaited > 0) return;
+  for (WorkerAction request : batch.requests) {
+    request.iteration = current_;
+    actions.push_back(request);
+  }
 }
 
 // To each server what stands behind each other there as one message, beginning with "its" server as flush() does. A unit of which
@@ -228,6 +235,7 @@ void WorkerCore::push_run(std::span<const std::uint32_t> units, TimePoint now, s
   actions.push_back({WorkerAction::Kind::kPushBatch, units.front(), current_, units.back()});
   units_[units.front()].push_last = units.back();
   for (const std::uint32_t unit : units) begin_push(unit, now);
+  for (const std::uint32_t unit : units) count_pushed(unit, actions);
 }
 
 void WorkerCore::begin_push(std::uint32_t unit, TimePoint now) {
@@ -250,14 +258,24 @@ void WorkerCore::pull(scheduling::UnitRange units, std::vector<WorkerAction>& ac
     actions.push_back({WorkerAction::Kind::kPull, unit, current_, unit});
 }
 
+void WorkerCore::check_batches_may_change() const {
+  PACELINE_CHECK(waiting_.empty() && std::ranges::count(tensors_, TensorState::kAwaited) == std::ssize(tensors_),
+                 "batches change in the middle of iteration {}", current_);
+}
+
 void WorkerCore::set_batches(const scheduling::Bounds& bounds) {
-  batch_pulls_.clear();
+  check_batches_may_change();
+  pull_batches_.clear();
+  batch_of_layer_.assign(to_push_.size(), 0);
   std::vector<std::optional<WorkerAction>> of_server(static_cast<std::size_t>(plan_->options().servers));
   std::size_t layer = 0;
   for (const int bound : bounds) {
     std::ranges::fill(of_server, std::nullopt);
+    PullBatch& batch = pull_batches_.emplace_back();
     for (; layer < static_cast<std::size_t>(bound); ++layer) {
       const scheduling::UnitRange units = begun_in(layer);
+      batch_of_layer_[layer] = pull_batches_.size() - 1;
+      if (units.size() > 0) ++batch.layers;
       for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
         auto& asked = of_server[static_cast<std::size_t>(plan_->units().units[unit].server.value)];
         if (!asked) asked = WorkerAction{.kind = WorkerAction::Kind::kPull, .unit = unit};
@@ -265,15 +283,15 @@ void WorkerCore::set_batches(const scheduling::Bounds& bounds) {
       }
     }
     for (const auto& asked : of_server) {
-      if (asked) batch_pulls_.push_back(*asked);
+      if (asked) batch.requests.push_back(*asked);
     }
   }
   PACELINE_CHECK(layer == to_push_.size(), "batches of {} layers for a model of {}", layer, to_push_.size());
+  begin_batches();
 }
 
 void WorkerCore::set_push_batches(const scheduling::Bounds& bounds) {
-  PACELINE_CHECK(waiting_.empty() && std::ranges::count(tensors_, TensorState::kAwaited) == std::ssize(tensors_),
-                 "batches of pushes change in the middle of iteration {}", current_);
+  check_batches_may_change();
   push_batches_.clear();
   batch_of_unit_.assign(units_.size(), 0);
   std::size_t layer = 0;
@@ -289,7 +307,7 @@ void WorkerCore::set_push_batches(const scheduling::Bounds& bounds) {
     }
   }
   PACELINE_CHECK(layer == to_push_.size(), "batches of {} layers for a model of {}", layer, to_push_.size());
-  begin_push_batches();
+  begin_batches();
 }
 
 std::span<const std::uint32_t> WorkerCore::on_push_delivered(std::uint32_t unit, TimePoint now) {

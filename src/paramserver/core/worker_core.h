@@ -85,10 +85,10 @@ class WorkerCore {
   // The server says that `unit` has the value labelled `label` (Return::kNotifyAndPull). kBadRequest: it was not due.
   Status on_notify(Rank server, std::uint32_t unit, Iteration label, std::vector<WorkerAction>& actions);
 
-  // Return::kPullInBatches: what is asked for together from the next backward on. Until then every layer for itself.
+  // Return::kPullInBatches: which layers' values are asked for together, when all their gradients are pushed: from the current
+  // iteration on, of which no gradient may have been told. Until then every layer for itself.
   void set_batches(const scheduling::Bounds& bounds);
-  // PushWhen::kInBatches: what is pushed together from the current iteration on, of which no gradient may have been told. Until
-  // then every layer for itself.
+  // PushWhen::kInBatches: what is pushed together, likewise.
   void set_push_batches(const scheduling::Bounds& bounds);
 
   // The units from `unit` to `last` that live on the server of `unit`.
@@ -159,7 +159,9 @@ class WorkerCore {
   void push_batch(std::size_t batch, TimePoint now, std::vector<WorkerAction>& actions);
   void push_run(std::span<const std::uint32_t> units, TimePoint now, std::vector<WorkerAction>& actions);
   void begin_push(std::uint32_t unit, TimePoint now);
-  void begin_push_batches();
+  void count_pushed(std::uint32_t unit, std::vector<WorkerAction>& actions);
+  void begin_batches();
+  void check_batches_may_change() const;
   void begin_iteration();
   scheduling::UnitRange begun_in(std::size_t layer) const;
   void arrived(std::uint32_t unit, Iteration label);
@@ -173,10 +175,15 @@ class WorkerCore {
   Iteration current_;
   std::vector<UnitState> units_;
   std::vector<TensorState> tensors_;
-  std::vector<std::uint32_t> waiting_;     // tensors that have not been pushed yet, in the order they became ready or unused
-  std::vector<std::int64_t> to_push_;      // by layer: units begun in it and not pushed in the current iteration
-  std::vector<std::int64_t> to_notify_;    // by layer: units begun in it and not notified since the last pull of it
-  std::vector<WorkerAction> batch_pulls_;  // kPullInBatches: what is asked for after backward, without the iteration
+  std::vector<std::uint32_t> waiting_;   // tensors that have not been pushed yet, in the order they became ready or unused
+  std::vector<std::int64_t> to_push_;    // by layer: units begun in it and not pushed in the current iteration
+  std::vector<std::int64_t> to_notify_;  // by layer: units begun in it and not notified since the last pull of it
+  struct PullBatch {
+    std::vector<WorkerAction> requests;  // without the iteration
+    int layers = 0, awaited = 0;         // in which units begin; of them not pushed in the current iteration
+  };
+  std::vector<PullBatch> pull_batches_;      // kPullInBatches
+  std::vector<std::size_t> batch_of_layer_;  // kPullInBatches
   struct PushBatch {
     std::vector<std::vector<std::uint32_t>> of_server;  // its units, ascending
     std::size_t awaited = 0;                            // units without all their gradients, in the current iteration

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/status.h"
@@ -22,6 +23,8 @@ class Outbox {
                               std::uint64_t ticket) = 0;
   virtual void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
                               std::uint64_t ticket) = 0;
+  // The shortest way there and back so far, of any link.
+  virtual std::optional<Duration> round_trip() const { return std::nullopt; }
 };
 
 class MessageSink {

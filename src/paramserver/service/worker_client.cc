@@ -263,14 +263,14 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
   }
   if (!failure_.ok()) return failure_;
   const TimePoint now = loop_.now();
-  std::optional<scheduling::LiveProfile::Plan> batches;
-  if (profile_) {
-    batches = profile_->plan();
-    if (batches) core_.set_batches(batches->bounds);
-    profile_->on_asked(now);
-  }
   PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, now, outgoing_));
-  if (batches && batches->push) core_.set_push_batches(batches->push->bounds);
+  if (profile_) {
+    if (const auto batches = profile_->plan()) {
+      core_.set_batches(batches->bounds);
+      if (batches->push) core_.set_push_batches(batches->push->bounds);
+    }
+    profile_->on_all_asked();
+  }
   stall_.on_progress(now);
   lock.unlock();
   outgoing_signal_->raise();

@@ -34,6 +34,7 @@ void WorkerClient::send_outgoing() {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return;
+    if (const auto round_trip = outbox_.round_trip(); profile_ && round_trip) profile_->on_round_trip(*round_trip);
     std::swap(sending_, outgoing_);
   }
   for (const WorkerAction& action : sending_) {
@@ -107,7 +108,7 @@ Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerN
   const std::lock_guard lock(mutex_);
   const TimePoint now = loop_.now();
   PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, values, head.payload_bytes, now));
-  if (profile_ && from.rank != options_.own_server) profile_->on_pull_begun(now);
+  if (profile_ && from.rank != options_.own_server) profile_->on_pull_begun(values.unit, now);
   const bool staged = place == WorkerCore::Place::kStaging;
   if (!plan_->options().wire.narrow()) return place_of(values, staged ? staging_ : std::as_writable_bytes(options_.parameters));
   widen_now_[values.unit] = staged ? 0 : 1;
@@ -160,7 +161,7 @@ void WorkerClient::on_message(const session::PeerName& from, const wire::Message
       const TimePoint now = loop_.now();
       status = core_.on_value(from.rank, values, micros, now, outgoing_);
       if (profile_ && from.rank != options_.own_server)
-        profile_->on_pulled(Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
+        profile_->on_pulled(values.unit, Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
       opened = status.ok() && core_.any_open(values);
     }
     more = !outgoing_.empty();
