@@ -275,7 +275,7 @@ void WorkerCore::set_batches(const scheduling::Bounds& bounds) {
     for (; layer < static_cast<std::size_t>(bound); ++layer) {
       const scheduling::UnitRange units = begun_in(layer);
       batch_of_layer_[layer] = pull_batches_.size() - 1;
-      if (units.size() > 0) ++batch.layers;
+      if (!units.empty()) ++batch.layers;
       for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
         auto& asked = of_server[static_cast<std::size_t>(plan_->units().units[unit].server.value)];
         if (!asked) asked = WorkerAction{.kind = WorkerAction::Kind::kPull, .unit = unit};
