@@ -25,7 +25,7 @@ namespace paceline::prediction {
 struct Job {
   wire::TensorTable table;
   std::vector<double> forward, backward;
-  double pushed = 1;  // bytes that a gradient takes over those of its value, above 0 up to 1: less than 1 where elements are dropped
+  double pushed = 1;  // bytes of a gradient over those of its value, above 0 up to 1: less than 1 where elements are dropped
 };
 
 struct Cluster {

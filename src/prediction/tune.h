@@ -39,13 +39,13 @@ struct Choice {
 // A candidate must be faster than the best one so far by this share to be preferred: predictions are no better than that.
 inline constexpr double kWorthAnother = 0.01;
 
-// Of larger slices than the best candidate's the largest is taken that is predicted to take no longer than the fastest candidate and
-// this share: a message takes the processors of both ends about as long whatever its size, which no prediction of the time shows
-// where they have time to spare.
+// Of larger slices than the best candidate's the largest is taken that is predicted to take no longer than the fastest candidate
+// and this share: a message takes the processors of both ends about as long whatever its size, which no prediction of the time
+// shows where they have time to spare.
 inline constexpr double kAsGood = 0.01;
 // Where the model is cut into fewer slices than so many it is less, by the square of what is missing, unless moving the model takes
-// less than this share of computing: nodes that are not in step wait for whole slices, which is not predicted either. With slices of
-// a 120th of Inception-v3, where the link decided, an iteration took 5 % longer than predicted, with those of a 240th 1.5 to 2 %.
+// less than this share of computing: nodes that are not in step wait for whole slices, which is not predicted either. With slices
+// of a 120th of Inception-v3, where the link decided, iterations took 5 % longer than predicted, of a 240th 2 %.
 inline constexpr double kFineSlices = 500;
 inline constexpr double kIdleLink = 0.8;
 

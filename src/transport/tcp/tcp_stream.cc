@@ -77,8 +77,7 @@ Stream::Moved TcpStream::write_some(std::span<const iovec> pieces) {
 // The rest of a large payload wakes this side once instead of for every few segments. Of a small one it is not worth a system call.
 void TcpStream::want_read(std::size_t least) {
   const int low_water = least < kLeastLowWater ? 1 : static_cast<int>(std::min(least, kMostLowWater));
-  if (low_water != low_water_ &&
-      ::setsockopt(socket_->native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water) == 0)
+  if (low_water != low_water_ && ::setsockopt(socket_->native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water) == 0)
     low_water_ = low_water;
   socket_->async_wait(Socket::wait_read, ReadReady{self()});
 }
