@@ -133,8 +133,15 @@ void EgressQueue::unlink(Lane& lane, std::uint32_t slot) {
   --waiting_;
 }
 
+// A message of a few bytes, of the control plane for example, makes no second destination.
+Bytes EgressQueue::limit() const {
+  if (active_ <= 1 || options_.wide <= options_.window) return options_.window;
+  const auto holding = std::ranges::count_if(lanes_, [&](const Lane& lane) { return lane.in_flight >= options_.chunk.count; });
+  return holding > 1 ? options_.wide : options_.window;
+}
+
 Bytes EgressQueue::share() const {
-  const auto window = options_.window.count;
+  const auto window = limit().count;
   const auto chunk = options_.chunk.count;
   if (active_ <= 1) return {window};
   return {std::min(std::max(2 * chunk, 2 * window / active_), window - chunk)};
@@ -156,18 +163,18 @@ std::optional<Flow> EgressQueue::first_of(const Heads& heads) const {
 
 std::optional<EgressQueue::Chunk> EgressQueue::take() {
   if (waiting_ == 0) return std::nullopt;
-  const std::int64_t limit = share().count;
+  const std::int64_t room = share().count;
   std::int64_t counted = 0;
   Heads heads;
   std::uint32_t oldest = kNone;
   for (Lane& candidate : lanes_) {
-    counted += std::min(candidate.in_flight, limit);
+    counted += std::min(candidate.in_flight, room);
     if (candidate.paused || candidate.waiting == 0) continue;
     bool has_room = false;
     for (std::size_t flow = 0; flow < kFlows; ++flow) {
       if (candidate.flows[flow].empty()) continue;
       const std::uint32_t slot = candidate.flows[flow].front();
-      if (candidate.in_flight + cost(next_size(units_[slot])) > limit) continue;
+      if (candidate.in_flight + cost(next_size(units_[slot])) > room) continue;
       has_room = true;
       if (heads[flow].slot == kNone || comes_before({&candidate, slot}, heads[flow])) heads[flow] = {&candidate, slot};
     }
@@ -181,7 +188,7 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
   Waiting& waiting = units_[slot];
   const std::int64_t size = next_size(waiting);
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
-  if (counted + cost(size) > options_.window.count) return std::nullopt;
+  if (counted + cost(size) > limit().count) return std::nullopt;
   const bool ordered = orders_[index(flow)] == Order::kByLayer && waiting.unit.layer.index >= 0;
   if (ordered && waiting.sequence > units_[oldest].sequence && waiting.unit.layer < units_[oldest].unit.layer)
     ++overtakes_[index(flow)];

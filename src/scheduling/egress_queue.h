@@ -15,9 +15,10 @@
 // anti-phase, by which VGG-19 would lose half of a link. Then the lower layer, and of equal ones, chunk by chunk, the flow that did
 // not leave last. Where one of the flows or both are not ordered by layer they take turns whatever they are.
 //
-// Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together. With n destinations
-// that have something to send or on its way, one of them may hold at most
-//     share(1) = window,   share(n) = min(max(2 chunks, 2 * window / n), window - chunk),
+// Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together; at most `wide` while
+// two or more of them hold a chunk each, for a window that is full of what is for a busy node leaves the link idle, and the more so
+// the fewer slices it holds. With n destinations that have something to send or on its way, one of them may hold at most
+//     share(1) = window,   share(n) = min(max(2 chunks, 2 * w / n), w - chunk),   w = window or wide,
 // so one slow destination never fills the window. When a share shrinks because another destination wakes up, what a destination
 // already holds above its new share is not counted against the others: they need not wait for the slow one. Only then may more than
 // `window` bytes be on their way, until those are acknowledged.
@@ -38,6 +39,7 @@ namespace paceline::scheduling {
 struct EgressOptions {
   Order order = Order::kByLayer;  // of both flows
   Bytes window = kStartWindow;    // at least two chunks, otherwise the link idles between acknowledgements
+  Bytes wide;                     // less than `window` (0): as much as that
   Bytes chunk = kLargestChunk;    // at least 1 byte; one with a unit's tail is up to half as large again
 };
 
@@ -90,11 +92,14 @@ class EgressQueue {
 
   // Requires: as in the constructor. Chunks on their way are not recalled.
   void set_window(Bytes window, Bytes chunk);
+  void set_wide(Bytes wide) { options_.wide = wide; }
 
   Bytes window() const { return options_.window; }
   Bytes chunk() const { return options_.chunk; }
   Bytes in_flight() const { return {in_flight_}; }
   Bytes in_flight(Destination destination) const;
+  // Bytes that all destinations together may hold at the moment.
+  Bytes limit() const;
   // Bytes that one destination may hold at the moment.
   Bytes share() const;
   std::size_t waiting() const { return waiting_; }  // units with chunks left

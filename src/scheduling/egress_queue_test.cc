@@ -98,6 +98,27 @@ TEST(EgressQueue, ChunksOfOneLayerGoWhereTheFewestBytesAreOnTheirWay) {
   EXPECT_EQ(queue.take()->tag, 0U) << "the one that is served faster gets more";
 }
 
+TEST(EgressQueue, MoreIsOnTheWayToSeveralDestinationsThanToOne) {
+  EgressQueue queue({.window = {4000}, .wide = {10'000}, .chunk = {1000}});
+  const auto one = open(queue), other = open(queue);
+  const auto taken = [&] {
+    int chunks = 0;
+    while (queue.take()) ++chunks;
+    return chunks;
+  };
+  queue.on_ready({.destination = one, .layer = {1}, .size = {50'000}});
+  EXPECT_EQ(taken(), 4) << "an urgent unit waits for no more than the window";
+  queue.on_ready({.destination = other, .layer = {0}, .size = {50}});
+  queue.on_acknowledged(one, {1000});
+  EXPECT_EQ(taken(), 1) << "a message of a few bytes is no second destination";
+  queue.on_acknowledged(other, {50});
+  queue.on_acknowledged(one, {1000});
+  queue.on_ready({.destination = other, .layer = {2}, .size = {50'000}});
+  taken();
+  EXPECT_EQ(queue.in_flight(), Bytes{10'000});
+  EXPECT_EQ(queue.in_flight(one), Bytes{9000}) << "its share, for its layer comes first";
+}
+
 // What leaves, in which order: p is a chunk of a push, r one of a reply.
 std::string flows_until_empty(EgressQueue& queue) {
   std::string flows;
@@ -343,7 +364,9 @@ class Twin {
                                                            [d = destination](const Item& i) { return i.unit.destination == d; });
       if (held > 0 || queued) ++active;
     }
-    const auto w = options_.window.count, c = options_.chunk.count;
+    const auto c = options_.chunk.count;
+    const auto holding = std::count_if(in_flight.begin(), in_flight.end(), [&](const auto& lane) { return lane.second >= c; });
+    const auto w = holding > 1 ? std::max(options_.window.count, options_.wide.count) : options_.window.count;
     const auto share = active <= 1 ? w : std::min(std::max(2 * c, 2 * w / active), w - c);
     std::int64_t counted = 0;
     for (const auto& [destination, held] : in_flight) counted += std::min(held, share);
@@ -432,6 +455,7 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
     const std::int64_t planned = seed % 3 == 0 ? 10 : seed % 3 == 1 ? 0 : 3;  // of 10
     options.chunk = {pick(1, 600)};
     options.window = {options.chunk.count * pick(2, 9) + pick(0, options.chunk.count)};
+    options.wide = {seed % 2 == 0 ? 0 : options.chunk.count * pick(0, 20)};
     EgressQueue queue(options);
     queue.set_order(Flow::kPush, orders[0]);
     queue.set_order(Flow::kReply, orders[1]);

@@ -13,6 +13,10 @@ namespace paceline::scheduling {
 namespace {
 
 constexpr std::int64_t kPaperSlice = 50'000;
+constexpr std::int64_t kEach = sizeof(float);
+// Slices on the way to several destinations: ResNet-50 in its real size with slices of 200 kB between four hosts of 1 Gb/s
+// takes 1.12 of its lower bound with 1.3 of them, 1.02 with 5, 1.01 with 8 (docs/results/2026-11-schedules.md).
+constexpr std::int64_t kWideSlices = 6;
 constexpr std::string_view kTuned = "tuned";
 constexpr std::int64_t kLargeForKvstore = 1'000'000;
 
@@ -83,7 +87,6 @@ Result<std::int64_t> parse_size(const char* option, std::string_view text, std::
   if (problem != std::errc() || end != text.data() + text.size()) {
     const auto bytes = parse_bytes(text);
     const bool has_unit = text.find_first_not_of("0123456789.eE+-") != std::string_view::npos;
-    constexpr auto kEach = static_cast<std::int64_t>(sizeof(float));
     elements = bytes.ok() && has_unit && bytes->count % kEach == 0 ? bytes->count / kEach : -1;
   }
   if (elements < least) return error(ErrorKind::kBadRequest, "--{} {} is illegal; legal: {}", option, text, legal);
@@ -199,9 +202,12 @@ std::string to_text(const OrderedPlaces& places) {
 
 EgressRules egress_rules(const ScheduleOptions& options) {
   const auto order = [&](bool here) { return here ? options.order : Order::kFirstInFirstOut; };
+  const bool follows = options.places.window && options.window.kind == WindowRule::Kind::kFollows;
+  const std::int64_t slice = std::min(options.cut.elements, kLargestFollowing.count / kWideSlices / kEach) * kEach;
   return {.pushes = order(options.places.worker_egress),
           .replies = order(options.places.server_egress),
-          .window = options.places.window ? options.window : fixed_window(kUnbounded)};
+          .window = options.places.window ? options.window : fixed_window(kUnbounded),
+          .wide = Bytes{follows && options.cut.kind == Cut::Kind::kSlices ? kWideSlices * slice : 0}};
 }
 
 Order ingress_order(const ScheduleOptions& options) {

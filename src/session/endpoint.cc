@@ -97,6 +97,7 @@ void EndpointState::set_egress(const scheduling::EgressRules& rules) {
   queue_.set_order(scheduling::Flow::kReply, rules.replies);
   window_.set_rule(rules.window);
   queue_.set_window(window_.window(), window_.chunk());
+  queue_.set_wide(rules.wide);
   pump();
 }
 
