@@ -133,7 +133,8 @@ void Member::fail(const Status& reason) {
   if (ended_ || told_failure_) return;
   const bool happened_here = !comes_from_a_peer(reason);
   if (!failure_.ok() && !happened_here) return;
-  echo_ = echo_ && !happened_here;
+  // kCancelled is a goodbye, which another rank of a collective may have heard instead of this one.
+  echo_ = !happened_here && (echo_ || reason.kind() == ErrorKind::kCancelled);
   // A job that ends because somebody went, and nobody says why, has failed, in whatever order he went.
   failure_ = echo_ ? Status(ErrorKind::kPeerLost, reason.message()) : reason;
   if (!coordinator_) return on_stop(wire::stop_for(failure_));
@@ -142,6 +143,13 @@ void Member::fail(const Status& reason) {
   transport_.loop().run_after(kVerdictLimit, [this] {
     if (!ended_ && !told_failure_) tell_failure();
   });
+}
+
+void Member::interrupt(const Status& reason) {
+  if (ended_ || !failure_.ok()) return;
+  failure_ = reason;
+  if (!coordinator_) return on_stop(wire::stop_for(failure_));
+  tell_failure();
 }
 
 void Member::tell_failure() {

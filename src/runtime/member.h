@@ -6,8 +6,8 @@
 //
 // Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the
 // member knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the
-// same. One that only hears another's goodbye waits that second first, since the other has said why, and then tells that it lost
-// it.
+// same. One that only hears another's goodbye, or of it from a third, waits that second first, since the other has said why, and
+// then tells that it lost it.
 //
 // Threads: belongs to the transport's loop.
 #pragma once
@@ -77,8 +77,10 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
 
   // Begins to join. Errors: kIo when a server cannot listen.
   Status start();
-  // What this process cannot go on from. The first reason stays.
+  // What this process cannot go on from. The first reason stays. kCancelled: somebody's goodbye.
   void fail(const Status& reason);
+  // The user wants this process to end, and so the job.
+  void interrupt(const Status& reason);
   void send_progress(const std::string& json);
   // Of this member's worker or server.
   void send_report(session::Role part, const std::string& json);

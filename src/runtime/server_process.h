@@ -13,7 +13,7 @@ class ServerProcess final : public MemberEvents {
   ServerProcess(transport::Transport& transport, MemberOptions options, std::function<void(const wire::Stop&)> ended);
   Status start() { return member_.start(); }
   // The process was asked to end by itself (a signal).
-  void interrupt(const std::string& reason) { member_.fail(Status(ErrorKind::kCancelled, reason)); }
+  void interrupt(const std::string& reason) { member_.interrupt(Status(ErrorKind::kCancelled, reason)); }
 
   Result<JobStart> on_welcome(const wire::Welcome& welcome) override;
   void on_connected() override {}

@@ -212,7 +212,7 @@ Status WorkerProcess::finish(WorkerReport report) {
 
 void WorkerProcess::interrupt() {
   transport_->loop().post(
-      [this] { member_->fail(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });
+      [this] { member_->interrupt(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });
 }
 
 Status WorkerProcess::fail(const Status& reason) {

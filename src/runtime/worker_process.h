@@ -49,7 +49,7 @@ class WorkerProcess final : public MemberEvents {
   // This process cannot go on; the coordinator is told. Returns the verdict.
   Status fail(const Status& reason);
 
-  // This process was asked to end by a signal: as fail(), but returns at once; what the training thread waits for ends.
+  // This process was asked to end by a signal. Returns at once; what the training thread waits for ends.
   void interrupt();
 
   // MemberEvents, on the loop.

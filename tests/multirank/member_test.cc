@@ -112,5 +112,21 @@ TEST_F(MemberTest, TheVerdictThatComesWhileItWaitsIsItsEndAndNothingIsTold) {
   coordinator_.rank.on_loop([this] { EXPECT_TRUE(coordinator_.arrived.empty()); });
 }
 
+TEST_F(MemberTest, AGoodbyeThatAnotherRankHeardDoesNotHideThatTheCoordinatorIsGone) {
+  process_.on_loop([this] { member_->fail(error(ErrorKind::kCancelled, "worker 2 said goodbye: it has finished")); });
+  coordinator_.close(std::chrono::seconds(30));
+  EXPECT_THAT(verdict().reason, HasSubstr("coordinator"));
+}
+
+TEST_F(MemberTest, TheUsersWishToEndIsToldAtOnceAndIsNoFailure) {
+  process_.on_loop([this] {
+    member_->interrupt(error(ErrorKind::kCancelled, "worker 0 was asked to end by a signal"));
+    member_->fail(error(ErrorKind::kCorrupt, "too late"));
+  });
+  const wire::Stop stop = told();
+  EXPECT_EQ(stop.kind, wire::StopKind::kInterrupted);
+  EXPECT_THAT(stop.reason, HasSubstr("signal"));
+}
+
 }  // namespace
 }  // namespace paceline::runtime
