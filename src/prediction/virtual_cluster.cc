@@ -29,8 +29,8 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
   const auto count = static_cast<std::size_t>(cluster.workers) + (shared ? 0 : static_cast<std::size_t>(cluster.servers));
   const scheduling::EgressRules rules = scheduling::egress_rules(plan_->options().schedule);
   for (std::size_t i = 0; i < count; ++i) {
-    Node& node =
-        nodes_.emplace_back(scheduling::EgressOptions{.window = *cluster.window, .wide = rules.wide, .chunk = cluster.chunk});
+    Node& node = nodes_.emplace_back(
+        scheduling::EgressOptions{.window = *cluster.window, .wide = wide_for(rules.window, cluster.link), .chunk = cluster.chunk});
     node.queue.set_order(scheduling::Flow::kPush, rules.pushes);
     node.queue.set_order(scheduling::Flow::kReply, rules.replies);
     for (std::uint32_t other = 0; other < count; ++other) {

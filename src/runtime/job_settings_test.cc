@@ -305,6 +305,7 @@ TEST(JobSettings, ThePlanFollowsThem) {
   EXPECT_EQ(options.wire, (paramserver::WireOptions{.kind = paramserver::WireKind::kFloat16, .loss_scale = 8}));
   EXPECT_EQ((*plan)->payload_bytes(0), static_cast<std::size_t>((*plan)->units().units[0].elements) * 2);
   EXPECT_EQ(scheduling::egress_rules(options.schedule).window.link_time, std::chrono::milliseconds(4));
+  EXPECT_EQ(scheduling::egress_rules(options.schedule).window.spread.count, 6 * 4 * options.schedule.cut.elements);
   EXPECT_EQ(scheduling::egress_rules(options.schedule).pushes, scheduling::Order::kFirstInFirstOut);
   EXPECT_EQ(scheduling::egress_rules(options.schedule).replies, scheduling::Order::kFirstInFirstOut);
   EXPECT_EQ(scheduling::ingress_order(options.schedule), scheduling::Order::kByLayer);

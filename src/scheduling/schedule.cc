@@ -16,7 +16,7 @@ constexpr std::int64_t kPaperSlice = 50'000;
 constexpr std::int64_t kEach = sizeof(float);
 // Slices on the way to several destinations: ResNet-50 in its real size with slices of 200 kB between four hosts of 1 Gb/s
 // takes 1.12 of its lower bound with 1.3 of them, 1.02 with 5, 1.01 with 8 (docs/results/2026-11-schedules.md).
-constexpr std::int64_t kWideSlices = 6;
+constexpr std::int64_t kSpreadSlices = 6;
 constexpr std::string_view kTuned = "tuned";
 constexpr std::int64_t kLargeForKvstore = 1'000'000;
 
@@ -202,12 +202,10 @@ std::string to_text(const OrderedPlaces& places) {
 
 EgressRules egress_rules(const ScheduleOptions& options) {
   const auto order = [&](bool here) { return here ? options.order : Order::kFirstInFirstOut; };
-  const bool follows = options.places.window && options.window.kind == WindowRule::Kind::kFollows;
-  const std::int64_t slice = std::min(options.cut.elements, kLargestFollowing.count / kWideSlices / kEach) * kEach;
-  return {.pushes = order(options.places.worker_egress),
-          .replies = order(options.places.server_egress),
-          .window = options.places.window ? options.window : fixed_window(kUnbounded),
-          .wide = Bytes{follows && options.cut.kind == Cut::Kind::kSlices ? kWideSlices * slice : 0}};
+  WindowRule window = options.places.window ? options.window : fixed_window(kUnbounded);
+  if (window.kind == WindowRule::Kind::kFollows && options.cut.kind == Cut::Kind::kSlices)
+    window.spread = Bytes{std::min(options.cut.elements, kLargestFollowing.count / kSpreadSlices / kEach) * kEach * kSpreadSlices};
+  return {.pushes = order(options.places.worker_egress), .replies = order(options.places.server_egress), .window = window};
 }
 
 Order ingress_order(const ScheduleOptions& options) {

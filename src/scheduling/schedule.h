@@ -107,7 +107,6 @@ inline constexpr Flow other(Flow flow) { return flow == Flow::kPush ? Flow::kRep
 struct EgressRules {
   Order pushes = Order::kByLayer, replies = Order::kByLayer;
   WindowRule window{};
-  Bytes wide;  // of the egress queue, 0 with a window that is given
 };
 EgressRules egress_rules(const ScheduleOptions& options);
 Order ingress_order(const ScheduleOptions& options);

@@ -49,6 +49,11 @@ Bytes window_for(const WindowRule& rule, BytesPerSecond rate, Duration round_tri
       std::llround(std::clamp(bytes, static_cast<double>(kSmallestFollowing.count), static_cast<double>(kLargestFollowing.count)))};
 }
 
+Bytes wide_for(const WindowRule& rule, BytesPerSecond rate) {
+  if (rule.kind == WindowRule::Kind::kFixed) return {};
+  return Bytes{std::llround(std::min(static_cast<double>(rule.spread.count), rate.value * seconds(kSpreadTime)))};
+}
+
 Bytes chunk_for(Bytes window) { return std::clamp(Bytes{window.count / 4}, kSmallestChunk, kLargestChunk); }
 
 }  // namespace paceline::scheduling

@@ -1,6 +1,7 @@
 // How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for (algorithms: place
 // 4 of P3's). A fixed number of bytes, or following the link (scheduling/window_follower.h):
-//     window = rate * (link_time + round trip),   within [kSmallestFollowing, kLargestFollowing].
+//     window = rate * (link_time + round trip),   within [kSmallestFollowing, kLargestFollowing],
+//     wide   = min(spread, rate * kSpreadTime),   what several destinations together may hold if that is more.
 //
 // A window holds at least four chunks if these can be made small enough, so that one link can be kept busy by several destinations.
 #pragma once
@@ -22,6 +23,9 @@ inline constexpr Bytes kStartWindow{400'000};
 // Inception-v3 3 % between four hosts (docs/results/2026-11-schedules.md).
 inline constexpr Bytes kSmallestFollowing{4 * kLargestChunk.count};
 inline constexpr Bytes kLargestFollowing{std::int64_t{64} << 20};
+// A node that is late by some milliseconds leaves those idle whose windows are full of what is for it. More than a switch holds of
+// a link would be lost there (docs/results/2026-11-schedules.md).
+inline constexpr Duration kSpreadTime = std::chrono::milliseconds(10);
 inline constexpr Bytes kUnbounded{std::int64_t{1} << 40};  // a window that never holds anything back
 
 struct WindowRule {
@@ -29,6 +33,7 @@ struct WindowRule {
   Kind kind = Kind::kFollows;
   Bytes size = kStartWindow;                          // kFixed: of the window; kFollows: until the rate is known
   Duration link_time = std::chrono::milliseconds(2);  // kFollows: 10 us .. 1 s
+  Bytes spread;                                       // kFollows: some slices; 0: several destinations are as one
 
   bool operator==(const WindowRule&) const = default;
 };
@@ -40,6 +45,7 @@ std::string to_text(const WindowRule& rule);  // as parse_window reads it
 
 // Of a link with that rate and round trip.
 Bytes window_for(const WindowRule& rule, BytesPerSecond rate, Duration round_trip);
+Bytes wide_for(const WindowRule& rule, BytesPerSecond rate);
 // The chunks of a window: a quarter of it, within [kSmallestChunk, kLargestChunk].
 Bytes chunk_for(Bytes window);
 

@@ -6,7 +6,7 @@
 //   rate         the fastest of the last kSamples. A sample is what was acknowledged in kSampleTime or more while something was
 //                waiting to leave all the time, for otherwise it would tell how much there was to send. The first one of a time
 //                of that kind does not count: shapers and sockets let a first burst pass at once.
-// Until there is a sample the window is WindowRule::size.
+// Until there is a sample the window is WindowRule::size, to however many destinations.
 //
 // A rate is remembered for most of a second of sending, because acknowledgements also come slowly while others fill the link
 // towards this node. Forgotten sooner, a lower rate would shrink the window, the smaller window the rate, and all others would in
@@ -47,6 +47,7 @@ class WindowFollower {
 
   Bytes window() const { return window_; }
   Bytes chunk() const { return chunk_for(window_); }
+  Bytes wide() const { return samples_ == 0 ? Bytes{} : wide_for(rule_, {fastest_}); }
   // What was measured so far, also with a fixed window.
   std::optional<BytesPerSecond> rate() const;
   std::optional<Duration> round_trip() const { return round_trip_; }

@@ -132,6 +132,16 @@ TEST(WindowFollower, TimesInWhichLittleWasToBeSentTellNothing) {
   EXPECT_EQ(hardly_used.follower().window(), kStartWindow);
 }
 
+TEST(WindowFollower, SeveralDestinationsGetMoreOnceTheRateIsKnown) {
+  Link link({.spread = {1'200'000}}, 50e6, 100us);
+  EXPECT_EQ(link.follower().wide().count, 0);
+  link.keep_busy(1s);
+  EXPECT_NEAR(static_cast<double>(link.follower().wide().count), 500'000, 25'000);
+  link.set_rate(500e6);
+  link.keep_busy(1s);
+  EXPECT_EQ(link.follower().wide().count, 1'200'000);
+}
+
 TEST(WindowFollower, AFixedWindowIsMeasuredButStays) {
   Link link(fixed_window({262'144}), 125e6, 100us);
   link.keep_busy(1s);

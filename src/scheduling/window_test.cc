@@ -45,5 +45,14 @@ TEST(Window, IsWhatTheLinkMovesInItsTimeAndARoundTrip) {
   EXPECT_EQ(chunk_for(kUnbounded).count, 65'536);
 }
 
+TEST(Window, ToSeveralDestinationsIsSomeSlicesButNotMoreThanALinkMovesInTenMilliseconds) {
+  const WindowRule rule{.spread = {1'200'000}};
+  EXPECT_EQ(wide_for(rule, {125e6}).count, 1'200'000);
+  EXPECT_EQ(wide_for(rule, {12.5e6}).count, 125'000);
+  EXPECT_EQ(wide_for(rule, {1e30}).count, 1'200'000);
+  EXPECT_EQ(wide_for(WindowRule{}, {125e6}).count, 0);
+  EXPECT_EQ(wide_for(fixed_window({200'000}), {125e6}).count, 0);
+}
+
 }  // namespace
 }  // namespace paceline::scheduling

@@ -97,7 +97,7 @@ void EndpointState::set_egress(const scheduling::EgressRules& rules) {
   queue_.set_order(scheduling::Flow::kReply, rules.replies);
   window_.set_rule(rules.window);
   queue_.set_window(window_.window(), window_.chunk());
-  queue_.set_wide(rules.wide);
+  queue_.set_wide(window_.wide());
   pump();
 }
 
@@ -176,6 +176,7 @@ void EndpointState::release(Peer& peer) {
         queue_.waiting() > 0 ? scheduling::WindowFollower::Backlog::kSome : scheduling::WindowFollower::Backlog::kNone;
     if (window_.on_acknowledged(peer.lane, released->chunk, backlog, now()) == scheduling::WindowFollower::Window::kChanged)
       queue_.set_window(window_.window(), window_.chunk());
+    queue_.set_wide(window_.wide());
     if (released->message == Outbox::Released::Message::kDelivered) handler_.on_delivered(peer.id, released->ticket);
   }
   if (closing_) check_closed();
