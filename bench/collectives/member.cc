@@ -87,6 +87,7 @@ Result<Json> answer(collectives::Communicator& all, const Order& order) {
   Json reply;
   for (int i = -order.warm_up; i < order.repetitions; ++i) {
     fill(data, own);
+    // What is measured (--rest): how long the links were idle before. The barrier below is what makes the ranks begin together.
     if (order.rest > 0) std::this_thread::sleep_for(std::chrono::microseconds(order.rest));
     PACELINE_RETURN_IF_ERROR(all.run({.kind = CollectiveKind::kBarrier}));
     const auto begin = std::chrono::steady_clock::now();

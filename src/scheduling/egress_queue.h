@@ -17,7 +17,7 @@
 //
 // Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together; at most `wide` while
 // two or more of them hold a chunk each, for a window that is full of what is for a busy node leaves the link idle, and the more so
-// the fewer slices it holds. With n destinations that have something to send or on its way, one of them may hold at most
+// the sooner the link has moved it. With n destinations that have something to send or on its way, one of them may hold at most
 //     share(1) = window,   share(n) = min(max(2 chunks, 2 * w / n), w - chunk),   w = window or wide,
 // so one slow destination never fills the window. When a share shrinks because another destination wakes up, what a destination
 // already holds above its new share is not counted against the others: they need not wait for the slow one. Only then may more than

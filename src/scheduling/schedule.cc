@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::int64_t kPaperSlice = 50'000;
 constexpr std::int64_t kEach = sizeof(float);
-// Slices on the way to several destinations: ResNet-50 in its real size with slices of 200 kB between four hosts of 1 Gb/s
-// takes 1.12 of its lower bound with 1.3 of them, 1.02 with 5, 1.01 with 8 (docs/results/2026-11-schedules.md).
+// To several destinations at most, where the link moves them within kSpreadTime: ResNet-50 in its real size with slices of 200 kB
+// between four hosts of 1 Gb/s takes 1.10 of its lower bound with 1.3 of them on the way, 1.01 with 6; where slices are
+// small, a window of 10 ms is too large, by 2 % of an iteration (docs/results/2026-11-schedules.md).
 constexpr std::int64_t kSpreadSlices = 6;
 constexpr std::string_view kTuned = "tuned";
 constexpr std::int64_t kLargeForKvstore = 1'000'000;

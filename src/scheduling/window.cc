@@ -38,7 +38,7 @@ Result<WindowRule> parse_window(std::string_view text) {
 
 std::string to_text(const WindowRule& rule) {
   if (rule.kind == WindowRule::Kind::kFixed) return std::to_string(rule.size.count);
-  if (rule == WindowRule{}) return std::string(kAuto);
+  if (rule.link_time == WindowRule{}.link_time) return std::string(kAuto);
   return fmt::format("{}:{}us", kAuto, std::chrono::duration_cast<std::chrono::microseconds>(rule.link_time).count());
 }
 

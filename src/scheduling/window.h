@@ -33,7 +33,7 @@ struct WindowRule {
   Kind kind = Kind::kFollows;
   Bytes size = kStartWindow;                          // kFixed: of the window; kFollows: until the rate is known
   Duration link_time = std::chrono::milliseconds(2);  // kFollows: 10 us .. 1 s
-  Bytes spread;                                       // kFollows: some slices; 0: several destinations are as one
+  Bytes spread;  // kFollows: some slices, by egress_rules(); 0: several destinations are as one
 
   bool operator==(const WindowRule&) const = default;
 };

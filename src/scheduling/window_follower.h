@@ -47,6 +47,7 @@ class WindowFollower {
 
   Bytes window() const { return window_; }
   Bytes chunk() const { return chunk_for(window_); }
+  // Moves with every sample, also when on_acknowledged() says kSame.
   Bytes wide() const { return samples_ == 0 ? Bytes{} : wide_for(rule_, {fastest_}); }
   // What was measured so far, also with a fixed window.
   std::optional<BytesPerSecond> rate() const;

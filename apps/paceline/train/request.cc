@@ -174,7 +174,8 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   how->add_option(
          "--window", s.window,
          "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms of the "
-         "link's measured rate, 256KiB at least), auto:TIME, or a size of at least 128KiB")
+         "link's measured rate, 256KiB at least; to several processes at once up to six slices or 10ms), auto:TIME, or a size of "
+         "at least 128KiB")
       ->capture_default_str();
   how->add_option("--return", s.back,
                   "tuned: how values come back: broadcast, pull-by-layer or pull-in-batches (default: as predicted to be fastest)");
