@@ -81,6 +81,8 @@ class Roster {
   Actions on_gathering_deadline(Duration waited);
 
   Phase phase() const { return phase_; }
+  // Everybody was told that the job has failed: what members still save is no part of a checkpoint.
+  bool failed() const { return phase_ >= Phase::kEnding && stop_.kind == wire::StopKind::kFailed; }
   // Reports by rank, once there.
   const std::map<Rank, std::string>& worker_reports() const { return worker_reports_; }
   const std::map<Rank, std::string>& server_reports() const { return server_reports_; }

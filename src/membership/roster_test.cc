@@ -184,6 +184,7 @@ TEST(Roster, EndsWhenWorkersAndThenServersHaveReported) {
   EXPECT_TRUE(roster.on_report(kWorker1, Role::kWorker, "one").empty());
   const Actions stops = roster.on_report(kWorker0, Role::kWorker, "zero");
   EXPECT_THAT(receivers<SendStop>(stops), ElementsAre(kWorker0, kWorker1, kServer0, kServer1));
+  EXPECT_FALSE(roster.failed()) << "the last checkpoint is being saved";
   EXPECT_EQ(roster.worker_reports().at(Rank{1}), "one");
   EXPECT_TRUE(roster.on_report(kServer0, Role::kServer, "s").empty());
   const Actions ended = roster.on_report(kServer1, Role::kServer, "s");
@@ -198,6 +199,7 @@ TEST(Roster, EndsForEverybodyWithTheFirstReason) {
   EXPECT_THAT(receivers<SendStop>(actions), ElementsAre(kWorker0, kServer0, kServer1));
   EXPECT_TRUE(std::holds_alternative<Ended>(actions.back()));
   EXPECT_TRUE(roster.on_failed(kServer0, {wire::StopKind::kFailed, ErrorKind::kIo, "later"}).empty());
+  EXPECT_TRUE(roster.failed());
 }
 
 TEST(Roster, AnInterruptLetsAllFinishTheIterationOfTheForemost) {

@@ -98,7 +98,8 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     }
     case MessageKind::kSaved: {
       const auto name = roster_.name_of(peer);
-      if (name && callbacks_.on_saved) callbacks_.on_saved({part_of(peer, head), name->rank}, head.iteration, text_of(payload));
+      if (name && !roster_.failed() && callbacks_.on_saved)
+        callbacks_.on_saved({part_of(peer, head), name->rank}, head.iteration, text_of(payload));
       return;
     }
     case MessageKind::kProgress: {

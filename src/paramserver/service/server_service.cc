@@ -121,7 +121,7 @@ Status ServerService::unexpected(const session::PeerName& from, const wire::Mess
 }
 
 void ServerService::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
-  if (failed_) return;
+  if (failed_ || frozen_) return;
   if (from.role == session::Role::kServer) {
     const TimePoint begin = loop_.now();
     if (head.kind == wire::MessageKind::kBarrier && head.payload_bytes == 0 && from.rank == plan_->pacing_server()) {
@@ -167,11 +167,11 @@ void ServerService::wait_for_turn(const Waiting& push) {
 
 void ServerService::work() {
   const TimePoint end = loop_.now() + kTurn;
-  while (queue_.waiting() > 0 && !failed_ && !held_) {
+  while (may_work()) {
     work_one();
     if (loop_.now() >= end) break;
   }
-  if (queue_.waiting() > 0 && !failed_ && !held_) work_signal_->raise();
+  if (may_work()) work_signal_->raise();
 }
 
 void ServerService::release_updates() {
@@ -323,13 +323,7 @@ void ServerService::on_delivered(const session::PeerName& to, std::uint64_t tick
 }
 
 void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {
-  if (failed_ || peer.role != session::Role::kWorker) return;
-  while (queue_.waiting() > 0 && !failed_) work_one();  // what it had pushed completely counts
-  if (failed_) return;
-  std::erase_if(parcels_, [&](const auto& parcel) { return parcel.first.first == peer.rank; });
-  const TimePoint begin = loop_.now();
-  const Status status = core_.on_left(peer.rank, begin, actions_);
-  carry_out(status, loop_.now() - begin);
+  if (peer.role == session::Role::kWorker) frozen_ = true;
 }
 
 void ServerService::fail(const Status& reason) {

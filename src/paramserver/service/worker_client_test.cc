@@ -9,37 +9,14 @@
 
 #include "base/log.h"
 #include "paramserver/core/testing.h"
+#include "paramserver/service/testing.h"
 
 namespace paceline::paramserver {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::HandLoop;
 using ::testing::HasSubstr;
-
-// A loop without a thread: signals are served where they are raised, and time goes on by `tick` whenever somebody looks at it.
-class HandLoop final : public transport::Loop {
- public:
-  TimePoint now() const override { return now_ += tick; }
-  void run() override {}
-  void stop() override {}
-  void post(std::function<void()> work) override { work(); }
-  std::unique_ptr<transport::Signal> make_signal(std::function<void()> on_raised) override {
-    return std::make_unique<HandSignal>(std::move(on_raised));
-  }
-  TimerId run_after(Duration, std::function<void()>) override { return 0; }
-  void cancel(TimerId) override {}
-
-  void advance(Duration by) { now_ += by; }
-  Duration tick{};
-
- private:
-  struct HandSignal final : transport::Signal {
-    explicit HandSignal(std::function<void()> raised) : on_raised(std::move(raised)) {}
-    void raise() override { on_raised(); }
-    std::function<void()> on_raised;
-  };
-  mutable TimePoint now_ = TimePoint{} - 10000h;  // long past on the clock that condition variables wait by: they never really wait
-};
 
 // One server that answers a push with a value when it is told to.
 class HandServer final : public Outbox {

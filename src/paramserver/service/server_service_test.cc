@@ -1,0 +1,120 @@
+// A server on a loop that the test drives: what a lost worker means for those who are left.
+#include "paramserver/service/server_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "paramserver/core/testing.h"
+#include "paramserver/service/testing.h"
+
+namespace paceline::paramserver {
+namespace {
+
+using testing::HandLoop;
+
+class Sent final : public Outbox {
+ public:
+  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
+    values.push_back({worker, head, ticket});
+  }
+  void send_to_server(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
+    FAIL() << "there is one server";
+  }
+  struct Value {
+    Rank worker;
+    wire::MessageHead head;
+    std::uint64_t ticket;
+  };
+  std::vector<Value> values;
+};
+
+// Two workers, two units of one tensor each.
+class LostWorker : public ::testing::TestWithParam<sync::SyncKind> {
+ protected:
+  LostWorker() {
+    JobOptions options;
+    options.workers = 2;
+    options.schedule.cut = scheduling::whole_tensors();
+    options.sync.kind = GetParam();
+    options.sync.history = 1;
+    plan_ = *JobPlan::make(testing::table_of({{2}, {3}}), options);
+    ServerCallbacks callbacks;
+    callbacks.on_failed = [](const Status& reason) { FAIL() << reason.message(); };
+    callbacks.on_iteration_complete = [this](Iteration iteration) { complete_.push_back(iteration); };
+    service_ = *ServerService::make(plan_, Rank{0}, loop_, sent_, std::move(callbacks));
+    for (std::uint32_t unit = 0; unit < 2; ++unit) send(0, wire::MessageKind::kInitial, unit, 0);
+    deliver();
+  }
+  void send(std::int32_t worker, wire::MessageKind kind, std::uint32_t unit, Iteration iteration) {
+    const session::PeerName from{session::Role::kWorker, {worker}};
+    const wire::MessageHead head{.kind = kind, .unit = unit, .iteration = iteration, .payload_bytes = plan_->payload_bytes(unit)};
+    const auto place = service_->on_message_begin(from, head);
+    ASSERT_TRUE(place.ok()) << place.status().message();
+    std::ranges::fill(*place, std::byte{0});
+    service_->on_message(from, head, *place);
+  }
+  void push(std::int32_t worker, std::uint32_t unit, Iteration iteration) {
+    send(worker, wire::MessageKind::kPush, unit, iteration);
+  }
+  void deliver() {
+    for (const auto& [worker, head, ticket] : std::exchange(sent_.values, {}))
+      service_->on_delivered({session::Role::kWorker, worker}, ticket);
+  }
+  void lose(std::int32_t worker) {
+    service_->on_peer_lost({session::Role::kWorker, {worker}},
+                           error(ErrorKind::kPeerLost, "worker {} sent nothing for 1.0 s", worker));
+  }
+
+  HandLoop loop_;
+  Sent sent_;
+  std::shared_ptr<const JobPlan> plan_;
+  std::unique_ptr<ServerService> service_;
+  std::vector<Iteration> complete_;
+};
+
+TEST_P(LostWorker, LeavesTheStateAsItWasWithEverybody) {
+  push(0, 0, 1);
+  push(0, 1, 1);
+  push(1, 0, 1);
+  deliver();
+  const std::int64_t updates = service_->core().counters().updates;
+  lose(1);  // its gradient of unit 1 is on the way
+  EXPECT_EQ(service_->core().counters().updates, updates) << "an update with the gradients of those who are left";
+  EXPECT_TRUE(sent_.values.empty()) << "a value was sent to worker " << sent_.values.front().worker.value;
+  EXPECT_TRUE(complete_.empty()) << "iteration " << complete_.front() << " would be saved";
+}
+
+TEST_P(LostWorker, WhatStillComesFromTheOthersChangesNothing) {
+  push(1, 0, 1);
+  push(1, 1, 1);
+  deliver();
+  const std::int64_t updates = service_->core().counters().updates;
+  lose(1);
+  push(0, 0, 1);
+  push(0, 1, 1);
+  EXPECT_EQ(service_->core().counters().updates, updates);
+  EXPECT_TRUE(sent_.values.empty());
+  EXPECT_TRUE(complete_.empty());
+}
+
+TEST_P(LostWorker, WhatWaitedWhileAStateWasSavedIsNotWorkedOffAfterwards) {
+  service_->hold_updates();
+  for (std::uint32_t unit = 0; unit < 2; ++unit) push(0, unit, 1);
+  push(1, 0, 1);
+  lose(1);
+  service_->release_updates();
+  EXPECT_EQ(service_->core().counters().updates, 0);
+  EXPECT_TRUE(sent_.values.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(, LostWorker,
+                         ::testing::Values(sync::SyncKind::kBsp, sync::SyncKind::kAsp, sync::SyncKind::kSsp,
+                                           sync::SyncKind::kElasticBsp),
+                         [](const auto& kind) {
+                           std::string name(to_text(kind.param));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace paceline::paramserver

@@ -1,0 +1,38 @@
+// For tests only: a loop that the test drives by hand.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "transport/transport.h"
+
+namespace paceline::paramserver::testing {
+
+// A loop without a thread: signals are served where they are raised, and time goes on by `tick` whenever somebody looks at it.
+class HandLoop final : public transport::Loop {
+ public:
+  TimePoint now() const override { return now_ += tick; }
+  void run() override {}
+  void stop() override {}
+  void post(std::function<void()> work) override { work(); }
+  std::unique_ptr<transport::Signal> make_signal(std::function<void()> on_raised) override {
+    return std::make_unique<HandSignal>(std::move(on_raised));
+  }
+  TimerId run_after(Duration, std::function<void()>) override { return 0; }
+  void cancel(TimerId) override {}
+
+  void advance(Duration by) { now_ += by; }
+  Duration tick{};
+
+ private:
+  struct HandSignal final : transport::Signal {
+    explicit HandSignal(std::function<void()> raised) : on_raised(std::move(raised)) {}
+    void raise() override { on_raised(); }
+    std::function<void()> on_raised;
+  };
+  mutable TimePoint now_ =
+      TimePoint{} - std::chrono::hours(10000);  // long past on the clock that condition variables wait by: they never really wait
+};
+
+}  // namespace paceline::paramserver::testing
