@@ -57,7 +57,7 @@ Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank ra
     head.arrays.push_back(std::move(array));
     contents.push_back(bytes_of(buffer));
   }
-  return runtime::write_part(runtime::system_files(), directory, std::move(head), contents);
+  return runtime::write_part(system_files(), directory, std::move(head), contents);
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& 
   const runtime::JobSettings& settings = process.settings();
   const std::string path =
       settings.resume_from + "/" + runtime::PartHead{"worker", process.rank().value, settings.resume_iteration, "", {}}.file_name();
-  PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part, runtime::PartReader::open(runtime::system_files(), path));
+  PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part, runtime::PartReader::open(system_files(), path));
   const runtime::PartHead& head = part.head();
   auto buffers = adapter.buffers();
   if (head.arrays.size() != buffers.size()) {
@@ -115,14 +115,8 @@ Status export_model(const std::string& path, ModuleAdapter& adapter, const runti
   }
   const auto buffers = contiguous_buffers(adapter);
   for (const auto& [name, buffer] : buffers) tensors.push_back({name, dtype_name(buffer), buffer.sizes().vec(), bytes_of(buffer)});
-  return runtime::write_safetensors(runtime::system_files(), path, tensors,
+  return runtime::write_safetensors(system_files(), path, tensors,
                                     {{"format", "pt"}, {"model", settings.model}, {"dataset", settings.dataset}});
-}
-
-Status can_export(const std::string& path) {
-  const std::string probe = path + ".tmp";
-  PACELINE_RETURN_IF_ERROR(runtime::system_files().create(probe).status());
-  return runtime::system_files().remove_all(probe);
 }
 
 }  // namespace paceline::trainer

@@ -17,7 +17,5 @@ Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& 
 
 // Parameters and buffers in the safetensors format. Errors: kIo naming the file, kBadRequest for a buffer of a strange dtype.
 Status export_model(const std::string& path, ModuleAdapter& adapter, const runtime::JobSettings& settings);
-// Whether export_model will be able to write there, as far as one can know.
-Status can_export(const std::string& path);
 
 }  // namespace paceline::trainer

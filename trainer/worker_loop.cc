@@ -1,7 +1,10 @@
 #include "trainer/worker_loop.h"
 
+#include <map>
+
 #include <torch/torch.h>
 
+#include "base/new_file.h"
 #include "runtime/mini_batches.h"
 #include "trainer/model_files.h"
 #include "trainer/stepper.h"
@@ -60,7 +63,8 @@ class WorkerLoop {
 
   // What can fail is found out before hours of training.
   Status prepare() {
-    if (process_.rank() == Rank{0} && !settings_.export_file.empty()) PACELINE_RETURN_IF_ERROR(can_export(settings_.export_file));
+    if (process_.rank() == Rank{0} && !settings_.export_file.empty())
+      PACELINE_RETURN_IF_ERROR(can_write(system_files(), settings_.export_file));
     if (settings_.resume_from.empty()) return {};
     if (process_.first() > workload_.last_iteration()) {
       return error(ErrorKind::kBadRequest,

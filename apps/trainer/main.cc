@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/new_file.h"
 #include "forked_workers.h"
 #include "profile_mode.h"
 #include "trainer/measured_layers.h"
@@ -30,7 +31,7 @@ Json to_json(const Progress& progress) {
 
 Status run_reference_mode(const WorkerRequest& request, Workload& workload) {
   const std::string& file = request.settings.export_file;
-  if (!file.empty()) PACELINE_RETURN_IF_ERROR(can_export(file));
+  if (!file.empty()) PACELINE_RETURN_IF_ERROR(can_write(system_files(), file));
   const auto progress = [](const Progress& now) { worker::print_reference_progress(to_json(now)); };
   const Status status = worker::print_reference(
       request, [&](const auto& stopped) { return run_reference(workload, request.settings, request.workers, progress, stopped); });

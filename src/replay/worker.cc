@@ -220,7 +220,7 @@ class Worker {
     const bool due = last || (settings_.checkpoint_every > 0 && iteration % settings_.checkpoint_every == 0);
     if (settings_.checkpoint.empty() || !due) return;
     const runtime::PartHead head{"worker", process_.rank().value, iteration, "replay", {}};
-    const auto written = runtime::write_part(runtime::system_files(), settings_.checkpoint, head, {});
+    const auto written = runtime::write_part(system_files(), settings_.checkpoint, head, {});
     process_.send_saved(iteration,
                         written.ok() ? *written : runtime::PartSummary{head.file_name(), 0, 0, written.status().message()});
   }

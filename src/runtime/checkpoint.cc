@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <map>
 
 #include <fmt/ranges.h>
 
 #include "base/checksum.h"
+#include "base/new_file.h"
 #include "collectives/exec/operation.h"
 #include "runtime/checkpoint_json.h"
 #include "runtime/job_settings.h"
@@ -161,19 +162,6 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
   return {};
 }
 
-Result<std::map<Iteration, bool>> list_checkpoints(Files& files, const std::string& directory) {
-  std::map<Iteration, bool> found;
-  PACELINE_ASSIGN_OR_RETURN(const auto names, files.list(directory));
-  for (const std::string& name : names) {
-    Iteration iteration = 0;
-    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), iteration);
-    if (problem != std::errc() || iteration < 1 || checkpoint_folder("", iteration) != "/" + name) continue;
-    PACELINE_ASSIGN_OR_RETURN(const auto inside, files.list(checkpoint_folder(directory, iteration)));
-    found[iteration] = std::ranges::binary_search(inside, kManifestName);
-  }
-  return found;
-}
-
 Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory) {
   PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files, directory));
   FoundCheckpoint found;
@@ -220,37 +208,6 @@ Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& setti
   const std::string saved_sums = sums_of(checkpoint.manifest.settings, workers), sums = sums_of(settings, workers);
   if (saved_sums != sums) return refused(fmt::format("it adds gradients {} there against {} here", saved_sums, sums));
   if (const auto difference = wire::first_difference(checkpoint.manifest.table, table)) return refused(*difference);
-  return {};
-}
-
-Status prune_checkpoints(Files& files, const std::string& directory, std::size_t keep) {
-  PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files, directory));
-  std::size_t complete = 0;
-  Status first;
-  for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    const bool is_complete = at->second;
-    if (is_complete ? ++complete <= keep : complete == 0) continue;
-    const std::string folder = checkpoint_folder(directory, at->first);
-    // Without its manifest it is none, so that no half of one can be taken for a whole.
-    Status status = is_complete ? files.remove_all(folder + "/" + kManifestName) : Status();
-    if (status.ok() && is_complete) status = files.sync_directory(folder);
-    if (status.ok()) status = files.remove_all(folder);
-    if (!status.ok() && first.ok()) first = status;
-  }
-  return first;
-}
-
-Status clear_newer_checkpoints(Files& files, const std::string& directory, Iteration resumed) {
-  PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files, directory));
-  for (auto at = all.upper_bound(resumed); at != all.end(); ++at) {
-    const std::string folder = checkpoint_folder(directory, at->first), aside = folder + ".damaged";
-    if (at->second) {
-      PACELINE_RETURN_IF_ERROR(files.remove_all(aside));
-      PACELINE_RETURN_IF_ERROR(files.rename(folder, aside));
-    } else {
-      PACELINE_RETURN_IF_ERROR(files.remove_all(folder));
-    }
-  }
   return {};
 }
 

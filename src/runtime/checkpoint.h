@@ -11,14 +11,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/quantity.h"
 #include "base/status.h"
+#include "runtime/checkpoint_directory.h"
 #include "runtime/checkpoint_part.h"
-#include "runtime/files.h"
 #include "wire/control.h"
 #include "wire/tensor_table.h"
 
@@ -57,13 +57,5 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
 // Servers (or none), schedule, length and limits may differ.
 Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table,
                   std::int32_t workers);
-
-// Iterations of which there is a folder in `directory`, ascending, and whether it has a manifest.
-Result<std::map<Iteration, bool>> list_checkpoints(Files& files, const std::string& directory);
-// Keeps the newest `keep` checkpoints; removes older ones, and unfinished ones that are older than the newest.
-Status prune_checkpoints(Files& files, const std::string& directory, std::size_t keep);
-// Before a job begins that goes on after `resumed` (0: from the start): what is newer is out of the way. Damaged checkpoints are
-// kept under another name, unfinished ones are removed.
-Status clear_newer_checkpoints(Files& files, const std::string& directory, Iteration resumed);
 
 }  // namespace paceline::runtime

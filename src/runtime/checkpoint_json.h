@@ -1,4 +1,4 @@
-// What the files of a checkpoint share: parts as JSON members, checksums as text. For checkpoint.cc and checkpoint_part.cc only.
+// What the files of a checkpoint share: parts as JSON members, checksums as text. For the files checkpoint*.cc only.
 #pragma once
 
 #include <span>
@@ -12,6 +12,8 @@
 namespace paceline::runtime {
 
 inline constexpr int kCheckpointFormat = 1;
+inline constexpr std::string_view kPartMagic = "PACEPART", kManifestBeginning = "{\n \"format\": ";
+inline constexpr std::string_view kPartSuffix = ".bin";
 
 inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 

@@ -153,7 +153,9 @@ void CheckpointKeeper::complete(const Manifest& manifest) {
 }
 
 // On the thread. Gives the room back.
-void CheckpointKeeper::discard(Iteration iteration) { (void)files_.remove_all(checkpoint_folder(job_.checkpoint, iteration)); }
+void CheckpointKeeper::discard(Iteration iteration) {
+  (void)remove_checkpoint(files_, checkpoint_folder(job_.checkpoint, iteration));
+}
 
 void CheckpointKeeper::finish() {
   if (thread_ != nullptr) thread_->wait_idle();

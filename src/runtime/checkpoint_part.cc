@@ -5,6 +5,8 @@
 #include <charconv>
 
 #include "base/checksum.h"
+#include "base/new_file.h"
+#include "runtime/checkpoint_directory.h"
 #include "runtime/checkpoint_json.h"
 
 namespace paceline::runtime {
@@ -12,7 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kMagic = "PACEPART";
 constexpr std::size_t kPrefixBytes = 16;  // magic and length
 constexpr std::size_t kCrcBytes = 4;
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
@@ -100,10 +101,6 @@ bool has_room(const SavedArray& array) {
 
 }  // namespace
 
-std::string checkpoint_folder(const std::string& directory, Iteration iteration) {
-  return fmt::format("{}/{:08}", directory, iteration);
-}
-
 std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
 Json to_json(const PartSummary& part) {
@@ -142,10 +139,10 @@ Result<PartSummary> write_part(Files& files, const std::string& directory, PartH
   }
   const std::string header = to_json(head).dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto length = little_endian(static_cast<std::uint64_t>(header.size()));
-  const std::uint32_t header_crc = crc32c(bytes_of(header), crc32c(length, crc32c(bytes_of(kMagic))));
+  const std::uint32_t header_crc = crc32c(bytes_of(header), crc32c(length, crc32c(bytes_of(kPartMagic))));
   const auto header_crc_bytes = little_endian(header_crc);
 
-  std::vector<std::span<const std::byte>> pieces = {bytes_of(kMagic), length, bytes_of(header), header_crc_bytes};
+  std::vector<std::span<const std::byte>> pieces = {bytes_of(kPartMagic), length, bytes_of(header), header_crc_bytes};
   pieces.insert(pieces.end(), contents.begin(), contents.end());
   PartSummary summary{head.file_name(), 0, 0, ""};
   for (const auto piece : pieces) {
@@ -153,7 +150,7 @@ Result<PartSummary> write_part(Files& files, const std::string& directory, PartH
     summary.crc = crc32c(piece, summary.crc);
   }
   const std::string folder = checkpoint_folder(directory, head.iteration);
-  PACELINE_RETURN_IF_ERROR(files.make_directories(folder));
+  PACELINE_RETURN_IF_ERROR(make_checkpoint_folder(files, folder));
   PACELINE_RETURN_IF_ERROR(write_file(files, folder + "/" + summary.name, pieces));
   return summary;
 }
@@ -167,9 +164,9 @@ Result<PartReader> PartReader::open(Files& files, const std::string& path) {
   if (size < kPrefixBytes + kCrcBytes) return damaged(fmt::format("it has only {} bytes", size));
   std::array<std::byte, kPrefixBytes> prefix;
   PACELINE_RETURN_IF_ERROR(part.file_->read(0, prefix));
-  if (!std::ranges::equal(std::span(prefix).first(kMagic.size()), bytes_of(kMagic)))
+  if (!std::ranges::equal(std::span(prefix).first(kPartMagic.size()), bytes_of(kPartMagic)))
     return damaged("it does not begin like a part of a checkpoint");
-  const auto length = from_little_endian<std::uint64_t>(std::span(prefix).subspan(kMagic.size()));
+  const auto length = from_little_endian<std::uint64_t>(std::span(prefix).subspan(kPartMagic.size()));
   if (length > std::min(kMaxHeaderBytes, size - kPrefixBytes - kCrcBytes))
     return damaged(fmt::format("its header cannot have {} bytes", length));
   std::string header(length, '\0');

@@ -10,14 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/quantity.h"
 #include "base/status.h"
-#include "runtime/files.h"
 
 namespace paceline::runtime {
-
-// The folder of an iteration's checkpoint.
-std::string checkpoint_folder(const std::string& directory, Iteration iteration);
 
 // One array of a part. A server's: a range of the arena, `elements` float32 values followed by `planes` planes of optimizer state
 // of as many. A worker's: a buffer of `dtype` and `shape`; offset, planes and steps are 0.

@@ -259,6 +259,63 @@ TEST(Checkpoint, OldOnesAndUnfinishedOnesAreRemovedTheNewestStay) {
   EXPECT_EQ(list_checkpoints(files, kDirectory).value(), left);
 }
 
+// --- what is not ours ---
+
+void put(MemoryFiles& files, const std::string& path, std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  files.files[path] = std::make_shared<MemoryFiles::Content>(MemoryFiles::Content{{bytes.begin(), bytes.end()}, {}});
+}
+
+TEST(Checkpoint, AFolderOfTheUsersIsNoCheckpointWhateverItsNameAndStays) {
+  MemoryFiles files;
+  const std::vector<std::string> theirs = {"/runs/a/20240131/raw/thesis.txt", "/runs/a/20240201/manifest.json",
+                                           "/runs/a/20240202/server-0.bin", "/runs/a/20240203"};
+  for (const std::string& path : theirs) put(files, path, "{\"name\": \"somebody else's\"}");
+  for (const Iteration iteration : {10, 20, 30}) ASSERT_TRUE(save(files, iteration).ok());
+  const std::map<Iteration, bool> ours = {{20, true}, {30, true}};
+  EXPECT_EQ(list_checkpoints(files, kDirectory).value(), ours);
+  EXPECT_EQ(loadable(files), 30);
+  EXPECT_THAT(newest_good_checkpoint(files, kDirectory)->warnings, ::testing::IsEmpty());
+  ASSERT_TRUE(clear_newer_checkpoints(files, kDirectory, 0).ok());
+  for (const std::string& path : theirs) EXPECT_TRUE(files.files.contains(path)) << path;
+}
+
+TEST(Checkpoint, NothingIsWrittenIntoAFolderOfTheUsers) {
+  MemoryFiles files;
+  put(files, "/runs/a/00000010/worker-0.bin", "somebody else's");
+  const Status status = save(files, 10);
+  EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(status.message(), ::testing::AllOf(HasSubstr("/runs/a/00000010"), HasSubstr("worker-0.bin")));
+  EXPECT_EQ(files.files.size(), 1U);
+  EXPECT_TRUE(remove_checkpoint(files, checkpoint_folder(kDirectory, 10)).ok());
+  EXPECT_EQ(files.files.size(), 1U);
+}
+
+TEST(Checkpoint, WhatIsNotOursStaysWhenACheckpointGoes) {
+  MemoryFiles files;
+  ASSERT_TRUE(save(files, 10).ok());
+  put(files, "/runs/a/00000010/notes.txt", "the good one");
+  ASSERT_TRUE(write_server(files, 0, 15, kTwoServers[0]).ok());  // never finished,
+  put(files, "/runs/a/00000015/server-1.bin.tmp", "PACE");       // and killed while it was being written
+  put(files, "/runs/a/00000015/server-2.bin.tmp", "");
+  for (const Iteration iteration : {20, 30}) ASSERT_TRUE(save(files, iteration).ok());
+  std::vector<std::string> old;
+  for (const auto& [path, content] : files.files) {
+    if (path < "/runs/a/00000020") old.push_back(path);
+  }
+  EXPECT_THAT(old, ::testing::ElementsAre("/runs/a/00000010/notes.txt"));
+}
+
+TEST(Checkpoint, ADamagedOneNeverReplacesAnotherThatWasPutAside) {
+  MemoryFiles files;
+  put(files, "/runs/a/00000010.damaged/thesis.txt", "mine");
+  ASSERT_TRUE(save(files, 10).ok());
+  ASSERT_TRUE(clear_newer_checkpoints(files, kDirectory, 0).ok());
+  EXPECT_TRUE(files.files.contains("/runs/a/00000010.damaged/thesis.txt"));
+  EXPECT_TRUE(files.files.contains("/runs/a/00000010.damaged-2/manifest.json"));
+  EXPECT_EQ(loadable(files), 0);
+}
+
 // --- which job it is ---
 
 TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/new_file.h"
+
 namespace paceline::runtime {
 namespace {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/files.h"
 #include "base/status.h"
-#include "runtime/files.h"
 
 namespace paceline::runtime {
 

@@ -3,12 +3,14 @@
 
 #include <vector>
 
+#include "base/files_testing.h"
 #include "runtime/checkpoint.h"
 #include "runtime/job_settings.h"
 #include "runtime/saved_model.h"
-#include "runtime/testing_files.h"
 
 namespace paceline::runtime::testing {
+
+using paceline::testing::MemoryFiles;
 
 inline constexpr const char* kDirectory = "/runs/a";
 inline constexpr std::int64_t kElements = 60;  // of the arena, below

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "runtime/files.h"
+#include "base/files.h"
 #include "runtime/report.h"
 #include "session/endpoint.h"
 #include "timeline/round_trips.h"

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "base/new_file.h"
+
 namespace paceline::runtime {
 namespace {
 
@@ -41,8 +43,7 @@ class Writer {
     for (std::size_t i = 0; i < job_.processes.size(); ++i) PACELINE_RETURN_IF_ERROR(write_process(i));
     PACELINE_RETURN_IF_ERROR(write_round_trips());
     text_ += "\n]}\n";
-    PACELINE_RETURN_IF_ERROR(file_.append(std::as_bytes(std::span(text_))));
-    return file_.finish();
+    return file_.append(std::as_bytes(std::span(text_)));
   }
 
  private:
@@ -217,24 +218,13 @@ Json summary_of(const JobTimeline& job) {
           {"clock_drift", drift}};
 }
 
-Status write_and_rename(Files& files, const std::string& path, const std::string& temporary, const JobTimeline& job,
-                        const Json& summary) {
-  {
-    PACELINE_ASSIGN_OR_RETURN(const auto file, files.create(temporary));
-    PACELINE_RETURN_IF_ERROR(Writer(*file, job).write(summary));
-  }
-  return files.rename(temporary, path);
-}
-
 }  // namespace
 
 Result<Json> write_timeline(Files& files, const std::string& path, const JobTimeline& job) {
   Json summary = summary_of(job);
-  const std::string temporary = path + ".tmp";
-  if (const Status status = write_and_rename(files, path, temporary, job, summary); !status.ok()) {
-    (void)files.remove_all(temporary);  // what counts is the first failure
-    return status;
-  }
+  PACELINE_ASSIGN_OR_RETURN(const auto file, NewFile::create(files, path));
+  PACELINE_RETURN_IF_ERROR(Writer(file->writer(), job).write(summary));
+  PACELINE_RETURN_IF_ERROR(file->finish());
   summary["file"] = path;
   return summary;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/files.h"
+#include "base/files.h"
 #include "runtime/report.h"
 #include "session/endpoint.h"
 #include "timeline/round_trips.h"

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/files_testing.h"
 #include "runtime/job_settings.h"
-#include "runtime/testing_files.h"
 #include "runtime/timeline_collector.h"
 
 namespace paceline::runtime {

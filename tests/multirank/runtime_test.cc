@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "base/files_testing.h"
 #include "replay/reference.h"
-#include "runtime/testing_files.h"
 #include "runtime_cluster.h"
 
 namespace paceline::runtime::testing {
@@ -177,7 +177,7 @@ TEST_P(RuntimeTest, ATimelineIsInOrderThoughNoTwoClocksAgree) {
   job.settings.schedule = "p3";
   Cluster cluster(GetParam(), job);
   const std::vector<std::vector<float>> parameters = cluster.work_all();
-  MemoryFiles files;
+  paceline::testing::MemoryFiles files;
   const auto written = cluster.timeline.write(files, "job.json");
   ASSERT_TRUE(written.ok()) << written.status().message();
   EXPECT_EQ((*written)["processes"].size(), 4u) << *written;

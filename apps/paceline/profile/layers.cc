@@ -1,22 +1,19 @@
 // `paceline profile` without a flag: how long each layer of a network computes on this machine and what its transfer costs, and,
 // with
 // --record, a table to replay. A fresh trainer process measures, with one thread, as a worker has.
-#include <array>
-#include <filesystem>
-#include <span>
-
 #include <fmt/format.h>
 
+#include "base/new_file.h"
 #include "base/text.h"
 #include "model/description.h"
 #include "paceline/doctor/machine.h"
+#include "paceline/option_files.h"
 #include "paceline/profile/expected_memory.h"
 #include "paceline/profile/layer_table.h"
 #include "paceline/profile/link.h"
 #include "paceline/profile/profile.h"
 #include "paceline/progress.h"
 #include "paceline/train/trainer_program.h"
-#include "runtime/files.h"
 
 namespace paceline::cli {
 namespace {
@@ -27,18 +24,6 @@ constexpr std::int64_t kMostNodes = 1'000'000;
 Status check_range(const char* option, std::int64_t value, std::int64_t most) {
   if (value >= 1 && value <= most) return {};
   return error(ErrorKind::kBadRequest, "--{} is {}; legal: 1 to {}", option, value, most);
-}
-
-// What can fail is found out before minutes of measuring.
-Status check_record(const std::string& path) {
-  if (path.empty()) return {};
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return error(ErrorKind::kBadRequest, "--record {} is a folder; give the name of a file", path);
-  const std::string probe = path + ".tmp";
-  const auto made = runtime::system_files().create(probe);
-  if (!made.ok()) return error(ErrorKind::kBadRequest, "--record {} cannot be written: {}", path, made.status().message());
-  return runtime::system_files().remove_all(probe);
 }
 
 Status check_layers(const ProfileOptions& options) {
@@ -55,7 +40,7 @@ Status check_layers(const ProfileOptions& options) {
                  "a step of {} with --mini-batch {} may take {}, and {} are free; give a smaller --mini-batch", options.model,
                  options.mini_batch, to_text(Bytes{static_cast<std::int64_t>(expected.most)}), to_text(Bytes{available}));
   }
-  return check_record(options.record);
+  return check_output("--record", options.record);  // found out before minutes of measuring
 }
 
 Result<MeasuredLayers> measure_layers(const ProfileOptions& options) {
@@ -85,9 +70,8 @@ Result<MeasuredLayers> measure_layers(const ProfileOptions& options) {
 
 Status record(const std::string& path, const MeasuredLayers& measured) {
   if (path.empty()) return {};
-  const std::string text = record_text(measured);
-  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
-  return runtime::write_file(runtime::system_files(), path, std::array{bytes});
+  return write_file(system_files(), path, record_text(measured));
+});
 }
 
 }  // namespace

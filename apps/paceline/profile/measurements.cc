@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/ranges.h>
 
+#include "base/new_file.h"
 #include "base/text.h"
 #include "paceline/doctor/machine.h"
 #include "paceline/environment.h"
+#include "paceline/option_files.h"
 #include "paceline/wrong.h"
-#include "runtime/files.h"
 #include "runtime/json_text.h"
 
 namespace paceline::cli {
@@ -256,17 +255,17 @@ std::string cache_path() {
 
 Cache load_cache() {
   const std::string path = cache_path();
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  std::ostringstream content;
-  content << file.rdbuf();
-  const auto json = parse_json(content.str(), path, CaseIndex::kNone);
+  std::error_code problem;
+  if (!std::filesystem::exists(path, problem)) return {};
+  const auto content = read_text(system_files(), path, kLargestInput);
+  if (!content.ok()) return {{}, fmt::format("the measurements cannot be read and are not used: {}", content.status().message())};
+  const auto json = parse_json(*content, path, CaseIndex::kNone);
   if (json.ok() && json->is_object() && json->contains("fingerprint") && (*json)["fingerprint"] != fingerprint()) {
     return {{},
             fmt::format("the measurements in {} are of another machine or other libraries ({}; here {}): not used", path,
                         (*json)["fingerprint"].dump(), fingerprint().dump())};
   }
-  auto measurements = read_measurements(content.str(), path);
+  auto measurements = read_measurements(*content, path);
   if (!measurements.ok())
     return {{}, fmt::format("the measurements are damaged and not used: {}", measurements.status().message())};
   if (!json->contains("fingerprint"))
@@ -276,10 +275,9 @@ Cache load_cache() {
 
 Status store_cache(const Measurements& measurements) {
   const std::string path = cache_path();
-  PACELINE_RETURN_IF_ERROR(runtime::system_files().make_directories(std::filesystem::path(path).parent_path().string()));
+  PACELINE_RETURN_IF_ERROR(system_files().make_directories(std::filesystem::path(path).parent_path().string()));
   const std::string content = to_json(measurements).dump(1) + "\n";
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(content));
-  return runtime::write_file(runtime::system_files(), path, {&bytes, 1});
+  return write_file(system_files(), path, content);
 }
 
 }  // namespace paceline::cli

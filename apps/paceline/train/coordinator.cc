@@ -4,17 +4,19 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <random>
 
 #include "base/log.h"
+#include "base/new_file.h"
 #include "base/text.h"
+#include "paceline/option_files.h"
 #include "paceline/progress.h"
 #include "paceline/train/choose_collective.h"
 #include "paceline/train/choose_schedule.h"
 #include "paceline/train/roles.h"
 #include "runtime/checkpoint_keeper.h"
+#include "runtime/json_text.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
 #include "transport/tcp/tcp_transport.h"
@@ -33,15 +35,9 @@ std::uint64_t drawn() {
 void print_event(const char* name, const Json& value) { std::cout << Json{{name, value}}.dump() << std::endl; }
 
 // A timeline that cannot be written must not stop the training, so it is found out before that one is needed.
-bool can_write(const std::string& path) {
-  std::error_code problem;
-  Status status;
-  if (std::filesystem::is_directory(path, problem))
-    status = error(ErrorKind::kIo, "it is a directory");
-  else if (const auto file = runtime::system_files().create(path + ".tmp"); !file.ok())
-    status = file.status();
-  else
-    (void)runtime::system_files().remove_all(path + ".tmp");
+bool can_trace(const std::string& path) {
+  const Status status = runtime::is_utf8(path) ? can_write(system_files(), path)
+                                               : error(ErrorKind::kBadRequest, "its name is no UTF-8 text, and the report has it");
   if (!status.ok()) log::warn("--trace {} cannot be written, and training goes on without it: {}", path, status.message());
   return status.ok();
 }
@@ -51,7 +47,7 @@ Json write_timeline(const runtime::TimelineCollector& timeline, const std::strin
     log::warn("--trace {} was not written: the job ended before its processes had told what they recorded", path);
     return nullptr;
   }
-  auto written = timeline.write(runtime::system_files(), path);
+  auto written = timeline.write(system_files(), path);
   if (written.ok()) return std::move(*written);
   log::warn("--trace {} was not written: {}", path, written.status().message());
   return nullptr;
@@ -88,13 +84,12 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.gathering_deadline = from_seconds(request.stall_deadline);
   options.release = PACELINE_VERSION;
   options.job = drawn();
-  runtime::CheckpointKeeper checkpoints(
-      runtime::system_files(),
-      {.workers = request.workers, .servers = request.servers, .release = options.release, .warn = [](const std::string& warning) {
-         log::warn("{}", warning);
-       }});
+  runtime::CheckpointKeeper checkpoints(system_files(), {.workers = request.workers,
+                                                         .servers = request.servers,
+                                                         .release = options.release,
+                                                         .warn = [](const std::string& warning) { log::warn("{}", warning); }});
   runtime::TimelineCollector timeline;
-  if (!request.trace_file.empty() && can_write(request.trace_file)) options.timeline = &timeline;
+  if (!request.trace_file.empty() && can_trace(request.trace_file)) options.timeline = &timeline;
   runtime::CoordinatorCallbacks callbacks;
   Json tuned, collective;
   callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table,

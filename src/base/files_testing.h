@@ -2,14 +2,15 @@
 // that loses power. One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <set>
 
-#include "runtime/files.h"
+#include "base/new_file.h"
 
-namespace paceline::runtime::testing {
+namespace paceline::testing {
 
 class MemoryFiles final : public Files {
  public:
@@ -50,6 +51,11 @@ class MemoryFiles final : public Files {
                              bytes.begin() + static_cast<std::ptrdiff_t>(status.ok() ? bytes.size() : bytes.size() / 2));
       return status;
     }
+    Status overwrite_beginning(std::span<const std::byte> bytes) override {
+      PACELINE_RETURN_IF_ERROR(files_.operation("write", path_));
+      std::ranges::copy(bytes, content_->bytes.begin());
+      return {};
+    }
     Status finish() override {
       PACELINE_RETURN_IF_ERROR(files_.operation("write", path_));
       content_->synced = content_->bytes;
@@ -88,6 +94,7 @@ class MemoryFiles final : public Files {
     if (file == files.end()) return error(ErrorKind::kIo, "cannot read {}: No such file or directory", path);
     return std::unique_ptr<FileReader>(new Reader(file->second->bytes));
   }
+  Result<std::string> destination(const std::string& path) override { return path; }
   Status make_directories(const std::string& path) override {
     PACELINE_RETURN_IF_ERROR(operation("make the directory", path));
     directories.insert(path);
@@ -106,15 +113,15 @@ class MemoryFiles final : public Files {
     }
     return {};
   }
-  Status remove_all(const std::string& path) override {
+  // The unluckiest order: it is gone for good at once.
+  Status remove_file(const std::string& path) override {
     PACELINE_RETURN_IF_ERROR(operation("remove", path));
-    const auto inside = [&](const auto& entry) { return entry.first == path || entry.first.starts_with(path + "/"); };
-    std::erase_if(files, inside);
-    // The unluckiest order: some of it is gone for good at once, and what remains depends on the next synchronisation.
-    bool one = false;
-    std::erase_if(durable, [&](const auto& entry) { return inside(entry) && !std::exchange(one, true); });
+    files.erase(path);
+    durable.erase(path);
     return {};
   }
+  // A directory is there as long as something is in it.
+  Status remove_directory_if_empty(const std::string& path) override { return operation("remove the directory", path); }
   Result<std::vector<std::string>> list(const std::string& path) override {
     std::set<std::string> names;
     for (const auto& [name, content] : files) {
@@ -138,4 +145,4 @@ class MemoryFiles final : public Files {
   }
 };
 
-}  // namespace paceline::runtime::testing
+}  // namespace paceline::testing

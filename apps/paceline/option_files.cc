@@ -1,0 +1,23 @@
+#include "paceline/option_files.h"
+
+#include "base/new_file.h"
+#include "paceline/wrong.h"
+
+namespace paceline::cli {
+
+std::string not_empty(const std::string& text) {
+  return text.empty() ? "is empty; give a name, or leave the option out" : std::string();
+}
+
+// The messages of files begin with the path.
+Result<std::string> read_option(const char* option, const std::string& path, Bytes limit) {
+  auto text = read_text(system_files(), path, limit);
+  return text.ok() ? std::move(text) : wrong("{} {}", option, text.status().message());
+}
+
+Status check_output(const char* option, const std::string& path) {
+  const Status status = path.empty() ? Status() : can_write(system_files(), path);
+  return status.ok() ? status : wrong("{} {}; give the name of a file that can be written", option, status.message());
+}
+
+}  // namespace paceline::cli
