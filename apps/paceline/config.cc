@@ -1,17 +1,14 @@
 #include "paceline/config.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include <toml++/toml.h>
 
 #include "base/text.h"
+#include "paceline/option_files.h"
 
 namespace paceline::cli {
 namespace {
@@ -84,21 +81,22 @@ Result<Given> given_on_command_line(const std::vector<std::string>& words) {
   return given;
 }
 
-Result<std::string> contents(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (file) text << file.rdbuf();
-  // An empty file sets the fail bit of `text`, a folder the bad bit of `file`.
-  if (!file.is_open() || file.bad() || errno == EISDIR) {
-    return error(ErrorKind::kBadRequest, "--config {}: cannot be read: {}", path,
-                 errno == 0 ? "reading failed" : std::strerror(errno));
+// A name of so many parts is a mistake, and the parser would descend as deep as there are dots.
+Status check_names(const std::string& path, const std::string& text) {
+  constexpr std::int64_t kMostDots = 1000;
+  std::int64_t line = 1, dots = 0;
+  for (const char letter : text) {
+    if (letter == '\n') ++line;
+    if (letter == '.' && ++dots > kMostDots)
+      return error(ErrorKind::kBadRequest, "--config {}, line {}: more than {} dots in one name or value", path, line, kMostDots);
+    if (std::string_view("\n=,[]{}").find(letter) != std::string_view::npos) dots = 0;
   }
-  return text.str();
+  return {};
 }
 
 Result<toml::table> parsed(const std::string& path) {
-  PACELINE_ASSIGN_OR_RETURN(const std::string text, contents(path));
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, read_option(kConfig, path, Bytes{1 << 20}));
+  PACELINE_RETURN_IF_ERROR(check_names(path, text));
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& problem) {

@@ -1,15 +1,12 @@
 #include "replay/table.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include <fmt/ranges.h>
 
+#include "base/files.h"
 #include "base/text.h"
 #include "runtime/json_text.h"
 
@@ -18,7 +15,8 @@ namespace {
 
 constexpr double kLongest = 3600;
 constexpr double kMostParameters = 9007199254740992.0;  // 2^53
-constexpr int kArrays = 3;                              // of floats: parameters, gradients, values on their way
+constexpr Bytes kLargestTable{std::int64_t{256} << 20};
+constexpr int kArrays = 3;  // of floats: parameters, gradients, values on their way
 
 const std::vector<std::string> kTableKeys = {"layers", "model", "source", "parameters", "compute_s"};
 const std::vector<std::string> kLayerKeys = {"name", "parameters", "forward_s", "backward_s"};
@@ -84,12 +82,9 @@ Result<LayerTable> parse_table(const std::string& text, const std::string& sourc
 }
 
 Result<LayerTable> read_table(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || (text.str().empty() && !file.eof()))
-    return error(ErrorKind::kBadRequest, "the table {} cannot be read: {}", path, std::strerror(errno));
-  return parse_table(text.str(), path);
+  const auto text = read_text(system_files(), path, kLargestTable);
+  if (!text.ok()) return error(ErrorKind::kBadRequest, "the table cannot be read: {}", text.status().message());
+  return parse_table(*text, path);
 }
 
 std::string to_text(const LayerTable& table, const Json& notes) {

@@ -1,55 +1,21 @@
 #include "trainer/data/file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 namespace paceline::trainer::data {
 
 Result<File> File::open(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a pipe must not hang us
-  if (descriptor < 0) {
-    const int problem = errno;
-    const bool absent = problem == ENOENT || problem == ENOTDIR;
-    return error(absent ? ErrorKind::kBadRequest : ErrorKind::kIo, "{}: cannot be opened: {}", path.string(),
-                 absent ? "there is no such file" : std::strerror(problem));
-  }
-  File file(path, descriptor, 0);
-  struct stat about {};
-  if (::fstat(descriptor, &about) != 0)
-    return error(ErrorKind::kIo, "{}: cannot be examined: {}", path.string(), std::strerror(errno));
-  if (!S_ISREG(about.st_mode)) return error(ErrorKind::kBadRequest, "{}: is not a regular file", path.string());
-  file.size_ = about.st_size;
-  return file;
+  PACELINE_ASSIGN_OR_RETURN(auto reader, system_files().open(path.string()));
+  return File(path, std::move(reader));
 }
 
-File::File(File&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
-
-File::~File() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
+// A data set that ends too early is a wrong request: nobody wrote a checksum that says how it was.
 Status File::read_at(std::int64_t offset, std::span<std::byte> to) const {
-  const std::size_t wanted = to.size();
-  std::size_t done = 0;
-  while (done < wanted) {
-    const ssize_t got = ::pread(descriptor_, to.data() + done, wanted - done, offset + static_cast<std::int64_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return error(ErrorKind::kIo, "{}: cannot be read at byte {}: {}", path_.string(), offset, std::strerror(errno));
-    if (got == 0) {
-      return error(ErrorKind::kBadRequest, "{}: ends at byte {}, {} bytes expected from byte {} on", path_.string(),
-                   offset + static_cast<std::int64_t>(done), wanted, offset);
-    }
-    done += static_cast<std::size_t>(got);
-  }
-  return {};
+  const Status status = reader_->read(static_cast<std::uint64_t>(offset), to);
+  return status.ok() || status.kind() != ErrorKind::kCorrupt ? status : Status(ErrorKind::kBadRequest, status.message());
 }
 
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, Bytes limit) {

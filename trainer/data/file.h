@@ -3,36 +3,33 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/quantity.h"
 #include "base/status.h"
 
 namespace paceline::trainer::data {
 
-// An open file. Reads take no shared position, so any number of threads may read at once. Moves, does not copy.
+// An open file. Any number of threads may read at once. Moves, does not copy.
 class File {
  public:
   // kBadRequest when there is no such file or it is not a regular one, kIo when the system refuses.
   static Result<File> open(const std::filesystem::path& path);
-  File(File&& other) noexcept;
-  File& operator=(File&&) = delete;
-  ~File();
 
   const std::filesystem::path& path() const { return path_; }
-  std::int64_t size() const { return size_; }  // when it was opened
+  std::int64_t size() const { return static_cast<std::int64_t>(reader_->size()); }  // when it was opened
 
   // Fills `to` from `offset` on; kBadRequest when the file ends before that.
   Status read_at(std::int64_t offset, std::span<std::byte> to) const;
 
  private:
-  File(std::filesystem::path path, int descriptor, std::int64_t size)
-      : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
+  File(std::filesystem::path path, std::unique_ptr<FileReader> reader) : path_(std::move(path)), reader_(std::move(reader)) {}
   std::filesystem::path path_;
-  int descriptor_;
-  std::int64_t size_;
+  std::unique_ptr<FileReader> reader_;
 };
 
 // The whole file. kBadRequest when it is larger than `limit`.

@@ -1,10 +1,7 @@
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-
-#include <unistd.h>
 
 #include "base/checksum.h"
+#include "base/new_file.h"
 #include "trainer/data/record_format.h"
 #include "trainer/data/records.h"
 
@@ -13,61 +10,19 @@ namespace {
 
 using namespace record_format;
 
-// A file that exists under its name only once it is complete.
+// The file being written, and how much of it is.
 class Output {
  public:
-  static Result<std::unique_ptr<Output>> create(const std::filesystem::path& path) {
-    std::filesystem::path temporary = path;
-    temporary += fmt::format(".partial-{}", ::getpid());
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored))
-      return error(ErrorKind::kBadRequest, "{}: is a folder, expected the name of a file to write", path.string());
-    std::FILE* file = std::fopen(temporary.c_str(), "wbx");
-    if (file == nullptr) {
-      const int problem = errno;
-      const bool request = problem == ENOENT || problem == ENOTDIR;
-      return error(request ? ErrorKind::kBadRequest : ErrorKind::kIo, "{}: cannot be created: {}", temporary.string(),
-                   std::strerror(problem));
-    }
-    return std::unique_ptr<Output>(new Output(path, temporary, file));
-  }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
-  ~Output() {
-    if (file_ == nullptr) return;
-    std::fclose(file_);
-    std::remove(temporary_.c_str());
-  }
+  explicit Output(FileWriter& file) : file_(file) {}
 
   Status write(std::span<const std::byte> bytes) {
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) return refused("written");
     written_ += static_cast<std::int64_t>(bytes.size());
-    return {};
+    return file_.append(bytes);
   }
   std::int64_t written() const { return written_; }
 
-  // Replaces the first bytes of the file and gives it its name.
-  Status finish(std::span<const std::byte> first) {
-    if (std::fseek(file_, 0, SEEK_SET) != 0 || std::fwrite(first.data(), 1, first.size(), file_) != first.size())
-      return refused("written");
-    if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) return refused("flushed");
-    if (std::fclose(std::exchange(file_, nullptr)) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      Status status = refused("finished");
-      std::remove(temporary_.c_str());
-      return status;
-    }
-    return {};
-  }
-
  private:
-  Output(std::filesystem::path path, std::filesystem::path temporary, std::FILE* file)
-      : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
-  Status refused(const char* what) const {
-    return error(ErrorKind::kIo, "{}: cannot be {}: {}", path_.string(), what, std::strerror(errno));
-  }
-
-  std::filesystem::path path_, temporary_;
-  std::FILE* file_;
+  FileWriter& file_;
   std::int64_t written_ = 0;
 };
 
@@ -159,12 +114,14 @@ Status pack(const DatasetPair& pair, const std::filesystem::path& file, const st
   }
   const std::int64_t per_block =
       form.content == Content::kImages ? std::max<std::int64_t>(1, kBlockBytes / (4 + input_values(form))) : 0;
-  PACELINE_ASSIGN_OR_RETURN(const auto output, Output::create(file));
-  PACELINE_RETURN_IF_ERROR(output->write(header_of(pair, per_block, 0)));
-  PACELINE_RETURN_IF_ERROR(write_half(*pair.train, per_block, *output, on_progress));
+  PACELINE_ASSIGN_OR_RETURN(const auto packed, NewFile::create(system_files(), file.string()));
+  Output output(packed->writer());
+  PACELINE_RETURN_IF_ERROR(output.write(header_of(pair, per_block, 0)));
+  PACELINE_RETURN_IF_ERROR(write_half(*pair.train, per_block, output, on_progress));
   PACELINE_RETURN_IF_ERROR(
-      write_half(*pair.test, per_block, *output, [&](std::int64_t done) { on_progress(pair.train->size() + done); }));
-  return output->finish(header_of(pair, per_block, output->written()));
+      write_half(*pair.test, per_block, output, [&](std::int64_t done) { on_progress(pair.train->size() + done); }));
+  PACELINE_RETURN_IF_ERROR(packed->writer().overwrite_beginning(header_of(pair, per_block, output.written())));
+  return packed->finish();
 }
 
 }  // namespace paceline::trainer::data

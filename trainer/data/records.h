@@ -21,8 +21,9 @@
 
 namespace paceline::trainer::data {
 
-// Writes both halves to `file`, first under a temporary name, so that there is never half a file. `on_progress` is told the number
-// of records written so far, now and then. Errors: a sample cannot be read; kIo when the disk refuses.
+// Writes both halves to `file`, so that there is never half a file (base/new_file.h). `on_progress` is told the number of records
+// written so far, now and then. Errors: a sample cannot be read; kBadRequest when nothing can be written there, kIo when the disk
+// refuses.
 Status pack(const DatasetPair& pair, const std::filesystem::path& file, const std::function<void(std::int64_t)>& on_progress);
 
 // Images: checks header and sizes now, each block's checksum when it is first touched (or by `verify`); a mini-batch costs one read

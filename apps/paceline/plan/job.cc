@@ -1,13 +1,10 @@
 // `paceline plan job`: one recommendation from what was measured, with its reasons; as text, JSON, a file for `train --plan`, and a
 // picture.
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "base/new_file.h"
 #include "base/text.h"
+#include "paceline/option_files.h"
 #include "paceline/plan/job_picture.h"
 #include "paceline/plan/question.h"
 #include "paceline/plan/recommendation.h"
@@ -25,13 +22,6 @@ struct Asked {
   std::string measurements, picture, output;
   bool json = false;
 };
-
-Result<std::string> content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return wrong("--measurements {}: the file cannot be read", path);
-  return text.str();
-}
 
 Result<BytesPerSecond> rate(const char* option, const std::string& text) {
   auto parsed = parse_rate(text);
@@ -86,7 +76,7 @@ Result<JobQuestion> question_of(const Asked& asked, const CLI::App& command) {
 
 Result<Measurements> measurements_of(const Asked& asked) {
   if (!asked.measurements.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(const std::string text, content_of(asked.measurements));
+    PACELINE_ASSIGN_OR_RETURN(const std::string text, read_option("--measurements", asked.measurements));
     return read_measurements(text, "--measurements " + asked.measurements);
   }
   Cache cache = load_cache();
@@ -106,27 +96,12 @@ const MeasuredOverhead* measured_overhead(const Asked& asked, const Measurements
   return nearest;
 }
 
-Status write_output(const std::string& path, const Json& answer) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << answer.dump(2) << "\n";
-  file.flush();
-  return file ? Status() : error(ErrorKind::kIo, "--output {} cannot be written: {}", path, std::strerror(errno));
-}
-
-Status check_folder(const char* option, const std::string& path) {
-  if (path.empty()) return {};
-  const auto folder = std::filesystem::absolute(path).parent_path();
-  std::error_code problem;
-  if (std::filesystem::is_directory(folder, problem) && !std::filesystem::is_directory(path, problem)) return {};
-  return wrong("{} {}: give a file in a folder that exists", option, path);
-}
-
 Status run(const Asked& asked, const CLI::App& command) {
   PACELINE_ASSIGN_OR_RETURN(JobQuestion question, question_of(asked, command));
   PACELINE_RETURN_IF_ERROR(model::describe(question.model).status());
   if (!question.dataset.empty()) PACELINE_RETURN_IF_ERROR(check_data_set_name(question.dataset));
-  PACELINE_RETURN_IF_ERROR(check_folder("--output", asked.output));
-  PACELINE_RETURN_IF_ERROR(check_folder("--picture", asked.picture));
+  PACELINE_RETURN_IF_ERROR(check_output("--output", asked.output));
+  PACELINE_RETURN_IF_ERROR(check_output("--picture", asked.picture));
   PACELINE_ASSIGN_OR_RETURN(const Measurements measurements, measurements_of(asked));
   // The mini-batch does not depend on R_O, so it is known for which one R_O is to be looked up.
   JobQuestion first = question;
@@ -141,7 +116,7 @@ Status run(const Asked& asked, const CLI::App& command) {
     question.loader_threads = measured->loader_threads;
   }
   PACELINE_ASSIGN_OR_RETURN(const Json answer, recommend(question, measurements));
-  if (!asked.output.empty()) PACELINE_RETURN_IF_ERROR(write_output(asked.output, answer));
+  if (!asked.output.empty()) PACELINE_RETURN_IF_ERROR(write_file(system_files(), asked.output, answer.dump(2) + "\n"));
   if (!asked.picture.empty()) PACELINE_RETURN_IF_ERROR(draw_job(answer, asked.picture));
   fmt::print("{}", asked.json ? answer.dump(2) + "\n" : recommendation_text(answer));
   return {};

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/text.h"
+#include "paceline/option_files.h"
 #include "paceline/plan/answer_text.h"
 #include "paceline/plan/case_reader.h"
 
@@ -55,16 +56,17 @@ const char* metavariable(KeyType type) {
   return "VALUE";
 }
 
-Result<std::string> read_all(const std::string& path) {
-  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return error(ErrorKind::kBadRequest, "--input {}: {}", path, std::strerror(errno));
+// Standard input, which may be anything.
+Result<std::string> read_standard_input() {
   std::string text;
   char buffer[65536];
   std::size_t count = 0;
-  while ((count = std::fread(buffer, 1, sizeof buffer, file)) > 0) text.append(buffer, count);
-  const int problem = std::ferror(file) != 0 ? errno : 0;
-  if (file != stdin) std::fclose(file);
-  if (problem != 0) return error(ErrorKind::kBadRequest, "--input {}: {}", path, std::strerror(problem));
+  while ((count = std::fread(buffer, 1, sizeof buffer, stdin)) > 0) {
+    text.append(buffer, count);
+    if (text.size() > static_cast<std::size_t>(kLargestInput.count))
+      return error(ErrorKind::kBadRequest, "--input -: more than {} bytes; at most so many can be handled", kLargestInput.count);
+  }
+  if (std::ferror(stdin) != 0) return error(ErrorKind::kBadRequest, "--input -: {}", std::strerror(errno));
   return text;
 }
 
@@ -100,7 +102,8 @@ Result<Cases> cases_of(const Command& command) {
                    option_name(key.name), key.name);
     }
     PACELINE_ASSIGN_OR_RETURN(const Json beside, values_from_options(command.question, options));
-    PACELINE_ASSIGN_OR_RETURN(const std::string text, read_all(command.given.input));
+    PACELINE_ASSIGN_OR_RETURN(const std::string text,
+                              command.given.input == "-" ? read_standard_input() : read_option("--input", command.given.input));
     return read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input, beside);
   }
   if (options.empty()) {

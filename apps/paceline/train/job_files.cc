@@ -1,10 +1,8 @@
 #include "paceline/train/job_files.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "base/text.h"
 #include "model/convolution_algorithm.h"
+#include "paceline/option_files.h"
 #include "paceline/wrong.h"
 #include "runtime/json_text.h"
 
@@ -18,10 +16,8 @@ using runtime::parse_json;
 
 // The file's one JSON object. `option`: what named the file.
 Result<Json> object_in(const char* option, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return wrong("{} {}: the file cannot be read", option, path);
-  auto json = parse_json(text.str(), fmt::format("{} {}", option, path), CaseIndex::kNone);
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, read_option(option, path));
+  auto json = parse_json(text, fmt::format("{} {}", option, path), CaseIndex::kNone);
   if (json.ok() && !json->is_object())
     return wrong("{} {}: {} (a {}) where an object is expected", option, path, brief(*json), json->type_name());
   return json;

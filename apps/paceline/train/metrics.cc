@@ -14,9 +14,16 @@ Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const char* option, const
   constexpr mode_t kRights = 0666;
   int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kRights);
   const bool made = descriptor >= 0;
-  if (!made) descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (descriptor < 0) return error(ErrorKind::kBadRequest, "{} {} cannot be written: {}", option, path, std::strerror(errno));
-  return std::unique_ptr<MetricsFile>(new MetricsFile(fdopen(descriptor, "w"), made ? path : "", workers, lines));
+  // Nobody waits for somebody to read a pipe.
+  if (!made) descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0 && errno == ENOENT) descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kRights);  // by a link
+  if (descriptor < 0) {
+    return error(ErrorKind::kBadRequest, "{} {} cannot be written: {}", option, path,
+                 errno == ENXIO ? "it is a socket, or a pipe that nobody reads" : std::strerror(errno));
+  }
+  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  return std::unique_ptr<MetricsFile>(
+      new MetricsFile(fdopen(descriptor, "w"), fmt::format("{} {}", option, path), made ? path : "", workers, lines));
 }
 
 MetricsFile::~MetricsFile() {
@@ -60,9 +67,12 @@ void MetricsFile::on_progress(const runtime::Json& progress) {
 }
 
 void MetricsFile::write(const runtime::Json& line) {
+  if (!problem_.ok()) return;
   begin();
-  std::fprintf(file_, "%s\n", line.dump().c_str());
-  std::fflush(file_);
+  const std::string text = line.dump() + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0) return;
+  problem_ = error(ErrorKind::kIo, "{} cannot be written: {}; lines are missing", name_, std::strerror(errno));
+  fmt::print(stderr, "paceline: warning: {}, training goes on\n", problem_.message());
 }
 
 }  // namespace paceline::cli

@@ -1,7 +1,7 @@
 // `--metrics FILE`: one JSON object per line. In BSP one for each iteration, means over the workers, written when the last of them
 // has told; where workers do different numbers of iterations, one for each iteration of a worker, with its rank. `--pace FILE`:
 // what the pacing server tells (runtime/pace_record.h). A job that does not come to its first line leaves no file behind and an
-// older one as it was. One thread.
+// older one as it was. A device is written to, and a pipe that somebody reads. One thread.
 #pragma once
 
 #include <cstdio>
@@ -25,10 +25,12 @@ class MetricsFile {
   // What a worker (or the reference, which speaks for all) says of one iteration.
   void on_progress(const runtime::Json& progress);
   void write(const runtime::Json& line);
+  // Why lines are missing. The first that cannot be written warns, and is the last that is tried.
+  const Status& problem() const { return problem_; }
 
  private:
-  MetricsFile(std::FILE* file, std::string made, std::int32_t workers, Lines lines)
-      : file_(file), made_(std::move(made)), workers_(workers), lines_(lines) {}
+  MetricsFile(std::FILE* file, std::string name, std::string made, std::int32_t workers, Lines lines)
+      : file_(file), name_(std::move(name)), made_(std::move(made)), workers_(workers), lines_(lines) {}
   void begin();
 
   struct Sum {
@@ -37,6 +39,8 @@ class MetricsFile {
     runtime::Json accuracy;
   };
   std::FILE* file_;
+  std::string name_;  // for messages: "--metrics FILE"
+  Status problem_;
   std::string made_;  // the path when the file is new
   bool begun_ = false;
   std::int32_t workers_;

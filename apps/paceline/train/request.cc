@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "model/description.h"
+#include "paceline/option_files.h"
 #include "paceline/train/job_files.h"
 #include "paceline/train/roles.h"
 #include "trainer/data/open.h"
@@ -68,19 +69,6 @@ Status check_model(const runtime::JobSettings& settings) {
   if (runtime::replay_file(settings)) return replay_table(settings).status();
   PACELINE_RETURN_IF_ERROR(model::describe(settings.model).status());
   return check_data_set_name(settings.dataset);
-}
-
-// The file's folder must be there, and the file must be no folder.
-Status check_export(const std::string& file) {
-  if (file.empty()) return {};
-  const std::filesystem::path path = std::filesystem::absolute(file).lexically_normal();
-  std::error_code problem;
-  if (std::filesystem::is_directory(path, problem) || !path.has_filename())
-    return error(ErrorKind::kBadRequest, "--export {} is a directory; give a file", file);
-  if (!std::filesystem::is_directory(path.parent_path(), problem)) {
-    return error(ErrorKind::kBadRequest, "--export {}: the directory {} does not exist", file, path.parent_path().string());
-  }
-  return {};
 }
 
 }  // namespace
@@ -319,7 +307,7 @@ Result<TrainRequest> validated(TrainRequest r) {
   if (r.reference && (r.settings.resume != 0 || !r.settings.checkpoint.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
   }
-  PACELINE_RETURN_IF_ERROR(check_export(r.settings.export_file));
+  PACELINE_RETURN_IF_ERROR(check_output("--export", r.settings.export_file));
   if (!r.settings.export_file.empty())
     r.settings.export_file = std::filesystem::absolute(r.settings.export_file).lexically_normal().string();
   if (!r.settings.checkpoint.empty())
