@@ -96,7 +96,7 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
     // The virtual workers take turns, so that the seconds of one are a share of the whole and all of them together are the run's.
     for (VirtualWorker& worker : virtual_workers) {
       worker.report.phases[Phase::kUpdate] += seconds(after_update - before_update) / workers;
-      worker.report.iteration_seconds.push_back(seconds(after_update - began));
+      worker.report.iteration_seconds.add(seconds(after_update - began));
     }
 
     Progress now{iteration, workload.last_iteration(), loss_sum / workers, -1};

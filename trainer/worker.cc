@@ -91,9 +91,9 @@ double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t sam
   if (!last.ok()) s.fail(last.status());
   s.stopping = *last;
   s.saved = trainer::save_part_if_due(*s.process, *s.adapter, s.next, trainer::Place::kMiddle);
-  report.iteration_seconds.push_back(report.phases.total() - before);
+  report.iteration_seconds.add(report.phases.total() - before);
   const runtime::Json progress{
-      {"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.back()}};
+      {"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.last()}};
   s.process->send_progress(progress.dump());
   ++s.next;
   return *value;

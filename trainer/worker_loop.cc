@@ -87,7 +87,7 @@ class WorkerLoop {
     PACELINE_RETURN_IF_ERROR(
         stepper_.step(iteration, static_cast<std::int64_t>(batch->indices.size()), [&] { return workload_.loss(tensors); })
             .status());
-    report.iteration_seconds.push_back(report.phases.total() - before);
+    report.iteration_seconds.add(report.phases.total() - before);
     return {};
   }
 
@@ -110,9 +110,9 @@ class WorkerLoop {
     PACELINE_RETURN_IF_ERROR(last ? stepper_.timer().finish(iteration) : stepper_.synchronise(iteration));
     if (process_.rank() != Rank{0}) return -1.0;
     runtime::WorkerReport& report = stepper_.report();
-    report.evaluations.push_back({iteration, report.phases.total(), -1});
+    runtime::add_evaluation(report.evaluations, {iteration, report.phases.total(), -1});
     if (settings_.evaluate_late != 0 && !last) {
-      kept_.push_back(workload_.snapshot());
+      kept_.emplace(iteration, workload_.snapshot());
       return -1.0;
     }
     PACELINE_ASSIGN_OR_RETURN(report.accuracy, workload_.evaluate(clock_));
@@ -124,9 +124,11 @@ class WorkerLoop {
   Status evaluate_kept() {
     if (kept_.empty()) return {};
     const Workload::Snapshot final_state = workload_.snapshot();
-    for (std::size_t i = 0; i < kept_.size(); ++i) {
-      workload_.restore(kept_[i]);
-      PACELINE_ASSIGN_OR_RETURN(stepper_.report().evaluations[i].accuracy, workload_.evaluate(clock_));
+    for (runtime::WorkerReport::Evaluation& evaluation : stepper_.report().evaluations) {
+      const auto then = kept_.find(evaluation.iteration);
+      if (then == kept_.end()) continue;
+      workload_.restore(then->second);
+      PACELINE_ASSIGN_OR_RETURN(evaluation.accuracy, workload_.evaluate(clock_));
     }
     workload_.restore(final_state);
     return {};
@@ -138,7 +140,7 @@ class WorkerLoop {
   const runtime::JobSettings& settings_;
   Stepper stepper_;
   std::unique_ptr<data::Loader> loader_;
-  std::vector<Workload::Snapshot> kept_;
+  std::map<Iteration, Workload::Snapshot> kept_;  // of --evaluate-late
   runtime::ProgressTeller progress_;
 };
 

@@ -64,7 +64,7 @@ Result<std::vector<runtime::WorkerReport>> run_reference(const LayerTable& table
     report.iterations = iteration;
     report.samples += settings.mini_batch;
     report.phases[runtime::Phase::kUpdate] += took / workers;  // all workers' seconds together are the run's
-    report.iteration_seconds.push_back(took);
+    report.iteration_seconds.add(took);
     progress(iteration);
   }
   Hash128 hash;

@@ -133,7 +133,7 @@ class Worker {
     timer_.end(Phase::kBackward);
     ++report_.iterations;
     report_.samples += settings_.mini_batch;
-    report_.iteration_seconds.push_back(report_.phases.total() - before);
+    report_.iteration_seconds.add(report_.phases.total() - before);
     return check_.on_iteration(iteration);
   }
 

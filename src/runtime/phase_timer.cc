@@ -66,7 +66,7 @@ void ProgressTeller::tell(const WorkerReport& report, Iteration iteration, Itera
   if (!wanted && now - told_ < kProgressEvery) return;
   told_ = now;
   Json progress{{"rank", report.rank}, {"iteration", iteration},   {"done", done},
-                {"last", last_},       {"loss", report.loss_last}, {"seconds", report.iteration_seconds.back()}};
+                {"last", last_},       {"loss", report.loss_last}, {"seconds", report.iteration_seconds.last()}};
   if (accuracy >= 0) progress["accuracy"] = accuracy;
   // Since the last telling.
   const auto grown = [&](std::initializer_list<Phase> phases) {

@@ -207,12 +207,21 @@ std::string encode(const WorkerReport& report) {
               {"loss_last", report.loss_last},
               {"accuracy", report.accuracy},
               {"parameters_hash", report.parameters_hash},
-              {"iteration_seconds", report.iteration_seconds},
+              {"iteration_seconds", report.iteration_seconds.to_json()},
               {"peak_bytes", report.peak_bytes},
               {"evaluations", evaluations},
               {"batching", report.batching.is_null() ? std::string() : report.batching.dump()},
               {"link", json_of(report.link)}}
       .dump();
+}
+
+void add_evaluation(std::vector<WorkerReport::Evaluation>& evaluations, const WorkerReport::Evaluation& next) {
+  constexpr std::size_t kMost = 10'000;
+  if (evaluations.size() == kMost) {
+    for (std::size_t i = 0; i < kMost / 2; ++i) evaluations[i] = evaluations[2 * i];
+    evaluations.resize(kMost / 2);
+  }
+  evaluations.push_back(next);
 }
 
 Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::LiveProfile::Plan& plan) {
@@ -275,7 +284,7 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
     report.loss_last = number("loss_last");
     report.accuracy = json.at("accuracy");
     report.parameters_hash = json.at("parameters_hash");
-    report.iteration_seconds = json.at("iteration_seconds").get<std::vector<double>>();
+    report.iteration_seconds = IterationTimes::from_json(json.at("iteration_seconds"));
     report.peak_bytes = json.at("peak_bytes");
     for (const Json& one : json.at("evaluations").get<std::vector<Json>>())
       report.evaluations.push_back({one.at(0), one.at(1), one.at(2)});
@@ -312,7 +321,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
   }
   std::int64_t iterations = 0, samples = 0, pushed = 0, pulled = 0;
   double longest = 0, together = 0;
-  std::vector<double> times;
+  IterationTimes times;
   for (const WorkerReport& worker : by_rank) {
     iterations = std::max(iterations, worker.iterations);
     samples += worker.samples;
@@ -320,7 +329,7 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
     pulled += worker.bytes_pulled;
     longest = std::max(longest, worker.phases.total());
     together += worker.phases.total();
-    times.insert(times.end(), worker.iteration_seconds.begin(), worker.iteration_seconds.end());
+    times.add(worker.iteration_seconds);
   }
   const bool reference = shape.processes == JobShape::Processes::kOne;
   const double trained = reference ? together : longest;
@@ -334,46 +343,43 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
     return w.iterations > 0 ? seconds / static_cast<double>(w.iterations) : 0;
   };
   const double accuracy = by_rank[0].accuracy;
-  const auto extreme = std::minmax_element(times.begin(), times.end());
-  return Json{
-      {"model", settings.model},
-      {"dataset", settings.dataset},
-      {"workers", shape.workers},
-      {"servers", shape.servers},
-      {"role", role_of(shape)},
-      {"schedule", reference ? Json("reference") : Json(shape.servers == 0 ? settings.collective : settings.schedule)},
-      {"batching", by_rank[0].batching},
-      {"tuned", nullptr},
-      {"collective", nullptr},
-      {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
-      {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
-      {"wire", settings.wire},
-      {"loss_scale", settings.loss_scale},
-      {"sync", settings.sync},
-      {"sync_detail", sync_detail(servers)},
-      {"optimizer", settings.optimizer},
-      {"seed", settings.seed},
-      {"iterations", iterations},
-      {"samples", samples},
-      {"seconds", trained},
-      {"samples_per_second", trained > 0 ? static_cast<double>(samples) / trained : 0},
-      {"loss_first", mean(by_rank, [](const WorkerReport& w) { return w.loss_first; })},
-      {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
-      {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
-      {"evaluations", evaluations_json(by_rank[0])},
-      {"parameters_hash", by_rank[0].parameters_hash},
-      {"checkpoint", nullptr},
-      {"trace", nullptr},
-      {"bytes_pushed", pushed},
-      {"bytes_pulled", pulled},
-      {"iteration_seconds",
-       {{"median", median(times)}, {"min", times.empty() ? 0 : *extreme.first}, {"max", times.empty() ? 0 : *extreme.second}}},
-      {"per_worker", per_worker(by_rank)},
-      {"per_server", per_server(servers)},
-      {"phases", phases},
-      {"overlapped",
-       {{"push", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_push, w); })},
-        {"pull", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_pull, w); })}}}};
+  return Json{{"model", settings.model},
+              {"dataset", settings.dataset},
+              {"workers", shape.workers},
+              {"servers", shape.servers},
+              {"role", role_of(shape)},
+              {"schedule", reference ? Json("reference") : Json(shape.servers == 0 ? settings.collective : settings.schedule)},
+              {"batching", by_rank[0].batching},
+              {"tuned", nullptr},
+              {"collective", nullptr},
+              {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
+              {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
+              {"wire", settings.wire},
+              {"loss_scale", settings.loss_scale},
+              {"sync", settings.sync},
+              {"sync_detail", sync_detail(servers)},
+              {"optimizer", settings.optimizer},
+              {"seed", settings.seed},
+              {"iterations", iterations},
+              {"samples", samples},
+              {"seconds", trained},
+              {"samples_per_second", trained > 0 ? static_cast<double>(samples) / trained : 0},
+              {"loss_first", mean(by_rank, [](const WorkerReport& w) { return w.loss_first; })},
+              {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
+              {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
+              {"evaluations", evaluations_json(by_rank[0])},
+              {"parameters_hash", by_rank[0].parameters_hash},
+              {"checkpoint", nullptr},
+              {"trace", nullptr},
+              {"bytes_pushed", pushed},
+              {"bytes_pulled", pulled},
+              {"iteration_seconds", {{"median", times.median()}, {"min", times.least()}, {"max", times.most()}}},
+              {"per_worker", per_worker(by_rank)},
+              {"per_server", per_server(servers)},
+              {"phases", phases},
+              {"overlapped",
+               {{"push", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_push, w); })},
+                {"pull", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_pull, w); })}}}};
 }
 
 std::string report_text(const Json& report) {

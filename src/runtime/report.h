@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "runtime/iteration_times.h"
 #include "runtime/job_settings.h"
 #include "scheduling/live_profile.h"
 
@@ -53,9 +54,9 @@ struct WorkerReport {
   double loss_first = 0, loss_last = 0;
   double accuracy = -1;  // of rank 0, 0..1; -1: not evaluated
   std::string parameters_hash;
-  std::vector<double> iteration_seconds;
+  IterationTimes iteration_seconds;
   std::int64_t peak_bytes = 0;  // of the process
-  // Of rank 0: what --evaluate-every found. `seconds`: trained until then, evaluation excluded.
+  // Of rank 0: what --evaluate-every found, at most 10 000 (add_evaluation). `seconds`: trained until then, evaluation excluded.
   struct Evaluation {
     Iteration iteration = 0;
     double seconds = 0, accuracy = 0;
@@ -64,6 +65,9 @@ struct WorkerReport {
   Json batching;  // ibatch: the newest batches and what they were planned from; null: none
   LinkReport link;
 };
+
+// Of more than 10 000 every second one is left out, again and again, so that old ones lie further apart. The first stays.
+void add_evaluation(std::vector<WorkerReport::Evaluation>& evaluations, const WorkerReport::Evaluation& next);
 
 // What the report says of batches.
 Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::LiveProfile::Plan& plan);

@@ -59,6 +59,18 @@ void expect_same(const WorkerReport& a, const WorkerReport& b) {
   }
 }
 
+TEST(Report, EvaluationsAreBoundedAndTheFirstAndTheNewestAreThere) {
+  std::vector<WorkerReport::Evaluation> evaluations;
+  for (Iteration iteration = 1; iteration <= 1'000'000; ++iteration) {
+    add_evaluation(evaluations, {iteration, 0, 0.5});
+    ASSERT_EQ(evaluations.back().iteration, iteration);
+    ASSERT_LE(evaluations.size(), 10'000U);
+    ASSERT_TRUE(iteration > 10'000 || evaluations.size() == static_cast<std::size_t>(iteration)) << "none is left out";
+  }
+  EXPECT_EQ(evaluations.front().iteration, 1);
+  EXPECT_TRUE(std::ranges::is_sorted(evaluations, {}, &WorkerReport::Evaluation::iteration));
+}
+
 TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
   std::mt19937_64 random(1);
   const auto real = [&] { return std::uniform_real_distribution<double>(0, 1000)(random); };
@@ -68,8 +80,8 @@ TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
     for (double& phase : report.phases.seconds) phase = real();
     report.loss_first = real();
     report.loss_last = -real();
-    report.iteration_seconds.resize(random() % 5);
-    for (double& time : report.iteration_seconds) time = real();
+    report.iteration_seconds = {};
+    for (std::uint64_t time = random() % 5; time > 0; --time) report.iteration_seconds.add(real());
     report.link = {.window = static_cast<std::int64_t>(random() >> 1),
                    .bandwidth = real(),
                    .round_trip = real(),
