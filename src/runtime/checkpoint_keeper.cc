@@ -119,6 +119,7 @@ void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iterati
                               part.ok() ? part->name : part.status().message()));
     return;
   }
+  last_ = std::max(last_, iteration);
   Collected& collected = collected_[iteration];
   collected.parts[part->name] = *part;
   if (!part->failure.empty() && collected.failure.empty()) collected.failure = fmt::format("{}: {}", from.text(), part->failure);
@@ -129,6 +130,7 @@ void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iterati
     for (const auto& [name, summary] : collected.parts) manifest.parts.push_back(summary);
     thread_->run([this, manifest = std::move(manifest)] { complete(manifest); });
   } else {
+    note_void(iteration, collected.failure);
     options_.warn(fmt::format("there is no checkpoint of iteration {}: {}; training goes on, {}", iteration, collected.failure,
                               newest().empty() ? "without any checkpoint so far" : "the newest good one is " + newest()));
     thread_->run([this, iteration] { discard(iteration); });
@@ -139,6 +141,7 @@ void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iterati
 // On the thread.
 void CheckpointKeeper::complete(const Manifest& manifest) {
   if (const Status status = write_manifest(files_, job_.checkpoint, manifest); !status.ok()) {
+    note_void(manifest.iteration, status.message());
     options_.warn(
         fmt::format("there is no checkpoint of iteration {}: {}; training goes on", manifest.iteration, status.message()));
     return discard(manifest.iteration);
@@ -159,6 +162,34 @@ void CheckpointKeeper::discard(Iteration iteration) {
 
 void CheckpointKeeper::finish() {
   if (thread_ != nullptr) thread_->wait_idle();
+}
+
+void CheckpointKeeper::note_void(Iteration iteration, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  void_ = {iteration, why};
+}
+
+Status CheckpointKeeper::last_one() const {
+  if (job_.checkpoint.empty()) return {};
+  const std::lock_guard lock(mutex_);
+  if (last_ != 0 && newest_ == checkpoint_folder(job_.checkpoint, last_)) return {};
+  const bool is_void = last_ != 0 && void_.iteration == last_;
+  if (is_void && job_.checkpoint_every > 0) return {};  // one of several, and a warning has said it
+  return error(ErrorKind::kIo, "the job went through, but there is no checkpoint of its last iteration{}: {}; {}",
+               last_ == 0 ? "" : fmt::format(" {}", last_), is_void ? void_.why : missing_parts(),
+               newest_.empty() ? "there is none at all" : "the newest good one is " + newest_);
+}
+
+// Of the last one, for people.
+std::string CheckpointKeeper::missing_parts() const {
+  std::string missing;
+  const auto collected = collected_.find(last_);
+  for (const std::string& name : expected_) {
+    if (collected != collected_.end() && collected->second.parts.contains(name)) continue;
+    missing += (missing.empty() ? "" : ", ") + name;
+  }
+  return fmt::format("nobody said that {} {} written; a process died or was cut off before it could", missing,
+                     missing.find(',') == std::string::npos ? "is" : "are");
 }
 
 std::string CheckpointKeeper::newest() const {

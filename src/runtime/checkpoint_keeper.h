@@ -41,6 +41,9 @@ class CheckpointKeeper {
   void on_saved(const session::PeerName& from, Iteration iteration, const std::string& part);
   // Blocks until everything is written.
   void finish();
+  // Of a job that went through, after finish(): an error when there is no checkpoint of its last iteration and nobody has been
+  // warned that it cannot be written, or it was to be the only one.
+  Status last_one() const;
   // The newest checkpoint, "" for none. After finish(), or for a message at any time.
   std::string newest() const;
 
@@ -53,6 +56,8 @@ class CheckpointKeeper {
   Status expect_parts(const wire::TensorTable& table);
   void complete(const Manifest& manifest);
   void discard(Iteration iteration);
+  void note_void(Iteration iteration, const std::string& why);
+  std::string missing_parts() const;
 
   Status lock_directory();
 
@@ -63,8 +68,13 @@ class CheckpointKeeper {
   Manifest model_;  // of every checkpoint of this job, less iteration and parts
   std::set<std::string> expected_;
   std::map<Iteration, Collected> collected_;
+  Iteration last_ = 0;  // of which anybody wrote a part
   mutable std::mutex mutex_;
-  std::string newest_;  // guarded by mutex_
+  std::string newest_;  // guarded by mutex_, like the one below
+  struct {
+    Iteration iteration = 0;
+    std::string why;
+  } void_;  // the newest that could not be written
   std::unique_ptr<TaskThread> thread_;
 };
 

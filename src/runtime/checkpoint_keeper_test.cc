@@ -67,6 +67,48 @@ TEST_F(Keeper, APartThatCouldNotBeWrittenVoidsItsCheckpointAndGivesTheRoomBack) 
   EXPECT_EQ(loadable(files_), 30);
 }
 
+TEST_F(Keeper, AJobWhoseLastCheckpointLacksAPartIsToldSo) {
+  auto keeper = make();
+  wire::Settings agreed = settings();
+  ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+  EXPECT_THAT(keeper.last_one().message(), HasSubstr("server-0.bin, worker-0.bin, worker-1.bin are written"));
+  save_all(keeper, 10);
+  EXPECT_TRUE(keeper.last_one().ok());
+  for (std::int32_t rank = 0; rank < 2; ++rank)
+    keeper.on_saved({session::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
+  keeper.finish();
+  const Status status = keeper.last_one();
+  EXPECT_EQ(status.kind(), ErrorKind::kIo);
+  EXPECT_THAT(status.message(), ::testing::AllOf(HasSubstr("last iteration 20"), HasSubstr("server-0.bin is written"),
+                                                 HasSubstr("/runs/a/00000010")));
+}
+
+TEST_F(Keeper, TheOnlyCheckpointThatCouldNotBeWrittenIsAnErrorAndOneOfSeveralIsAWarning) {
+  for (const std::int64_t every : {0, 10}) {
+    MemoryFiles files;
+    CheckpointKeeper keeper(files, {.workers = 1, .servers = 1, .release = "0.1.0", .warn = [](const std::string&) {}});
+    JobSettings job = from_settings(settings()).value();
+    job.checkpoint_every = every;
+    wire::Settings agreed = to_settings(job);
+    ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+    keeper.on_saved({session::Role::kWorker, Rank{0}}, 20, said({"worker-0.bin", 0, 0, "No space left"}));
+    keeper.on_saved({session::Role::kServer, Rank{0}}, 20, said(write_server(files, 0, 20, {{0, kElements}}).value()));
+    keeper.finish();
+    EXPECT_THAT(keeper.last_one().message(), every == 0 ? HasSubstr("No space left") : HasSubstr(""));
+    EXPECT_EQ(keeper.last_one().ok(), every != 0);
+  }
+}
+
+TEST_F(Keeper, AFolderOfTheUsersOutlivesAFreshJob) {
+  const auto content = std::make_shared<MemoryFiles::Content>();
+  files_.files["/runs/a/20240131/raw/thesis.txt"] = content;
+  auto keeper = make();
+  wire::Settings agreed = settings();
+  ASSERT_TRUE(keeper.begin(agreed, table()).ok());
+  save_all(keeper, 10);
+  EXPECT_TRUE(files_.files.contains("/runs/a/20240131/raw/thesis.txt"));
+}
+
 TEST_F(Keeper, NonsenseFromAMemberIsNoPart) {
   auto keeper = make();
   wire::Settings agreed = settings();

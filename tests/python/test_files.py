@@ -189,3 +189,42 @@ def test_a_name_of_thousands_of_parts_is_refused(tmp_path):
     for text in ("[" + ".".join(50_000 * "a") + "]\n", "seed = 1\n" + " . ".join(50_000 * "a") + " = 1\n", ".".join(50_000 * ['"a"']) + " = 1\n"):
         file.write_text(text)
         refused("train", "--config", file, names=(file, "dots"))
+
+
+# ---- what was asked for and is not there
+
+
+def test_a_server_that_dies_while_it_writes_the_last_checkpoint_is_no_success(tmp_path, job):
+    # Its part is larger than a file may be, which kills it; a worker's is not.
+    with Process("train", "--json", *job, "--checkpoint", tmp_path / "runs", "--deadline", "2s", prefix=("prlimit", "--fsize=4000")) as process:
+        assert process.finish() == 1
+    assert process.report()["checkpoint"] is None and not checkpoints(tmp_path / "runs")
+    assert "no checkpoint of its last iteration 5" in process.the_error() and "server-0.bin" in process.the_error()
+
+
+def test_the_only_checkpoint_that_does_not_fit_on_the_disk_is_no_success(tmp_path, job):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20k", "tmpfs", str(disk)], check=True)
+    try:
+        with Process("train", "--json", *job, "--checkpoint", disk / "runs") as process:
+            assert process.finish() == 1
+        assert process.report()["checkpoint"] is None
+        assert "No space left on device" in process.the_error() and "last iteration 5" in process.the_error()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_lines_that_do_not_fit_on_the_disk_are_said_and_no_success(job):
+    with Process("train", "--json", *job, "--metrics", "/dev/full") as process:
+        assert process.finish() == 1
+    assert process.report()["iterations"] == 5
+    assert "--metrics /dev/full cannot be written: No space left on device" in process.the_error()
+    assert "paceline: warning: --metrics /dev/full" in process.err
+
+
+@pytest.mark.parametrize("words", [("train", "--json"), ("models",), ("datasets",), ("--version",), ("plan", "--help")], ids=lambda words: words[0])
+def test_a_report_that_does_not_fit_on_the_disk_is_an_error(job, words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, *words, *(map(str, job) if words[0] == "train" else ())], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1 and done.stderr.startswith("paceline: error: ")

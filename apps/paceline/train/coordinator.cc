@@ -75,6 +75,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   const SystemClock clock;
   std::unique_ptr<ProgressBar> bar;
   wire::Stop stop;
+  Status not_all;  // what a job that went through did not do
   std::optional<Json> report;
   runtime::CoordinatorOptions options;
   options.listen = {request.bind, request.port};
@@ -131,6 +132,7 @@ int run_coordinator(const CoordinatorRequest& request) {
 
   loop.run();
   checkpoints.finish();
+  if (const Status saved = checkpoints.last_one(); !saved.ok() && stop.kind == wire::StopKind::kDone) not_all = saved;
   bar.reset();
   if (report) {
     (*report)["tuned"] = tuned;
@@ -152,7 +154,7 @@ int run_coordinator(const CoordinatorRequest& request) {
       std::cout << runtime::report_text(*report);
   }
   std::cout.flush();
-  return finish(stop);
+  return not_all.ok() ? finish(stop) : report_error(not_all);
 }
 
 int run_server(const TrainRequest& request) {

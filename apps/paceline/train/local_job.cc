@@ -160,7 +160,9 @@ class LocalJob {
     take_signals();
     PACELINE_RETURN_IF_ERROR(read_children());
     notice_endings();
+    notice_silence();
     if (kill_at_ && clock_.now() >= *kill_at_) {
+      killed_ = true;
       for (const auto& child : children_) child->signal(SIGKILL);
       kill_at_.reset();
     }
@@ -238,7 +240,8 @@ class LocalJob {
   void notice_endings() {
     for (const auto& child : children_) {
       if (child->ended() || !child->try_wait()) continue;
-      const bool well = child->wait_status() == 0;
+      // Whom this process has killed is not to blame.
+      const bool well = child->wait_status() == 0 || killed_;
       if (child.get() == children_[0].get()) {
         // The job is over; whoever does not end by itself is ended, which nobody is blamed for.
         if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
@@ -274,20 +277,18 @@ class LocalJob {
     }
     const int status = children_[0]->wait_status();
     const bool job_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    // Whether a process could not do its last work, such as writing what was asked for, though the job went well.
+    for (const MetricsFile* lines : {metrics_.get(), pace_.get()}) {
+      if (job_well && lines != nullptr && !lines->problem().ok()) return report_error(lines->problem());
+    }
     if (job_well && report_)
-      return worker_failed() ? report_error(Status(ErrorKind::kIo, first_error_.empty() ? blamed_ : first_error_)) : kDone;
+      return blamed_.empty() ? kDone : report_error(Status(ErrorKind::kIo, first_error_.empty() ? blamed_ : first_error_));
     if (interrupts_ > 0)
       return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
     if (first_error_.empty())
       first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
     report_error(Status(ErrorKind::kPeerLost, first_error_));
     return exit_code_of_children();
-  }
-
-  // Whether a process could not do its last work, such as writing what was asked for, though the job went well.
-  bool worker_failed() const {
-    return std::any_of(children_.begin(), children_.end(),
-                       [](const auto& child) { return WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) != 0; });
   }
 
   // 2 when any child says that the request was wrong, else 1.
