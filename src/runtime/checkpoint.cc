@@ -18,12 +18,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
-constexpr const char* kManifestName = "manifest.json";
 
 // The settings that decide which bits a job computes, with the words for people.
-constexpr std::array<const char*, 14> kMustMatch = {"model",         "dataset",   "seed",         "mini-batch", "optimizer",
+constexpr std::array<const char*, 15> kMustMatch = {"model",         "dataset",   "seed",         "mini-batch", "optimizer",
                                                     "learning-rate", "momentum",  "weight-decay", "clip-norm",  "sync",
-                                                    "staleness",     "lookahead", "wire",         "loss-scale"};
+                                                    "staleness",     "lookahead", "wire",         "loss-scale", "convolutions"};
 
 std::string value_of(const wire::Settings& settings, std::string_view name) {
   for (const auto& [key, value] : settings) {
@@ -31,6 +30,8 @@ std::string value_of(const wire::Settings& settings, std::string_view name) {
   }
   return "";
 }
+
+std::string said(const std::string& value) { return value.empty() ? "the default" : value; }
 
 // In which order a job adds the workers' gradients, for people; what decides it when that is not the ranks' order.
 std::string sums_of(const wire::Settings& settings, std::int32_t workers) {
@@ -201,7 +202,7 @@ Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& setti
     for (std::string* value : {&saved, &wanted}) {
       if (value->empty()) *value = value_of(defaults, name);
     }
-    if (saved != wanted) return refused(fmt::format("--{} {} there against {} here", name, saved, wanted));
+    if (saved != wanted) return refused(fmt::format("--{} {} there against {} here", name, said(saved), said(wanted)));
   }
   if (checkpoint.manifest.workers != workers)
     return refused(fmt::format("--workers {} there against {} here", checkpoint.manifest.workers, workers));

@@ -340,6 +340,7 @@ TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {
                                                   {"weight-decay", "0.1"},
                                                   {"clip-norm", "1"},
                                                   {"mini-batch", "16"},
+                                                  {"convolutions", "conv2=fft"},
                                                   {"sync", "asp"}}) {
     const Status status = with(name, value);
     EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);

@@ -335,6 +335,12 @@ def test_another_jobs_checkpoint_is_refused_by_naming_the_difference(saved, name
     assert sorted((path, path.stat().st_mtime_ns) for path in saved.rglob("*")) == before
 
 
+def test_other_algorithms_of_convolutions_are_refused(saved, tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps({"convolutions": {"conv2": "gemm"}}))
+    _, errors = train("--resume", checkpoint=saved, iterations=60, code=2, convolutions=tmp_path / "c.json")
+    assert "--convolutions the default there against conv2=gemm here" in errors and errors.count("\n") == 1
+
+
 def test_a_job_with_a_narrow_codec_goes_on_to_the_bit(tmp_path, undisturbed):
     # Servers save the float32 values, not what they send.
     first, _ = train(checkpoint=tmp_path / "c", iterations=20, wire="bfloat16", optimizer="momentum", learning_rate=0.02)
