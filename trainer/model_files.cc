@@ -1,5 +1,8 @@
 #include "trainer/model_files.h"
 
+#include <algorithm>
+#include <fstream>
+
 #include <torch/torch.h>
 
 #include "base/log.h"
@@ -38,9 +41,18 @@ std::span<const std::byte> bytes_of(const torch::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
+// As the kernel names it: LibTorch's libraries choose their loops by it.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(": ") + 2));
+  }
+  return "a processor without a name";
+}
+
 // What the bits of an iteration depend on besides the job.
 std::string fingerprint() {
-  return fmt::format("torch {}, {}, {} thread", TORCH_VERSION, at::get_cpu_capability(), at::get_num_threads());
+  return fmt::format("torch {}, {} on {}, {} thread", TORCH_VERSION, at::get_cpu_capability(), processor(), at::get_num_threads());
 }
 
 Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration,

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iostream>
+#include <new>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -106,8 +109,20 @@ int run(int argc, char** argv) {
 }  // namespace paceline::cli
 
 int main(int argc, char** argv) {
+  using namespace paceline;
   try {
-    return paceline::cli::run(argc, argv);
+    const int code = cli::run(argc, argv);
+    // What was printed may only now meet a disk that is full.
+    const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good();
+    if (code != cli::kDone || printed) return code;
+    return cli::report_error(error(ErrorKind::kIo, "standard output cannot be written: what was to stand there is lost"));
+  } catch (const std::bad_alloc&) {
+    return cli::report_error(error(ErrorKind::kIo, "there is not enough memory"));
+  } catch (const std::system_error& refused) {
+    const bool limit = refused.code() == std::errc::resource_unavailable_try_again;
+    return cli::report_error(
+        error(ErrorKind::kIo, "{}{}", refused.what(),
+              limit ? ": no thread could be made; look at the limits (ulimit -a) and at the memory that is left" : ""));
   } catch (const std::exception& unexpected) {
     std::fprintf(stderr, "paceline: error: %s\n", unexpected.what());
     return paceline::cli::kFailed;

@@ -3,9 +3,11 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "base/text.h"
 #include "model/convolution_algorithm.h"
+#include "runtime/json_text.h"
 #include "scheduling/schedule.h"
 #include "sync/sync_options.h"
 #include "tensor/learning_rate.h"
@@ -93,6 +95,18 @@ Status in_range(const char* name, double value, double least, double most, const
 Status of_option(const char* name, const Status& status) {
   if (status.ok() || status.message().find(fmt::format("--{} ", name)) != std::string::npos) return status;
   return error(status.kind(), "--{}: {}", name, status.message());
+}
+
+// Settings, reports and checkpoints are JSON.
+Status check_text(const JobSettings& settings) {
+  Status status;
+  for_each_setting(settings, [&](const char* name, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+      if (!is_utf8(value))
+        status = error(ErrorKind::kBadRequest, "--{} holds bytes that are no UTF-8 text; rename what it names", name);
+    }
+  });
+  return status;
 }
 
 // The choice in its canonical form, so that workers with equal choices have equal settings.
@@ -331,6 +345,7 @@ double server_clip_norm(const JobSettings& settings) { return is_dgc(settings) ?
 
 Result<JobSettings> validated(JobSettings s) {
   constexpr double kMost = 1e15;
+  PACELINE_RETURN_IF_ERROR(check_text(s));
   PACELINE_RETURN_IF_ERROR(of_option("learning-rate", tensor::parse_schedule(s.learning_rate).status()));
   PACELINE_RETURN_IF_ERROR(of_option("optimizer", tensor::parse_optimizer(s.optimizer).status()));
   PACELINE_RETURN_IF_ERROR(in_range("momentum", s.momentum, 0, std::nextafter(1.0, 0.0), "0 up to below 1"));
@@ -358,7 +373,7 @@ Result<JobSettings> validated(JobSettings s) {
   PACELINE_RETURN_IF_ERROR(in_range("pace", static_cast<double>(s.pace), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("trace", static_cast<double>(s.trace), 0, 1, "0 or 1"));
   PACELINE_RETURN_IF_ERROR(in_range("evaluate-late", static_cast<double>(s.evaluate_late), 0, 1, "0 or 1"));
-  PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 1e6, "200ms and more"));
+  PACELINE_RETURN_IF_ERROR(in_range("deadline", s.deadline, 0.2, 86'400, "200ms to 86400s, a day"));
   PACELINE_RETURN_IF_ERROR(in_range("stall-deadline", s.stall_deadline, 1, 1e9, "1s and more"));
   PACELINE_RETURN_IF_ERROR(parse_speeds(s.speed).status());
   PACELINE_RETURN_IF_ERROR(in_range("jitter", s.jitter, 0, 1, "0 to 1"));

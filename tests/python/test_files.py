@@ -228,3 +228,22 @@ def test_a_report_that_does_not_fit_on_the_disk_is_an_error(job, words):
     with open("/dev/full", "w") as full:
         done = subprocess.run([PROGRAM, *words, *(map(str, job) if words[0] == "train" else ())], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 1 and done.stderr.startswith("paceline: error: ")
+
+
+# ---- launching
+
+
+def test_a_coordinator_that_is_frozen_as_soon_as_it_is_there_holds_nobody(tmp_path, job):
+    with Job(tmp_path, *job[:-1], 100_000, "--deadline", "1s", "--stall-deadline", "3s") as process:
+        # At whatever moment this meets it, before it has spoken or after.
+        os.kill(wait_until("a coordinator", lambda: process.children().get("coordinator")), signal.SIGSTOP)
+        assert process.finish(60) == 1
+        assert "coordinator" in process.the_error()
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_what_a_program_leaves_behind_neither_holds_the_launcher_nor_stays(tmp_path, more):
+    program = "sleep 1000 & sleep 1000 >/dev/null 2>&1 & exit 3"
+    with Process("run", *more, "--workers", 1, "--servers", 1, "--deadline", "1s", "--", "sh", "-c", program) as process:
+        assert process.finish(60) == 1
+        assert "worker 0" in process.the_error() and "code 3" in process.the_error()

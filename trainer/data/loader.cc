@@ -1,8 +1,24 @@
 #include "trainer/data/loader.h"
 
 #include <algorithm>
+#include <new>
 
 namespace paceline::trainer::data {
+namespace {
+
+// Sizes are the user's choice, so that too little memory is an answer and not the end of a thread.
+template <typename Work>
+Status within_memory(Work work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return error(ErrorKind::kOverloaded,
+                 "there is not enough memory for the order of the data set's samples and a mini-batch of them; give a smaller "
+                 "--mini-batch, or less to read ahead with --prefetch");
+  }
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Loader>> Loader::start(std::shared_ptr<const Dataset> dataset, Sampler sampler, const LoaderOptions& options,
                                               const Clock& clock) {
@@ -106,7 +122,8 @@ Result<const MiniBatch*> Loader::read_now(Iteration wanted) {
     const std::lock_guard lock(mutex_);
     place = take_place(wanted);
   }
-  Status status = assemble(*dataset_, sampler_.samples(place.iteration, place.rank), clock_, slot.batch);
+  Status status =
+      within_memory([&] { return assemble(*dataset_, sampler_.samples(place.iteration, place.rank), clock_, slot.batch); });
   slot.batch.iteration = wanted;
   const std::lock_guard lock(mutex_);
   failed_ = std::move(status);
@@ -117,7 +134,7 @@ Result<const MiniBatch*> Loader::read_now(Iteration wanted) {
 
 // The next iteration nobody has taken, once its slot is free: every one of the `depth` mini-batches behind the one handed out may
 // be in the making. False: nothing is left to do.
-bool Loader::take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices) {
+bool Loader::take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices, Status& status) {
   const std::lock_guard tickets(ticket_mutex_);
   iteration = ticket_;
   if (behind_last(iteration)) return false;
@@ -129,19 +146,23 @@ bool Loader::take_ticket(Iteration& iteration, std::vector<std::int64_t>& indice
     place = take_place(iteration);
   }
   ++ticket_;
-  indices = sampler_.samples(place.iteration, place.rank);
+  status = within_memory([&] {
+    indices = sampler_.samples(place.iteration, place.rank);
+    return Status();
+  });
   return true;
 }
 
 void Loader::work() {
   Iteration iteration = 0;
   std::vector<std::int64_t> indices;
-  while (take_ticket(iteration, indices)) {
+  Status status;
+  while (take_ticket(iteration, indices, status)) {
     Slot& slot = slot_of(iteration);
-    Status status = assemble(*dataset_, indices, clock_, slot.batch);
+    if (status.ok()) status = within_memory([&] { return assemble(*dataset_, indices, clock_, slot.batch); });
     slot.batch.iteration = iteration;
     const std::lock_guard lock(mutex_);
-    slot.status = std::move(status);
+    slot.status = status;
     slot.ready = true;
     changed_.notify_all();
   }

@@ -66,7 +66,7 @@ class Loader {
   bool known() const;
   bool behind_last(Iteration ticket) const;
   Place take_place(Iteration ticket);
-  bool take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices);
+  bool take_ticket(Iteration& iteration, std::vector<std::int64_t>& indices, Status& status);
   Slot& slot_of(Iteration iteration) { return slots_[static_cast<std::size_t>(iteration) % slots_.size()]; }
 
   const std::shared_ptr<const Dataset> dataset_;

@@ -77,7 +77,8 @@ Status check(const char* what, std::int64_t value, std::int64_t largest, const s
 }  // namespace
 
 Result<DatasetPair> open_synthetic(const SyntheticOptions& options, const std::string& name) {
-  constexpr std::int64_t kSide = 65536, kSamples = std::int64_t{1} << 40, kValues = 1 << 24;
+  constexpr std::int64_t kSide = 65536, kValues = 1 << 24;
+  constexpr std::int64_t kSamples = 100'000'000;  // a worker keeps their order: 8 bytes each
   PACELINE_RETURN_IF_ERROR(check("the number of channels", options.channels, kSide, name));
   PACELINE_RETURN_IF_ERROR(check("the height", options.height, kSide, name));
   PACELINE_RETURN_IF_ERROR(check("the width", options.width, kSide, name));

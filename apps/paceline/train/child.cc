@@ -99,7 +99,12 @@ void Child::signal(int number) const {
 }
 
 bool Child::try_wait() {
-  if (!ended_ && waitpid(pid_, &wait_status_, WNOHANG) == pid_) ended_ = true;
+  if (ended_) return true;
+  siginfo_t info{};
+  // Not reaped yet, so that the number of its group is nobody else's.
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid_) return false;
+  if (takes_group_along_) kill(-pid_, SIGKILL);
+  ended_ = waitpid(pid_, &wait_status_, WNOHANG) == pid_;
   return ended_;
 }
 

@@ -41,6 +41,8 @@ class Child {
   void read_errors(const std::function<void(const std::string&)>& on_line) { read(errors_, errors_rest_, on_line); }
 
   void signal(int number) const;
+  // What it has started and left behind is killed when it ends, unless that made a session of its own.
+  void take_group_along() { takes_group_along_ = true; }
   // Has it ended? Then what waitpid said stays in wait_status().
   bool try_wait();
   // Waits for that.
@@ -58,7 +60,7 @@ class Child {
   pid_t pid_;
   int output_, errors_;
   std::string output_rest_, errors_rest_;
-  bool ended_ = false;
+  bool ended_ = false, takes_group_along_ = false;
   int wait_status_ = 0;
 };
 

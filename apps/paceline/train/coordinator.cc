@@ -198,7 +198,7 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
   add_duration(*command, "--deadline", request->deadline, "Silence after which a process counts as lost (default 10s)");
   add_duration(*command, "--stall-deadline", request->stall_deadline, "Longest wait for everybody to join (default 10min)");
-  command->add_option("--trace", request->trace_file, kTraceHelp);
+  command->add_option("--trace", request->trace_file, kTraceHelp)->check(not_empty);
   command->add_flag("--json", request->json, "The report as one JSON document on standard output");
   command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");
   set_examples(*command,

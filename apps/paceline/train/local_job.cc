@@ -28,7 +28,8 @@ namespace {
 
 using runtime::Json;
 
-// How long children may take to end by themselves once one of them has said why, or the user has asked twice.
+// How long children may take to end by themselves once one of them has said why, or the user has asked twice; and how long what
+// they print is read when they have ended and somebody else still holds the other end.
 constexpr Duration kGrace = std::chrono::milliseconds(800);
 
 // The program and the arguments of a worker's process: this program itself replays, the trainer trains.
@@ -120,6 +121,7 @@ class LocalJob {
       if (!request_.program.empty()) {
         PACELINE_RETURN_IF_ERROR(
             add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
+        children_.back()->take_group_along();
         continue;
       }
       const worker::WorkerRequest worker = worker_request(request_, coordinator, rank, label);
@@ -140,8 +142,9 @@ class LocalJob {
     sigset_t mask;
     sigemptyset(&mask);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&mask, number);
-    sigprocmask(SIG_BLOCK, &mask, nullptr);
     signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    sigaddset(&mask, SIGPIPE);  // who reads what is printed may go away: an error of that file, and not this process's end
+    sigprocmask(SIG_BLOCK, &mask, nullptr);
   }
 
   // Waits for signals, lines and deadlines, and deals with what there is.
@@ -151,11 +154,7 @@ class LocalJob {
       if (child->output() >= 0) ends.push_back({child->output(), POLLIN, 0});
       if (child->errors() >= 0) ends.push_back({child->errors(), POLLIN, 0});
     }
-    int patience = -1;
-    if (kill_at_)
-      patience = static_cast<int>(
-          std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - clock_.now()).count() + 1));
-    if (poll(ends.data(), ends.size(), patience) < 0 && errno != EINTR)
+    if (poll(ends.data(), ends.size(), patience()) < 0 && errno != EINTR)
       return error(ErrorKind::kIo, "cannot wait for processes: errno {}", errno);
     take_signals();
     PACELINE_RETURN_IF_ERROR(read_children());
@@ -167,6 +166,44 @@ class LocalJob {
       kill_at_.reset();
     }
     return {};
+  }
+
+  // Milliseconds until the next deadline; -1: there is none.
+  int patience() const {
+    int least = -1;
+    for (const auto& deadline : {kill_at_, speaks_by_, read_until_}) {
+      if (!deadline) continue;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - clock_.now()).count() + 1;
+      const int bounded = static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
+      if (least < 0 || bounded < least) least = bounded;
+    }
+    return least;
+  }
+
+  static void keep(std::optional<TimePoint>& deadline, const bool wanted, TimePoint at) {
+    if (!wanted) deadline.reset();
+    if (wanted && !deadline) deadline = at;
+  }
+
+  // What nobody else watches over: the coordinator has to say where it listens, and to end when all others have.
+  void notice_silence() {
+    const bool ended = children_[0]->ended(), waits_for_end = members_ended();
+    keep(read_until_, ended && waits_for_end, clock_.now() + kGrace);
+    keep(speaks_by_, !ended && !request_.reference && (!listens_ || waits_for_end),
+         clock_.now() + from_seconds(request_.settings.stall_deadline));
+    if (!speaks_by_ || clock_.now() < *speaks_by_) return;
+    if (blamed_.empty()) {
+      blamed_ = fmt::format("{} (process {}) {} for {}", children_[0]->label(), children_[0]->pid(),
+                            listens_ ? "did not end though all others had" : "did not say where it listens",
+                            to_text(from_seconds(request_.settings.stall_deadline)));
+    }
+    kill_no_later_than(Duration(0));
+  }
+
+  // The process that forks says whom it has forked before it ends.
+  bool members_ended() const {
+    return std::all_of(children_.begin() + 1, children_.end(),
+                       [this](const auto& child) { return child->ended() && (child.get() != forking_ || child->output() < 0); });
   }
 
   void take_signals() {
@@ -200,7 +237,10 @@ class LocalJob {
   Status on_event(const std::string& line) {
     const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!event.is_object()) return {};
-    if (event.contains("listening")) return start_members(event["listening"]);
+    if (event.contains("listening")) {
+      listens_ = true;
+      return start_members(event["listening"]);
+    }
     if (event.contains("report")) report_ = event["report"];
     if (event.contains("progress")) on_progress(event["progress"]);
     return {};
@@ -261,10 +301,10 @@ class LocalJob {
   }
 
   bool over() const {
-    for (const auto& child : children_) {
-      if (!child->ended() || child->output() >= 0 || child->errors() >= 0) return false;
-    }
-    return true;
+    const auto all = [this](auto holds) { return std::all_of(children_.begin(), children_.end(), holds); };
+    if (!all([](const auto& child) { return child->ended(); })) return false;
+    return all([](const auto& child) { return child->output() < 0 && child->errors() < 0; }) ||
+           (read_until_ && clock_.now() >= *read_until_);
   }
 
   int conclude() {
@@ -306,7 +346,11 @@ class LocalJob {
   const Child* forking_ = nullptr;                // and its process, one of the children
   int signals_ = -1;
   int interrupts_ = 0;
+  bool listens_ = false;  // the coordinator
+  bool killed_ = false;   // every child, since kill_at_ had come
   std::optional<TimePoint> kill_at_;
+  std::optional<TimePoint> speaks_by_;   // the coordinator; where nothing is expected of it: none
+  std::optional<TimePoint> read_until_;  // what children print, once all have ended
   std::optional<Json> report_;
   std::string first_error_;
   std::string blamed_;  // the first child that ended badly

@@ -201,10 +201,12 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   how->add_option("--convolutions", r.convolutions_file,
                   "Algorithm of each convolution: a JSON file {\"convolutions\": {LAYER: default, onednn, gemm, winograd or fft}}; "
                   "layers that it does not name run the default")
+      ->check(not_empty)
       ->option_text("FILE");
   how->add_option("--plan", r.plan_file,
                   "What 'paceline plan job --output FILE' wrote: model, mini-batch, workers, servers and convolutions, where no "
                   "option of this command line says otherwise")
+      ->check(not_empty)
       ->option_text("FILE");
   how->add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed")->capture_default_str();
   how->add_option("--loader-threads", r.loader_threads, "That read ahead; 'paceline profile --steps' says how many it takes")
@@ -232,15 +234,16 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                 "Train in one process with --workers virtual workers and no network: the yardstick, bit for bit");
 
   CLI::App* files = group("Files");
-  files->add_option("--checkpoint", s.checkpoint, "Directory for checkpoints");
+  files->add_option("--checkpoint", s.checkpoint, "Directory for checkpoints")->check(not_empty);
   files->add_option("--checkpoint-every", s.checkpoint_every, "Iterations between two checkpoints; 0: only at the end")
       ->capture_default_str();
-  files->add_option("--export", s.export_file, "The final model to this file, in the safetensors format");
+  files->add_option("--export", s.export_file, "The final model to this file, in the safetensors format")->check(not_empty);
   files->add_flag_callback(
       "--resume", [&s] { s.resume = 1; }, "Go on from the newest good checkpoint; another number of servers is allowed");
 
   CLI::App* where = group("Where");
-  where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere");
+  where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere")
+      ->check(not_empty);
   where
       ->add_option(
           "--role", r.role,
@@ -264,12 +267,13 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
 
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
   command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
-  command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file");
-  command.add_option(
-      "--pace", r.pace_file,
-      "When each worker's iterations began and ended, and where barriers were, as the pacing server saw it: one JSON "
-      "object per line to this file");
-  command.add_option("--trace", r.trace_file, kTraceHelp);
+  command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file")->check(not_empty);
+  command
+      .add_option("--pace", r.pace_file,
+                  "When each worker's iterations began and ended, and where barriers were, as the pacing server saw it: one JSON "
+                  "object per line to this file")
+      ->check(not_empty);
+  command.add_option("--trace", r.trace_file, kTraceHelp)->check(not_empty);
 }
 
 Result<TrainRequest> validated(TrainRequest r) {
@@ -286,6 +290,9 @@ Result<TrainRequest> validated(TrainRequest r) {
   PACELINE_RETURN_IF_ERROR(check_servers(r));
   if (r.role == "both") r.servers = r.workers;
   PACELINE_RETURN_IF_ERROR(check_count("rank", r.rank, -1, 99'999));
+  if (r.join.empty() && r.rank >= 0)
+    return error(ErrorKind::kBadRequest, "--rank {} is that of a process that joins a job; give --join HOST:PORT, or leave it out",
+                 r.rank);
   if (!r.join.empty()) {
     if (const auto address = transport::parse_address(r.join); !address.ok()) {
       return error(ErrorKind::kBadRequest, "--join {}: {}", r.join, address.status().message());
