@@ -366,8 +366,11 @@ void Engine::on_peer_lost(Rank peer, const Status& reason) {
     needed = needed || live->runner.needs(place);
     live->runner.on_lost(place);
   }
-  if (complained_ && peer == kJudge) return cancel(complaint_);
-  if (needed) fail(reason);
+  // Without its judge a complaint is the verdict, unless that has come already.
+  if (complained_ && peer == kJudge)
+    cancel(complaint_);
+  else if (needed)
+    fail(reason);
   finish_all_that_can();
 }
 

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include <gtest/gtest.h>
+
+#include "wire/control.h"
 
 namespace paceline::collectives {
 namespace {
@@ -49,6 +52,41 @@ struct Root {
   std::map<Rank, std::uint32_t> numbers;
   std::vector<std::unique_ptr<bool>> overs;
 };
+
+// Rank 1 of two, whose block to rank 0 the network still holds when the verdict on their disagreement comes, and rank 0 goes.
+TEST(Engine, TheVerdictOfAJudgeThatGoesBeforeItsLastBlockIsReturnedEndsTheOperation) {
+  Network network;
+  Engine engine(Rank{1}, 2, network);
+  ProgramCache programs;
+  std::vector<float> values(wire::kCopiedCollectiveBytes, 1.0F);
+  const auto group = std::make_shared<const Group>(Group{.id = 0, .ranks = {Rank{0}, Rank{1}}, .self = 1});
+  const Call call{.kind = CollectiveKind::kBroadcast,
+                  .output = values.data(),
+                  .count = std::ssize(values),
+                  .root = 1,
+                  .algorithm = Algorithm::kMinimumSpanningTree};
+  const Rules rules{.agreement = Agreement::kWithData};
+  const Choice choice = choose(*group, call, rules);
+  std::optional<Status> end;
+  engine.start(prepare(group, call, choice, programs.get(*group, call, rules, choice), 1), [&](const Status& how) { end = how; });
+  // Its first block may leave once rank 0 has begun; what rank 0 has begun is something else.
+  wire::CollectiveHead theirs = head_of(*group, call, choice, 1);
+  wire::MessageHead ready{.kind = wire::MessageKind::kCollectiveReady};
+  pack(theirs, ready);
+  engine.on_message(Rank{0}, ready, {});
+  ASSERT_TRUE(std::ranges::any_of(network.sent, [](const Sent& sent) { return !sent.payload.empty(); })) << "nothing is borrowed";
+  ++theirs.count;
+  wire::MessageHead other{.kind = wire::MessageKind::kCollective};
+  pack(theirs, other);
+  engine.on_message(Rank{0}, other, {});
+  const Status verdict = error(ErrorKind::kBadRequest, "ranks 0 and 1 disagree");
+  const auto told = encode(wire::stop_for(verdict));
+  engine.on_message(Rank{0}, {.kind = wire::MessageKind::kCollectiveFailed, .payload_bytes = told.size()}, told);
+  EXPECT_FALSE(end) << "the network still reads the block";
+  engine.on_peer_lost(Rank{0}, error(ErrorKind::kPeerLost, "rank 0 was killed"));
+  ASSERT_TRUE(end) << "nothing else can happen that would end it";
+  EXPECT_EQ(end->message(), verdict.message());
+}
 
 std::vector<float> numbers_from(float first, std::size_t count) {
   std::vector<float> values(count);
