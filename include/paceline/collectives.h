@@ -16,6 +16,8 @@
 // Kind::kBadRequest before anything has begun, and harms nothing.
 //
 // Threads: a communicator belongs to the thread that used it first; another thread's call is refused. Give each thread a group.
+// fork(): communicators and requests stay the parent's. In the child every use of them is refused (kBadRequest) and destroying them does
+// nothing; it may open others.
 #pragma once
 
 #include <cstdint>
@@ -192,7 +194,8 @@ class Communicator {
   std::shared_ptr<detail::CommunicatorState> state_;
 };
 
-// The elements of a message of `count` that belong to a rank in reduce-scatter and allgather.
+// The elements of a message of `count` that belong to a rank in reduce-scatter and allgather. None for a rank that is none of
+// `ranks`, such as that of a communicator that is not open.
 struct Part {
   std::int64_t first = 0, count = 0;
 };

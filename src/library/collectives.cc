@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 
+#include <unistd.h>
+
 #include "collectives/exec/calibration.h"
 #include "collectives/exec/communicator.h"
 #include "runtime/collective_process.h"
@@ -18,6 +20,16 @@ using collectives::CollectiveKind;
 namespace detail {
 
 struct CommunicatorState {
+  ~CommunicatorState() {
+    if (!inherited()) return;
+    // Its thread and its half of the sessions live in the parent, which waiting or closing here would only disturb.
+    static_cast<void>(new std::shared_ptr(std::move(process)));
+    static_cast<void>(all.release());
+  }
+  // This process is a fork() of the one that opened it.
+  bool inherited() const { return getpid() != opened_by; }
+
+  pid_t opened_by = getpid();
   std::shared_ptr<runtime::CollectiveProcess> process;
   std::unique_ptr<collectives::Communicator> all;
   LinkModel links;
@@ -27,6 +39,14 @@ struct CommunicatorState {
 };
 
 struct RequestState {
+  RequestState() = default;
+  RequestState(RequestState&&) = delete;
+  ~RequestState() {
+    // It would wait for a thread of the parent.
+    if (inherited()) static_cast<void>(new collectives::Request(std::move(request)));
+  }
+  bool inherited() const { return owner != nullptr && owner->inherited(); }
+
   std::shared_ptr<CommunicatorState> owner;  // outlives the request
   collectives::Request request;
   Outcome refusal;
@@ -217,8 +237,12 @@ Request start(Communicator& communicator, CollectiveKind kind, const ConstBuffer
   return RequestState::make(std::move(state));
 }
 
+Status inherited(const char* what) {
+  return error(ErrorKind::kBadRequest, "{}: the communicator was opened before fork(); open another one in this process", what);
+}
+
 Status check_open(const Communicator& communicator, CollectiveKind kind) {
-  if (communicator.is_open()) return {};
+  if (communicator.is_open()) return CommunicatorState::of(communicator)->inherited() ? inherited(name_of(kind)) : Status();
   return error(ErrorKind::kBadRequest, "{}: the communicator is not open; call open() first", name_of(kind));
 }
 
@@ -251,6 +275,7 @@ Request::~Request() {
 Outcome Request::wait() {
   if (state_ == nullptr) return {};
   if (!state_->refusal.ok()) return state_->refusal;
+  if (state_->inherited()) return outcome_of(inherited("wait"));
   return outcome_of(state_->request.wait());
 }
 
@@ -273,6 +298,7 @@ Outcome Communicator::open(const CommunicatorOptions& options) {
 Outcome Communicator::open_group(const Communicator& parent, int id, const std::vector<int>& ranks) {
   if (is_open()) return {Outcome::Kind::kBadRequest, "the communicator is open already; use another one"};
   if (!parent.is_open()) return {Outcome::Kind::kBadRequest, "the parent of a group is not open; call open() first"};
+  if (parent.state_->inherited()) return outcome_of(inherited("open_group"));
   if (id < 1 || id >= static_cast<int>(collectives::kFirstPairGroup)) {
     return outcome_of(error(ErrorKind::kBadRequest, "group {} cannot be; legal: 1 to {}", id,
                             static_cast<int>(collectives::kFirstPairGroup) - 1));
@@ -292,6 +318,7 @@ int Communicator::size() const { return is_open() ? state_->all->size() : 0; }
 LinkModel Communicator::links() const { return is_open() ? state_->links : LinkModel{}; }
 
 Part part_of(std::int64_t count, int ranks, int rank) {
+  if (count < 0 || rank < 0 || rank >= ranks) return {};
   const collectives::Range range = collectives::part_of(count, ranks, rank);
   return {range.first, range.count};
 }

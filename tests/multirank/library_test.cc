@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "paceline/collectives.h"
@@ -254,6 +255,39 @@ TEST(Library, ACallThatMakesNoSenseIsRefusedBeforeAnythingBeginsAndHarmsNobody) 
     EXPECT_NE(group.open_group(all, 0, {0, 1}).message().find("group 0 cannot be; legal: 1 to 16317"), std::string::npos);
     EXPECT_NE(group.open_group(all, 1, {0, 2}).message().find("rank 2 of group 1 is no rank"), std::string::npos);
     EXPECT_NE(group.open_group(closed, 1, {0}).message().find("not open"), std::string::npos);
+    EXPECT_TRUE(barrier(all).ok());
+  });
+}
+
+TEST(Library, OfARankThatIsNoneThePartIsEmpty) {
+  const Communicator closed;
+  for (const Part part : {part_of(10, closed.size(), closed.rank()), part_of(10, 0, 0), part_of(10, 2, 2), part_of(-1, 2, 0)}) {
+    EXPECT_EQ(part.first, 0);
+    EXPECT_EQ(part.count, 0);
+  }
+  EXPECT_EQ(part_of(10, 3, 2).count, 3);
+}
+
+TEST(Library, InAChildOfForkACommunicatorIsRefusedAndGoesWithoutWaitingAndTheParentKeepsIts) {
+  with_ranks(2, [](Communicator& all) {
+    std::vector<float> memory(64, 1);
+    Request pending = start_allreduce(all, memory, memory);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // instead of a hang, which is what this test is about
+      bool refused = pending.wait().kind() == Outcome::Kind::kBadRequest && barrier(all).kind() == Outcome::Kind::kBadRequest;
+      Communicator group;
+      refused = refused && group.open_group(all, 1, {0, 1}).kind() == Outcome::Kind::kBadRequest;
+      { const Request gone = std::move(pending); }
+      { const Communicator gone = std::move(all); }
+      _exit(refused ? 0 : 1);
+    }
+    ASSERT_GT(child, 0);
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(pending.wait().ok());
+    EXPECT_EQ(memory, std::vector<float>(64, 2));
     EXPECT_TRUE(barrier(all).ok());
   });
 }
