@@ -26,7 +26,7 @@ void EndpointState::post(std::function<void()> work) {
 TimePoint EndpointState::limit(const Peer& peer) const { return peer.known ? peer.session.silent_at() : peer.give_up; }
 
 TimePoint EndpointState::suspect_at(const Peer& peer) const {
-  return peer.session.heard() + options_.silence_deadline * kSuspectNumerator / kSuspectDenominator;
+  return peer.session.silent_since() + options_.silence_deadline * kSuspectNumerator / kSuspectDenominator;
 }
 
 TimePoint EndpointState::due(const Peer& peer) const {

@@ -15,9 +15,15 @@ Session::Session(TimePoint now, Duration silence_deadline) : deadline_(silence_d
 
 Status Session::on_attached(TimePoint now, std::uint64_t received) {
   PACELINE_RETURN_IF_ERROR(outbox_.on_attached(received));
-  heard_ = sent_ = now;
+  hear(now);
+  sent_ = now;
   owe_nothing();  // hello and its answer have said what was received
   return {};
+}
+
+void Session::hear(TimePoint now) {
+  heard_ = now;
+  forgiven_ = {};
 }
 
 void Session::owe_nothing() {
@@ -62,7 +68,7 @@ Result<Inbox::Arrival> Session::on_chunk_head(const wire::FrameHeader& header, s
 }
 
 Result<Session::Event> Session::on_frame(TimePoint now, const wire::FrameHeader& header, std::span<const std::byte> body) {
-  heard_ = now;
+  hear(now);
   PACELINE_RETURN_IF_ERROR(outbox_.on_acknowledged(header.acknowledged));
   switch (header.kind) {
     case wire::FrameKind::kChunk: {

@@ -70,18 +70,21 @@ class Session {
   // for small messages of collectives, which nobody waits for: mostly a frame that goes back anyway tells of them.
   TimePoint acknowledge_at() const { return acknowledge_at_; }
 
-  TimePoint heard() const { return heard_; }
-  TimePoint silent_at() const { return heard_ + deadline_; }        // the peer is lost from here on
-  TimePoint heartbeat_at() const { return sent_ + deadline_ / 5; }  // a heartbeat is due while attached
+  TimePoint heard() const { return heard_; }                          // when the peer was heard last
+  TimePoint silent_since() const { return heard_ + forgiven_; }       // its silence counts from here
+  TimePoint silent_at() const { return silent_since() + deadline_; }  // the peer is lost from here on
+  TimePoint heartbeat_at() const { return sent_ + deadline_ / 5; }    // a heartbeat is due while attached
   // This process itself did not run for so long; the peer is not to blame.
-  void forgive(Duration pause) { heard_ += pause; }
+  void forgive(Duration pause) { forgiven_ += pause; }
 
  private:
+  void hear(TimePoint now);
   void owe(TimePoint now, const wire::MessageHead& head);
   void owe_nothing();
 
   Duration deadline_;
   TimePoint heard_, sent_;
+  Duration forgiven_{0};  // of the silence since then
   TimePoint acknowledge_at_ = TimePoint::max();
   std::size_t patient_bytes_ = 0;  // of messages whose acknowledgement waits
   Outbox outbox_;

@@ -408,6 +408,20 @@ TEST(Session, HeartbeatsAndSilenceAreDueByTheClockThatIsPassedIn) {
   EXPECT_EQ(session.silent_at(), start + 17s);
 }
 
+TEST(Session, WhatAPeerIsForgivenDoesNotMoveWhenItWasHeard) {
+  const TimePoint start = TimePoint{} + 1h;
+  Session session(start, kDeadline), peer(start, kDeadline);
+  ASSERT_TRUE(session.on_attached(start, 0).ok());
+  session.forgive(6s);
+  session.forgive(2s);
+  EXPECT_EQ(session.heard(), start) << "or messages would say that it was heard in the future";
+  EXPECT_EQ(session.silent_since(), start + 8s);
+  EXPECT_EQ(session.silent_at(), start + 18s);
+  const auto heartbeat = peer.control(start + 9s, 1, wire::FrameKind::kHeartbeat);
+  ASSERT_TRUE(session.on_frame(start + 9s, header_of(heartbeat), body_of(heartbeat)).ok());
+  EXPECT_EQ(session.silent_at(), start + 19s) << "only the silence before it was forgiven";
+}
+
 TEST(Session, AHelloInTheMiddleIsCorrupt) {
   const TimePoint now = TimePoint{} + 1h;
   Session session(now, kDeadline);
