@@ -22,9 +22,10 @@ void Endpoint::send(PeerId peer, const wire::MessageHead& head, std::span<const 
 void Endpoint::send_owned(PeerId peer, wire::MessageHead head, std::vector<std::byte> payload) {
   state_->send_owned(peer, head, std::move(payload));
 }
-void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch) {
-  state_->set_identity(self, job, epoch);
+void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret) {
+  state_->set_identity(self, job, epoch, secret);
 }
+void Endpoint::set_name(PeerId peer, const PeerName& name) { state_->set_name(peer, name); }
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
 void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
 void Endpoint::set_egress(const scheduling::EgressRules& rules) { state_->set_egress(rules); }
@@ -52,6 +53,8 @@ EndpointOptions require_valid(const EndpointOptions& options) {
   PACELINE_CHECK(checked.ok(), "{}", checked.status().message());
   return *checked;
 }
+
+constexpr std::size_t kMostUnread = 64;  // frames
 
 // A stream of numbers that look random (splitmix64).
 std::uint64_t mix(std::uint64_t value) {
@@ -86,10 +89,11 @@ EndpointState::~EndpointState() {
 
 std::uint64_t EndpointState::draw() { return mix(random_ += 0x9e3779b97f4a7c15ULL); }
 
-void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch) {
+void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret) {
   options_.self = self;
   options_.job = job;
   options_.epoch = epoch;
+  options_.secret = secret;
 }
 
 void EndpointState::set_egress(const scheduling::EgressRules& rules) {
@@ -102,6 +106,10 @@ void EndpointState::set_egress(const scheduling::EgressRules& rules) {
 }
 
 LinkState EndpointState::link() const { return {queue_.window(), queue_.chunk(), window_.rate(), window_.round_trip()}; }
+
+void EndpointState::set_name(PeerId peer, const PeerName& name) {
+  if (Peer* named = find(peer)) named->name = name;
+}
 
 std::string EndpointState::address_of(PeerId peer) const {
   const auto found = peers_.find(peer);
@@ -232,7 +240,7 @@ std::span<std::byte> EndpointState::place_of_chunk(Link& link, const wire::Frame
     case Inbox::Arrival::Kind::kDuplicate:
       return link.scratch_of(header.payload_bytes);
     case Inbox::Arrival::Kind::kContinues:
-      return arrival->place;
+      return peer.session.place_of(*arrival, header.payload_bytes);
     case Inbox::Arrival::Kind::kBegins:
       break;
   }
@@ -275,7 +283,9 @@ void EndpointState::on_event(Peer& peer, const Session::Event& event, const tran
     case Session::Event::Kind::kNothing:
       break;
     case Session::Event::Kind::kHeartbeat:
-      transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kHeartbeatReply));
+      // A peer that asks without reading is not answered for ever; what waits for it shows that this process lives.
+      if (peer.link->queued < kMostUnread)
+        transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kHeartbeatReply));
       break;
     case Session::Event::Kind::kDuplicate:
       ++counters_.duplicates_dropped;
@@ -289,6 +299,7 @@ void EndpointState::on_event(Peer& peer, const Session::Event& event, const tran
       ++counters_.messages_received;
       counters_.payload_bytes_received += event.head.payload_bytes;
       handler_.on_message(peer.id, event.head, event.payload);
+      peer.session.forget();
       return;
   }
   acknowledge(peer);

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/secret.h"
 #include "base/status.h"
 #include "scheduling/schedule.h"
 #include "transport/transport.h"
@@ -40,6 +41,7 @@ bool plays(Role role, Role part);
 struct PeerName {
   Role role = Role::kWorker;
   Rank rank{-1};
+  std::uint32_t incarnation = 0;  // which of the processes that have had this rank; 0: not known yet, or any
 
   auto operator<=>(const PeerName&) const = default;
   std::string text() const;  // "worker 2", "worker 2 with server 2", "coordinator"
@@ -53,7 +55,10 @@ struct EndpointOptions {
   PeerName self;
   std::uint64_t job = 0;    // drawn by the coordinator; 0: not known yet. Peers of different jobs (both known) refuse each other.
   std::uint32_t epoch = 0;  // membership epoch; peers of different epochs (both not 0) refuse each other
-  std::uint64_t seed = 0;   // for session ids and back-off jitter; differs between processes
+  Secret secret =
+      kNoSecret;           // of the job; none: not known yet. Who has it begins and accepts sessions only with those who prove that
+                           // they know it too; whoever has none begins them with a secret of the session's own (wire/hello.h).
+  std::uint64_t seed = 0;  // for session ids and back-off jitter; differs between processes
   Duration silence_deadline = std::chrono::seconds(10);  // heartbeats go out every fifth of it
   Order order = Order::kByLayer;                         // of all messages, until set_egress
   Bytes chunk = scheduling::kLargestChunk;
@@ -72,11 +77,13 @@ class EndpointHandler {
   virtual ~EndpointHandler() = default;
 
   // Somebody connected and says who it is: accept, or refuse with a reason that the peer is told (its connect fails with it).
+  // Changes nothing: it is asked before the peer has proved anything, and again when it has.
   virtual Status on_hello(const PeerName& name) = 0;
   // A session begins: for the connecting side once the peer has accepted, for the listening side after on_hello.
   virtual void on_peer(PeerId peer, const PeerName& name) = 0;
   // The first chunk of a message is coming. Returns the place for its payload (exactly head.payload_bytes bytes, valid until
-  // on_message or on_peer_lost), or an error: the session ends with it and on_peer_lost follows.
+  // on_message or on_peer_lost); or an empty one: the endpoint keeps it until on_message has returned, in memory that grows as it
+  // comes; or an error: the session ends with it and on_peer_lost follows.
   virtual Result<std::span<std::byte>> on_message_begin(PeerId peer, const wire::MessageHead& head) = 0;
   // The whole message is there, once. For a message without payload this is the only call.
   virtual void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) = 0;
@@ -126,8 +133,12 @@ class Endpoint {
   // Sends a message whose payload the endpoint keeps itself; no on_delivered. For the control plane: it allocates.
   void send_owned(PeerId peer, wire::MessageHead head, std::vector<std::byte> payload);
 
-  // From now on this process is called so and belongs to this job (after the coordinator's welcome).
-  void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch);
+  // From now on this process is called so and belongs to this job (after the coordinator's welcome). Sessions that have begun keep
+  // their secret.
+  void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret = kNoSecret);
+
+  // A peer that came without a rank has been given one: from now on messages call it so.
+  void set_name(PeerId peer, const PeerName& name);
 
   // Ends one session without waiting; the peer is told goodbye with the reason. on_peer_lost follows on this side (kCancelled).
   void drop(PeerId peer, const std::string& reason);

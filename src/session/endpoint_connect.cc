@@ -56,6 +56,8 @@ PeerId EndpointState::connect(const transport::Address& address, const PeerName&
   peer.address_text = address.text();
   peer.give_up = now() + deadline;
   while (peer.session_id == 0) peer.session_id = draw() ^ id_salt_;
+  peer.tells_secret = options_.secret == kNoSecret;
+  peer.secret = peer.tells_secret ? draw_secret() : options_.secret;
   if (closing_) {
     end(peer, ErrorKind::kCancelled, "is not connected to: this process is closing", {});
   } else {
@@ -86,18 +88,29 @@ void EndpointState::greet(Peer& peer, std::unique_ptr<transport::Connection> con
   peer.link = &link;
   peer.stage = Stage::kGreeting;
   peer.reply_by = now() + options_.silence_deadline / 2;
-  const wire::Hello hello{.session = peer.session_id,
-                          .job = options_.job,
-                          .received = peer.session.received(),
-                          .epoch = options_.epoch,
-                          .attempt = ++peer.attempt,
-                          .from = to_party(peer.as),
-                          .to = to_party(peer.name),
-                          .resume = peer.known ? wire::Hello::Resume::kYes : wire::Hello::Resume::kNo};
-  const auto body = wire::encode(hello);
-  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHello, .acknowledged = hello.received, .epoch = options_.epoch},
-                                     body, {})});
+  ++peer.attempt;
+  link.hello.nonce = draw_nonce();
+  say_hello(peer, link);
   arm();
+}
+
+// First without a proof, then, once the other side has asked for it, with one.
+void EndpointState::say_hello(Peer& peer, Link& link) {
+  const bool proves = link.challenge != Nonce{};
+  wire::Hello& hello = link.hello;
+  hello = {.session = peer.session_id,
+           .job = options_.job,
+           .received = peer.session.received(),
+           .epoch = options_.epoch,
+           .attempt = peer.attempt,
+           .from = to_party(peer.as),
+           .to = to_party(peer.name),
+           .resume = peer.known ? wire::Hello::Resume::kYes : wire::Hello::Resume::kNo,
+           .nonce = hello.nonce,
+           .key = proves && peer.tells_secret && !peer.known ? peer.secret : kNoSecret};
+  if (proves) hello.proof = proof_for(hello, peer.secret, link.challenge);
+  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHello, .acknowledged = hello.received, .epoch = options_.epoch},
+                                     wire::encode(hello), {})});
 }
 
 void EndpointState::retry(Peer& peer, Status reason) {
@@ -138,6 +151,14 @@ void EndpointState::on_reply(Peer& peer, const transport::Frame& frame) {
   if (!name.ok()) return fail(name.status());
   if (const auto text = objection(*reply, *name, peer.name, identity()))
     return end(peer, ErrorKind::kBadRequest, fmt::format("is not the right peer: {}", *text), *text);
+  if (reply->verdict == wire::Verdict::kProve) {
+    if (link.challenge != Nonce{} || reply->nonce == Nonce{})
+      return fail(error(ErrorKind::kCorrupt, "a question for a proof that makes no sense"));
+    link.challenge = reply->nonce;
+    return say_hello(peer, link);
+  }
+  if (link.challenge == Nonce{} || !same(reply->proof, proof_for(*reply, peer.secret, link.hello, link.challenge)))
+    return fail(error(ErrorKind::kCorrupt, "{} accepts without knowing the secret of this session", peer.address_text));
   peer.name = *name;
   attach(peer, link, reply->received);
 }
@@ -156,30 +177,62 @@ void EndpointState::on_hello(Link& link, const transport::Frame& frame) {
   if (!hello.ok()) return stranger(hello.status());
   const auto name = to_name(hello->from);
   if (!name.ok()) return stranger(name.status());
+  link.hello = *hello;
+  judge(link, *name);
+}
 
-  if (Peer* known = find_session(hello->session, *name)) return resume(*known, link, *hello);
-  if (hello->resume == wire::Hello::Resume::kYes) return refuse(link, *hello, wire::Verdict::kUnknown, {});
-  if (closing_) return refuse(link, *hello, wire::Verdict::kRefused, fmt::format("{} is closing", options_.self.text()));
-  // The coordinator's welcome has reached the other side first. It tries again, and then this process knows its rank.
-  if (awaits_rank(hello->to)) {
-    link.counted = true;  // early, but no stranger
+// A hello that can be read: it is refused, or asked for a proof, or, if it has the right one, accepted. Until then nothing but the
+// connection's nonce is kept of it.
+void EndpointState::judge(Link& link, const PeerName& name) {
+  const wire::Hello& hello = link.hello;
+  Peer* const known = find_session(hello.session);
+  if (known == nullptr) {
+    if (hello.resume == wire::Hello::Resume::kYes) return refuse(link, wire::Verdict::kUnknown, {});
+    // The coordinator's welcome has reached the other side first. It tries again, and then this process knows its rank.
+    if (!closing_ && awaits_rank(hello.to)) {
+      link.counted = true;  // early, but no stranger
+      return link.connection->close();
+    }
+    if (const auto text = refusal(hello, name)) return refuse(link, wire::Verdict::kRefused, *text);
+  } else if (known->stage == Stage::kEnding) {
+    return refuse(link, wire::Verdict::kUnknown, {});
+  } else if (hello.attempt < known->attempt) {  // it was under way for long
+    link.counted = true;
     return link.connection->close();
   }
-  if (const auto text = objection(*hello, *name, identity())) return refuse(link, *hello, wire::Verdict::kRefused, *text);
-  for (const auto& [id, other] : peers_) {
-    if (other->known && other->stage != Stage::kEnding && same_process(other->name, *name)) {
-      return refuse(link, *hello, wire::Verdict::kRefused,
-                    fmt::format("{} is already in this job at {}", name->text(), other->address_text));
-    }
+  if (link.challenge == Nonce{}) {
+    link.challenge = draw_nonce();
+    return answer(link, {.verdict = wire::Verdict::kProve, .nonce = link.challenge}, {});
   }
-  if (const Status status = handler_.on_hello(*name); !status.ok())
-    return refuse(link, *hello, wire::Verdict::kRefused, status.message());
+  const Secret& secret = known != nullptr ? known->secret : options_.secret != kNoSecret ? options_.secret : hello.key;
+  if (secret == kNoSecret || !same(hello.proof, proof_for(hello, secret, link.challenge))) {
+    return refuse(
+        link, wire::Verdict::kRefused,
+        fmt::format("{} does not know the secret of {}; only who was welcomed by the coordinator of this job can talk to {}",
+                    name.text(), known != nullptr ? "its session" : "this job", options_.self.text()));
+  }
+  if (known != nullptr) return resume(*known, link);
+  accept(link, name, secret);
+}
 
-  Peer& peer = add_peer(*name, Stage::kDown);
-  peer.session_id = hello->session;
-  peer.attempt = hello->attempt;
+std::optional<std::string> EndpointState::refusal(const wire::Hello& hello, const PeerName& name) {
+  if (closing_) return fmt::format("{} is closing", options_.self.text());
+  if (auto text = objection(hello, name, identity())) return text;
+  for (const auto& [id, other] : peers_) {
+    if (other->known && other->stage != Stage::kEnding && same_process(other->name, name))
+      return fmt::format("{} is already in this job at {}", name.text(), other->address_text);
+  }
+  const Status status = handler_.on_hello(name);
+  return status.ok() ? std::nullopt : std::optional(status.message());
+}
+
+void EndpointState::accept(Link& link, const PeerName& name, const Secret& secret) {
+  Peer& peer = add_peer(name, Stage::kDown);
+  peer.session_id = link.hello.session;
+  peer.secret = secret;
+  peer.attempt = link.hello.attempt;
   peer.address_text = link.connection->peer();
-  attach(peer, link, hello->received);
+  attach(peer, link, link.hello.received);
 }
 
 bool EndpointState::awaits_rank(const wire::Party& wanted) const {
@@ -187,53 +240,58 @@ bool EndpointState::awaits_rank(const wire::Party& wanted) const {
   return name.ok() && options_.self.rank.value == -1 && wanted.rank >= 0 && plays(options_.self.role, name->role);
 }
 
-Peer* EndpointState::find_session(std::uint64_t session, const PeerName& name) {
+Peer* EndpointState::find_session(std::uint64_t session) {
   for (const auto& [id, peer] : peers_) {
-    if (!peer->connecting && peer->session_id == session && peer->name == name) return peer.get();
+    if (!peer->connecting && peer->session_id == session) return peer.get();
   }
   return nullptr;
 }
 
-// A second hello of a session: its connection was cut, or it was connected twice. The newest wins; what is older was under way for
-// long.
-void EndpointState::resume(Peer& peer, Link& link, const wire::Hello& hello) {
-  if (peer.stage == Stage::kEnding) return refuse(link, hello, wire::Verdict::kUnknown, {});
+// A second hello of a session: its connection was cut, or it was connected twice. The newest wins.
+void EndpointState::resume(Peer& peer, Link& link) {
   link.peer = &peer;
   link.connection->admit();
-  if (hello.attempt < peer.attempt) return link.connection->close();
-  peer.attempt = hello.attempt;
+  peer.attempt = link.hello.attempt;
   peer.address_text = link.connection->peer();
-  if (peer.link == nullptr) return attach(peer, link, hello.received);
+  if (peer.link == nullptr) return attach(peer, link, link.hello.received);
   if (peer.parked != nullptr) peer.parked->connection->close();
   peer.parked = &link;
-  peer.parked_received = hello.received;
+  peer.parked_received = link.hello.received;
   peer.link->connection->close();
 }
 
-void EndpointState::refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, const std::string& reason) {
+void EndpointState::refuse(Link& link, wire::Verdict verdict, const std::string& reason) {
   if (std::has_single_bit(++counters_.hellos_refused)) {
-    log::warn("refused {} ({}): {}", to_name(hello.from).value().text(), link.connection->peer(),
+    log::warn("refused {} ({}): {}", to_name(link.hello.from).value().text(), link.connection->peer(),
               verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason);
   }
   link.counted = true;
   link.text = reason.substr(0, wire::kMaxReason);
-  const wire::HelloReply reply{
-      .session = hello.session, .job = options_.job, .epoch = options_.epoch, .verdict = verdict, .from = to_party(options_.self)};
-  const auto text = std::as_bytes(std::span(link.text));
-  transmit(link, {.head = wire::seal({.kind = wire::FrameKind::kHelloReply, .epoch = options_.epoch}, wire::encode(reply), text),
-                  .payload = text});
+  answer(link, {.verdict = verdict}, std::as_bytes(std::span(link.text)));
   // The peer closes when it has read this; if it does not, the transport's deadline for strangers does.
 }
 
 void EndpointState::reply(Link& link, const Peer& peer) {
-  const wire::HelloReply reply{.session = peer.session_id,
-                               .job = options_.job,
-                               .received = peer.session.received(),
-                               .epoch = options_.epoch,
-                               .from = to_party(peer.as)};
+  wire::HelloReply reply{.session = peer.session_id,
+                         .job = options_.job,
+                         .received = peer.session.received(),
+                         .epoch = options_.epoch,
+                         .from = to_party(peer.as)};
+  reply.proof = proof_for(reply, peer.secret, link.hello, link.challenge);
+  answer(link, reply, {});
+}
+
+void EndpointState::answer(Link& link, wire::HelloReply reply, std::span<const std::byte> text) {
+  if (reply.verdict != wire::Verdict::kAccepted) {
+    reply.session = link.hello.session;
+    reply.job = options_.job;
+    reply.epoch = options_.epoch;
+    reply.from = to_party(options_.self);
+  }
   transmit(link,
            {.head = wire::seal({.kind = wire::FrameKind::kHelloReply, .acknowledged = reply.received, .epoch = options_.epoch},
-                               wire::encode(reply), {})});
+                               wire::encode(reply), text),
+            .payload = text});
 }
 
 // Connections that come and go.

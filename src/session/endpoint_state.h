@@ -38,6 +38,8 @@ struct Peer {
   PeerName name;  // whom the hello named; before that, whom connect() expects
   PeerName as;    // as whom this side began the session
   std::uint64_t session_id = 0;
+  Secret secret = kNoSecret;   // what both ends prove that they know
+  bool tells_secret = false;   // connecting side: it is of this session only, so that the peer has to be told
   bool connecting = false;     // this side connects, and connects again
   bool known = false;          // on_peer has been called
   transport::Address address;  // connecting side
@@ -73,6 +75,8 @@ struct Link final : transport::ConnectionHandler {
   std::unique_ptr<transport::Connection> connection;
   Peer* peer = nullptr;            // null: a stranger
   bool counted = false;            // a stranger that has been counted or was told why it is refused
+  wire::Hello hello;               // said last over it
+  Nonce challenge{};               // what the listening side wants a proof for; all zero: nothing yet
   std::size_t queued = 0;          // frames given to the connection, not yet sent
   Status failure;                  // what was wrong with its frames
   std::vector<std::byte> scratch;  // for payloads that nobody wants
@@ -91,7 +95,8 @@ class EndpointState {
   PeerId connect(const transport::Address& address, const PeerName& expected, Duration deadline);
   void send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket);
   void send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload);
-  void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch);
+  void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret);
+  void set_name(PeerId peer, const PeerName& name);
   void set_egress(const scheduling::EgressRules& rules);
   void observe(MessageObserver* observer) { observer_ = observer; }
   void drop(PeerId peer, const std::string& reason);
@@ -126,15 +131,21 @@ class EndpointState {
   Peer& add_peer(const PeerName& name, Stage stage);
   void dial(Peer& peer);
   void greet(Peer& peer, std::unique_ptr<transport::Connection> connection);
+  void say_hello(Peer& peer, Link& link);
   void retry(Peer& peer, Status reason);
   void on_hello(Link& link, const transport::Frame& frame);
+  void judge(Link& link, const PeerName& name);
+  // Why nobody of this name may begin a session now, whatever it can prove.
+  std::optional<std::string> refusal(const wire::Hello& hello, const PeerName& name);
   void on_reply(Peer& peer, const transport::Frame& frame);
   // Whether a hello is for a rank that this process may still be given.
   bool awaits_rank(const wire::Party& wanted) const;
-  Peer* find_session(std::uint64_t session, const PeerName& name);
+  Peer* find_session(std::uint64_t session);
+  void accept(Link& link, const PeerName& name, const Secret& secret);
+  void answer(Link& link, wire::HelloReply reply, std::span<const std::byte> text);
   void reply(Link& link, const Peer& peer);
-  void refuse(Link& link, const wire::Hello& hello, wire::Verdict verdict, const std::string& reason);
-  void resume(Peer& peer, Link& link, const wire::Hello& hello);
+  void refuse(Link& link, wire::Verdict verdict, const std::string& reason);
+  void resume(Peer& peer, Link& link);
   void attach(Peer& peer, Link& link, std::uint64_t received);
   void count_stranger(Link& link, const Status& reason);
   void on_link_lost(Peer& peer, const Status& reason);

@@ -22,21 +22,24 @@ std::optional<std::string> epoch_objection(const PeerName& peer, std::uint32_t e
 
 std::optional<std::string> name_objection(const PeerName& expected, const PeerName& actual) {
   if (matches(expected, actual)) return std::nullopt;
+  if (matches({expected.role, expected.rank}, actual))
+    return fmt::format("the process at this address is another {} than the job's: that one was replaced", actual.text());
   return fmt::format("the process at this address is {}, not {}", actual.text(), expected.text());
 }
 
 }  // namespace
 
-wire::Party to_party(const PeerName& name) { return {.role = static_cast<std::uint8_t>(name.role), .rank = name.rank.value}; }
+wire::Party to_party(const PeerName& name) { return {static_cast<std::uint8_t>(name.role), name.rank.value, name.incarnation}; }
 
 Result<PeerName> to_name(const wire::Party& party) {
   if (party.role > static_cast<std::uint8_t>(Role::kBoth))
     return error(ErrorKind::kCorrupt, "unknown role {} in a hello", party.role);
-  return PeerName{.role = static_cast<Role>(party.role), .rank = {party.rank}};
+  return PeerName{static_cast<Role>(party.role), {party.rank}, party.incarnation};
 }
 
 bool matches(const PeerName& expected, const PeerName& actual) {
   if (!plays(actual.role, expected.role)) return false;
+  if (expected.incarnation != 0 && expected.incarnation != actual.incarnation) return false;
   return expected.role == Role::kCoordinator || expected.rank.value == -1 || expected.rank == actual.rank;
 }
 

@@ -20,8 +20,8 @@ wire::Party to_party(const PeerName& name);
 // Errors: kCorrupt for a role that does not exist.
 Result<PeerName> to_name(const wire::Party& party);
 
-// Whether `actual` is whom `expected` means: it plays that role, and has the same rank unless none is expected. There is one
-// coordinator, whatever its rank.
+// Whether `actual` is whom `expected` means: it plays that role, and has the same rank and incarnation unless none is expected.
+// There is one coordinator, whatever its rank.
 bool matches(const PeerName& expected, const PeerName& actual);
 // Whether both would be one and the same member of a job, because a role and the rank are the same; joining processes (rank -1)
 // are different ones.

@@ -30,11 +30,11 @@ TEST(Handshake, AJobOrEpochThatIsNotKnownYetIsNoReason) {
 
 TEST(Handshake, AnotherVersionIsRefusedWithBothVersions) {
   auto hello = hello_to_server();
-  hello.lowest = 2;
+  hello.lowest = 3;
   hello.highest = 4;
   EXPECT_THAT(objection(hello, kWorker2, {kServer1, 5, 3}).value(),
-              HasSubstr("worker 2 speaks session protocol versions 2 to 4, the other side 1 to 1"));
-  hello.lowest = 1;
+              HasSubstr("worker 2 speaks session protocol versions 3 to 4, the other side 2 to 2"));
+  hello.lowest = 2;
   EXPECT_FALSE(objection(hello, kWorker2, {kServer1, 5, 3})) << "a newer release that still speaks ours";
   wire::HelloReply reply{.lowest = 7, .highest = 7};
   EXPECT_THAT(objection(reply, kServer1, kServer1, {kWorker2, 5, 3}).value(),
@@ -58,6 +58,18 @@ TEST(Handshake, TheCoordinatorHasNoRankAndARankMayBeLeftOpen) {
   EXPECT_TRUE(same_process(kServer1, kServer1));
   EXPECT_FALSE(same_process({Role::kWorker, {-1}}, {Role::kWorker, {-1}})) << "two that are joining";
   EXPECT_FALSE(to_name({.role = 4, .rank = 0}).ok());
+}
+
+TEST(Handshake, WhoWasReplacedIsNotWhoIsMeant) {
+  const PeerName now{Role::kServer, {1}, 8}, before{Role::kServer, {1}, 7};
+  EXPECT_TRUE(matches(kServer1, now)) << "any";
+  EXPECT_TRUE(matches(now, now));
+  EXPECT_FALSE(matches(before, now));
+  EXPECT_TRUE(same_process(before, now)) << "of two that live at the same time one is refused";
+  EXPECT_EQ(to_name(to_party(now)).value(), now);
+  auto hello = hello_to_server();
+  hello.to = to_party(before);
+  EXPECT_THAT(objection(hello, kWorker2, {now, 5, 3}).value(), HasSubstr("another server 1 than the job's"));
 }
 
 TEST(Handshake, AProcessThatIsWorkerAndServerIsMetAsEitherAndIsBoth) {

@@ -29,7 +29,7 @@ Result<Inbox::Arrival> Inbox::examine(std::uint64_t sequence, std::span<const st
     }
     return Arrival{.kind = Arrival::Kind::kContinues,
                    .head = chunk.head,
-                   .place = partial->place.subspan(chunk.offset, payload_bytes),
+                   .place = partial->place.empty() ? std::span<std::byte>() : partial->place.subspan(chunk.offset, payload_bytes),
                    .index = static_cast<std::size_t>(partial - partial_.data())};
   }
   if (chunk.message != begun_ + 1 || chunk.offset != 0) {
@@ -41,9 +41,17 @@ Result<Inbox::Arrival> Inbox::examine(std::uint64_t sequence, std::span<const st
 }
 
 std::span<std::byte> Inbox::begin(const wire::MessageHead& head, std::span<std::byte> place, std::size_t payload_bytes) {
-  PACELINE_CHECK(place.size() == head.payload_bytes, "a place of {} bytes for a payload of {}", place.size(), head.payload_bytes);
+  PACELINE_CHECK(place.empty() || place.size() == head.payload_bytes, "a place of {} bytes for a payload of {}", place.size(),
+                 head.payload_bytes);
   partial_.push_back({.number = ++begun_, .head = head, .place = place});
-  return place.first(payload_bytes);
+  return place_of({.kind = Arrival::Kind::kContinues, .head = head, .place = place, .index = partial_.size() - 1}, payload_bytes);
+}
+
+std::span<std::byte> Inbox::place_of(const Arrival& arrival, std::size_t payload_bytes) {
+  if (!arrival.place.empty()) return arrival.place.first(payload_bytes);
+  Partial& partial = partial_[arrival.index];
+  partial.kept.resize(std::max<std::size_t>(partial.kept.size(), partial.next + payload_bytes));
+  return std::span(partial.kept).subspan(partial.next, payload_bytes);
 }
 
 Result<Inbox::Accepted> Inbox::accept(std::uint64_t sequence, std::span<const std::byte> body, std::size_t payload_bytes) {
@@ -59,7 +67,11 @@ Result<Inbox::Accepted> Inbox::accept(std::uint64_t sequence, std::span<const st
   Partial* partial = &partial_[arrival.index];
   partial->next += payload_bytes;
   if (partial->next < partial->head.payload_bytes) return Accepted{.kind = Accepted::Kind::kPart, .head = arrival.head};
-  const Accepted message{.kind = Accepted::Kind::kMessage, .head = partial->head, .payload = partial->place};
+  Accepted message{.kind = Accepted::Kind::kMessage, .head = partial->head, .payload = partial->place};
+  if (partial->place.empty()) {
+    taken_ = std::move(partial->kept);
+    message.payload = taken_;
+  }
   std::swap(*partial, partial_.back());
   partial_.pop_back();
   return message;

@@ -62,6 +62,10 @@ class Session {
   std::span<std::byte> begin(const wire::MessageHead& head, std::span<std::byte> place, std::size_t payload_bytes) {
     return inbox_.begin(head, place, payload_bytes);
   }
+  std::span<std::byte> place_of(const Inbox::Arrival& arrival, std::size_t payload_bytes) {
+    return inbox_.place_of(arrival, payload_bytes);
+  }
+  void forget() { inbox_.forget(); }  // the message of the last event has been used
   // A whole, undamaged frame. Afterwards release what the peer has acknowledged: outbox().release() until there is none.
   // Errors: kCorrupt; the connection must end, the session may go on over another.
   Result<Event> on_frame(TimePoint now, const wire::FrameHeader& header, std::span<const std::byte> body);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "base/check.h"
 #include "wire/codec.h"
@@ -19,6 +20,11 @@ class ArrayWriter {
     at_ += sizeof value;
     return *this;
   }
+  template <std::size_t kBytes>
+  ArrayWriter& put(const std::array<std::byte, kBytes>& bytes) {
+    for (const std::byte byte : bytes) put(std::to_integer<std::uint8_t>(byte));
+    return *this;
+  }
   std::array<std::byte, kSize> take() const {
     PACELINE_CHECK(at_ == kSize, "wrote {} of {} bytes", at_, kSize);
     return bytes_;
@@ -29,12 +35,22 @@ class ArrayWriter {
   std::size_t at_ = 0;
 };
 
+template <std::size_t kBytes>
+void get(Reader& from, std::array<std::byte, kBytes>& bytes) {
+  for (std::byte& byte : bytes) byte = std::byte{from.get<std::uint8_t>()};
+}
+
+bool speaks_ours(std::uint16_t lowest, std::uint16_t highest) { return lowest <= kHighestSession && highest >= kLowestSession; }
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
 }  // namespace
 
 std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
   ArrayWriter<kHelloBytes> to;
   to.put(hello.session).put(hello.job).put(hello.received).put(hello.epoch).put(hello.attempt).put(hello.lowest).put(hello.highest);
   to.put(hello.from.role).put(hello.to.role).put(hello.resume).put(std::uint8_t{0}).put(hello.from.rank).put(hello.to.rank);
+  to.put(hello.from.incarnation).put(hello.to.incarnation).put(hello.nonce).put(hello.key).put(hello.proof);
   return to.take();
 }
 
@@ -42,6 +58,7 @@ std::array<std::byte, kHelloReplyBytes> encode(const HelloReply& reply) {
   ArrayWriter<kHelloReplyBytes> to;
   to.put(reply.session).put(reply.job).put(reply.received).put(reply.epoch).put(reply.lowest).put(reply.highest);
   to.put(reply.verdict).put(reply.from.role).put(std::uint16_t{0}).put(reply.from.rank);
+  to.put(reply.from.incarnation).put(std::uint32_t{0}).put(reply.nonce).put(reply.proof);
   return to.take();
 }
 
@@ -61,6 +78,13 @@ Result<Hello> decode_hello(std::span<const std::byte> body) {
   const auto zero = reader.get<std::uint8_t>();
   hello.from.rank = reader.get<std::int32_t>();
   hello.to.rank = reader.get<std::int32_t>();
+  if (speaks_ours(hello.lowest, hello.highest)) {
+    hello.from.incarnation = reader.get<std::uint32_t>();
+    hello.to.incarnation = reader.get<std::uint32_t>();
+    get(reader, hello.nonce);
+    get(reader, hello.key);
+    get(reader, hello.proof);
+  }
   if (!reader.ok())
     return error(ErrorKind::kCorrupt, "a hello of {} bytes cannot be read; {} are expected", body.size(), kHelloBytes);
   if (zero != 0 || hello.session == 0 || hello.attempt == 0 || hello.lowest > hello.highest || hello.from.rank < -1 ||
@@ -80,18 +104,37 @@ Result<HelloReply> decode_hello_reply(std::span<const std::byte> body) {
   reply.epoch = reader.get<std::uint32_t>();
   reply.lowest = reader.get<std::uint16_t>();
   reply.highest = reader.get<std::uint16_t>();
-  reply.verdict = reader.get_enum(Verdict::kUnknown);
+  reply.verdict = reader.get_enum(Verdict::kProve);
   reply.from.role = reader.get<std::uint8_t>();
   const auto zero = reader.get<std::uint16_t>();
   reply.from.rank = reader.get<std::int32_t>();
+  std::uint32_t zeros = 0;
+  if (speaks_ours(reply.lowest, reply.highest)) {
+    reply.from.incarnation = reader.get<std::uint32_t>();
+    zeros = reader.get<std::uint32_t>();
+    get(reader, reply.nonce);
+    get(reader, reply.proof);
+  }
   if (!reader.ok())
     return error(ErrorKind::kCorrupt, "the answer to a hello, of {} bytes, cannot be read; {} are expected", body.size(),
                  kHelloReplyBytes);
-  if (zero != 0 || reply.lowest > reply.highest || reply.from.rank < -1) {
+  if (zero != 0 || zeros != 0 || reply.lowest > reply.highest || reply.from.rank < -1) {
     return error(ErrorKind::kCorrupt, "the answer to a hello has impossible values (versions {} to {}, rank {})", reply.lowest,
                  reply.highest, reply.from.rank);
   }
   return reply;
+}
+
+Proof proof_for(const Hello& hello, const Secret& secret, const Nonce& challenge) {
+  Hello bare = hello;
+  bare.proof = {};
+  return prove(secret, {bytes_of("paceline hello 2"), challenge, encode(bare)});
+}
+
+Proof proof_for(const HelloReply& reply, const Secret& secret, const Hello& hello, const Nonce& challenge) {
+  HelloReply bare = reply;
+  bare.proof = {};
+  return prove(secret, {bytes_of("paceline reply 2"), challenge, hello.nonce, encode(bare)});
 }
 
 std::string printable_reason(std::span<const std::byte> text) {

@@ -1,12 +1,25 @@
 // The first words of a session: bodies of the frames kHello and kHelloReply (wire/frame.h). Little-endian, fixed size; a later
 // minor version may append fields, so a longer body is accepted and what follows is ignored. Golden bytes: hello_test.cc.
 //
+//   side that connects      kHello, without proof
+//   side that listens       kHelloReply kProve with a nonce that it has never used before, or kRefused, kUnknown
+//   side that connects      kHello again, with a proof
+//   side that listens       kHelloReply kAccepted with a proof of its own, or kRefused, kUnknown
+//
+// So bytes that were recorded open nothing: each proof is an HMAC-SHA256 (base/secret.h) over what the other side has drawn for
+// this connection. Its key is the job's secret, which the coordinator's welcome tells the members. Whoever has no secret yet draws
+// one for this session, and tells it as `key` with its first proof; from then on only it can take the session up again.
+//
 //   kHello       offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 attempt u32 · 32 lowest u16 · 34 highest
 //   u16
 //                36 from.role u8 · 37 to.role u8 · 38 resume u8 · 39 zero u8 · 40 from.rank i32 · 44 to.rank i32
+//                48 from.incarnation u32 · 52 to.incarnation u32 · 56 nonce 16 bytes · 72 key 32 bytes · 104 proof 32 bytes
 //   kHelloReply  offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 lowest u16 · 30 highest u16
 //                32 verdict u8 · 33 from.role u8 · 34 zero u16 · 36 from.rank i32
+//                40 from.incarnation u32 · 44 zero u32 · 48 nonce 16 bytes · 64 proof 32 bytes
 //                payload: the reason of a refusal, text of at most kMaxReason bytes
+//
+// Version 1 ended with the ranks. Those fields stay where they are in all versions, so that each can tell the other its versions.
 #pragma once
 
 #include <array>
@@ -15,13 +28,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/secret.h"
 #include "base/status.h"
 
 namespace paceline::wire {
 
 // Versions of the session protocol (chunks, acknowledgements, resending) that this build speaks, beside the version of the frames.
-inline constexpr std::uint16_t kLowestSession = 1;
-inline constexpr std::uint16_t kHighestSession = 1;
+inline constexpr std::uint16_t kLowestSession = 2;
+inline constexpr std::uint16_t kHighestSession = 2;
 
 inline constexpr std::size_t kMaxReason = 1024;
 
@@ -29,6 +43,7 @@ inline constexpr std::size_t kMaxReason = 1024;
 struct Party {
   std::uint8_t role = 0;
   std::int32_t rank = -1;
+  std::uint32_t incarnation = 0;  // drawn by the coordinator for each process that it admits; 0: not known yet, or any
 
   bool operator==(const Party&) const = default;
 };
@@ -46,15 +61,19 @@ struct Hello {
     kNo,
     kYes
   } resume = Resume::kNo;  // yes: was accepted before, so a peer without memory of it must refuse
+  Nonce nonce{};           // drawn for this connection
+  Secret key = kNoSecret;  // of this session, when it proves something for the first time without knowing the job's secret
+  Proof proof{};           // all zero: not asked yet
 
   bool operator==(const Hello&) const = default;
 };
-inline constexpr std::size_t kHelloBytes = 48;
+inline constexpr std::size_t kHelloBytes = 136;
 
 enum class Verdict : std::uint8_t {
   kAccepted,
   kRefused,  // for good; the reason says why
   kUnknown,  // a session to be resumed is not known here: this process was restarted, or has given the peer up
+  kProve,    // say it again with a proof for this nonce
 };
 
 struct HelloReply {
@@ -65,16 +84,23 @@ struct HelloReply {
   std::uint16_t lowest = kLowestSession, highest = kHighestSession;
   Verdict verdict = Verdict::kAccepted;
   Party from;
+  Nonce nonce{};  // with kProve
+  Proof proof{};  // with kAccepted
 
   bool operator==(const HelloReply&) const = default;
 };
-inline constexpr std::size_t kHelloReplyBytes = 40;
+inline constexpr std::size_t kHelloReplyBytes = 96;
 
 std::array<std::byte, kHelloBytes> encode(const Hello& hello);
 std::array<std::byte, kHelloReplyBytes> encode(const HelloReply& reply);
-// Errors: kCorrupt for a body that is too short or a value out of range.
+// Errors: kCorrupt for a body that is too short or a value out of range. Of a side that speaks only other versions nothing behind
+// the ranks is read.
 Result<Hello> decode_hello(std::span<const std::byte> body);
 Result<HelloReply> decode_hello_reply(std::span<const std::byte> body);
+
+// What the sender has to put into `proof`, whose present value does not count. `challenge`: the nonce of the side that listens.
+Proof proof_for(const Hello& hello, const Secret& secret, const Nonce& challenge);
+Proof proof_for(const HelloReply& reply, const Secret& secret, const Hello& hello, const Nonce& challenge);
 
 // What a peer gives as a reason, made fit for a log line: at most kMaxReason bytes, control characters replaced.
 std::string printable_reason(std::span<const std::byte> text);

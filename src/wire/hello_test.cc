@@ -23,45 +23,112 @@ Hello example() {
   hello.received = 0x99;
   hello.epoch = 7;
   hello.attempt = 3;
-  hello.from = {.role = 1, .rank = 2};
-  hello.to = {.role = 2, .rank = -1};
+  hello.from = {.role = 1, .rank = 2, .incarnation = 0xa1a2a3a4};
+  hello.to = {.role = 2, .rank = -1, .incarnation = 0xb1b2b3b4};
   hello.resume = Hello::Resume::kYes;
+  hello.nonce.fill(std::byte{0xcc});
+  hello.key.fill(std::byte{0xdd});
+  hello.proof.fill(std::byte{0xee});
   return hello;
 }
 
+std::string times(int count, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+std::vector<std::byte> bytes_of(const std::string& hex) {
+  std::vector<std::byte> bytes;
+  for (std::size_t at = 0; at < hex.size(); at += 2)
+    bytes.push_back(static_cast<std::byte>(std::stoi(hex.substr(at, 2), nullptr, 16)));
+  return bytes;
+}
+
 TEST(Hello, HasTheBytesOfRelease0_1) {
-  EXPECT_EQ(hex(encode(example())),
-            "8877665544332211"
-            "0807060504030201"
-            "9900000000000000"
-            "07000000"
-            "03000000"
-            "0100"
-            "0100"
-            "01"
-            "02"
-            "01"
-            "00"
-            "02000000"
-            "ffffffff");
+  EXPECT_EQ(hex(encode(example())), std::string("8877665544332211"
+                                                "0807060504030201"
+                                                "9900000000000000"
+                                                "07000000"
+                                                "03000000"
+                                                "0200"
+                                                "0200"
+                                                "01"
+                                                "02"
+                                                "01"
+                                                "00"
+                                                "02000000"
+                                                "ffffffff"
+                                                "a4a3a2a1"
+                                                "b4b3b2b1") +
+                                        times(16, "cc") + times(32, "dd") + times(32, "ee"));
   HelloReply reply;
   reply.session = 0x1122334455667788;
   reply.job = 5;
   reply.received = 0x0a0b;
   reply.epoch = 9;
   reply.verdict = Verdict::kUnknown;
-  reply.from = {.role = 2, .rank = 4};
-  EXPECT_EQ(hex(encode(reply)),
-            "8877665544332211"
-            "0500000000000000"
-            "0b0a000000000000"
-            "09000000"
-            "0100"
-            "0100"
-            "02"
-            "02"
-            "0000"
-            "04000000");
+  reply.from = {.role = 2, .rank = 4, .incarnation = 0xa1a2a3a4};
+  reply.nonce.fill(std::byte{0xcc});
+  reply.proof.fill(std::byte{0xee});
+  EXPECT_EQ(hex(encode(reply)), std::string("8877665544332211"
+                                            "0500000000000000"
+                                            "0b0a000000000000"
+                                            "09000000"
+                                            "0200"
+                                            "0200"
+                                            "02"
+                                            "02"
+                                            "0000"
+                                            "04000000"
+                                            "a4a3a2a1"
+                                            "00000000") +
+                                    times(16, "cc") + times(32, "ee"));
+}
+
+// What a process of session protocol version 1 says, so that it can be told both versions.
+TEST(Hello, OfAnotherVersionIsReadAsFarAsAllVersionsAreAlike) {
+  const auto old =
+      decode_hello(bytes_of("88776655443322110807060504030201990000000000000007000000030000000100010001020100"
+                            "02000000ffffffff"));
+  ASSERT_TRUE(old.ok()) << old.status().message();
+  EXPECT_EQ(old->highest, 1);
+  EXPECT_EQ(old->from, (Party{.role = 1, .rank = 2}));
+  const auto reply =
+      decode_hello_reply(bytes_of("887766554433221105000000000000000b0a000000000000090000000100010001020000"
+                                  "04000000"));
+  ASSERT_TRUE(reply.ok()) << reply.status().message();
+  EXPECT_EQ(reply->verdict, Verdict::kRefused);
+}
+
+TEST(Hello, AProofHoldsForOneSecretOneChallengeAndWhatWasSaidOnly) {
+  const Secret secret = draw_secret();
+  const Nonce challenge = draw_nonce();
+  const Hello hello = example();
+  const Proof proof = proof_for(hello, secret, challenge);
+  Hello proven = hello;
+  proven.proof = proof;
+  EXPECT_EQ(proof_for(proven, secret, challenge), proof) << "the field itself does not count";
+  EXPECT_NE(proof_for(hello, draw_secret(), challenge), proof);
+  EXPECT_NE(proof_for(hello, secret, draw_nonce()), proof);
+  const auto differs = [&](auto change) {
+    Hello other = hello;
+    change(other);
+    return proof_for(other, secret, challenge) != proof;
+  };
+  EXPECT_TRUE(differs([](Hello& h) { ++h.session; }));
+  EXPECT_TRUE(differs([](Hello& h) { ++h.attempt; }));
+  EXPECT_TRUE(differs([](Hello& h) { h.from.rank = 3; }));
+  EXPECT_TRUE(differs([](Hello& h) { h.to.role = 1; }));
+  EXPECT_TRUE(differs([](Hello& h) { h.to.incarnation = 1; }));
+  EXPECT_TRUE(differs([](Hello& h) { h.key = {}; }));
+  const HelloReply reply{.session = hello.session, .from = hello.to};
+  const Proof answer = proof_for(reply, secret, hello, challenge);
+  EXPECT_NE(answer, proof);
+  EXPECT_NE(proof_for(reply, secret, hello, draw_nonce()), answer);
+  Hello again = hello;
+  again.nonce = draw_nonce();
+  EXPECT_NE(proof_for(reply, secret, again, challenge), answer) << "an answer that was recorded";
 }
 
 TEST(Hello, WhatIsWrittenIsReadAgain) {
@@ -73,10 +140,13 @@ TEST(Hello, WhatIsWrittenIsReadAgain) {
     hello.received = random();
     hello.epoch = static_cast<std::uint32_t>(random());
     hello.attempt = static_cast<std::uint32_t>(random()) | 1;
-    hello.lowest = static_cast<std::uint16_t>(random() % 100);
-    hello.highest = static_cast<std::uint16_t>(hello.lowest + random() % 100);
+    hello.lowest = static_cast<std::uint16_t>(random() % (kHighestSession + 1));
+    hello.highest = static_cast<std::uint16_t>(kHighestSession + random() % 100);
     hello.from = {static_cast<std::uint8_t>(random()), static_cast<std::int32_t>(random() % 1000) - 1};
     hello.to = {static_cast<std::uint8_t>(random()), static_cast<std::int32_t>(random() % 1000) - 1};
+    hello.from.incarnation = static_cast<std::uint32_t>(random());
+    hello.nonce = draw_nonce();
+    hello.key = draw_secret();
     hello.resume = random() % 2 == 0 ? Hello::Resume::kNo : Hello::Resume::kYes;
     const auto again = decode_hello(encode(hello));
     ASSERT_TRUE(again.ok()) << again.status().message();
@@ -85,7 +155,7 @@ TEST(Hello, WhatIsWrittenIsReadAgain) {
     HelloReply reply;
     reply.session = random();
     reply.received = random();
-    reply.verdict = static_cast<Verdict>(random() % 3);
+    reply.verdict = static_cast<Verdict>(random() % 4);
     reply.from = hello.from;
     const auto reply_again = decode_hello_reply(encode(reply));
     ASSERT_TRUE(reply_again.ok());
@@ -124,7 +194,7 @@ TEST(Hello, ValuesOutOfRangeAreRefused) {
   EXPECT_TRUE(refused([](Hello& h) { h.to.rank = -2; }));
   EXPECT_TRUE(refused([](Hello& h) { h.resume = static_cast<Hello::Resume>(2); }));
   HelloReply reply;
-  reply.verdict = static_cast<Verdict>(3);
+  reply.verdict = static_cast<Verdict>(4);
   EXPECT_FALSE(decode_hello_reply(encode(reply)).ok());
 }
 

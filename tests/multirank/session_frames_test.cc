@@ -72,15 +72,29 @@ void say_hello(End& end, const wire::Hello& hello) {
   end.send({.kind = wire::FrameKind::kHello, .acknowledged = hello.received}, {body.begin(), body.end()}, {}, 0);
 }
 
-wire::HelloReply wait_reply(End& end, std::string* reason = nullptr) {
+// The `place`-th answer on this connection, from 0.
+wire::HelloReply wait_reply(End& end, std::string* reason = nullptr, std::size_t place = 0) {
   wire::HelloReply reply;
   end.wait_until("the answer to a hello", [&](const End& e) {
-    if (e.received.empty()) return false;
-    reply = wire::decode_hello_reply(e.received[0].body).value();
-    if (reason != nullptr) *reason = wire::printable_reason(e.received[0].payload);
+    if (e.received.size() <= place) return false;
+    reply = wire::decode_hello_reply(e.received[place].body).value();
+    if (reason != nullptr) *reason = wire::printable_reason(e.received[place].payload);
     return true;
   });
   return reply;
+}
+
+const Secret kOfTheSession = draw_secret();
+
+// Says hello, is asked for a proof, and gives it. Returns the last answer.
+wire::HelloReply greet(End& end, wire::Hello hello, const Secret& secret = kOfTheSession, std::string* reason = nullptr) {
+  say_hello(end, hello);
+  const auto question = wait_reply(end);
+  EXPECT_EQ(question.verdict, wire::Verdict::kProve);
+  hello.key = secret;
+  hello.proof = proof_for(hello, secret, question.nonce);
+  say_hello(end, hello);
+  return wait_reply(end, reason, 1);
 }
 
 wire::Hello hello_of(const PeerName& name, std::uint64_t session, std::uint32_t attempt = 1) {
@@ -136,7 +150,7 @@ TEST_P(SessionFrames, AnotherSessionVersionIsRefusedAndBothVersionsAreNamed) {
   say_hello(end, hello);
   std::string reason;
   EXPECT_EQ(wait_reply(end, &reason).verdict, wire::Verdict::kRefused);
-  EXPECT_THAT(reason, HasSubstr("worker 2 speaks session protocol versions 9 to 9, the other side 1 to 1"));
+  EXPECT_THAT(reason, HasSubstr("worker 2 speaks session protocol versions 9 to 9, the other side 2 to 2"));
 }
 
 TEST_P(SessionFrames, WhoAnswersAHelloWithAnotherNameIsNotTheRightPeer) {
@@ -180,14 +194,12 @@ TEST_P(SessionFrames, ASecondHelloOfASessionTakesOverAndDuplicatesAreDropped) {
   const auto address = server.listen(backend_.host);
   RawPeer raw(backend_);
   End& first = raw.connect(address);
-  say_hello(first, hello_of(kWorker2, 77, 1));
-  EXPECT_EQ(wait_reply(first).verdict, wire::Verdict::kAccepted);
+  EXPECT_EQ(greet(first, hello_of(kWorker2, 77, 1)).verdict, wire::Verdict::kAccepted);
   for (std::uint64_t sequence : {1, 2, 3}) send_chunk(first, sequence, 10);
   server.wait_until("three messages", [](Node& node) { return node.arrived.size() == 3; });
 
   End& second = raw.connect(address);
-  say_hello(second, hello_of(kWorker2, 77, 2));
-  const auto reply = wait_reply(second);
+  const auto reply = greet(second, hello_of(kWorker2, 77, 2));
   EXPECT_EQ(reply.verdict, wire::Verdict::kAccepted);
   EXPECT_EQ(reply.received, 3U);
   first.wait_closed();
@@ -214,23 +226,80 @@ TEST_P(SessionFrames, AGapOrAnInventedAcknowledgementClosesTheConnectionNotTheSe
   const auto address = server.listen(backend_.host);
   RawPeer raw(backend_);
   End& gap = raw.connect(address);
-  say_hello(gap, hello_of(kWorker2, 77, 1));
-  wait_reply(gap);
+  greet(gap, hello_of(kWorker2, 77, 1));
   send_chunk(gap, 2, 1);
   gap.wait_closed();
   End& liar = raw.connect(address);
-  say_hello(liar, hello_of(kWorker2, 77, 2));
-  EXPECT_EQ(wait_reply(liar).received, 0U);
+  EXPECT_EQ(greet(liar, hello_of(kWorker2, 77, 2)).received, 0U);
   liar.send({.kind = wire::FrameKind::kAcknowledge, .acknowledged = 5}, {}, {}, 0);
   liar.wait_closed();
   End& honest = raw.connect(address);
-  say_hello(honest, hello_of(kWorker2, 77, 3));
-  wait_reply(honest);
+  greet(honest, hello_of(kWorker2, 77, 3));
   send_chunk(honest, 1, 1);
   server.wait_until("the message", [](Node& node) { return node.arrived.size() == 1; });
   EXPECT_EQ(server.counters().frames_damaged, 2U);
   server.rank.stop();
   EXPECT_TRUE(server.lost.empty());
+}
+
+// Both helloes of a member, word for word as they were recorded, while it is connected and after its connection was cut.
+TEST_P(SessionFrames, WhatWasRecordedOpensNothing) {
+  Node server(backend_, named(kServer));
+  const auto address = server.listen(backend_.host);
+  RawPeer raw(backend_);
+  End& member = raw.connect(address);
+  auto hello = hello_of(kWorker2, 77, 1);
+  say_hello(member, hello);
+  const wire::Hello first = hello;
+  hello.key = kOfTheSession;
+  hello.proof = proof_for(hello, kOfTheSession, wait_reply(member).nonce);
+  say_hello(member, hello);
+  EXPECT_EQ(wait_reply(member, nullptr, 1).verdict, wire::Verdict::kAccepted);
+  const auto replay = [&] {
+    End& thief = raw.connect(address);
+    say_hello(thief, first);
+    EXPECT_EQ(wait_reply(thief).verdict, wire::Verdict::kProve);
+    say_hello(thief, hello);
+    std::string reason;
+    EXPECT_EQ(wait_reply(thief, &reason, 1).verdict, wire::Verdict::kRefused);
+    EXPECT_THAT(reason, HasSubstr("worker 2 does not know the secret of its session"));
+    // Nor does a proof with a secret of one's own, or the session's last words.
+    End& liar = raw.connect(address);
+    EXPECT_EQ(greet(liar, hello_of(kWorker2, 77, 9), draw_secret()).verdict, wire::Verdict::kRefused);
+  };
+  replay();
+  send_chunk(member, 1, 1);
+  server.wait_until("a message of the member", [](Node& node) { return node.arrived.size() == 1; });
+  member.close();
+  replay();
+  End& again = raw.connect(address);
+  EXPECT_EQ(greet(again, hello_of(kWorker2, 77, 2)).received, 1U);
+  EXPECT_EQ(server.counters().hellos_refused, 4U);
+  EXPECT_EQ(server.counters().reconnects, 1U);
+  server.rank.stop();
+  EXPECT_TRUE(server.lost.empty());
+}
+
+TEST_P(SessionFrames, OfAJobWithASecretOnlyThoseWhoKnowItAreHeard) {
+  auto options = named(kServer);
+  options.secret = draw_secret();
+  Node server(backend_, options);
+  const auto address = server.listen(backend_.host);
+  auto own = named(kWorker1);
+  own.secret = options.secret;
+  Node worker(backend_, own), stranger(backend_, named(kWorker2));
+  worker.connect(address, kServer);
+  server.wait_peer(kWorker1);
+  const Status reason = stranger.wait_lost(stranger.connect(address, kServer));
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("worker 2 does not know the secret of this job"));
+  // Nobody who waits at the address of a member can pass for it either.
+  RawPeer raw(backend_);
+  const auto false_address = raw.listen(backend_.host, {.job = 7, .epoch = 2, .from = {2, 0}}, {});
+  const Status deceived = worker.wait_lost(worker.connect(false_address, kServer, 300ms));
+  EXPECT_THAT(deceived.message(), HasSubstr("accepts without knowing the secret"));
+  server.rank.stop();
+  EXPECT_EQ(server.peers.size(), 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, SessionFrames,
