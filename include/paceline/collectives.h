@@ -16,8 +16,8 @@
 // Kind::kBadRequest before anything has begun, and harms nothing.
 //
 // Threads: a communicator belongs to the thread that used it first; another thread's call is refused. Give each thread a group.
-// fork(): communicators and requests stay the parent's. In the child every use of them is refused (kBadRequest) and destroying them does
-// nothing; it may open others.
+// fork(): communicators and requests stay the parent's. In the child every use of them is refused (kBadRequest) and destroying them
+// does nothing; it may open others.
 #pragma once
 
 #include <cstdint>

@@ -7,45 +7,17 @@
 #include <mutex>
 #include <thread>
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "paceline/collectives.h"
+#include "ports.h"
 
 namespace paceline {
 namespace {
 
-// Ports that the kernel has chosen and keeps for whoever may use an address again, until the end of the test.
-class Ports {
- public:
-  ~Ports() {
-    for (const int socket : sockets_) close(socket);
-  }
-  std::string next() {
-    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockets_.push_back(made);
-    const int yes = 1;
-    setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(bind(made, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(getsockname(made, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
-  std::vector<std::string> next(int count) {
-    std::vector<std::string> addresses;
-    for (int i = 0; i < count; ++i) addresses.push_back(next());
-    return addresses;
-  }
-
- private:
-  std::vector<int> sockets_;
-};
+using testing::Ports;
 
 constexpr LinkModel kSomeLink{.alpha = 5e-5, .beta = 8e-9, .gamma = 1e-10};
 
@@ -342,6 +314,31 @@ TEST(Library, CountsThatDifferFailAllRanksWithTheSameWordsAndTheCommunicatorStay
   ASSERT_EQ(words.size(), 3U);
   EXPECT_EQ(words[0], words[1]);
   EXPECT_EQ(words[0], words[2]);
+}
+
+TEST(Library, BlocksThatDifferFailAllRanksWithTheSameWords) {
+  Ports ports;
+  for (const int differs : {0, 1, 2}) {
+    const auto addresses = ports.next(3);
+    std::mutex mutex;
+    std::vector<std::string> words;
+    run_ranks(
+        3, [&](int rank) { return CommunicatorOptions{.rank = rank, .addresses = addresses, .link = kSomeLink}; },
+        [&](Communicator& all, const Outcome& opened) {
+          std::vector<float> memory(100'000, 1.0F);
+          const CallOptions options{.algorithm = Algorithm::kLinearPipeline,
+                                    .block_bytes = all.rank() == differs ? 10'000 : 30'000};
+          const Outcome outcome = opened.ok() ? broadcast(all, memory, options) : opened;
+          EXPECT_EQ(outcome.kind(), Outcome::Kind::kBadRequest) << outcome.message();
+          EXPECT_NE(outcome.message().find("disagree on operation 1, broadcast"), std::string::npos) << outcome.message();
+          EXPECT_NE(outcome.message().find("block_bytes"), std::string::npos) << outcome.message();
+          const std::lock_guard lock(mutex);
+          words.push_back(outcome.message());
+        });
+    ASSERT_EQ(words.size(), 3U);
+    EXPECT_EQ(words[0], words[1]);
+    EXPECT_EQ(words[0], words[2]);
+  }
 }
 
 TEST(Library, OptionsThatMakeNoSenseAreRefusedByName) {

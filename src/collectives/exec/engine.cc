@@ -79,6 +79,7 @@ Status Engine::take_early(Live& live) {
   auto found = early_.extract(Key{live.job.head.group, live.job.head.number});
   if (found.empty()) return {};
   const Early* foreign = nullptr;
+  Status problem;
   for (Early& early : found.mapped()) {
     const auto bytes = early.block ? early.block.bytes().size() : 0;
     early_bytes_ -= static_cast<std::int64_t>(bytes);
@@ -89,10 +90,15 @@ Status Engine::take_early(Live& live) {
     } else if (early.ready) {
       live.runner.on_ready(peer);
     } else {
-      if (early.block) PACELINE_RETURN_IF_ERROR(live.runner.on_begun(peer, early.head.index, std::move(early.block)));
-      if (early.complete) PACELINE_RETURN_IF_ERROR(live.runner.on_arrived(peer, early.head.index));
+      const auto misfit = live.runner.misfit(peer, early.head.index, bytes);
+      Status status = misfit ? unfit(live, early.from, *misfit) : Status();
+      if (status.ok() && early.block) status = live.runner.on_begun(peer, early.head.index, early.block);
+      if (status.ok() && early.complete) status = live.runner.on_arrived(peer, early.head.index);
+      if (early.block && !early.complete) ignored_.push_back({early.from, std::move(early.block)});
+      if (problem.ok()) problem = status;
     }
   }
+  PACELINE_RETURN_IF_ERROR(problem);
   if (foreign != nullptr) complain(foreign->from, foreign->head, wire::CollectiveHead(live.job.head));
   return {};
 }
@@ -205,6 +211,10 @@ Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHe
     const int peer = place_in(*live, from);
     if (peer < 0) return error(ErrorKind::kCorrupt, "a message for a group that rank {} is not in", from.value);
     if (!agrees(*live, from, theirs)) return ignore(from, head);
+    if (const auto problem = live->runner.misfit(peer, theirs.index, head.payload_bytes)) {
+      fail(unfit(*live, from, *problem));
+      return ignore(from, head);
+    }
     return live->runner.on_begin(peer, theirs.index, head.payload_bytes);
   }
   if (is_over(theirs)) {
@@ -248,8 +258,10 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<const std:
     if (head.payload_bytes == 0 && !agrees(*live, from, theirs)) return;
     if (ready) live->runner.on_ready(peer);
     if (!ready) {
+      if (const auto problem = head.payload_bytes == 0 ? live->runner.misfit(peer, theirs.index, 0) : std::nullopt)
+        return fail(unfit(*live, from, *problem));
       if (const Status status = live->runner.on_arrived(peer, theirs.index); !status.ok())
-        return fail(error(status.kind(), "rank {} sent {}", from.value, status.message()));
+        return fail(error(status.kind(), "rank {} sends {}", from.value, status.message()));
     }
     if (failure_.ok() && !complained_) pump(*live);
     return finish_if_over(key);
@@ -285,6 +297,14 @@ bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
   if (same_operation(live.job.head, head)) return true;
   complain(from, head, live.job.head);
   return false;
+}
+
+// Both call the same operation, but one of them cuts it into other messages.
+Status Engine::unfit(const Live& live, Rank from, const std::string& problem) const {
+  return error(ErrorKind::kBadRequest,
+               "ranks {} and {} disagree on operation {}, {}: rank {} sends {}; give the same block_bytes on all ranks",
+               std::min(self_, from).value, std::max(self_, from).value, live.job.head.number, describe(live.job.head), from.value,
+               problem);
 }
 
 // A message for an operation that is over here: the sender believes it to be another one.

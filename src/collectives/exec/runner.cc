@@ -121,21 +121,25 @@ void Runner::reduce(const Place& to, const std::byte* from) {
   }
 }
 
-Result<std::uint32_t> Runner::find(int peer, std::uint32_t index) const {
+std::optional<std::string> Runner::misfit(int peer, std::uint32_t index, std::uint64_t bytes) const {
   const auto& from_peer = program_->receives[static_cast<std::size_t>(peer)];
-  if (index >= from_peer.size())
-    return error(ErrorKind::kCorrupt, "message {} of an operation that has only {} of this sender", index, from_peer.size());
-  return from_peer[index];
+  if (index >= from_peer.size()) return fmt::format("message {}, of which there are only {}", index + 1, from_peer.size());
+  const auto expected = static_cast<std::uint64_t>(program_->actions[from_peer[index]].elements * size_);
+  if (bytes != expected) return fmt::format("message {} with {} bytes instead of {}", index + 1, bytes, expected);
+  return std::nullopt;
+}
+
+Result<std::uint32_t> Runner::find_waiting(int peer, std::uint32_t index, std::uint64_t bytes) const {
+  if (const auto text = misfit(peer, index, bytes)) return error(ErrorKind::kCorrupt, "{}", *text);
+  const std::uint32_t at = program_->receives[static_cast<std::size_t>(peer)][index];
+  if (slots_[at].state != State::kWaiting) return error(ErrorKind::kCorrupt, "message {} twice", index + 1);
+  return at;
 }
 
 Result<std::span<std::byte>> Runner::on_begin(int peer, std::uint32_t index, std::uint64_t bytes) {
-  PACELINE_ASSIGN_OR_RETURN(const std::uint32_t at, find(peer, index));
+  PACELINE_ASSIGN_OR_RETURN(const std::uint32_t at, find_waiting(peer, index, bytes));
   const Action& action = program_->actions[at];
   Slot& slot = slots_[at];
-  const auto expected = static_cast<std::uint64_t>(action.elements * size_);
-  if (bytes != expected || slot.state != State::kWaiting) {
-    return error(ErrorKind::kCorrupt, "message {} has {} bytes instead of {}, or comes twice", index, bytes, expected);
-  }
   slot.state = State::kReceiving;
   if (bytes == 0) return std::span<std::byte>();
   ++borrowed_;
@@ -145,26 +149,23 @@ Result<std::span<std::byte>> Runner::on_begin(int peer, std::uint32_t index, std
   return slot.block.bytes();
 }
 
-Status Runner::on_begun(int peer, std::uint32_t index, BlockPool::Block block) {
-  PACELINE_ASSIGN_OR_RETURN(const std::uint32_t at, find(peer, index));
-  const auto expected = static_cast<std::size_t>(program_->actions[at].elements * size_);
+Status Runner::on_begun(int peer, std::uint32_t index, BlockPool::Block& block) {
+  PACELINE_ASSIGN_OR_RETURN(const std::uint32_t at, find_waiting(peer, index, block.bytes().size()));
   Slot& slot = slots_[at];
-  if (block.bytes().size() != expected || slot.state != State::kWaiting) {
-    return error(ErrorKind::kCorrupt, "message {} has {} bytes instead of {}, or comes twice", index, block.bytes().size(),
-                 expected);
-  }
   slot.state = State::kReceiving;
+  if (!block.bytes().empty()) ++borrowed_;
   slot.block = std::move(block);
-  if (expected > 0) ++borrowed_;
   return {};
 }
 
 Status Runner::on_arrived(int peer, std::uint32_t index) {
-  PACELINE_ASSIGN_OR_RETURN(const std::uint32_t at, find(peer, index));
+  const auto& from_peer = program_->receives[static_cast<std::size_t>(peer)];
+  if (index >= from_peer.size()) return error(ErrorKind::kCorrupt, "{}", *misfit(peer, index, 0));
+  const std::uint32_t at = from_peer[index];
   Slot& slot = slots_[at];
   if (slot.state != State::kReceiving) {
     if (program_->actions[at].elements > 0 || slot.state != State::kWaiting)
-      return error(ErrorKind::kCorrupt, "message {} comes twice", index);
+      return error(ErrorKind::kCorrupt, "message {} twice", index + 1);
   } else if (program_->actions[at].elements > 0) {
     --borrowed_;
   }

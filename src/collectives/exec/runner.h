@@ -8,7 +8,9 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -41,10 +43,13 @@ class Runner {
 
   // The peer has begun the operation too.
   void on_ready(int peer) { peers_[static_cast<std::size_t>(peer)].ready = true; }
+  // What is wrong with a message that the program does not have, or of another size, as the end of "rank 1 sends ..."; nothing when
+  // it fits. Its sender cuts the operation differently.
+  std::optional<std::string> misfit(int peer, std::uint32_t index, std::uint64_t bytes) const;
   // A message begins: its place, of `bytes` bytes. Errors: kCorrupt, the program expects no such message now.
   Result<std::span<std::byte>> on_begin(int peer, std::uint32_t index, std::uint64_t bytes);
-  // A message that had begun before this runner was there; `block` is its place.
-  Status on_begun(int peer, std::uint32_t index, BlockPool::Block block);
+  // A message that had begun before this runner was there; `block` is its place, and stays the caller's after an error.
+  Status on_begun(int peer, std::uint32_t index, BlockPool::Block& block);
   // The message is there. Requires its beginning, unless it has no bytes.
   Status on_arrived(int peer, std::uint32_t index);
   void on_delivered(std::uint32_t action);
@@ -71,7 +76,7 @@ class Runner {
     bool ready = false;
   };
 
-  Result<std::uint32_t> find(int peer, std::uint32_t index) const;
+  Result<std::uint32_t> find_waiting(int peer, std::uint32_t index, std::uint64_t bytes) const;
   bool is_free(std::size_t place_in_pending) const;
   bool is_free_action(std::uint32_t action) const;
   bool is_due(std::uint32_t action) const;                   // the message is there, or may leave
