@@ -11,6 +11,7 @@
 #include "collectives/exec/operation.h"
 #include "runtime/checkpoint_json.h"
 #include "runtime/job_settings.h"
+#include "runtime/json_text.h"
 
 namespace paceline::runtime {
 namespace {
@@ -83,7 +84,7 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
   const std::string_view body(text.data(), text.size() - kEnd.size() - kHexDigits);
   if (text.substr(body.size(), kHexDigits) != hex(crc32c(bytes_of(body)))) return damaged("it does not match its checksum");
   try {
-    const Json json = Json::parse(text);
+    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, fmt::format("{} is damaged: its JSON", path)));
     if (json.at("format") != kCheckpointFormat)
       return error(ErrorKind::kCorrupt, "{} is of format {}; this release reads format {}", path, json.at("format").dump(),
                    kCheckpointFormat);

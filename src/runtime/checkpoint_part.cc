@@ -8,6 +8,7 @@
 #include "base/new_file.h"
 #include "runtime/checkpoint_directory.h"
 #include "runtime/checkpoint_json.h"
+#include "runtime/json_text.h"
 
 namespace paceline::runtime {
 namespace {
@@ -124,7 +125,8 @@ std::string encode(const PartSummary& summary) { return to_json(summary).dump(-1
 
 Result<PartSummary> decode_part_summary(const std::string& text) {
   try {
-    return part_summary_from(Json::parse(text));
+    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, "what a process says of its part of a checkpoint"));
+    return part_summary_from(json);
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "what a process says of its part of a checkpoint is malformed: {}", problem.what());
   }
@@ -176,7 +178,7 @@ Result<PartReader> PartReader::open(Files& files, const std::string& path) {
   if (crc32c(bytes_of(header), crc32c(prefix)) != from_little_endian<std::uint32_t>(crc))
     return damaged("its header does not match its checksum");
   try {
-    const Json json = Json::parse(header);
+    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(header, fmt::format("{} is damaged: its header", path)));
     if (json.at("format") != kCheckpointFormat) return damaged("it is of another format than this release reads");
     part.head_ = part_head_from(json);
   } catch (const nlohmann::json::exception& problem) {

@@ -142,6 +142,12 @@ Result<Json> parse_json(const std::string& text, const std::string& source, Case
   return builder.take(complete);
 }
 
+Result<Json> parse_foreign(const std::string& text, const std::string& source) {
+  auto parsed = parse_json(text, source + " is malformed", CaseIndex::kNone);
+  if (!parsed.ok()) return Status(ErrorKind::kCorrupt, parsed.status().message());
+  return parsed;
+}
+
 std::string brief(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > 40) {

@@ -15,6 +15,9 @@ namespace paceline::runtime {
 enum class CaseIndex { kNone, kNamed };
 Result<Json> parse_json(const std::string& text, const std::string& source, CaseIndex cases);
 
+// The same of what another process has written, as deeply nested as anybody likes. Error (kCorrupt): "<source> is malformed: ...".
+Result<Json> parse_foreign(const std::string& text, const std::string& source);
+
 // A value as it stands in a message: compact, at most some 40 characters.
 std::string brief(const Json& value);
 

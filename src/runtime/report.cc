@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/text.h"
+#include "runtime/json_text.h"
 
 namespace paceline::runtime {
 namespace {
@@ -268,7 +269,7 @@ std::string encode(const ServerReport& report) {
 
 Result<WorkerReport> decode_worker_report(const std::string& text) {
   try {
-    const Json json = Json::parse(text);
+    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, "a worker's report"));
     WorkerReport report;
     report.rank = json.at("rank");
     report.iterations = json.at("iterations");
@@ -288,7 +289,9 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
     report.peak_bytes = json.at("peak_bytes");
     for (const Json& one : json.at("evaluations").get<std::vector<Json>>())
       report.evaluations.push_back({one.at(0), one.at(1), one.at(2)});
-    if (const std::string batching = json.at("batching"); !batching.empty()) report.batching = Json::parse(batching);
+    if (const std::string batching = json.at("batching"); !batching.empty()) {
+      PACELINE_ASSIGN_OR_RETURN(report.batching, parse_foreign(batching, "a worker's batching"));
+    }
     report.link = link_from(json.at("link"));
     return report;
   } catch (const nlohmann::json::exception& problem) {
@@ -298,10 +301,12 @@ Result<WorkerReport> decode_worker_report(const std::string& text) {
 
 Result<ServerReport> decode_server_report(const std::string& text) {
   try {
-    const Json json = Json::parse(text);
+    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, "a server's report"));
     ServerReport report{json.at("rank"),        json.at("peak_bytes"),      json.at("gradient_bytes_high"), json.at("updates"),
                         json.at("reorderings"), link_from(json.at("link")), json.at("shares_process"),      {}};
-    if (const std::string pace = json.at("pace"); !pace.empty()) report.pace = Json::parse(pace);
+    if (const std::string pace = json.at("pace"); !pace.empty()) {
+      PACELINE_ASSIGN_OR_RETURN(report.pace, parse_foreign(pace, "a server's pace"));
+    }
     return report;
   } catch (const nlohmann::json::exception& problem) {
     return error(ErrorKind::kCorrupt, "a server's report is malformed: {}", problem.what());

@@ -151,6 +151,13 @@ TEST(Report, WhatIsMalformedIsRefused) {
   Json bad = good;
   bad["phases"].erase(0);
   EXPECT_FALSE(decode_worker_report(bad.dump()).ok()) << "a phase too few";
+  // What is deeper than any stack: copied or written out it would end the process.
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_EQ(decode_worker_report(deep).status().kind(), ErrorKind::kCorrupt);
+  EXPECT_EQ(decode_server_report(deep).status().kind(), ErrorKind::kCorrupt);
+  bad = good;
+  bad["batching"] = deep;
+  EXPECT_EQ(decode_worker_report(bad.dump()).status().kind(), ErrorKind::kCorrupt);
   for (const char* text : {"", "[]", "1", "{}", "null", "{\"rank\":"}) {
     EXPECT_EQ(decode_server_report(text).status().kind(), ErrorKind::kCorrupt) << text;
     EXPECT_EQ(decode_worker_report(text).status().kind(), ErrorKind::kCorrupt) << text;
