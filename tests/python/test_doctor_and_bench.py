@@ -5,12 +5,16 @@ The program is the one that the environment variable PACELINE names, else build/
 
 import json
 import os
+import re
 import signal
 import socket
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from protocol import HEARTBEAT_KIND, header
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
@@ -52,6 +56,37 @@ def test_it_knows_this_machine():
     assert 0 < report["loopback"]["round_trip_seconds"]["min"] <= report["loopback"]["round_trip_seconds"]["median"] < 1
     assert isinstance(report["lab"]["namespaces"], bool) and report["lab"]["reason"]
     assert report["hosts"] == []
+
+
+def question(wanted):
+    """As apps/paceline/doctor/echo.cc reads it."""
+    return header(kind=HEARTBEAT_KIND, body=struct.pack("<IqqqqI", 0x52544344, 0, 0, 0, wanted, 0))
+
+
+def peak(pid):
+    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text()).group(1)) * 1024
+
+
+def test_who_asks_without_reading_gets_no_memory_of_a_doctor_and_keeps_nobody_else_away():
+    with subprocess.Popen([PROGRAM, "doctor", "--serve", "0", "--json"], stdout=subprocess.PIPE, text=True) as doctor:
+        try:
+            address = json.loads(doctor.stdout.readline())["listening"]
+            host, port = address.rsplit(":", 1)
+            assert run("doctor", address).returncode == 0
+            before = peak(doctor.pid)
+            crowd = [socket.create_connection((host, port)) for _ in range(100)]
+            for i, asker in enumerate(crowd):
+                try:
+                    asker.sendall(question(1 << 26) * (1 if i % 2 else 1000))
+                except ConnectionError:
+                    pass  # it does not wait for answers, and was sent away
+            assert run("doctor", address).returncode == 0
+            assert peak(doctor.pid) - before < 24 << 20
+            for asker in crowd:
+                asker.close()
+        finally:
+            doctor.send_signal(signal.SIGTERM)
+            assert doctor.wait(timeout=20) == 0
 
 
 def test_it_measures_the_way_to_a_host(served):

@@ -1,6 +1,7 @@
 #include "paceline/doctor/echo.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -20,6 +21,13 @@ using wire::FrameKind;
 constexpr std::uint32_t kMark = 0x52544344;  // "DCTR": a heartbeat of somebody else is not answered
 constexpr std::size_t kChunk = 65'536;
 constexpr int kQueuedChunks = 8;
+constexpr std::size_t kMostAskers = 64;
+constexpr std::uint64_t kOfChunk = 1, kOfAnswer = 2;  // tickets
+constexpr auto kGiven = [] {
+  std::array<std::byte, kChunk> bytes{};
+  bytes.fill(std::byte{0x5A});
+  return bytes;
+}();
 
 // Wall-clock nanoseconds: two hosts have no other clock in common.
 std::int64_t wall_clock() {
@@ -153,7 +161,7 @@ class Asker final : public transport::ConnectionHandler {
 class EchoServer::Peer final : public transport::ConnectionHandler {
  public:
   Peer(EchoServer& server, std::uint64_t id, std::unique_ptr<Connection> connection)
-      : server_(server), id_(id), connection_(std::move(connection)), place_(kChunk), given_(kChunk, std::byte{0x5A}) {
+      : server_(server), id_(id), connection_(std::move(connection)), place_(kChunk) {
     connection_->start(*this);
   }
 
@@ -161,21 +169,38 @@ class EchoServer::Peer final : public transport::ConnectionHandler {
   std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte>) override {
     return std::span(place_).first(std::min<std::size_t>(place_.size(), header.payload_bytes));
   }
+  // One question at a time, as an asker asks; whoever does not wait for the answer is none.
   void on_frame(const transport::Frame& frame) override {
     if (frame.header.kind == FrameKind::kChunk) return;
     auto exchange = decode(frame.body);
-    if (frame.header.kind != FrameKind::kHeartbeat || !exchange) return connection_->close();
+    if (frame.header.kind != FrameKind::kHeartbeat || !exchange || question_) return connection_->close();
     exchange->came = wall_clock();
-    connection_->admit();
     exchange->release = server_.release_;
-    for (std::int64_t left = exchange->wanted; left > 0; left -= static_cast<std::int64_t>(kChunk)) {
-      const auto chunk = std::span<const std::byte>(given_).first(std::min<std::size_t>(kChunk, static_cast<std::size_t>(left)));
-      connection_->send(wire::seal({.kind = FrameKind::kChunk, .sequence = ++chunks_}, {}, chunk), chunk, 0);
-    }
-    exchange->left = wall_clock();
-    connection_->send(wire::seal({.kind = FrameKind::kHeartbeatReply}, encode(*exchange), {}), {}, 0);
+    connection_->admit();
+    question_ = std::move(exchange);
+    left_ = question_->wanted;
+    answer();
   }
-  void on_sent(std::uint64_t) override {}
+  // As much of the answer as may wait to be sent: the network sets the pace of the rest.
+  void answer() {
+    while (left_ > 0 && queued_ < kQueuedChunks) {
+      const auto chunk = std::span(kGiven).first(std::min<std::size_t>(kChunk, static_cast<std::size_t>(left_)));
+      left_ -= static_cast<std::int64_t>(chunk.size());
+      ++queued_;
+      connection_->send(wire::seal({.kind = FrameKind::kChunk, .sequence = ++chunks_}, {}, chunk), chunk, kOfChunk);
+    }
+    if (left_ > 0) return;
+    question_->left = wall_clock();
+    connection_->send(wire::seal({.kind = FrameKind::kHeartbeatReply}, encode(*question_), {}), {}, kOfAnswer);
+    left_ = -1;  // said
+  }
+  void on_sent(std::uint64_t ticket) override {
+    if (ticket == kOfAnswer) {
+      question_.reset();
+    } else if (--queued_; left_ > 0) {
+      answer();
+    }
+  }
   void on_closed(const Status&) override {
     // Not now: this object is still running.
     server_.transport_.loop().post([&server = server_, id = id_] { server.peers_.erase(id); });
@@ -184,7 +209,10 @@ class EchoServer::Peer final : public transport::ConnectionHandler {
   EchoServer& server_;
   std::uint64_t id_;
   std::unique_ptr<Connection> connection_;
-  std::vector<std::byte> place_, given_;
+  std::vector<std::byte> place_;
+  std::optional<Exchange> question_;  // being answered
+  std::int64_t left_ = 0;             // bytes wanted that have not been sent
+  int queued_ = 0;                    // chunks
   std::uint64_t chunks_ = 0;
 };
 
@@ -194,6 +222,7 @@ EchoServer::~EchoServer() = default;
 
 Result<transport::Address> EchoServer::start(const transport::Address& address) {
   PACELINE_ASSIGN_OR_RETURN(listener_, transport_.listen(address, {}, [this](std::unique_ptr<Connection> connection) {
+    if (peers_.size() >= kMostAskers) peers_.erase(peers_.begin());  // whoever has had most time
     const std::uint64_t id = next_++;
     peers_[id] = std::make_unique<Peer>(*this, id, std::move(connection));
   }));

@@ -3,7 +3,8 @@
 // A question is a heartbeat frame with the asker's clock; the answer repeats it and adds when the question came and when the answer
 // left by the answerer's clock (both wall clocks), as in NTP. Offset = ((came - asked) + (left - back)) / 2, from the exchange with
 // the least round trip, and wrong by at most half of that. Rate: chunks for a while, then a question; TCP keeps the order, so its
-// answer says that all have arrived. Pulls: a question may want so many bytes, which come as chunks before its answer.
+// answer says that all have arrived. Pulls: a question may want so many bytes, which come as chunks before its answer. An asker
+// waits for each answer before it asks again.
 #pragma once
 
 #include <functional>
@@ -20,7 +21,8 @@ namespace paceline::cli {
 
 inline constexpr std::uint16_t kDoctorPort = 4170;
 
-// Answers everybody who asks. Belongs to the transport's loop, which somebody runs.
+// Answers everybody who asks: the last 64 who have come, one question at a time each, of whose answer at most 0.5 MB wait to be
+// sent. Belongs to the transport's loop, which somebody runs.
 class EchoServer {
  public:
   EchoServer(transport::Transport& transport, std::string release);
