@@ -48,11 +48,18 @@ std::optional<PeerName> Roster::name_of(PeerId peer) const {
   return member->second.name;
 }
 
+std::int32_t Roster::free_places() const {
+  return options_.workers + options_.servers - count(Role::kWorker) - count(Role::kServer);
+}
+
+std::optional<std::string> Roster::closed() const {
+  if (phase_ == Phase::kGathering) return std::nullopt;
+  return fmt::format("came too late: the job has already begun with {} workers and {} servers", options_.workers, options_.servers);
+}
+
 std::optional<std::string> Roster::refusal(Role role, const std::string& address, const wire::Join& join) const {
   const std::string who = fmt::format("a {} ({})", to_string(role), address);
-  if (phase_ != Phase::kGathering)
-    return fmt::format("{} came too late: the job has already begun with {} workers and {} servers", who, options_.workers,
-                       options_.servers);
+  if (const auto late = closed()) return fmt::format("{} {}", who, *late);
   if (join.release != options_.release) {
     return fmt::format("{} runs release {}, the coordinator {}; run the same release everywhere", who, join.release,
                        options_.release);
@@ -118,12 +125,13 @@ wire::LayerSeconds Roster::slowest() const {
   return slowest == nullptr ? wire::LayerSeconds{} : *slowest;
 }
 
-Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire::Join join) {
+Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire::Join join, std::uint32_t incarnation) {
+  if (members_.contains(peer)) return {};
   if (const auto refused = refusal(role, address, join)) {
     return {SendStop{peer, {wire::StopKind::kFailed, ErrorKind::kBadRequest, *refused}}};
   }
   const PeerName name{role, *free_rank(role, join.wanted_rank)};
-  members_.emplace(peer, Member{name, address, std::move(join)});
+  members_.emplace(peer, Member{name, address, std::move(join), incarnation});
   if (count(Role::kWorker) < options_.workers || count(Role::kServer) < options_.servers) return {};
   if (const auto difference = disagreement()) return stop_all({wire::StopKind::kFailed, ErrorKind::kBadRequest, *difference});
   return prepare();
@@ -156,11 +164,17 @@ wire::Welcome Roster::welcome_for(const Member& member) const {
   welcome.epoch = options_.epoch;
   welcome.servers.resize(static_cast<std::size_t>(options_.servers));
   if (options_.servers == 0) welcome.peers.resize(static_cast<std::size_t>(options_.workers));
+  welcome.secret = options_.secret;
+  welcome.worker_incarnations.resize(static_cast<std::size_t>(options_.workers));
+  welcome.server_incarnations.resize(static_cast<std::size_t>(options_.servers));
   for (const auto& [peer, other] : members_) {
+    const auto rank = static_cast<std::size_t>(other.name.rank.value);
+    if (plays(other.name.role, Role::kWorker)) welcome.worker_incarnations[rank] = other.incarnation;
+    if (plays(other.name.role, Role::kServer)) welcome.server_incarnations[rank] = other.incarnation;
     if (plays(other.name.role, Role::kServer))
-      welcome.servers[static_cast<std::size_t>(other.name.rank.value)] = other.join.address;
+      welcome.servers[rank] = other.join.address;
     else if (options_.servers == 0)
-      welcome.peers[static_cast<std::size_t>(other.name.rank.value)] = other.join.address;
+      welcome.peers[rank] = other.join.address;
   }
   welcome.table = table_;
   welcome.settings = settings_;

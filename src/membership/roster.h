@@ -32,7 +32,8 @@ struct RosterOptions {
   std::int32_t servers = 1;  // 0: the workers speak to each other
   std::uint64_t job = 0;     // not 0
   std::uint32_t epoch = 1;
-  std::string release;  // of this program; processes of another one are refused
+  std::string release;        // of this program; processes of another one are refused
+  Secret secret = kNoSecret;  // of the job, which welcomes tell
 };
 
 // What the coordinator is to do, in order.
@@ -63,8 +64,10 @@ class Roster {
 
   explicit Roster(RosterOptions options);
 
-  // A process of `role` wants to take part. `address` is how messages name it.
-  Actions on_join(session::PeerId peer, session::Role role, const std::string& address, wire::Join join);
+  // A process of `role` wants to take part. `address` is how messages name it; `incarnation` was drawn for it. Of a member:
+  // nothing.
+  Actions on_join(session::PeerId peer, session::Role role, const std::string& address, wire::Join join,
+                  std::uint32_t incarnation = 0);
   // A server, or a worker of a job without them, knows the job.
   Actions on_ready(session::PeerId peer);
   // A worker has done its iterations, or a server its part after the stop; `part` says which of the two speaks.
@@ -90,6 +93,9 @@ class Roster {
   const wire::Settings& settings() const { return settings_; }
   const wire::TensorTable& table() const { return table_; }
   std::optional<session::PeerName> name_of(session::PeerId peer) const;
+  std::int32_t free_places() const;  // of workers and servers
+  // Why nobody can join any more, as the end of a sentence about who wants to; nothing while members gather.
+  std::optional<std::string> closed() const;
   std::string missing() const;  // "2 of 4 workers and 1 of 2 servers"
   // Of the worker whose step takes longest; empty unless every worker has measured. After gathering.
   wire::LayerSeconds slowest() const;
@@ -101,6 +107,7 @@ class Roster {
     session::PeerName name;
     std::string address;
     wire::Join join;
+    std::uint32_t incarnation = 0;
     bool left = false;  // has reported for the last time
   };
 

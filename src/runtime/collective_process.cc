@@ -32,6 +32,13 @@ std::uint64_t job_of(const std::vector<transport::Address>& addresses) {
   return job == 0 ? 1 : job;
 }
 
+// What only those know who were given the list.
+Secret secret_of(const std::vector<transport::Address>& addresses) {
+  std::string list = "paceline list of ranks";
+  for (const auto& address : addresses) list += "\n" + address.text();
+  return prove(kNoSecret, {std::as_bytes(std::span(list))});
+}
+
 Status check(const CollectiveProcessOptions& options) {
   if (options.ranks < 1 || options.ranks > wire::kMostCollectiveRanks)
     return error(ErrorKind::kBadRequest, "{} ranks; legal: 1 to {}", options.ranks, wire::kMostCollectiveRanks);
@@ -66,8 +73,10 @@ Status CollectiveProcess::start() {
   ids_.resize(static_cast<std::size_t>(options_.ranks));
   engine_ = std::make_unique<collectives::Engine>(options_.self, options_.ranks, *this);
   session::EndpointOptions endpoint;
-  endpoint.self = name_of(options_.self);
+  // Whoever goes to a meeting has its rank, for others, when all have met.
+  endpoint.self = meets() && options_.self != kMeetingRank ? name_of(Rank{-1}) : name_of(options_.self);
   endpoint.job = meets() ? 0 : job_of(options_.addresses);
+  if (!meets()) endpoint.secret = secret_of(options_.addresses);
   endpoint.epoch = 1;
   endpoint.seed = options_.seed;
   endpoint.silence_deadline = options_.silence_deadline;
@@ -148,9 +157,15 @@ void CollectiveProcess::introduce(PeerId meeting) {
   endpoint_->send_owned(meeting, head, std::move(payload));
 }
 
-void CollectiveProcess::on_introduced(Rank from, std::span<const std::byte> payload) {
+bool CollectiveProcess::is_meeting() const {
+  return meets() && options_.self == kMeetingRank && introduced_.size() + 1 < static_cast<std::size_t>(options_.ranks);
+}
+
+void CollectiveProcess::on_introduced(PeerId peer, std::span<const std::byte> payload) {
+  if (!is_meeting()) return;  // it has been refused
   const auto join = wire::decode_join(payload);
-  if (!join.ok()) return refuse_all(error(join.status().kind(), "rank {} sent {}", from.value, join.status().message()));
+  if (!join.ok()) return refuse(peer, join.status());
+  const Rank from{join->wanted_rank};
   if (join->world_workers != options_.ranks) {
     return refuse_all(error(ErrorKind::kBadRequest, "rank {} expects {} ranks, rank 0 expects {}; give the same number everywhere",
                             from.value, join->world_workers, options_.ranks));
@@ -159,6 +174,19 @@ void CollectiveProcess::on_introduced(Rank from, std::span<const std::byte> payl
     return refuse_all(error(ErrorKind::kBadRequest, "rank {} runs release {}, rank 0 release {}; run the same everywhere",
                             from.value, join->release, options_.release));
   }
+  if (from <= kMeetingRank || from.value >= options_.ranks) {
+    return refuse(peer, error(ErrorKind::kBadRequest,
+                              "rank {} is none of the ranks that come to rank 0 of {}; give every process its own rank", from.value,
+                              options_.ranks));
+  }
+  if (const PeerId other = ids_[static_cast<std::size_t>(from.value)]; other != 0) {
+    return refuse(peer, error(ErrorKind::kBadRequest, "{} is already in this job at {}; give every process its own rank",
+                              name_of(from).text(), endpoint_->address_of(other)));
+  }
+  joiners_.remove(peer);
+  endpoint_->set_name(peer, name_of(from));
+  ids_[static_cast<std::size_t>(from.value)] = peer;
+  names_[peer] = from;
   introduced_[from] = join->address;
   if (introduced_.size() + 1 == static_cast<std::size_t>(options_.ranks)) on_all_introduced();
 }
@@ -166,6 +194,10 @@ void CollectiveProcess::on_introduced(Rank from, std::span<const std::byte> payl
 void CollectiveProcess::on_all_introduced() {
   wire::Welcome welcome;
   welcome.workers = options_.ranks;
+  welcome.job = draw_number();
+  welcome.epoch = 1;
+  welcome.secret = draw_secret();
+  endpoint_->set_identity(name_of(options_.self), welcome.job, welcome.epoch, welcome.secret);
   welcome.servers.push_back(listening_);
   for (const auto& [rank, address] : introduced_) welcome.servers.push_back(address);
   for (const auto& [rank, address] : introduced_) {
@@ -175,16 +207,24 @@ void CollectiveProcess::on_all_introduced() {
     head.payload_bytes = payload.size();
     endpoint_->send_owned(ids_[static_cast<std::size_t>(rank.value)], head, std::move(payload));
   }
+  for (const PeerId late : joiners_.all()) {
+    const Status reason = error(ErrorKind::kBadRequest, "all {} ranks have met already", options_.ranks);
+    refuse(late, reason);
+    endpoint_->drop(late, reason.message());
+  }
   settle({});
 }
 
+void CollectiveProcess::refuse(PeerId peer, const Status& reason) {
+  auto payload = encode(wire::stop_for(reason));
+  MessageHead head{.kind = MessageKind::kStop, .layer = wire::kControlLayer};
+  head.payload_bytes = payload.size();
+  endpoint_->send_owned(peer, head, std::move(payload));
+}
+
 void CollectiveProcess::refuse_all(const Status& reason) {
-  for (const auto& [peer, rank] : names_) {
-    auto payload = encode(wire::stop_for(reason));
-    MessageHead head{.kind = MessageKind::kStop, .layer = wire::kControlLayer};
-    head.payload_bytes = payload.size();
-    endpoint_->send_owned(peer, head, std::move(payload));
-  }
+  for (const PeerId joiner : joiners_.all()) refuse(joiner, reason);
+  for (const auto& [peer, rank] : names_) refuse(peer, reason);
   settle(reason);
 }
 
@@ -194,6 +234,7 @@ void CollectiveProcess::on_list(std::span<const std::byte> payload) {
   if (welcome->servers.size() != ids_.size() || listed_)
     return settle(error(ErrorKind::kCorrupt, "rank 0 sent a list of {} ranks instead of {}", welcome->servers.size(), ids_.size()));
   listed_ = true;
+  endpoint_->set_identity(name_of(options_.self), welcome->job, welcome->epoch, welcome->secret);
   for (std::int32_t rank = 1; rank < options_.self.value; ++rank) {
     const auto address = transport::parse_address(welcome->servers[static_cast<std::size_t>(rank)]);
     if (!address.ok()) return settle(address.status());
@@ -209,12 +250,23 @@ void CollectiveProcess::send(Rank to, const MessageHead& head, std::span<const s
 }
 
 Status CollectiveProcess::on_hello(const PeerName& name) {
-  if (name.role == Role::kWorker && name.rank > options_.self && name.rank.value < options_.ranks) return {};
+  if (is_meeting()) {
+    if (name.role == Role::kWorker && name.rank.value == -1) return {};
+    return error(ErrorKind::kBadRequest, "{} cannot join the ranks that meet here", name.text());
+  }
+  if (names_.size() + 1 == static_cast<std::size_t>(options_.ranks))
+    return error(ErrorKind::kBadRequest, "all {} ranks are there; {} is none of them", options_.ranks, name.text());
+  const bool comes = listed_ && (!meets() || options_.self != kMeetingRank);
+  if (comes && name.role == Role::kWorker && name.rank > options_.self && name.rank.value < options_.ranks) return {};
   return error(ErrorKind::kBadRequest, "{} is none of the ranks that connect to rank {} of {}; give every process its own rank",
                name.text(), options_.self.value, options_.ranks);
 }
 
 void CollectiveProcess::on_peer(PeerId peer, const PeerName& name) {
+  if (name.rank.value == -1) {
+    if (const auto dropped = joiners_.on_peer(peer, missing_ranks())) endpoint_->drop(dropped->peer, dropped->reason);
+    return;
+  }
   ids_[static_cast<std::size_t>(name.rank.value)] = peer;
   names_[peer] = name.rank;
   if (meets() && name.rank == kMeetingRank) introduce(peer);
@@ -222,21 +274,27 @@ void CollectiveProcess::on_peer(PeerId peer, const PeerName& name) {
 }
 
 Result<std::span<std::byte>> CollectiveProcess::on_message_begin(PeerId peer, const MessageHead& head) {
+  if (joiners_.contains(peer)) {
+    PACELINE_ASSIGN_OR_RETURN(const auto dropped, joiners_.on_message_begin(peer, head, missing_ranks()));
+    if (dropped) endpoint_->drop(dropped->peer, dropped->reason);
+    return std::span<std::byte>();
+  }
   if (is_engines(head.kind)) return engine_->on_message_begin(names_.at(peer), head);
   if (head.payload_bytes > wire::kMaxControlBytes)
     return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
                  wire::kMaxControlBytes);
-  auto& buffer = incoming_[peer];
-  buffer.resize(head.payload_bytes);
-  return std::span<std::byte>(buffer);
+  return std::span<std::byte>();
 }
 
 void CollectiveProcess::on_message(PeerId peer, const MessageHead& head, std::span<std::byte> payload) {
+  if (joiners_.contains(peer)) {
+    const Status legal = membership::Joiners::check(head);
+    return legal.ok() ? on_introduced(peer, payload) : endpoint_->drop(peer, legal.message());
+  }
   const Rank from = names_.at(peer);
   if (is_engines(head.kind)) return engine_->on_message(from, head, payload);
-  if (head.kind == MessageKind::kJoin && meets() && options_.self == kMeetingRank) return on_introduced(from, payload);
-  if (head.kind == MessageKind::kWelcome && from == kMeetingRank) return on_list(payload);
-  if (head.kind == MessageKind::kStop && from == kMeetingRank) {
+  if (head.kind == MessageKind::kWelcome && meets() && from == kMeetingRank) return on_list(payload);
+  if (head.kind == MessageKind::kStop && meets() && from == kMeetingRank) {
     const auto stop = wire::decode_stop(payload);
     const Status reason = stop.ok() ? stop->status() : stop.status();
     return settle(reason.ok() ? error(ErrorKind::kCancelled, "rank 0 stopped") : reason);
@@ -247,11 +305,11 @@ void CollectiveProcess::on_message(PeerId peer, const MessageHead& head, std::sp
 void CollectiveProcess::on_delivered(PeerId, std::uint64_t ticket) { engine_->on_delivered(ticket); }
 
 void CollectiveProcess::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+  joiners_.remove(peer);
+  if (name.rank.value == -1) return;  // never one of the ranks
   settle(error(reason.kind(), "rank {}: {}", options_.self.value, reason.message()));
-  const auto found = names_.find(peer);
-  if (found == names_.end()) return;
+  if (!names_.contains(peer)) return;
   ids_[static_cast<std::size_t>(name.rank.value)] = 0;
-  incoming_.erase(peer);
   engine_->on_peer_lost(name.rank, reason);
 }
 

@@ -5,6 +5,10 @@
 // connect to rank 0 and tell it where they listen; it answers with the whole list when all are there. Processes whose lists or
 // numbers of ranks differ refuse each other, and say why.
 //
+// Nobody else is heard: whoever does not know the list, or what rank 0 has told those who met, cannot begin a session
+// (session/endpoint.h), and once all ranks are there nobody can. At the meeting a process has a rank only when it has said all that
+// joining needs (membership/joiners.h).
+//
 // Threads: connect() and the destructor may be called by any thread, one at a time; post() by any. The rest belongs to the loop.
 #pragma once
 
@@ -16,6 +20,7 @@
 #include <vector>
 
 #include "collectives/exec/engine.h"
+#include "membership/joiners.h"
 #include "runtime/loop_driver.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
@@ -66,8 +71,11 @@ class CollectiveProcess final : public session::EndpointHandler, public collecti
   bool meets() const { return options_.addresses.empty(); }
   Status start();  // before the loop runs
   void connect_to(Rank rank, const transport::Address& address);
+  bool is_meeting() const;  // others join here
+  std::int32_t missing_ranks() const { return options_.ranks - 1 - static_cast<std::int32_t>(names_.size()); }
   void introduce(session::PeerId meeting);
-  void on_introduced(Rank from, std::span<const std::byte> payload);
+  void on_introduced(session::PeerId peer, std::span<const std::byte> payload);
+  void refuse(session::PeerId peer, const Status& reason);
   void on_all_introduced();
   void on_list(std::span<const std::byte> payload);
   void refuse_all(const Status& reason);
@@ -82,9 +90,9 @@ class CollectiveProcess final : public session::EndpointHandler, public collecti
   std::string listening_;
   std::vector<session::PeerId> ids_;  // by rank; 0: not there
   std::map<session::PeerId, Rank> names_;
-  std::map<session::PeerId, std::vector<std::byte>> incoming_;  // control messages being received
-  std::map<Rank, std::string> introduced_;                      // on rank 0: who listens where
-  bool listed_ = false;                                         // the list of addresses is known
+  membership::Joiners joiners_;             // on rank 0
+  std::map<Rank, std::string> introduced_;  // on rank 0: who listens where
+  bool listed_ = false;                     // the list of addresses is known
   bool settled_ = false;
   std::promise<Status> ready_;
   std::unique_ptr<LoopDriver> driver_;

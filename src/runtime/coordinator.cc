@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/json_text.h"
+
 namespace paceline::runtime {
 namespace {
 
@@ -38,7 +40,11 @@ Coordinator::Coordinator(transport::Transport& transport, CoordinatorOptions opt
     : transport_(transport),
       options_(std::move(options)),
       callbacks_(std::move(callbacks)),
-      roster_({.workers = options_.workers, .servers = options_.servers, .job = options_.job, .release = options_.release}) {
+      roster_({.workers = options_.workers,
+               .servers = options_.servers,
+               .job = options_.job,
+               .release = options_.release,
+               .secret = draw_secret()}) {
   session::EndpointOptions endpoint;
   endpoint.self = {Role::kCoordinator, Rank{0}};
   endpoint.job = options_.job;
@@ -63,28 +69,59 @@ void Coordinator::fail(const Status& reason) { carry_out(roster_.on_fatal(wire::
 
 Status Coordinator::on_hello(const PeerName& name) {
   if (name.role == Role::kCoordinator) return error(ErrorKind::kBadRequest, "another coordinator cannot join a job");
+  if (name.rank.value != -1) return error(ErrorKind::kBadRequest, "{} has a rank already; who joins is given one", name.text());
+  if (const auto late = roster_.closed()) return error(ErrorKind::kBadRequest, "a {} {}", to_string(name.role), *late);
   return {};
 }
 
-void Coordinator::on_peer(PeerId peer, const PeerName& name) { roles_[peer] = name.role; }
+void Coordinator::on_peer(PeerId peer, const PeerName& name) {
+  roles_[peer] = name.role;
+  drop(joiners_.on_peer(peer, roster_.free_places()));
+}
 
+void Coordinator::drop(const std::optional<membership::Joiners::Dropped>& joiner) {
+  if (joiner) endpoint_->drop(joiner->peer, joiner->reason);
+}
+
+// The endpoint keeps what comes.
 Result<std::span<std::byte>> Coordinator::on_message_begin(PeerId peer, const wire::MessageHead& head) {
+  if (joiners_.contains(peer)) {
+    PACELINE_ASSIGN_OR_RETURN(const auto dropped, joiners_.on_message_begin(peer, head, roster_.free_places()));
+    drop(dropped);
+  }
   if (head.payload_bytes > wire::kMaxControlBytes) {
     return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
                  wire::kMaxControlBytes);
   }
-  auto& buffer = incoming_[peer];
-  buffer.resize(head.payload_bytes);
-  return std::span<std::byte>(buffer);
+  return std::span<std::byte>();
+}
+
+void Coordinator::on_join(PeerId peer, std::span<const std::byte> payload) {
+  auto join = wire::decode_join(payload);
+  if (!join.ok()) return send(peer, MessageKind::kStop, 0, encode(wire::stop_for(join.status())));
+  const Actions actions = roster_.on_join(peer, roles_.at(peer), endpoint_->address_of(peer), std::move(*join), draw_number());
+  if (const auto name = roster_.name_of(peer)) {
+    joiners_.remove(peer);
+    endpoint_->set_name(peer, *name);
+  }
+  carry_out(actions);
+}
+
+// Of its own, and of nobody else's.
+void Coordinator::on_progress(PeerId peer, std::span<const std::byte> payload) {
+  const auto name = roster_.name_of(peer);
+  const auto progress = parse_foreign(text_of(payload), "a worker's progress");
+  if (!name || !progress.ok() || !is_progress(*progress) || progress->value("rank", name->rank.value) != name->rank.value) return;
+  if (callbacks_.on_progress) callbacks_.on_progress(*progress);
 }
 
 void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (joiners_.contains(peer)) {
+    if (const Status legal = membership::Joiners::check(head); !legal.ok()) return endpoint_->drop(peer, legal.message());
+  }
   switch (head.kind) {
-    case MessageKind::kJoin: {
-      auto join = wire::decode_join(payload);
-      if (!join.ok()) return send(peer, MessageKind::kStop, 0, encode(wire::stop_for(join.status())));
-      return carry_out(roster_.on_join(peer, roles_.at(peer), endpoint_->address_of(peer), std::move(*join)));
-    }
+    case MessageKind::kJoin:
+      return on_join(peer, payload);
     case MessageKind::kReady:
       return carry_out(roster_.on_ready(peer));
     case MessageKind::kReport:
@@ -102,11 +139,8 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
         callbacks_.on_saved({part_of(peer, head), name->rank}, head.iteration, text_of(payload));
       return;
     }
-    case MessageKind::kProgress: {
-      const Json progress = Json::parse(text_of(payload), nullptr, /*allow_exceptions=*/false);
-      if (is_progress(progress) && callbacks_.on_progress) callbacks_.on_progress(progress);
-      return;
-    }
+    case MessageKind::kProgress:
+      return on_progress(peer, payload);
     case MessageKind::kClockTell:
       return on_reading(peer, head, payload);
     case MessageKind::kTimeline:
@@ -153,15 +187,10 @@ Role Coordinator::part_of(PeerId peer, const wire::MessageHead& head) const {
   return head.flags == wire::kOfServer ? Role::kServer : Role::kWorker;
 }
 
-void Coordinator::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+void Coordinator::on_peer_lost(PeerId peer, const PeerName&, const Status& reason) {
   roles_.erase(peer);
-  incoming_.erase(peer);
-  // A member keeps the name it joined with, without a rank; the roster knows better.
-  std::string message = reason.message();
-  if (const auto known = roster_.name_of(peer); known && known->text() != name.text()) {
-    if (const auto at = message.find(name.text()); at != std::string::npos) message.replace(at, name.text().size(), known->text());
-  }
-  carry_out(roster_.on_peer_lost(peer, Status(reason.kind(), message)));
+  joiners_.remove(peer);
+  carry_out(roster_.on_peer_lost(peer, reason));
 }
 
 void Coordinator::send(PeerId to, MessageKind kind, Iteration iteration, std::vector<std::byte> payload) {
@@ -194,6 +223,12 @@ void Coordinator::carry_out(const Actions& actions) {
 void Coordinator::agree() {
   transport_.loop().cancel(gathering_timer_);
   agreed_ = roster_.settings();
+  for (const PeerId late : joiners_.all()) {
+    const std::string reason =
+        fmt::format("a {} ({}) {}", to_string(roles_.at(late)), endpoint_->address_of(late), *roster_.closed());
+    send(late, MessageKind::kStop, 0, encode(wire::stop_for(Status(ErrorKind::kBadRequest, reason))));
+    endpoint_->drop(late, reason);
+  }
   if (options_.timeline != nullptr) set(*agreed_, "trace", "1");
   if (!callbacks_.on_agreed) return;
   deciding_ = true;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "membership/joiners.h"
 #include "membership/roster.h"
 #include "runtime/link_probe.h"
 #include "runtime/report.h"
@@ -72,6 +73,9 @@ class Coordinator final : public session::EndpointHandler {
 
  private:
   void carry_out(const membership::Actions& actions);
+  void on_join(session::PeerId peer, std::span<const std::byte> payload);
+  void on_progress(session::PeerId peer, std::span<const std::byte> payload);
+  void drop(const std::optional<membership::Joiners::Dropped>& joiner);
   void agree();
   void probe();
   void ask();
@@ -92,11 +96,11 @@ class Coordinator final : public session::EndpointHandler {
   CoordinatorCallbacks callbacks_;
   std::unique_ptr<session::Endpoint> endpoint_;
   membership::Roster roster_;
-  std::map<session::PeerId, session::Role> roles_;
-  std::map<session::PeerId, std::vector<std::byte>> incoming_;  // messages being received
-  std::optional<wire::Settings> agreed_;                        // settings with what on_agreed added
-  bool deciding_ = false;                                       // from then until on_agreed has returned
-  std::optional<LinkProbe> probe_;                              // while it runs
+  membership::Joiners joiners_;
+  std::map<session::PeerId, session::Role> roles_;  // of joiners and members
+  std::optional<wire::Settings> agreed_;            // settings with what on_agreed added
+  bool deciding_ = false;                           // from then until on_agreed has returned
+  std::optional<LinkProbe> probe_;                  // while it runs
   std::vector<std::byte> probe_bytes_;
   std::unique_ptr<TaskThread> agreeing_;       // while on_agreed runs
   std::vector<membership::SendWelcome> held_;  // until then

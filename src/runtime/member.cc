@@ -235,15 +235,39 @@ PeerName Member::sender_of(PeerId peer, MessageKind kind) const {
 Status Member::on_hello(const PeerName& name) {
   if (!listens()) return error(ErrorKind::kBadRequest, "a {} takes no connections", to_string(options_.role));
   const bool fits = options_.meets == Meets::kServers || name.role == Role::kWorker;
-  if (name.role == Role::kCoordinator || name.rank.value < 0 || !fits) {
+  if (name.role == Role::kCoordinator || name.rank.value < 0 || !fits || !welcomed_) {
     return error(ErrorKind::kBadRequest, "{} cannot connect to a {}; join the job at its coordinator", name.text(),
                  to_string(options_.role));
   }
+  if (!takes_part(name)) {
+    return error(ErrorKind::kBadRequest, "{} does not take part in this job of {} workers and {} servers", name.text(),
+                 workers_.size(), servers_.size());
+  }
+  // Among equals those of higher rank come.
+  const bool equal = options_.meets == Meets::kWorkers || session::plays(name.role, Role::kServer);
+  if (equal && name.rank <= rank_)
+    return error(ErrorKind::kBadRequest, "{} does not connect to {} of rank {}, but the other way round", name.text(),
+                 to_string(options_.role), rank_.value);
   return {};
 }
 
+// As the coordinator has welcomed it.
+bool Member::takes_part(const PeerName& name) const {
+  const auto rank = static_cast<std::size_t>(name.rank.value);
+  return std::ranges::all_of(kParts, [&](Role part) {
+    const auto count = ranks_of(part).size();
+    return !session::plays(name.role, part) || (rank < count && incarnation_of(part, rank) == name.incarnation);
+  });
+}
+
+// 0: the welcome does not say.
+std::uint32_t Member::incarnation_of(Role part, std::size_t rank) const {
+  const auto& known = part == Role::kWorker ? worker_incarnations_ : server_incarnations_;
+  return rank < known.size() ? known[rank] : 0;
+}
+
 void Member::on_peer(PeerId peer, const PeerName& name) {
-  peers_[peer] = name;
+  peers_[peer] = {name.role, name.rank};
   if (name.role == Role::kCoordinator) {
     coordinator_ = peer;
     return join();
@@ -252,8 +276,7 @@ void Member::on_peer(PeerId peer, const PeerName& name) {
   for (const Role part : kParts) {
     if (!session::plays(name.role, part)) continue;
     auto& ranks = ranks_of(part);
-    if (ranks.size() <= rank) ranks.resize(rank + 1);
-    ranks[rank] = peer;
+    ranks.at(rank) = peer;
     if (const auto held = held_.extract({part, name.rank}); !held.empty()) {
       for (const Held& message : held.mapped()) endpoint_->send(peer, message.head, message.payload, message.ticket);
     }
@@ -268,9 +291,9 @@ Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::M
       return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
                    wire::kMaxControlBytes);
     }
-    auto& buffer = incoming_control_[peer];
-    buffer.resize(head.payload_bytes);
-    return std::span<std::byte>(buffer);
+    if (head.kind != MessageKind::kProbe) return std::span<std::byte>();  // the endpoint keeps it
+    probe_.resize(head.payload_bytes);  // measures the link, so nothing is made for it while it comes
+    return std::span<std::byte>(probe_);
   }
   paramserver::MessageSink* sink = receiver_of(head.kind);
   if (sink == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
@@ -324,7 +347,13 @@ void Member::on_welcome(const wire::Welcome& welcome) {
     return;
   }
   rank_ = Rank{welcome.rank};
-  endpoint_->set_identity({options_.role, rank_}, welcome.job, welcome.epoch);
+  workers_.resize(static_cast<std::size_t>(welcome.workers));
+  servers_.resize(welcome.servers.size());
+  worker_incarnations_ = welcome.worker_incarnations;
+  server_incarnations_ = welcome.server_incarnations;
+  const std::uint32_t own =
+      incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, static_cast<std::size_t>(welcome.rank));
+  endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
   const auto start = events_.on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
   sinks_ = start->sinks;
@@ -358,7 +387,7 @@ void Member::connect_to(Role role, const std::vector<std::string>& addresses, st
   for (std::size_t rank = 0; rank < count; ++rank) {
     const auto address = transport::parse_address(addresses[rank]);
     if (!address.ok()) return fail(address.status());
-    endpoint_->connect(*address, {role, Rank{static_cast<std::int32_t>(rank)}}, options_.join_deadline);
+    endpoint_->connect(*address, {role, Rank{static_cast<std::int32_t>(rank)}, incarnation_of(role, rank)}, options_.join_deadline);
   }
 }
 
@@ -384,7 +413,6 @@ void Member::on_delivered(PeerId peer, std::uint64_t ticket) {
 
 void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
   peers_.erase(peer);
-  incoming_control_.erase(peer);
   if (name.role == Role::kCoordinator) {
     coordinator_.reset();
     if (!ended_) on_stop(wire::stop_for(failure_.ok() || echo_ ? reason : failure_));

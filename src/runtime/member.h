@@ -132,8 +132,13 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
     std::uint64_t ticket;
   };
   void send_to(const session::PeerName& name, const Held& message);
+  bool takes_part(const session::PeerName& name) const;
+  std::uint32_t incarnation_of(session::Role part, std::size_t rank) const;
   std::optional<session::PeerId> peer_of(const session::PeerName& name) const;
   std::vector<std::optional<session::PeerId>>& ranks_of(session::Role part) {
+    return part == session::Role::kWorker ? workers_ : servers_;
+  }
+  const std::vector<std::optional<session::PeerId>>& ranks_of(session::Role part) const {
     return part == session::Role::kWorker ? workers_ : servers_;
   }
   paramserver::MessageSink* sink_of(session::Role part) const {
@@ -151,11 +156,12 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   Sinks sinks_;
   std::unique_ptr<LocalDelivery> local_;  // Role::kBoth
   std::map<session::PeerId, session::PeerName> peers_;
-  std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank
-  std::map<session::PeerName, std::vector<Held>> held_;            // for members that have not connected yet
+  std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank, once welcomed
+  std::vector<std::uint32_t> worker_incarnations_, server_incarnations_;
+  std::map<session::PeerName, std::vector<Held>> held_;  // for members that have not connected yet
   std::set<session::PeerName> lost_;
   std::optional<session::PeerId> coordinator_;
-  std::map<session::PeerId, std::vector<std::byte>> incoming_control_;  // being received
+  std::vector<std::byte> probe_;  // where the coordinator's probes go
   std::size_t peers_wanted_ = 0;  // connections to servers (Meets::kWorkers: to workers) that must exist
   bool welcomed_ = false;
   bool told_connected_ = false;

@@ -206,10 +206,9 @@ void EndpointState::judge(Link& link, const PeerName& name) {
   }
   const Secret& secret = known != nullptr ? known->secret : options_.secret != kNoSecret ? options_.secret : hello.key;
   if (secret == kNoSecret || !same(hello.proof, proof_for(hello, secret, link.challenge))) {
-    return refuse(
-        link, wire::Verdict::kRefused,
-        fmt::format("{} does not know the secret of {}; only who was welcomed by the coordinator of this job can talk to {}",
-                    name.text(), known != nullptr ? "its session" : "this job", options_.self.text()));
+    return refuse(link, wire::Verdict::kRefused,
+                  fmt::format("{} does not know the secret of {}; only members of the job can talk to {}", name.text(),
+                              known != nullptr ? "its session" : "this job", options_.self.text()));
   }
   if (known != nullptr) return resume(*known, link);
   accept(link, name, secret);

@@ -56,7 +56,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       auto place = arrival->place;
       if (arrival->kind == session::Inbox::Arrival::Kind::kBegins) {
         if (arrival->head.payload_bytes > 4096) return 0;  // the application would refuse it
-        place = session.begin(arrival->head, places.emplace_back(arrival->head.payload_bytes), header.payload_bytes);
+        // Every third is kept by the session.
+        const bool kept = arrival->head.payload_bytes % 3 == 0;
+        place = session.begin(arrival->head, kept ? std::span<std::byte>() : places.emplace_back(arrival->head.payload_bytes),
+                              header.payload_bytes);
+      } else if (arrival->kind == session::Inbox::Arrival::Kind::kContinues) {
+        place = session.place_of(*arrival, header.payload_bytes);
       }
       if (arrival->kind != session::Inbox::Arrival::Kind::kDuplicate) {
         if (place.size() != header.payload_bytes) std::abort();
@@ -70,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (session.received() > before + 1) std::abort();
     if (event.ok() && event->kind == session::Session::Event::Kind::kMessage && event->payload.size() != event->head.payload_bytes)
       std::abort();
+    session.forget();
     while (const auto released = session.outbox().release())
       delivered += released->message == session::Outbox::Released::Message::kDelivered ? 1 : 0;
   }

@@ -379,6 +379,40 @@ TEST(Session, ChunksThatContradictEachOtherAreCorrupt) {
   EXPECT_EQ(last->payload.data(), place.data());
 }
 
+TEST(Session, AMessageWithoutAPlaceTakesMemoryAsItComes) {
+  constexpr std::uint64_t kBytes = std::uint64_t{16} << 20;
+  const wire::MessageHead head{.unit = 4, .payload_bytes = kBytes};
+  const auto body = [&](std::uint64_t offset) {
+    std::array<std::byte, wire::kChunkBodyBytes> bytes;
+    wire::encode({.message = 1, .offset = offset, .head = head}, bytes);
+    return bytes;
+  };
+  Inbox inbox;
+  ASSERT_TRUE(inbox.examine(1, body(0), 97).ok());
+  std::span<std::byte> place = inbox.begin(head, {}, 97);
+  ASSERT_EQ(place.size(), 97U) << "not what was announced";
+  std::uint64_t sequence = 0;
+  std::uint64_t offset = 0;
+  for (std::uint64_t bytes = 97;; bytes = std::min<std::uint64_t>(kBytes - offset, 100'000)) {
+    if (offset > 0) {
+      const auto arrival = inbox.examine(sequence + 1, body(offset), bytes);
+      ASSERT_TRUE(arrival.ok()) << arrival.status().message();
+      place = inbox.place_of(*arrival, bytes);
+    }
+    ASSERT_EQ(place.size(), bytes);
+    for (std::size_t i = 0; i < place.size(); ++i) place[i] = static_cast<std::byte>((offset + i) % 251);
+    const auto accepted = inbox.accept(++sequence, body(offset), bytes);
+    ASSERT_TRUE(accepted.ok());
+    offset += bytes;
+    if (accepted->kind != Inbox::Accepted::Kind::kMessage) continue;
+    ASSERT_EQ(accepted->payload.size(), kBytes);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < kBytes; ++i) wrong += accepted->payload[i] != static_cast<std::byte>(i % 251) ? 1 : 0;
+    EXPECT_EQ(wrong, 0U);
+    break;
+  }
+}
+
 TEST(Session, ALostLastChunkIsNoticedByTheNextHeartbeat) {
   const TimePoint now = TimePoint{} + 1h;
   Session sender(now, kDeadline), receiver(now, kDeadline);

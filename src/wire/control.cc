@@ -115,6 +115,9 @@ std::vector<std::byte> encode(const Welcome& welcome) {
     writer.put_list(*addresses, [](Writer& w, const std::string& address) { w.put_text(address); });
   encode(welcome.table, writer);
   put_settings(writer, welcome.settings);
+  for (const std::byte byte : welcome.secret) writer.put(byte);
+  for (const auto* incarnations : {&welcome.worker_incarnations, &welcome.server_incarnations})
+    writer.put_list(*incarnations, [](Writer& w, std::uint32_t incarnation) { w.put(incarnation); });
   return writer.take();
 }
 
@@ -129,6 +132,9 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
     *addresses = reader.get_list<std::string>(4, [](Reader& r) { return r.get_text(); });
   welcome.table = decode_tensor_table(reader);
   welcome.settings = get_settings(reader);
+  for (std::byte& byte : welcome.secret) byte = reader.get<std::byte>();
+  for (auto* incarnations : {&welcome.worker_incarnations, &welcome.server_incarnations})
+    *incarnations = reader.get_list<std::uint32_t>(4, [](Reader& r) { return r.get<std::uint32_t>(); });
   return finished(reader, std::move(welcome), "welcome");
 }
 

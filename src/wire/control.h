@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/quantity.h"
+#include "base/secret.h"
 #include "base/status.h"
 #include "wire/tensor_table.h"
 
@@ -49,6 +50,9 @@ struct Welcome {
   std::vector<std::string> peers;    // of a job without servers: the workers' addresses by rank
   TensorTable table;
   Settings settings;
+  // What members prove to each other (wire/hello.h), and which process has which rank: who is not named here takes no part.
+  Secret secret = kNoSecret;
+  std::vector<std::uint32_t> worker_incarnations, server_incarnations;  // by rank; of a process in both roles the same
 
   bool operator==(const Welcome&) const = default;
 };
@@ -74,7 +78,8 @@ Result<Join> decode_join(std::span<const std::byte> bytes);
 Result<Welcome> decode_welcome(std::span<const std::byte> bytes);
 Result<Stop> decode_stop(std::span<const std::byte> bytes);
 
-// The largest control message a process accepts.
+// The largest control message a process accepts, and the largest Join of one that has not been admitted yet.
 inline constexpr std::uint64_t kMaxControlBytes = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t kMaxJoinBytes = std::uint64_t{16} << 20;
 
 }  // namespace paceline::wire

@@ -61,14 +61,16 @@ TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
                                    "000000000000f83f"
                                    "01000000"
                                    "0000000000000000");
-  const Welcome welcome{.rank = 2,
-                        .workers = 3,
-                        .job = 0x1122334455667788,
-                        .epoch = 9,
-                        .servers = {"a", "bc"},
-                        .peers = {"d"},
-                        .table = small_table(),
-                        .settings = {}};
+  Welcome welcome{.rank = 2,
+                  .workers = 3,
+                  .job = 0x1122334455667788,
+                  .epoch = 9,
+                  .servers = {"a", "bc"},
+                  .peers = {"d"},
+                  .table = small_table(),
+                  .settings = {}};
+  welcome.secret.fill(std::byte{0x55});
+  welcome.worker_incarnations = {7};
   EXPECT_EQ(hex(encode(welcome)), std::string("02000000"
                                               "03000000"
                                               "8877665544332211"
@@ -81,7 +83,7 @@ TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
                                               "01000000"
                                               "01000000"
                                               "64") +
-                                      kSmallTable + "00000000");
+                                      kSmallTable + "00000000" + std::string(64, '5') + "01000000" + "07000000" + "00000000");
   EXPECT_EQ(hex(encode(Stop{.kind = StopKind::kFailed, .error = ErrorKind::kDeadline, .reason = "no"})),
             "02"
             "02"

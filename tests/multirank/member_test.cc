@@ -2,6 +2,7 @@
 #include "runtime/member.h"
 
 #include <future>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,6 +20,12 @@ session::EndpointOptions identity(session::Role role) {
   session::EndpointOptions options;
   options.self = {role, Rank{0}};
   return options;
+}
+
+// Why `peer` was lost; empty: it is there.
+std::string node_reason(const Node& node, session::PeerId peer) {
+  const auto lost = node.lost.find(peer);
+  return lost == node.lost.end() ? std::string() : lost->second.reason.message();
 }
 
 class Ends final : public MemberEvents {
@@ -126,6 +133,62 @@ TEST_F(MemberTest, TheUsersWishToEndIsToldAtOnceAndIsNoFailure) {
   const wire::Stop stop = told();
   EXPECT_EQ(stop.kind, wire::StopKind::kInterrupted);
   EXPECT_THAT(stop.reason, HasSubstr("signal"));
+}
+
+// A server that has been welcomed to a job of two workers, and those who connect to it.
+TEST(MemberOfAJob, HearsOnlyThoseWhomTheWelcomeNamesAndWhoKnowTheSecret) {
+  using session::PeerName;
+  using session::Role;
+  const auto backend = transport::testing::inproc_backend();
+  Node coordinator(backend, identity(Role::kCoordinator));
+  transport::testing::Rank process(backend);
+  Ends events;
+  MemberOptions options;
+  options.role = Role::kServer;
+  options.coordinator = coordinator.listen("127.0.0.1");
+  std::unique_ptr<Member> member;
+  process.on_loop([&] {
+    member = std::make_unique<Member>(process.transport(), options, events);
+    EXPECT_TRUE(member->start().ok());
+  });
+  coordinator.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
+  wire::Welcome welcome{.rank = 0, .workers = 2, .job = 5, .epoch = 1, .servers = {"here"}};
+  welcome.secret = draw_secret();
+  welcome.worker_incarnations = {11, 12};
+  welcome.server_incarnations = {21};
+  transport::Address address;
+  coordinator.rank.on_loop(
+      [&] { address = transport::parse_address(wire::decode_join(coordinator.arrived.front().payload).value().address).value(); });
+  const PeerName server{Role::kServer, {0}, 21};
+  const auto answer = [&](const PeerName& name, const Secret& secret, const PeerName& expected) {
+    Node stranger(backend, {.self = name, .secret = secret});
+    const auto peer = stranger.connect(address, expected);
+    stranger.wait_until("an answer", [&](Node& node) { return !node.peers.empty() || !node.lost.empty(); });
+    std::string reason;
+    stranger.rank.on_loop([&] { reason = node_reason(stranger, peer); });
+    return reason;
+  };
+  EXPECT_THAT(answer({Role::kWorker, {0}, 11}, welcome.secret, {Role::kServer, {-1}}), HasSubstr("join the job"))
+      << "it has not begun";
+  coordinator.send_owned(coordinator.peers.front().first, {.kind = MessageKind::kWelcome, .layer = wire::kControlLayer},
+                         encode(welcome));
+
+  Node worker(backend, {.self = {Role::kWorker, {0}, 11}, .secret = welcome.secret});
+  worker.connect(address, server);
+  worker.wait_peer(server);
+  EXPECT_THAT(answer({Role::kWorker, {0}, 11}, welcome.secret, server), HasSubstr("already in this job"));
+  EXPECT_THAT(answer({Role::kWorker, {1}, 13}, welcome.secret, server),
+              HasSubstr("worker 1 does not take part in this job of 2 workers"));
+  EXPECT_THAT(answer({Role::kWorker, {1}, 12}, draw_secret(), server), HasSubstr("worker 1 does not know the secret of this job"));
+  EXPECT_THAT(answer({Role::kWorker, {1}, 12}, kNoSecret, server), HasSubstr("worker 1 does not know the secret of this job"));
+  EXPECT_THAT(answer({Role::kServer, {0}, 21}, welcome.secret, server), HasSubstr("the other way round"));
+  for (const std::int32_t rank : {2, 7, std::numeric_limits<std::int32_t>::max()}) {
+    EXPECT_THAT(answer({Role::kWorker, {rank}}, welcome.secret, server), HasSubstr("does not take part")) << rank;
+    EXPECT_THAT(answer({Role::kServer, {rank}}, welcome.secret, server), HasSubstr("does not take part")) << rank;
+  }
+  EXPECT_EQ(answer({Role::kWorker, {1}, 12}, welcome.secret, server), "") << "the other worker is heard";
+  process.stop();
+  member.reset();
 }
 
 }  // namespace

@@ -11,26 +11,7 @@ import time
 import pytest
 
 from jobs import ERROR, LENET, SLACK, Coordinator, Job, Process, keep_port, listening_ports, reference, wait_until
-
-MAGIC = b"PLN1"
-HEADER = struct.Struct("<4sBBBBQQIIIII")  # all but the header's own checksum
-
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def header(major=1, kind=0, flags=0, sequence=0, body=b"", body_bytes=None, payload_bytes=0, payload_crc=0):
-    head = HEADER.pack(
-        MAGIC, major, 0, kind, flags, sequence, 0, 1, len(body) if body_bytes is None else body_bytes, payload_bytes, payload_crc, 0
-    )
-    return head + struct.pack("<I", crc32c(head + body)) + body
-
+from protocol import MAGIC, header
 
 noise = bytes((i * i * 7919 + i // 3) % 256 for i in range(100_000))
 

@@ -1,0 +1,149 @@
+"""Strangers who speak the protocol, to its last byte, but are no members of the job: they are refused, and change nothing."""
+
+import re
+import socket
+import struct
+import threading
+
+import pytest
+
+from jobs import LENET, Coordinator, Job, listening_ports, reference
+from protocol import ACCEPTED, BOTH, COORDINATOR, HEARTBEAT_KIND, REFUSED, SERVER, WORKER, chunk, connect, greet, header
+from test_strangers import Together, member
+
+TASK = (*LENET, "--iterations", 100)
+SHORT = (*LENET, "--iterations", 10)
+JOIN, PROGRESS, PUSH, FAILED = 8, 12, 1, 14
+NOBODY = [(WORKER, 7), (SERVER, 9), (BOTH, 1), (WORKER, 2**31 - 1), (SERVER, 2**31 - 1), (WORKER, 0), (SERVER, 0), (WORKER, -1), (COORDINATOR, 0)]
+
+
+def hung_up(peer):
+    try:
+        while peer.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def peak(pid):
+    return int(re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{pid}/status").read()).group(1)) * 1024
+
+
+@pytest.mark.parametrize("way", [("--servers", 2), ("--collective", "loop1")], ids=["servers", "collective"])
+def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tmp_path, way):
+    with Job(tmp_path, *TASK, "--workers", 2, *way) as job:
+        job.wait_for_iterations(2)
+        before = {name: peak(pid) for name, pid in job.children().items()}
+        ports = {name: listening_ports(pid) for name, pid in job.children().items()}
+        reasons = []
+        for name, (port,) in ((name, port) for name, port in ports.items() if port):
+            role = {"coordinator": COORDINATOR, "server": SERVER, "worker": WORKER}[name.split()[0]]
+            for stranger in NOBODY:
+                for rank in (int(name.split()[1]) if " " in name else 0, -1):
+                    with connect(port) as peer:
+                        reply = greet(peer, stranger, (role, rank))
+                        assert reply.verdict == REFUSED, (name, stranger, reply)
+                        reasons.append(reply.reason)
+                        peer.sendall(chunk(1, PUSH, b"x" * 100) + chunk(2, FAILED))  # all the same
+        for name, pid in job.children().items():
+            assert peak(pid) - before[name] < 16 << 20 or name.startswith("worker"), name
+        assert job.finish() == 0, job.err
+        assert job.errors() == []
+        assert any("worker came too late" in reason for reason in reasons), reasons
+        assert any("does not take part in this job" in reason for reason in reasons), reasons
+        assert any("is already in this job at 127.0.0.1:" in reason for reason in reasons), reasons
+        assert job.report()["parameters_hash"] == reference(*TASK, "--workers", 2)["parameters_hash"]
+
+
+class Recorder:
+    """Hands on one connection to the coordinator, and keeps what the member said."""
+
+    def __init__(self, port):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.port = port
+        self.said = b""
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        member, _ = self.listener.accept()
+        coordinator = connect(self.port, None)
+        threading.Thread(target=self.pass_on, args=(coordinator, member), daemon=True).start()
+        self.pass_on(member, coordinator, record=True)
+
+    def pass_on(self, source, sink, record=False):
+        try:
+            while got := source.recv(65536):
+                if record:
+                    self.said += got
+                sink.sendall(got)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+def test_what_was_recorded_opens_nothing():
+    with Together() as together:
+        coordinator = together.add(Coordinator("--workers", 2, "--servers", 1))
+        port = coordinator.address_pair()[1]
+        recorder = Recorder(port)
+        recorded = type("At", (), {"address": recorder.address})
+        members = [together.add(member(at, role, *TASK)) for at, role in ((coordinator, "server"), (recorded, "worker"), (coordinator, "worker"))]
+        assert "progress" in coordinator.process.stdout.readline()
+        session, attempt = (struct.unpack_from(form, recorder.said, 48 + at)[0] for form, at in (("<Q", 0), ("<I", 28)))
+        with connect(port) as thief:
+            thief.sendall(recorder.said)
+            assert hung_up(thief)
+        for resume in (0, 1):
+            with connect(port) as liar:
+                reply = greet(liar, (WORKER, -1), (COORDINATOR, 0), session=session, attempt=attempt + 5, resume=resume)
+                assert reply.verdict == REFUSED and "does not know the secret" in reply.reason, reply
+        for process in (*members, coordinator):
+            assert process.finish() == 0, process.err
+        assert coordinator.report()["parameters_hash"] == reference(*TASK, "--workers", 2)["parameters_hash"]
+
+
+def test_who_has_not_joined_can_only_join_and_takes_no_memory():
+    with Together() as together:
+        coordinator = together.add(Coordinator("--workers", 1, "--servers", 1))
+        port = coordinator.address_pair()[1]
+        before = peak(coordinator.pid)
+        crowd = []
+
+        def joiner():
+            crowd.append(connect(port))
+            assert greet(crowd[-1], (WORKER, -1), (COORDINATOR, 0)).verdict == ACCEPTED
+            return crowd[-1]
+
+        try:
+            for said in (
+                chunk(1, PROGRESS, b"[" * 30_000),
+                chunk(1, PROGRESS),
+                chunk(1, FAILED, b"\2\0\0\0\0\0"),
+                chunk(1, PUSH, b"x" * 100),
+                chunk(1, JOIN),
+                chunk(1, JOIN, b"x", announced=64 << 20),
+            ):
+                peer = joiner()
+                peer.sendall(said)
+                assert hung_up(peer)
+            with connect(port) as peer:
+                reply = greet(peer, (WORKER, 0), (COORDINATOR, 0))
+                assert reply.verdict == REFUSED and "has a rank already" in reply.reason, reply
+            for _ in range(100):  # more than are listened to at a time
+                joiner().sendall(chunk(1, JOIN, b"x" * 97, announced=16 << 20))
+            silent = joiner()
+            try:
+                for _ in range(20_000):  # it never reads the answers
+                    silent.sendall(header(kind=HEARTBEAT_KIND, body=bytes(8)))
+            except OSError:
+                pass
+            assert peak(coordinator.pid) - before < 16 << 20
+            members = [together.add(member(coordinator, role, *SHORT)) for role in ("server", "worker")]
+            for process in (*members, coordinator):
+                assert process.finish() == 0, process.err
+        finally:
+            for peer in crowd:
+                peer.close()
+        assert coordinator.report()["parameters_hash"] == reference(*SHORT, "--workers", 1)["parameters_hash"]
