@@ -17,20 +17,29 @@ wire::TensorTable one_period() { return tensors_of({{{"period", kPeriod, 0, 0}}}
 
 Result<ValueCheck> ValueCheck::make(const runtime::JobSettings& settings, Rank rank, std::int32_t workers) {
   PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
-  ValueCheck check(Values(static_cast<std::uint64_t>(settings.seed)), rules, rank, workers);
+  std::optional<collectives::TrainingOptions> training;
+  if (settings.collective != runtime::kNoCollective) {
+    PACELINE_ASSIGN_OR_RETURN(training, runtime::training_options(settings));
+  }
+  ValueCheck check(Values(static_cast<std::uint64_t>(settings.seed)), rules, collectives::GradientAdditions(training, workers),
+                   rank, workers);
   check.exact_ = settings.sync == "bsp";
   PACELINE_ASSIGN_OR_RETURN(check.sync_, runtime::sync_options(settings));
   check.rate_ = rules.learning_rate.base;
   return check;
 }
 
-ValueCheck::ValueCheck(Values values, const runtime::UpdateRules& rules, Rank rank, std::int32_t workers)
+ValueCheck::ValueCheck(Values values, const runtime::UpdateRules& rules, collectives::GradientAdditions additions, Rank rank,
+                       std::int32_t workers)
     : values_(std::move(values)),
       rank_(rank),
-      update_(rules, one_period()),
-      expected_(values_.initial().begin(), values_.initial().end()),
+      additions_(std::move(additions)),
       gradients_(static_cast<std::size_t>(workers), std::vector<float>(kPeriod)) {
-  update_.begin(expected_);
+  for (const collectives::Additions& order : additions_.orders()) {
+    Expected& expected = expected_.emplace_back(runtime::ReferenceUpdate(rules, one_period(), order),
+                                                std::vector(values_.initial().begin(), values_.initial().end()));
+    expected.update.begin(expected.period);
+  }
 }
 
 Status ValueCheck::on_iteration(Iteration iteration) {
@@ -41,23 +50,27 @@ Status ValueCheck::on_iteration(Iteration iteration) {
   if (!exact_) return {};
   for (std::size_t worker = 0; worker < gradients_.size(); ++worker)
     values_.make_gradient(Rank{static_cast<std::int32_t>(worker)}, iteration, gradients_[worker]);
-  return update_.apply(iteration, gradients_, std::vector(gradients_.size(), std::vector<char>{1}), expected_);
+  const std::vector used(gradients_.size(), std::vector<char>{1});
+  for (Expected& expected : expected_)
+    PACELINE_RETURN_IF_ERROR(expected.update.apply(iteration, gradients_, used, expected.period));
+  return {};
 }
 
 std::optional<ValueCheck::Difference> ValueCheck::find_difference(std::int64_t offset, std::span<const float> values,
-                                                                  Seen& seen) const {
+                                                                  Part& part) const {
   if (values.empty()) return std::nullopt;
-  if (!exact_) return find_off_line(offset, values, seen);
-  const auto index = first_difference(expected_, offset, values);
+  if (!exact_) return find_off_line(offset, values, part);
+  const std::vector<float>& period = expected_[part.order].period;
+  const auto index = first_difference(period, offset, values);
   if (!index) return std::nullopt;
-  return Difference{*index, expected_[static_cast<std::size_t>((offset + static_cast<std::int64_t>(*index)) % kPeriod)]};
+  return Difference{*index, period[static_cast<std::size_t>((offset + static_cast<std::int64_t>(*index)) % kPeriod)]};
 }
 
 std::optional<ValueCheck::Difference> ValueCheck::find_off_line(std::int64_t offset, std::span<const float> values,
-                                                                Seen& seen) const {
+                                                                Part& part) const {
   const auto initial = values_.initial(), direction = values_.direction();
   auto at = static_cast<std::size_t>(offset % kPeriod);
-  const float least = std::max(seen.along, static_cast<float>(own_));
+  const float least = std::max(part.along, static_cast<float>(own_));
   const float along = (initial[at] - values[0]) / direction[at];
   const float tolerance = kTolerance * (1 + std::abs(along));
   if (!(along >= least - tolerance)) return Difference{0, initial[at] - least * direction[at]};
@@ -75,7 +88,7 @@ std::optional<ValueCheck::Difference> ValueCheck::find_off_line(std::int64_t off
     begin += run;
     at = 0;
   }
-  seen.along = along;
+  part.along = along;
   return std::nullopt;
 }
 

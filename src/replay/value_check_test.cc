@@ -1,9 +1,13 @@
 #include "replay/value_check.h"
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "collectives/plan/plan_player.h"
 
 namespace paceline::replay {
 namespace {
@@ -65,20 +69,68 @@ TEST(ValueCheck, InBspItKnowsEveryBitOfEveryElement) {
       return table;
     }());
     std::vector<float> arena = initial_of(values);
-    ValueCheck::Seen seen;
+    ValueCheck::Part part;
     for (Iteration iteration = 1; iteration <= 4; ++iteration) {
-      EXPECT_FALSE(check->find_difference(0, arena, seen)) << optimizer << " before " << iteration;
-      EXPECT_FALSE(check->find_difference(100, std::span(arena).subspan(100, 200), seen));
+      EXPECT_FALSE(check->find_difference(0, arena, part)) << optimizer << " before " << iteration;
+      EXPECT_FALSE(check->find_difference(100, std::span(arena).subspan(100, 200), part));
       std::vector<std::vector<float>> gradients;
       for (const int worker : {0, 1, 2}) gradients.push_back(gradient_of(values, Rank{worker}, iteration));
       ASSERT_TRUE(servers.apply(iteration, gradients, std::vector(3, std::vector<char>{1}), arena).ok());
-      EXPECT_TRUE(check->find_difference(0, arena, seen)) << "the values of the next iteration";
+      EXPECT_TRUE(check->find_difference(0, arena, part)) << "the values of the next iteration";
       ASSERT_TRUE(check->on_iteration(iteration).ok());
     }
     arena[kPeriod + 9] = std::nextafter(arena[kPeriod + 9], 100.0f);
-    const auto found = check->find_difference(0, arena, seen);
+    const auto found = check->find_difference(0, arena, part);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->index, static_cast<std::size_t>(kPeriod + 9));
+  }
+}
+
+// Without servers the sum is taken in the order of the algorithm, which may be another one in each part of a unit.
+TEST(ValueCheck, WithoutServersItKnowsTheBitsOfEveryLoopAndAlgorithm) {
+  using collectives::Operation;
+  const Values values(3);
+  for (const std::string loop : {"loop1", "loop2", "loop3", "loop3-overlap"}) {
+    const auto operation = loop.starts_with("loop3") ? Operation::kAllreduce : Operation::kReduce;
+    for (const collectives::Algorithm algorithm : collectives::algorithms_for(operation)) {
+      for (const int workers : {3, 4, 5}) {
+        SCOPED_TRACE(fmt::format("{} by {}, {} workers", loop, to_string(algorithm), workers));
+        runtime::JobSettings settings = settings_of("bsp", "momentum");
+        settings.collective = loop;
+        settings.algorithm = to_string(algorithm);
+        auto check = ValueCheck::make(settings, Rank{1}, workers);
+        ASSERT_TRUE(check.ok()) << check.status().message();
+        // One unit of one tensor; behind its elements stands how often it was used.
+        scheduling::Unit unit;
+        unit.elements = kElements;
+        const int root = operation == Operation::kReduce ? workers - 1 : 0;
+        const auto plan = collectives::make_plan({operation, algorithm, workers, kElements + 1, 1000, root});
+        ASSERT_TRUE(plan.ok());
+        std::vector<std::vector<float>> buffers;
+        for (int worker = 0; worker < workers; ++worker) {
+          buffers.push_back(gradient_of(values, Rank{worker}, 1));
+          buffers.back().push_back(1);
+        }
+        collectives::PlanPlayer<float> player(*plan, std::move(buffers), 0);
+        std::vector<int> order(static_cast<std::size_t>(workers));
+        std::iota(order.begin(), order.end(), 0);
+        ASSERT_TRUE(player.play(order).ok());
+        std::vector<float> arena = initial_of(values);
+        const float share = 1.0F / static_cast<float>(workers);
+        for (std::size_t i = 0; i < arena.size(); ++i) arena[i] -= 0.05F * (player.buffer(root)[i] * share);
+        ASSERT_TRUE(check->on_iteration(1).ok());
+        std::size_t begin = 0;
+        for (const auto& run : check->additions().runs_of(unit)) {
+          ValueCheck::Part part{.order = run.order};
+          const auto at = std::span(arena).subspan(begin, static_cast<std::size_t>(run.elements));
+          const auto wrong = check->find_difference(static_cast<std::int64_t>(begin), at, part);
+          EXPECT_FALSE(wrong) << "element " << begin + wrong->index << " is " << at[wrong->index] << ", expected "
+                              << wrong->expected;
+          begin += at.size();
+        }
+        EXPECT_EQ(begin, arena.size());
+      }
+    }
   }
 }
 
@@ -91,32 +143,32 @@ TEST(ValueCheck, WithoutBarriersAValueMustLieOnItsLine) {
     auto check = ValueCheck::make(settings, Rank{1}, 3);
     ASSERT_TRUE(check.ok());
     std::vector<float> arena = initial_of(values);
-    ValueCheck::Seen seen;
+    ValueCheck::Part part;
     Iteration next[3] = {1, 1, 1};
     const auto push = [&](int worker, std::size_t elements) {
       const auto gradient = gradient_of(values, Rank{worker}, next[worker]++);
       for (std::size_t i = 0; i < elements; ++i) arena[i] -= 0.05f * gradient[i];
     };
     for (Iteration iteration = 1; iteration <= 20; ++iteration) {
-      ASSERT_FALSE(check->find_difference(0, arena, seen)) << "seed " << seed << " iteration " << iteration;
+      ASSERT_FALSE(check->find_difference(0, arena, part)) << "seed " << seed << " iteration " << iteration;
       for (int others = std::uniform_int_distribution(0, 3)(random); others > 0; --others)
         push(random() % 2 == 0 ? 0 : 2, arena.size());
       const std::vector<float> without_own = arena;
       push(1, arena.size());
       ASSERT_TRUE(check->on_iteration(iteration).ok());
       if (next[0] > 1 || next[2] > 1) continue;
-      EXPECT_TRUE(check->find_difference(0, without_own, seen)) << "its own push is lost";
+      EXPECT_TRUE(check->find_difference(0, without_own, part)) << "its own push is lost";
     }
     const std::vector<float> older = arena;
     push(0, arena.size() / 2);
-    const auto torn = check->find_difference(0, arena, seen);
+    const auto torn = check->find_difference(0, arena, part);
     ASSERT_TRUE(torn) << "seed " << seed;
     EXPECT_EQ(torn->index, arena.size() / 2);
     push(2, arena.size());
-    EXPECT_FALSE(check->find_difference(0, std::span(arena).first(100), seen));
-    EXPECT_TRUE(check->find_difference(0, std::span(older).first(100), seen)) << "values went back";
+    EXPECT_FALSE(check->find_difference(0, std::span(arena).first(100), part));
+    EXPECT_TRUE(check->find_difference(0, std::span(older).first(100), part)) << "values went back";
     arena[50] = std::nanf("");
-    EXPECT_EQ(check->find_difference(0, std::span(arena).first(100), seen)->index, 50u);
+    EXPECT_EQ(check->find_difference(0, std::span(arena).first(100), part)->index, 50u);
   }
 }
 

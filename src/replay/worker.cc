@@ -21,11 +21,11 @@ constexpr std::int64_t kPieceElements = 16'384;
 // No new piece is begun so shortly before a layer's end.
 constexpr Duration kReserve = std::chrono::microseconds(60);
 
-// A part of one layer and one unit.
+// A part of one layer, and of one unit where all is added in one order.
 struct Piece {
   std::size_t layer = 0;
   std::int64_t offset = 0, elements = 0;
-  ValueCheck::Seen seen;
+  ValueCheck::Part part;
 };
 
 // The pieces in the order of the arena, and the first one of each layer; one more at the end.
@@ -34,17 +34,31 @@ struct Pieces {
   std::vector<std::size_t> first_of_layer;
 };
 
-Pieces cut(const paramserver::JobPlan& plan) {
+struct Run {
+  std::int64_t end = 0;  // in the arena
+  std::size_t order = 0;
+};
+
+std::vector<Run> runs_of(const paramserver::JobPlan& plan, const collectives::GradientAdditions& additions) {
+  std::vector<Run> runs;
+  for (const scheduling::Unit& unit : plan.units().units) {
+    std::int64_t end = unit.offset;
+    for (const auto& run : additions.runs_of(unit)) runs.push_back({end += run.elements, run.order});
+  }
+  return runs;
+}
+
+Pieces cut(const paramserver::JobPlan& plan, const collectives::GradientAdditions& additions) {
   Pieces pieces;
   const auto offsets = plan.table().offsets();
-  const auto& units = plan.units().units;
-  auto unit = units.begin();
+  const auto runs = runs_of(plan, additions);
+  auto run = runs.begin();
   for (std::size_t layer = 0; layer + 1 < offsets.size(); ++layer) {
     pieces.first_of_layer.push_back(pieces.all.size());
     for (std::int64_t at = offsets[layer]; at < offsets[layer + 1];) {
-      while (unit->offset + unit->elements <= at) ++unit;
-      const std::int64_t end = std::min({offsets[layer + 1], unit->offset + unit->elements, at + kPieceElements});
-      pieces.all.push_back({layer, at, end - at, {}});
+      while (run->end <= at) ++run;
+      const std::int64_t end = std::min({offsets[layer + 1], run->end, at + kPieceElements});
+      pieces.all.push_back({layer, at, end - at, {.order = run->order}});
       at = end;
     }
   }
@@ -62,7 +76,7 @@ class Worker {
         settings_(process.settings()),
         values_(static_cast<std::uint64_t>(settings_.seed)),
         check_(std::move(check)),
-        pieces_(cut(exchange_.plan())),
+        pieces_(cut(exchange_.plan(), check_.additions())),
         gradient_(kPeriod),
         timer_(exchange_, report_),
         progress_(process, settings_.iterations) {
@@ -194,7 +208,7 @@ class Worker {
   Status check_next(Iteration iteration) {
     Piece& piece = pieces_.all[to_check_++];
     const auto values = part(arena_.parameters, piece);
-    const auto difference = check_.find_difference(piece.offset, values, piece.seen);
+    const auto difference = check_.find_difference(piece.offset, values, piece.part);
     if (!difference) return {};
     const std::int64_t in_layer = piece.offset - pieces_.all[pieces_.first_of_layer[piece.layer]].offset;
     return error(

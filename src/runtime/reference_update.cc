@@ -1,6 +1,7 @@
 #include "runtime/reference_update.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "runtime/reference_wire.h"
@@ -18,9 +19,11 @@ Result<UpdateRules> update_rules(const JobSettings& settings) {
   return rules;
 }
 
-ReferenceUpdate::ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table)
+ReferenceUpdate::ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table,
+                                 std::optional<collectives::Additions> additions)
     : rules_(rules),
       table_(table),
+      additions_(std::move(additions)),
       offsets_(table.offsets()),
       steps_(table.tensors.size(), 0),
       first_(static_cast<std::size_t>(table.elements()), 0.0f),
@@ -35,12 +38,7 @@ void ReferenceUpdate::begin(std::span<float> parameters) {
 Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector<float>>& computed,
                               const std::vector<std::vector<char>>& used, std::span<float> parameters) {
   const std::vector<std::vector<float>>& gradients = receive(iteration, computed, used) ? received_ : computed;
-  std::vector<float> mean = gradients[0];
-  const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()) / rules_.wire.loss_scale);
-  for (std::size_t i = 0; i < mean.size(); ++i) {
-    for (std::size_t worker = 1; worker < gradients.size(); ++worker) mean[i] += gradients[worker][i];
-    mean[i] *= share;
-  }
+  std::vector<float> mean = mean_of(gradients);
   if (rules_.non_finite != paramserver::NonFinitePolicy::kApply) {
     Status reason = non_finite(iteration, gradients, mean);
     if (!reason.ok()) return rules_.non_finite == paramserver::NonFinitePolicy::kSkip ? Status() : reason;
@@ -59,6 +57,19 @@ Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector
   update(iteration, used, mean, values_);
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = reference_rounded(rules_.wire, values_[i]);
   return {};
+}
+
+std::vector<float> ReferenceUpdate::mean_of(const std::vector<std::vector<float>>& gradients) const {
+  const auto additions = additions_.value_or(collectives::in_rank_order(static_cast<int>(gradients.size())));
+  const auto sum_at = static_cast<std::size_t>(additions.empty() ? 0 : additions.back().to);
+  const float share = static_cast<float>(1.0 / static_cast<double>(gradients.size()) / rules_.wire.loss_scale);
+  std::vector<float> mean(gradients[0].size()), held(gradients.size());
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    for (std::size_t worker = 0; worker < gradients.size(); ++worker) held[worker] = gradients[worker][i];
+    for (const auto& [to, from] : additions) held[static_cast<std::size_t>(to)] += held[static_cast<std::size_t>(from)];
+    mean[i] = held[sum_at] * share;
+  }
+  return mean;
 }
 
 // Fills received_; false when the codec changes nothing.

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/quantity.h"
 #include "base/status.h"
+#include "collectives/plan/additions.h"
 #include "paramserver/core/job_plan.h"
 #include "runtime/job_settings.h"
 #include "runtime/reference_dropping.h"
@@ -32,7 +34,9 @@ Result<UpdateRules> update_rules(const JobSettings& settings);
 // tensor/ or paramserver/. One object per job.
 class ReferenceUpdate {
  public:
-  ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table);
+  // `additions`: in which order gradients are summed; nothing: in rank order.
+  ReferenceUpdate(const UpdateRules& rules, const wire::TensorTable& table,
+                  std::optional<collectives::Additions> additions = std::nullopt);
 
   // Before the first iteration: the workers' parameters become what they get from the servers, which keep the given ones. Needed
   // with a narrow codec only.
@@ -44,6 +48,7 @@ class ReferenceUpdate {
                std::span<float> parameters);
 
  private:
+  std::vector<float> mean_of(const std::vector<std::vector<float>>& gradients) const;
   bool receive(Iteration iteration, const std::vector<std::vector<float>>& computed, const std::vector<std::vector<char>>& used);
   void update(Iteration iteration, const std::vector<std::vector<char>>& used, std::span<const float> mean,
               std::span<float> parameters);
@@ -53,6 +58,7 @@ class ReferenceUpdate {
 
   UpdateRules rules_;
   wire::TensorTable table_;
+  std::optional<collectives::Additions> additions_;
   std::vector<std::int64_t> offsets_;         // of the table
   std::vector<std::int64_t> steps_;           // by tensor
   std::vector<float> first_, second_;         // optimizer state

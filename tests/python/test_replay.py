@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from jobs import ROOT, Job, reference, train
+from jobs import ROOT, Job, full, reference, train
 from test_bad_input import refused
 
 TABLES = ROOT / "bench/tables"
@@ -67,6 +67,20 @@ def test_a_replay_with_a_narrow_codec_checks_every_rounded_value(table, wire, ho
 
 def test_a_replay_checks_rounded_values_with_bsp_only(table, tmp_path):
     refused("train", "--model", f"replay:{table}", "--sync", "asp", "--wire", "bfloat16", names=("--wire bfloat16", "--sync asp"), folder=tmp_path)
+
+
+LOOPS = {"loop1": ("lp", "mst", "be"), "loop2": ("lp", "mst", "be"), "loop3": ("lp", "ring", "direct", "mst", "be"), "loop3-overlap": ("lp", "ring", "direct", "mst", "be")}
+OFTEN = {("loop1", "mst", 3), ("loop2", "lp", 4), ("loop3", "ring", 4), ("loop3-overlap", "be", 3), ("loop3-overlap", "direct", 4)}
+EVERY = [(loop, algorithm, workers) for loop in LOOPS for algorithm in LOOPS[loop] for workers in (3, 4)]
+
+
+@pytest.mark.parametrize("loop, algorithm, workers", [case if case in OFTEN else full(*case) for case in EVERY])
+def test_a_replay_without_servers_checks_every_value_in_the_order_that_its_algorithm_adds_in(table, loop, algorithm, workers):
+    task = ("--model", f"replay:{table}", "--iterations", 6, "--workers", workers, "--optimizer", "momentum")
+    report = train(*task, "--collective", loop, "--algorithm", algorithm)
+    in_order = algorithm in ("lp", "direct")
+    assert report["collective"]["sum_order"] == ("rank" if in_order else "algorithm")
+    assert (report["parameters_hash"] == reference(*task)["parameters_hash"]) == in_order
 
 
 @pytest.fixture(scope="module")

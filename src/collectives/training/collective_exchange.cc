@@ -47,7 +47,7 @@ CollectiveExchange::CollectiveExchange(const std::shared_ptr<const paramserver::
   std::size_t begin = 0;
   for (const scheduling::Unit& unit : plan_->units().units) {
     staging_begin_.push_back(begin);
-    begin += static_cast<std::size_t>(unit.elements) + unit.parts;
+    begin += static_cast<std::size_t>(staged_elements(unit));
   }
   staging_begin_.push_back(begin);
   staging_memory_.reset(new float[begin]);
@@ -61,7 +61,6 @@ std::span<float> CollectiveExchange::part(std::span<float> arena, std::uint32_t 
   return arena.subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements));
 }
 
-// The unit's gradient, and behind it of each of its tensors whether (how often) it was used.
 std::span<float> CollectiveExchange::staged(std::uint32_t unit) const {
   return {staging_memory_.get() + staging_begin_[unit], staging_begin_[unit + 1] - staging_begin_[unit]};
 }
