@@ -145,6 +145,23 @@ def test_what_whole_steps_did_not_confirm_is_not_recommended(tmp_path):
             written(tmp_path / "bad.json", {"measurements": [TIMES["measurements"][0] | {"whole_gain": -1}]}), names=["bad.json", "'whole_gain'"])
 
 
+def test_the_times_of_whole_steps_are_the_ones_that_epochs_and_servers_are_worked_out_from(tmp_path):
+    """Layers alone promise 0.052 s of 0.1 s with mini-batch 64; whole steps were only 1.25 times as fast: 0.08 s."""
+    times = {"measurements": [one | {"whole_gain": 1.25} for one in TIMES["measurements"]], "steps": TIMES["steps"]}
+    answer = plan(tmp_path, "1GiB", "--workers", 4, "--bandwidth", "10MB/s", times=times)
+    assert (answer["mini_batch"], answer["convolutions"]) == (64, {"conv1": FFT, "conv2": FFT})
+    assert answer["iteration_seconds"] == pytest.approx(0.08) and answer["epoch_seconds"] == pytest.approx(16 * 0.08)
+    assert answer["iteration_by"] == "whole-steps" and [one["iteration_by"] for one in answer["candidates"]] == ["whole-steps"] * 3
+    assert answer["servers"] == -(-4 * 4 * 431080 // (10e6 * 0.08)), "T_C is what a step takes"
+    (reason,) = [reason for reason in answer["reasons"] if reason.startswith("convolutions")]
+    assert "80 ms" in reason and "whole steps took" in reason and "52 ms" in reason, reason
+    some = plan(tmp_path, (200 + 160) * MIB, "--mini-batches", 64, times=times)  # conv2's fft alone fits
+    assert some["convolutions"] == {"conv1": DEFAULT, "conv2": FFT} and some["iteration_by"] == "both"
+    assert some["iteration_seconds"] == pytest.approx(0.1 - 0.032 * 0.02 / 0.048)
+    by_layers = plan(tmp_path, "1GiB")
+    assert by_layers["iteration_by"] == "layers" and by_layers["iteration_seconds"] == pytest.approx(0.052)
+
+
 def test_workers_and_servers_come_from_the_lemmas(tmp_path):
     answer = plan(tmp_path, "1GiB", "--speedup", 3, "--bandwidth", "1gbit")  # the measured overhead of 10 %: four, as in the paper
     assert answer["workers"] == 4 and answer["overhead"] == 0.1 and answer["speedup"] == pytest.approx(3.142857)

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
-#include "paceline/profile/prediction.h"
 #include "paceline/wrong.h"
 #include "planner/memory.h"
 
@@ -50,6 +49,18 @@ planner::MiniBatchCandidate eq6_of(const Candidate& candidate) {
   return one;
 }
 
+// Eq 6 adds up layers. That orders the choices, whose saving counts alike; how long one takes whole steps say better.
+void take_whole_steps(Candidate& candidate) {
+  MeasuredStep step = *candidate.step;
+  step.layers = candidate.layers;
+  const StepTime time = step_time(step, candidate.choice());
+  candidate.summed = candidate.plan.algorithms.time;
+  candidate.by = time.by;
+  if (time.by == StepTime::By::kLayers) return;
+  candidate.plan.algorithms.time = time.seconds;
+  candidate.plan.time = static_cast<double>(candidate.plan.iterations) * time.seconds;
+}
+
 Status choose(Candidates& candidates, std::int64_t samples) {
   std::vector<planner::MiniBatchCandidate> questions;
   for (const Candidate& candidate : candidates.all) questions.push_back(eq6_of(candidate));
@@ -63,6 +74,7 @@ Status choose(Candidates& candidates, std::int64_t samples) {
                                                      to_text(Bytes{static_cast<std::int64_t>(std::ceil(-candidate.bound))}));
     }
     if (!candidate.plan.algorithms.feasible) continue;
+    take_whole_steps(candidate);
     if (!candidates.best || candidate.plan.time <= candidates.all[*candidates.best].plan.time) candidates.best = i;
   }
   return {};
@@ -72,6 +84,12 @@ Status choose(Candidates& candidates, std::int64_t samples) {
 
 const MeasuredAlgorithm& Candidate::chosen(std::size_t layer) const {
   return layers[layer].algorithms[static_cast<std::size_t>(plan.algorithms.choice[layer])];
+}
+
+model::ConvolutionChoice Candidate::choice() const {
+  model::ConvolutionChoice choice;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) choice[layers[layer].name] = chosen(layer).algorithm;
+  return choice;
 }
 
 std::string how_to_measure(const JobQuestion& question, const model::ModelDescription& model) {

@@ -7,6 +7,7 @@
 
 #include "model/description.h"
 #include "paceline/plan/recommendation.h"
+#include "paceline/profile/prediction.h"
 #include "planner/mini_batch.h"
 
 namespace paceline::cli {
@@ -22,11 +23,14 @@ struct Candidate {
   const MeasuredStep* step = nullptr;
   std::vector<MeasuredLayer> layers;  // of the step, with the algorithms that are worth running
   Need need;
-  double bound = 0;  // bytes left for workspaces; negative: the step does not fit
-  planner::MiniBatchPlan plan;
+  double bound = 0;             // bytes left for workspaces; negative: the step does not fit
+  planner::MiniBatchPlan plan;  // its times are what step_time() makes of the choice
+  double summed = 0;            // the iteration's time as the layers and the rest add up
+  StepTime::By by = StepTime::By::kLayers;
 
   // What layer `layer` runs. Requires a feasible plan.
   const MeasuredAlgorithm& chosen(std::size_t layer) const;
+  model::ConvolutionChoice choice() const;
 };
 
 struct Candidates {

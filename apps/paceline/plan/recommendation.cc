@@ -34,6 +34,7 @@ class Recommendation {
     for (const char* key : {"mini_batch",
                             "iterations",
                             "iteration_seconds",
+                            "iteration_by",
                             "default_iteration_seconds",
                             "epoch_seconds",
                             "convolutions",
@@ -91,6 +92,7 @@ class Recommendation {
                 {"feasible", plan.algorithms.feasible},
                 {"bound_bytes", candidate.bound},
                 {"iteration_seconds", nullptr},
+                {"iteration_by", nullptr},
                 {"samples_per_second", nullptr},
                 {"default_samples_per_second", candidate.step->step_s > 0 ? Json(x / candidate.step->step_s) : Json(nullptr)},
                 {"epoch_seconds", nullptr},
@@ -99,6 +101,7 @@ class Recommendation {
                 {"reason", nullptr}};
     if (plan.algorithms.feasible) {
       one["iteration_seconds"] = plan.algorithms.time;
+      one["iteration_by"] = to_string(candidate.by);
       if (plan.algorithms.time > 0) one["samples_per_second"] = x / plan.algorithms.time;
       one["epoch_seconds"] = plan.time;
       one["workspace_bytes"] = plan.algorithms.memory;
@@ -111,8 +114,7 @@ class Recommendation {
 
   static Json choice_json(const Candidate& candidate) {
     Json choice = Json::object();
-    for (std::size_t k = 0; k < candidate.layers.size(); ++k)
-      choice[candidate.layers[k].name] = to_string(candidate.chosen(k).algorithm);
+    for (const auto& [layer, algorithm] : candidate.choice()) choice[layer] = to_string(algorithm);
     return choice;
   }
 
@@ -125,6 +127,7 @@ class Recommendation {
     answer_["mini_batch"] = step.mini_batch;
     answer_["iterations"] = plan.iterations;
     answer_["iteration_seconds"] = plan.algorithms.time;
+    answer_["iteration_by"] = to_string(candidate.by);
     answer_["epoch_seconds"] = plan.time;
     answer_["convolutions"] = choice_json(candidate);
     answer_["default_iteration_seconds"] = step.step_s;
@@ -144,8 +147,8 @@ class Recommendation {
                     step.mini_batch, question_.samples, plan.iterations, in_time(plan.algorithms.time), in_time(plan.time),
                     candidates_.all.size()));
     const double gain = plan.algorithms.time > 0 ? step.step_s / plan.algorithms.time : 1;
-    reasons_.push_back(fmt::format("convolutions: LibTorch's choice takes {} an iteration, these {} ({:.2f} times as fast)",
-                                   in_time(step.step_s), in_time(plan.algorithms.time), gain));
+    reasons_.push_back(fmt::format("convolutions: LibTorch's choice takes {} an iteration, these {} ({:.2f} times as fast), {}",
+                                   in_time(step.step_s), in_time(plan.algorithms.time), gain, told_by(candidate)));
     if (step.whole_gain > 0) {
       reasons_.push_back(
           fmt::format("whole steps with each layer's fastest algorithm were {:.2f} times as fast as with LibTorch's choice, "
@@ -156,6 +159,19 @@ class Recommendation {
                                    in_bytes(candidate.need.bytes()), candidate.need.measured ? "measured" : "by formula",
                                    in_bytes(plan.algorithms.memory), in_bytes(candidate.bound)));
     tell_what_memory_prevents();
+  }
+
+  static std::string told_by(const Candidate& candidate) {
+    switch (candidate.by) {
+      case StepTime::By::kLayers:
+        return "which the layers' times add up to; whole steps were not measured";
+      case StepTime::By::kWholeSteps:
+        return fmt::format("as whole steps took; the layers' times add up to {}", in_time(candidate.summed));
+      case StepTime::By::kBoth:
+        return fmt::format("where layers save as much of their own times as whole steps with the fastest did; those add up to {}",
+                           in_time(candidate.summed));
+    }
+    return {};
   }
 
   // The paper's advice to adjust the model: where a faster algorithm did not fit.

@@ -137,4 +137,23 @@ double predicted_seconds(const MeasuredStep& step, const model::ConvolutionChoic
   return sum;
 }
 
+const char* to_string(StepTime::By by) {
+  constexpr const char* kNames[] = {"layers", "whole-steps", "both"};
+  return kNames[static_cast<int>(by)];
+}
+
+StepTime step_time(const MeasuredStep& step, const model::ConvolutionChoice& choice) {
+  const double summed = predicted_seconds(step, choice);
+  const bool has_defaults =
+      std::ranges::all_of(step.layers, [](const MeasuredLayer& layer) { return default_of(layer) != nullptr; });
+  if (step.whole_gain == 0 || !has_defaults) return {summed, StepTime::By::kLayers};
+  const bool is_default = std::ranges::all_of(choice, [](const auto& one) { return one.second == ConvolutionAlgorithm::kDefault; });
+  if (is_default) return {step.step_s, StepTime::By::kWholeSteps};
+  const model::ConvolutionChoice fastest = fastest_choice(step);
+  if (choice == fastest) return {step.step_s / step.whole_gain, StepTime::By::kWholeSteps};
+  const double usual = predicted_seconds(step, {}), most = usual - predicted_seconds(step, fastest);
+  const double kept = most > 0 ? (step.step_s - step.step_s / step.whole_gain) / most : 1;
+  return {step.step_s - kept * (usual - summed), StepTime::By::kBoth};
+}
+
 }  // namespace paceline::cli

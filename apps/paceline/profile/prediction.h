@@ -30,4 +30,18 @@ model::ConvolutionChoice fastest_choice(const MeasuredStep& step);
 // The step's time with `choice`, layers that it does not name running the default.
 double predicted_seconds(const MeasuredStep& step, const model::ConvolutionChoice& choice);
 
+struct StepTime {
+  double seconds = 0;
+  enum class By {
+    kLayers,      // what the layers and the rest add up to: whole steps were not measured
+    kWholeSteps,  // measured in whole steps
+    kBoth,        // the layers' sum, whose saving counts as much as that of the fastest choice did in whole steps
+  } by = By::kLayers;
+};
+const char* to_string(StepTime::By by);  // "layers"
+
+// The same where whole steps say more than layers do: with the default a step takes step_s, with fastest_choice() step_s /
+// whole_gain. `step`: as worthwhile() leaves it.
+StepTime step_time(const MeasuredStep& step, const model::ConvolutionChoice& choice);
+
 }  // namespace paceline::cli

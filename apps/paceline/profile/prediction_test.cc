@@ -92,6 +92,31 @@ TEST(Prediction, WhatMakesTheStepHardlyShorterIsNotWorthAChoice) {
   EXPECT_EQ(to_text(fastest_choice(one)), "") << "whole steps were hardly faster";
 }
 
+// Layers promise that 8.5 of 78 are saved (3.5 of conv1, 5 of conv2); whole steps took 80, and 76 with the fastest algorithms.
+TEST(Prediction, WhatWholeStepsTookCountsMoreThanWhatLayersAddUpTo) {
+  MeasuredStep one{.model = "lenet", .mini_batch = 4, .step_s = 80, .rest_s = 58};
+  one.layers = {{"conv1", {{Algorithm::kDefault, 4, 6, 0}, {Algorithm::kGemm, 4, 2.5, 0}}},
+                {"conv2", {{Algorithm::kDefault, 4, 6, 0}, {Algorithm::kFft, 4, 1, 0}}}};
+  using By = StepTime::By;
+  const auto expect = [&](const model::ConvolutionChoice& choice, double seconds, By by) {
+    const StepTime time = step_time(worthwhile(one), choice);
+    EXPECT_NEAR(time.seconds, seconds, 1e-12);
+    EXPECT_EQ(time.by, by);
+  };
+  const model::ConvolutionChoice both = {{"conv1", Algorithm::kGemm}, {"conv2", Algorithm::kFft}};
+  const model::ConvolutionChoice half = {{"conv1", Algorithm::kDefault}, {"conv2", Algorithm::kFft}};
+  expect(both, 58 + 6.5 + 5, By::kLayers);
+  one.whole_gain = 80.0 / 76;
+  expect(both, 76, By::kWholeSteps);
+  expect({{"conv1", Algorithm::kDefault}, {"conv2", Algorithm::kDefault}}, 80, By::kWholeSteps);
+  expect(half, 80 - 5 * 4 / 8.5, By::kBoth);  // of 8.5 that all layers promise 4 were saved
+  one.whole_gain = 1.01;                      // not worth a choice: the default stays
+  expect({{"conv1", Algorithm::kDefault}, {"conv2", Algorithm::kDefault}}, 80, By::kWholeSteps);
+  one.layers[0].algorithms.erase(one.layers[0].algorithms.begin());
+  one.whole_gain = 80.0 / 76;
+  expect(both, 58 + 6.5 + 5, By::kLayers);  // nobody knows what of the step the default of conv1 was
+}
+
 TEST(Prefetch, DeliversFasterThanComputingConsumesAsFarAsThereAreCores) {
   EXPECT_EQ(prefetch_for(0.001, 0.1, 4).threads, 1);
   EXPECT_EQ(prefetch_for(0.001, 0.1, 4).depth, 2);
