@@ -1,5 +1,5 @@
-// The start-up cost and the rate of a link, fitted to messages of several sizes whose times were measured (iBatch, section 3.1,
-// needs both). Pure; any thread.
+// The start-up cost and the rate of a link, fitted to messages of several sizes whose times were measured (iBatch,
+// "Problem Formulation", needs both). Pure; any thread.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 // Which layers' parameters are pulled (or gradients pushed) together, so that the transfer hides behind the computation (iBatch,
-// section 3). A batch costs one start-up; layers in one batch wait for each other. Pure; free to call from anywhere.
+// "Problem Formulation" and "Algorithm Design"). A batch costs one start-up; layers in one batch wait for each other. Pure; free to
+// call from anywhere.
 //
 // Layers are numbered 1..L in forward order. Pull: the batches' transfers run one after another in forward order; the forward pass
 // of a batch starts when its transfer and the batch before are done. Push is the same problem with time reversed: the backward pass

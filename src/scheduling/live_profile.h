@@ -1,6 +1,6 @@
-// What a worker knows of its own job while it runs, and the batches of pulls, and of pushes, that follow from it (iBatch, section
-// 3.1): how long each layer computes (layer_times.h); what a pull costs, fitted over the pulls that came, which counts for a push
-// too. Pure: events with their times in, batches out. Whoever drives it owns it.
+// What a worker knows of its own job while it runs, and the batches of pulls, and of pushes, that follow from it (iBatch,
+// "Implementation"): how long each layer computes (layer_times.h); what a pull costs, fitted over the pulls that came, which counts
+// for a push too. Pure: events with their times in, batches out. Whoever drives it owns it.
 //
 // A layer's time is the median of its last kHistory passes. Replies of several servers arrive interleaved and in any order, so what
 // is measured is how long after the first byte so many bytes had come, of the replies of an iteration that begin after backward:

@@ -47,7 +47,7 @@ enum class Order {
   kFirstInFirstOut,
 };
 
-// The places on a value's way that urgency depends on (P3; algorithms.md section 1). All of them, unless a comparison wants to know
+// The places on a value's way that urgency depends on (P3, section 4.2). All of them, unless a comparison wants to know
 // what one is worth.
 struct OrderedPlaces {
   bool worker_egress = true;   // gradients leave by Order
@@ -113,8 +113,9 @@ Order ingress_order(const ScheduleOptions& options);
 
 ScheduleOptions default_schedule();
 ScheduleOptions layer_wise();
-ScheduleOptions ibatch_schedule();  // iBatch, section 3; its batches are planned while the job runs (scheduling/live_profile.h)
-ScheduleOptions kvstore();          // MXNet's parameter server, the baseline of P3
+ScheduleOptions
+ibatch_schedule();          // iBatch, "Algorithm Design"; its batches are planned while the job runs (scheduling/live_profile.h)
+ScheduleOptions kvstore();  // MXNet's parameter server, the baseline of P3
 ScheduleOptions slicing();
 ScheduleOptions tuned();  // before anything is chosen: p3's (prediction/tune.h chooses)
 ScheduleOptions p3();     // Priority-based Parameter Propagation, section 4

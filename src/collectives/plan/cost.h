@@ -1,4 +1,4 @@
-// What a collective costs in the linear model of a link (docs/algorithms.md, section 4; Linear Pipeline, section 3), and which
+// What a collective costs in the linear model of a link (Linear Pipeline, section 3.2), and which
 // algorithm is the cheapest. Pure; free to call from anywhere.
 #pragma once
 

@@ -1,5 +1,5 @@
 // A collective as a value: what each rank sends, receives, reduces and copies, round by round. Pure; the executor runs it over
-// sessions, the simulator in virtual time, a test by hand. Linear Pipeline, sections 3.1-3.3; docs/algorithms.md, section 4.
+// sessions, the simulator in virtual time, a test by hand. Linear Pipeline, sections 3.1-3.3.
 //
 // How a plan is run. Each rank works in its own buffer, in place, and in scratch memory of `scratch` elements. It takes its steps
 // round by round: within a round the sends and receives run at the same time, then the reduces and copies in the order listed. A
