@@ -6,7 +6,7 @@
 #include "cost/lower_bound.h"
 #include "paramserver/core/job_plan.h"
 #include "prediction/virtual_cluster.h"
-#include "scheduling/batching.h"
+#include "scheduling/batch_plan.h"
 
 namespace paceline::prediction {
 namespace {
@@ -42,11 +42,20 @@ Bytes window_of(const scheduling::ScheduleOptions& schedule, const Cluster& clus
   return window_for(scheduling::egress_rules(schedule).window, cluster.link, from_seconds(chunk + cluster.start_up));
 }
 
-// The batches a worker would find by itself once it knows its times; `compute`: of the forward or of the backward pass.
-scheduling::Bounds batches(const std::vector<double>& compute, const Cluster& cluster, const std::vector<Bytes>& bytes) {
-  scheduling::BatchingProblem problem{.start_up = cluster.start_up * cluster.servers, .transfer = {}, .compute = compute};
-  for (const Bytes size : bytes) problem.transfer.push_back(static_cast<double>(size.count) / cluster.link.value);
-  return exact_batching(problem);
+// Those that each worker plans once it knows its times and its link.
+void set_batches(VirtualCluster& nodes, const paramserver::JobPlan& plan, const Job& job, const Cluster& cluster) {
+  const scheduling::ScheduleOptions& schedule = plan.options().schedule;
+  if (schedule.back != scheduling::Return::kPullInBatches) return;
+  const cost::LinkFit link{.start_up = cluster.start_up, .bandwidth = cluster.link};
+  for (std::int32_t rank = 0; rank < cluster.workers; ++rank) {
+    const bool shared = cluster.layout == Cluster::Layout::kShared;
+    const std::vector<Bytes> bytes = plan.pulled_by_layer(shared ? std::optional(Rank{rank}) : std::nullopt);
+    const auto planned = [&](const std::vector<double>& compute) {
+      return batches_of(scheduling::problem_of(bytes, link, compute), schedule.batching);
+    };
+    nodes.set_batches(rank, planned(job.forward));
+    if (schedule.push == scheduling::PushWhen::kInBatches) nodes.set_push_batches(rank, planned(job.backward));
+  }
 }
 
 }  // namespace
@@ -73,8 +82,7 @@ Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& sc
   coarse.window =
       Bytes{std::max<std::int64_t>(std::llround(chunks * static_cast<double>(coarse.chunk.count)), 2 * coarse.chunk.count)};
   VirtualCluster nodes(plan, job, coarse);
-  if (schedule.back == scheduling::Return::kPullInBatches) nodes.set_batches(batches(job.forward, cluster, bytes));
-  if (schedule.push == scheduling::PushWhen::kInBatches) nodes.set_push_batches(batches(job.backward, cluster, bytes));
+  set_batches(nodes, *plan, job, cluster);
   Prediction prediction;
   prediction.iteration = nodes.run();
   prediction.messages = nodes.messages_per_iteration();

@@ -6,8 +6,8 @@
 // for its bytes, chunk by chunk, as the egress queue chooses; meanwhile the sender's processor makes the next message ready, so
 // that its time for a message counts only where it is longer than the bytes'. Chunks from several nodes to one arrive one after
 // another, and count in their sender's window until they have. A server works on one push at a time, the most urgent first when the
-// schedule orders by layer, and answers without delay. What stays on a node takes no time. Synchronisation is bsp; clipping is left
-// out.
+// schedule orders by layer, and answers without delay. What stays on a node takes no time. Batches are those that a worker of the
+// job plans once it knows these times and this link (scheduling/batch_plan.h). Synchronisation is bsp; clipping is left out.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Cluster {
   BytesPerSecond link;     // of each node, each way; above zero
   double start_up = 0;     // seconds for each message, not negative
   double processing = 0;   // seconds of a node's processor for each message it sends, not negative
-  double aggregation = 0;  // seconds that a server spends for each byte pushed to it, not negative
+  double aggregation = 0;  // seconds that a server spends for each byte pushed to it, updates included, not negative
   // Of each node; nothing: what the schedule's rule comes to on this link, with the chunks of that (scheduling/window.h).
   std::optional<Bytes> window;
   Bytes chunk = scheduling::kLargestChunk;  // with `window`

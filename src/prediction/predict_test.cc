@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "paramserver/core/testing.h"
+#include "scheduling/live_profile.h"
 
 namespace paceline::prediction {
 namespace {
@@ -82,6 +84,51 @@ TEST(Predict, PushesInBatchesPayOneStartUp) {
   // All of backward, one push, the request, the value, forward.
   EXPECT_NEAR(seconds_of(job, schedule, cluster), 0.03 + 1.3 + 1 + 1.3 + 0.03, 4 * kChunk);
   EXPECT_EQ(predict(job, schedule, cluster)->messages, 2);
+}
+
+// The twin is the profile of a worker that runs on such a link: its plan says how many values come back in one message.
+TEST(Predict, BatchesAreThoseThatARunningWorkerPlans) {
+  const Job job = job_of({100'000, 100'000, 300'000, 100'000, 200'000}, {0.1, 0.1, 0.2, 0.05, 0.1}, {0.2, 0.1, 0.2, 0.1, 0.1});
+  std::set<int> counts;
+  for (const double start_up : {0.001, 0.01, 0.1, 2.0}) {
+    for (const char* name : {"exact", "forward-greedy", "backward-greedy", "ibatch"}) {
+      Cluster cluster = cluster_of(1, 3);
+      cluster.start_up = start_up;
+      ScheduleOptions schedule = scheduling::ibatch_schedule();
+      schedule.cut = scheduling::slices_of(10'000);  // every layer has something on every server
+      schedule.batching = *scheduling::parse_batching_algorithm(name);
+      const auto predicted = predict(job, schedule, cluster);
+      ASSERT_TRUE(predicted.ok()) << predicted.status().message();
+
+      std::vector<Bytes> bytes;
+      for (const wire::TensorInfo& tensor : job.table.tensors) bytes.push_back(Bytes{4 * tensor.elements()});
+      scheduling::LiveProfile profile(bytes, schedule.batching);
+      profile.on_round_trip(from_seconds(start_up));
+      TimePoint now{};
+      for (Iteration pass = 0; pass < scheduling::LiveProfile::kFirstPlanAfter; ++pass) {
+        profile.on_all_asked();
+        for (std::uint32_t layer = 0; layer < bytes.size(); ++layer) {
+          profile.on_pull_begun(layer, now);
+          now += from_seconds(static_cast<double>(bytes[layer].count) / cluster.link.value);
+          profile.on_pulled(layer, bytes[layer], now);
+        }
+        for (std::size_t layer = 0; layer < bytes.size(); ++layer) {
+          profile.on_gate(Layer{static_cast<std::int32_t>(layer)}, now, now);
+          now += from_seconds(job.forward[layer]);
+        }
+        profile.on_forward_done(now);
+      }
+      profile.on_all_asked();
+      const auto plan = profile.plan();
+      ASSERT_TRUE(plan);
+      const auto batches = static_cast<int>(plan->bounds.size());
+      const int slices = 10 + 10 + 30 + 10 + 20;
+      // A batch more or less makes three; what is on its way when an iteration ends counts in the next one.
+      EXPECT_NEAR(predicted->messages, slices + 3 * batches, 1.4) << name << " " << start_up;
+      counts.insert(batches);
+    }
+  }
+  EXPECT_GE(counts.size(), 3U) << "the start-up decides";
 }
 
 // P3's figure 4: three layers, the second as large as the others together three times over. First come, first served makes the

@@ -167,6 +167,8 @@ ScheduleOptions by_formula(Bytes model, const Cluster& cluster, const scheduling
                  given.merge.value_or(std::min(merge, limits.largest.count / kEach))};
   options.window = given.window.value_or(WindowRule{});
   options.back = given.back.value_or(Return::kBroadcast);
+  options.batching = given.batching.value_or(options.batching);
+  options.push = given.push.value_or(options.push);
   options.places = given.places.value_or(scheduling::OrderedPlaces{});
   return options;
 }

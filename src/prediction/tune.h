@@ -21,6 +21,9 @@ struct Given {
   std::optional<std::int64_t> slice, merge;  // parameters
   std::optional<scheduling::WindowRule> window;
   std::optional<scheduling::Return> back;
+  // With back = kPullInBatches; nothing: as tuned() has it.
+  std::optional<scheduling::BatchingAlgorithm> batching;
+  std::optional<scheduling::PushWhen> push;
   std::optional<scheduling::OrderedPlaces> places;
 };
 

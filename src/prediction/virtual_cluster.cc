@@ -55,12 +55,12 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
   }
 }
 
-void VirtualCluster::set_batches(const scheduling::Bounds& bounds) {
-  for (Worker& worker : workers_) worker.core.set_batches(bounds);
+void VirtualCluster::set_batches(std::int32_t worker, const scheduling::Bounds& bounds) {
+  workers_[static_cast<std::size_t>(worker)].core.set_batches(bounds);
 }
 
-void VirtualCluster::set_push_batches(const scheduling::Bounds& bounds) {
-  for (Worker& worker : workers_) worker.core.set_push_batches(bounds);
+void VirtualCluster::set_push_batches(std::int32_t worker, const scheduling::Bounds& bounds) {
+  workers_[static_cast<std::size_t>(worker)].core.set_push_batches(bounds);
 }
 
 std::uint32_t VirtualCluster::node_of_server(std::int32_t server) const {

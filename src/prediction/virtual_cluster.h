@@ -19,10 +19,9 @@ class VirtualCluster {
   // `job` and `cluster` are valid and fit the plan; the cluster's window is given.
   VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan, const Job& job, const Cluster& cluster);
 
-  // Return::kPullInBatches: of every worker.
-  void set_batches(const scheduling::Bounds& bounds);
-  // PushWhen::kInBatches: likewise.
-  void set_push_batches(const scheduling::Bounds& bounds);
+  // Return::kPullInBatches, PushWhen::kInBatches: of one worker.
+  void set_batches(std::int32_t worker, const scheduling::Bounds& bounds);
+  void set_push_batches(std::int32_t worker, const scheduling::Bounds& bounds);
 
   // Seconds per iteration, over the last ones of a few.
   double run();

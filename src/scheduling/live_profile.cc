@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <set>
 #include <utility>
 
 namespace paceline::scheduling {
@@ -48,49 +46,7 @@ bool far_off(const BatchingProblem& now, const BatchingProblem& before) {
   return far({now.start_up}, {before.start_up}) || far(now.transfer, before.transfer) || far(now.compute, before.compute);
 }
 
-double transfer_of(const BatchingProblem& problem, int begin, int end) {
-  return std::accumulate(problem.transfer.begin() + begin, problem.transfer.begin() + end, 0.0);
-}
-
-// Halves the batch whose transfer takes longest, again and again.
-Bounds finest_as_good(const BatchingProblem& problem, Bounds bounds) {
-  const double limit = makespan(problem, bounds) * (1 + LiveProfile::kAsGood);
-  std::set<int> whole;  // last layers of batches that stay
-  while (true) {
-    int first = 0, last = 0;
-    double longest = -1;
-    for (int begin = 0; const int end : bounds) {
-      const double transfer = transfer_of(problem, begin, end);
-      if (end - begin > 1 && !whole.contains(end) && transfer > longest) first = begin, last = end, longest = transfer;
-      begin = end;
-    }
-    if (last == 0) return bounds;
-    int middle = first + 1;
-    while (middle + 1 < last && 2 * transfer_of(problem, first, middle) < longest) ++middle;
-    Bounds finer = bounds;
-    finer.insert(std::ranges::lower_bound(finer, middle), middle);
-    if (makespan(problem, finer) <= limit)
-      bounds = std::move(finer);
-    else
-      whole.insert(last);
-  }
-}
-
 }  // namespace
-
-Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm) {
-  switch (algorithm) {
-    case BatchingAlgorithm::kExact:
-      break;
-    case BatchingAlgorithm::kForwardGreedy:
-      return forward_greedy(problem);
-    case BatchingAlgorithm::kBackwardGreedy:
-      return backward_greedy(problem).value_or(default_batching(problem));
-    case BatchingAlgorithm::kIbatch:
-      return ibatch(problem).bounds;
-  }
-  return finest_as_good(problem, exact_batching(problem));
-}
 
 LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides)
     : bytes_(std::move(bytes)),
@@ -159,12 +115,7 @@ std::optional<BatchingProblem> LiveProfile::problem(cost::LinkFit& link) const {
   const auto fit = cost::fit_link(samples);
   if (!fit.ok()) return std::nullopt;
   link = *fit;
-  BatchingProblem made;
-  made.start_up = link.start_up;
-  for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
-    made.transfer.push_back(static_cast<double>(bytes_[layer].count) / link.bandwidth.value);
-  }
-  made.compute = medians(forward_);
+  BatchingProblem made = problem_of(bytes_, link, medians(forward_));
   if (!validate(made).ok()) return std::nullopt;
   return made;
 }

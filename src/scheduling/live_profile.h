@@ -14,15 +14,10 @@
 
 #include "base/quantity.h"
 #include "cost/link_fit.h"
-#include "scheduling/batching.h"
+#include "scheduling/batch_plan.h"
 #include "scheduling/layer_times.h"
-#include "scheduling/schedule.h"
 
 namespace paceline::scheduling {
-
-// Of a valid problem. kExact: the finest that is as good (LiveProfile::kAsGood). Backward greedy falls back to one batch when it
-// gets stuck.
-Bounds batches_of(const BatchingProblem& problem, BatchingAlgorithm algorithm);
 
 class LiveProfile {
  public:
@@ -31,9 +26,6 @@ class LiveProfile {
   // Share by which the profile must have moved since the last plan: the start-up, the transfers' times, or the layers' times. How
   // far the times of layers have moved is the sum of what each has, so that one that grows as another shrinks counts.
   static constexpr double kWorthAPlan = 0.2;
-  // The exact optimum has the fewest batches. But values come back while others are still being updated, which the problem leaves
-  // out, and a batch waits for its last update: it is split as long as the makespan stays within this share of the optimum.
-  static constexpr double kAsGood = 0.02;
 
   enum class Sides { kPulls, kPullsAndPushes };
   // `bytes`: of each layer, in forward order, that come over links.

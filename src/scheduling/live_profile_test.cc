@@ -89,7 +89,7 @@ TEST(LiveProfile, TakesTheFinestBatchesThatAreAsGoodAsTheFewest) {
     const Bounds fewest = exact_batching(problem), finest = batches_of(problem, BatchingAlgorithm::kExact);
     EXPECT_TRUE(validate(finest, problem).ok());
     EXPECT_GE(finest.size(), fewest.size());
-    EXPECT_LE(makespan(problem, finest), makespan(problem, fewest) * (1 + LiveProfile::kAsGood)) << start_up;
+    EXPECT_LE(makespan(problem, finest), makespan(problem, fewest) * (1 + kAsGoodBatches)) << start_up;
   }
 }
 

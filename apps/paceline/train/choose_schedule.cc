@@ -45,6 +45,8 @@ Given given_by(const JobSettings& settings, const ScheduleOptions& typed) {
   if (!settings.merge.empty()) given.merge = cut.merge;
   if (typed.window != scheduling::WindowRule{} || !typed.places.window) given.window = typed.window;
   if (!settings.back.empty()) given.back = typed.back;
+  if (!settings.batching.empty()) given.batching = typed.batching;
+  if (!settings.push.empty()) given.push = typed.push;
   return given;
 }
 
@@ -96,7 +98,7 @@ std::string sizes_text(const ScheduleOptions& schedule, double scale) {
 }  // namespace
 
 Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& table, std::int32_t workers, std::int32_t servers,
-                             const runtime::Gathering& gathering) {
+                             const runtime::Gathering& gathering, const MeasureServer& measure_server) {
   PACELINE_ASSIGN_OR_RETURN(const JobSettings settings, runtime::from_settings(pairs));
   if (settings.schedule != "tuned") return Json();
   if (!gathering.link) {
@@ -111,12 +113,14 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   PACELINE_ASSIGN_OR_RETURN(const paramserver::WireOptions wire, runtime::wire_options(settings));
   // Half the bytes take as long as all of them on a link that is twice as fast.
   const double narrowed = static_cast<double>(kParameterBytes) / static_cast<double>(wire.element_bytes());
+  PACELINE_ASSIGN_OR_RETURN(const double aggregation, measure_server(settings, workers));
   const Cluster cluster{.workers = workers,
                         .servers = servers,
                         .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
                         .link = {link.bandwidth.value * narrowed},
                         .start_up = link.start_up,
-                        .processing = kProcessing};
+                        .processing = kProcessing,
+                        .aggregation = aggregation};
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kParameterBytes};
 
@@ -147,6 +151,7 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   result["bandwidth"] = link.bandwidth.value;
   result["start_up"] = link.start_up;
   result["residual"] = link.residual;
+  result["aggregation"] = aggregation;
   result["measured"] = gathering.link.has_value();
   result["predicted"] = std::move(predicted);
   result["candidates"] = std::move(candidates);

@@ -1,6 +1,7 @@
 // What `--schedule tuned` becomes in a job: decided once, before it begins, for all of its processes.
 #pragma once
 
+#include "paceline/train/server_cost.h"
 #include "runtime/coordinator.h"
 #include "runtime/report.h"
 #include "wire/control.h"
@@ -14,8 +15,10 @@ namespace paceline::cli {
 //
 // Returns what the report says under "tuned": null for another schedule. Sizes in settings and report are those of the model before
 // --scale divides it. A link that was not measured is taken for one of 1 Gb/s with a start-up of 200 us, and a warning is logged;
-// a start-up below 30 us is taken for 30 us.
+// a start-up below 30 us is taken for 30 us. What a server's work on a gradient takes `measure_server` is asked, if the schedule is
+// to be chosen.
 Result<runtime::Json> choose_schedule(wire::Settings& settings, const wire::TensorTable& table, std::int32_t workers,
-                                      std::int32_t servers, const runtime::Gathering& gathering);
+                                      std::int32_t servers, const runtime::Gathering& gathering,
+                                      const MeasureServer& measure_server);
 
 }  // namespace paceline::cli

@@ -3,11 +3,13 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "prediction/predict.h"
 #include "replay/table.h"
 #include "scheduling/slice_size.h"
 
@@ -43,7 +45,8 @@ class ChooseSchedule : public ::testing::Test {
   // What the report says; `chosen_` are the settings afterwards.
   Json choose(const runtime::Gathering& gathering = {.both = 4, .link = kLink}) {
     wire::Settings pairs = runtime::to_settings(settings_);
-    const auto result = choose_schedule(pairs, tensors(), 4, 4, gathering);
+    const auto result = choose_schedule(pairs, tensors(), 4, 4, gathering,
+                                        [this](const JobSettings&, std::int32_t) -> Result<double> { return aggregation_; });
     EXPECT_TRUE(result.ok()) << result.status().message();
     chosen_ = *runtime::from_settings(pairs);
     return result.ok() ? *result : Json();
@@ -58,6 +61,7 @@ class ChooseSchedule : public ::testing::Test {
 
   std::filesystem::path folder_;
   JobSettings settings_, chosen_;
+  double aggregation_ = 0;  // seconds for each byte
 };
 
 TEST_F(ChooseSchedule, PredictsTheCandidatesOfAReplayAndTakesTheFastest) {
@@ -131,6 +135,67 @@ TEST_F(ChooseSchedule, WhatIsTypedStays) {
   settings_ = {.model = settings_.model, .ordered_places = "worker-egress", .scale = 10};
   choose();
   EXPECT_TRUE(runtime::schedule_options(chosen_).ok()) << "no window was chosen where there is none";
+}
+
+// What a prediction of the same job says that is given the batches' algorithm and the way gradients are pushed.
+TEST_F(ChooseSchedule, PredictsBatchesAsTheyWereAskedFor) {
+  prediction::Job job{.table = tensors()};
+  for (const replay::LayerRow& row : table().layers) {
+    job.forward.push_back(row.forward);
+    job.backward.push_back(row.backward);
+  }
+  const prediction::Cluster cluster{.workers = 4,
+                                    .servers = 4,
+                                    .layout = prediction::Cluster::Layout::kShared,
+                                    .link = kLink.bandwidth,
+                                    .start_up = 0.5,
+                                    .processing = 30e-6};
+  std::set<double> different;
+  for (const char* batching : {"", "ibatch", "backward-greedy"}) {
+    for (const char* push : {"", "in-batches"}) {
+      settings_.slice = "1000000";
+      settings_.merge = "0";
+      settings_.window = "8MB";
+      settings_.ordered_places = "worker-egress,window";
+      settings_.back = "pull-in-batches";
+      settings_.batching = batching;
+      settings_.push = push;
+      cost::LinkFit link = kLink;
+      link.start_up = cluster.start_up;
+      const Json tuned = choose({.both = 4, .link = link});
+      auto schedule = *runtime::schedule_options(settings_);
+      schedule.cut = scheduling::scaled(schedule.cut, settings_.scale);
+      const auto expected = prediction::predict(job, schedule, cluster);
+      ASSERT_TRUE(expected.ok()) << expected.status().message();
+      EXPECT_EQ(tuned["predicted"]["seconds"], expected->iteration) << "'" << batching << "' '" << push << "'";
+      different.insert(expected->iteration);
+    }
+  }
+  EXPECT_GE(different.size(), 3U) << "each of them matters";
+}
+
+TEST_F(ChooseSchedule, PredictsWithWhatAServersWorkWasMeasuredToTake) {
+  settings_.slice = "1000000";
+  const Json free = choose();
+  EXPECT_EQ(free["aggregation"], 0);
+  aggregation_ = 1 / kLink.bandwidth.value;  // as long as the bytes take
+  const Json busy = choose();
+  EXPECT_EQ(busy["aggregation"], aggregation_);
+  EXPECT_GT(busy["predicted"]["seconds"].get<double>(), free["predicted"]["seconds"].get<double>() * 1.01);
+}
+
+TEST_F(ChooseSchedule, AServersWorkIsMeasuredWithEveryOptimizerAndCodec) {
+  for (const char* optimizer : {"sgd", "adam"}) {
+    for (const char* wire : {"float32", "bfloat16", "dropping:0.01"}) {
+      settings_.optimizer = optimizer;
+      settings_.wire = wire;
+      for (const std::int32_t workers : {1, 4}) {
+        const auto measured = measured_server_cost(settings_, workers);
+        ASSERT_TRUE(measured.ok()) << measured.status().message();
+        EXPECT_TRUE(*measured > 0 && std::isfinite(*measured)) << optimizer << " " << wire;
+      }
+    }
+  }
 }
 
 TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {

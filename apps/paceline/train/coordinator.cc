@@ -101,7 +101,8 @@ int run_coordinator(const CoordinatorRequest& request) {
       checkpoints.record(settings);
       return {};
     }
-    PACELINE_ASSIGN_OR_RETURN(tuned, choose_schedule(settings, table, request.workers, request.servers, gathering));
+    PACELINE_ASSIGN_OR_RETURN(tuned,
+                              choose_schedule(settings, table, request.workers, request.servers, gathering, measured_server_cost));
     return {};
   };
   callbacks.on_saved = [&](const session::PeerName& from, Iteration iteration, const std::string& part) {

@@ -95,6 +95,15 @@ double JobPlan::learning_rate_of(std::uint32_t tensor, Iteration iteration) cons
   return rate * options_.update.groups[static_cast<std::size_t>(table_.tensors[tensor].group)].learning_rate_factor;
 }
 
+std::vector<Bytes> JobPlan::pulled_by_layer(std::optional<Rank> own_server) const {
+  std::vector<Bytes> bytes(static_cast<std::size_t>(layers()));
+  for (const scheduling::Unit& unit : units_.units) {
+    if (unit.server == own_server) continue;
+    bytes[static_cast<std::size_t>(unit.layer.index)] += Bytes{static_cast<std::int64_t>(payload_bytes(unit.id))};
+  }
+  return bytes;
+}
+
 Rank JobPlan::pacing_server() const {
   const auto has_units = [](const auto& units) { return !units.empty(); };
   return Rank{static_cast<std::int32_t>(std::ranges::find_if(units_.of_server, has_units) - units_.of_server.begin())};

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,9 @@ class JobPlan {
   std::size_t payload_bytes(std::uint32_t unit) const {
     return static_cast<std::size_t>(units_.units[unit].elements) * options_.wire.element_bytes();
   }
+  // Of each layer, what comes back over links: all of it but what lives on `own_server`, which is in the worker's own process. What
+  // batches of layers are planned from.
+  std::vector<Bytes> pulled_by_layer(std::optional<Rank> own_server) const;
   std::int32_t layers() const { return static_cast<std::int32_t>(table_.layers.size()); }
 
   // What tensor `tensor` is updated with in `iteration` (weight decay of its group included), and at which rate.

@@ -10,16 +10,6 @@
 namespace paceline::paramserver {
 namespace {
 
-// What a batch gains in size with each layer.
-std::vector<Bytes> pulled_by_layer(const JobPlan& plan, std::optional<Rank> own_server) {
-  std::vector<Bytes> bytes(static_cast<std::size_t>(plan.layers()));
-  for (const scheduling::Unit& unit : plan.units().units) {
-    if (unit.server == own_server) continue;
-    bytes[static_cast<std::size_t>(unit.layer.index)] += Bytes{static_cast<std::int64_t>(plan.payload_bytes(unit.id))};
-  }
-  return bytes;
-}
-
 scheduling::LiveProfile::Sides sides_of(const JobPlan& plan) {
   using Sides = scheduling::LiveProfile::Sides;
   return plan.options().schedule.push == scheduling::PushWhen::kInBatches ? Sides::kPullsAndPushes : Sides::kPulls;
@@ -58,7 +48,7 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
   outgoing_.reserve(2 * plan_->units().units.size());
   sending_.reserve(2 * plan_->units().units.size());
   if (plan_->options().schedule.back == scheduling::Return::kPullInBatches)
-    profile_.emplace(pulled_by_layer(*plan_, options_.own_server), plan_->options().schedule.batching, sides_of(*plan_));
+    profile_.emplace(plan_->pulled_by_layer(options_.own_server), plan_->options().schedule.batching, sides_of(*plan_));
   outgoing_signal_ = loop.make_signal([this] { send_outgoing(); });
   initial_signal_ = loop.make_signal([this] { send_initial(); });
   done_signal_ = loop.make_signal([this] { send_done(); });

@@ -1,0 +1,98 @@
+#include "paceline/train/server_cost.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "paramserver/core/server_core.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr std::int64_t kElements = 50'000;
+constexpr Iteration kIterations = 8;
+constexpr std::uint32_t kUnit = 0;
+
+// What of the settings the update of a unit follows from; clipping, which needs all units, is left out.
+runtime::JobSettings updates_of(const runtime::JobSettings& settings) {
+  runtime::JobSettings updates;
+  updates.schedule = "default";
+  updates.optimizer = settings.optimizer;
+  updates.learning_rate = settings.learning_rate;
+  updates.momentum = settings.momentum;
+  updates.weight_decay = settings.weight_decay;
+  updates.wire = settings.wire;
+  updates.loss_scale = settings.loss_scale;
+  updates.non_finite = settings.non_finite;
+  return updates;
+}
+
+// One unit of one server that all workers push to.
+class Server {
+ public:
+  static Result<Server> make(const runtime::JobSettings& settings, std::int32_t workers) {
+    wire::TensorTable table;
+    table.layers = {"measured"};
+    table.tensors = {{"measured", "float32", {kElements}, Layer{0}, 0}};
+    PACELINE_ASSIGN_OR_RETURN(const auto plan, runtime::make_job_plan(updates_of(settings), table, workers, 1, 1));
+    sync::SyncCluster cluster{.units = 1, .workers = {}};
+    for (std::int32_t rank = 0; rank < workers; ++rank) cluster.workers.push_back(Rank{rank});
+    PACELINE_ASSIGN_OR_RETURN(auto sync, sync::make_sync_model(plan->options().sync, cluster));
+    return Server(plan, std::move(sync));
+  }
+
+  Status begin() {
+    const std::uint64_t bytes = plan_->payload_bytes(kUnit);
+    PACELINE_RETURN_IF_ERROR(core_->place_for_initial(Rank{0}, kUnit, 0, bytes).status());
+    PACELINE_RETURN_IF_ERROR(core_->on_initial(Rank{0}, kUnit, 0, clock_.now(), actions_));
+    receive();
+    return {};
+  }
+
+  // How long all pushes of an iteration take.
+  Result<Duration> iterate(Iteration iteration) {
+    for (std::int32_t rank = 0; rank < plan_->options().workers; ++rank) {
+      PACELINE_ASSIGN_OR_RETURN(const auto place, core_->place_for_push(Rank{rank}, kUnit, iteration, plan_->payload_bytes(kUnit)));
+      std::ranges::fill(place, 0.0F);
+    }
+    const TimePoint began = clock_.now();
+    for (std::int32_t rank = 0; rank < plan_->options().workers; ++rank)
+      PACELINE_RETURN_IF_ERROR(core_->on_push(Rank{rank}, kUnit, iteration, 0, began, actions_));
+    const Duration took = clock_.now() - began;
+    receive();
+    return took;
+  }
+
+ private:
+  Server(const std::shared_ptr<const paramserver::JobPlan>& plan, std::unique_ptr<sync::SyncModel> sync)
+      : plan_(plan), core_(std::make_unique<paramserver::ServerCore>(plan, Rank{0}, std::move(sync))) {}
+
+  // The workers have got what was sent.
+  void receive() {
+    for (const paramserver::ServerAction& action : std::exchange(actions_, {})) {
+      if (action.kind == paramserver::ServerAction::Kind::kSendValue) core_->on_delivered(action.to, action.ticket);
+    }
+  }
+
+  SystemClock clock_;
+  std::shared_ptr<const paramserver::JobPlan> plan_;
+  std::unique_ptr<paramserver::ServerCore> core_;
+  std::vector<paramserver::ServerAction> actions_;
+};
+
+}  // namespace
+
+Result<double> measured_server_cost(const runtime::JobSettings& settings, std::int32_t workers) {
+  PACELINE_ASSIGN_OR_RETURN(Server server, Server::make(settings, workers));
+  PACELINE_RETURN_IF_ERROR(server.begin());
+  Duration least = Duration::max();
+  for (Iteration iteration = 1; iteration <= kIterations; ++iteration) {
+    PACELINE_ASSIGN_OR_RETURN(const Duration took, server.iterate(iteration));
+    least = std::min(least, took);
+  }
+  return seconds(least) / static_cast<double>(workers) / static_cast<double>(kElements * std::int64_t{sizeof(float)});
+}
+
+}  // namespace paceline::cli
