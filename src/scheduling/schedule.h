@@ -71,10 +71,12 @@ enum class PushWhen {
 const char* to_string(PushWhen push);  // "at-end", "as-ready", "in-batches"
 
 enum class Return {
-  kBroadcast,      // a server sends a new value to whom it is due as soon as it exists; nobody asks (P3's immediate broadcast)
-  kPullAtOnce,     // a worker asks for all units when backward is over, and starts its forward when all have come
-  kPullByLayer,    // a worker asks for a layer's units when it has pushed them all; only that layer's forward waits for them
-  kPullInBatches,  // when backward is over a worker asks for batches of layers, one request to each server for each (iBatch)
+  kBroadcast,  // a server sends a new value to whom it is due as soon as it exists; nobody asks (P3's immediate broadcast)
+  // The three that pull ask when the last gradient of what they ask for is pushed: one request to each server, which answers with
+  // one message when all of it is updated.
+  kPullAtOnce,     // a worker asks for everything together, and starts its forward when all has come
+  kPullByLayer,    // a worker asks for each layer by itself; only that layer's forward waits for it
+  kPullInBatches,  // a worker asks for batches of layers, which it plans while the job runs (iBatch)
   kNotifyAndPull,  // a server tells that a unit is updated; a worker asks for a layer's units when all of them are (KVStore)
 };
 const char* to_string(Return back);  // "broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"

@@ -53,7 +53,9 @@ WorkerCore::WorkerCore(std::shared_ptr<const JobPlan> plan, Rank worker)
   undelivered_.assign(layers, 0);
   scheduling::Bounds every_layer(layers);
   std::iota(every_layer.begin(), every_layer.end(), 1);
-  if (plan_->options().schedule.back == scheduling::Return::kPullInBatches) set_batches(every_layer);
+  const scheduling::Return back = plan_->options().schedule.back;
+  if (back == scheduling::Return::kPullByLayer || back == scheduling::Return::kPullInBatches) set_batches(every_layer);
+  if (back == scheduling::Return::kPullAtOnce) set_batches({static_cast<int>(layers)});
   if (plan_->options().schedule.push == scheduling::PushWhen::kInBatches) set_push_batches(every_layer);
   begin_iteration();
 }
@@ -150,8 +152,6 @@ Status WorkerCore::on_backward_done(Iteration iteration, std::span<const std::ui
     waiting_.push_back(tensor);
   }
   flush(now, actions);
-  if (plan_->options().schedule.back == scheduling::Return::kPullAtOnce)
-    pull({0, static_cast<std::uint32_t>(units_.size())}, actions);
   ++current_;
   begin_iteration();
   return {};
@@ -203,9 +203,7 @@ void WorkerCore::push(std::uint32_t unit, TimePoint now, std::vector<WorkerActio
 // The last unit of a layer lets the layer be asked for, the last layer of a batch the batch.
 void WorkerCore::count_pushed(std::uint32_t unit, std::vector<WorkerAction>& actions) {
   const auto layer = static_cast<std::size_t>(plan_->units().units[unit].layer.index);
-  if (--to_push_[layer] > 0) return;
-  if (plan_->options().schedule.back == scheduling::Return::kPullByLayer) pull(begun_in(layer), actions);
-  if (plan_->options().schedule.back != scheduling::Return::kPullInBatches) return;
+  if (--to_push_[layer] > 0 || pull_batches_.empty()) return;
   PullBatch& batch = pull_batches_[batch_of_layer_[layer]];
   if (--batch.awaited > 0) return;
   for (WorkerAction request : batch.requests) {

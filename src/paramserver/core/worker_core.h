@@ -86,7 +86,8 @@ class WorkerCore {
   Status on_notify(Rank server, std::uint32_t unit, Iteration label, std::vector<WorkerAction>& actions);
 
   // Return::kPullInBatches: which layers' values are asked for together, when all their gradients are pushed: from the current
-  // iteration on, of which no gradient may have been told. Until then every layer for itself.
+  // iteration on, of which no gradient may have been told. Until then every layer for itself, as kPullByLayer always has it;
+  // kPullAtOnce has one batch of all layers.
   void set_batches(const scheduling::Bounds& bounds);
   // PushWhen::kInBatches: what is pushed together, likewise.
   void set_push_batches(const scheduling::Bounds& bounds);
@@ -182,8 +183,8 @@ class WorkerCore {
     std::vector<WorkerAction> requests;  // without the iteration
     int layers = 0, awaited = 0;         // in which units begin; of them not pushed in the current iteration
   };
-  std::vector<PullBatch> pull_batches_;      // kPullInBatches
-  std::vector<std::size_t> batch_of_layer_;  // kPullInBatches
+  std::vector<PullBatch> pull_batches_;      // where values are pulled; kNotifyAndPull has none
+  std::vector<std::size_t> batch_of_layer_;  // likewise
   struct PushBatch {
     std::vector<std::vector<std::uint32_t>> of_server;  // its units, ascending
     std::size_t awaited = 0;                            // units without all their gradients, in the current iteration
