@@ -35,10 +35,10 @@ struct JobSettings {
   std::string schedule = "tuned";
   std::string slice;                   // largest slice: parameters, or bytes with a unit; "": the schedule's own
   std::string merge;                   // what is merged, the same way
-  std::string batching;                // ibatch: how batches are planned; "": exact
+  std::string batching;                // where values come back in batches: how these are planned; "": exact
   std::string window = "auto";         // scheduling/window.h
-  std::string back;                    // --return: how values come back, for tuned; "": the schedule's own
-  std::string push;                    // ibatch: when gradients leave; "": as ready
+  std::string back;                    // --return: how values come back; "": the schedule's own
+  std::string push;                    // when gradients leave; "": the schedule's own
   std::string ordered_places = "all";  // scheduling/schedule.h
   std::string wire = "float32";        // of gradients and values that are sent (paramserver/core/wire_options.h)
   double loss_scale = 1;               // what gradients are multiplied by before they are rounded

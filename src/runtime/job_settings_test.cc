@@ -188,8 +188,9 @@ TEST(JobSettings, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "kvstore", s.ordered_places = "worker-egress"; }),
               HasSubstr("--ordered-places worker-egress contradicts --schedule kvstore"));
   EXPECT_EQ(refusal([](JobSettings& s) { s.schedule = "kvstore", s.ordered_places = "window"; }), "");
-  EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "p3", s.back = "pull-by-layer"; }),
-              HasSubstr("--return pull-by-layer contradicts --schedule p3"));
+  EXPECT_EQ(refusal([](JobSettings& s) { s.schedule = "p3", s.back = "pull-by-layer", s.push = "at-end"; }), "");
+  EXPECT_THAT(refusal([](JobSettings& s) { s.schedule = "p3", s.back = "pull-by-layer", s.push = "in-batches"; }),
+              HasSubstr("--push in-batches contradicts --schedule p3 with --return pull-by-layer"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.window = "1MB", s.ordered_places = "none"; }),
               HasSubstr("--window 1MB contradicts it"));
   EXPECT_THAT(refusal([](JobSettings& s) { s.wire = "dropping:0.1", s.non_finite = "skip"; }),

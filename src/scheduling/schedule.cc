@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -18,7 +19,6 @@ constexpr std::int64_t kEach = sizeof(float);
 // between four hosts of 1 Gb/s takes 1.10 of its lower bound with 1.3 of them on the way, 1.01 with 6; where slices are
 // small, a window of 10 ms is too large, by 2 % of an iteration (docs/results/2026-11-schedules.md).
 constexpr std::int64_t kSpreadSlices = 6;
-constexpr std::string_view kTuned = "tuned";
 constexpr std::int64_t kLargeForKvstore = 1'000'000;
 
 struct Named {
@@ -54,31 +54,15 @@ constexpr PlaceName kPlaces[] = {{"worker-egress", &OrderedPlaces::worker_egress
                                  {"window", &OrderedPlaces::window}};
 constexpr OrderedPlaces kNowhere{.worker_egress = false, .server_ingress = false, .server_egress = false, .window = false};
 
-Result<Return> parse_return(const std::string& schedule, std::string_view text) {
-  std::vector<std::string> names;
-  for (const Return legal : {Return::kBroadcast, Return::kPullByLayer, Return::kPullInBatches}) {
-    names.emplace_back(to_string(legal));
-    if (text == names.back() && schedule == kTuned) return legal;
+// One of `names`, which stand in the order of Value.
+template <typename Value>
+Result<Value> parse_part(const char* option, std::span<const char* const> names, std::string_view text) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (text == names[i]) return static_cast<Value>(i);
   }
-  if (std::ranges::find(names, text) != names.end()) {
-    return error(ErrorKind::kBadRequest, "--return {} contradicts --schedule {}, which has its own; legal with {}", text, schedule,
-                 kTuned);
-  }
-  return error(ErrorKind::kBadRequest, "--return {} is illegal; legal: {}{}", text, fmt::join(names, ", "),
-               suggestion(text, names));
-}
-
-Result<PushWhen> parse_push(const std::string& schedule, Return back, std::string_view text) {
-  std::vector<std::string> names;
-  for (const PushWhen legal : {PushWhen::kReady, PushWhen::kInBatches}) {
-    names.emplace_back(to_string(legal));
-    if (text == names.back() && back == Return::kPullInBatches) return legal;
-  }
-  if (std::ranges::find(names, text) != names.end()) {
-    return error(ErrorKind::kBadRequest, "--push {} contradicts --schedule {}, which plans no batches; legal with ibatch", text,
-                 schedule);
-  }
-  return error(ErrorKind::kBadRequest, "--push {} is illegal; legal: {}{}", text, fmt::join(names, ", "), suggestion(text, names));
+  const std::vector<std::string> legal(names.begin(), names.end());
+  return error(ErrorKind::kBadRequest, "--{} {} is illegal; legal: {}{}", option, text, fmt::join(legal, ", "),
+               suggestion(text, legal));
 }
 
 // Parameters. `least`: the smallest legal number of them.
@@ -120,18 +104,22 @@ Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts) {
   const auto& [slice, merge, batching, window, places, back, push] = parts;
   if (!back.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(options.back, parse_return(name, back));
+    PACELINE_ASSIGN_OR_RETURN(options.back, parse_part<Return>("return", kReturns, back));
   }
   if (!push.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(options.push, parse_push(name, options.back, push));
+    PACELINE_ASSIGN_OR_RETURN(options.push, parse_part<PushWhen>("push", kPushes, push));
   }
+  const auto needs_batches = [&](const char* option, const std::string& value) {
+    return error(ErrorKind::kBadRequest,
+                 "--{} {} contradicts --schedule {} with --return {}: batches are planned from pulls in batches; give --return "
+                 "pull-in-batches, which is ibatch's own",
+                 option, value, name, to_string(options.back));
+  };
+  if (options.push == PushWhen::kInBatches && options.back != Return::kPullInBatches) return needs_batches("push", push);
   if (!batching.empty()) {
     const auto algorithm = parse_batching_algorithm(batching);
     if (!algorithm.ok()) return error(ErrorKind::kBadRequest, "--batching: {}", algorithm.status().message());
-    if (options.back != Return::kPullInBatches) {
-      return error(ErrorKind::kBadRequest, "--batching {} contradicts --schedule {}, which plans no batches; legal with ibatch",
-                   batching, name);
-    }
+    if (options.back != Return::kPullInBatches) return needs_batches("batching", batching);
     options.batching = *algorithm;
   }
   if (!slice.empty()) {

@@ -130,8 +130,8 @@ struct ScheduleParts {
   std::string batching;  // exact, forward-greedy, backward-greedy, ibatch
   std::string window;    // as parse_window
   std::string places;    // as parse_places; by Order::kFirstInFirstOut only the window can be a place
-  std::string back;      // broadcast, pull-by-layer or pull-in-batches; only for the schedule "tuned"
-  std::string push;      // as-ready or in-batches; only where values come back in batches
+  std::string back;      // as to_string(Return) says
+  std::string push;      // as to_string(PushWhen) says; in-batches only where values come back in batches
 };
 // kBadRequest, naming the option, when a part is illegal or contradicts the schedule called `name`.
 Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts);

@@ -278,9 +278,30 @@ TEST(Schedule, TakesSizesAsParametersOrAsBytesAndRefusesContradictions) {
   EXPECT_EQ(with_push("ibatch", "in-batches")->push, PushWhen::kInBatches);
   EXPECT_EQ(with_push("tuned", "in-batches", "pull-in-batches")->push, PushWhen::kInBatches);
   EXPECT_THAT(with_push("ibatch", "in-batch").status().message(), HasSubstr("did you mean 'in-batches'"));
-  EXPECT_THAT(with_push("ibatch", "at-end").status().message(), HasSubstr("legal: as-ready, in-batches"));
+  EXPECT_THAT(with_push("ibatch", "late").status().message(), HasSubstr("legal: at-end, as-ready, in-batches"));
   EXPECT_THAT(with_push("p3", "in-batches").status().message(), HasSubstr("--push in-batches contradicts --schedule p3"));
+  EXPECT_THAT(with_push("tuned", "in-batches").status().message(), HasSubstr("give --return pull-in-batches"));
+  EXPECT_THAT(with_push("p3", "", "pull").status().message(),
+              HasSubstr("legal: broadcast, pull-at-once, pull-by-layer, pull-in-batches, notify-and-pull"));
   for (const char* whole : {"default", "layer-wise", "kvstore"}) refused(whole, "1000", "", "contradicts --schedule");
+}
+
+TEST(Schedule, PushAndReturnGoWithEverySchedule) {
+  for (const std::string& name : schedule_names()) {
+    for (const PushWhen push : {PushWhen::kAtEnd, PushWhen::kReady, PushWhen::kInBatches}) {
+      for (const Return back :
+           {Return::kBroadcast, Return::kPullAtOnce, Return::kPullByLayer, Return::kPullInBatches, Return::kNotifyAndPull}) {
+        const auto options = with_parts(name, *parse_schedule_name(name), {.back = to_string(back), .push = to_string(push)});
+        const bool means_something = push != PushWhen::kInBatches || back == Return::kPullInBatches;
+        ASSERT_EQ(options.ok(), means_something) << name << " " << to_string(push) << " " << to_string(back);
+        if (!options.ok()) continue;
+        ScheduleOptions expected = *parse_schedule_name(name);
+        expected.push = push;
+        expected.back = back;
+        EXPECT_EQ(*options, expected);
+      }
+    }
+  }
 }
 
 }  // namespace

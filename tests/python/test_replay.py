@@ -3,10 +3,11 @@
 import itertools
 import json
 import os
+import subprocess
 
 import pytest
 
-from jobs import ROOT, Job, full, reference, train
+from jobs import PROGRAM, ROOT, Job, full, reference, train
 from test_bad_input import refused
 
 TABLES = ROOT / "bench/tables"
@@ -81,6 +82,24 @@ def test_a_replay_without_servers_checks_every_value_in_the_order_that_its_algor
     in_order = algorithm in ("lp", "direct")
     assert report["collective"]["sum_order"] == ("rank" if in_order else "algorithm")
     assert (report["parameters_hash"] == reference(*task)["parameters_hash"]) == in_order
+
+
+PARTS = [(push, back) for push in ("at-end", "as-ready") for back in ("broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull")]
+PARTS.append(("in-batches", "pull-in-batches"))
+SCHEDULES = ("tuned", "default", "layer-wise", "ibatch", "kvstore", "slicing", "p3")
+
+
+@pytest.mark.parametrize(
+    "push, back, schedule",
+    [(*parts, name) if i % len(SCHEDULES) == j else full(*parts, name) for i, parts in enumerate(PARTS) for j, name in enumerate(SCHEDULES)],
+)
+def test_the_way_gradients_leave_and_values_come_back_changes_no_bit_whatever_the_schedule(table, push, back, schedule):
+    task = ("--model", f"replay:{table}", "--iterations", 6, "--workers", 3, "--optimizer", "momentum")
+    report = train(*task, "--servers", 2, "--schedule", schedule, "--push", push, "--return", back)
+    assert report["parameters_hash"] == reference(*task)["parameters_hash"] and report["schedule"] == schedule
+    assert report["batching"] is None or back == "pull-in-batches"
+    if schedule == "tuned":
+        assert report["tuned"]["return"] == back and all(candidate["return"] == back for candidate in report["tuned"]["candidates"])
 
 
 @pytest.fixture(scope="module")
@@ -180,20 +199,27 @@ def test_a_replay_goes_on_from_a_checkpoint_with_the_same_bits(table, tmp_path):
 
 
 FULL = os.environ.get("PACELINE_FULL") == "1"
-NAMES = ("vgg19", "resnet50", "inception_v3", "sockeye_like")
+SUMS = {"vgg19": 143_667_240, "resnet50": 25_557_032, "inception_v3": 23_834_568, "sockeye_like": 26_411_549, "googlenet": 6_998_552, "vgg19_22k": 229_052_817, "alexnet": 62_378_344}
 
 
-@pytest.mark.parametrize("name, schedule", itertools.product(NAMES, ("default", "layer-wise", "slicing", "p3")) if FULL else [("resnet50", "p3")])
+@pytest.mark.parametrize("name, schedule", itertools.product(SUMS, ("default", "layer-wise", "slicing", "p3")) if FULL else [("resnet50", "p3")])
 def test_the_tables_of_the_benchmark_have_the_bits_of_their_reference(name, schedule):
     task = ("--model", f"replay:{TABLES / name}.json", "--scale", 20, "--iterations", 3, "--workers", 4)
     assert train(*task, "--servers", 4, "--schedule", schedule)["parameters_hash"] == reference(*task)["parameters_hash"]
 
 
 def test_the_tables_of_the_benchmark_are_read(tmp_path):
-    sums = {"vgg19": 143_667_240, "resnet50": 25_557_032, "inception_v3": 23_834_568, "sockeye_like": 26_411_549}
-    for name, total in sums.items():
+    for name, total in SUMS.items():
         report = reference("--model", f"replay:{TABLES / name}.json", "--scale", 1000, "--iterations", 1)
         assert parameters(TABLES / f"{name}.json") == total and len(report["parameters_hash"]) == 32
+
+
+@pytest.mark.parametrize("name, model, total", [("googlenet", "googlenet", "0.13"), ("vgg19_22k", "vgg-19-22k", "0.6"), ("alexnet", "alexnet", "0.035")])
+def test_a_table_of_the_benchmark_is_what_its_script_makes_of_the_described_network(name, model, total):
+    made = subprocess.run([TABLES / "make_table.py", model, total], env=os.environ | {"PACELINE": str(PROGRAM)}, capture_output=True, text=True, check=True)
+    assert made.stdout == (TABLES / f"{name}.json").read_text()
+    table = json.loads(made.stdout)
+    assert sum(layer["forward_s"] + layer["backward_s"] for layer in table["layers"]) == pytest.approx(table["compute_s"], rel=1e-6)
 
 
 BAD_ROWS = [

@@ -153,12 +153,14 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   how->add_option("--merge", s.merge,
                   "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their neighbour; 0: "
                   "none does (default: tuned: chosen; others: 0)");
-  how->add_option("--batching", s.batching,
-                  "ibatch: how batches are planned: exact, forward-greedy, backward-greedy or ibatch (default exact)");
+  how->add_option(
+      "--batching", s.batching,
+      "With --return pull-in-batches (ibatch's own): how batches are planned: exact, forward-greedy, backward-greedy or "
+      "ibatch (default exact)");
   how->add_option(
       "--push", s.push,
-      "ibatch: when gradients leave: as-ready, each by itself, or in-batches, planned as pulls are, each batch one message "
-      "to each server (default as-ready)");
+      "When gradients leave: at-end of backward, as-ready, each by itself, or, with --return pull-in-batches, in-batches, planned "
+      "as pulls are, each batch one message to each server (default: the schedule's own)");
   how->add_option(
          "--window", s.window,
          "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms of the "
@@ -166,7 +168,8 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
          "at least 128KiB")
       ->capture_default_str();
   how->add_option("--return", s.back,
-                  "tuned: how values come back: broadcast, pull-by-layer or pull-in-batches (default: as predicted to be fastest)");
+                  "How values come back: broadcast, pull-at-once, pull-by-layer, pull-in-batches or notify-and-pull (default: the "
+                  "schedule's own; tuned: as predicted to be fastest)");
   how->add_option("--ordered-places", s.ordered_places,
                   "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, server-ingress, "
                   "server-egress, window with commas between")

@@ -26,7 +26,8 @@ Case random_case(std::uint64_t seed) {
                                   scheduling::slices_of(7)};
   options.schedule.cut = cuts[draw(0, 3)];
   options.schedule.cut.merge = draw(0, 1) == 0 ? 0 : static_cast<std::int64_t>(draw(1, 60));
-  if (draw(0, 3) == 0) options.schedule.back = scheduling::Return::kPullInBatches;
+  if (draw(0, 1) == 0) options.schedule.back = static_cast<scheduling::Return>(draw(0, 4));
+  if (draw(0, 2) == 0) options.schedule.push = static_cast<scheduling::PushWhen>(draw(0, 1));
   if (options.schedule.back == scheduling::Return::kPullInBatches && seed % 2 == 0)
     options.schedule.push = scheduling::PushWhen::kInBatches;
   options.update.optimizer.kind = static_cast<tensor::OptimizerKind>(draw(0, 4));
