@@ -1,5 +1,5 @@
 // The three constants of the linear cost model fitted to whole operations that were measured: every closed form of a collective
-// (docs: Linear Pipeline, Table 1) is linear in alpha, beta and gamma. Pure; any thread.
+// (docs/algorithms.md, section 4) is linear in alpha, beta and gamma. Pure; any thread.
 #pragma once
 
 #include <span>

@@ -123,7 +123,7 @@ TEST(Describe, KeepsSumsAndNamesConsistentInEveryModel) {
 }
 
 TEST(FeatureMaps, OfAlexNetGiveTheMemoryOfTheWorkedExample) {
-  // algorithms.md, section 5: mini-batch 128, feature maps 472.6e6 bytes, convolutions 44.97e6, classifier 713.0e6.
+  // docs/algorithms.md, section 5: mini-batch 128, feature maps 472.6e6 bytes, convolutions 44.97e6, classifier 713.0e6.
   const ModelDescription model = described("alexnet");
   double maps = 0, convolutions = 0, classifier = 0;
   for (const FeatureMap& map : model.feature_maps()) maps += double(map.elements()) * 128 * 4;

@@ -46,7 +46,7 @@ struct Cluster {
 
 struct Prediction {
   double iteration = 0;    // seconds, once the first iterations are over
-  double lower_bound = 0;  // no schedule is faster (algorithms: cost/lower_bound.h); 0 where workers and servers are separate
+  double lower_bound = 0;  // no schedule is faster (cost/lower_bound.h); 0 where workers and servers are separate
   double messages = 0;     // with payload over links, per iteration, of all nodes
 };
 

@@ -1,4 +1,4 @@
-// Algorithms 1 and 2 of iBatch with the corner cases that the paper leaves open decided. Where the paper
+// Algorithms 1 and 2 of iBatch, with the cases that the paper leaves open decided (docs/algorithms.md, section 2). Where the paper
 // searches all pairs of layers, the sums' monotony finds the same pair sooner: times are not negative.
 #include <tuple>
 

@@ -47,8 +47,8 @@ enum class Order {
   kFirstInFirstOut,
 };
 
-// The places on a value's way that urgency depends on (P3, section 4.2). All of them, unless a comparison wants to know
-// what one is worth.
+// The places on a value's way that urgency depends on (P3; docs/algorithms.md, section 1). All of them, unless a comparison wants
+// to know what one is worth.
 struct OrderedPlaces {
   bool worker_egress = true;   // gradients leave by Order
   bool server_ingress = true;  // gradients that have arrived are worked off by Order

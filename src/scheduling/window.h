@@ -1,5 +1,5 @@
-// How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for (algorithms: place
-// 4 of P3's). A fixed number of bytes, or following the link (scheduling/window_follower.h):
+// How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for
+// (docs/algorithms.md, section 1, place 4). A fixed number of bytes, or following the link (scheduling/window_follower.h):
 //     window = rate * (link_time + round trip),   within [kSmallestFollowing, kLargestFollowing],
 //     wide   = min(spread, rate * kSpreadTime),   what several destinations together may hold if that is more.
 //

@@ -58,7 +58,7 @@ std::vector<double> ends_at(const Rows& rows, const std::vector<std::int64_t>& i
   return z;
 }
 
-// The sweep as algorithms.md states it: sort everything, evaluate the whole set after each event.
+// The sweep as docs/algorithms.md states it: sort everything, evaluate the whole set after each event.
 std::vector<std::int64_t> reference_sweep(const Rows& rows, Objective objective, double now) {
   std::vector<std::tuple<double, std::size_t, std::int64_t>> events;
   for (std::size_t p = 0; p < rows.size(); ++p) {

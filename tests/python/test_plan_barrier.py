@@ -9,7 +9,7 @@ from plan_questions import BARRIER, ENDS, ask, refused
 
 
 def sweep(rows, objective, now):
-    """ZipLine as algorithms.md states it."""
+    """ZipLine as docs/algorithms.md states it."""
     events = sorted((end, p, i) for p, row in enumerate(rows) for i, end in enumerate(row, 1))
     z, best, value = {}, None, None
     for _, p, i in events:
