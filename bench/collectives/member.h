@@ -4,9 +4,8 @@
 //   driver:  run OPERATION ALGORITHM ELEMENTS REPETITIONS WARM_UP REST
 //            float32, in place, root 0, sum; ELEMENTS of the whole message, of which a reduce-scatter leaves and an allgather takes
 //            a part; REST: microseconds to sleep before each repetition
-//   member:  {"seconds": [...]} with the time of each repetition on this rank, each begun behind a barrier after the rest; ours
-//   adds
-//            "choice" and "predicted"; or {"error": "..."}, also when the result is not what it has to be
+//   member:  {"seconds": [...]} with the time of each repetition on this rank, each begun behind a barrier after the rest;
+//            ours adds "choice" and "predicted"; or {"error": "..."}, also when the result is not what it has to be
 //
 // until the driver hangs up. The peers in bench/peers say the same words.
 #pragma once

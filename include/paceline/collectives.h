@@ -1,9 +1,10 @@
 // Collective operations between processes: broadcast, reduce, allreduce, reduce-scatter, allgather, barrier, over TCP.
 //
 //   paceline::Communicator all;
-//   if (auto outcome = all.open({.rank = rank, .addresses = {"10.0.0.1:4200", "10.0.0.2:4200"}}); !outcome.ok()) return
-//   fail(outcome); std::vector<float> gradient = ...; paceline::Outcome outcome = paceline::allreduce(all, gradient, gradient,
-//   {.reduction = paceline::Reduction::kMean});
+//   paceline::Outcome outcome = all.open({.rank = rank, .addresses = {"10.0.0.1:4200", "10.0.0.2:4200"}});
+//   std::vector<float> gradient = ...;
+//   if (outcome.ok()) outcome = paceline::allreduce(all, gradient, gradient, {.reduction = paceline::Reduction::kMean});
+//   if (!outcome.ok()) std::cerr << outcome.message() << '\n';
 //
 // All ranks of a communicator call the same operations in the same order, with the same element type, count, reduction and root;
 // otherwise all of them fail with the same message, which names two ranks and what each called. Which algorithm runs an operation

@@ -2,8 +2,7 @@
 // Owned by the coordinator's loop.
 //
 //   gathering   workers and servers join; when all are there their tables and settings are compared; any difference refuses
-//   everybody
-//               with the same words
+//               everybody with the same words
 //   preparing   servers are welcomed and say ready, so that a worker never meets a server that does not know the job
 //   running     workers are welcomed; each reports when it has done its iterations
 //   ending      everybody was told to stop; servers still report

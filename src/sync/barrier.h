@@ -3,17 +3,12 @@
 // All four take the same two objectives: kSpan minimises latest - earliest end, kWaitingShare minimises
 // sum(latest - end) / (workers * (latest - now)). They differ in which sets of ends they look at:
 //
-//   zip_line        sweeps all ends in time order; the latest end of each worker so far is a set
-//                   O(events * log workers)
-//   grid_scan       the row with the earliest first end; each of its points with the nearest of the rest
-//                   O(lookahead * (workers + events))
-//   full_grid_scan  grid_scan with every row in turn
-//                   workers times that
-//   every_set       all sets; for tests and small questions
-//                   lookahead ^ workers
+//   zip_line        all ends in time order; the latest end of each worker so far is a set      O(events * log workers)
+//   grid_scan       each end of the row that begins first, with the nearest of the other rows  O(lookahead * workers + events)
+//   full_grid_scan  grid_scan with every row in turn                                           workers times that
+//   every_set       all sets; for tests and small questions                                    O(workers * lookahead ^ workers)
 //
-// zip_line and every_set reach the least value of either objective, the grid scans need not. (X. Zhao et al., ElasticBSP, section
-// IV.)
+// zip_line and every_set reach the least value of either objective; the grid scans need not (ElasticBSP, section IV).
 #pragma once
 
 #include <cstdint>

@@ -3,14 +3,12 @@
 //
 // Decisions where the paper is silent:
 // - The first `history` iterations are BSP: one each, gradients summed. After that pushes are applied on arrival.
-// - At a barrier everybody starts at once; where the next one lies is answered meanwhile (take_question, on_barrier) and matters
-// only
-//   to a worker that has ended its first iteration since.
+// - At a barrier everybody starts at once. Where the next one lies is answered meanwhile (take_question, on_barrier), and matters
+//   only to a worker that has ended its first iteration since.
 // - An interval runs from a worker's start of an iteration to its end, so that waiting at a barrier is not taken for computing. All
 //   workers start a superstep together, so the barrier's time is the last end that the prediction begins from.
 // - A worker that joins stands at the current barrier from the start. It counts from the next one on, if it has asked by then.
-// While
-//   a worker has no interval, supersteps are one iteration long.
+//   While a worker has no interval, supersteps are one iteration long.
 // - A worker that leaves is no longer waited for; the others' counts stay.
 #pragma once
 

@@ -1,13 +1,13 @@
 // Record files: a data set in one file that is read in large pieces, made by `paceline datasets pack`.
 //
 // Numbers are little-endian. A header, the blocks of the training half, the blocks of the test half, nothing else:
-//   header  "PLRECORD" · u32 version 1 · u32 header bytes · u32 content (1 images, 2 text) · u32 channels, height, width (text: 0)
-//   ·
-//           u64 classes · u64 source vocabulary · u64 training records · u64 test records · u64 records per block (images; text: 0)
-//           · u64 file bytes · u32 length of the name · u32 0 · the name of what was packed · per channel f32 mean, f32 deviation ·
-//           u32 CRC32C of all that
-//   block   u64 payload bytes · u32 records · u32 CRC32C of these 12 bytes and the payload · the payload: records one behind the
-//   other record  images: i32 label, C x H x W bytes · text: u32 source tokens, u32 target tokens, i32 for each token of the two
+//   header  "PLRECORD" · u32 version 1 · u32 header bytes · u32 content (1 images, 2 text) ·
+//           u32 channels, height, width (text: 0) · u64 classes · u64 source vocabulary · u64 training records · u64 test records ·
+//           u64 records per block (images; text: 0) · u64 file bytes · u32 length of the name · u32 0 ·
+//           the name of what was packed · per channel f32 mean, f32 deviation · u32 CRC32C of all that
+//   block   u64 payload bytes · u32 records · u32 CRC32C of these 12 bytes and the payload ·
+//           the payload: records one behind the other
+//   record  images: i32 label, C x H x W bytes · text: u32 source tokens, u32 target tokens, i32 for each token of the two
 // A block holds about 1 MiB, at least one record, and only records of one half; with images all but a half's last block hold
 // equally many, so that every record's place is known without an index.
 #pragma once

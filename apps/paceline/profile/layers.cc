@@ -1,6 +1,5 @@
-// `paceline profile` without a flag: how long each layer of a network computes on this machine and what its transfer costs, and,
-// with
-// --record, a table to replay. A fresh trainer process measures, with one thread, as a worker has.
+// `paceline profile` without a flag: how long each layer of a network computes on this machine, and what its transfer costs. With
+// --record it writes a table to replay. A fresh trainer process measures, with one thread, as a worker has.
 #include <fmt/format.h>
 
 #include "base/new_file.h"

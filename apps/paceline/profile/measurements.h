@@ -6,9 +6,8 @@
 //                      "tensors_peak_bytes", "process_peak_bytes", "process_before_bytes" (these three may be absent),
 //                      "whole_gain" (of the layers' fastest algorithms in whole steps; may be absent),
 //                      "layers": [{"name", "algorithms": [{"algorithm", "forward_s", "backward_s", "workspace_bytes"}]}]}],
-//    "steps": [{"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining", "prefetch", "loader_threads" (these
-//    two
-//               may be absent)}]}
+//    "steps": [{"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining", "prefetch", "loader_threads"
+//               (these two may be absent)}]}
 #pragma once
 
 #include <optional>

@@ -1,15 +1,13 @@
 // A rank's plan made ready to run: which messages, in which order, and what has to wait for what. Pure; any thread.
 //
 // A plan's rounds are one legal order, but not the fastest: the steps of a program may run as soon as no earlier one that is not
-// done yet uses the same elements (runner.h looks), so that receiving, reducing and sending overlap. Three changes to the plan make
-// that worth it:
-// - a receive into scratch memory and the reduction that reads it become one step, which reduces straight from where the message
-// was
-//   received; it stands where the reduction stood, so sums keep their order;
-// - ring and direct are cut into segments, so that a part is sent on while the rest of it still arrives ("chunked ring");
-// - with Agreement::kBeforeCompletion, unless the plan itself waits for all ranks, every rank also tells lg(ranks) others that it
-// has
-//   begun, in a pattern (rank + 1, 2, 4, ...) in which whoever has heard from all it waits for knows of all ranks.
+// done yet uses the same elements (runner.h looks), so that receiving, reducing and sending overlap. Three changes make that worth
+// it:
+// - A receive into scratch memory and the reduction that reads it become one step, which reduces straight from where the message
+//   was received. It stands where the reduction stood, so sums keep their order.
+// - Ring and direct are cut into segments, so that a part is sent on while the rest of it still arrives ("chunked ring").
+// - With Agreement::kBeforeCompletion, unless the plan itself waits for all ranks, every rank also tells lg(ranks) others that it
+//   has begun, in a pattern (rank + 1, 2, 4, ...) in which whoever has heard from all it waits for knows of all ranks.
 #pragma once
 
 #include <cstdint>

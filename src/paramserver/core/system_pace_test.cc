@@ -12,8 +12,7 @@ using testing::same_bits;
 using testing::System;
 
 // Whole numbers do not round: every push adds 1, so in the end each value is the number of pushes, when none is lost and none
-// counted twice.
-// Workers of unequal speed take one mini-batch after the other.
+// counted twice. Workers of unequal speed take one mini-batch after the other.
 Case ledger(std::uint64_t seed, sync::SyncKind kind, std::int64_t staleness) {
   Case job = random_case(seed);
   job.options.first = 1;

@@ -1,7 +1,7 @@
 // Trains your own torch::nn::Module with many workers. What a user of LibTorch adds to a training program:
 //
-//   paceline::Worker worker(model, {.coordinator = "10.0.0.1:4100", .settings = {{"optimizer", "momentum"}, {"learning-rate",
-//   "0.05"}}}); for (int i = 0; i < 100; ++i) {
+//   paceline::Worker worker(model, {.coordinator = "10.0.0.1:4100", .settings = {{"learning-rate", "0.05"}}});
+//   for (int i = 0; i < 100; ++i) {
 //     auto [x, y] = batch(worker.iteration(), worker.rank(), worker.workers());
 //     worker.step([&] { return torch::cross_entropy_loss(model.forward(x), y); });
 //   }
