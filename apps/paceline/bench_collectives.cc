@@ -21,6 +21,7 @@
 #include "lab/namespaces.h"
 #include "lab/rights.h"
 #include "paceline/doctor/machine.h"
+#include "paceline/picture.h"
 #include "paceline/progress.h"
 #include "runtime/signals.h"
 #endif
@@ -162,13 +163,6 @@ void print_costs(const Json& table) {
   }
 }
 
-// Draws in a process of its own; says what it could not do, since the numbers are there without.
-void draw(const Options& options, const std::string& ledger) {
-  const std::string command = fmt::format("'{}' '{}/../collectives/pictures.py' '{}' '{}' >/dev/null", options.python,
-                                          options.peers, ledger, options.output);
-  if (std::system(command.c_str()) != 0) fmt::print(stderr, "paceline: no pictures: {} failed\n", command);
-}
-
 int run_member(const Options& options) {
   bench::MemberOptions member{.control = options.control, .rank = options.member};
   for (const std::string& text : options.member_addresses) {
@@ -247,7 +241,8 @@ int run(const Options& options) {
   const auto result = bench::run_collectives_bench(bench);
   bar.reset();
   if (!result.ok()) return report_error(result.status());
-  if (!options.no_pictures && !result->rows.empty()) draw(options, bench.ledger);
+  if (!options.no_pictures && !result->rows.empty())
+    draw_measured(options.python, options.peers + "/../collectives/pictures.py", {bench.ledger, options.output});
   return report(options, bench, *result);
 }
 

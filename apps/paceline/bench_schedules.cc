@@ -20,6 +20,7 @@
 #include "lab/namespaces.h"
 #include "lab/rights.h"
 #include "paceline/doctor/machine.h"
+#include "paceline/picture.h"
 #include "paceline/progress.h"
 #include "runtime/signals.h"
 #endif
@@ -129,13 +130,6 @@ Json machine_json() {
   return {{"processor", machine.processor}, {"cores", machine.usable_cores}, {"system", machine.system}};
 }
 
-// Draws in a process of its own; says what it could not do, since the numbers are there without.
-void draw(const Options& options, const std::string& ledger) {
-  const std::string command =
-      fmt::format("'{}' '{}/../schedules/pictures.py' '{}' '{}' >/dev/null", options.python, options.peers, ledger, options.output);
-  if (std::system(command.c_str()) != 0) fmt::print(stderr, "paceline: no pictures: {} failed\n", command);
-}
-
 int run(const Options& options) {
   auto bench = bench_options(options);
   if (!bench.ok()) return report_error(bench.status());
@@ -155,7 +149,8 @@ int run(const Options& options) {
   const auto result = bench::run_schedules_bench(*bench);
   bar.reset();
   if (!result.ok()) return report_error(result.status());
-  if (!options.no_pictures && !result->cells.empty()) draw(options, bench->ledger);
+  if (!options.no_pictures && !result->cells.empty())
+    draw_measured(options.python, options.peers + "/../schedules/pictures.py", {bench->ledger, options.output});
   const Json rows = bench::summary_of(result->cells);
   if (options.json) {
     fmt::print("{}\n", Json{{"machine", machine_json()},

@@ -20,8 +20,9 @@
 #include "bench/sync/jobs_bench.h"
 #include "bench/sync/prediction_bench.h"
 #include "paceline/doctor/machine.h"
+#include "paceline/picture.h"
 #include "paceline/progress.h"
-#include "paceline/train/child.h"
+#include "process/child.h"
 #include "runtime/signals.h"
 #endif
 
@@ -83,7 +84,8 @@ class SyncBench {
       bar_.reset();
       if (!result.ok()) return report_error(result.status());
       jobs = *std::move(result);
-      if (!options_.no_pictures && !jobs.cells.empty()) draw();
+      if (!options_.no_pictures && !jobs.cells.empty())
+        draw_measured(options_.python, options_.pictures + "/pictures.py", {options_.output});
     }
     const Json rows = bench::sync_summary_of(jobs.cells);
     if (options_.json)
@@ -149,13 +151,6 @@ class SyncBench {
     if (child->wait_status() != 0 || !report.is_object())
       return error(ErrorKind::kIo, "paceline train {}: {}", child->ending(), last_error);
     return report;
-  }
-
-  // Draws in a process of its own; says what it could not do, since the numbers are there without.
-  void draw() const {
-    const std::string command =
-        fmt::format("'{}' '{}/pictures.py' '{}' >/dev/null", options_.python, options_.pictures, options_.output);
-    if (std::system(command.c_str()) != 0) fmt::print(stderr, "paceline: no pictures: {} failed\n", command);
   }
 
   void print_json(const Json& rows, const std::vector<std::string>& failures) const {

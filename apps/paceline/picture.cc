@@ -1,15 +1,17 @@
 #include "paceline/picture.h"
 
+#include <cstdio>
 #include <filesystem>
 
-#include <poll.h>
-#include <sys/wait.h>
+#include <fmt/format.h>
 
 #include "paceline/environment.h"
-#include "paceline/train/child.h"
+#include "process/child.h"
 
 namespace paceline::cli {
 namespace {
+
+constexpr Duration kLongestDrawing = std::chrono::minutes(10);
 
 std::string python() {
   if (const auto given = environment("PACELINE_PYTHON")) return *given;
@@ -27,17 +29,21 @@ Status draw(const std::string& script, const std::string& json, const std::strin
   const std::string interpreter = python();
   PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start("python", {interpreter, "-c", script, file, json},
                                                            {"MPLBACKEND=Agg", "PYTHONDONTWRITEBYTECODE=1"}));
-  std::string last;
-  while (child->output() >= 0 || child->errors() >= 0) {
-    pollfd ends[] = {{child->output(), POLLIN, 0}, {child->errors(), POLLIN, 0}};
-    poll(ends, 2, -1);
-    child->read_output([](const std::string&) {});
-    child->read_errors([&last](const std::string& line) { last = line; });
-  }
-  child->wait();
-  if (child->wait_status() == 0) return {};
-  return error(ErrorKind::kIo, "{} could not draw {}: {}; matplotlib is needed ('pip install matplotlib', or PACELINE_PYTHON)",
-               interpreter, file, last.empty() ? child->ending() : last);
+  const auto drawn = child->finish(kLongestDrawing);
+  if (drawn.ok()) return {};
+  return error(drawn.status().kind(),
+               "{} could not draw {}: {}; matplotlib is needed ('pip install matplotlib', or PACELINE_PYTHON)", interpreter, file,
+               drawn.status().message());
+}
+
+void draw_measured(const std::string& interpreter, const std::string& script, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {interpreter, script};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const auto drawn = [&]() -> Status {
+    PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start(interpreter, words));
+    return child->finish(kLongestDrawing).status();
+  }();
+  if (!drawn.ok()) fmt::print(stderr, "paceline: no pictures: {}\n", drawn.message());
 }
 
 }  // namespace paceline::cli

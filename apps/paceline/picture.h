@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -10,5 +11,9 @@ namespace paceline::cli {
 
 // Runs `script` with the two arguments FILE and JSON. kIo with what Python says when it fails.
 Status draw(const std::string& script, const std::string& json, const std::string& file);
+
+// Lets `interpreter` run the file `script` with `arguments`, which draws what a benchmark has measured. What it could not do is said
+// on standard error and no failure, since the numbers are there without.
+void draw_measured(const std::string& interpreter, const std::string& script, const std::vector<std::string>& arguments);
 
 }  // namespace paceline::cli

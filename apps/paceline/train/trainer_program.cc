@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "paceline/command.h"
-#include "paceline/train/child.h"
+#include "process/child.h"
 
 namespace paceline::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "paceline/train/child.h"
+#include "process/child.h"
 #include "runtime/report.h"
 
 namespace paceline::cli {

@@ -1,17 +1,19 @@
-// A process started by this one, that never outlives it: the kernel kills it when the parent dies. Its standard output and error
-// are read line by line. One thread.
+// A process started by this one, that never outlives it: the kernel kills it when the parent dies. Its arguments reach it as they
+// are, for no shell stands between. Its standard output and error are read line by line. One thread.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
 
+#include "base/quantity.h"
 #include "base/status.h"
 
-namespace paceline::cli {
+namespace paceline {
 
 struct Pipe {
   int read = -1, write = -1;
@@ -51,9 +53,19 @@ class Child {
   int wait_status() const { return wait_status_; }
   std::string ending() const;  // "exited with code 1", "was killed by signal 9"
 
+  // Reads what it prints until it prints a line on standard output that holds `text`. kIo when it ends before, with the last line of
+  // its standard error; kDeadline after `limit`.
+  Status wait_for_line(std::string_view text, Duration limit);
+  // Reads what it prints until it ends: its standard output. kIo when it fails, with the last line of its standard error; kDeadline
+  // after `limit`.
+  Result<std::string> finish(Duration limit);
+
  private:
   Child(std::string label, pid_t pid, int output, int errors)
       : label_(std::move(label)), pid_(pid), output_(output), errors_(errors) {}
+  Status failed(const std::string& last_error) const;
+  template <typename Done, typename OnLine>
+  Status read_until(Duration limit, std::string& last_error, Done done, OnLine on_line);
   static void read(int& descriptor, std::string& rest, const std::function<void(const std::string&)>& on_line);
 
   std::string label_;
@@ -64,4 +76,4 @@ class Child {
   int wait_status_ = 0;
 };
 
-}  // namespace paceline::cli
+}  // namespace paceline

@@ -1,16 +1,21 @@
-#include "paceline/train/child.h"
+#include "process/child.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace paceline::cli {
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace paceline {
 namespace {
 
 [[noreturn]] void become(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const Pipe& output,
@@ -119,4 +124,44 @@ std::string Child::ending() const {
   return fmt::format("exited with code {}", WEXITSTATUS(wait_status_));
 }
 
-}  // namespace paceline::cli
+Status Child::failed(const std::string& last_error) const {
+  return error(ErrorKind::kIo, "{} {}{}{}", label_, ending(), last_error.empty() ? "" : ": ", last_error);
+}
+
+// Until `done` says so, of what was read and whether it has ended, or the limit is over.
+template <typename Done, typename OnLine>
+Status Child::read_until(Duration limit, std::string& last_error, Done done, OnLine on_line) {
+  constexpr Duration kPatience = std::chrono::milliseconds(100);  // a child that has closed its ends is looked at again
+  const SystemClock clock;
+  const TimePoint deadline = clock.now() + limit;
+  while (!done()) {
+    const Duration left = std::min<Duration>(deadline - clock.now(), kPatience);
+    if (left <= Duration::zero()) return error(ErrorKind::kDeadline, "{} took longer than {}", label_, to_text(limit));
+    pollfd ends[] = {{output_, POLLIN, 0}, {errors_, POLLIN, 0}};
+    poll(ends, 2, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    read_output(on_line);
+    read_errors([&](const std::string& line) { last_error = line; });
+    try_wait();
+  }
+  return {};
+}
+
+Status Child::wait_for_line(std::string_view text, Duration limit) {
+  std::string last_error;
+  bool found = false;
+  PACELINE_RETURN_IF_ERROR(read_until(
+      limit, last_error, [&] { return found || (ended_ && output_ < 0 && errors_ < 0); },
+      [&](const std::string& line) { found = found || line.find(text) != std::string::npos; }));
+  return found ? Status() : failed(last_error);
+}
+
+Result<std::string> Child::finish(Duration limit) {
+  std::string last_error, printed;
+  PACELINE_RETURN_IF_ERROR(read_until(
+      limit, last_error, [&] { return ended_ && output_ < 0 && errors_ < 0; },
+      [&](const std::string& line) { printed += line + "\n"; }));
+  if (wait_status_ != 0) return failed(last_error);
+  return printed;
+}
+
+}  // namespace paceline
