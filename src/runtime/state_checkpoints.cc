@@ -28,7 +28,7 @@ void add_part(StateCopy& copy, const paramserver::JobPlan& plan, std::uint32_t p
 }
 
 // The server's parts, ascending.
-std::vector<std::uint32_t> parts_of(const paramserver::ServerCore& core) {
+std::vector<std::uint32_t> parts_of(const paramserver::Server& core) {
   const scheduling::UnitPlan& plan = core.plan().units();
   std::vector<std::uint32_t> parts;
   for (const std::uint32_t unit : plan.of_server[static_cast<std::size_t>(core.rank().value)]) {
@@ -37,7 +37,7 @@ std::vector<std::uint32_t> parts_of(const paramserver::ServerCore& core) {
   return parts;
 }
 
-StateCopy copy_of(const paramserver::ServerCore& core) {
+StateCopy copy_of(const paramserver::Server& core) {
   StateCopy copy = copy_for(core.rank().value);
   for (const std::uint32_t part : parts_of(core)) {
     const auto snapshot = core.export_part(part);
@@ -74,7 +74,7 @@ PartSummary write(Files& files, const std::string& directory, StateCopy copy) {
 }  // namespace
 
 StateSource source_of(paramserver::ServerService& service) {
-  const paramserver::ServerCore& core = service.core();
+  const paramserver::Server& core = service.core();
   return {[&core] { return copy_of(core); }, [&service] { service.hold_updates(); }, [&service] { service.release_updates(); },
           !parts_of(core).empty()};
 }
@@ -128,7 +128,7 @@ void StateCheckpoints::finish(std::function<void()> done) {
   done_ = std::move(done);
 }
 
-Status restore_state(Files& files, const std::string& folder, paramserver::ServerCore& core) {
+Status restore_state(Files& files, const std::string& folder, paramserver::Server& core) {
   PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder));
   const paramserver::JobPlan& plan = core.plan();
   std::vector<float> value, state;

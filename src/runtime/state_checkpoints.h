@@ -68,7 +68,7 @@ class StateCheckpoints {
 
 // Fills values and optimizer state of a server, or the optimizer state of a worker that updates, from the checkpoint in `folder`.
 // Errors: kCorrupt, kIo, kBadRequest naming file and tensor.
-Status restore_state(Files& files, const std::string& folder, paramserver::ServerCore& core);
+Status restore_state(Files& files, const std::string& folder, paramserver::Server& core);
 Status restore_state(Files& files, const std::string& folder, collectives::CollectiveExchange& exchange);
 
 }  // namespace paceline::runtime

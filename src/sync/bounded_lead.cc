@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace paceline::sync {
 namespace {
@@ -22,10 +23,9 @@ std::int64_t lead_of(const SyncOptions& options) {
 
 }  // namespace
 
-BoundedLead::BoundedLead(const SyncOptions& options, std::int32_t units)
-    : PacedModel({units, options.kind == SyncKind::kBsp ? std::numeric_limits<Iteration>::max() : 0, options.scale}),
-      kind_(options.kind),
-      lead_(lead_of(options)) {}
+BoundedLead::BoundedLead(const SyncOptions& options) : kind_(options.kind), lead_(lead_of(options)) {}
+
+Iteration BoundedLead::summed_until() const { return kind_ == SyncKind::kBsp ? std::numeric_limits<Iteration>::max() : 0; }
 
 Delivery BoundedLead::delivery() const {
   switch (kind_) {
@@ -46,6 +46,10 @@ std::int64_t BoundedLead::ahead(Rank worker) const {
 
 Iteration BoundedLead::limit_of(Rank /*worker*/) const { return slowest_ + lead_ + 1; }
 Iteration BoundedLead::awaited_of(Rank /*other*/, Iteration wanted) const { return wanted - 1 - lead_; }
-void BoundedLead::before_starts(TimePoint /*now*/) { slowest_ = ended_by_all(); }
+
+PacedRule::Concerns BoundedLead::before_starts(TimePoint /*now*/) {
+  const Iteration before = std::exchange(slowest_, ended_by_all());
+  return before == slowest_ ? Concerns::kNobodyElse : Concerns::kEverybody;
+}
 
 }  // namespace paceline::sync

@@ -2,27 +2,28 @@
 // with lead 0, s, and unbounded.
 #pragma once
 
-#include "sync/paced_model.h"
+#include "sync/paced_rule.h"
 
 namespace paceline::sync {
 
-class BoundedLead final : public PacedModel {
+class BoundedLead final : public PacedRule {
  public:
   // options: validated, of kind kBsp, kAsp or kSsp.
-  BoundedLead(const SyncOptions& options, std::int32_t units);
+  explicit BoundedLead(const SyncOptions& options);
 
   SyncKind kind() const override { return kind_; }
   Delivery delivery() const override;
+  Iteration summed_until() const override;
   std::int64_t ahead(Rank worker) const override;
 
  private:
   Iteration limit_of(Rank worker) const override;
   Iteration awaited_of(Rank other, Iteration wanted) const override;
-  void before_starts(TimePoint now) override;
+  Concerns before_starts(TimePoint now) override;
 
   SyncKind kind_;
   std::int64_t lead_;
-  Iteration slowest_ = 0;  // ended by all; valid while starts are looked for
+  Iteration slowest_ = 0;  // ended by all when starts were last looked for
 };
 
 }  // namespace paceline::sync

@@ -18,8 +18,7 @@ std::vector<Iteration> answer(const BarrierQuestion& question) {
   return barrier;
 }
 
-ElasticBsp::ElasticBsp(const SyncOptions& options, std::int32_t units, Iteration first)
-    : PacedModel({units, first + options.history - 1, options.scale}), options_(options), first_(first) {}
+ElasticBsp::ElasticBsp(const SyncOptions& options, Iteration first) : options_(options), first_(first) {}
 
 Status ElasticBsp::add_initial(Rank worker) {
   PACELINE_RETURN_IF_ERROR(enter(worker, first_, first_));
@@ -79,15 +78,16 @@ Status ElasticBsp::on_barrier(Rank worker, Iteration barrier, TimePoint now, std
                  barrier, base + 1, base + options_.lookahead, early && plan.next ? ", and not yet" : "");
   }
   (early ? plan.next : plan.barrier) = barrier;
-  if (!early) start_waiting(now, starts);
+  if (!early) look_for_starts(worker, now, starts);
   return {};
 }
 
-void ElasticBsp::before_starts(TimePoint now) {
+PacedRule::Concerns ElasticBsp::before_starts(TimePoint now) {
   const bool wanted = std::ranges::any_of(workers(), [](const auto& entry) { return entry.second.wanted.has_value(); });
-  if (!wanted || !at_barrier()) return;
+  if (!wanted || !at_barrier()) return Concerns::kNobodyElse;
   finish_superstep();
   begin_superstep(now);
+  return Concerns::kEverybody;
 }
 
 bool ElasticBsp::at_barrier() const {

@@ -13,20 +13,21 @@
 #pragma once
 
 #include "sync/interval_history.h"
-#include "sync/paced_model.h"
+#include "sync/paced_rule.h"
 
 namespace paceline::sync {
 
-class ElasticBsp final : public PacedModel {
+class ElasticBsp final : public PacedRule {
  public:
   // options: validated. first: the first iteration of the workers that are there from the beginning.
-  ElasticBsp(const SyncOptions& options, std::int32_t units, Iteration first);
+  ElasticBsp(const SyncOptions& options, Iteration first);
 
   // Before any other event: a worker that is there from the beginning.
   Status add_initial(Rank worker);
 
   SyncKind kind() const override { return SyncKind::kElasticBsp; }
   Delivery delivery() const override { return Delivery::kAtStart; }
+  Iteration summed_until() const override { return first_ + options_.history - 1; }
   std::int64_t ahead(Rank worker) const override;
   std::optional<BarrierQuestion> take_question() override { return std::exchange(question_, std::nullopt); }
   Status on_barrier(Rank worker, Iteration barrier, TimePoint now, std::vector<Start>& starts) override;
@@ -45,7 +46,7 @@ class ElasticBsp final : public PacedModel {
 
   Iteration limit_of(Rank worker) const override;
   Iteration awaited_of(Rank other, Iteration wanted) const override;
-  void before_starts(TimePoint now) override;
+  Concerns before_starts(TimePoint now) override;
   bool begins_superstep(Rank worker, Iteration iteration) const override;
   void on_entered(Rank worker, Iteration first) override;
   void on_ended(Rank worker, TimePoint now) override;

@@ -1,6 +1,7 @@
 #include "sync/workers.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace paceline::sync {
 
@@ -12,6 +13,7 @@ Status Workers::join(Rank worker, Iteration first, Iteration earliest) {
                  earliest);
   }
   workers_[worker] = {first - 1, first - 1, {}};
+  find_slowest();
   return {};
 }
 
@@ -29,8 +31,9 @@ Status Workers::ask(Rank worker, Iteration iteration) {
     return error(ErrorKind::kBadRequest, "worker {} asked to start iteration {}; its next is {}", worker.value, iteration,
                  progress.started + 1);
   }
-  progress.ended = iteration - 1;
   progress.wanted = iteration;
+  const Iteration before = std::exchange(progress.ended, iteration - 1);
+  if (before == slowest_ && before != progress.ended && --at_slowest_ == 0) find_slowest();
   return {};
 }
 
@@ -39,6 +42,7 @@ Status Workers::leave(Rank worker) {
   if (found == workers_.end()) return error(ErrorKind::kBadRequest, "worker {} left but does not take part", worker.value);
   farthest_left_ = std::max(farthest_left_, found->second.ended);
   workers_.erase(found);
+  find_slowest();
   return {};
 }
 
@@ -47,11 +51,15 @@ const WorkerProgress* Workers::find(Rank worker) const {
   return found == workers_.end() ? nullptr : &found->second;
 }
 
-Iteration Workers::ended_by_all() const {
-  if (workers_.empty()) return farthest_left_;
-  const auto slowest = std::min_element(workers_.begin(), workers_.end(),
-                                        [](const auto& a, const auto& b) { return a.second.ended < b.second.ended; });
-  return slowest->second.ended;
+void Workers::find_slowest() {
+  slowest_ = farthest_left_;
+  at_slowest_ = 0;
+  for (const auto& [worker, progress] : workers_) {
+    if (at_slowest_ > 0 && progress.ended > slowest_) continue;
+    if (at_slowest_ == 0 || progress.ended < slowest_) at_slowest_ = 0;
+    slowest_ = progress.ended;
+    ++at_slowest_;
+  }
 }
 
 }  // namespace paceline::sync

@@ -1,11 +1,11 @@
-// The live workers of a synchronisation model: how far each is and what it wants. Part of the models; the checks of events that all
-// models share are here once.
+// The live workers of a pace rule: how far each is and what it wants. Part of the models; the checks of events that all
+// rules share are here once.
 #pragma once
 
 #include <map>
 #include <optional>
 
-#include "sync/sync_model.h"
+#include "sync/pace_rule.h"
 
 namespace paceline::sync {
 
@@ -29,11 +29,15 @@ class Workers {
   const WorkerProgress* find(Rank worker) const;
 
   // Ended by every live worker; with none, by the farthest that has left.
-  Iteration ended_by_all() const;
+  Iteration ended_by_all() const { return slowest_; }
 
  private:
+  void find_slowest();
+
   std::map<Rank, WorkerProgress> workers_;
   Iteration farthest_left_ = 0;
+  Iteration slowest_ = 0;
+  std::size_t at_slowest_ = 0;  // workers that have ended no more than that
 };
 
 }  // namespace paceline::sync

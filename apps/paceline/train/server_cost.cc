@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "paramserver/core/server_core.h"
+#include "paramserver/core/server.h"
 
 namespace paceline::cli {
 namespace {
@@ -37,10 +37,8 @@ class Server {
     table.layers = {"measured"};
     table.tensors = {{"measured", "float32", {kElements}, Layer{0}, 0}};
     PACELINE_ASSIGN_OR_RETURN(const auto plan, runtime::make_job_plan(updates_of(settings), table, workers, 1, 1));
-    sync::SyncCluster cluster{.units = 1, .workers = {}};
-    for (std::int32_t rank = 0; rank < workers; ++rank) cluster.workers.push_back(Rank{rank});
-    PACELINE_ASSIGN_OR_RETURN(auto sync, sync::make_sync_model(plan->options().sync, cluster));
-    return Server(plan, std::move(sync));
+    PACELINE_ASSIGN_OR_RETURN(auto core, paramserver::Server::make(plan, Rank{0}));
+    return Server(plan, std::move(core));
   }
 
   Status begin() {
@@ -66,19 +64,19 @@ class Server {
   }
 
  private:
-  Server(const std::shared_ptr<const paramserver::JobPlan>& plan, std::unique_ptr<sync::SyncModel> sync)
-      : plan_(plan), core_(std::make_unique<paramserver::ServerCore>(plan, Rank{0}, std::move(sync))) {}
+  Server(std::shared_ptr<const paramserver::JobPlan> plan, std::unique_ptr<paramserver::Server> core)
+      : plan_(std::move(plan)), core_(std::move(core)) {}
 
   // The workers have got what was sent.
   void receive() {
     for (const paramserver::ServerAction& action : std::exchange(actions_, {})) {
-      if (action.kind == paramserver::ServerAction::Kind::kSendValue) core_->on_delivered(action.to, action.ticket);
+      if (action.kind == paramserver::ServerAction::Kind::kSendValue) core_->on_delivered(action.ticket);
     }
   }
 
   SystemClock clock_;
   std::shared_ptr<const paramserver::JobPlan> plan_;
-  std::unique_ptr<paramserver::ServerCore> core_;
+  std::unique_ptr<paramserver::Server> core_;
   std::vector<paramserver::ServerAction> actions_;
 };
 

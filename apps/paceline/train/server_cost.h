@@ -13,7 +13,7 @@ namespace paceline::cli {
 // optimizer's step.
 using MeasureServer = std::function<Result<double>(const runtime::JobSettings& settings, std::int32_t workers)>;
 
-// Lets a server of the job (paramserver/core/server_core.h) update one unit a few times on this machine and takes the quickest. The
+// Lets a server of the job (paramserver/core/server.h) update one unit a few times on this machine and takes the quickest. The
 // unit stays in the caches as what has just been received does. Takes some milliseconds. Errors: settings that are not valid.
 Result<double> measured_server_cost(const runtime::JobSettings& settings, std::int32_t workers);
 

@@ -38,7 +38,7 @@ void System::step_message(std::size_t chosen) {
   if ((done.kind == Message::Kind::kPush || done.kind == Message::Kind::kPushes) && !done.payload.empty())
     workers_[static_cast<std::size_t>(done.from)]->core.on_push_delivered(done.unit, now_);
   if (done.kind == Message::Kind::kInitial) workers_[static_cast<std::size_t>(done.from)]->core.on_initial_received(done.unit);
-  if (done.kind == Message::Kind::kValue) servers_[static_cast<std::size_t>(done.from)]->on_delivered(Rank{done.to}, done.ticket);
+  if (done.kind == Message::Kind::kValue) servers_[static_cast<std::size_t>(done.from)]->on_delivered(done.ticket);
 }
 
 void System::begin(Message& message) {
@@ -107,7 +107,7 @@ void System::receive(const Message& message) {
   }
   if (message.kind == Message::Kind::kMiniBatch)
     return workers_[static_cast<std::size_t>(message.to)]->handed_out.push_back(message.iteration);
-  ServerCore& server = *servers_[static_cast<std::size_t>(message.to)];
+  Server& server = *servers_[static_cast<std::size_t>(message.to)];
   const Rank from{message.from};
   switch (message.kind) {
     case Message::Kind::kInitial:
@@ -132,7 +132,7 @@ void System::receive(const Message& message) {
       status = server.on_pull(from, message.unit, message.detail, message.iteration, actions_);
       break;
     default:
-      status = server.on_square_sum(from, message.iteration, message.place, actions_);
+      status = server.on_square_sum(from, message.iteration, message.place, now_, actions_);
       break;
   }
   ASSERT_TRUE(status.ok()) << "seed " << job_.seed << ": " << status.message();
@@ -156,7 +156,7 @@ void System::tell_barriers(const sync::BarrierQuestion& question) {
   }
 }
 
-void System::carry_out(const ServerCore& server, const ServerAction& action) {
+void System::carry_out(const Server& server, const ServerAction& action) {
   switch (action.kind) {
     case ServerAction::Kind::kSendValue:
     case ServerAction::Kind::kSendValues:

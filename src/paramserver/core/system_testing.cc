@@ -47,11 +47,7 @@ System::System(const Case& job)
       plan_(*JobPlan::make(job.table, job.options)),
       elements_(static_cast<std::size_t>(plan_->units().elements)) {
   for (std::int32_t s = 0; s < job.options.servers; ++s) {
-    sync::SyncCluster cluster;
-    cluster.units = static_cast<std::int32_t>(plan_->units().of_server[static_cast<std::size_t>(s)].size());
-    for (std::int32_t w = 0; w < job.options.workers; ++w) cluster.workers.push_back(Rank{w});
-    cluster.first = job.options.first;
-    servers_.push_back(std::make_unique<ServerCore>(plan_, Rank{s}, *sync::make_sync_model(job.options.sync, cluster)));
+    servers_.push_back(std::move(Server::make(plan_, Rank{s})).value());
   }
   servers_[static_cast<std::size_t>(plan_->pacing_server().value)]->observe(*this);
   for (std::int32_t w = 0; w < job.options.workers; ++w) {

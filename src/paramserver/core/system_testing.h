@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "paramserver/core/server_core.h"
+#include "paramserver/core/server.h"
 #include "paramserver/core/testing.h"
 #include "paramserver/core/worker_core.h"
 
@@ -69,7 +69,7 @@ class System final : private PaceObserver {
   };
 
   const JobPlan& plan() const { return *plan_; }
-  ServerCore& server(std::size_t s) { return *servers_[s]; }
+  Server& server(std::size_t s) { return *servers_[s]; }
   Worker& worker(std::size_t w) { return *workers_[w]; }
   // The parameters after every iteration, as the reference has them (BSP).
   std::vector<std::vector<float>> history_;
@@ -146,14 +146,14 @@ class System final : private PaceObserver {
 
   // Every server hears of it at some moment of its own; what one server hears is in order.
   void tell_barriers(const sync::BarrierQuestion& question);
-  void carry_out(const ServerCore& server, const ServerAction& action);
+  void carry_out(const Server& server, const ServerAction& action);
 
   Case job_;
   std::mt19937_64 random_;
   std::shared_ptr<const JobPlan> plan_;
   std::size_t elements_;
   TimePoint now_{};
-  std::vector<std::unique_ptr<ServerCore>> servers_;
+  std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Message> messages_;
   std::deque<std::array<std::byte, tensor::kSquareSumBytes>> square_places_;

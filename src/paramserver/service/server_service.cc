@@ -10,57 +10,48 @@ namespace {
 // Work on pushes goes on for so long before the sockets are served again.
 constexpr Duration kTurn = std::chrono::microseconds(500);
 
-// The ticket of a message without payload; ServerCore's are small numbers.
+// The ticket of a message without payload; Server's are small numbers.
 constexpr std::uint64_t kNothingBorrowed = std::uint64_t{1} << 32;
 
 }  // namespace
 
 Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop,
                                                            Outbox& outbox, ServerCallbacks callbacks) {
-  const JobOptions& options = plan->options();
-  if (server.value < 0 || server.value >= options.servers) {
-    return error(ErrorKind::kBadRequest, "server {} does not exist; the job has {}", server.value, options.servers);
-  }
-  sync::SyncCluster cluster;
-  cluster.units = static_cast<std::int32_t>(plan->units().of_server[static_cast<std::size_t>(server.value)].size());
-  for (std::int32_t worker = 0; worker < options.workers; ++worker) cluster.workers.push_back(Rank{worker});
-  cluster.first = options.first;
-  PACELINE_ASSIGN_OR_RETURN(auto sync, sync::make_sync_model(options.sync, cluster));
-  return std::unique_ptr<ServerService>(
-      new ServerService(std::move(plan), server, std::move(sync), loop, outbox, std::move(callbacks)));
+  PACELINE_ASSIGN_OR_RETURN(auto core, Server::make(std::move(plan), server));
+  return std::unique_ptr<ServerService>(new ServerService(std::move(core), loop, outbox, std::move(callbacks)));
 }
 
-ServerService::ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync,
-                             transport::Loop& loop, Outbox& outbox, ServerCallbacks callbacks)
-    : plan_(plan),
-      core_(std::move(plan), server, std::move(sync)),
+ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& loop, Outbox& outbox, ServerCallbacks callbacks)
+    : server_(std::move(server)),
+      plan_(server_->plan()),
       loop_(loop),
       outbox_(outbox),
       callbacks_(std::move(callbacks)),
-      queue_(scheduling::ingress_order(plan_->options().schedule)) {
-  const std::size_t units = plan_->units().of_server[static_cast<std::size_t>(server.value)].size();
-  const auto workers = static_cast<std::size_t>(plan_->options().workers);
+      queue_(scheduling::ingress_order(plan_.options().schedule)) {
+  const std::size_t units = plan_.units().of_server[static_cast<std::size_t>(server_->rank().value)].size();
+  const auto workers = static_cast<std::size_t>(plan_.options().workers);
   queue_.reserve(units * workers);
-  actions_.reserve(units * workers + static_cast<std::size_t>(plan_->options().servers) + 2);
+  actions_.reserve(units * workers + static_cast<std::size_t>(plan_.options().servers) + 2);
   spent_.resize(units);
-  square_sums_.resize(static_cast<std::size_t>(plan_->options().servers));
+  square_sums_.resize(static_cast<std::size_t>(plan_.options().servers));
   work_signal_ = loop.make_signal([this] { work(); });
 }
 
 Result<std::span<std::byte>> ServerService::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
-  if (failed_) return error(ErrorKind::kCancelled, "server {} has stopped", core_.rank().value);
+  if (failed_) return error(ErrorKind::kCancelled, "server {} has stopped", server_->rank().value);
   const bool from_worker = from.role == session::Role::kWorker;
   if (from_worker && head.kind == wire::MessageKind::kInitial) {
-    PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_initial(from.rank, head.unit, head.iteration, head.payload_bytes));
+    PACELINE_ASSIGN_OR_RETURN(const auto place,
+                              server_->place_for_initial(from.rank, head.unit, head.iteration, head.payload_bytes));
     return std::as_writable_bytes(place);
   }
   if (from_worker && head.kind == wire::MessageKind::kPush && head.flags == 0) {
-    PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
+    PACELINE_ASSIGN_OR_RETURN(const auto place, server_->place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
     return std::as_writable_bytes(place).first(head.payload_bytes);
   }
   if (from_worker && head.kind == wire::MessageKind::kPushes && head.flags == 0) return place_for_pushes(from.rank, head);
   const bool known_server =
-      from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_->options().servers;
+      from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_.options().servers;
   if (known_server && head.kind == wire::MessageKind::kSquareSum && head.payload_bytes == tensor::kSquareSumBytes) {
     return std::span<std::byte>(
         square_sums_[static_cast<std::size_t>(from.rank.value)][static_cast<std::size_t>(head.iteration & 1)]);
@@ -68,23 +59,16 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
   return unexpected(from, head);
 }
 
-std::span<const std::uint32_t> ServerService::units_between(std::uint32_t unit, std::uint32_t last) const {
-  const scheduling::UnitPlan& plan = plan_->units();
-  const std::size_t first = plan.place_in_server[unit];
-  return std::span(plan.of_server[static_cast<std::size_t>(core_.rank().value)])
-      .subspan(first, plan.place_in_server[last] - first + 1);
-}
-
 Result<std::span<std::byte>> ServerService::place_for_pushes(Rank worker, const wire::MessageHead& head) {
-  const auto& units = plan_->units().units;
-  const auto lives_here = [&](std::uint32_t unit) { return unit < units.size() && units[unit].server == core_.rank(); };
+  const auto& units = plan_.units().units;
+  const auto lives_here = [&](std::uint32_t unit) { return unit < units.size() && units[unit].server == server_->rank(); };
   if (!lives_here(head.unit) || !lives_here(head.detail) || head.unit >= head.detail) {
     return error(ErrorKind::kBadRequest, "worker {} pushed units {} to {} to server {}, which has no such units", worker.value,
-                 head.unit, head.detail, core_.rank().value);
+                 head.unit, head.detail, server_->rank().value);
   }
-  const auto pushed = units_between(head.unit, head.detail);
+  const auto pushed = server_->units_between(head.unit, head.detail);
   std::uint64_t bytes = 0;
-  for (const std::uint32_t unit : pushed) bytes += plan_->payload_bytes(unit);
+  for (const std::uint32_t unit : pushed) bytes += plan_.payload_bytes(unit);
   if (bytes != head.payload_bytes) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for units {} to {} in iteration {}; they have {}", worker.value,
                  head.payload_bytes, head.unit, head.detail, head.iteration, bytes);
@@ -93,8 +77,8 @@ Result<std::span<std::byte>> ServerService::place_for_pushes(Rank worker, const 
   parcel.units = pushed;
   parcel.places.clear();
   for (const std::uint32_t unit : pushed) {
-    const std::size_t size = plan_->payload_bytes(unit);
-    PACELINE_ASSIGN_OR_RETURN(const auto place, core_.place_for_push(worker, unit, head.iteration, size));
+    const std::size_t size = plan_.payload_bytes(unit);
+    PACELINE_ASSIGN_OR_RETURN(const auto place, server_->place_for_push(worker, unit, head.iteration, size));
     parcel.places.push_back(std::as_writable_bytes(place).first(size));
   }
   parcel.memory.resize(bytes);
@@ -117,19 +101,19 @@ Status ServerService::deal_out(Rank worker, const wire::MessageHead& head, std::
 
 Status ServerService::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
   return error(ErrorKind::kBadRequest, "{} sent server {} a message it does not take: kind {}, flags {}, {} bytes", from.text(),
-               core_.rank().value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+               server_->rank().value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
 }
 
 void ServerService::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
   if (failed_ || frozen_) return;
   if (from.role == session::Role::kServer) {
     const TimePoint begin = loop_.now();
-    if (head.kind == wire::MessageKind::kBarrier && head.payload_bytes == 0 && from.rank == plan_->pacing_server()) {
+    if (head.kind == wire::MessageKind::kBarrier && head.payload_bytes == 0 && from.rank == plan_.pacing_server()) {
       const Rank worker{static_cast<std::int32_t>(head.unit)};
-      return carry_out(core_.on_barrier(worker, head.iteration, begin, actions_), Duration{});
+      return carry_out(server_->on_barrier(worker, head.iteration, begin, actions_), Duration{});
     }
     if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(from, head));
-    const Status status = core_.on_square_sum(from.rank, head.iteration, payload, actions_);
+    const Status status = server_->on_square_sum(from.rank, head.iteration, payload, begin, actions_);
     const Duration spent = loop_.now() - begin;
     if (callbacks_.on_work) tell({.unit = WorkDone::kAllUnits, .iteration = head.iteration, .begin = begin, .spent = spent});
     return carry_out(status, spent);
@@ -137,10 +121,10 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
   if (from.role != session::Role::kWorker) return fail(unexpected(from, head));
   switch (head.kind) {
     case wire::MessageKind::kInitial:
-      return carry_out(core_.on_initial(from.rank, head.unit, head.iteration, loop_.now(), actions_), Duration{});
+      return carry_out(server_->on_initial(from.rank, head.unit, head.iteration, loop_.now(), actions_), Duration{});
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
-      return carry_out(core_.on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
+      return carry_out(server_->on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
     case wire::MessageKind::kPush:
       return enqueue(from, head);
     case wire::MessageKind::kPushes:
@@ -148,20 +132,20 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
       return;
     case wire::MessageKind::kDone:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
-      return carry_out(core_.on_done(from.rank, head.iteration, loop_.now(), actions_), Duration{});
+      return carry_out(server_->on_done(from.rank, head.iteration, loop_.now(), actions_), Duration{});
     default:
       return fail(unexpected(from, head));
   }
 }
 
 void ServerService::enqueue(const session::PeerName& from, const wire::MessageHead& head) {
-  if (head.unit >= plan_->units().units.size() || head.flags != 0) return fail(unexpected(from, head));
+  if (head.unit >= plan_.units().units.size() || head.flags != 0) return fail(unexpected(from, head));
   wait_for_turn({from.rank, head.unit, head.iteration, head.detail});
 }
 
 // The plan's layer, not the message's: what a peer says of itself orders nothing.
 void ServerService::wait_for_turn(const Waiting& push) {
-  queue_.on_arrived(plan_->units().units[push.unit].layer, push);
+  queue_.on_arrived(plan_.units().units[push.unit].layer, push);
   work_signal_->raise();
 }
 
@@ -184,27 +168,27 @@ void ServerService::work_one() {
   counters_.reorderings = queue_.reorderings();
 
   const TimePoint begin = loop_.now();
-  const Status status = core_.on_push(push.worker, push.unit, push.iteration, push.unused_parts, begin, actions_);
+  const Status status = server_->on_push(push.worker, push.unit, push.iteration, push.unused_parts, begin, actions_);
   const Duration spent = loop_.now() - begin;
   counters_.updating += spent;
   if (callbacks_.on_work)
     tell({.worker = push.worker, .unit = push.unit, .iteration = push.iteration, .begin = begin, .spent = spent});
   if (status.ok()) {
-    Spent& of = spent_[plan_->units().place_in_server[push.unit]];
-    if (std::exchange(of.iteration, push.iteration) != push.iteration || plan_->options().sync.kind != sync::SyncKind::kBsp)
+    Spent& of = spent_[plan_.units().place_in_server[push.unit]];
+    if (std::exchange(of.iteration, push.iteration) != push.iteration || plan_.options().sync.kind != sync::SyncKind::kBsp)
       of.total = {};
-    if (!plan_->holds_updates()) of.total += spent;
+    if (!plan_.holds_updates()) of.total += spent;
   }
   carry_out(status, spent);
 }
 
 // Says whether something was updated; a square sum that released nothing is nothing to tell of.
 void ServerService::tell(const WorkDone& work) {
-  const std::int64_t updates = core_.counters().updates + core_.counters().skipped_units;
+  const std::int64_t updates = server_->counters().updates + server_->counters().skipped_units;
   const bool updated = std::exchange(updates_told_, updates) != updates;
   if (!updated && work.unit == WorkDone::kAllUnits) return;
   WorkDone told = work;
-  if (updated && plan_->holds_updates() && work.unit != WorkDone::kAllUnits) {
+  if (updated && plan_.holds_updates() && work.unit != WorkDone::kAllUnits) {
     told.spent = {};
     callbacks_.on_work(told);  // the gradient itself was kept like the others
     told = work;
@@ -216,7 +200,7 @@ void ServerService::tell(const WorkDone& work) {
 
 // `spent`: what the event cost. When it released a whole iteration, its units share the time by size.
 void ServerService::carry_out(const Status& status, Duration spent) {
-  if (plan_->holds_updates()) share_time(spent);
+  if (plan_.holds_updates()) share_time(spent);
   for (const ServerAction& action : actions_) {
     if (failed_) break;
     switch (action.kind) {
@@ -226,7 +210,7 @@ void ServerService::carry_out(const Status& status, Duration spent) {
         break;
       case ServerAction::Kind::kNotify: {
         const wire::MessageHead head{.kind = wire::MessageKind::kNotify,
-                                     .layer = plan_->units().units[action.unit].layer,
+                                     .layer = plan_.units().units[action.unit].layer,
                                      .unit = action.unit,
                                      .iteration = action.iteration};
         outbox_.send_to_worker(action.to, head, {}, kNothingBorrowed);
@@ -266,8 +250,8 @@ void ServerService::carry_out(const Status& status, Duration spent) {
 }
 
 void ServerService::ask_for_barriers() {
-  if (failed_ || !core_.paces()) return;
-  auto question = core_.take_question();
+  if (failed_ || !server_->paces()) return;
+  auto question = server_->take_question();
   if (!question) return;
   if (callbacks_.on_question) return callbacks_.on_question(*std::move(question));
   set_barriers(question->workers, sync::answer(*question));
@@ -275,7 +259,7 @@ void ServerService::ask_for_barriers() {
 
 void ServerService::set_barriers(std::span<const Rank> workers, std::span<const Iteration> barriers) {
   PACELINE_CHECK(workers.size() == barriers.size(), "{} barriers for {} workers", barriers.size(), workers.size());
-  const auto& of_server = plan_->units().of_server;
+  const auto& of_server = plan_.units().of_server;
   for (std::size_t i = 0; i < workers.size() && !failed_; ++i) {
     const wire::MessageHead head{.kind = wire::MessageKind::kBarrier,
                                  .layer = wire::kControlLayer,
@@ -283,9 +267,9 @@ void ServerService::set_barriers(std::span<const Rank> workers, std::span<const 
                                  .iteration = barriers[i]};
     for (std::size_t server = 0; server < of_server.size(); ++server) {
       const Rank other{static_cast<std::int32_t>(server)};
-      if (other != core_.rank() && !of_server[server].empty()) outbox_.send_to_server(other, head, {}, kNothingBorrowed);
+      if (other != server_->rank() && !of_server[server].empty()) outbox_.send_to_server(other, head, {}, kNothingBorrowed);
     }
-    carry_out(core_.on_barrier(workers[i], barriers[i], loop_.now(), actions_), Duration{});
+    carry_out(server_->on_barrier(workers[i], barriers[i], loop_.now(), actions_), Duration{});
   }
 }
 
@@ -293,18 +277,18 @@ void ServerService::share_time(Duration spent) {
   const bool released = std::ranges::any_of(
       actions_, [](const ServerAction& action) { return action.kind == ServerAction::Kind::kIterationComplete; });
   if (!released) return;
-  const auto elements = static_cast<double>(plan_->units().elements_of(core_.rank()));
-  for (const std::uint32_t unit : plan_->units().of_server[static_cast<std::size_t>(core_.rank().value)]) {
-    const double share = static_cast<double>(plan_->units().units[unit].elements) / elements;
-    spent_[plan_->units().place_in_server[unit]].total = from_seconds(seconds(spent) * share);
+  const auto elements = static_cast<double>(plan_.units().elements_of(server_->rank()));
+  for (const std::uint32_t unit : plan_.units().of_server[static_cast<std::size_t>(server_->rank().value)]) {
+    const double share = static_cast<double>(plan_.units().units[unit].elements) / elements;
+    spent_[plan_.units().place_in_server[unit]].total = from_seconds(seconds(spent) * share);
   }
 }
 
 void ServerService::send_value(const ServerAction& action) {
   const auto micros =
-      std::chrono::duration_cast<std::chrono::microseconds>(spent_[plan_->units().place_in_server[action.unit]].total).count();
+      std::chrono::duration_cast<std::chrono::microseconds>(spent_[plan_.units().place_in_server[action.unit]].total).count();
   wire::MessageHead head;
-  head.layer = plan_->units().units[action.unit].layer;
+  head.layer = plan_.units().units[action.unit].layer;
   head.unit = action.unit;
   if (action.kind == ServerAction::Kind::kSendValues) {
     head.kind = wire::MessageKind::kValues;
@@ -319,7 +303,7 @@ void ServerService::send_value(const ServerAction& action) {
 }
 
 void ServerService::on_delivered(const session::PeerName& to, std::uint64_t ticket) {
-  if (to.role == session::Role::kWorker && ticket != kNothingBorrowed) core_.on_delivered(to.rank, ticket);
+  if (to.role == session::Role::kWorker && ticket != kNothingBorrowed) server_->on_delivered(ticket);
 }
 
 void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {

@@ -1,4 +1,4 @@
-// A parameter server in a process: binds ServerCore to a loop and an Outbox. Takes kInitial, kPush, kPushes, kPull, kDone
+// A parameter server in a process: binds a Server to a loop and an Outbox. Takes kInitial, kPush, kPushes, kPull, kDone
 // (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kMiniBatch, kSquareSum and kBarrier.
 //
 // Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "paramserver/core/server_core.h"
+#include "paramserver/core/server.h"
 #include "paramserver/service/mailbox.h"
 #include "scheduling/ingress_queue.h"
 #include "transport/transport.h"
@@ -57,8 +57,7 @@ struct ServerCallbacks {
 
 class ServerService final : public MessageSink {
  public:
-  // `loop` and `outbox` outlive it. Destroy on the loop or when it does not run. Synchronisation model and cluster are made from
-  // the plan.
+  // `loop` and `outbox` outlive it. Destroy on the loop or when it does not run.
   static Result<std::unique_ptr<ServerService>> make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop,
                                                      Outbox& outbox, ServerCallbacks callbacks);
   ServerService(const ServerService&) = delete;
@@ -76,8 +75,8 @@ class ServerService final : public MessageSink {
   void set_barriers(std::span<const Rank> workers, std::span<const Iteration> barriers);
 
   // For checkpoints: export before or in on_iteration_complete, import before the first push. Loop only.
-  ServerCore& core() { return core_; }
-  const ServerCore& core() const { return core_; }
+  Server& core() { return *server_; }
+  const Server& core() const { return *server_; }
 
   // Pushes that arrive stay where they are received, and no update is made, until release_updates(). Loop only.
   void hold_updates() { held_ = true; }
@@ -104,12 +103,10 @@ class ServerService final : public MessageSink {
   };
   using SquareSumBytes = std::array<std::byte, tensor::kSquareSumBytes>;
 
-  ServerService(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::SyncModel> sync, transport::Loop& loop,
-                Outbox& outbox, ServerCallbacks callbacks);
+  ServerService(std::unique_ptr<Server> server, transport::Loop& loop, Outbox& outbox, ServerCallbacks callbacks);
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
   Result<std::span<std::byte>> place_for_pushes(Rank worker, const wire::MessageHead& head);
   Status deal_out(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload);
-  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
   void enqueue(const session::PeerName& from, const wire::MessageHead& head);
   void wait_for_turn(const Waiting& push);
   bool may_work() const { return queue_.waiting() > 0 && !failed_ && !held_ && !frozen_; }
@@ -122,8 +119,8 @@ class ServerService final : public MessageSink {
   void send_value(const ServerAction& action);
   void fail(const Status& reason);
 
-  std::shared_ptr<const JobPlan> plan_;
-  ServerCore core_;
+  std::unique_ptr<Server> server_;
+  const JobPlan& plan_;
   transport::Loop& loop_;
   Outbox& outbox_;
   ServerCallbacks callbacks_;

@@ -1,8 +1,6 @@
-// When a push becomes an update, and when a worker may go on: one state machine per server, stepped by events.
-// Pure: no thread, clock or I/O; time is an argument. Owned by one progress loop.
-//
-// Two granularities. *Updates* are per unit: the server tells each push of a unit (`on_push`) and applies what comes back.
-// *Starts* are per worker and iteration: a worker ends an iteration when all its pushes have arrived, and then asks for the next.
+// When a worker may go on, and where its pushes are summed or applied one by one: the synchronisation model of a job, one state
+// machine per server, stepped by events. Pure: no thread, clock or I/O; time is an argument. Owned by one progress loop. It counts
+// no pushes: its server does (paramserver/core/server_ledger.h) and says when a worker has ended an iteration.
 //
 //   kind         a push is applied                      the new value goes                 a worker may start iteration i
 //   bsp          with those of all live workers, mean   to all, when applied               when all live workers have ended i-1
@@ -12,25 +10,21 @@
 //                `history` iterations like bsp                                             barrier; there when all are there
 //
 // How a server uses it:
-// - push of a unit arrives: `on_push`; apply each Update (sum of the named workers' gradients in the given order, times scale);
-//   then send the new value as `delivery()` says.
 // - all pushes of a worker's iteration i have arrived: `on_start_asked(worker, i+1)`. Each of several servers does so for its own
 //   units, since a worker that every server lets start satisfies the rule as a whole.
 // - ElasticBSP's barriers are predicted by *one* server: after a barrier it takes the question, answers it on any thread, gives the
-//   answer to its own model and to all others (`on_barrier`). Nobody waits for it: the first iteration after a barrier is
+//   answer to its own rule and to all others (`on_barrier`). Nobody waits for it: the first iteration after a barrier is
 //   everybody's anyway.
 // - with kToAll and kToPusher a worker's gates open layer by layer as values arrive, and no server needs to ask.
-// - a worker leaves, dead or done: `on_left`. Nobody waits for it any more; what it has pushed stays counted.
+// - a worker leaves, dead or done: `on_left`. Nobody waits for it any more.
 //
-// Wrong events (unknown worker, unit out of range, an iteration twice or out of order) come from outside, so they are refused with
-// kBadRequest and change nothing.
+// Wrong events (unknown worker, an iteration twice or out of order) come from outside, so they are refused with kBadRequest and
+// change nothing.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/quantity.h"
@@ -38,15 +32,6 @@
 #include "sync/sync_options.h"
 
 namespace paceline::sync {
-
-// Apply to `unit`, now: scale * (sum of the gradients that `workers` pushed for `iteration`, added in this order).
-struct Update {
-  std::int32_t unit = 0;
-  Iteration iteration = 0;
-  std::span<const Rank>
-      workers;  // ascending; one worker where pushes are applied on arrival. Memory of the model: until its next event
-  double scale = 1;
-};
 
 // `worker` may start `iteration`.
 struct Start {
@@ -79,12 +64,6 @@ struct Superstep {
   std::vector<double> arrived;        // and as they were
 };
 
-// What may follow from a worker's leaving. Updates come first: apply them before values are sent for the starts.
-struct Decisions {
-  std::vector<Update> updates;  // by (iteration, unit)
-  std::vector<Start> starts;    // by rank
-};
-
 // To whom a unit's new value goes, and when.
 enum class Delivery {
   kToAll,     // to all live workers as soon as it is applied
@@ -99,20 +78,20 @@ struct Wait {
   std::vector<Iteration> until;  // as long as `behind`
 };
 
-class SyncModel {
+class PaceRule {
  public:
-  virtual ~SyncModel() = default;
+  virtual ~PaceRule() = default;
 
   virtual SyncKind kind() const = 0;
   virtual Delivery delivery() const = 0;
 
-  // A gradient of one unit has arrived; what is to be applied now is put behind what `updates` holds. O(1) where applied on
-  // arrival, else O(workers). Allocates nothing but what `updates` grows by.
-  virtual Status on_push(Rank worker, std::int32_t unit, Iteration iteration, std::vector<Update>& updates) = 0;
+  // Pushes of iterations up to this one are summed over the live workers, later ones are applied on arrival, each by itself.
+  virtual Iteration summed_until() const = 0;
 
   // `worker` has ended iteration - 1 (its pushes have all arrived) and wants to start `iteration`. Put behind what `starts` holds:
   // the worker, if it may start now, and everybody else whom this event lets start. Asking for the first iteration is legal and
-  // needed. O(workers). Allocates nothing but what `starts` grows by, and the question at a barrier.
+  // needed. O(log workers) where nobody else starts, else O(workers). Allocates nothing but what `starts` grows by, and the
+  // question at a barrier.
   virtual Status on_start_asked(Rank worker, Iteration iteration, TimePoint now, std::vector<Start>& starts) = 0;
 
   // `worker` takes part from iteration `first` on. Requires first >= earliest_join(). It is nobody's obstacle before that.
@@ -120,8 +99,8 @@ class SyncModel {
   // The first iteration that a new worker can take part in. Several servers: take the largest of their answers.
   virtual Iteration earliest_join() const = 0;
 
-  // `worker` is lost, or has done its share. Its pushes stay.
-  virtual Result<Decisions> on_left(Rank worker, TimePoint now) = 0;
+  // `worker` is lost, or has done its share. Who may start then is put behind what `starts` holds.
+  virtual Status on_left(Rank worker, TimePoint now, std::vector<Start>& starts) = 0;
 
   // Whom a worker that has asked waits for; nothing when it is not waiting. For messages and `top`.
   virtual std::optional<Wait> waits_for(Rank worker) const = 0;
@@ -143,14 +122,13 @@ class SyncModel {
   virtual std::optional<Superstep> take_finished() { return {}; }
 };
 
-// What the model starts from.
-struct SyncCluster {
-  std::int32_t units = 0;     // of this server; >= 0
+// What the rule starts from.
+struct PaceCluster {
   std::vector<Rank> workers;  // live at the beginning, any order, none twice
   Iteration first = 1;        // their first iteration; larger after a resume
 };
 
 // kBadRequest when an option is out of range or the cluster is malformed.
-Result<std::unique_ptr<SyncModel>> make_sync_model(const SyncOptions& options, const SyncCluster& cluster);
+Result<std::unique_ptr<PaceRule>> make_pace_rule(const SyncOptions& options, const PaceCluster& cluster);
 
 }  // namespace paceline::sync

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <limits>
 
-#include "paramserver/core/server_core_testing.h"
+#include "paramserver/core/server_testing.h"
 
 namespace paceline::paramserver::testing {
 namespace {
@@ -46,7 +46,7 @@ TEST_F(NarrowServer, SumsInFloat32KeepsItsValuesAndSendsOneRoundedCopyToAll) {
 
   // What is being sent stays as it is without a copy of the value, and the next sum goes on from what was not rounded.
   const auto earlier = bench.actions[1];
-  bench.core->on_delivered(Rank{1}, bench.actions[2].ticket);
+  bench.core->on_delivered(bench.actions[2].ticket);
   bench.actions.clear();
   for (std::int32_t worker = 0; worker < 2; ++worker) ASSERT_TRUE(push(bench, worker, 2, {-3, 0, 0}).ok());
   EXPECT_EQ(bench.value(0)[0], 260);

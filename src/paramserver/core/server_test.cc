@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "paramserver/core/server_core_testing.h"
+#include "paramserver/core/server_testing.h"
 
 namespace paceline::paramserver::testing {
 namespace {
@@ -133,7 +133,7 @@ TEST(Server, RefusesWhatDoesNotFitAndChangesNothing) {
   ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions).ok());
   refused(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions), "twice");
   const std::byte squares[tensor::kSquareSumBytes] = {};
-  refused(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions), "does not clip");
+  refused(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions), "does not clip");
   EXPECT_EQ(bench.actions.size(), 0U);
   EXPECT_EQ(bench.value(0), (std::vector<float>{0, 0}));
   EXPECT_EQ(bench.core->export_part(0).version, 0);
@@ -147,14 +147,14 @@ TEST(Server, RefusesUnitsOfOtherServersAndBadSquareSums) {
   Bench bench(setting);  // server 0 has the larger unit 1
   EXPECT_THAT(bench.push(0, 0, 1, {1, 1}).message(), HasSubstr("lives on server 1"));
   std::byte squares[tensor::kSquareSumBytes] = {};
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{0}, 1, squares, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{2}, 1, squares, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, std::span(squares).first(8), bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 0, squares, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 3, squares, bench.actions).ok());
-  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions).ok());
-  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 2, squares, bench.actions).ok());  // one ahead is legal
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{0}, 1, squares, TimePoint{}, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{2}, 1, squares, TimePoint{}, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, std::span(squares).first(8), TimePoint{}, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 0, squares, TimePoint{}, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 3, squares, TimePoint{}, bench.actions).ok());
+  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions).ok());
+  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions).ok());
+  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 2, squares, TimePoint{}, bench.actions).ok());  // one ahead is legal
 }
 
 TEST(Server, HoldsUpdatesForClippingUntilAllServersHaveTold) {
@@ -171,7 +171,7 @@ TEST(Server, HoldsUpdatesForClippingUntilAllServersHaveTold) {
   other.add(std::span(&three, 1));
   std::array<std::byte, tensor::kSquareSumBytes> squares;
   other.write(squares);
-  ASSERT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions).ok());
   EXPECT_EQ(bench.trace(), (Lines{"squares->1@1", "complete@1", "0<-1@1"}));
   EXPECT_EQ(bench.value(1)[1], -4.0F * static_cast<float>(1.0 / (5.0 + 1e-6)));
 }
@@ -190,7 +190,7 @@ TEST(Server, KeepsAValueThatIsBeingSentAsItWas) {
   EXPECT_EQ(bench.value(0), (std::vector<float>{-2, -2}));
   EXPECT_EQ(reinterpret_cast<const float*>(sent.payload.data())[1], -1.0F);
   EXPECT_EQ(bench.core->counters().value_copies, 1);
-  bench.core->on_delivered(sent.to, sent.ticket);
+  bench.core->on_delivered(sent.ticket);
   ASSERT_TRUE(bench.push(1, 1, 1, {1, 1, 1}).ok());
   bench.deliver();
   ASSERT_TRUE(bench.push(1, 0, 2, {1, 1}).ok());
@@ -313,7 +313,8 @@ TEST(Server, StepsOnlyTheTensorsOfAMergedUnitThatSomebodyUsed) {
   options.update.learning_rate.base = 1;
   const auto plan = *JobPlan::make(testing::table_of({{1, 2}, {1}}), options);
   ASSERT_EQ(plan->units().units.size(), 1U);
-  ServerCore core(plan, Rank{0}, *sync::make_sync_model(options.sync, {.units = 1, .workers = {Rank{0}, Rank{1}}, .first = 1}));
+  const auto server = std::move(Server::make(plan, Rank{0})).value();
+  Server& core = *server;
   std::vector<ServerAction> actions;
   std::ranges::fill(*core.place_for_initial(Rank{0}, 0, 0, 16), 0.0F);
   ASSERT_TRUE(core.on_initial(Rank{0}, 0, 0, TimePoint{}, actions).ok());

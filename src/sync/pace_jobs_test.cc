@@ -1,4 +1,4 @@
-// Whole jobs of slow, pausing, leaving and joining workers against each sync model, in virtual time.
+// Whole jobs of slow, pausing, leaving and joining workers against each pace rule, in virtual time.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -9,23 +9,22 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "sync/sync_model.h"
+#include "sync/pace_rule.h"
 
 namespace paceline::sync {
 namespace {
 
 TimePoint at(double s) { return TimePoint(from_seconds(s)); }
 
-// Runs a job of slow, pausing, leaving and joining workers against one model, and judges it from outside: it keeps its own books of
+// Runs a job of slow, pausing, leaving and joining workers against one rule, and judges it from outside: it keeps its own books of
 // who has ended what.
 class VirtualJob {
  public:
   VirtualJob(const SyncOptions& options, std::uint64_t seed) : options_(options), random_(seed) {
     const auto workers = static_cast<std::int32_t>(pick(1, 6));
-    units_ = static_cast<std::int32_t>(pick(0, 3));
     std::vector<Rank> ranks;
     for (std::int32_t r = 0; r < workers; ++r) ranks.push_back({r});
-    model_ = std::move(make_sync_model(options, {units_, ranks, 1})).value();
+    rule_ = std::move(make_pace_rule(options, {ranks, 1})).value();
     for (Rank rank : ranks) enter(rank, 1);
     left_to_join_ = pick(0, 3);
     if (left_to_join_ > 0) schedule(kJoin, Rank{workers}, real(0, 20));
@@ -43,13 +42,12 @@ class VirtualJob {
       if (event.kind == kLeave) leave(event.worker);
       if (event.kind == kAnswer) answer_oldest();
       // A prediction takes its time, mostly less than an iteration.
-      for (auto question = model_->take_question(); question; question = model_->take_question()) {
+      for (auto question = rule_->take_question(); question; question = rule_->take_question()) {
         questions_.push_back(*std::move(question));
         schedule(kAnswer, Rank{-1}, real(0, 0.3));
       }
     }
     if (problem_.empty() && !live_.empty()) return fmt::format("worker {} never came to its end", live_.begin()->first.value);
-    if (problem_.empty() && applied_ != pushed_) return fmt::format("{} gradients were pushed, {} applied", pushed_, applied_);
     return problem_;
   }
 
@@ -84,8 +82,8 @@ class VirtualJob {
   }
 
   void join(Rank rank) {
-    const Iteration first = model_->earliest_join();
-    if (!model_->on_joined(rank, first).ok()) problem_ = "a legal join was refused";
+    const Iteration first = rule_->earliest_join();
+    if (!rule_->on_joined(rank, first).ok()) problem_ = "a legal join was refused";
     enter(rank, first);
     if (--left_to_join_ > 0) schedule(kJoin, Rank{rank.value + 1}, real(0, 20));
   }
@@ -95,27 +93,21 @@ class VirtualJob {
     if (found == live_.end()) return;  // killed meanwhile
     Live& worker = found->second;
     if (worker.running > 0) {
-      for (std::int32_t unit = 0; unit < units_; ++unit) {
-        ++pushed_;
-        updates_.clear();
-        if (!model_->on_push(rank, unit, worker.running, updates_).ok()) problem_ = "a legal push was refused";
-        apply(updates_);
-      }
       worker.ended = worker.running;
       worker.running = 0;
       if (worker.ended == worker.last) return leave(rank);
     }
     std::vector<Start> starts;
-    if (!model_->on_start_asked(rank, worker.ended + 1, at(now_), starts).ok()) problem_ = "a legal ask was refused";
+    if (!rule_->on_start_asked(rank, worker.ended + 1, at(now_), starts).ok()) problem_ = "a legal ask was refused";
     start(starts);
   }
 
   void leave(Rank rank) {
     if (!live_.contains(rank)) return;
     live_.erase(rank);
-    const Decisions decisions = model_->on_left(rank, at(now_)).value();
-    apply(decisions.updates);
-    start(decisions.starts);
+    std::vector<Start> starts;
+    if (!rule_->on_left(rank, at(now_), starts).ok()) problem_ = "a legal leave was refused";
+    start(starts);
   }
 
   void answer_oldest() {
@@ -124,16 +116,9 @@ class VirtualJob {
     const std::vector<Iteration> barriers = answer(question);
     for (std::size_t i = 0; i < barriers.size(); ++i) {
       std::vector<Start> starts;
-      const Status told = model_->on_barrier(question.workers[i], barriers[i], at(now_), starts);
+      const Status told = rule_->on_barrier(question.workers[i], barriers[i], at(now_), starts);
       if (!told.ok()) problem_ = told.message();
       start(starts);
-    }
-  }
-
-  void apply(std::span<const Update> updates) {
-    for (const Update& update : updates) {
-      applied_ += static_cast<std::int64_t>(update.workers.size());
-      if (!std::is_sorted(update.workers.begin(), update.workers.end())) problem_ = "a sum out of rank order";
     }
   }
 
@@ -156,8 +141,8 @@ class VirtualJob {
     std::int64_t bound = 0;
     if (options_.kind == SyncKind::kSsp) bound = options_.staleness;
     if (options_.kind == SyncKind::kElasticBsp) bound = options_.lookahead - 1;
-    if (options_.kind != SyncKind::kAsp && model_->ahead(start.worker) > bound) {
-      problem_ = fmt::format("worker {} is {} ahead, bound {}", start.worker.value, model_->ahead(start.worker), bound);
+    if (options_.kind != SyncKind::kAsp && rule_->ahead(start.worker) > bound) {
+      problem_ = fmt::format("worker {} is {} ahead, bound {}", start.worker.value, rule_->ahead(start.worker), bound);
     }
     for (auto& [other, worker] : live_) {
       if (other == start.worker || worker.running == 0) continue;
@@ -177,21 +162,17 @@ class VirtualJob {
 
   SyncOptions options_;
   std::mt19937_64 random_;
-  std::unique_ptr<SyncModel> model_;
-  std::int32_t units_ = 0;
-  std::vector<Update> updates_;
+  std::unique_ptr<PaceRule> rule_;
   std::deque<BarrierQuestion> questions_;
   std::map<Rank, Live> live_;
   std::priority_queue<Event> events_;
   std::int64_t left_to_join_ = 0;
   std::int64_t numbers_ = 0;
-  std::int64_t pushed_ = 0;
-  std::int64_t applied_ = 0;
   double now_ = 0;
   std::string problem_;
 };
 
-TEST(SyncModel, EveryRandomRunEndsWithinItsStaleness) {
+TEST(PaceRule, EveryRandomRunEndsWithinItsStaleness) {
   for (std::uint64_t seed = 0; seed < 8'000; ++seed) {  // 2 000 of each kind
     const auto step = static_cast<std::int64_t>(seed / 4);
     const SyncOptions options[] = {{},

@@ -1,4 +1,4 @@
-// One server core, with the workers' side played by a test.
+// One server, with the workers' side played by a test.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "paramserver/core/server_core.h"
+#include "paramserver/core/server.h"
 #include "paramserver/core/testing.h"
 
 namespace paceline::paramserver::testing {
@@ -39,11 +39,7 @@ class Bench {
     options.wire = setting.wire;
     options.first = setting.first;
     plan = *JobPlan::make(testing::table_of(setting.layers), options);
-    sync::SyncCluster cluster;
-    cluster.units = static_cast<std::int32_t>(plan->units().of_server[static_cast<std::size_t>(server)].size());
-    for (std::int32_t w = 0; w < setting.workers; ++w) cluster.workers.push_back(Rank{w});
-    cluster.first = setting.first;
-    core = std::make_unique<ServerCore>(plan, Rank{server}, *sync::make_sync_model(options.sync, cluster));
+    core = std::move(Server::make(plan, Rank{server})).value();
   }
 
   std::size_t bytes(std::uint32_t unit) const { return static_cast<std::size_t>(plan->units().units[unit].elements) * 4; }
@@ -69,7 +65,7 @@ class Bench {
   void deliver() {
     for (const ServerAction& action : actions) {
       if (action.kind == ServerAction::Kind::kSendValue || action.kind == ServerAction::Kind::kSendValues)
-        core->on_delivered(action.to, action.ticket);
+        core->on_delivered(action.ticket);
     }
     actions.clear();
   }
@@ -111,7 +107,7 @@ class Bench {
   }
 
   std::shared_ptr<const JobPlan> plan;
-  std::unique_ptr<ServerCore> core;
+  std::unique_ptr<Server> core;
   std::vector<ServerAction> actions;
 };
 

@@ -1,7 +1,7 @@
 // Servers whose workers do not wait for each other.
 #include <algorithm>
 
-#include "paramserver/core/server_core_testing.h"
+#include "paramserver/core/server_testing.h"
 
 namespace paceline::paramserver::testing {
 namespace {
