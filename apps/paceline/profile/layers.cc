@@ -70,7 +70,6 @@ Result<MeasuredLayers> measure_layers(const ProfileOptions& options) {
 Status record(const std::string& path, const MeasuredLayers& measured) {
   if (path.empty()) return {};
   return write_file(system_files(), path, record_text(measured));
-});
 }
 
 }  // namespace
