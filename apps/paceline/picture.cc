@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "paceline/beside.h"
 #include "paceline/environment.h"
 #include "process/child.h"
 
@@ -13,17 +14,14 @@ namespace {
 
 constexpr Duration kLongestDrawing = std::chrono::minutes(10);
 
+}  // namespace
+
 std::string python() {
   if (const auto given = environment("PACELINE_PYTHON")) return *given;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
-  for (const std::filesystem::path& folder : {program.parent_path() / "../../..", std::filesystem::path(".")}) {
-    const std::filesystem::path candidate = folder / ".venv/bin/python";
-    if (std::filesystem::exists(candidate)) return candidate.string();
-  }
-  return "python3";
+  const std::filesystem::path in_tree = ".venv/bin/python";
+  if (const auto beside = shared_beside(in_tree)) return *beside;
+  return std::filesystem::exists(in_tree) ? in_tree.string() : "python3";
 }
-
-}  // namespace
 
 Status draw(const std::string& script, const std::string& json, const std::string& file) {
   const std::string interpreter = python();

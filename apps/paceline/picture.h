@@ -9,6 +9,8 @@
 
 namespace paceline::cli {
 
+std::string python();
+
 // Runs `script` with the two arguments FILE and JSON. kIo with what Python says when it fails.
 Status draw(const std::string& script, const std::string& json, const std::string& file);
 

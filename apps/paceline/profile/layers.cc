@@ -5,7 +5,7 @@
 #include "base/new_file.h"
 #include "base/text.h"
 #include "model/description.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/machine.h"
 #include "paceline/option_files.h"
 #include "paceline/profile/expected_memory.h"
 #include "paceline/profile/layer_table.h"

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "paceline/doctor/echo.h"
+#include "doctor/echo.h"
 #include "paceline/progress.h"
 
 namespace paceline::cli {

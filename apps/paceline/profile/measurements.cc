@@ -8,8 +8,8 @@
 
 #include "base/new_file.h"
 #include "base/text.h"
-#include "paceline/doctor/machine.h"
 #include "paceline/environment.h"
+#include "paceline/machine.h"
 #include "paceline/option_files.h"
 #include "paceline/wrong.h"
 #include "runtime/json_text.h"

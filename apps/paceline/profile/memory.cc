@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "model/description.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/machine.h"
 #include "paceline/profile/expected_memory.h"
 #include "paceline/profile/measurements.h"
 #include "paceline/profile/profile.h"

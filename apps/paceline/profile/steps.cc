@@ -8,7 +8,7 @@
 #include "model/description.h"
 #include "paceline/amounts.h"
 #include "paceline/data_root.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/machine.h"
 #include "paceline/profile/measurements.h"
 #include "paceline/profile/prefetch.h"
 #include "paceline/profile/profile.h"

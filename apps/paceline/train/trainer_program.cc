@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "paceline/beside.h"
 #include "paceline/command.h"
 #include "process/child.h"
 
@@ -41,9 +42,9 @@ Status run_child(const char* label, const std::vector<std::string>& arguments,
 
 }  // namespace
 
-std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string own_path() { return own_program().string(); }
 
-std::string trainer_path() { return (std::filesystem::path(own_path()).parent_path() / "paceline-trainer").string(); }
+std::string trainer_path() { return program_beside("paceline-trainer").string(); }
 
 Status trainer_exists() {
   if (std::filesystem::exists(trainer_path())) return {};

@@ -8,22 +8,19 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "paceline/bench_collectives.h"
-#include "paceline/bench_planner.h"
-#include "paceline/bench_preemption.h"
-#include "paceline/bench_schedules.h"
-#include "paceline/bench_sync.h"
-#include "paceline/command.h"
-
-#ifdef PACELINE_HAS_BENCH
 #include "bench/decisions/decisions_bench.h"
 #include "bench/server/server_bench.h"
 #include "bench/transport/iperf3.h"
 #include "bench/transport/transport_bench.h"
+#include "benchmarks/collectives.h"
+#include "benchmarks/planner.h"
+#include "benchmarks/preemption.h"
+#include "benchmarks/schedules.h"
+#include "benchmarks/sync.h"
 #include "lab/rights.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/command.h"
+#include "paceline/machine.h"
 #include "paceline/progress.h"
-#endif
 
 namespace paceline::cli {
 namespace {
@@ -33,8 +30,6 @@ struct Options {
   bool json = false;
   bool progress = false;
 };
-
-#ifdef PACELINE_HAS_BENCH
 
 using Json = nlohmann::ordered_json;
 
@@ -213,19 +208,6 @@ int bench_decisions(const Options& options) {
 }
 
 int bench_preemption(const Options& options) { return run_preemption({.quick = options.quick, .json = options.json}); }
-
-#else
-
-int not_built() {
-  return report_error(error(ErrorKind::kBadRequest,
-                            "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)"));
-}
-int bench_transport(const Options&) { return not_built(); }
-int bench_server(const Options&) { return not_built(); }
-int bench_decisions(const Options&) { return not_built(); }
-int bench_preemption(const Options&) { return not_built(); }
-
-#endif
 
 void add_benchmark(CLI::App& bench, Chosen& chosen, const char* name, const char* purpose, int (*run)(const Options&)) {
   CLI::App* command = bench.add_subcommand(name, purpose);

@@ -1,4 +1,4 @@
-#include "paceline/lab/placeholders.h"
+#include "lab/placeholders.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "paceline/doctor/machine.h"
+#include "paceline/machine.h"
 
 #include <charconv>
 #include <fstream>

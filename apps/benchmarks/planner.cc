@@ -1,4 +1,4 @@
-#include "paceline/bench_planner.h"
+#include "benchmarks/planner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "bench/ledger.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/machine.h"
 #include "paceline/profile/prediction.h"
 #include "paceline/progress.h"
 #include "paceline/train/trainer_program.h"

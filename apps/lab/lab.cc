@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "lab/placeholders.h"
 #include "lab/rights.h"
 #include "lab/run.h"
 #include "paceline/command.h"
-#include "paceline/lab/placeholders.h"
 #include "runtime/signals.h"
 
 namespace paceline::cli {

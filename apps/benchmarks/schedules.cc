@@ -1,4 +1,4 @@
-#include "paceline/bench_schedules.h"
+#include "benchmarks/schedules.h"
 
 #include <algorithm>
 #include <csignal>
@@ -13,17 +13,16 @@
 #include <sys/eventfd.h>
 
 #include "base/text.h"
-#include "scheduling/schedule.h"
-
-#ifdef PACELINE_HAS_BENCH
 #include "bench/schedules/schedules_bench.h"
+#include "benchmarks/files.h"
 #include "lab/namespaces.h"
 #include "lab/rights.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/beside.h"
+#include "paceline/machine.h"
 #include "paceline/picture.h"
 #include "paceline/progress.h"
 #include "runtime/signals.h"
-#endif
+#include "scheduling/schedule.h"
 
 namespace paceline::cli {
 namespace {
@@ -41,8 +40,6 @@ struct Options {
   std::string tables, python, mxnet, peers;
   bool quick = false, json = false, progress = false, no_pictures = false;
 };
-
-#ifdef PACELINE_HAS_BENCH
 
 namespace fs = std::filesystem;
 using Json = bench::Ledger::Json;
@@ -84,7 +81,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   bench.peers = fs::absolute(options.peers).lexically_normal();
   bench.python = options.python;
   bench.mxnet = options.mxnet;
-  bench.paceline = fs::read_symlink("/proc/self/exe");
+  bench.paceline = program_beside("paceline");
   std::error_code problem;
   fs::create_directories(options.output, problem);
   if (problem) return error(ErrorKind::kBadRequest, "--output {}: {}", options.output, problem.message());
@@ -173,15 +170,6 @@ int run(const Options& options) {
   return report_error(error(ErrorKind::kIo, "{} of the results are missing or wrong; the first: {}", wrong.size(), wrong[0]));
 }
 
-#else
-
-int run(const Options&) {
-  return report_error(error(ErrorKind::kBadRequest,
-                            "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)"));
-}
-
-#endif
-
 }  // namespace
 
 void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
@@ -189,12 +177,11 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
       "schedules",
       "Schedules against each other, PyTorch's DDP and the physical lower bound, between shaped hosts; needs the rights of a lab");
   const auto options = std::make_shared<Options>();
-#ifdef PACELINE_SOURCE_DIR
-  options->tables = PACELINE_SOURCE_DIR "/bench/tables";
-  options->peers = PACELINE_SOURCE_DIR "/bench/peers";
-  options->python = PACELINE_SOURCE_DIR "/.venv/bin/python";
-  options->mxnet = PACELINE_SOURCE_DIR "/.venv-mxnet/bin/python";
-#endif
+  options->tables = bench_files("tables");
+  options->peers = bench_files("peers");
+  options->python = python();
+  const fs::path mxnet = ".venv-mxnet/bin/python";
+  options->mxnet = shared_beside(mxnet).value_or(mxnet);
   const auto list = [&](const char* name, auto& values, const std::string& help) {
     return command->add_option(name, values, help)->delimiter(',')->allow_extra_args(false);
   };

@@ -1,4 +1,4 @@
-#include "paceline/bench_sync.h"
+#include "benchmarks/sync.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -15,16 +15,15 @@
 #include <unistd.h>
 
 #include "base/text.h"
-
-#ifdef PACELINE_HAS_BENCH
 #include "bench/sync/jobs_bench.h"
 #include "bench/sync/prediction_bench.h"
-#include "paceline/doctor/machine.h"
+#include "benchmarks/files.h"
+#include "paceline/beside.h"
+#include "paceline/machine.h"
 #include "paceline/picture.h"
 #include "paceline/progress.h"
 #include "process/child.h"
 #include "runtime/signals.h"
-#endif
 
 namespace paceline::cli {
 namespace {
@@ -36,8 +35,6 @@ struct Options {
   std::string python, pictures;
   bool quick = false, json = false, progress = false, no_pictures = false;
 };
-
-#ifdef PACELINE_HAS_BENCH
 
 namespace fs = std::filesystem;
 using Json = bench::Ledger::Json;
@@ -128,7 +125,7 @@ class SyncBench {
   }
 
   Result<Json> train(const std::vector<std::string>& arguments) {
-    std::vector<std::string> words = {fs::read_symlink("/proc/self/exe").string(), "train", "--json"};
+    std::vector<std::string> words = {program_beside("paceline").string(), "train", "--json"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start("paceline train", words));
     std::string out, last_error;
@@ -213,15 +210,6 @@ class SyncBench {
 
 int run(const Options& options) { return SyncBench(options).run(); }
 
-#else
-
-int run(const Options&) {
-  return report_error(error(ErrorKind::kBadRequest,
-                            "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)"));
-}
-
-#endif
-
 }  // namespace
 
 void add_bench_sync(CLI::App& bench, Chosen& chosen) {
@@ -230,10 +218,8 @@ void add_bench_sync(CLI::App& bench, Chosen& chosen) {
                                            "and ElasticBSP on workers of unequal speed, "
                                            "replayed and training LeNet");
   const auto options = std::make_shared<Options>();
-#ifdef PACELINE_SOURCE_DIR
-  options->pictures = PACELINE_SOURCE_DIR "/bench/sync";
-  options->python = PACELINE_SOURCE_DIR "/.venv/bin/python";
-#endif
+  options->pictures = bench_files("sync");
+  options->python = python();
   command->add_option("--parts", options->parts, "prediction, replay, lenet")
       ->delimiter(',')
       ->allow_extra_args(false)

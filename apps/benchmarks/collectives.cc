@@ -1,4 +1,4 @@
-#include "paceline/bench_collectives.h"
+#include "benchmarks/collectives.h"
 
 #include <algorithm>
 #include <csignal>
@@ -14,17 +14,16 @@
 #include <sys/eventfd.h>
 
 #include "base/text.h"
-
-#ifdef PACELINE_HAS_BENCH
 #include "bench/collectives/collectives_bench.h"
 #include "bench/collectives/member.h"
+#include "benchmarks/files.h"
 #include "lab/namespaces.h"
 #include "lab/rights.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/beside.h"
+#include "paceline/machine.h"
 #include "paceline/picture.h"
 #include "paceline/progress.h"
 #include "runtime/signals.h"
-#endif
 
 namespace paceline::cli {
 namespace {
@@ -48,8 +47,6 @@ struct Options {
   bool alike = false, unconfirmed = false;
   std::vector<std::string> member_addresses;
 };
-
-#ifdef PACELINE_HAS_BENCH
 
 namespace fs = std::filesystem;
 using Json = bench::Ledger::Json;
@@ -221,7 +218,7 @@ int run(const Options& options) {
   if (folder.path().empty()) return report_error(error(ErrorKind::kIo, "cannot make a folder for sockets"));
   const lab::Descriptor interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const runtime::Signals signals({SIGINT, SIGTERM, SIGHUP}, [&](int) { eventfd_write(interrupt.get(), 1); });
-  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const fs::path self = own_program();
   bench.interrupt = interrupt.get();
   bench.field = {.paceline = self,
                  .python = options.python,
@@ -246,15 +243,6 @@ int run(const Options& options) {
   return report(options, bench, *result);
 }
 
-#else
-
-int run(const Options&) {
-  return report_error(error(ErrorKind::kBadRequest,
-                            "this build has no benchmarks; configure with -DPACELINE_BENCH=ON (the release preset has it)"));
-}
-
-#endif
-
 void add_member_options(CLI::App& command, Options& options) {
   const std::string hidden;  // group: not shown
   command.add_option("--member", options.member)->group(hidden);
@@ -271,10 +259,8 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
   CLI::App* command = bench.add_subcommand(
       "collectives", "Broadcast, reduce, allreduce and more against Open MPI and gloo, between shaped hosts; needs a lab's rights");
   const auto options = std::make_shared<Options>();
-#ifdef PACELINE_SOURCE_DIR
-  options->peers = PACELINE_SOURCE_DIR "/bench/peers";
-  options->python = PACELINE_SOURCE_DIR "/.venv/bin/python";
-#endif
+  options->peers = bench_files("peers");
+  options->python = python();
   const auto list = [&](const char* name, auto& values, const std::string& help) {
     return command->add_option(name, values, help)->delimiter(',')->allow_extra_args(false)->capture_default_str();
   };

@@ -1,7 +1,4 @@
-// Empty in a build without benchmarks, which bench.cc refuses.
-#ifdef PACELINE_HAS_BENCH
-
-#include "paceline/bench_preemption.h"
+#include "benchmarks/preemption.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -91,5 +88,3 @@ int run_preemption(const PreemptionRequest& request) {
 }
 
 }  // namespace paceline::cli
-
-#endif

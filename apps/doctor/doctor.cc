@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "doctor/echo.h"
 #include "paceline/command.h"
 #include "paceline/data_root.h"
-#include "paceline/doctor/echo.h"
-#include "paceline/doctor/machine.h"
+#include "paceline/machine.h"
 #include "runtime/signals.h"
 #include "transport/tcp/tcp_transport.h"
 #include "wire/frame.h"

@@ -1,4 +1,4 @@
-#include "paceline/doctor/echo.h"
+#include "doctor/echo.h"
 
 #include <algorithm>
 #include <array>

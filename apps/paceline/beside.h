@@ -1,0 +1,17 @@
+// What lies beside this program: the others, and the files that they read.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace paceline::cli {
+
+std::filesystem::path own_program();                            // the file of this process
+std::filesystem::path program_beside(const std::string& name);  // "paceline-trainer", in the same folder
+
+// A file or folder of the tree: EXE/../../../PATH (of a program in build/<preset>/bin), else EXE/../share/paceline/PATH (of an
+// installed one), EXE being the program's folder. Nothing when neither is there.
+std::optional<std::filesystem::path> shared_beside(const std::filesystem::path& path);
+
+}  // namespace paceline::cli

@@ -1,0 +1,126 @@
+#include "paceline/program.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "paceline/config.h"
+
+namespace paceline::cli {
+namespace {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : named_commands(app)) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : all_options(app)) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// "Could not convert: --workers = many" says neither what is wrong with it nor what is legal.
+std::string conversion_error(const CLI::App& reached, const std::string& problem) {
+  const std::size_t name = problem.find("--"), value = problem.find(" = ");
+  if (name == std::string::npos || value == std::string::npos || value < name) return problem;
+  const std::string option_name = problem.substr(name, value - name);
+  const CLI::Option* option = reached.get_option_no_throw(option_name);
+  const bool real = option != nullptr && option->get_type_name() == "FLOAT";
+  return fmt::format("{} cannot be '{}'; legal: a {}number within the option's range", option_name, problem.substr(value + 3),
+                     real ? "" : "whole ");
+}
+
+// CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
+// reached knows the legal names.
+Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
+  const CLI::App* reached = &app;
+  while (!reached->get_subcommands().empty()) reached = reached->get_subcommands().back();
+  const bool not_expected = dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr;
+  const bool no_command = dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr;
+  if (not_expected || no_command) {
+    // The options of a command that does not exist are not what is wrong; the value of an option that does not exist is not either.
+    const bool commands_first = !command_names(*reached).empty();
+    std::vector<std::string> extras = reached->remaining(true);
+    std::stable_partition(extras.begin(), extras.end(),
+                          [&](const std::string& extra) { return (extra.rfind("--", 0) != 0) == commands_first; });
+    for (const std::string& extra : extras) {
+      const bool option = extra.rfind("--", 0) == 0;
+      const std::string name = option ? extra.substr(0, extra.find('=')) : extra;
+      const auto legal = option ? option_names(*reached) : command_names(*reached);
+      return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(),
+                   option ? "option" : "command", name, suggestion(name, legal), path_of(*reached));
+    }
+  }
+  if (no_command && reached->get_require_subcommand_min() > 0) {
+    return error(ErrorKind::kBadRequest, "a command is missing: {}; see '{} --help'", fmt::join(command_names(*reached), ", "),
+                 path_of(*reached));
+  }
+  const bool no_number = dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr;
+  return error(ErrorKind::kBadRequest, "{}", no_number ? conversion_error(*reached, problem.what()) : problem.what());
+}
+
+int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
+  CLI::App app("Paceline trains one network on many workers and hides the communication behind the computation.", "paceline");
+  app.set_version_flag("--version", "paceline " PACELINE_VERSION);
+  app.require_subcommand(1);
+  set_examples(app, "  paceline plan gpus --overhead 0.1 --speedup 3");
+
+  Chosen chosen;
+  for (const AddCommand add : commands) add(app, chosen);
+  add_help(app, chosen);
+  add_config_option(app);
+
+  auto arguments = with_config(app, std::move(words));
+  if (!arguments.ok()) return report_error(arguments.status());
+
+  try {
+    app.parse(std::vector<std::string>(arguments->words.rbegin(), arguments->words.rend()));  // CLI11 takes them from the back
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& problem) {
+    const Status status = usage_error(app, problem);
+    return report_error(Status(status.kind(), with_origin(status.message(), arguments->origins)));
+  }
+  return chosen.run();
+}
+
+}  // namespace
+
+int run_program(std::span<const AddCommand> commands, const std::vector<std::string>& words) {
+  try {
+    const int code = run(commands, words);
+    // What was printed may only now meet a disk that is full.
+    const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good();
+    if (code != kDone || printed) return code;
+    return report_error(error(ErrorKind::kIo, "standard output cannot be written: what was to stand there is lost"));
+  } catch (const std::bad_alloc&) {
+    return report_error(error(ErrorKind::kIo, "there is not enough memory"));
+  } catch (const std::system_error& refused) {
+    const bool limit = refused.code() == std::errc::resource_unavailable_try_again;
+    return report_error(
+        error(ErrorKind::kIo, "{}{}", refused.what(),
+              limit ? ": no thread could be made; look at the limits (ulimit -a) and at the memory that is left" : ""));
+  } catch (const std::exception& unexpected) {
+    std::fprintf(stderr, "paceline: error: %s\n", unexpected.what());
+    return kFailed;
+  }
+}
+
+int run_program_of(const std::string& command, AddCommand add, int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool whole = !words.empty() && (words[0] == command || words[0] == "help" || words[0] == "--version");
+  if (!whole) words.insert(words.begin(), command);
+  return run_program(std::span(&add, 1), words);
+}
+
+}  // namespace paceline::cli

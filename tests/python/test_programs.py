@@ -1,0 +1,68 @@
+"""`paceline bench`, `lab` and `doctor` are programs of their own that `paceline` becomes: nobody who types them notices.
+
+The program is the one that the environment variable PACELINE names, else build/release/bin/paceline.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(os.environ.get("PACELINE", ROOT / "build/release/bin/paceline")).resolve()
+OTHERS = ["bench", "doctor", "lab"]
+
+
+def run(*arguments, program=PROGRAM):
+    return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=ROOT)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_help_of_all_commands_says_what_the_program_says_of_itself(name):
+    own = run(name, "--help")
+    assert own.returncode == 0 and own.stderr == ""
+    purpose = own.stdout.splitlines()[0]
+    assert any(line.split(None, 1) == [name, purpose] for line in run("--help").stdout.splitlines()), purpose
+    assert run("help", name).stdout.splitlines()[0] == purpose
+    assert f"paceline {name}" in own.stdout
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_program_may_be_called_by_its_own_name(name):
+    program = PROGRAM.with_name(f"paceline-{name}")
+    assert run("--version", program=program).stdout == run("--version").stdout
+    assert run("--help", program=program).stdout == run(name, "--help").stdout == run(name, "--help", program=program).stdout
+
+
+def test_mistakes_are_told_as_before():
+    for words, says in [
+        (["bench", "serve"], "bench has no command 'serve' (did you mean 'server'?); see 'paceline bench --help'"),
+        (["lab", "--host", "2"], "lab has no option '--host' (did you mean '--hosts'?); see 'paceline lab --help'"),
+        (["benc"], "paceline has no command 'benc' (did you mean 'bench'?); see 'paceline --help'"),
+        (["help", "bench", "sink"], "there is no help on 'bench sink'; legal: transport, server, "),
+    ]:
+        done = run(*words)
+        assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+        assert done.stderr.startswith(f"paceline: error: {says}"), done.stderr
+
+
+def test_signals_reach_the_program_itself():
+    process = subprocess.Popen([PROGRAM, "doctor", "--serve", "0", "--json"], stdout=subprocess.PIPE, text=True)
+    assert json.loads(process.stdout.readline())["listening"]
+    assert os.readlink(f"/proc/{process.pid}/exe") == str(PROGRAM.with_name("paceline-doctor"))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+
+
+def test_a_program_that_was_not_built_is_named_and_the_rest_works(tmp_path):
+    alone = Path(shutil.copy(PROGRAM, tmp_path / "paceline"))
+    for name, how in [("bench", "PACELINE_BENCH=ON"), ("doctor", "ninja -C build/release paceline-doctor"), ("lab", "ninja -C build/release paceline-lab")]:
+        for words in [(name,), ("help", name)]:
+            done = run(*words, program=alone)
+            assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done
+            assert done.stderr.startswith(f"paceline: error: {tmp_path}/paceline-{name} is missing: ") and how in done.stderr
+    assert run("plan", "gpus", "--overhead", "0.1", "--speedup", "3", program=alone).returncode == 0
