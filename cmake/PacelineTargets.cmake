@@ -3,10 +3,14 @@
 
 add_library(paceline_flags INTERFACE)
 # Contraction off: a fused multiply-add rounds once instead of twice, and the same job must give the same bits everywhere.
-target_compile_options(paceline_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wno-missing-field-initializers;-Werror;-ffp-contract=off>")
+target_compile_options(paceline_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wno-missing-field-initializers;$<$<BOOL:${PACELINE_WERROR}>:-Werror>;-ffp-contract=off>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 sees maybe-uninitialised and dangling memory inside its own <variant>, <string> and <functional>.
   target_compile_options(paceline_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized;-Wno-restrict;-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
+endif()
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The presets' compiler cache sees to it: no program names the folder that it was built in.
+  target_compile_options(paceline_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>")
 endif()
 target_include_directories(paceline_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 

@@ -29,6 +29,7 @@
 #include <type_traits>
 #include <vector>
 
+#pragma GCC visibility push(default)  // what the library exports
 namespace paceline {
 
 enum class ElementType : std::uint8_t { kFloat32, kFloat64, kInt32, kFloat16, kBFloat16 };
@@ -234,3 +235,4 @@ inline Outcome allgather(Communicator& all, ConstBuffer input, Buffer output, co
 inline Outcome barrier(Communicator& all) { return start_barrier(all).wait(); }
 
 }  // namespace paceline
+#pragma GCC visibility pop

@@ -73,3 +73,13 @@ def test_processes_that_meet_at_rank_0_compute_together(program, addresses):
 def test_a_rank_that_is_none_is_refused(program, addresses):
     done = subprocess.run([program, "7", *addresses(2)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "rank 7 is none of the 2 ranks; legal: 0 to 1" in done.stderr
+
+
+def test_the_library_exports_what_its_header_declares_and_nothing_else(program):
+    library = next((program.parents[1] / "prefix").glob("lib*/**/libpaceline-collectives.so"))
+    listed = subprocess.run(["nm", "--dynamic", "--demangle", "--defined-only", library], capture_output=True, text=True, timeout=60, check=True).stdout
+    exported = [line.split(None, 2)[2] for line in listed.splitlines()]
+    assert {"paceline::part_of(long, int, int)", "paceline::Request::wait()"} <= set(exported)
+    # What the standard library makes of a pointer to the header's opaque state is the state's too.
+    others = [name for name in exported if not name.startswith("paceline::") and "paceline::detail::CommunicatorState" not in name]
+    assert not others and len(exported) < 50, exported

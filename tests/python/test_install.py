@@ -78,3 +78,64 @@ def test_without_a_job_the_program_says_how_to_start_it(example):
     _, program = example
     done = subprocess.run([program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "paceline run" in done.stderr
+
+
+def test_no_installed_file_names_the_folder_it_was_built_in(example):
+    """The trainer's RUNPATH, where the build found LibTorch, is the only path of this machine."""
+    paceline, _ = example
+    prefix = paceline.parents[1]
+    installed = [path for path in prefix.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert {"paceline", "paceline-trainer", "paceline-bench", "paceline-doctor", "paceline-lab"} <= {path.name for path in installed}
+    venv = os.fsencode(SOURCE / ".venv")
+    for path in installed:
+        rest = path.read_bytes().replace(venv, b"")
+        assert os.fsencode(SOURCE) not in rest and os.fsencode(PROGRAM.parents[1]) not in rest, path
+
+
+def test_an_installed_benchmark_finds_its_files_beside_itself(example):
+    paceline, _ = example
+    shared = paceline.parents[1] / "share/paceline/bench"
+    said = run(paceline, "bench", "schedules", "--help").stdout
+    assert f"={shared / 'tables'}\n" in said and f"={shared / 'peers'}\n" in said
+    assert (shared / "tables/vgg19.json").is_file() and (shared / "peers/ddp_replay.py").is_file()
+    for part in ("collectives", "schedules", "sync"):
+        assert (shared / part / "pictures.py").is_file()
+
+
+def packages(folder, *names):
+    """pkg-config knows no others but these, and what they need."""
+    found = run("pkg-config", "--variable", "pc_path", "pkg-config").stdout.strip().split(":")
+    folder.mkdir()
+    for place in found:
+        for file in pathlib.Path(place).glob("*.pc"):
+            if file.stem in names:
+                (folder / file.name).symlink_to(file)
+    return {**os.environ, "PKG_CONFIG_LIBDIR": str(folder)}
+
+
+def configure(place, environment, *options):
+    return subprocess.run(["cmake", "-G", "Ninja", "-S", SOURCE, "-B", place, "-DPACELINE_TESTS=OFF", *options], env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_collectives_need_neither_the_solver_nor_libraries_of_pictures(tmp_path):
+    few = packages(tmp_path / "few", "libisal", "libxxhash", "libhwy")
+    done = configure(tmp_path / "libraries", few, "-DPACELINE_PROGRAMS=OFF")
+    assert done.returncode == 0, done.stderr
+    targets = subprocess.run(["ninja", "-C", tmp_path / "libraries", "-t", "targets", "all"], capture_output=True, text=True, timeout=60).stdout
+    assert "libpaceline-collectives.so:" in targets
+    assert not any(name in targets for name in ("paceline_planner", "trainer_data", "bin/paceline"))
+
+    done = configure(tmp_path / "programs", few)
+    assert done.returncode != 0 and "zlib" in done.stdout + done.stderr, (done.stdout, done.stderr)
+    done = configure(tmp_path / "tests", few, "-DPACELINE_PROGRAMS=OFF", "-DPACELINE_TESTS=ON")
+    assert done.returncode != 0 and "need PACELINE_PROGRAMS" in done.stderr
+
+
+def test_warnings_are_errors_by_preset_only(tmp_path):
+    done = configure(tmp_path / "plain", {**os.environ}, "-DPACELINE_PROGRAMS=OFF")
+    assert done.returncode == 0, done.stderr
+    assert "-Werror" not in (tmp_path / "plain/compile_commands.json").read_text()
+    assert f"-ffile-prefix-map={SOURCE}/=" in (tmp_path / "plain/compile_commands.json").read_text()
+    presets = json.loads((SOURCE / "CMakePresets.json").read_text())["configurePresets"]
+    assert next(preset for preset in presets if preset["name"] == "base")["cacheVariables"]["PACELINE_WERROR"] == "ON"
+    assert all("inherits" in preset for preset in presets if preset["name"] != "base")
