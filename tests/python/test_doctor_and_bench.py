@@ -59,7 +59,7 @@ def test_it_knows_this_machine():
 
 
 def question(wanted):
-    """As apps/paceline/doctor/echo.cc reads it."""
+    """As apps/doctor/echo.cc reads it."""
     return header(kind=HEARTBEAT_KIND, body=struct.pack("<IqqqqI", 0x52544344, 0, 0, 0, wanted, 0))
 
 
