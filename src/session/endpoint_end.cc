@@ -185,6 +185,11 @@ void EndpointState::check_closed() {
     for (const auto& [id, peer] : peers_) {
       if (peer->stage != Stage::kEnding) end(*peer, ErrorKind::kCancelled, "was left: this process is closing", "it has finished");
     }
+    // Who is just proving something would try again and again, and find nobody.
+    for (const auto& link : links_) {
+      if (link->peer == nullptr && !link->counted && link->challenge != Nonce{})
+        refuse(*link, wire::Verdict::kRefused, fmt::format("{} is closing", options_.self.text()));
+    }
   }
   if (!peers_.empty() || !done_) return;
   listeners_.clear();

@@ -280,6 +280,18 @@ TEST_P(SessionFrames, WhatWasRecordedOpensNothing) {
   EXPECT_TRUE(server.lost.empty());
 }
 
+TEST_P(SessionFrames, WhoHasBeenAskedForAProofIsToldThatTheOtherSideCloses) {
+  Node server(backend_, named(kServer));
+  RawPeer raw(backend_);
+  End& end = raw.connect(server.listen(backend_.host));
+  say_hello(end, hello_of(kWorker2, 77, 1));
+  EXPECT_EQ(wait_reply(end).verdict, wire::Verdict::kProve);
+  server.close(10s);
+  std::string reason;
+  EXPECT_EQ(wait_reply(end, &reason, 1).verdict, wire::Verdict::kRefused);
+  EXPECT_THAT(reason, HasSubstr("server 0 is closing"));
+}
+
 TEST_P(SessionFrames, OfAJobWithASecretOnlyThoseWhoKnowItAreHeard) {
   auto options = named(kServer);
   options.secret = draw_secret();

@@ -1,20 +1,37 @@
 """Strangers who speak the protocol, to its last byte, but are no members of the job: they are refused, and change nothing."""
 
+import json
 import re
+import signal
 import socket
 import struct
 import threading
 
 import pytest
 
-from jobs import LENET, Coordinator, Job, listening_ports, reference
+from jobs import Coordinator, Job, listening_ports, reference
 from protocol import ACCEPTED, BOTH, COORDINATOR, HEARTBEAT_KIND, REFUSED, SERVER, WORKER, chunk, connect, greet, header
 from test_strangers import Together, member
 
-TASK = (*LENET, "--iterations", 100)
-SHORT = (*LENET, "--iterations", 10)
 JOIN, PROGRESS, PUSH, FAILED = 8, 12, 1, 14
 NOBODY = [(WORKER, 7), (SERVER, 9), (BOTH, 1), (WORKER, 2**31 - 1), (SERVER, 2**31 - 1), (WORKER, 0), (SERVER, 0), (WORKER, -1), (COORDINATOR, 0)]
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    """A job without end, whose workers check every value."""
+    file = tmp_path_factory.mktemp("replay") / "small.json"
+    layers = [{"name": f"layer{i}", "parameters": 1000 * (i + 1), "forward_s": 0.002, "backward_s": 0.002} for i in range(3)]
+    file.write_text(json.dumps({"layers": layers}))
+    return ("--model", f"replay:{file}")
+
+
+ENDLESS = ("--iterations", 1_000_000)
+
+
+def expect_bits(report, task, workers):
+    """Those of as many iterations without strangers."""
+    assert report["parameters_hash"] == reference(*task, "--iterations", report["iterations"], "--workers", workers)["parameters_hash"]
 
 
 def hung_up(peer):
@@ -31,8 +48,8 @@ def peak(pid):
 
 
 @pytest.mark.parametrize("way", [("--servers", 2), ("--collective", "loop1")], ids=["servers", "collective"])
-def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tmp_path, way):
-    with Job(tmp_path, *TASK, "--workers", 2, *way) as job:
+def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tmp_path, task, way):
+    with Job(tmp_path, *task, *ENDLESS, "--workers", 2, *way) as job:
         job.wait_for_iterations(2)
         before = {name: peak(pid) for name, pid in job.children().items()}
         ports = {name: listening_ports(pid) for name, pid in job.children().items()}
@@ -48,12 +65,14 @@ def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tm
                         peer.sendall(chunk(1, PUSH, b"x" * 100) + chunk(2, FAILED))  # all the same
         for name, pid in job.children().items():
             assert peak(pid) - before[name] < 16 << 20 or name.startswith("worker"), name
-        assert job.finish() == 0, job.err
-        assert job.errors() == []
+        job.wait_for_iterations(job.iterations() + 2)
+        job.signal(signal.SIGTERM)
+        assert job.finish() == 130, job.err
+        assert "interrupted by the user" in job.the_error()
         assert any("worker came too late" in reason for reason in reasons), reasons
         assert any("does not take part in this job" in reason for reason in reasons), reasons
         assert any("is already in this job at 127.0.0.1:" in reason for reason in reasons), reasons
-        assert job.report()["parameters_hash"] == reference(*TASK, "--workers", 2)["parameters_hash"]
+        expect_bits(job.report(), task, 2)
 
 
 class Recorder:
@@ -83,14 +102,17 @@ class Recorder:
             pass
 
 
-def test_what_was_recorded_opens_nothing():
+def test_what_was_recorded_opens_nothing(task):
     with Together() as together:
         coordinator = together.add(Coordinator("--workers", 2, "--servers", 1))
         port = coordinator.address_pair()[1]
         recorder = Recorder(port)
         recorded = type("At", (), {"address": recorder.address})
-        members = [together.add(member(at, role, *TASK)) for at, role in ((coordinator, "server"), (recorded, "worker"), (coordinator, "worker"))]
+        members = [together.add(member(at, role, *task, *ENDLESS)) for at, role in ((coordinator, "server"), (recorded, "worker"), (coordinator, "worker"))]
         assert "progress" in coordinator.process.stdout.readline()
+        lines = []
+        reader = threading.Thread(target=lambda: lines.extend(coordinator.process.stdout))
+        reader.start()
         session, attempt = (struct.unpack_from(form, recorder.said, 48 + at)[0] for form, at in (("<Q", 0), ("<I", 28)))
         with connect(port) as thief:
             thief.sendall(recorder.said)
@@ -99,12 +121,16 @@ def test_what_was_recorded_opens_nothing():
             with connect(port) as liar:
                 reply = greet(liar, (WORKER, -1), (COORDINATOR, 0), session=session, attempt=attempt + 5, resume=resume)
                 assert reply.verdict == REFUSED and "does not know the secret" in reply.reason, reply
-        for process in (*members, coordinator):
-            assert process.finish() == 0, process.err
-        assert coordinator.report()["parameters_hash"] == reference(*TASK, "--workers", 2)["parameters_hash"]
+        coordinator.signal(signal.SIGTERM)
+        for process in members:
+            assert process.finish() == 130, process.err
+        reader.join()
+        coordinator.out, coordinator.err = "".join(lines), coordinator.process.stderr.read()
+        assert coordinator.process.wait(timeout=60) == 130, coordinator.err
+        expect_bits(coordinator.report(), task, 2)
 
 
-def test_who_has_not_joined_can_only_join_and_takes_no_memory():
+def test_who_has_not_joined_can_only_join_and_takes_no_memory(task):
     with Together() as together:
         coordinator = together.add(Coordinator("--workers", 1, "--servers", 1))
         port = coordinator.address_pair()[1]
@@ -140,10 +166,10 @@ def test_who_has_not_joined_can_only_join_and_takes_no_memory():
             except OSError:
                 pass
             assert peak(coordinator.pid) - before < 16 << 20
-            members = [together.add(member(coordinator, role, *SHORT)) for role in ("server", "worker")]
+            members = [together.add(member(coordinator, role, *task, "--iterations", 10)) for role in ("server", "worker")]
             for process in (*members, coordinator):
                 assert process.finish() == 0, process.err
         finally:
             for peer in crowd:
                 peer.close()
-        assert coordinator.report()["parameters_hash"] == reference(*SHORT, "--workers", 1)["parameters_hash"]
+        expect_bits(coordinator.report(), task, 1)
