@@ -178,7 +178,7 @@ TEST_F(ChooseSchedule, PredictsWithWhatAServersWorkWasMeasuredToTake) {
   settings_.slice = "1000000";
   const Json free = choose();
   EXPECT_EQ(free["aggregation"], 0);
-  aggregation_ = 1 / kLink.bandwidth.value;  // as long as the bytes take
+  aggregation_ = 4 / kLink.bandwidth.value;  // four times as long as the bytes take, so that it cannot hide
   const Json busy = choose();
   EXPECT_EQ(busy["aggregation"], aggregation_);
   EXPECT_GT(busy["predicted"]["seconds"].get<double>(), free["predicted"]["seconds"].get<double>() * 1.01);

@@ -11,14 +11,14 @@
 namespace paceline::cli {
 namespace {
 
-constexpr std::int64_t kElements = 50'000;
+constexpr std::int64_t kElements = 50'000;  // one slice
 constexpr Iteration kIterations = 8;
 constexpr std::uint32_t kUnit = 0;
 
 // What of the settings the update of a unit follows from; clipping, which needs all units, is left out.
 runtime::JobSettings updates_of(const runtime::JobSettings& settings) {
   runtime::JobSettings updates;
-  updates.schedule = "default";
+  updates.schedule = "slicing";  // every value goes back unasked, as the next push requires
   updates.optimizer = settings.optimizer;
   updates.learning_rate = settings.learning_rate;
   updates.momentum = settings.momentum;
@@ -42,8 +42,8 @@ class Server {
   }
 
   Status begin() {
-    const std::uint64_t bytes = plan_->payload_bytes(kUnit);
-    PACELINE_RETURN_IF_ERROR(core_->place_for_initial(Rank{0}, kUnit, 0, bytes).status());
+    constexpr std::uint64_t kBytes = kElements * sizeof(float);  // initial values are never narrow
+    PACELINE_RETURN_IF_ERROR(core_->place_for_initial(Rank{0}, kUnit, 0, kBytes).status());
     PACELINE_RETURN_IF_ERROR(core_->on_initial(Rank{0}, kUnit, 0, clock_.now(), actions_));
     receive();
     return {};
