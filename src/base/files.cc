@@ -25,7 +25,7 @@ Status system_error(const char* what, const std::string& path, int number) {
 // Why what is there is no regular file; success for one.
 Status check_regular(const std::string& path, mode_t mode) {
   if (S_ISREG(mode)) return {};
-  const char* kind = S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+  const char* kind = S_ISDIR(mode) ? "a directory (folder)" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
   return error(ErrorKind::kBadRequest, "{}: is not a regular file but {}", path, kind);
 }
 

@@ -90,8 +90,11 @@ class Strange : public ::testing::Test {
   }
 
   const std::filesystem::path folder_ = std::filesystem::temp_directory_path() / fmt::format("paceline-strange-{}", ::getpid());
-  const std::vector<std::pair<std::string, std::string>> kinds_ = {
-      {"folder", "a folder"}, {"pipe", "a pipe"}, {"socket", "a socket"}, {"device", "a device"}, {"link to a pipe", "a pipe"}};
+  const std::vector<std::pair<std::string, std::string>> kinds_ = {{"folder", "a directory (folder)"},
+                                                                   {"pipe", "a pipe"},
+                                                                   {"socket", "a socket"},
+                                                                   {"device", "a device"},
+                                                                   {"link to a pipe", "a pipe"}};
 };
 
 TEST_F(Strange, WhatIsNoFileIsNotReadAndNobodyWaitsForIt) {

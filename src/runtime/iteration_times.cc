@@ -58,8 +58,8 @@ void IterationTimes::add(const IterationTimes& other) {
   for (const double one : exact_) ++by_size_[size_of(one)];
   exact_ = {};
   for (const auto& [size, count] : other.by_size_) by_size_[size] += count;
-  note(other.least_, 0);
-  note(other.most_, other.count_);
+  note(other.least_, other.count_);
+  most_ = std::max(most_, other.most_);
   last_ = other.last_;
 }
 
