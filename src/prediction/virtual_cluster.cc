@@ -41,7 +41,7 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
   }
   workers_.reserve(static_cast<std::size_t>(cluster.workers));
   for (std::int32_t rank = 0; rank < cluster.workers; ++rank) {
-    paramserver::WorkerCore& core = workers_.emplace_back(plan_, Rank{rank}).core;
+    paramserver::PushLedger& core = workers_.emplace_back(plan_, Rank{rank}).core;
     for (const scheduling::Unit& unit : plan_->units().units) {
       if (rank == 0) {
         core.on_initial_received(unit.id);
@@ -76,7 +76,7 @@ void VirtualCluster::at(std::int64_t time, Event::Kind kind, std::uint32_t subje
 }
 
 bool VirtualCluster::done() const {
-  return std::ranges::all_of(workers_, [](const Worker& worker) { return worker.core.current() > kIterations; });
+  return std::ranges::all_of(workers_, [](const Worker& worker) { return worker.gates->current() > kIterations; });
 }
 
 double VirtualCluster::run() {
@@ -296,14 +296,14 @@ void VirtualCluster::send_actions(std::int32_t worker) {
 // Starts what the worker may compute next.
 void VirtualCluster::go_on(std::int32_t rank) {
   Worker& worker = workers_[static_cast<std::size_t>(rank)];
-  if (worker.computing || worker.core.current() > kIterations) return;
+  if (worker.computing || worker.gates->current() > kIterations) return;
   double seconds = 0;
   if (worker.phase == Worker::Phase::kForward && worker.layer < layers()) {
-    if (!worker.core.layer_open(Layer{worker.layer}, worker.core.current())) return;
+    if (!worker.gates->open(Layer{worker.layer}, worker.gates->current())) return;
     seconds = job_.forward[static_cast<std::size_t>(worker.layer)];
   } else {
     if (worker.phase == Worker::Phase::kForward) {
-      if (!worker.core.gradients_free()) return;
+      if (!worker.gates->free()) return;
       worker.phase = Worker::Phase::kBackward;
     }
     seconds = job_.backward[static_cast<std::size_t>(worker.layer - 1)];
@@ -322,12 +322,18 @@ void VirtualCluster::on_computed(std::int32_t rank) {
   --worker.layer;
   const auto& tensors = tensors_[static_cast<std::size_t>(worker.layer)];
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
-    const Status ready = worker.core.on_gradient_ready(*tensor, now(), actions_);
+    complete_.clear();
+    const Status ready = worker.gates->on_gradient(*tensor, complete_);
     PACELINE_CHECK(ready.ok(), "{}", ready.message());
+    worker.core.on_complete(complete_, now(), actions_);
   }
   if (worker.layer == 0) {
-    const Status over = worker.core.on_backward_done(worker.core.current(), {}, now(), actions_);
+    complete_.clear();
+    const Status over = worker.gates->on_backward_done(worker.gates->current(), {}, complete_);
     PACELINE_CHECK(over.ok(), "{}", over.message());
+    worker.core.on_complete(complete_, now(), actions_);
+    worker.core.on_backward_done(now(), actions_);
+    worker.gates->next_iteration();
     worker.phase = Worker::Phase::kForward;
     if (rank == 0) ends_.push_back({now_, sent_messages_});
   }

@@ -1,4 +1,4 @@
-// The nodes of predict.h in virtual time: workers step WorkerCore, nodes their EgressQueue, servers count pushes as ServerCore
+// The nodes of predict.h in virtual time: workers step their ledgers, nodes their EgressQueue, servers count pushes as ServerCore
 // does. Used once: construct, run().
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <queue>
 #include <vector>
 
-#include "paramserver/core/worker_core.h"
+#include "paramserver/core/push_ledger.h"
 #include "prediction/predict.h"
 #include "scheduling/egress_queue.h"
 #include "scheduling/ingress_queue.h"
@@ -56,8 +56,11 @@ class VirtualCluster {
     std::int64_t processor_free = 0, ingress_free = 0;
   };
   struct Worker {
-    explicit Worker(std::shared_ptr<const paramserver::JobPlan> plan, Rank rank) : core(std::move(plan), rank) {}
-    paramserver::WorkerCore core;
+    explicit Worker(const std::shared_ptr<const paramserver::JobPlan>& plan, Rank rank)
+        : gates(std::make_unique<paramserver::GateLedger>(plan, rank, paramserver::gate_rule(plan->options().schedule))),
+          core(*gates, rank) {}
+    std::unique_ptr<paramserver::GateLedger> gates;
+    paramserver::PushLedger core;
     enum class Phase : std::uint8_t { kForward, kBackward } phase = Phase::kForward;
     std::int32_t layer = 0;
     bool computing = false;
@@ -111,6 +114,7 @@ class VirtualCluster {
   };
   std::vector<End> ends_;  // of worker 0's iterations
   std::vector<paramserver::WorkerAction> actions_;
+  std::vector<paramserver::GateLedger::Complete> complete_;
   std::int64_t now_ = 0, sent_messages_ = 0;
   std::uint64_t sequence_ = 0;
 };

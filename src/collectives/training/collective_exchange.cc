@@ -10,7 +10,7 @@
 namespace paceline::collectives {
 namespace {
 
-using Kind = LoopCore::Action::Kind;
+using Kind = RoundLedger::Action::Kind;
 
 // How long ranks may take to agree on whom they blame.
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);
@@ -24,7 +24,10 @@ Group all_workers(Rank self, std::int32_t workers) {
   return group;
 }
 
-Updater::Role role_of(const LoopCore& core) { return core.updates_here() ? Updater::Role::kUpdates : Updater::Role::kNever; }
+Updater::Role role_of(const TrainingOptions& options, Rank self, std::int32_t workers) {
+  const bool updates = updates_everywhere(options.loop) || self == root_of(options, workers);
+  return updates ? Updater::Role::kUpdates : Updater::Role::kNever;
+}
 
 }  // namespace
 
@@ -36,10 +39,11 @@ CollectiveExchange::CollectiveExchange(const std::shared_ptr<const paramserver::
       outbox_(outbox),
       options_(std::move(options)),
       rules_(rules_of(options_.training, plan_->options().workers)),
-      updater_(plan, role_of(LoopCore(plan, self, options_.training))),
+      updater_(plan, role_of(options_.training, self, plan->options().workers)),
       engine_(self, plan_->options().workers, *this),
       group_(std::make_shared<const Group>(all_workers(self, plan_->options().workers))),
-      core_(plan, self, options_.training),
+      gates_(plan, self, gate_rule(options_.training)),
+      core_(gates_, self, options_.training),
       stall_(loop.now(), options_.stall_deadline) {
   const auto elements = static_cast<std::size_t>(plan_->units().elements);
   PACELINE_CHECK(options_.parameters.size() == elements && options_.gradients.size() == elements,
@@ -72,7 +76,7 @@ Status CollectiveExchange::wait(std::unique_lock<std::mutex>& lock, Done done, s
   if (failure_.ok() && !done()) stall_.on_wait(loop_.now());
   while (failure_.ok() && !done()) {
     if (changed_.wait_until(lock, stall_.next_due()) == std::cv_status::no_timeout || done() || !failure_.ok()) continue;
-    PACELINE_RETURN_IF_ERROR(look_for_stall(lock, core_.describe_missing(layer)));
+    PACELINE_RETURN_IF_ERROR(look_for_stall(lock, describe_missing(layer)));
   }
   return failure_;
 }
@@ -111,17 +115,15 @@ Status CollectiveExchange::wait_open(std::optional<Layer> layer, Iteration itera
     return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer->index, plan_->layers());
   }
   std::unique_lock lock(mutex_);
-  if (failure_.ok() && iteration != core_.current()) {
+  if (failure_.ok() && iteration != gates_.current()) {
     return error(ErrorKind::kBadRequest, "worker {} waits for the parameters of iteration {} in iteration {}", self_.value,
-                 iteration, core_.current());
+                 iteration, gates_.current());
   }
   const TimePoint entered = loop_.now();
   // Who waits for everything also waits for what the others still receive from here, so that a job's figures hold all of it.
-  const auto open = [&] {
-    return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration) && core_.takes_gradients();
-  };
+  const auto open = [&] { return layer ? gates_.open(*layer, iteration) : gates_.all_open(iteration) && core_.takes_gradients(); };
   PACELINE_RETURN_IF_ERROR(wait(lock, open, layer));
-  core_.account_gate(layer, iteration, entered, loop_.now());
+  gates_.account_gate(layer, iteration, entered, loop_.now());
   return {};
 }
 
@@ -140,13 +142,14 @@ Status CollectiveExchange::wait_for_round(std::unique_lock<std::mutex>& lock) {
       lock, [&] { return core_.takes_gradients(); }, std::nullopt);
 }
 
+std::string CollectiveExchange::describe_missing(std::optional<Layer> layer) const { return core_.describe(gates_.missing(layer)); }
+
 // Copies the units' gradients to where they are reduced. Nobody else touches these places before on_staged, so that no lock is
 // needed.
-Status CollectiveExchange::stage(std::span<const std::uint32_t> units, Iteration iteration) {
-  for (const std::uint32_t unit : units) {
+Status CollectiveExchange::stage(Iteration iteration) {
+  for (const auto& [unit, unused] : complete_) {
     const scheduling::Unit& planned = plan_->units().units[unit];
     const std::span<const float> gradient = part(options_.gradients, unit);
-    const std::uint32_t unused = core_.unused_parts(unit);
     if (const Status finite = updater_.check_own(self_, unit, unused, iteration, gradient); !finite.ok()) {
       loop_.post([this, finite] { fail(finite); });
       return finite;
@@ -163,18 +166,27 @@ Status CollectiveExchange::stage(std::span<const std::uint32_t> units, Iteration
   return {};
 }
 
+void CollectiveExchange::on_staged(TimePoint now) {
+  for (const auto& [unit, unused] : complete_) {
+    if (unused != scheduling::all_parts(plan_->units().units[unit])) gates_.on_free(unit);
+    core_.on_staged(unit, now, actions_);
+  }
+}
+
 Status CollectiveExchange::gradient_ready(std::uint32_t tensor) {
   complete_.clear();
+  Iteration iteration = 0;
   {
     std::unique_lock lock(mutex_);
     PACELINE_RETURN_IF_ERROR(wait_for_round(lock));
-    PACELINE_RETURN_IF_ERROR(core_.on_gradient_ready(tensor, complete_));
+    PACELINE_RETURN_IF_ERROR(gates_.on_gradient(tensor, complete_));
     if (complete_.empty()) return {};
+    iteration = gates_.current();
   }
-  PACELINE_RETURN_IF_ERROR(stage(complete_, core_.current()));
+  PACELINE_RETURN_IF_ERROR(stage(iteration));
   {
     const std::lock_guard lock(mutex_);
-    core_.on_staged(complete_, loop_.now(), actions_);
+    on_staged(loop_.now());
     if (actions_.empty()) return {};
   }
   signal_->raise();
@@ -185,21 +197,22 @@ Status CollectiveExchange::backward_done(Iteration iteration, std::span<const st
   complete_.clear();
   {
     std::unique_lock lock(mutex_);
-    if (failure_.ok() && iteration == core_.current() && !core_.all_open(iteration)) {
+    if (failure_.ok() && iteration == gates_.current() && !gates_.all_open(iteration)) {
       // Layers that this forward did not use; their values are on the way.
       const TimePoint entered = loop_.now();
       PACELINE_RETURN_IF_ERROR(wait(
-          lock, [&] { return core_.all_open(iteration); }, std::nullopt));
-      core_.account_gate(std::nullopt, iteration, entered, loop_.now());
+          lock, [&] { return gates_.all_open(iteration); }, std::nullopt));
+      gates_.account_gate(std::nullopt, iteration, entered, loop_.now());
     }
     PACELINE_RETURN_IF_ERROR(wait_for_round(lock));
-    PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, complete_));
+    PACELINE_RETURN_IF_ERROR(gates_.on_backward_done(iteration, unused, complete_));
   }
-  PACELINE_RETURN_IF_ERROR(stage(complete_, iteration));
+  PACELINE_RETURN_IF_ERROR(stage(iteration));
   {
     const std::lock_guard lock(mutex_);
     const TimePoint now = loop_.now();
-    core_.on_staged(complete_, now, actions_);
+    on_staged(now);
+    gates_.next_iteration();
     core_.on_free(now, actions_);
     stall_.on_progress(now);
   }
@@ -216,7 +229,7 @@ Status CollectiveExchange::wait_gradients_free(Layer) { return wait_gradients_fr
 
 TimePoint CollectiveExchange::opened_at(Layer layer) {
   const std::lock_guard lock(mutex_);
-  return core_.opened_at(layer);
+  return gates_.opened_at(layer);
 }
 
 // --- any thread ---
@@ -232,7 +245,7 @@ void CollectiveExchange::cancel(const Status& reason) {
 
 paramserver::Account CollectiveExchange::take_account() {
   const std::lock_guard lock(mutex_);
-  return core_.take_account(loop_.now());
+  return gates_.take_account(loop_.now());
 }
 
 // --- loop ---
@@ -242,9 +255,9 @@ void CollectiveExchange::carry_out() {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return;
     std::swap(taken_, actions_);
-    core_.account_bytes(std::exchange(bytes_sent_, 0), std::exchange(bytes_received_, 0));
+    gates_.count_bytes(std::exchange(bytes_sent_, 0), std::exchange(bytes_received_, 0));
   }
-  for (const LoopCore::Action& action : taken_) {
+  for (const RoundLedger::Action& action : taken_) {
     if (action.kind == Kind::kReduce || action.kind == Kind::kBroadcast) {
       begin(action);
       continue;
@@ -263,7 +276,7 @@ void CollectiveExchange::release_updates() {
   signal_->raise();
 }
 
-void CollectiveExchange::begin(const LoopCore::Action& action) {
+void CollectiveExchange::begin(const RoundLedger::Action& action) {
   const bool reduces = action.kind == Kind::kReduce;
   const std::span<float> buffer = reduces ? staged(action.unit) : part(options_.parameters, action.unit);
   const std::int32_t workers = plan_->options().workers;
@@ -286,7 +299,7 @@ void CollectiveExchange::begin(const LoopCore::Action& action) {
   });
 }
 
-void CollectiveExchange::on_done(const LoopCore::Action& action, const Status& status) {
+void CollectiveExchange::on_done(const RoundLedger::Action& action, const Status& status) {
   if (!status.ok()) return fail(status);
   bool more = false;
   {
@@ -294,8 +307,8 @@ void CollectiveExchange::on_done(const LoopCore::Action& action, const Status& s
     if (action.kind == Kind::kReduce)
       core_.on_reduced(action.unit, loop_.now(), actions_);
     else
-      core_.on_broadcast(action.unit, loop_.now(), actions_);
-    core_.account_bytes(std::exchange(bytes_sent_, 0), std::exchange(bytes_received_, 0));
+      core_.on_broadcast(action.unit, loop_.now());
+    gates_.count_bytes(std::exchange(bytes_sent_, 0), std::exchange(bytes_received_, 0));
     more = !actions_.empty();
   }
   changed_.notify_all();
@@ -306,7 +319,7 @@ void CollectiveExchange::on_done(const LoopCore::Action& action, const Status& s
 bool CollectiveExchange::work_piece() {
   if (work_.empty()) return false;
   Work& work = work_.back();
-  const LoopCore::Action action = work.action;
+  const RoundLedger::Action action = work.action;
   Iteration round = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -327,7 +340,7 @@ bool CollectiveExchange::work_piece() {
   {
     const std::lock_guard lock(mutex_);
     if (action.kind == Kind::kInspect) {
-      if (core_.on_inspected(actions_) == LoopCore::Inspection::kAll && updater_.decide() == Updater::Verdict::kSkip)
+      if (core_.on_inspected(actions_) == RoundLedger::Inspection::kAll && updater_.decide() == Updater::Verdict::kSkip)
         log::warn("iteration {} changes nothing: a gradient is not finite (--non-finite skip)", round);
     } else {
       core_.on_updated(action.unit, loop_.now(), actions_);

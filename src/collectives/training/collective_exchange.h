@@ -1,4 +1,4 @@
-// Training without servers in a process: binds LoopCore, Updater and an Engine to a loop, an Outbox and the memory of parameters
+// Training without servers in a process: binds RoundLedger, Updater and an Engine to a loop, an Outbox and the memory of parameters
 // and gradients, and gives the training thread what it needs (paramserver/service/gradient_exchange.h).
 //
 // A unit's gradient is copied to a staging area when it is finished, as large as the model, and everything happens there: with it
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "collectives/exec/engine.h"
-#include "collectives/training/loop_core.h"
+#include "collectives/training/round_ledger.h"
 #include "collectives/training/updater.h"
 #include "paramserver/service/gradient_exchange.h"
 #include "paramserver/service/mailbox.h"
@@ -82,7 +82,7 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
  private:
   // What is to be done to a unit on the loop, in pieces.
   struct Work {
-    LoopCore::Action action;
+    RoundLedger::Action action;
     std::uint32_t piece = 0;
   };
 
@@ -92,11 +92,12 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
   Status wait(std::unique_lock<std::mutex>& lock, Done done, std::optional<Layer> layer);
   Status look_for_stall(std::unique_lock<std::mutex>& lock, const std::string& awaited);
   Status wait_for_round(std::unique_lock<std::mutex>& lock);
-  Status stage(std::span<const std::uint32_t> units, Iteration iteration);
-  void add_actions();
+  Status stage(Iteration iteration);
+  void on_staged(TimePoint now);
+  std::string describe_missing(std::optional<Layer> layer) const;
   void carry_out();
-  void begin(const LoopCore::Action& action);
-  void on_done(const LoopCore::Action& action, const Status& status);
+  void begin(const RoundLedger::Action& action);
+  void on_done(const RoundLedger::Action& action, const Status& status);
   bool work_piece();
   bool counts(const wire::MessageHead& head) const;
   void fail(const Status& reason);
@@ -110,8 +111,8 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
   CollectiveExchangeOptions options_;
   Rules rules_;
   std::unique_ptr<float[]> staging_memory_;
-  std::vector<std::size_t> staging_begin_;  // by unit; one more at the end
-  std::vector<std::uint32_t> complete_;     // training thread only
+  std::vector<std::size_t> staging_begin_;                   // by unit; one more at the end
+  std::vector<paramserver::GateLedger::Complete> complete_;  // training thread only
 
   // Loop only.
   Updater updater_;
@@ -119,9 +120,9 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
   std::shared_ptr<const Group> group_;
   ProgramCache programs_;
   std::uint32_t number_ = 0;
-  std::map<std::uint32_t, LoopCore::Action> operations_;  // under way, by number
-  std::vector<Work> work_;                                // updates and inspections to do, the most urgent unit last
-  LoopCore::Actions taken_;
+  std::map<std::uint32_t, RoundLedger::Action> operations_;  // under way, by number
+  std::vector<Work> work_;                                   // updates and inspections to do, the most urgent unit last
+  RoundLedger::Actions taken_;
   std::int64_t bytes_sent_ = 0, bytes_received_ = 0;  // not accounted yet
   bool reported_ = false;                             // on_failed has been called
   bool held_ = false;                                 // no updates now
@@ -129,8 +130,9 @@ class CollectiveExchange final : public paramserver::MessageSink, public paramse
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  LoopCore core_;
-  LoopCore::Actions actions_;  // for the loop
+  paramserver::GateLedger gates_;
+  RoundLedger core_;
+  RoundLedger::Actions actions_;  // for the loop
   session::StallDetector stall_;
   Status failure_;
 };

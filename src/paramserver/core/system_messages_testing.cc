@@ -61,7 +61,7 @@ void System::begin(Message& message) {
       Worker& worker = *workers_[to];
       const auto where = worker.core.on_value_begin(Rank{message.from}, values_of(message), message.payload.size(), now_);
       ASSERT_TRUE(where.ok()) << "seed " << job_.seed << ": " << where.status().message();
-      message.arena = *where == WorkerCore::Place::kStaging ? &worker.staging : &worker.parameters;
+      message.arena = *where == PushLedger::Place::kStaging ? &worker.staging : &worker.parameters;
       return;
     }
   }

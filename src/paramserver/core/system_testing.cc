@@ -105,8 +105,8 @@ void System::step_worker(Worker& worker) {
     case Worker::Phase::kBackward:
       return step_backward(worker);
     case Worker::Phase::kFinishing:
-      if (!worker.core.all_open(worker.core.current())) return;
-      copy_staged(worker, worker.core.units_of(std::nullopt));
+      if (!worker.gates.all_open(worker.gates.current())) return;
+      copy_staged(worker, worker.gates.awaited(std::nullopt));
       worker.phase = Worker::Phase::kDone;
       return;
     case Worker::Phase::kDone:
@@ -117,9 +117,10 @@ void System::step_worker(Worker& worker) {
 bool System::takes_mini_batch(Worker& worker) {
   if (worker.handed_out.empty()) return false;
   if (worker.handed_out.front() > job_.iterations * job_.options.workers) {
-    if (!worker.core.all_open(worker.core.current())) return false;
-    copy_staged(worker, worker.core.units_of(std::nullopt));
-    const Iteration last = worker.core.current() - 1;
+    if (!worker.gates.all_open(worker.gates.current())) return false;
+    copy_staged(worker, worker.gates.awaited(std::nullopt));
+    const Iteration last = worker.gates.current() - 1;
+    worker.gates.next_iteration();
     worker.core.on_finished();
     for (std::int32_t server = 0; server < job_.options.servers; ++server) {
       if (plan_->units().of_server[static_cast<std::size_t>(server)].empty()) continue;
@@ -139,14 +140,14 @@ void System::copy_staged(Worker& worker, scheduling::UnitRange units) {
 }
 
 void System::step_forward(Worker& worker) {
-  const Iteration iteration = worker.core.current();
+  const Iteration iteration = worker.gates.current();
   const std::int32_t rank = worker.core.rank().value;
   if (plan_->uneven() && worker.next_layer == 0 && static_cast<Iteration>(worker.mini_batches.size()) < iteration &&
       !takes_mini_batch(worker))
     return;
   if (!plan_->uneven() && iteration > last()) {
-    if (!worker.core.all_open(iteration)) return;
-    copy_staged(worker, worker.core.units_of(std::nullopt));
+    if (!worker.gates.all_open(iteration)) return;
+    copy_staged(worker, worker.gates.awaited(std::nullopt));
     worker.phase = Worker::Phase::kDone;
     return;
   }
@@ -154,14 +155,14 @@ void System::step_forward(Worker& worker) {
   if (layer.index < plan_->layers()) {
     // A layer none of whose tensors is used is not run: its gate is not passed.
     if (used_in(layer, rank, iteration)) {
-      if (!worker.core.layer_open(layer, iteration)) return;
-      copy_staged(worker, worker.core.units_of(layer));
+      if (!worker.gates.open(layer, iteration)) return;
+      copy_staged(worker, worker.gates.awaited(layer));
       check_values(worker, layer, iteration);
     }
     ++worker.next_layer;
     return;
   }
-  if (!worker.core.gradients_free()) return;
+  if (!worker.gates.free()) return;
   for (const auto& other : workers_) {
     if (other->phase == Worker::Phase::kFinishing || other->phase == Worker::Phase::kDone) continue;
     const bool all_pushed =
@@ -221,13 +222,15 @@ const std::vector<float>& System::parameters_after(Iteration iteration) {
 }
 
 void System::step_backward(Worker& worker) {
-  const Iteration iteration = worker.core.current();
+  const Iteration iteration = worker.gates.current();
   if (!worker.order.empty()) {
-    const Status status = worker.core.on_gradient_ready(worker.order.back(), now_, worker_actions_);
+    complete_.clear();
+    const Status status = worker.gates.on_gradient(worker.order.back(), complete_);
     ASSERT_TRUE(status.ok()) << status.message();
+    worker.core.on_complete(complete_, now_, worker_actions_);
     worker.order.pop_back();
   } else {
-    if (!worker.core.all_open(iteration)) return;
+    if (!worker.gates.all_open(iteration)) return;
     // Backward may read all parameters until now.
     for (std::int32_t layer = 0; layer < plan_->layers(); ++layer) {
       if (!used_in(Layer{layer}, worker.core.rank().value, iteration)) continue;
@@ -237,8 +240,12 @@ void System::step_backward(Worker& worker) {
             << "seed " << job_.seed << ": parameters changed under backward";
       }
     }
-    const Status status = worker.core.on_backward_done(iteration, worker.unused, now_, worker_actions_);
+    complete_.clear();
+    const Status status = worker.gates.on_backward_done(iteration, worker.unused, complete_);
     ASSERT_TRUE(status.ok()) << status.message();
+    worker.core.on_complete(complete_, now_, worker_actions_);
+    worker.core.on_backward_done(now_, worker_actions_);
+    worker.gates.next_iteration();
     worker.phase = Worker::Phase::kForward;
     worker.next_layer = 0;
   }

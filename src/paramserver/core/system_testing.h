@@ -12,9 +12,9 @@
 
 #include <gtest/gtest.h>
 
+#include "paramserver/core/push_ledger.h"
 #include "paramserver/core/server.h"
 #include "paramserver/core/testing.h"
-#include "paramserver/core/worker_core.h"
 
 namespace paceline::paramserver::testing {
 
@@ -57,8 +57,13 @@ class System final : private PaceObserver {
 
   struct Worker {
     Worker(const std::shared_ptr<const JobPlan>& plan, Rank rank, std::size_t elements)
-        : core(plan, rank), parameters(elements), staging(elements), gradients(elements) {}
-    WorkerCore core;
+        : gates(plan, rank, gate_rule(plan->options().schedule)),
+          core(gates, rank),
+          parameters(elements),
+          staging(elements),
+          gradients(elements) {}
+    GateLedger gates;
+    PushLedger core;
     std::vector<float> parameters, staging, gradients, seen;
     enum class Phase { kForward, kBackward, kFinishing, kDone } phase = Phase::kForward;
     std::deque<std::int64_t> handed_out;     // and not begun
@@ -139,7 +144,7 @@ class System final : private PaceObserver {
   void begin_gradients(Message& message);
   void deal_out_gradients(const Message& message);
 
-  static WorkerCore::Values values_of(const Message& message) { return {message.unit, message.detail, message.iteration}; }
+  static PushLedger::Values values_of(const Message& message) { return {message.unit, message.detail, message.iteration}; }
 
   void deal_out(const Message& message);
   void receive(const Message& message);
@@ -159,6 +164,7 @@ class System final : private PaceObserver {
   std::deque<std::array<std::byte, tensor::kSquareSumBytes>> square_places_;
   std::vector<ServerAction> actions_;
   std::vector<WorkerAction> worker_actions_;
+  std::vector<GateLedger::Complete> complete_;
 };
 
 }  // namespace paceline::paramserver::testing

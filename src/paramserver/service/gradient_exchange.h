@@ -22,8 +22,8 @@
 #include <span>
 
 #include "base/status.h"
+#include "paramserver/core/account.h"
 #include "paramserver/core/job_plan.h"
-#include "paramserver/core/worker_core.h"
 #include "scheduling/live_profile.h"
 
 namespace paceline::paramserver {

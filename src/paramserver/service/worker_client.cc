@@ -28,7 +28,8 @@ WorkerClient::WorkerClient(std::shared_ptr<const JobPlan> plan, Rank worker, tra
       loop_(loop),
       outbox_(outbox),
       options_(std::move(options)),
-      core_(std::move(plan), worker),
+      gates_(plan, worker, gate_rule(plan->options().schedule)),
+      core_(gates_, worker),
       stall_(loop.now(), options_.stall_deadline) {
   const auto elements = static_cast<std::size_t>(plan_->units().elements);
   PACELINE_CHECK(options_.parameters.size() == elements && options_.gradients.size() == elements,
@@ -100,20 +101,20 @@ Status WorkerClient::look_for_stall(std::unique_lock<std::mutex>& lock, const st
   return {};
 }
 
-std::string WorkerClient::describe_missing(scheduling::UnitRange units) const {
-  const auto missing = core_.missing_unit(units);
+std::string WorkerClient::describe_missing(std::optional<Layer> layer) const {
+  const auto missing = gates_.missing(layer);
   if (!missing) return "nothing";
   const scheduling::Unit& unit = plan_->units().units[*missing];
   return fmt::format("server {} to send the value of {} after iteration {}", unit.server.value, plan_->layer_text(unit.layer),
-                     core_.current() - 1);
+                     gates_.current() - 1);
 }
 
 std::string WorkerClient::describe_undelivered() const {
-  const auto undelivered = core_.undelivered_unit();
+  const auto undelivered = gates_.undelivered();
   if (!undelivered) return "nothing";
   const scheduling::Unit& unit = plan_->units().units[*undelivered];
   return fmt::format("server {} to receive the gradient of {} of iteration {}", unit.server.value, plan_->layer_text(unit.layer),
-                     core_.current() - 1);
+                     gates_.current() - 1);
 }
 
 Status WorkerClient::wait_open(std::optional<Layer> layer, Iteration iteration) {
@@ -121,18 +122,18 @@ Status WorkerClient::wait_open(std::optional<Layer> layer, Iteration iteration) 
     return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer->index, plan_->layers());
   }
   std::unique_lock lock(mutex_);
-  if (failure_.ok() && iteration != core_.current()) {
+  if (failure_.ok() && iteration != gates_.current()) {
     return error(ErrorKind::kBadRequest, "worker {} waits for the parameters of iteration {} in iteration {}", worker_.value,
-                 iteration, core_.current());
+                 iteration, gates_.current());
   }
   const TimePoint entered = loop_.now();
-  const scheduling::UnitRange units = core_.units_of(layer);
+  const scheduling::UnitRange units = gates_.awaited(layer);
   PACELINE_RETURN_IF_ERROR(wait(
-      lock, [&] { return layer ? core_.layer_open(*layer, iteration) : core_.all_open(iteration); },
-      [&] { return describe_missing(units); }));
+      lock, [&] { return layer ? gates_.open(*layer, iteration) : gates_.all_open(iteration); },
+      [&] { return describe_missing(layer); }));
   copy_staged(lock, units);
   const TimePoint opened = loop_.now();
-  core_.account_gate(layer, iteration, entered, opened);
+  gates_.account_gate(layer, iteration, entered, opened);
   if (profile_ && layer) profile_->on_gate(*layer, entered, opened);
   return {};
 }
@@ -177,7 +178,7 @@ Result<std::int64_t> WorkerClient::next_mini_batch() {
   PACELINE_RETURN_IF_ERROR(wait(
       lock, [&] { return !mini_batches_.empty(); },
       [&] {
-        return fmt::format("server {} to hand out a mini-batch for iteration {}", plan_->pacing_server().value, core_.current());
+        return fmt::format("server {} to hand out a mini-batch for iteration {}", plan_->pacing_server().value, gates_.current());
       }));
   const std::int64_t number = mini_batches_.front();
   mini_batches_.pop_front();
@@ -196,6 +197,7 @@ Status WorkerClient::finish(Iteration last) {
   if (!plan_->uneven()) return {};
   {
     const std::lock_guard lock(mutex_);
+    gates_.next_iteration();
     core_.on_finished();
     stall_.on_progress(loop_.now());
   }
@@ -211,7 +213,7 @@ Status WorkerClient::gradient_ready(std::uint32_t tensor) {
 
 Iteration WorkerClient::current() {
   const std::lock_guard lock(mutex_);
-  return core_.current();
+  return gates_.current();
 }
 
 // The gradients held back, each as what is sent of it.
@@ -232,7 +234,9 @@ Status WorkerClient::announce(std::uint32_t tensor) {
     if (!failure_.ok()) return failure_;
     const TimePoint now = loop_.now();
     if (profile_ && tensor < plan_->table().tensors.size()) profile_->on_gradient(plan_->table().tensors[tensor].layer, now);
-    PACELINE_RETURN_IF_ERROR(core_.on_gradient_ready(tensor, now, outgoing_));
+    complete_.clear();
+    PACELINE_RETURN_IF_ERROR(gates_.on_gradient(tensor, complete_));
+    core_.on_complete(complete_, now, outgoing_);
     if (outgoing_.empty()) return {};
   }
   outgoing_signal_->raise();
@@ -243,17 +247,20 @@ Status WorkerClient::backward_done(Iteration iteration, std::span<const std::uin
   if (dropping_) PACELINE_RETURN_IF_ERROR(drop_and_announce());
   std::unique_lock lock(mutex_);
   if (profile_) profile_->on_backward_done(loop_.now());
-  if (failure_.ok() && iteration == core_.current() && !core_.all_open(iteration)) {
+  if (failure_.ok() && iteration == gates_.current() && !gates_.all_open(iteration)) {
     // Layers that this forward did not use; their values are on the way.
     const TimePoint entered = loop_.now();
-    const scheduling::UnitRange all = core_.units_of(std::nullopt);
     PACELINE_RETURN_IF_ERROR(wait(
-        lock, [&] { return core_.all_open(iteration); }, [&] { return describe_missing(all); }));
-    core_.account_gate(std::nullopt, iteration, entered, loop_.now());
+        lock, [&] { return gates_.all_open(iteration); }, [&] { return describe_missing(std::nullopt); }));
+    gates_.account_gate(std::nullopt, iteration, entered, loop_.now());
   }
   if (!failure_.ok()) return failure_;
   const TimePoint now = loop_.now();
-  PACELINE_RETURN_IF_ERROR(core_.on_backward_done(iteration, unused, now, outgoing_));
+  complete_.clear();
+  PACELINE_RETURN_IF_ERROR(gates_.on_backward_done(iteration, unused, complete_));
+  core_.on_complete(complete_, now, outgoing_);
+  core_.on_backward_done(now, outgoing_);
+  gates_.next_iteration();
   if (profile_) {
     if (const auto batches = profile_->plan()) {
       core_.set_batches(batches->bounds);
@@ -279,7 +286,7 @@ Status WorkerClient::wait_gradients_free() {
   std::unique_lock lock(mutex_);
   if (profile_) profile_->on_forward_done(loop_.now());
   const Status status = wait(
-      lock, [&] { return core_.gradients_free(); }, [&] { return describe_undelivered(); });
+      lock, [&] { return gates_.free(); }, [&] { return describe_undelivered(); });
   if (profile_) profile_->on_backward_begun(loop_.now());
   return status;
 }
@@ -290,17 +297,17 @@ Status WorkerClient::wait_gradients_free(Layer layer) {
   }
   std::unique_lock lock(mutex_);
   return wait(
-      lock, [&] { return core_.gradients_free(layer); }, [&] { return describe_undelivered(); });
+      lock, [&] { return gates_.free(layer); }, [&] { return describe_undelivered(); });
 }
 
 bool WorkerClient::gradients_free(Layer layer) {
   const std::lock_guard lock(mutex_);
-  return core_.gradients_free(layer);
+  return gates_.free(layer);
 }
 
 TimePoint WorkerClient::opened_at(Layer layer) {
   const std::lock_guard lock(mutex_);
-  return core_.opened_at(layer);
+  return gates_.opened_at(layer);
 }
 
 // --- any thread ---
@@ -321,7 +328,7 @@ std::optional<scheduling::LiveProfile::Plan> WorkerClient::batches() {
 
 Account WorkerClient::take_account() {
   const std::lock_guard lock(mutex_);
-  Account account = core_.take_account(loop_.now());
+  Account account = gates_.take_account(loop_.now());
   account.bytes_pushed += dropped_bytes_pushed_.exchange(0, std::memory_order_relaxed);
   return account;
 }

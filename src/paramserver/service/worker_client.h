@@ -1,4 +1,4 @@
-// A worker's end of the parameter server in a process: binds WorkerCore to a loop, an Outbox, and the memory of parameters and
+// A worker's end of the parameter server in a process: binds PushLedger to a loop, an Outbox, and the memory of parameters and
 // gradients, and gives the training thread a face that blocks where training must wait.
 //
 // How it is used, iteration by iteration, says gradient_exchange.h.
@@ -32,7 +32,7 @@
 
 #include "base/status.h"
 #include "paramserver/core/gradient_dropping.h"
-#include "paramserver/core/worker_core.h"
+#include "paramserver/core/push_ledger.h"
 #include "paramserver/service/gradient_exchange.h"
 #include "paramserver/service/mailbox.h"
 #include "scheduling/live_profile.h"
@@ -92,13 +92,13 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   Status wait(std::unique_lock<std::mutex>& lock, Done done, Describe describe);
   Status look_for_stall(std::unique_lock<std::mutex>& lock, const std::string& awaited);
   Status wait_open(std::optional<Layer> layer, Iteration iteration);
-  std::string describe_missing(scheduling::UnitRange units) const;
+  std::string describe_missing(std::optional<Layer> layer) const;
   std::string describe_undelivered() const;
   void copy_staged(std::unique_lock<std::mutex>& lock, scheduling::UnitRange units);
   void send_outgoing();
   bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
-  Result<std::span<std::byte>> place_of(const WorkerCore::Values& values, std::span<std::byte> arena);
+  Result<std::span<std::byte>> place_of(const PushLedger::Values& values, std::span<std::byte> arena);
   std::optional<std::span<std::byte>> in_one_piece(std::span<std::byte> arena, std::uint32_t unit, std::uint32_t last) const;
   std::size_t bytes_of(std::span<const std::uint32_t> units) const;
   void put_gradient(std::uint32_t unit, std::span<std::byte> to);
@@ -108,7 +108,7 @@ class WorkerClient final : public MessageSink, public GradientExchange {
   std::span<const std::byte> gradient_payload(const WorkerAction& push);
   std::span<const std::byte> sparse_payload(const WorkerAction& push);
   std::span<const std::byte> gather_gradients(std::uint32_t unit, std::uint32_t last);
-  void deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload);
+  void deal_out(const PushLedger::Values& values, std::span<const std::byte> payload);
   void widen(std::uint32_t unit);
   void round_initial();
   void send_initial();
@@ -147,7 +147,9 @@ class WorkerClient final : public MessageSink, public GradientExchange {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  WorkerCore core_;
+  GateLedger gates_;
+  PushLedger core_;
+  std::vector<GateLedger::Complete> complete_;
   std::vector<WorkerAction> outgoing_;
   std::deque<std::int64_t> mini_batches_;  // handed out and not taken
   std::uint32_t handed_out_ = 0;           // so far

@@ -12,7 +12,7 @@ constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) {
   return ((static_cast<std::uint64_t>(kind) + 1) << 32) | unit;
 }
 
-WorkerCore::Values values_of(const wire::MessageHead& head) {
+PushLedger::Values values_of(const wire::MessageHead& head) {
   return {head.unit, head.kind == wire::MessageKind::kValues ? head.detail : head.unit, head.iteration};
 }
 
@@ -66,7 +66,7 @@ void WorkerClient::send_done() {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return;
-    last = core_.current() - 2;
+    last = gates_.current() - 2;
   }
   const wire::MessageHead head{.kind = wire::MessageKind::kDone, .layer = wire::kControlLayer, .iteration = last};
   const auto& of_server = plan_->units().of_server;
@@ -104,19 +104,19 @@ Status WorkerClient::unexpected(const session::PeerName& from, const wire::Messa
 
 Result<std::span<std::byte>> WorkerClient::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
   if (!takes(from, head) || head.payload_bytes == 0) return unexpected(from, head);
-  const WorkerCore::Values values = values_of(head);
+  const PushLedger::Values values = values_of(head);
   const std::lock_guard lock(mutex_);
   const TimePoint now = loop_.now();
   PACELINE_ASSIGN_OR_RETURN(const auto place, core_.on_value_begin(from.rank, values, head.payload_bytes, now));
   if (profile_ && from.rank != options_.own_server) profile_->on_pull_begun(values.unit, now);
-  const bool staged = place == WorkerCore::Place::kStaging;
+  const bool staged = place == PushLedger::Place::kStaging;
   if (!plan_->options().wire.narrow()) return place_of(values, staged ? staging_ : std::as_writable_bytes(options_.parameters));
   widen_now_[values.unit] = staged ? 0 : 1;
   return place_of(values, staging_);
 }
 
 // Straight into the arena when the units stand behind each other there.
-Result<std::span<std::byte>> WorkerClient::place_of(const WorkerCore::Values& values, std::span<std::byte> arena) {
+Result<std::span<std::byte>> WorkerClient::place_of(const PushLedger::Values& values, std::span<std::byte> arena) {
   if (const auto piece = in_one_piece(arena, values.unit, values.last)) return *piece;
   const std::size_t bytes = bytes_of(core_.units_of(values));
   Parcel& parcel = parcels_[values.unit];
@@ -127,7 +127,7 @@ Result<std::span<std::byte>> WorkerClient::place_of(const WorkerCore::Values& va
 }
 
 // Nobody reads these places before on_value, so the copy needs no lock.
-void WorkerClient::deal_out(const WorkerCore::Values& values, std::span<const std::byte> payload) {
+void WorkerClient::deal_out(const PushLedger::Values& values, std::span<const std::byte> payload) {
   const auto found = parcels_.find(values.unit);
   if (found == parcels_.end() || !std::exchange(found->second.arriving, false)) return;
   for (const std::uint32_t unit : core_.units_of(values)) {
@@ -143,7 +143,7 @@ void WorkerClient::on_message(const session::PeerName& from, const wire::Message
     if (const Status status = on_mini_batch(head); !status.ok()) fail(status);
     return;
   }
-  const WorkerCore::Values values = values_of(head);
+  const PushLedger::Values values = values_of(head);
   if (!payload.empty()) {
     deal_out(values, payload);
     if (!widen_now_.empty() && std::exchange(widen_now_[values.unit], 0) != 0) {
@@ -179,11 +179,11 @@ void WorkerClient::on_delivered(const session::PeerName&, std::uint64_t ticket) 
     const std::lock_guard lock(mutex_);
     if (ticket == ticket_of(wire::MessageKind::kInitial, unit)) {
       core_.on_initial_received(unit);
-      changed = core_.all_open(plan_->options().first);
+      changed = gates_.all_open(plan_->options().first);
     } else {
       for (const std::uint32_t delivered : core_.on_push_delivered(unit, loop_.now())) {
         const scheduling::Unit& planned = plan_->units().units[delivered];
-        changed = changed || core_.gradients_free(planned.last_layer) || core_.gradients_free(planned.layer);
+        changed = changed || gates_.free(planned.last_layer) || gates_.free(planned.layer);
       }
     }
   }

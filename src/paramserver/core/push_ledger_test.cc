@@ -1,4 +1,4 @@
-#include "paramserver/core/worker_core.h"
+#include "paramserver/core/push_ledger.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ class Bench {
     options.servers = servers;
     options.schedule = schedule;
     plan = *JobPlan::make(testing::table_of({{2, 2}, {2}}), options);
-    core = std::make_unique<WorkerCore>(plan, Rank{rank});
+    gates = std::make_unique<GateLedger>(plan, Rank{rank}, gate_rule(schedule));
+    core = std::make_unique<PushLedger>(*gates, Rank{rank});
   }
   Status value(std::uint32_t unit, Iteration label, int began = 0, int complete = 0, std::uint32_t micros = 0) {
     const Rank server = plan->units().units[unit].server;
@@ -35,9 +36,19 @@ class Bench {
   void values(Iteration label) {
     for (std::uint32_t unit = 0; unit < plan->units().units.size(); ++unit) ASSERT_TRUE(value(unit, label).ok());
   }
-  Status ready(std::uint32_t tensor, int now = 0) { return core->on_gradient_ready(tensor, at(now), actions); }
+  Status ready(std::uint32_t tensor, int now = 0) {
+    std::vector<GateLedger::Complete> complete;
+    PACELINE_RETURN_IF_ERROR(gates->on_gradient(tensor, complete));
+    core->on_complete(complete, at(now), actions);
+    return {};
+  }
   Status done(Iteration iteration, std::vector<std::uint32_t> unused = {}) {
-    return core->on_backward_done(iteration, unused, at(0), actions);
+    std::vector<GateLedger::Complete> complete;
+    PACELINE_RETURN_IF_ERROR(gates->on_backward_done(iteration, unused, complete));
+    core->on_complete(complete, at(0), actions);
+    core->on_backward_done(at(0), actions);
+    gates->next_iteration();
+    return {};
   }
   Lines take_trace() {
     Lines lines;
@@ -58,9 +69,10 @@ class Bench {
   }
 
   std::shared_ptr<const JobPlan> plan;
-  std::unique_ptr<WorkerCore> core;
+  std::unique_ptr<GateLedger> gates;
+  std::unique_ptr<PushLedger> core;
   std::vector<WorkerAction> actions;
-  WorkerCore::Place last_place = WorkerCore::Place::kParameters;
+  PushLedger::Place last_place = PushLedger::Place::kParameters;
 };
 
 TEST(Worker, LayerWisePushesEachTensorWhenReadyAndPullsALayerWhenAllOfItIsPushed) {
@@ -75,13 +87,13 @@ TEST(Worker, LayerWisePushesEachTensorWhenReadyAndPullsALayerWhenAllOfItIsPushed
   ASSERT_TRUE(bench.done(1).ok());
   EXPECT_EQ(bench.take_trace(), Lines{});
 
-  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  EXPECT_FALSE(bench.gates->open(Layer{0}, 2));
   ASSERT_TRUE(bench.value(1, 1).ok());
-  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  EXPECT_FALSE(bench.gates->open(Layer{0}, 2));
   ASSERT_TRUE(bench.value(0, 1).ok());
-  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2));
-  EXPECT_FALSE(bench.core->layer_open(Layer{1}, 2));
-  EXPECT_EQ(bench.core->missing_unit(bench.core->units_of(Layer{1})), 2U);
+  EXPECT_TRUE(bench.gates->open(Layer{0}, 2));
+  EXPECT_FALSE(bench.gates->open(Layer{1}, 2));
+  EXPECT_EQ(bench.gates->missing(Layer{1}), 2U);
 }
 
 TEST(Worker, DefaultPushesAtTheEndAndOpensAllGatesAtOnce) {
@@ -94,10 +106,10 @@ TEST(Worker, DefaultPushesAtTheEndAndOpensAllGatesAtOnce) {
   EXPECT_EQ(bench.take_trace(), (Lines{"push 2@1", "push 0@1", "unused 1@1", "pull 0@1 to 2"})) << "one request for all";
   ASSERT_TRUE(bench.value(0, 1).ok());
   ASSERT_TRUE(bench.value(1, 1).ok());
-  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  EXPECT_FALSE(bench.gates->open(Layer{0}, 2));
   ASSERT_TRUE(bench.value(2, 1).ok());
-  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2));
-  EXPECT_TRUE(bench.core->layer_open(Layer{1}, 2));
+  EXPECT_TRUE(bench.gates->open(Layer{0}, 2));
+  EXPECT_TRUE(bench.gates->open(Layer{1}, 2));
 }
 
 TEST(Worker, BroadcastAsksForNothing) {
@@ -140,12 +152,12 @@ TEST(Worker, PushesAMergedUnitWhenTheLastOfItsTensorsIsKnownAndSaysWhichWereNotU
   EXPECT_EQ(bench.take_trace(), Lines{});
   ASSERT_TRUE(bench.done(1, {1}).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"push 0@1 without 2"}));
-  EXPECT_FALSE(bench.core->gradients_free(Layer{0}) || bench.core->gradients_free(Layer{1}));
+  EXPECT_FALSE(bench.gates->free(Layer{0}) || bench.gates->free(Layer{1}));
   bench.core->on_push_delivered(0, at(1));
-  EXPECT_TRUE(bench.core->gradients_free(Layer{0}) && bench.core->gradients_free(Layer{1}));
-  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2) || bench.core->layer_open(Layer{1}, 2));
+  EXPECT_TRUE(bench.gates->free(Layer{0}) && bench.gates->free(Layer{1}));
+  EXPECT_FALSE(bench.gates->open(Layer{0}, 2) || bench.gates->open(Layer{1}, 2));
   ASSERT_TRUE(bench.value(0, 1).ok());
-  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2) && bench.core->layer_open(Layer{1}, 2));
+  EXPECT_TRUE(bench.gates->open(Layer{0}, 2) && bench.gates->open(Layer{1}, 2));
   for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_EQ(bench.ready(tensor).ok(), true);
   EXPECT_EQ(bench.take_trace(), (Lines{"push 0@2"}));
 }
@@ -170,9 +182,9 @@ TEST(Worker, AsksForABatchWithOneRequestToEachServer) {
   ASSERT_TRUE(bench.core->on_value_begin(Rank{0}, {0, 2, 1}, 8, at(0)).ok());
   ASSERT_TRUE(bench.core->on_value(Rank{0}, {0, 2, 1}, 0, at(0), bench.actions).ok());
   ASSERT_TRUE(bench.value(1, 1).ok());
-  EXPECT_FALSE(bench.core->layer_open(Layer{0}, 2));
+  EXPECT_FALSE(bench.gates->open(Layer{0}, 2));
   ASSERT_TRUE(bench.value(3, 1).ok());
-  EXPECT_TRUE(bench.core->layer_open(Layer{0}, 2));
+  EXPECT_TRUE(bench.gates->open(Layer{0}, 2));
   ASSERT_TRUE(bench.value(4, 1).ok());
   ASSERT_TRUE(bench.value(5, 1).ok());
   bench.core->set_batches({2});
@@ -206,13 +218,13 @@ TEST(Worker, PushesABatchOfLayersAsOneMessageToEachServerWhenAllItsGradientsAreT
   ASSERT_TRUE(bench.done(1).ok());
   bench.take_trace();
 
-  EXPECT_FALSE(bench.core->gradients_free(Layer{0}));
-  EXPECT_EQ(bench.core->undelivered_unit(), 0U);
+  EXPECT_FALSE(bench.gates->free(Layer{0}));
+  EXPECT_EQ(bench.gates->undelivered(), 0U);
   for (const std::uint32_t first : {1U, 5U, 4U}) bench.core->on_push_delivered(first, at(0));
-  EXPECT_TRUE(bench.core->gradients_free(Layer{1}));
-  EXPECT_FALSE(bench.core->gradients_free(Layer{0})) << "units 0 and 2 are on their way";
+  EXPECT_TRUE(bench.gates->free(Layer{1}));
+  EXPECT_FALSE(bench.gates->free(Layer{0})) << "units 0 and 2 are on their way";
   bench.core->on_push_delivered(0, at(0));
-  EXPECT_TRUE(bench.core->gradients_free());
+  EXPECT_TRUE(bench.gates->free());
 
   bench.core->set_batches({2});
   bench.core->set_push_batches({2});
@@ -221,7 +233,7 @@ TEST(Worker, PushesABatchOfLayersAsOneMessageToEachServerWhenAllItsGradientsAreT
   EXPECT_EQ(bench.take_trace(), Lines{});
   ASSERT_TRUE(bench.ready(0).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"push 1 to 5@2", "push 0 to 4@2", "pull 0@2 to 4", "pull 1@2 to 5"}));
-  EXPECT_EQ(bench.core->take_account(at(0)).bytes_pushed, 2 * 6 * 4);
+  EXPECT_EQ(bench.gates->take_account(at(0)).bytes_pushed, 2 * 6 * 4);
 }
 
 TEST(Worker, AUnitOfABatchWithoutAGradientGoesByItselfAndTheBatchWaitsForItNoLonger) {
@@ -254,15 +266,15 @@ TEST(Worker, BeginsATensorWithThePartsOnItsOwnServer) {
 TEST(Worker, ReceivesIntoTheParametersOnlyWhenBackwardIsOver) {
   Bench bench(scheduling::p3());
   bench.values(0);
-  EXPECT_EQ(bench.last_place, WorkerCore::Place::kParameters);
+  EXPECT_EQ(bench.last_place, PushLedger::Place::kParameters);
   ASSERT_TRUE(bench.ready(2).ok());
   ASSERT_TRUE(bench.value(2, 1).ok());  // while tensors 0 and 1 are still in backward
-  EXPECT_EQ(bench.last_place, WorkerCore::Place::kStaging);
+  EXPECT_EQ(bench.last_place, PushLedger::Place::kStaging);
   ASSERT_TRUE(bench.ready(1).ok());
   ASSERT_TRUE(bench.done(1, {0}).ok());
   ASSERT_TRUE(bench.value(1, 1).ok());
-  EXPECT_EQ(bench.last_place, WorkerCore::Place::kParameters);
-  EXPECT_TRUE(bench.core->layer_open(Layer{1}, 2));
+  EXPECT_EQ(bench.last_place, PushLedger::Place::kParameters);
+  EXPECT_TRUE(bench.gates->open(Layer{1}, 2));
   EXPECT_EQ(bench.core->take_staged({0, 3}), 2U);
   EXPECT_EQ(bench.core->take_staged({0, 3}), std::nullopt);
 }
@@ -312,7 +324,7 @@ TEST(Worker, RefusesWrongEventsAndChangesNothing) {
   refused(bench.done(1, {0, 1, 7}), "the model has 3");
   refused(bench.value(1, 1), "does not await");  // not pushed yet
   ASSERT_TRUE(bench.done(1, {0, 1}).ok());
-  EXPECT_EQ(bench.core->current(), 2);
+  EXPECT_EQ(bench.gates->current(), 2);
 }
 
 TEST(Worker, KnowsWhichGradientsAreStillBorrowed) {
@@ -320,11 +332,11 @@ TEST(Worker, KnowsWhichGradientsAreStillBorrowed) {
   bench.values(0);
   ASSERT_TRUE(bench.ready(2).ok());
   ASSERT_TRUE(bench.done(1, {0, 1}).ok());
-  EXPECT_TRUE(bench.core->gradients_free(Layer{0}));
-  EXPECT_FALSE(bench.core->gradients_free(Layer{1}));
-  EXPECT_EQ(bench.core->undelivered_unit(), 2U);
+  EXPECT_TRUE(bench.gates->free(Layer{0}));
+  EXPECT_FALSE(bench.gates->free(Layer{1}));
+  EXPECT_EQ(bench.gates->undelivered(), 2U);
   bench.core->on_push_delivered(2, at(1));
-  EXPECT_TRUE(bench.core->gradients_free());
+  EXPECT_TRUE(bench.gates->free());
 }
 
 TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
@@ -337,8 +349,8 @@ TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
   ASSERT_TRUE(bench.value(1, 1, 13, 14).ok());
   bench.core->on_push_delivered(0, at(30));
   ASSERT_TRUE(bench.value(0, 1, 50, 58, 5000).ok());  // the last of layer 0, so the one that counts
-  bench.core->account_gate(Layer{0}, 2, at(20), at(60));
-  const Account account = bench.core->take_account(at(60));
+  bench.gates->account_gate(Layer{0}, 2, at(20), at(60));
+  const Account account = bench.gates->take_account(at(60));
   EXPECT_EQ(account.push, std::chrono::milliseconds(10));
   EXPECT_EQ(account.wait, std::chrono::milliseconds(15));
   EXPECT_EQ(account.update, std::chrono::milliseconds(5));
@@ -347,7 +359,7 @@ TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
   EXPECT_EQ(account.overlapped_pull, Duration{});                     // 1 + 8 ms, less what was exposed
   EXPECT_EQ(account.bytes_pushed, 24);
   EXPECT_EQ(account.bytes_pulled, 16);
-  EXPECT_EQ(bench.core->take_account(at(61)).push, Duration{});
+  EXPECT_EQ(bench.gates->take_account(at(61)).push, Duration{});
 }
 
 TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
@@ -357,8 +369,8 @@ TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
   ASSERT_TRUE(bench.done(1).ok());
   for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5));
   for (const std::uint32_t unit : {0U, 1U, 2U}) ASSERT_TRUE(bench.value(unit, 1, 6, 8).ok());
-  bench.core->account_gate(Layer{0}, 2, at(20), at(20));
-  const Account account = bench.core->take_account(at(30));
+  bench.gates->account_gate(Layer{0}, 2, at(20), at(20));
+  const Account account = bench.gates->take_account(at(30));
   EXPECT_EQ(account.push + account.wait + account.update + account.pull, Duration{});
   EXPECT_EQ(account.overlapped_push, std::chrono::milliseconds(5));
   EXPECT_EQ(account.overlapped_pull, std::chrono::milliseconds(2 * 3));

@@ -1,0 +1,121 @@
+// What comes back to a worker.
+#include <algorithm>
+#include <utility>
+
+#include "paramserver/core/push_ledger.h"
+
+namespace paceline::paramserver {
+
+Status PushLedger::check_value(Rank server, std::uint32_t unit) const {
+  if (unit >= units_.size())
+    return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}; the job has {} units", server.value, unit,
+                 units_.size());
+  const Rank home = plan_.units().units[unit].server;
+  if (home == server) return {};
+  return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}, which lives on server {}", server.value, unit,
+               home.value);
+}
+
+std::span<const std::uint32_t> PushLedger::units_between(std::uint32_t unit, std::uint32_t last) const {
+  const scheduling::UnitPlan& plan = plan_.units();
+  const std::size_t first = plan.place_in_server[unit];
+  return std::span(plan.of_server[static_cast<std::size_t>(plan.units[unit].server.value)])
+      .subspan(first, plan.place_in_server[last] - first + 1);
+}
+
+std::span<const std::uint32_t> PushLedger::units_of(const Values& values) const { return units_between(values.unit, values.last); }
+
+Status PushLedger::check_values(Rank server, const Values& values) const {
+  PACELINE_RETURN_IF_ERROR(check_value(server, values.unit));
+  PACELINE_RETURN_IF_ERROR(check_value(server, values.last));
+  if (values.unit <= values.last) return {};
+  return error(ErrorKind::kBadRequest, "server {} sent the values of units {} to {}", server.value, values.unit, values.last);
+}
+
+Result<PushLedger::Place> PushLedger::on_value_begin(Rank server, const Values& values, std::uint64_t bytes, TimePoint now) {
+  PACELINE_RETURN_IF_ERROR(check_values(server, values));
+  const Iteration initial = plan_.options().first - 1;
+  const auto units = units_of(values);
+  std::uint64_t expected = 0;
+  for (const std::uint32_t unit : units) {
+    const UnitState& of = units_[unit];
+    expected += plan_.payload_bytes(unit);
+    const bool asked = values.label == initial ? worker_ != Rank{0} : of.pushed == values.label;
+    const bool awaited = asked && gates_.held(unit) < values.label;
+    if (awaited && of.arriving < 0) continue;
+    return error(ErrorKind::kBadRequest,
+                 "server {} sent the value of unit {} in {} for iteration {}, which worker {} does not await", server.value, unit,
+                 plan_.layer_text(plan_.units().units[unit].layer), values.label, worker_.value);
+  }
+  if (bytes != expected) {
+    return error(ErrorKind::kBadRequest, "server {} sent {} bytes as a value of unit {} in {}; it has {}", server.value, bytes,
+                 values.unit, plan_.layer_text(plan_.units().units[values.unit].layer), expected);
+  }
+  const bool staging = values.label >= gates_.current();
+  for (const std::uint32_t unit : units) {
+    units_[unit].arriving = values.label;
+    units_[unit].staging = staging;
+    gates_.on_mark(unit, GateLedger::Mark::kReturning, now);
+    if (values.label != initial) gates_.begin(GateLedger::Flow::kPull, now);
+  }
+  return staging ? Place::kStaging : Place::kParameters;
+}
+
+Status PushLedger::on_value(Rank server, const Values& values, std::uint32_t micros, TimePoint now,
+                            std::vector<WorkerAction>& actions) {
+  PACELINE_RETURN_IF_ERROR(check_values(server, values));
+  const auto units = units_of(values);
+  for (const std::uint32_t unit : units) {
+    if (units_[unit].arriving >= 0 && units_[unit].arriving == values.label) continue;
+    return error(ErrorKind::kBadRequest, "server {} sent an empty value of unit {} in {} for iteration {}", server.value, unit,
+                 plan_.layer_text(plan_.units().units[unit].layer), values.label);
+  }
+  for (const std::uint32_t unit : units) {
+    UnitState& of = units_[unit];
+    of.arriving = -1;
+    of.staged = of.staging;
+    if (values.label != plan_.options().first - 1) {
+      gates_.end(GateLedger::Flow::kPull, now);
+      gates_.count_bytes(0, static_cast<std::int64_t>(plan_.payload_bytes(unit)));
+    }
+    gates_.on_updated_elsewhere(unit, std::chrono::microseconds(micros));
+    gates_.on_mark(unit, GateLedger::Mark::kComplete, now);
+  }
+  if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, actions);
+  return {};
+}
+
+Status PushLedger::on_notify(Rank server, std::uint32_t unit, Iteration label, std::vector<WorkerAction>& actions) {
+  PACELINE_RETURN_IF_ERROR(check_value(server, unit));
+  UnitState& of = units_[unit];
+  if (plan_.options().schedule.back != scheduling::Return::kNotifyAndPull || of.pushed != label || of.notified >= label) {
+    return error(ErrorKind::kBadRequest,
+                 "server {} said that unit {} in {} is updated for iteration {}, which worker {} does not await", server.value,
+                 unit, plan_.layer_text(plan_.units().units[unit].layer), label, worker_.value);
+  }
+  of.notified = label;
+  const auto layer = static_cast<std::size_t>(plan_.units().units[unit].layer.index);
+  if (--to_notify_[layer] > 0) return {};
+  const scheduling::UnitRange units = begun_in(layer);
+  to_notify_[layer] = units.size();
+  for (std::uint32_t asked = units.begin; asked < units.end; ++asked)
+    actions.push_back({WorkerAction::Kind::kPull, asked, label, asked});
+  return {};
+}
+
+std::optional<std::uint32_t> PushLedger::take_staged(scheduling::UnitRange units) {
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+    if (std::exchange(units_[unit].staged, false)) return unit;
+  }
+  return std::nullopt;
+}
+
+bool PushLedger::any_open(const Values& values) const {
+  const auto& units = plan_.units().units;
+  for (Layer layer = units[values.unit].layer; layer <= units[values.last].last_layer; ++layer.index) {
+    if (gates_.open(layer, gates_.current())) return true;
+  }
+  return false;
+}
+
+}  // namespace paceline::paramserver
