@@ -23,9 +23,9 @@ class PhaseTimer {
 
   // Returns when the parameters hold every update up to `iteration`; the time is that of Phase::kWait.
   Status synchronise(Iteration iteration);
-  // As WorkerClient::finish, and the time is that of Phase::kWait.
+  // As GradientExchange::finish, and the time is that of Phase::kWait.
   Status finish(Iteration last);
-  // As WorkerClient::next_mini_batch, and the time is that of Phase::kWait.
+  // As GradientExchange::next_mini_batch, and the time is that of Phase::kWait.
   Result<std::int64_t> next_mini_batch();
 
  private:

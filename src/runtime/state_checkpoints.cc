@@ -46,14 +46,12 @@ StateCopy copy_of(const paramserver::Server& core) {
   return copy;
 }
 
-StateCopy copy_of(const collectives::CollectiveExchange& exchange) {
+StateCopy copy_of(const collectives::CollectiveCarrier& carrier) {
   StateCopy copy = copy_for(0);
-  const auto& parts = exchange.plan().units().parts;
+  const auto& parts = carrier.plan().units().parts;
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
-    const auto own = exchange.updater().export_part(part);
-    const auto value =
-        exchange.parameters().subspan(static_cast<std::size_t>(parts[part].offset), static_cast<std::size_t>(parts[part].elements));
-    add_part(copy, exchange.plan(), part, value, own.state, own.steps);
+    const auto own = carrier.updater().export_part(part);
+    add_part(copy, carrier.plan(), part, carrier.memory().part_parameters(part), own.state, own.steps);
   }
   return copy;
 }
@@ -79,9 +77,9 @@ StateSource source_of(paramserver::ServerService& service) {
           !parts_of(core).empty()};
 }
 
-StateSource source_of(collectives::CollectiveExchange& exchange) {
-  return {[&exchange] { return copy_of(exchange); }, [&exchange] { exchange.hold_updates(); },
-          [&exchange] { exchange.release_updates(); }, !exchange.plan().units().parts.empty()};
+StateSource source_of(collectives::CollectiveCarrier& carrier) {
+  return {[&carrier] { return copy_of(carrier); }, [&carrier] { carrier.hold_updates(); },
+          [&carrier] { carrier.release_updates(); }, !carrier.plan().units().parts.empty()};
 }
 
 StateCheckpoints::StateCheckpoints(Files& files, const JobSettings& settings, transport::Loop& loop, StateSource source,
@@ -143,15 +141,15 @@ Status restore_state(Files& files, const std::string& folder, paramserver::Serve
 }
 
 // The values come from rank 0, as at every job's start.
-Status restore_state(Files& files, const std::string& folder, collectives::CollectiveExchange& exchange) {
+Status restore_state(Files& files, const std::string& folder, collectives::CollectiveCarrier& carrier) {
   PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder));
-  const auto& parts = exchange.plan().units().parts;
+  const auto& parts = carrier.plan().units().parts;
   std::vector<float> value;
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
-    auto own = exchange.updater().export_part(part);
+    auto own = carrier.updater().export_part(part);
     value.resize(static_cast<std::size_t>(parts[part].elements));
     PACELINE_ASSIGN_OR_RETURN(own.steps, model.read(parts[part].offset, value, own.state));
-    exchange.updater().import_part(part, own);
+    carrier.updater().import_part(part, own);
   }
   return {};
 }

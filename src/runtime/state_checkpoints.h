@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/training/collective_exchange.h"
+#include "collectives/training/collective_carrier.h"
 #include "paramserver/service/server_service.h"
 #include "runtime/checkpoint.h"
 #include "runtime/job_settings.h"
@@ -33,7 +33,7 @@ struct StateSource {
 };
 // The services outlive what is made of them. Without servers a job's checkpoints look like those of a job with one server.
 StateSource source_of(paramserver::ServerService& service);
-StateSource source_of(collectives::CollectiveExchange& exchange);
+StateSource source_of(collectives::CollectiveCarrier& carrier);
 
 class StateCheckpoints {
  public:
@@ -69,6 +69,6 @@ class StateCheckpoints {
 // Fills values and optimizer state of a server, or the optimizer state of a worker that updates, from the checkpoint in `folder`.
 // Errors: kCorrupt, kIo, kBadRequest naming file and tensor.
 Status restore_state(Files& files, const std::string& folder, paramserver::Server& core);
-Status restore_state(Files& files, const std::string& folder, collectives::CollectiveExchange& exchange);
+Status restore_state(Files& files, const std::string& folder, collectives::CollectiveCarrier& carrier);
 
 }  // namespace paceline::runtime

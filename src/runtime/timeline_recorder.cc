@@ -1,6 +1,6 @@
 #include "runtime/timeline_recorder.h"
 
-#include <type_traits>
+#include <utility>
 
 namespace paceline::runtime {
 namespace {
@@ -15,80 +15,54 @@ std::int64_t raw(TimePoint at) { return at.time_since_epoch().count(); }
 
 }  // namespace
 
-// What the training thread does follows from what it asks for: a layer's forward lies between its gate and the next one, a layer's
+// What the training side does follows from what it asks for: a layer's forward lies between its gate and the next one, a layer's
 // backward between the gradients before and its last one.
-class TimelineRecorder::Exchange final : public paramserver::GradientExchange {
+class TimelineRecorder::Training final : public paramserver::GateObserver {
  public:
-  Exchange(TimelineRecorder& recorder, std::unique_ptr<GradientExchange> inner)
-      : clock_(recorder.clock_), ring_(recorder.training_), inner_(std::move(inner)) {}
+  explicit Training(timeline::EventRing& ring) : ring_(ring) {}
 
-  Status start() override { return inner_->start(); }
-
-  Status wait_layer(Layer layer, Iteration iteration) override {
-    const TimePoint asked = clock_.now();
+  void on_gate(Layer layer, Iteration iteration, TimePoint asked, TimePoint opened) override {
     end_forward(asked);
-    Status status = inner_->wait_layer(layer, iteration);
     iteration_ = iteration;
-    mark_ = clock_.now();
-    add(Happening::kGate, layer.index, asked, mark_);
+    mark_ = opened;
+    add(Happening::kGate, layer.index, asked, opened);
     forward_ = layer.index;
-    return status;
   }
+  void on_forward_done(TimePoint now) override { end_forward(now); }
 
-  void forward_done() override {
-    end_forward(clock_.now());
-    inner_->forward_done();
-  }
-
-  Status wait_gradients_free() override {
-    const TimePoint asked = clock_.now();
-    end_forward(asked);
-    Status status = inner_->wait_gradients_free();
-    end_wait(Happening::kWaitGradients, asked);
-    return status;
-  }
-
-  Status gradient_ready(std::uint32_t tensor) override {
-    const TimePoint now = clock_.now();
+  void on_gradient(Layer layer, TimePoint now) override {
     end_forward(now);
-    const auto& tensors = plan().table().tensors;
-    if (tensor < tensors.size() && tensors[tensor].layer.index != backward_) {
+    if (layer.index != backward_) {
       end_backward();
-      backward_ = tensors[tensor].layer.index;
+      backward_ = layer.index;
       backward_begin_ = mark_;
     }
     mark_ = now;
-    return inner_->gradient_ready(tensor);
   }
-
-  Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused) override {
-    end_forward(clock_.now());
+  void on_backward_done(TimePoint now) override {
+    end_forward(now);
     end_backward();
-    return inner_->backward_done(iteration, unused);
   }
 
-  Status wait_all(Iteration iteration) override {
-    return waited(Happening::kWaitValues, [&] { return inner_->wait_all(iteration); });
+  void on_waited(Wait what, TimePoint asked, TimePoint over) override {
+    mark_ = over;
+    if (over - asked >= kNoWait) add(happening(what), 0, asked, over);
   }
-  Status finish(Iteration last) override {
-    return waited(Happening::kWaitValues, [&] { return inner_->finish(last); });
-  }
-  Result<std::int64_t> next_mini_batch() override {
-    return waited(Happening::kWaitMiniBatch, [&] { return inner_->next_mini_batch(); });
-  }
-
-  Status wait_gradients_free(Layer layer) override { return inner_->wait_gradients_free(layer); }
-  bool gradients_free(Layer layer) override { return inner_->gradients_free(layer); }
-  TimePoint opened_at(Layer layer) override { return inner_->opened_at(layer); }
-  const paramserver::JobPlan& plan() const override { return inner_->plan(); }
-  void cancel(const Status& reason) override { inner_->cancel(reason); }
-  void read_ahead(std::function<void(std::int64_t)> reader) override { inner_->read_ahead(std::move(reader)); }
-  std::optional<scheduling::LiveProfile::Plan> batches() override { return inner_->batches(); }
-  paramserver::Account take_account() override { return inner_->take_account(); }
 
  private:
   static constexpr std::int32_t kNone = -1;
 
+  static Happening happening(Wait what) {
+    switch (what) {
+      case Wait::kGradients:
+        return Happening::kWaitGradients;
+      case Wait::kValues:
+        return Happening::kWaitValues;
+      case Wait::kMiniBatch:
+        break;
+    }
+    return Happening::kWaitMiniBatch;
+  }
   void add(Happening what, std::int32_t layer, TimePoint begin, TimePoint end) {
     ring_.add(
         {.what = what, .unit = static_cast<std::uint32_t>(layer), .iteration = iteration_, .begin = raw(begin), .end = raw(end)});
@@ -101,21 +75,8 @@ class TimelineRecorder::Exchange final : public paramserver::GradientExchange {
   void end_backward() {
     if (backward_ != kNone) add(Happening::kBackward, std::exchange(backward_, kNone), backward_begin_, mark_);
   }
-  void end_wait(Happening what, TimePoint asked) {
-    mark_ = clock_.now();
-    if (mark_ - asked >= kNoWait) add(what, 0, asked, mark_);
-  }
-  template <typename Call>
-  std::invoke_result_t<Call> waited(Happening what, Call call) {
-    const TimePoint asked = clock_.now();
-    auto result = call();
-    end_wait(what, asked);
-    return result;
-  }
 
-  const Clock& clock_;
   timeline::EventRing& ring_;
-  std::unique_ptr<GradientExchange> inner_;
   Iteration iteration_ = 0;
   std::int32_t forward_ = kNone, backward_ = kNone;  // layers whose pass is going on
   TimePoint mark_{}, backward_begin_{};              // when what is going on began
@@ -161,12 +122,10 @@ class TimelineRecorder::Sink final : public paramserver::MessageSink {
   paramserver::MessageSink& inner_;
 };
 
-TimelineRecorder::TimelineRecorder() = default;
+TimelineRecorder::TimelineRecorder() : observer_(std::make_unique<Training>(training_)) {}
 TimelineRecorder::~TimelineRecorder() = default;
 
-std::unique_ptr<paramserver::GradientExchange> TimelineRecorder::exchange(std::unique_ptr<paramserver::GradientExchange> inner) {
-  return std::make_unique<Exchange>(*this, std::move(inner));
-}
+paramserver::GateObserver& TimelineRecorder::training() { return *observer_; }
 
 paramserver::Outbox& TimelineRecorder::outbox(paramserver::Outbox& inner) {
   return *outboxes_.emplace_back(std::make_unique<Outbox>(*this, inner));

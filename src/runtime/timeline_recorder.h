@@ -1,8 +1,8 @@
-// Records what a process does for `--trace`: stands between the training loop and its exchange, between the services and the
-// network, and passes everything on unchanged. A job without --trace has none of it. Each thread writes a ring of its own
+// Records what a process does for `--trace`: observes the exchange, stands between the services and the network, and passes
+// everything on unchanged. A job without --trace has none of it. Training and loop write a ring of their own each
 // (timeline/event_ring.h): no lock, no allocation, some 50 ns for an event.
 //
-// Threads: what exchange() returns is for the training thread, everything else for the loop. Outlives what it was put between.
+// Threads: training() as GateObserver says, everything else for the loop. Outlives what it observes and was put between.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "paramserver/service/gradient_exchange.h"
+#include "paramserver/service/carrier.h"
 #include "paramserver/service/mailbox.h"
 #include "paramserver/service/server_service.h"
 #include "session/message_observer.h"
@@ -28,8 +28,9 @@ class TimelineRecorder final : public session::MessageObserver {
   TimelineRecorder();
   ~TimelineRecorder() override;
 
+  // For the exchange of the process.
+  paramserver::GateObserver& training();
   // Calls pass through what is returned to what is given, which outlives the recorder's use.
-  std::unique_ptr<paramserver::GradientExchange> exchange(std::unique_ptr<paramserver::GradientExchange> inner);
   paramserver::Outbox& outbox(paramserver::Outbox& inner);
   paramserver::MessageSink* sink(paramserver::MessageSink* inner);
   void on_work(const paramserver::WorkDone& work);
@@ -39,13 +40,14 @@ class TimelineRecorder final : public session::MessageObserver {
   std::vector<wire::TimelinePart> parts(const std::function<std::int64_t(TimePoint)>& reading) const;
 
  private:
-  class Exchange;
+  class Training;
   class Outbox;
   class Sink;
   void on_message(wire::Happening what, std::int32_t peer, const wire::MessageHead& head);
 
   const SystemClock clock_;
   timeline::EventRing training_{kTrainingEvents}, loop_{kLoopEvents};
+  std::unique_ptr<Training> observer_;
   std::vector<std::unique_ptr<Outbox>> outboxes_;
   std::vector<std::unique_ptr<Sink>> sinks_;
 };

@@ -2,8 +2,8 @@
 
 #include <future>
 
-#include "collectives/training/collective_exchange.h"
-#include "paramserver/service/worker_client.h"
+#include "collectives/training/collective_carrier.h"
+#include "paramserver/service/server_carrier.h"
 #include "runtime/saved_model.h"
 
 namespace paceline::runtime {
@@ -76,54 +76,49 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   if (server_ != nullptr) {
     PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan, recorder_.get()));
   }
-  PACELINE_ASSIGN_OR_RETURN(start.sinks.worker, make_exchange(std::move(plan)));
-  if (recorder_ != nullptr) {
-    start.sinks.worker = recorder_->sink(start.sinks.worker);
-    exchange_ = recorder_->exchange(std::move(exchange_));
-  }
+  PACELINE_RETURN_IF_ERROR(make_exchange(plan));
+  start.sinks.worker = &exchange_->carrier();
+  if (recorder_ != nullptr) start.sinks.worker = recorder_->sink(start.sinks.worker);
   return start;
 }
 
-Result<paramserver::MessageSink*> WorkerProcess::make_exchange(std::shared_ptr<const paramserver::JobPlan> plan) {
-  const Duration stall_deadline = from_seconds(settings_.stall_deadline);
-  const auto on_failed = [this](const Status& reason) { member_->fail(reason); };
-  if (settings_.collective == kNoCollective) {
-    paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
-    auto client = std::make_unique<paramserver::WorkerClient>(
-        std::move(plan), rank_, transport_->loop(), outbox,
-        paramserver::WorkerClientOptions{parameters_, gradients_, stall_deadline, on_failed,
-                                         server_ == nullptr ? std::nullopt : std::optional(rank_)});
-    paramserver::MessageSink* const sink = client.get();
-    exchange_ = std::move(client);
-    return sink;
-  }
-  return make_collective_exchange(plan);
+paramserver::GatehouseOptions WorkerProcess::gatehouse_options() {
+  return {from_seconds(settings_.stall_deadline), [this](const Status& reason) { member_->fail(reason); }};
 }
 
-Result<paramserver::MessageSink*> WorkerProcess::make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
+Status WorkerProcess::make_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
+  if (settings_.collective != kNoCollective) return make_collective_exchange(plan);
+  auto house = std::make_unique<paramserver::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
+                                                        transport_->loop(), gatehouse_options());
+  paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
+  auto carrier =
+      std::make_unique<paramserver::ServerCarrier>(*house, outbox, paramserver::TensorMemory(plan, parameters_, gradients_),
+                                                   server_ == nullptr ? std::nullopt : std::optional(rank_));
+  exchange_ = std::make_unique<paramserver::GradientExchange>(std::move(house), std::move(carrier),
+                                                              recorder_ == nullptr ? nullptr : &recorder_->training());
+  return {};
+}
+
+Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
   PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, training_options(settings_));
-  collectives::CollectiveExchangeOptions options{training,
-                                                 parameters_,
-                                                 gradients_,
-                                                 from_seconds(settings_.stall_deadline),
-                                                 [this](const Status& reason) { member_->fail(reason); },
-                                                 {}};
+  auto house = std::make_unique<paramserver::Gatehouse>(plan, rank_, collectives::gate_rule(training), transport_->loop(),
+                                                        gatehouse_options());
+  auto carrier = std::make_unique<collectives::CollectiveCarrier>(
+      *house, *member_, paramserver::TensorMemory(plan, parameters_, gradients_), training);
   // One of those that update writes the state of all.
   const Rank keeper = root_of(training, workers_);
-  const bool keeps = !settings_.checkpoint.empty() && rank_ == keeper;
-  if (keeps) options.on_updated = [this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); };
-  auto exchange = std::make_unique<collectives::CollectiveExchange>(plan, rank_, transport_->loop(), *member_, std::move(options));
   if (!settings_.resume_from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.resume_from, *exchange));
-  if (keeps) {
-    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings_, transport_->loop(), source_of(*exchange),
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.resume_from, *carrier));
+  if (!settings_.checkpoint.empty() && rank_ == keeper) {
+    carrier->set_on_updated([this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); });
+    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings_, transport_->loop(), source_of(*carrier),
                                                       [this](Iteration iteration, const PartSummary& part) {
                                                         member_->send_saved(session::Role::kWorker, iteration, encode(part));
                                                       });
   }
-  paramserver::MessageSink* const sink = exchange.get();
-  exchange_ = std::move(exchange);
-  return sink;
+  exchange_ = std::make_unique<paramserver::GradientExchange>(std::move(house), std::move(carrier),
+                                                              recorder_ == nullptr ? nullptr : &recorder_->training());
+  return {};
 }
 
 Status WorkerProcess::restore_parameters() {

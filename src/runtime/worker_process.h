@@ -64,8 +64,9 @@ class WorkerProcess final : public MemberEvents {
                 std::span<float> gradients);
   Status wait_for_verdict();
   Status restore_parameters();
-  Result<paramserver::MessageSink*> make_exchange(std::shared_ptr<const paramserver::JobPlan> plan);
-  Result<paramserver::MessageSink*> make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan);
+  Status make_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan);
+  Status make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan);
+  paramserver::GatehouseOptions gatehouse_options();
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;

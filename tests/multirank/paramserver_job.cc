@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "paramserver/service/server_carrier.h"
 #include "runtime/reference_dropping.h"
 #include "runtime/reference_wire.h"
 
@@ -97,12 +98,11 @@ Job::Job(const Backend& backend, JobSetting setting)
     made.parameters.resize(elements);
     made.gradients.resize(elements);
     if (w == 0 && !setting_.ledger) made.parameters = initial;
-    made.worker = std::make_unique<WorkerClient>(
-        plan, Rank{w}, made.node.rank.loop(), made,
-        WorkerClientOptions{.parameters = made.parameters,
-                            .gradients = made.gradients,
-                            .stall_deadline = setting_.stall_deadline,
-                            .on_failed = [&made](const Status& why) { made.reported.push_back(why); }});
+    auto house = std::make_unique<Gatehouse>(
+        plan, Rank{w}, gate_rule(plan->options().schedule), made.node.rank.loop(),
+        GatehouseOptions{setting_.stall_deadline, [&made](const Status& why) { made.reported.push_back(why); }});
+    auto carrier = std::make_unique<ServerCarrier>(*house, made, TensorMemory(plan, made.parameters, made.gradients));
+    made.worker = std::make_unique<GradientExchange>(std::move(house), std::move(carrier));
   }
   for (std::size_t s = 0; s < servers.size(); ++s) {
     const auto address = servers[s]->node.listen(backend.host);
@@ -182,39 +182,71 @@ Status Job::vanish(Process& process, std::int32_t worker) {
   return lost;
 }
 
+// Runs work(thread) in each of them and returns the first failure.
+template <typename Work>
+Status in_threads(std::uint32_t threads, Work work) {
+  if (threads == 1) return work(0);
+  std::vector<Status> ended(threads);
+  std::vector<std::thread> others;
+  for (std::uint32_t other = 1; other < threads; ++other) others.emplace_back([&, other] { ended[other] = work(other); });
+  ended[0] = work(0);
+  for (auto& other : others) other.join();
+  const auto failed = std::ranges::find_if(ended, [](const Status& status) { return !status.ok(); });
+  return failed == ended.end() ? Status() : *failed;
+}
+
+Status Job::check_layer(Process& process, std::int32_t worker, Layer layer, Iteration iteration) {
+  PACELINE_RETURN_IF_ERROR(process.worker->wait_layer(layer, iteration));
+  if (plan->uneven()) return {};
+  const auto& expected_now = history_[static_cast<std::size_t>(iteration - setting_.options.first)];
+  const auto units = plan->units().of_layer[static_cast<std::size_t>(layer.index)];
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+    const auto offset = static_cast<std::size_t>(plan->units().units[unit].offset),
+               count = static_cast<std::size_t>(plan->units().units[unit].elements);
+    if (!same_bits(std::span<const float>(process.parameters).subspan(offset, count),
+                   std::span<const float>(expected_now).subspan(offset, count))) {
+      return error(ErrorKind::kCorrupt, "worker {} has other values in layer {} of iteration {}", worker, layer.index, iteration);
+    }
+  }
+  return {};
+}
+
+Status Job::make_gradient(Process& process, std::int32_t worker, std::uint32_t tensor, Iteration iteration) {
+  for (std::int64_t at = offsets_[tensor]; at < offsets_[tensor + 1]; ++at)
+    process.gradients[static_cast<std::size_t>(at)] =
+        setting_.ledger ? 1.0F : gradient_element(setting_.seed, worker, iteration, at);
+  return process.worker->gradient_ready(tensor);
+}
+
 Status Job::iterate(Process& process, std::int32_t worker, Iteration iteration, const AtIteration& at_iteration,
                     const Vanishes& vanishes) {
-  auto& unused = scratch_[static_cast<std::size_t>(worker)];
-  for (std::int32_t layer = 0; layer < plan->layers(); ++layer) {
-    PACELINE_RETURN_IF_ERROR(process.worker->wait_layer(Layer{layer}, iteration));
-    if (plan->uneven()) continue;
-    const auto& expected_now = history_[static_cast<std::size_t>(iteration - setting_.options.first)];
-    const auto units = plan->units().of_layer[static_cast<std::size_t>(layer)];
-    for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
-      const auto offset = static_cast<std::size_t>(plan->units().units[unit].offset),
-                 count = static_cast<std::size_t>(plan->units().units[unit].elements);
-      if (!same_bits(std::span<const float>(process.parameters).subspan(offset, count),
-                     std::span<const float>(expected_now).subspan(offset, count))) {
-        return error(ErrorKind::kCorrupt, "worker {} has other values in layer {} of iteration {}", worker, layer, iteration);
-      }
-    }
-  }
+  PACELINE_RETURN_IF_ERROR(in_threads(setting_.threads, [&](std::uint32_t) {
+    Status status;
+    for (Layer layer{0}; layer.index < plan->layers() && status.ok(); ++layer.index)
+      status = check_layer(process, worker, layer, iteration);
+    return status;
+  }));
   PACELINE_RETURN_IF_ERROR(process.worker->wait_gradients_free());
   if (at_iteration) at_iteration(worker, iteration);
-  unused.clear();
   const auto tensors = static_cast<std::uint32_t>(setting_.table.tensors.size());
-  for (std::uint32_t tensor = tensors; tensor-- > 0;) {
-    if (is_unused(setting_.seed, worker, iteration, tensor, setting_.unused_per_cent)) {
-      unused.push_back(tensor);
-      continue;
+  const auto unused = [&](std::uint32_t tensor) {
+    return is_unused(setting_.seed, worker, iteration, tensor, setting_.unused_per_cent);
+  };
+  PACELINE_RETURN_IF_ERROR(in_threads(setting_.threads, [&](std::uint32_t thread) {
+    Status status;
+    for (std::uint32_t tensor = tensors; tensor-- > 0 && status.ok();) {
+      if (tensor % setting_.threads != thread || unused(tensor)) continue;
+      const bool goes = vanishes && tensor == tensors / 2 && vanishes(worker, iteration);
+      status = goes ? vanish(process, worker) : make_gradient(process, worker, tensor, iteration);
     }
-    for (std::int64_t at = offsets_[tensor]; at < offsets_[tensor + 1]; ++at)
-      process.gradients[static_cast<std::size_t>(at)] =
-          setting_.ledger ? 1.0F : gradient_element(setting_.seed, worker, iteration, at);
-    if (vanishes && tensor == tensors / 2 && vanishes(worker, iteration)) return vanish(process, worker);
-    PACELINE_RETURN_IF_ERROR(process.worker->gradient_ready(tensor));
+    return status;
+  }));
+  auto& all_unused = scratch_[static_cast<std::size_t>(worker)];
+  all_unused.clear();
+  for (std::uint32_t tensor = tensors; tensor-- > 0;) {
+    if (unused(tensor)) all_unused.push_back(tensor);
   }
-  PACELINE_RETURN_IF_ERROR(process.worker->backward_done(iteration, unused));
+  PACELINE_RETURN_IF_ERROR(process.worker->backward_done(iteration, all_unused));
   process.account += process.worker->take_account();
   return {};
 }

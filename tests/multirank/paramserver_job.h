@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "paramserver/core/testing.h"
+#include "paramserver/service/gradient_exchange.h"
 #include "paramserver/service/server_service.h"
-#include "paramserver/service/worker_client.h"
 #include "session_node.h"
 
 namespace paceline::paramserver::testing {
@@ -25,6 +25,7 @@ struct JobSetting {
   unsigned unused_per_cent = 0;
   bool ledger = false;  // all values begin at 0 and all gradients are 1
   Duration stall_deadline = std::chrono::minutes(2);
+  std::uint32_t threads = 1;  // of each worker, which wait at every gate and share the tensors out
 };
 
 // A node that sends through its endpoint and hands what comes to a sink.
@@ -42,7 +43,7 @@ class Process final : public Outbox {
 
   session::testing::Node node;
   std::unique_ptr<ServerService> server;
-  std::unique_ptr<WorkerClient> worker;
+  std::unique_ptr<GradientExchange> worker;
   std::vector<float> parameters, gradients;
   Account account;                                 // of all iterations
   Iteration iterations = 0;                        // done by the training thread
@@ -50,7 +51,7 @@ class Process final : public Outbox {
   std::vector<Status> reported;                    // on_failed; loop only
   std::map<wire::MessageKind, std::int64_t> sent;  // messages; loop only
 
-  MessageSink& sink() { return server ? static_cast<MessageSink&>(*server) : *worker; }
+  MessageSink& sink() { return server ? static_cast<MessageSink&>(*server) : worker->carrier(); }
 
  private:
   std::map<session::PeerName, session::PeerId> peers_;
@@ -79,6 +80,8 @@ class Job {
   Status iterate(Process& process, std::int32_t worker, Iteration iteration, const AtIteration& at_iteration,
                  const Vanishes& vanishes);
   Status vanish(Process& process, std::int32_t worker);
+  Status check_layer(Process& process, std::int32_t worker, Layer layer, Iteration iteration);
+  Status make_gradient(Process& process, std::int32_t worker, std::uint32_t tensor, Iteration iteration);
 
   JobSetting setting_;
   std::vector<std::int64_t> offsets_;        // of tensors in the arena

@@ -99,6 +99,17 @@ void expect_moved(JobSetting setting, std::int64_t pushed, std::int64_t pulled) 
   }
 }
 
+TEST_F(ParameterServer, ThreadsOfAWorkerMayShareItsTensorsAndWaitAtOneGate) {
+  train_each(14, inproc, [](std::uint64_t seed) {
+    JobSetting setting = setting_of(seed);
+    setting.threads = 3;
+    WireOptions& wire = setting.options.wire;
+    if (seed % 3 == 0) wire.kind = WireKind::kBFloat16;
+    if (seed % 3 == 1) wire = {.kind = WireKind::kDropping, .share = 0.2};
+    return setting;
+  });
+}
+
 TEST_F(ParameterServer, GivesTheReferencesBitsOverInproc) { train_each(16, inproc, setting_of); }
 
 TEST_F(ParameterServer, GivesTheReferencesBitsOverAFaultyNetwork) {
@@ -377,7 +388,8 @@ TEST_F(ParameterServer, RefusesMessagesOfPaceThatDoNotFitAndNamesTheSender) {
     Job job(transport::testing::inproc_backend(), setting);
     std::string said;
     job.workers[0]->node.rank.on_loop([&] {
-      job.workers[0]->worker->on_message(server, {.kind = wire::MessageKind::kMiniBatch, .unit = count, .iteration = number}, {});
+      job.workers[0]->worker->carrier().on_message(server,
+                                                   {.kind = wire::MessageKind::kMiniBatch, .unit = count, .iteration = number}, {});
       if (job.workers[0]->reported.size() == 1) said = job.workers[0]->reported[0].message();
     });
     return said;

@@ -43,9 +43,10 @@ void RoundLedger::begin_reduce(std::uint32_t unit, TimePoint now, Actions& actio
   actions.push_back({Kind::kReduce, unit});
 }
 
-void RoundLedger::on_staged(std::uint32_t unit, TimePoint now, Actions& actions) {
+void RoundLedger::on_staged(const paramserver::GateLedger::Complete& complete, TimePoint now, Actions& actions) {
   if (free_) begin_round();
-  units_[unit].staged = true;
+  units_[complete.unit].staged = true;
+  if (complete.unused_parts != scheduling::all_parts(plan().units().units[complete.unit])) gates_.on_free(complete.unit);
   if (!overlaps(options_.loop)) return;
   while (reduces_begun_ < count() && units_[count() - 1 - reduces_begun_].staged)
     begin_reduce(count() - 1 - reduces_begun_, now, actions);

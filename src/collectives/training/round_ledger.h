@@ -53,9 +53,9 @@ class RoundLedger {
   // The round before the first iteration: rank 0's parameters go to all.
   void on_start(TimePoint now, Actions& actions);
 
-  // The unit's gradient stands where it is reduced. The first one of an iteration begins its round; takes_gradients() held when it
-  // was told.
-  void on_staged(std::uint32_t unit, TimePoint now, Actions& actions);
+  // The unit's gradient stands where it is reduced, so that its own place is free. The first one of an iteration begins its round;
+  // takes_gradients() held when it was told.
+  void on_staged(const paramserver::GateLedger::Complete& complete, TimePoint now, Actions& actions);
   // Everything is staged, and nobody reads the parameters.
   void on_free(TimePoint now, Actions& actions);
 

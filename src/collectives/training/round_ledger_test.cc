@@ -39,10 +39,7 @@ struct Bench {
 };
 
 void stage(Bench& bench, const std::vector<GateLedger::Complete>& complete, RoundLedger::Actions& actions) {
-  for (const auto& [unit, unused_parts] : complete) {
-    if (unused_parts == 0) bench.gates.on_free(unit);  // of one tensor each
-    bench.core.on_staged(unit, at(0), actions);
-  }
+  for (const auto& unit : complete) bench.core.on_staged(unit, at(0), actions);
 }
 
 void end_backward(Bench& bench, RoundLedger::Actions& actions) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "tensor/exact_square_sum.h"
 #include "tensor/reduce.h"
 
 namespace paceline::paramserver {
@@ -16,22 +15,17 @@ GradientDropping::GradientDropping(std::shared_ptr<const JobPlan> plan)
   if (wire.momentum > 0) velocity_.resize(kept_.size(), 0.0F);
 }
 
-float GradientDropping::clip_coefficient(std::span<const std::uint32_t> tensors, std::span<const float> gradients) const {
-  tensor::ExactSquareSum squares;
-  for (const std::uint32_t tensor : tensors) {
-    const auto offset = static_cast<std::size_t>(offsets_[tensor]);
-    squares.add(gradients.subspan(offset, static_cast<std::size_t>(offsets_[tensor + 1]) - offset));
-  }
+float GradientDropping::clip_coefficient(const tensor::ExactSquareSum& squares) const {
   if (!squares.finite()) return 1;
   const double workers = plan_->options().workers;
   return tensor::clip_coefficient(squares, plan_->options().wire.clip_norm / std::sqrt(workers));
 }
 
-void GradientDropping::drop(std::uint32_t tensor, Iteration iteration, float coefficient, std::span<float> gradients) {
+void GradientDropping::drop(std::uint32_t tensor, Iteration iteration, float coefficient, std::span<float> gradient) {
   const WireOptions& wire = plan_->options().wire;
   const auto offset = static_cast<std::size_t>(offsets_[tensor]);
-  const std::size_t elements = static_cast<std::size_t>(offsets_[tensor + 1]) - offset;
-  const auto gradient = gradients.subspan(offset, elements), kept = std::span(kept_).subspan(offset, elements);
+  const std::size_t elements = gradient.size();
+  const auto kept = std::span(kept_).subspan(offset, elements);
   if (coefficient != 1) {
     for (float& value : gradient) value *= coefficient;
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "paramserver/core/job_plan.h"
+#include "tensor/exact_square_sum.h"
 #include "tensor/sparse.h"
 
 namespace paceline::paramserver {
@@ -24,13 +25,13 @@ class GradientDropping {
 
   // Whether gradients are clipped, so that none can be dropped from before all of the iteration are there.
   bool clips() const { return plan_->options().wire.clip_norm > 0; }
-  // What the gradients of an iteration are to be multiplied by: those of `tensors`, all that have one. 1 when one is not finite,
-  // which others look for.
-  float clip_coefficient(std::span<const std::uint32_t> tensors, std::span<const float> gradients) const;
+  // What the gradients of an iteration are to be multiplied by, all that there are; `squares` sums up theirs. 1 when one is not
+  // finite, which others look for.
+  float clip_coefficient(const tensor::ExactSquareSum& squares) const;
 
-  // `gradients`, an arena, has the gradient of `tensor` of one iteration; afterwards what is sent of it, the rest +0. Once per
-  // tensor and iteration, not for tensors without a gradient.
-  void drop(std::uint32_t tensor, Iteration iteration, float coefficient, std::span<float> gradients);
+  // `gradient` is the one of `tensor` of one iteration; afterwards what is sent of it, the rest +0. Once per tensor and iteration,
+  // not for tensors without a gradient.
+  void drop(std::uint32_t tensor, Iteration iteration, float coefficient, std::span<float> gradient);
 
  private:
   std::shared_ptr<const JobPlan> plan_;

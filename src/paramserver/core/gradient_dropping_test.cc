@@ -23,7 +23,9 @@ struct Dropping {
 
   std::vector<float> sent(std::vector<float> gradient) {
     constexpr std::uint32_t kTensor = 0;
-    const float coefficient = dropping.clips() ? dropping.clip_coefficient({&kTensor, 1}, gradient) : 1;
+    tensor::ExactSquareSum squares;
+    squares.add(gradient);
+    const float coefficient = dropping.clips() ? dropping.clip_coefficient(squares) : 1;
     dropping.drop(kTensor, ++iteration, coefficient, gradient);
     return gradient;
   }

@@ -1,4 +1,4 @@
-#include "paramserver/service/worker_client.h"
+#include "paramserver/service/gradient_exchange.h"
 
 #include <cstring>
 #include <sstream>
@@ -8,67 +8,27 @@
 #include <spdlog/sinks/ostream_sink.h>
 
 #include "base/log.h"
-#include "paramserver/core/testing.h"
-#include "paramserver/service/testing.h"
+#include "paramserver/service/testing_exchange.h"
 
 namespace paceline::paramserver {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HandLoop;
+using namespace testing;
 using ::testing::HasSubstr;
 
-// One server that answers a push with a value when it is told to.
-class HandServer final : public Outbox {
- public:
-  void send_to_worker(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
-    FAIL() << "a worker sends to servers only";
-  }
-  void send_to_server(Rank, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
-    sent_.push_back({head, ticket});
-  }
-
-  void deliver(WorkerClient& worker) {
-    for (const auto& [head, ticket] : sent_) worker.on_delivered(kName, ticket);
-  }
-  void answer(WorkerClient& worker) {
-    deliver(worker);
-    for (const auto& [head, ticket] : std::exchange(sent_, {})) {
-      if (head.kind != wire::MessageKind::kPush) continue;
-      const wire::MessageHead value{.kind = wire::MessageKind::kValue,
-                                    .layer = head.layer,
-                                    .unit = head.unit,
-                                    .iteration = head.iteration,
-                                    .payload_bytes = head.payload_bytes};
-      const auto place = worker.on_message_begin(kName, value);
-      ASSERT_TRUE(place.ok()) << place.status().message();
-      worker.on_message(kName, value, *place);
-    }
-  }
-
- private:
-  static inline const session::PeerName kName{session::Role::kServer, {0}};
-  struct Sent {
-    wire::MessageHead head;
-    std::uint64_t ticket;
-  };
-  std::vector<Sent> sent_;
-};
-
-class WorkerClientStall : public ::testing::Test {
+class ExchangeStall : public ::testing::Test {
  protected:
-  WorkerClientStall() : before_(spdlog::default_logger()) {
+  ExchangeStall() : before_(spdlog::default_logger()) {
     spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)));
     JobOptions options;
     options.schedule = *scheduling::parse_schedule_name("layer-wise");
     plan_ = *JobPlan::make(testing::table_of({{8}, {16}}), options);
     parameters_.resize(24);
     gradients_.resize(24);
-    client_ = std::make_unique<WorkerClient>(
-        plan_, Rank{0}, loop_, server_,
-        WorkerClientOptions{.parameters = parameters_, .gradients = gradients_, .stall_deadline = 60s, .on_failed = {}});
+    client_ = exchange_by(server_, plan_, loop_, parameters_, gradients_);
   }
-  ~WorkerClientStall() override { spdlog::set_default_logger(before_); }
+  ~ExchangeStall() override { spdlog::set_default_logger(before_); }
 
   // Up to the end of its backward.
   void iterate(Iteration iteration, Duration computing) {
@@ -97,10 +57,10 @@ class WorkerClientStall : public ::testing::Test {
   HandServer server_;
   std::shared_ptr<const JobPlan> plan_;
   std::vector<float> parameters_, gradients_;
-  std::unique_ptr<WorkerClient> client_;
+  std::unique_ptr<GradientExchange> client_;
 };
 
-TEST_F(WorkerClientStall, IsWarnedOfOnceAtTenMediansAndFailsAtTheDeadlineWithServerLayerAndIteration) {
+TEST_F(ExchangeStall, IsWarnedOfOnceAtTenMediansAndFailsAtTheDeadlineWithServerLayerAndIteration) {
   start_and_train(12, 2s);
   iterate(13, 2s);  // not answered
   loop_.tick = 10ms;
@@ -114,7 +74,7 @@ TEST_F(WorkerClientStall, IsWarnedOfOnceAtTenMediansAndFailsAtTheDeadlineWithSer
                                        "after iteration 13; an iteration takes 2.0 s"));
 }
 
-TEST_F(WorkerClientStall, AtTheGradientsNamesTheServerThatDoesNotReceive) {
+TEST_F(ExchangeStall, AtTheGradientsNamesTheServerThatDoesNotReceive) {
   start_and_train(3, 2s);
   iterate(4, 2s);
   loop_.tick = 10ms;
@@ -123,7 +83,7 @@ TEST_F(WorkerClientStall, AtTheGradientsNamesTheServerThatDoesNotReceive) {
   EXPECT_THAT(logged_.str(), HasSubstr("server 0 to receive the gradient of layer 0 \"layer0\" of iteration 4"));
 }
 
-TEST_F(WorkerClientStall, TimeSpentOutsideWaitsIsNotAStall) {
+TEST_F(ExchangeStall, TimeSpentOutsideWaitsIsNotAStall) {
   start_and_train(12, 2s);
   iterate(13, 2s);
   server_.answer(*client_);
@@ -160,10 +120,10 @@ class HandServers final : public Outbox {
   std::optional<Duration> round_trip() const override { return from_seconds(kStartUp); }
 
   // What was sent; all of it is delivered and answered.
-  std::vector<Sent> answer(WorkerClient& worker) {
+  std::vector<Sent> answer(GradientExchange& worker) {
     const std::vector<Sent> messages = std::exchange(sent, {});
     for (const Sent& message : messages) {
-      if (message.ticket != 0) worker.on_delivered(name_of(message), message.ticket);
+      if (message.ticket != 0) worker.carrier().on_delivered(name_of(message), message.ticket);
     }
     loop_.advance(from_seconds(kStartUp));
     for (const Sent& message : messages) {
@@ -177,7 +137,7 @@ class HandServers final : public Outbox {
  private:
   static session::PeerName name_of(const Sent& message) { return {session::Role::kServer, {message.server}}; }
 
-  void send_values(WorkerClient& worker, const Sent& pull) {
+  void send_values(GradientExchange& worker, const Sent& pull) {
     wire::MessageHead values = pull.head;
     values.kind = pull.head.unit == pull.head.detail ? wire::MessageKind::kValue : wire::MessageKind::kValues;
     if (values.kind == wire::MessageKind::kValue) values.detail = 0;
@@ -185,19 +145,19 @@ class HandServers final : public Outbox {
       if (plan_.units().units[unit].server == Rank{pull.server})
         values.payload_bytes += static_cast<std::uint64_t>(plan_.units().units[unit].elements) * sizeof(float);
     }
-    const auto place = worker.on_message_begin(name_of(pull), values);
+    const auto place = worker.carrier().on_message_begin(name_of(pull), values);
     ASSERT_TRUE(place.ok()) << place.status().message();
     loop_.advance(from_seconds(static_cast<double>(values.payload_bytes) / kRate));
-    worker.on_message(name_of(pull), values, *place);
+    worker.carrier().on_message(name_of(pull), values, *place);
   }
 
   HandLoop& loop_;
   const JobPlan& plan_;
 };
 
-class WorkerClientBatches : public ::testing::Test {
+class ExchangeBatches : public ::testing::Test {
  protected:
-  WorkerClientBatches() {
+  ExchangeBatches() {
     JobOptions options;
     options.servers = 2;
     options.schedule = scheduling::ibatch_schedule();
@@ -209,9 +169,7 @@ class WorkerClientBatches : public ::testing::Test {
     gradients_.resize(elements);
     for (std::size_t i = 0; i < elements; ++i) gradients_[i] = static_cast<float>(i);
     servers_ = std::make_unique<HandServers>(loop_, *plan_);
-    client_ = std::make_unique<WorkerClient>(
-        plan_, Rank{0}, loop_, *servers_,
-        WorkerClientOptions{.parameters = parameters_, .gradients = gradients_, .stall_deadline = 60s, .on_failed = {}});
+    client_ = exchange_by(*servers_, plan_, loop_, parameters_, gradients_);
     loop_.tick = 1h;  // nobody is there to answer while it waits
     EXPECT_EQ(client_->start().kind(), ErrorKind::kDeadline);
     loop_.tick = {};
@@ -272,10 +230,10 @@ class WorkerClientBatches : public ::testing::Test {
   std::shared_ptr<const JobPlan> plan_;
   std::unique_ptr<HandServers> servers_;
   std::vector<float> parameters_, gradients_;
-  std::unique_ptr<WorkerClient> client_;
+  std::unique_ptr<GradientExchange> client_;
 };
 
-TEST_F(WorkerClientBatches, EachIsOnePushOneRequestAndOneReplyPerServer) {
+TEST_F(ExchangeBatches, EachIsOnePushOneRequestAndOneReplyPerServer) {
   for (Iteration iteration = 1; iteration <= 2; ++iteration) {  // nothing is planned yet: each layer is a batch
     const auto sent = iterate(iteration);
     ASSERT_EQ(sent.size(), 12U);

@@ -1,0 +1,257 @@
+#include "collectives/training/collective_carrier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "wire/collective.h"
+
+namespace paceline::collectives {
+namespace {
+
+using Kind = RoundLedger::Action::Kind;
+using Lock = paramserver::Gatehouse::Lock;
+
+// How long ranks may take to agree on whom they blame.
+constexpr Duration kVerdictLimit = std::chrono::seconds(1);
+
+Group all_workers(Rank self, std::int32_t workers) {
+  Group group;
+  for (std::int32_t rank = 0; rank < workers; ++rank) group.ranks.push_back(Rank{rank});
+  group.self = self.value;
+  return group;
+}
+
+Updater::Role role_of(const RoundLedger& ledger) { return ledger.updates_here() ? Updater::Role::kUpdates : Updater::Role::kNever; }
+
+}  // namespace
+
+CollectiveCarrier::CollectiveCarrier(paramserver::Gatehouse& house, paramserver::Outbox& outbox, paramserver::TensorMemory memory,
+                                     TrainingOptions options)
+    : house_(house),
+      plan_(house.plan()),
+      self_(house.worker()),
+      outbox_(outbox),
+      memory_(std::move(memory)),
+      options_(options),
+      rules_(rules_of(options, plan_.options().workers)),
+      ledger_(house.gates(), self_, options),
+      updater_(house.shared_plan(), role_of(ledger_)),
+      engine_(self_, plan_.options().workers, *this),
+      group_(std::make_shared<const Group>(all_workers(self_, plan_.options().workers))) {
+  std::size_t begin = 0;
+  for (const scheduling::Unit& unit : plan_.units().units) {
+    staging_begin_.push_back(begin);
+    begin += static_cast<std::size_t>(staged_elements(unit));
+  }
+  staging_begin_.push_back(begin);
+  staging_memory_.reset(new float[begin]);
+  start_signal_ = house.loop().make_signal([this] { begin_start(); });
+  signal_ = house.loop().make_signal([this] { carry_on(); });
+}
+
+CollectiveCarrier::~CollectiveCarrier() = default;
+
+std::span<float> CollectiveCarrier::staged(std::uint32_t unit) const {
+  return {staging_memory_.get() + staging_begin_[unit], staging_begin_[unit + 1] - staging_begin_[unit]};
+}
+
+// --- user's threads ---
+
+Status CollectiveCarrier::take(std::span<const paramserver::GateLedger::Complete> units, Iteration iteration) {
+  for (const auto& [unit, unused] : units) {
+    const scheduling::Unit& planned = plan_.units().units[unit];
+    const std::span<const float> gradient = memory_.gradient(unit);
+    if (const Status finite = updater_.check_own(self_, unit, unused, iteration, gradient); !finite.ok()) {
+      house_.loop().post([this, finite] { house_.fail(finite); });
+      return finite;
+    }
+    const std::span<float> to = staged(unit);
+    std::ranges::copy(gradient, to.begin());
+    for (std::uint32_t i = 0; i < planned.parts; ++i) {
+      const scheduling::Part& of = plan_.units().parts[planned.first_part + i];
+      const bool used = (unused >> i & 1) == 0;
+      to[gradient.size() + i] = used ? 1.0F : 0.0F;
+      if (!used) std::fill_n(to.begin() + (of.offset - planned.offset), of.elements, 0.0F);
+    }
+  }
+  return {};
+}
+
+// The engine knows whom the oldest operation waits for; what it says comes first.
+bool CollectiveCarrier::blames(const std::string& awaited, Duration waited) {
+  house_.loop().post([this, awaited, waited] {
+    if (!operations_.empty()) engine_.on_stall(group_->id, operations_.begin()->first, waited);
+    house_.loop().run_after(kVerdictLimit, [this, awaited, waited] { house_.fail(house_.stalled(awaited, waited)); });
+  });
+  return true;
+}
+
+// --- loop ---
+
+void CollectiveCarrier::begin_start() {
+  {
+    const Lock lock = house_.lock();
+    ledger_.on_start(house_.loop().now(), actions_);
+  }
+  house_.wake();
+  act();
+}
+
+void CollectiveCarrier::carry_on() {
+  bool freed = false;
+  {
+    const Lock lock = house_.lock();
+    if (!house_.failure().ok()) return;
+    freed = !house_.told().empty();
+    step_told();
+    count_bytes();
+  }
+  if (freed) house_.wake();
+  act();
+}
+
+// Locked.
+void CollectiveCarrier::step_told() {
+  const TimePoint now = house_.loop().now();
+  for (const paramserver::Gatehouse::Told& told : house_.told()) {
+    if (told.backward_done) {
+      ledger_.on_free(now, actions_);
+    } else {
+      ledger_.on_staged(told.complete, now, actions_);
+    }
+  }
+  house_.told().clear();
+}
+
+// Locked.
+void CollectiveCarrier::count_bytes() {
+  house_.gates().count_bytes(std::exchange(bytes_sent_, 0), std::exchange(bytes_received_, 0));
+}
+
+// Begins operations, and does one piece of work; the loop comes back for the next one.
+void CollectiveCarrier::act() {
+  std::swap(taken_, actions_);
+  for (const RoundLedger::Action& action : taken_) {
+    if (action.kind == Kind::kReduce || action.kind == Kind::kBroadcast) {
+      begin(action);
+      continue;
+    }
+    // Forward needs the first layers first.
+    const auto before = [](const Work& a, const Work& b) { return a.action.unit > b.action.unit; };
+    const Work work{action, 0};
+    work_.insert(std::upper_bound(work_.begin(), work_.end(), work, before), work);
+  }
+  taken_.clear();
+  if (!held_ && work_piece()) signal_->raise();
+}
+
+void CollectiveCarrier::release_updates() {
+  held_ = false;
+  signal_->raise();
+}
+
+void CollectiveCarrier::begin(const RoundLedger::Action& action) {
+  const bool reduces = action.kind == Kind::kReduce;
+  const std::span<float> buffer = reduces ? staged(action.unit) : memory_.parameters(action.unit);
+  const std::int32_t workers = plan_.options().workers;
+  Call call = call_of(options_, workers, reduces ? TrainingStep::kReduce : TrainingStep::kBroadcast,
+                      static_cast<std::int64_t>(buffer.size()));
+  if (!reduces) call.root = ledger_.broadcast_root().value;
+  call.input = reduces ? buffer.data() : nullptr;
+  call.output = buffer.data();
+  call.priority = plan_.units().units[action.unit].layer;
+  const Choice choice = choose(*group_, call, rules_);
+  auto program = programs_.get(*group_, call, rules_, choice);
+  ++number_;
+  operations_[number_] = action;
+  engine_.start(collectives::prepare(group_, call, choice, std::move(program), number_),
+                [this, number = number_](const Status& status) {
+                  const auto operation = operations_.extract(number);
+                  on_done(operation.mapped(), status);
+                });
+}
+
+void CollectiveCarrier::on_done(const RoundLedger::Action& action, const Status& status) {
+  if (!status.ok()) return house_.fail(status);
+  {
+    const Lock lock = house_.lock();
+    if (action.kind == Kind::kReduce)
+      ledger_.on_reduced(action.unit, house_.loop().now(), actions_);
+    else
+      ledger_.on_broadcast(action.unit, house_.loop().now());
+    count_bytes();
+  }
+  house_.wake();
+  if (!actions_.empty()) signal_->raise();
+}
+
+// Does one piece of the most urgent update. False: there is none.
+bool CollectiveCarrier::work_piece() {
+  if (work_.empty()) return false;
+  const auto [action, piece] = work_.back();
+  const std::span<float> sum = staged(action.unit);
+  if (action.kind == Kind::kInspect || !plan_.holds_updates()) {
+    if (const Status mean = updater_.make_mean(action.unit, piece, ledger_.round(), sum); !mean.ok()) {
+      house_.fail(mean);
+      return false;
+    }
+  }
+  if (action.kind == Kind::kUpdate) updater_.step(action.unit, piece, ledger_.round(), sum, memory_.parameters(action.unit));
+  if (++work_.back().piece < updater_.pieces(action.unit)) return true;
+  work_.pop_back();
+  end_work(action);
+  return true;
+}
+
+void CollectiveCarrier::end_work(const RoundLedger::Action& action) {
+  const bool updates = action.kind == Kind::kUpdate;
+  {
+    const Lock lock = house_.lock();
+    if (updates) {
+      ledger_.on_updated(action.unit, house_.loop().now(), actions_);
+    } else if (ledger_.on_inspected(actions_) == RoundLedger::Inspection::kAll && updater_.decide() == Updater::Verdict::kSkip) {
+      log::warn("iteration {} changes nothing: a gradient is not finite (--non-finite skip)", ledger_.round());
+    }
+  }
+  if (!updates) return;
+  if (ledger_.all_updated() && on_updated_) on_updated_(ledger_.round());
+  house_.wake();
+}
+
+// Whether a message is one of training: the operations before, one for each unit, brought the initial values. What others send of
+// the first iteration may come while this rank still receives these.
+bool CollectiveCarrier::counts(const wire::MessageHead& head) const {
+  return head.kind == wire::MessageKind::kCollective && head.unit > plan_.units().units.size();
+}
+
+void CollectiveCarrier::send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  if (counts(head)) bytes_sent_ += static_cast<std::int64_t>(payload.size());
+  outbox_.send_to_worker(to, head, payload, ticket);
+}
+
+Result<std::span<std::byte>> CollectiveCarrier::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
+  if (from.role != session::Role::kWorker)
+    return error(ErrorKind::kBadRequest, "{} sent worker {} a message in a job without servers", from.text(), self_.value);
+  if (head.kind == wire::MessageKind::kCollective) {
+    if (const auto operation = operations_.find(head.unit);
+        operation != operations_.end() && operation->second.kind == Kind::kBroadcast) {
+      const Lock lock = house_.lock();
+      ledger_.on_broadcast_begins(operation->second.unit, house_.loop().now());
+    }
+  }
+  return engine_.on_message_begin(from.rank, head);
+}
+
+void CollectiveCarrier::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (counts(head)) bytes_received_ += static_cast<std::int64_t>(payload.size());
+  engine_.on_message(from.rank, head, payload);
+}
+
+void CollectiveCarrier::on_delivered(const session::PeerName&, std::uint64_t ticket) { engine_.on_delivered(ticket); }
+
+void CollectiveCarrier::on_peer_lost(const session::PeerName& peer, const Status& reason) {
+  if (peer.role == session::Role::kWorker) engine_.on_peer_lost(peer.rank, reason);
+}
+
+}  // namespace paceline::collectives

@@ -1,0 +1,208 @@
+#include "paramserver/service/server_carrier.h"
+
+#include <utility>
+
+#include "tensor/narrow.h"
+
+namespace paceline::paramserver {
+namespace {
+
+scheduling::LiveProfile::Sides sides_of(const JobPlan& plan) {
+  using Sides = scheduling::LiveProfile::Sides;
+  return plan.options().schedule.push == scheduling::PushWhen::kInBatches ? Sides::kPullsAndPushes : Sides::kPulls;
+}
+
+}  // namespace
+
+ServerCarrier::ServerCarrier(Gatehouse& house, Outbox& outbox, TensorMemory memory, std::optional<Rank> own_server)
+    : house_(house),
+      plan_(house.plan()),
+      worker_(house.worker()),
+      outbox_(outbox),
+      memory_(std::move(memory)),
+      own_server_(own_server),
+      ledger_(house.gates(), house.worker()) {
+  const WireOptions& wire = plan_.options().wire;
+  const std::size_t sent_bytes = static_cast<std::size_t>(plan_.units().elements) * wire.element_bytes();
+  const auto make_area = [&](std::unique_ptr<float[]>& area) {
+    const std::size_t floats = (sent_bytes + sizeof(float) - 1) / sizeof(float);
+    area.reset(new float[floats]);  // not initialised, so that pages nobody needs are never there
+    return std::as_writable_bytes(std::span(area.get(), floats)).first(sent_bytes);
+  };
+  staging_ = make_area(staging_memory_);
+  if (wire.narrow() || wire.drops()) pushes_ = make_area(push_memory_);
+  if (wire.narrow()) widen_now_.resize(plan_.units().units.size());
+  if (wire.drops()) dropping_.emplace(house.shared_plan());
+  // At most a push and a pull of each unit are waiting.
+  actions_.reserve(2 * plan_.units().units.size());
+  if (plan_.options().schedule.back == scheduling::Return::kPullInBatches)
+    profile_.emplace(plan_.pulled_by_layer(own_server_), plan_.options().schedule.batching, sides_of(plan_));
+  told_signal_ = house.loop().make_signal([this] { carry_told(); });
+  initial_signal_ = house.loop().make_signal([this] { send_initial(); });
+  done_signal_ = house.loop().make_signal([this] { send_done(); });
+}
+
+ServerCarrier::~ServerCarrier() = default;
+
+// --- user's threads ---
+
+void ServerCarrier::start() {
+  if (worker_ == Rank{0}) initial_signal_->raise();
+}
+
+// Everybody has the server's rounded initial values, so worker 0 has to round its own.
+void ServerCarrier::on_started() {
+  const WireOptions& wire = plan_.options().wire;
+  if (!wire.narrow() || worker_ != Rank{0}) return;
+  for (const scheduling::Unit& unit : plan_.units().units) {
+    const auto parameters = memory_.parameters(unit.id);
+    tensor::convert({sent_part(staging_, unit.id).data(), wire.type(), parameters.size()}, std::span<const float>(parameters));
+    widen(unit.id);
+  }
+}
+
+bool ServerCarrier::prepare(std::uint32_t tensor, Iteration iteration) {
+  const std::lock_guard lock(dropping_mutex_);
+  if (dropping_->clips()) {
+    held_back_.push_back(tensor);
+    return false;
+  }
+  dropping_->drop(tensor, iteration, 1, memory_.tensor_gradient(tensor));
+  return true;
+}
+
+// The gradients held back, each as what is sent of it. They stay as they are until the next call of prepare().
+std::span<const std::uint32_t> ServerCarrier::prepare_rest(Iteration iteration) {
+  const std::lock_guard lock(dropping_mutex_);
+  if (!dropping_->clips()) return {};
+  tensor::ExactSquareSum squares;
+  for (const std::uint32_t tensor : held_back_) squares.add(memory_.tensor_gradient(tensor));
+  const float coefficient = dropping_->clip_coefficient(squares);
+  for (const std::uint32_t tensor : held_back_) dropping_->drop(tensor, iteration, coefficient, memory_.tensor_gradient(tensor));
+  std::swap(held_back_, released_);
+  held_back_.clear();
+  return released_;
+}
+
+// Nobody writes to these parts of the staging area until their units have been pushed again, so the copy needs no lock. Another
+// thread at the same gate waits for it.
+void ServerCarrier::settle(Gatehouse::Lock& lock, scheduling::UnitRange units) {
+  while (const auto unit = ledger_.take_staged(units)) {
+    units.begin = *unit + 1;
+    ++settling_;
+    lock.unlock();
+    widen(*unit);
+    lock.lock();
+    if (--settling_ == 0) house_.wake();
+  }
+  if (settling_ > 0) house_.wait_for_thread(lock, [this] { return settling_ == 0; });
+}
+
+// From the staging area into the parameters.
+void ServerCarrier::widen(std::uint32_t unit) {
+  const auto to = memory_.parameters(unit);
+  tensor::convert(to, tensor::ConstTensorView(sent_part(staging_, unit).data(), plan_.options().wire.type(), to.size()));
+}
+
+// --- locked ---
+
+std::string ServerCarrier::awaited(std::optional<std::uint32_t> unit) const {
+  if (!unit) return "nothing";
+  const scheduling::Unit& planned = plan_.units().units[*unit];
+  return fmt::format("server {} to send the value of {} after iteration {}", planned.server.value, plan_.layer_text(planned.layer),
+                     house_.gates().current() - 1);
+}
+
+std::string ServerCarrier::reading(std::uint32_t unit) const {
+  const scheduling::Unit& planned = plan_.units().units[unit];
+  return fmt::format("server {} to receive the gradient of {} of iteration {}", planned.server.value,
+                     plan_.layer_text(planned.layer), house_.gates().current() - 1);
+}
+
+std::optional<scheduling::LiveProfile::Plan> ServerCarrier::batches() const {
+  return profile_ ? profile_->current() : std::nullopt;
+}
+
+void ServerCarrier::on_gate(Layer layer, Iteration, TimePoint asked, TimePoint opened) {
+  if (profile_) profile_->on_gate(layer, asked, opened);
+}
+
+void ServerCarrier::on_forward_done(TimePoint now) {
+  if (profile_) profile_->on_forward_done(now);
+}
+
+void ServerCarrier::on_backward_begun(TimePoint now) {
+  if (profile_) profile_->on_backward_begun(now);
+}
+
+void ServerCarrier::on_gradient(Layer layer, TimePoint now) {
+  if (profile_) profile_->on_gradient(layer, now);
+}
+
+void ServerCarrier::on_backward_done(TimePoint now) {
+  if (profile_) profile_->on_backward_done(now);
+}
+
+void ServerCarrier::on_iteration_done() {
+  if (!profile_) return;
+  if (auto batches = profile_->plan()) next_batches_ = std::move(batches);
+  profile_->on_all_asked();
+}
+
+// --- loop ---
+
+void ServerCarrier::carry_told() {
+  {
+    const Gatehouse::Lock lock = house_.lock();
+    if (!house_.failure().ok()) return;
+    if (const auto round_trip = outbox_.round_trip(); profile_ && round_trip) profile_->on_round_trip(*round_trip);
+    step_told();
+  }
+  send_actions();
+}
+
+// Locked.
+void ServerCarrier::step_told() {
+  const TimePoint now = house_.loop().now();
+  for (const Gatehouse::Told& told : house_.told()) {
+    if (!told.backward_done) {
+      ledger_.on_complete({&told.complete, 1}, now, actions_);
+      continue;
+    }
+    ledger_.on_backward_done(now, actions_);
+    if (!next_batches_) continue;
+    ledger_.set_batches(next_batches_->bounds);
+    if (next_batches_->push) ledger_.set_push_batches(next_batches_->push->bounds);
+    next_batches_.reset();
+  }
+  house_.told().clear();
+  count_bytes();
+}
+
+// Locked.
+void ServerCarrier::count_bytes() { house_.gates().count_bytes(std::exchange(dropped_bytes_, 0), 0); }
+
+void ServerCarrier::send_initial() {
+  for (const scheduling::Unit& unit : plan_.units().units)
+    send(wire::MessageKind::kInitial, {.unit = unit.id, .iteration = plan_.options().first - 1},
+         std::as_bytes(memory_.parameters(unit.id)));
+}
+
+void ServerCarrier::send_done() {
+  Iteration last = 0;
+  {
+    const Gatehouse::Lock lock = house_.lock();
+    if (!house_.failure().ok()) return;
+    step_told();
+    last = ledger_.current() - 1;
+    ledger_.on_finished();
+  }
+  send_actions();
+  const wire::MessageHead head{.kind = wire::MessageKind::kDone, .layer = wire::kControlLayer, .iteration = last};
+  const auto& of_server = plan_.units().of_server;
+  for (std::size_t server = 0; server < of_server.size(); ++server) {
+    if (!of_server[server].empty()) outbox_.send_to_server(Rank{static_cast<std::int32_t>(server)}, head, {}, kNoTicket);
+  }
+}
+
+}  // namespace paceline::paramserver
