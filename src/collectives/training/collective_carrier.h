@@ -43,7 +43,8 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
 
   // Carrier
   void start() override { start_signal_->raise(); }
-  void on_told() override { signal_->raise(); }
+  void on_units_told() override { signal_->raise(); }
+  void on_backward_told() override { signal_->raise(); }
   bool takes_copies() const override { return true; }
   Status take(std::span<const paramserver::GateLedger::Complete> units, Iteration iteration) override;
   bool takes_gradients() const override { return ledger_.takes_gradients(); }

@@ -58,8 +58,9 @@ class Carrier : public MessageSink, public GateObserver {
 
   // The initial values go from rank 0 to all. Once, before anything is told.
   virtual void start() = 0;
-  // Something was told in the gatehouse.
-  virtual void on_told() = 0;
+  // Complete units were told in the gatehouse; that backward is over, behind the last of them.
+  virtual void on_units_told() = 0;
+  virtual void on_backward_told() = 0;
   // JobPlan::uneven(): this worker computes no more, and the gate ledger has counted on. All values have come.
   virtual void finish() {}
 

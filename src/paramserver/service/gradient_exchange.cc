@@ -163,7 +163,7 @@ Status GradientExchange::announce(std::uint32_t tensor) {
   if (complete.empty()) return {};
   PACELINE_RETURN_IF_ERROR(take(lock, complete, house_->gates().current()));
   lock.unlock();
-  carrier_->on_told();
+  carrier_->on_units_told();
   return {};
 }
 
@@ -209,7 +209,7 @@ Status GradientExchange::backward_done(Iteration iteration, std::span<const std:
   tell([](GateObserver& observer) { observer.on_iteration_done(); });
   house_->on_progress();
   lock.unlock();
-  carrier_->on_told();
+  carrier_->on_backward_told();
   return {};
 }
 

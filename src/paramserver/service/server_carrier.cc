@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "tensor/narrow.h"
-
 namespace paceline::paramserver {
 namespace {
 
@@ -21,18 +19,10 @@ ServerCarrier::ServerCarrier(Gatehouse& house, Outbox& outbox, TensorMemory memo
       outbox_(outbox),
       memory_(std::move(memory)),
       own_server_(own_server),
-      ledger_(house.gates(), house.worker()) {
-  const WireOptions& wire = plan_.options().wire;
-  const std::size_t sent_bytes = static_cast<std::size_t>(plan_.units().elements) * wire.element_bytes();
-  const auto make_area = [&](std::unique_ptr<float[]>& area) {
-    const std::size_t floats = (sent_bytes + sizeof(float) - 1) / sizeof(float);
-    area.reset(new float[floats]);  // not initialised, so that pages nobody needs are never there
-    return std::as_writable_bytes(std::span(area.get(), floats)).first(sent_bytes);
-  };
-  staging_ = make_area(staging_memory_);
-  if (wire.narrow() || wire.drops()) pushes_ = make_area(push_memory_);
-  if (wire.narrow()) widen_now_.resize(plan_.units().units.size());
-  if (wire.drops()) dropping_.emplace(house.shared_plan());
+      ledger_(house.gates(), house.worker()),
+      gradients_(plan_, ledger_, memory_),
+      values_(plan_, ledger_, memory_) {
+  if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
   // At most a push and a pull of each unit are waiting.
   actions_.reserve(2 * plan_.units().units.size());
   if (plan_.options().schedule.back == scheduling::Return::kPullInBatches)
@@ -50,15 +40,15 @@ void ServerCarrier::start() {
   if (worker_ == Rank{0}) initial_signal_->raise();
 }
 
+// Nothing of a schedule that pushes at the end leaves before.
+void ServerCarrier::on_units_told() {
+  if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) told_signal_->raise();
+}
+
 // Everybody has the server's rounded initial values, so worker 0 has to round its own.
 void ServerCarrier::on_started() {
-  const WireOptions& wire = plan_.options().wire;
-  if (!wire.narrow() || worker_ != Rank{0}) return;
-  for (const scheduling::Unit& unit : plan_.units().units) {
-    const auto parameters = memory_.parameters(unit.id);
-    tensor::convert({sent_part(staging_, unit.id).data(), wire.type(), parameters.size()}, std::span<const float>(parameters));
-    widen(unit.id);
-  }
+  if (!plan_.options().wire.narrow() || worker_ != Rank{0}) return;
+  for (const scheduling::Unit& unit : plan_.units().units) values_.round(unit.id);
 }
 
 bool ServerCarrier::prepare(std::uint32_t tensor, Iteration iteration) {
@@ -91,17 +81,11 @@ void ServerCarrier::settle(Gatehouse::Lock& lock, scheduling::UnitRange units) {
     units.begin = *unit + 1;
     ++settling_;
     lock.unlock();
-    widen(*unit);
+    values_.move(*unit);
     lock.lock();
     if (--settling_ == 0) house_.wake();
   }
   if (settling_ > 0) house_.wait_for_thread(lock, [this] { return settling_ == 0; });
-}
-
-// From the staging area into the parameters.
-void ServerCarrier::widen(std::uint32_t unit) {
-  const auto to = memory_.parameters(unit);
-  tensor::convert(to, tensor::ConstTensorView(sent_part(staging_, unit).data(), plan_.options().wire.type(), to.size()));
 }
 
 // --- locked ---
@@ -180,7 +164,7 @@ void ServerCarrier::step_told() {
 }
 
 // Locked.
-void ServerCarrier::count_bytes() { house_.gates().count_bytes(std::exchange(dropped_bytes_, 0), 0); }
+void ServerCarrier::count_bytes() { house_.gates().count_bytes(gradients_.take_dropped_bytes(), 0); }
 
 void ServerCarrier::send_initial() {
   for (const scheduling::Unit& unit : plan_.units().units)

@@ -27,13 +27,11 @@ void ServerCarrier::send(wire::MessageKind kind, const WorkerAction& action, std
 void ServerCarrier::send_actions() {
   for (const WorkerAction& action : actions_) {
     switch (action.kind) {
-      case WorkerAction::Kind::kPush: {
-        const bool borrows = action.detail != scheduling::all_parts(plan_.units().units[action.unit]);
-        send(wire::MessageKind::kPush, action, borrows ? gradient_payload(action) : std::span<const std::byte>());
+      case WorkerAction::Kind::kPush:
+        send(wire::MessageKind::kPush, action, gradients_.of(action));
         break;
-      }
       case WorkerAction::Kind::kPushBatch:
-        send(wire::MessageKind::kPushes, action, gather_gradients(action.unit, action.detail));
+        send(wire::MessageKind::kPushes, action, gradients_.of(action));
         break;
       case WorkerAction::Kind::kPull:
         send(wire::MessageKind::kPull, action, {});
@@ -75,36 +73,7 @@ Result<std::span<std::byte>> ServerCarrier::on_message_begin(const session::Peer
   const TimePoint now = house_.loop().now();
   PACELINE_ASSIGN_OR_RETURN(const auto place, ledger_.on_value_begin(from.rank, values, head.payload_bytes, now));
   if (profile_ && from.rank != own_server_) profile_->on_pull_begun(values.unit, now);
-  const bool staged = place == PushLedger::Place::kStaging;
-  if (!plan_.options().wire.narrow()) return place_of(values, staged);
-  widen_now_[values.unit] = staged ? 0 : 1;
-  return place_of(values, true);
-}
-
-std::span<std::byte> ServerCarrier::value_place(std::uint32_t unit, bool staged) const {
-  return staged ? sent_part(staging_, unit) : std::as_writable_bytes(memory_.parameters(unit));
-}
-
-// Straight to where they belong when the units stand behind each other there.
-Result<std::span<std::byte>> ServerCarrier::place_of(const PushLedger::Values& values, bool staged) {
-  const std::size_t bytes = bytes_of(ledger_.units_of(values));
-  if (in_one_piece(values.unit, values.last)) return std::span(value_place(values.unit, staged).data(), bytes);
-  Parcel& parcel = parcels_[values.unit];
-  parcel.memory.resize((bytes + sizeof(float) - 1) / sizeof(float));
-  parcel.staged = staged;
-  parcel.arriving = true;
-  return std::as_writable_bytes(std::span(parcel.memory)).first(bytes);
-}
-
-// Nobody reads these places before on_value, so the copy needs no lock.
-void ServerCarrier::deal_out(const PushLedger::Values& values, std::span<const std::byte> payload) {
-  const auto found = parcels_.find(values.unit);
-  if (found == parcels_.end() || !std::exchange(found->second.arriving, false)) return;
-  for (const std::uint32_t unit : ledger_.units_of(values)) {
-    const auto to = value_place(unit, found->second.staged);
-    std::ranges::copy(payload.first(to.size()), to.begin());
-    payload = payload.subspan(to.size());
-  }
+  return values_.begin(values, place);
 }
 
 void ServerCarrier::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
@@ -114,12 +83,7 @@ void ServerCarrier::on_message(const session::PeerName& from, const wire::Messag
     return;
   }
   const PushLedger::Values values = values_of(head);
-  if (!payload.empty()) {
-    deal_out(values, payload);
-    if (!widen_now_.empty() && std::exchange(widen_now_[values.unit], 0) != 0) {
-      for (const std::uint32_t unit : ledger_.units_of(values)) widen(unit);
-    }
-  }
+  if (!payload.empty()) values_.complete(values, payload);
   Status status;
   bool opened = false;
   {

@@ -1,19 +1,30 @@
-// What the carrier by servers sends of gradients. Loop only.
+#include "paramserver/service/gradient_payloads.h"
+
 #include <algorithm>
 
-#include "paramserver/service/server_carrier.h"
 #include "tensor/narrow.h"
 #include "tensor/sparse.h"
 
 namespace paceline::paramserver {
 
-std::span<std::byte> ServerCarrier::sent_part(std::span<std::byte> area, std::uint32_t unit) const {
-  const auto offset = static_cast<std::size_t>(plan_.units().units[unit].offset);
-  return area.subspan(offset * plan_.options().wire.element_bytes(), plan_.payload_bytes(unit));
+GradientPayloads::GradientPayloads(const JobPlan& plan, const PushLedger& ledger, TensorMemory memory)
+    : plan_(plan), ledger_(ledger), memory_(std::move(memory)) {
+  if (plan.options().wire.narrow() || plan.options().wire.drops()) sent_.emplace(plan);
+}
+
+std::span<const std::byte> GradientPayloads::of(const WorkerAction& push) {
+  const WireOptions& wire = plan_.options().wire;
+  if (push.kind == WorkerAction::Kind::kPushBatch) return gathered(ledger_.units_between(push.unit, push.detail));
+  if (push.detail == scheduling::all_parts(plan_.units().units[push.unit])) return {};
+  if (wire.drops()) return sparse(push);
+  if (!wire.narrow()) return std::as_bytes(memory_.gradient(push.unit));
+  const auto payload = sent_->of(push.unit);
+  put(push.unit, payload);
+  return payload;
 }
 
 // The gradient as it is sent.
-void ServerCarrier::put_gradient(std::uint32_t unit, std::span<std::byte> to) {
+void GradientPayloads::put(std::uint32_t unit, std::span<std::byte> to) {
   const WireOptions& wire = plan_.options().wire;
   const std::span<const float> gradient = memory_.gradient(unit);
   if (!wire.narrow()) {
@@ -23,17 +34,8 @@ void ServerCarrier::put_gradient(std::uint32_t unit, std::span<std::byte> to) {
   }
 }
 
-std::span<const std::byte> ServerCarrier::gradient_payload(const WorkerAction& push) {
-  const WireOptions& wire = plan_.options().wire;
-  if (wire.drops()) return sparse_payload(push);
-  if (!wire.narrow()) return std::as_bytes(memory_.gradient(push.unit));
-  const auto payload = sent_part(pushes_, push.unit);
-  put_gradient(push.unit, payload);
-  return payload;
-}
-
 // Sparse where that is smaller. Parts that were not used hold what an earlier iteration left there.
-std::span<const std::byte> ServerCarrier::sparse_payload(const WorkerAction& push) {
+std::span<const std::byte> GradientPayloads::sparse(const WorkerAction& push) {
   const scheduling::Unit& planned = plan_.units().units[push.unit];
   const auto gradient = memory_.gradient(push.unit);
   const auto parts = plan_.units().parts_of(planned);
@@ -50,7 +52,7 @@ std::span<const std::byte> ServerCarrier::sparse_payload(const WorkerAction& pus
   const std::size_t count = std::max<std::size_t>(held, 1);
   std::span<const std::byte> payload = std::as_bytes(gradient);
   if (count * tensor::kSparseBytes < payload.size()) {
-    const auto place = sent_part(pushes_, push.unit).first(count * tensor::kSparseBytes);
+    const auto place = sent_->of(push.unit).first(count * tensor::kSparseBytes);
     const std::span indices(reinterpret_cast<std::uint32_t*>(place.data()), count);
     const std::span values(reinterpret_cast<float*>(place.data() + indices.size_bytes()), count);
     indices[0] = 0;
@@ -65,37 +67,27 @@ std::span<const std::byte> ServerCarrier::sparse_payload(const WorkerAction& pus
   return payload;
 }
 
-// Whether no other servers' units lie between them.
-bool ServerCarrier::in_one_piece(std::uint32_t unit, std::uint32_t last) const {
-  return ledger_.units_between(unit, last).size() == last - unit + 1;
-}
-
-std::size_t ServerCarrier::bytes_of(std::span<const std::uint32_t> units) const {
-  std::size_t bytes = 0;
-  for (const std::uint32_t unit : units) bytes += plan_.payload_bytes(unit);
-  return bytes;
-}
-
 // The ledger sends nothing of these units again before this has been delivered, so the memory is free by then. Nobody writes to
 // gradients that are not delivered, so the copy needs no lock.
-std::span<const std::byte> ServerCarrier::gather_gradients(std::uint32_t unit, std::uint32_t last) {
+std::span<const std::byte> GradientPayloads::gathered(std::span<const std::uint32_t> units) {
   const WireOptions& wire = plan_.options().wire;
-  const auto units = ledger_.units_between(unit, last);
-  const std::size_t bytes = bytes_of(units);
+  std::size_t bytes = 0;
+  for (const std::uint32_t unit : units) bytes += plan_.payload_bytes(unit);
   if (wire.drops()) dropped_bytes_ += static_cast<std::int64_t>(bytes);
-  if (in_one_piece(unit, last) && !wire.narrow()) return std::as_bytes(memory_.gradient(unit, last));
+  const bool whole = in_one_piece(units);
+  if (whole && !wire.narrow()) return std::as_bytes(memory_.gradient(units.front(), units.back()));
   std::span<std::byte> piece;
-  if (in_one_piece(unit, last)) {
-    piece = std::span(sent_part(pushes_, unit).data(), bytes);
+  if (whole) {
+    piece = sent_->of(units.front(), units.back());
   } else {
-    std::vector<std::byte>& memory = gathered_[unit];
+    std::vector<std::byte>& memory = pieces_[units.front()];
     memory.resize(bytes);
     piece = memory;
   }
   std::span<std::byte> rest = piece;
-  for (const std::uint32_t one : units) {
-    put_gradient(one, rest.first(plan_.payload_bytes(one)));
-    rest = rest.subspan(plan_.payload_bytes(one));
+  for (const std::uint32_t unit : units) {
+    put(unit, rest.first(plan_.payload_bytes(unit)));
+    rest = rest.subspan(plan_.payload_bytes(unit));
   }
   return piece;
 }

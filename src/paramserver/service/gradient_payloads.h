@@ -1,0 +1,43 @@
+// What of a worker's gradients travels to servers: the gradient from where it stands; with a narrow codec a rounded copy; with
+// dropping what is sent of it, packed where that is smaller; of several units that do not stand behind each other a copy in one
+// piece.
+//
+// Memory: nothing is allocated per message once warm. Loop only.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "paramserver/core/push_ledger.h"
+#include "paramserver/service/sent_area.h"
+#include "paramserver/service/tensor_memory.h"
+
+namespace paceline::paramserver {
+
+class GradientPayloads {
+ public:
+  // The plan and the ledger outlive it.
+  GradientPayloads(const JobPlan& plan, const PushLedger& ledger, TensorMemory memory);
+
+  // Of a push: stays as it is until the push has been delivered. Empty: the unit has no gradient.
+  std::span<const std::byte> of(const WorkerAction& push);
+  // Bytes made with WireOptions::drops() since the last call; those of other codecs the ledger counts.
+  std::int64_t take_dropped_bytes() { return std::exchange(dropped_bytes_, 0); }
+
+ private:
+  std::span<const std::byte> sparse(const WorkerAction& push);
+  std::span<const std::byte> gathered(std::span<const std::uint32_t> units);
+  void put(std::uint32_t unit, std::span<std::byte> to);
+
+  const JobPlan& plan_;
+  const PushLedger& ledger_;
+  TensorMemory memory_;
+  std::optional<SentArea> sent_;                            // gradients as they are sent, when not as they stand
+  std::map<std::uint32_t, std::vector<std::byte>> pieces_;  // on their way in one piece, by first unit
+  std::int64_t dropped_bytes_ = 0;
+};
+
+}  // namespace paceline::paramserver
