@@ -55,6 +55,7 @@ JobSetting setting_of(std::uint64_t seed) {
   if (random() % 3 == 0) setting.options.update.clip_norm = 1;
   if (random() % 3 == 0) setting.options.update.non_finite = NonFinitePolicy::kSkip;
   setting.unused_per_cent = random() % 2 == 0 ? 0 : 30;
+  setting.threads = seed % 3 == 0 ? 3 : 1;
   return setting;
 }
 
@@ -97,17 +98,6 @@ void expect_moved(JobSetting setting, std::int64_t pushed, std::int64_t pulled) 
     for (const Duration part : {worker->account.push, worker->account.pull, worker->account.wait, worker->account.update})
       EXPECT_GE(part, Duration{});
   }
-}
-
-TEST_F(ParameterServer, ThreadsOfAWorkerMayShareItsTensorsAndWaitAtOneGate) {
-  train_each(14, inproc, [](std::uint64_t seed) {
-    JobSetting setting = setting_of(seed);
-    setting.threads = 3;
-    WireOptions& wire = setting.options.wire;
-    if (seed % 3 == 0) wire.kind = WireKind::kBFloat16;
-    if (seed % 3 == 1) wire = {.kind = WireKind::kDropping, .share = 0.2};
-    return setting;
-  });
 }
 
 TEST_F(ParameterServer, GivesTheReferencesBitsOverInproc) { train_each(16, inproc, setting_of); }
@@ -326,8 +316,7 @@ TEST_F(ParameterServer, CountsEveryPushOnceInEveryUnevenModelOverAFaultyNetwork)
   }
 }
 
-// Worker 2 vanishes with a push unanswered: what it had acknowledged is in the final values, and at most what was on its way
-// besides.
+// Worker 2 vanishes with a push unanswered: what it had acknowledged is in the final values, and at most that push besides.
 TEST_F(ParameterServer, OfALostWorkersPushesThoseThatWereAnsweredStayAndAtMostOneMore) {
   for (const sync::SyncKind kind : kUnevenKinds) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -388,8 +377,7 @@ TEST_F(ParameterServer, RefusesMessagesOfPaceThatDoNotFitAndNamesTheSender) {
     Job job(transport::testing::inproc_backend(), setting);
     std::string said;
     job.workers[0]->node.rank.on_loop([&] {
-      job.workers[0]->worker->carrier().on_message(server,
-                                                   {.kind = wire::MessageKind::kMiniBatch, .unit = count, .iteration = number}, {});
+      job.workers[0]->sink().on_message(server, {.kind = wire::MessageKind::kMiniBatch, .unit = count, .iteration = number}, {});
       if (job.workers[0]->reported.size() == 1) said = job.workers[0]->reported[0].message();
     });
     return said;

@@ -251,8 +251,6 @@ bool GradientExchange::gradients_free(Layer layer) {
   return house_->gates().free(layer);
 }
 
-// --- mini-batches ---
-
 Result<std::int64_t> GradientExchange::next_mini_batch() {
   PACELINE_ASSIGN_OR_RETURN(const auto number, next_mini_batch(Gatehouse::kNoLimit));
   return *number;
@@ -282,8 +280,6 @@ void GradientExchange::read_ahead(std::function<void(std::int64_t)> reader) {
   const Lock lock = house_->lock();
   numbers->read_ahead(std::move(reader));
 }
-
-// --- the rest ---
 
 void GradientExchange::cancel(const Status& reason) {
   if (check_process().ok()) house_->cancel(reason);
