@@ -154,7 +154,7 @@ def test_the_times_of_whole_steps_are_the_ones_that_epochs_and_servers_are_worke
     assert answer["iteration_by"] == "whole-steps" and [one["iteration_by"] for one in answer["candidates"]] == ["whole-steps"] * 3
     assert answer["servers"] == -(-4 * 4 * 431080 // (10e6 * 0.08)), "T_C is what a step takes"
     (reason,) = [reason for reason in answer["reasons"] if reason.startswith("convolutions")]
-    assert "80 ms" in reason and "whole steps took" in reason and "52 ms" in reason, reason
+    assert "80.0 ms" in reason and "whole steps took" in reason and "52.0 ms" in reason, reason
     some = plan(tmp_path, (200 + 160) * MIB, "--mini-batches", 64, times=times)  # conv2's fft alone fits
     assert some["convolutions"] == {"conv1": DEFAULT, "conv2": FFT} and some["iteration_by"] == "both"
     assert some["iteration_seconds"] == pytest.approx(0.1 - 0.032 * 0.02 / 0.048)
