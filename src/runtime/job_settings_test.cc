@@ -137,7 +137,7 @@ TEST(JobSettings, ABadValueIsRefusedNamingTheOption) {
       {"seed", {"-1", "9223372036854775807"}},
       {"schedule", {"", "fifo"}},
       {"window", {"16KiB", "0", "131071", "auto:0ms", "automatic"}},
-      {"return", {"pull", "notify-and-pull"}},
+      {"return", {"pull"}},
       {"ordered-places", {"some", "window,", "worker-egress,client-egress"}},
       {"wire", {"", "float64", "bfloat", "dropping", "dropping:0", "dropping:2", "dgc", "dgc:nan"}},
       {"loss-scale", {"0", "3", "nan", "2"}},

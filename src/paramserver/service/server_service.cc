@@ -307,7 +307,17 @@ void ServerService::on_delivered(const session::PeerName& to, std::uint64_t tick
 }
 
 void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {
-  if (peer.role == session::Role::kWorker) frozen_ = true;
+  if (failed_ || peer.role != session::Role::kWorker) return;
+  if (!plan_.uneven()) {
+    frozen_ = true;
+    return;
+  }
+  while (queue_.waiting() > 0 && !failed_) work_one();  // what it had pushed completely counts
+  if (failed_) return;
+  std::erase_if(parcels_, [&](const auto& parcel) { return parcel.first.first == peer.rank; });
+  const TimePoint begin = loop_.now();
+  const Status status = server_->on_left(peer.rank, begin, actions_);
+  carry_out(status, loop_.now() - begin);
 }
 
 void ServerService::fail(const Status& reason) {

@@ -66,8 +66,9 @@ class ServerService final : public MessageSink {
   Result<std::span<std::byte>> on_message_begin(const session::PeerName& from, const wire::MessageHead& head) override;
   void on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(const session::PeerName& to, std::uint64_t ticket) override;
-  // When a worker is lost the server makes no update any more and sends no value: the sum of those who are left belongs to another
-  // job, and no checkpoint must hold it. Messages that still come are received and ignored.
+  // In BSP a server that has lost a worker makes no update and sends no value any more: the sum of those who are left belongs to
+  // another job, and no checkpoint must hold it. Messages that still come are received and ignored. Where each push counts by itself
+  // the worker takes part no more (Server::on_left), and whether the job goes on is the runtime's decision.
   void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
 
   // The answer: by worker of the question, the iteration at whose end the barrier is. Tells this server's model and all others'.
@@ -137,7 +138,7 @@ class ServerService final : public MessageSink {
   std::map<std::pair<Rank, std::uint32_t>, Parcel> parcels_;
   std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
   std::int64_t updates_told_ = 0;                           // of the core's, those that on_work knows of
-  bool failed_ = false, held_ = false, frozen_ = false;     // frozen: a worker is lost
+  bool failed_ = false, held_ = false, frozen_ = false;     // frozen: BSP has lost a worker
   Counters counters_;
 };
 

@@ -29,14 +29,12 @@ class Sent final : public Outbox {
 };
 
 // Two workers, two units of one tensor each.
-class LostWorker : public ::testing::TestWithParam<sync::SyncKind> {
+class LostWorker : public ::testing::Test {
  protected:
   LostWorker() {
     JobOptions options;
     options.workers = 2;
     options.schedule.cut = scheduling::whole_tensors();
-    options.sync.kind = GetParam();
-    options.sync.history = 1;
     plan_ = *JobPlan::make(testing::table_of({{2}, {3}}), options);
     ServerCallbacks callbacks;
     callbacks.on_failed = [](const Status& reason) { FAIL() << reason.message(); };
@@ -72,7 +70,7 @@ class LostWorker : public ::testing::TestWithParam<sync::SyncKind> {
   std::vector<Iteration> complete_;
 };
 
-TEST_P(LostWorker, LeavesTheStateAsItWasWithEverybody) {
+TEST_F(LostWorker, LeavesTheStateAsItWasWithEverybody) {
   push(0, 0, 1);
   push(0, 1, 1);
   push(1, 0, 1);
@@ -84,7 +82,7 @@ TEST_P(LostWorker, LeavesTheStateAsItWasWithEverybody) {
   EXPECT_TRUE(complete_.empty()) << "iteration " << complete_.front() << " would be saved";
 }
 
-TEST_P(LostWorker, WhatStillComesFromTheOthersChangesNothing) {
+TEST_F(LostWorker, WhatStillComesFromTheOthersChangesNothing) {
   push(1, 0, 1);
   push(1, 1, 1);
   deliver();
@@ -97,7 +95,7 @@ TEST_P(LostWorker, WhatStillComesFromTheOthersChangesNothing) {
   EXPECT_TRUE(complete_.empty());
 }
 
-TEST_P(LostWorker, WhatWaitedWhileAStateWasSavedIsNotWorkedOffAfterwards) {
+TEST_F(LostWorker, WhatWaitedWhileAStateWasSavedIsNotWorkedOffAfterwards) {
   service_->hold_updates();
   for (std::uint32_t unit = 0; unit < 2; ++unit) push(0, unit, 1);
   push(1, 0, 1);
@@ -106,15 +104,6 @@ TEST_P(LostWorker, WhatWaitedWhileAStateWasSavedIsNotWorkedOffAfterwards) {
   EXPECT_EQ(service_->core().counters().updates, 0);
   EXPECT_TRUE(sent_.values.empty());
 }
-
-INSTANTIATE_TEST_SUITE_P(, LostWorker,
-                         ::testing::Values(sync::SyncKind::kBsp, sync::SyncKind::kAsp, sync::SyncKind::kSsp,
-                                           sync::SyncKind::kElasticBsp),
-                         [](const auto& kind) {
-                           std::string name(to_text(kind.param));
-                           std::erase(name, '-');
-                           return name;
-                         });
 
 }  // namespace
 }  // namespace paceline::paramserver
