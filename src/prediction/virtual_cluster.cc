@@ -13,16 +13,13 @@ constexpr Iteration kWarmUp = 2;  // of them not counted: nothing is on its way 
 
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
+// Here nobody makes a mistake that a ledger could refuse.
+void expect(const Status& status) { PACELINE_CHECK(status.ok(), "{}", status.message()); }
+
 }  // namespace
 
 VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan, const Job& job, const Cluster& cluster)
-    : plan_(std::move(plan)),
-      job_(job),
-      cluster_(cluster),
-      tensors_(static_cast<std::size_t>(plan_->layers())),
-      servers_(static_cast<std::size_t>(cluster.servers), Server(scheduling::ingress_order(plan_->options().schedule))),
-      pushes_(plan_->units().units.size(), 0),
-      versions_(plan_->units().units.size(), 0) {
+    : plan_(std::move(plan)), job_(job), cluster_(cluster), tensors_(static_cast<std::size_t>(plan_->layers())) {
   for (std::uint32_t tensor = 0; tensor < job.table.tensors.size(); ++tensor)
     tensors_[static_cast<std::size_t>(job.table.tensors[tensor].layer.index)].push_back(tensor);
   const bool shared = cluster.layout == Cluster::Layout::kShared;
@@ -33,24 +30,44 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const paramserver::JobPlan> plan,
         scheduling::EgressOptions{.window = *cluster.window, .wide = wide_for(rules.window, cluster.link), .chunk = cluster.chunk});
     node.queue.set_order(scheduling::Flow::kPush, rules.pushes);
     node.queue.set_order(scheduling::Flow::kReply, rules.replies);
-    for (std::uint32_t other = 0; other < count; ++other) {
-      node.lanes.push_back(node.queue.add());
-      node.queue.resume(node.lanes.back());
-      node.nodes.push_back(other);
+    // Messages pass between workers and servers only, so lanes take memory by what is in use.
+    const auto workers = static_cast<std::uint32_t>(cluster.workers);
+    node.first_peer = shared || i >= workers ? 0 : workers;
+    const auto peers = shared        ? static_cast<std::uint32_t>(count)
+                       : i < workers ? static_cast<std::uint32_t>(cluster.servers)
+                                     : workers;
+    for (std::uint32_t peer = 0; peer < peers; ++peer) node.queue.resume(node.queue.add());
+  }
+  servers_.reserve(static_cast<std::size_t>(cluster.servers));
+  for (std::int32_t rank = 0; rank < cluster.servers; ++rank) {
+    auto ledger = paramserver::ServerLedger::make(plan_, Rank{rank});
+    PACELINE_CHECK(ledger.ok(), "{}", ledger.status().message());
+    servers_.emplace_back(std::move(*ledger), scheduling::ingress_order(plan_->options().schedule));
+  }
+  give_initial_values();
+}
+
+// Everybody has them when the first iteration begins.
+void VirtualCluster::give_initial_values() {
+  const Iteration label = plan_->options().first - 1;
+  for (Server& server : servers_) {
+    for (const std::uint32_t unit : server.ledger.units()) {
+      const auto bytes = static_cast<std::uint64_t>(plan_->units().units[unit].elements) * sizeof(float);
+      expect(server.ledger.on_initial_begin(Rank{0}, unit, label, bytes));
+      expect(server.ledger.on_initial(Rank{0}, unit, label, now(), effects_));
     }
   }
-  workers_.reserve(static_cast<std::size_t>(cluster.workers));
-  for (std::int32_t rank = 0; rank < cluster.workers; ++rank) {
+  effects_.clear();
+  workers_.reserve(static_cast<std::size_t>(cluster_.workers));
+  for (std::int32_t rank = 0; rank < cluster_.workers; ++rank) {
     paramserver::PushLedger& core = workers_.emplace_back(plan_, Rank{rank}).core;
     for (const scheduling::Unit& unit : plan_->units().units) {
       if (rank == 0) {
         core.on_initial_received(unit.id);
         continue;
       }
-      const auto began = core.on_value_begin(unit.server, {unit.id, unit.id, 0}, plan_->payload_bytes(unit.id), now());
-      PACELINE_CHECK(began.ok(), "{}", began.status().message());
-      const Status came = core.on_value(unit.server, {unit.id, unit.id, 0}, 0, now(), actions_);
-      PACELINE_CHECK(came.ok(), "{}", came.message());
+      expect(core.on_value_begin(unit.server, {unit.id, unit.id, label}, plan_->payload_bytes(unit.id), now()).status());
+      expect(core.on_value(unit.server, {unit.id, unit.id, label}, 0, now(), actions_));
     }
   }
 }
@@ -119,7 +136,7 @@ void VirtualCluster::send(Message message, std::uint32_t from, std::uint32_t to)
     slot = unused_messages_.back();
     unused_messages_.pop_back();
   }
-  message.lane = nodes_[from].lanes[to];
+  message.lane = to - nodes_[from].first_peer;
   messages_[slot] = message;
   if (from == to) return at(now_, Event::Kind::kArrived, slot, message.bytes);
   if (message.bytes > 0) ++sent_messages_;
@@ -135,7 +152,7 @@ void VirtualCluster::pump(std::uint32_t node) {
   if (from.sending) return;
   const auto chunk = from.queue.take();
   if (!chunk) return;
-  Node& to = nodes_[from.nodes[chunk->destination]];
+  Node& to = nodes_[from.first_peer + chunk->destination];
   const std::int64_t bytes = wire_time(chunk->size.count);
   std::int64_t begin = now_;
   if (chunk->offset.count == 0) {
@@ -156,9 +173,11 @@ void VirtualCluster::on_arrived(std::uint32_t index, std::int64_t bytes) {
   const std::uint32_t from = to_server ? worker : server;
   if (worker != server) nodes_[from].queue.on_acknowledged(message.lane, Bytes{bytes});
   if (message.kind == Kind::kValue && message.received == 0) {
-    const auto began = workers_[static_cast<std::size_t>(message.worker)].core.on_value_begin(
-        Rank{message.server}, {message.unit, message.detail, message.iteration}, static_cast<std::uint64_t>(message.bytes), now());
-    PACELINE_CHECK(began.ok(), "{}", began.status().message());
+    expect(workers_[static_cast<std::size_t>(message.worker)]
+               .core
+               .on_value_begin(Rank{message.server}, {message.unit, message.detail, message.iteration},
+                               static_cast<std::uint64_t>(message.bytes), now())
+               .status());
   }
   message.received += bytes;
   if (message.received == message.bytes) deliver(index);
@@ -178,18 +197,14 @@ void VirtualCluster::deliver(std::uint32_t index) {
       return go_on(message.worker);
     }
     case Kind::kPull:
-      if (!try_answer(index)) server.pulls.push_back(index);
-      return;
-    case Kind::kValue: {
-      const Status came = worker.core.on_value(from, {message.unit, message.detail, message.iteration}, 0, now(), actions_);
-      PACELINE_CHECK(came.ok(), "{}", came.message());
+      free_message(index);
+      return on_pull(message);
+    case Kind::kValue:
+      expect(worker.core.on_value(from, {message.unit, message.detail, message.iteration}, 0, now(), actions_));
       break;
-    }
-    case Kind::kNotify: {
-      const Status came = worker.core.on_notify(from, message.unit, message.iteration, actions_);
-      PACELINE_CHECK(came.ok(), "{}", came.message());
+    case Kind::kNotify:
+      expect(worker.core.on_notify(from, message.unit, message.iteration, actions_));
       break;
-    }
   }
   free_message(index);
   send_actions(message.worker);
@@ -214,33 +229,38 @@ void VirtualCluster::on_aggregated(std::int32_t rank) {
   const Message push = messages_[server.working_on];
   free_message(server.working_on);
   server.working = false;
-  for (const std::uint32_t unit : units_between(push.unit, push.detail)) count_push(rank, unit, push.iteration);
+  for (const std::uint32_t unit : units_between(push.unit, push.detail)) {
+    expect(server.ledger.on_push_begin(Rank{push.worker}, unit, push.iteration, plan_->payload_bytes(unit)));
+    expect(server.ledger.on_push(Rank{push.worker}, unit, push.iteration, 0, now(), effects_));
+    while (const auto update = server.ledger.next()) server.ledger.on_updated(*update, now(), effects_);
+    carry_out(server.ledger);
+  }
   aggregate(rank);
 }
 
-void VirtualCluster::count_push(std::int32_t server, std::uint32_t unit, Iteration iteration) {
-  if (++pushes_[unit] < cluster_.workers) return;
-  pushes_[unit] = 0;
-  versions_[unit] = iteration;
-  answer(server, unit, iteration);
+void VirtualCluster::on_pull(const Message& pull) {
+  paramserver::ServerLedger& ledger = servers_[static_cast<std::size_t>(pull.server)].ledger;
+  expect(ledger.on_pull(Rank{pull.worker}, pull.unit, pull.detail, pull.iteration, effects_));
+  carry_out(ledger);
 }
 
-// The unit has a new value.
-void VirtualCluster::answer(std::int32_t server, std::uint32_t unit, Iteration iteration) {
-  const scheduling::Return back = plan_->options().schedule.back;
-  if (back == scheduling::Return::kBroadcast || back == scheduling::Return::kNotifyAndPull) {
-    for (std::int32_t worker = 0; worker < cluster_.workers; ++worker) {
-      const Message about{.worker = worker, .server = server, .unit = unit, .detail = unit, .iteration = iteration};
-      if (back == scheduling::Return::kBroadcast) {
-        send_value(about);
-      } else {
-        Message notify = about;
-        notify.kind = Kind::kNotify;
-        send(notify, node_of_server(server), node_of_worker(worker));
-      }
+void VirtualCluster::carry_out(const paramserver::ServerLedger& server) {
+  using Effect = paramserver::ServerEffect::Kind;
+  for (const paramserver::ServerEffect& effect : std::exchange(effects_, {})) {
+    Message message{.kind = Kind::kNotify,
+                    .worker = effect.to.value,
+                    .server = server.rank().value,
+                    .unit = effect.unit,
+                    .detail = effect.last,
+                    .iteration = effect.iteration};
+    if (effect.kind == Effect::kSendValue || effect.kind == Effect::kSendValues) {
+      message.kind = Kind::kValue;
+      message.bytes = bytes_between(effect.unit, effect.last);
+    } else if (effect.kind != Effect::kNotify) {
+      continue;
     }
+    send(message, node_of_server(message.server), node_of_worker(message.worker));
   }
-  std::erase_if(servers_[static_cast<std::size_t>(server)].pulls, [&](std::uint32_t pull) { return try_answer(pull); });
 }
 
 std::span<const std::uint32_t> VirtualCluster::units_between(std::uint32_t unit, std::uint32_t last) const {
@@ -254,23 +274,6 @@ std::int64_t VirtualCluster::bytes_between(std::uint32_t unit, std::uint32_t las
   std::int64_t bytes = 0;
   for (const std::uint32_t one : units_between(unit, last)) bytes += static_cast<std::int64_t>(plan_->payload_bytes(one));
   return bytes;
-}
-
-bool VirtualCluster::try_answer(std::uint32_t pull) {
-  const Message asked = messages_[pull];
-  const auto units = units_between(asked.unit, asked.detail);
-  if (std::ranges::any_of(units, [&](std::uint32_t unit) { return versions_[unit] < asked.iteration; })) return false;
-  free_message(pull);
-  send_value(asked);
-  return true;
-}
-
-void VirtualCluster::send_value(const Message& asked) {
-  Message value = asked;
-  value.kind = Kind::kValue;
-  value.received = 0;
-  value.bytes = bytes_between(asked.unit, asked.detail);
-  send(value, node_of_server(asked.server), node_of_worker(asked.worker));
 }
 
 // --- workers ---
@@ -323,14 +326,12 @@ void VirtualCluster::on_computed(std::int32_t rank) {
   const auto& tensors = tensors_[static_cast<std::size_t>(worker.layer)];
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
     complete_.clear();
-    const Status ready = worker.gates->on_gradient(*tensor, complete_);
-    PACELINE_CHECK(ready.ok(), "{}", ready.message());
+    expect(worker.gates->on_gradient(*tensor, complete_));
     worker.core.on_complete(complete_, now(), actions_);
   }
   if (worker.layer == 0) {
     complete_.clear();
-    const Status over = worker.gates->on_backward_done(worker.gates->current(), {}, complete_);
-    PACELINE_CHECK(over.ok(), "{}", over.message());
+    expect(worker.gates->on_backward_done(worker.gates->current(), {}, complete_));
     worker.core.on_complete(complete_, now(), actions_);
     worker.core.on_backward_done(now(), actions_);
     worker.gates->next_iteration();

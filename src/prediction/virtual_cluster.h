@@ -1,5 +1,6 @@
-// The nodes of predict.h in virtual time: workers step their ledgers, nodes their EgressQueue, servers count pushes as ServerCore
-// does. Used once: construct, run().
+// The nodes of predict.h in virtual time: workers and servers step the ledgers that the real ones step, nodes their EgressQueue.
+// Nothing is decided here: what a ledger wants sent takes a link, what it wants updated takes a server's time. Used once: construct,
+// run().
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "paramserver/core/push_ledger.h"
+#include "paramserver/core/server_ledger.h"
 #include "prediction/predict.h"
 #include "scheduling/egress_queue.h"
 #include "scheduling/ingress_queue.h"
@@ -50,8 +52,7 @@ class VirtualCluster {
   struct Node {
     explicit Node(const scheduling::EgressOptions& options) : queue(options) {}
     scheduling::EgressQueue queue;
-    std::vector<std::uint32_t> lanes;  // by node
-    std::vector<std::uint32_t> nodes;  // by lane
+    std::uint32_t first_peer = 0;  // the node of lane 0; the others follow
     bool sending = false;
     std::int64_t processor_free = 0, ingress_free = 0;
   };
@@ -66,11 +67,11 @@ class VirtualCluster {
     bool computing = false;
   };
   struct Server {
-    explicit Server(scheduling::Order order) : waiting(order) {}
+    Server(paramserver::ServerLedger decisions, scheduling::Order order) : ledger(std::move(decisions)), waiting(order) {}
+    paramserver::ServerLedger ledger;
     scheduling::IngressQueue<std::uint32_t> waiting;  // pushes, by message
     std::uint32_t working_on = 0;
     bool working = false;
-    std::vector<std::uint32_t> pulls;  // messages that are not answered yet
   };
 
   std::int32_t layers() const { return plan_->layers(); }
@@ -79,6 +80,7 @@ class VirtualCluster {
   TimePoint now() const { return TimePoint(Duration(now_)); }
   std::int64_t wire_time(std::int64_t bytes) const;
   void at(std::int64_t time, Event::Kind kind, std::uint32_t subject, std::int64_t bytes = 0);
+  void give_initial_values();
   void send(Message message, std::uint32_t from, std::uint32_t to);
   void pump(std::uint32_t node);
   void on_arrived(std::uint32_t message, std::int64_t bytes);
@@ -86,12 +88,10 @@ class VirtualCluster {
   void free_message(std::uint32_t message) { unused_messages_.push_back(message); }
   void aggregate(std::int32_t server);
   void on_aggregated(std::int32_t server);
-  void count_push(std::int32_t server, std::uint32_t unit, Iteration iteration);
-  void answer(std::int32_t server, std::uint32_t unit, Iteration iteration);
-  std::int64_t bytes_between(std::uint32_t unit, std::uint32_t last) const;
-  bool try_answer(std::uint32_t pull);
-  void send_value(const Message& asked);
+  void on_pull(const Message& pull);
+  void carry_out(const paramserver::ServerLedger& server);
   std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
+  std::int64_t bytes_between(std::uint32_t unit, std::uint32_t last) const;
   void send_actions(std::int32_t worker);
   void go_on(std::int32_t worker);
   void on_computed(std::int32_t worker);
@@ -104,8 +104,6 @@ class VirtualCluster {
   std::vector<Node> nodes_;
   std::vector<Worker> workers_;
   std::vector<Server> servers_;
-  std::vector<std::int32_t> pushes_;  // by unit, of the iteration in progress
-  std::vector<Iteration> versions_;   // by unit
   std::vector<Message> messages_;
   std::vector<std::uint32_t> unused_messages_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
@@ -114,6 +112,7 @@ class VirtualCluster {
   };
   std::vector<End> ends_;  // of worker 0's iterations
   std::vector<paramserver::WorkerAction> actions_;
+  paramserver::ServerLedger::Effects effects_;
   std::vector<paramserver::GateLedger::Complete> complete_;
   std::int64_t now_ = 0, sent_messages_ = 0;
   std::uint64_t sequence_ = 0;
