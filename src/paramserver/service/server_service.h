@@ -67,8 +67,8 @@ class ServerService final : public MessageSink {
   void on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(const session::PeerName& to, std::uint64_t ticket) override;
   // In BSP a server that has lost a worker makes no update and sends no value any more: the sum of those who are left belongs to
-  // another job, and no checkpoint must hold it. Messages that still come are received and ignored. Where each push counts by itself
-  // the worker takes part no more (Server::on_left), and whether the job goes on is the runtime's decision.
+  // another job, and no checkpoint must hold it. Messages that still come are received and ignored. Where each push counts by
+  // itself the worker takes part no more (Server::on_left), and whether the job goes on is the runtime's decision.
   void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
 
   // The answer: by worker of the question, the iteration at whose end the barrier is. Tells this server's model and all others'.
