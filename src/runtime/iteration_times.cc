@@ -7,19 +7,19 @@ namespace paceline::runtime {
 namespace {
 
 constexpr std::int32_t kSteps = 2048;  // sizes between a power of two and the next
-constexpr std::int32_t kNone = -2000 * kSteps;
+constexpr std::int32_t kNoTime = -2000 * kSteps;
 constexpr std::int64_t kMostIterations = std::int64_t{1} << 53;
 
 // Sizes follow the logarithm, so that each is as exact as the others.
 std::int32_t size_of(double seconds) {
-  if (!(seconds > 0) || !std::isfinite(seconds)) return kNone;
+  if (!(seconds > 0) || !std::isfinite(seconds)) return kNoTime;
   int exponent = 0;
   const double fraction = std::frexp(seconds, &exponent);  // 0.5 up to below 1
   return exponent * kSteps + static_cast<std::int32_t>((fraction - 0.5) * 2 * kSteps);
 }
 
 double seconds_of(std::int32_t size) {
-  if (size == kNone) return 0;
+  if (size == kNoTime) return 0;
   const std::int32_t exponent = size >= 0 ? size / kSteps : -((kSteps - 1 - size) / kSteps);
   return std::ldexp(0.5 + (size - exponent * kSteps + 0.5) / (2 * kSteps), exponent);
 }
