@@ -43,11 +43,9 @@ TEST(Joiners, OfTooManyTheOneThatHasHadMostTimeGoes) {
 TEST(Joiners, OfThoseWhoAnnounceTooMuchTheLargestGoesAndNeverWhoeverNeedsLittle) {
   Joiners joiners;
   session::PeerId next = 0;
-  std::uint64_t announced = 0;
   for (int i = 0; i < kFree; ++i) {
     joiners.on_peer(++next, kFree);
     EXPECT_TRUE(joiners.on_message_begin(next, join(wire::kMaxJoinBytes), kFree).ok());
-    announced += wire::kMaxJoinBytes;
   }
   joiners.on_peer(++next, kFree);
   EXPECT_TRUE(joiners.on_message_begin(next, join(wire::kMaxJoinBytes - 100), kFree).ok())
