@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <new>
 #include <random>
 
 #include <unistd.h>
@@ -23,7 +24,7 @@ struct CommunicatorState {
   ~CommunicatorState() {
     if (!inherited()) return;
     // Its thread and its half of the sessions live in the parent, which waiting or closing here would only disturb.
-    static_cast<void>(new std::shared_ptr(std::move(process)));
+    static_cast<void>(new (std::nothrow) std::shared_ptr(std::move(process)));
     static_cast<void>(all.release());
   }
   // This process is a fork() of the one that opened it.
@@ -43,7 +44,7 @@ struct RequestState {
   RequestState(RequestState&&) = delete;
   ~RequestState() {
     // It would wait for a thread of the parent.
-    if (inherited()) static_cast<void>(new collectives::Request(std::move(request)));
+    if (inherited()) static_cast<void>(new (std::nothrow) collectives::Request(std::move(request)));
   }
   bool inherited() const { return owner != nullptr && owner->inherited(); }
 

@@ -90,7 +90,7 @@ Status remove_checkpoint(Files& files, const std::string& folder) {
     PACELINE_RETURN_IF_ERROR(files.sync_directory(folder));
   }
   for (const std::string& name : names) {
-    if (is_ours(files, folder, name)) PACELINE_RETURN_IF_ERROR(files.remove_file(folder + "/" + name));
+    if (is_ours(files, folder, name)) PACELINE_RETURN_IF_ERROR(files.remove_file(fmt::format("{}/{}", folder, name)));
   }
   return files.remove_directory_if_empty(folder);
 }

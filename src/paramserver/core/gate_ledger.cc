@@ -1,6 +1,7 @@
 #include "paramserver/core/gate_ledger.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace paceline::paramserver {
@@ -124,7 +125,7 @@ void GateLedger::settle_unit(std::uint32_t tensor, std::uint32_t unit, bool used
   }
   if (--of.awaited_parts > 0) return;
   complete.push_back({unit, of.unused_parts});
-  if (of.unused_parts == scheduling::all_parts(planned)) return;
+  if (static_cast<std::uint32_t>(std::popcount(of.unused_parts)) == planned.parts) return;
   ++of.borrowed;
   count(planned, undelivered_, 1);
   ++undelivered_total_;
