@@ -1,6 +1,6 @@
 // How long an iteration of a job would take with a schedule on a cluster: the same cut, the same ledgers of workers and servers and
-// the same egress queue as in a real job, stepped in virtual time over a simple model of links. What `--schedule tuned` asks before it
-// chooses. Pure and deterministic; free to call from anywhere.
+// the same egress queue as in a real job, stepped in virtual time over a simple model of links. What `--schedule tuned` asks before
+// it chooses. Pure and deterministic; free to call from anywhere.
 //
 // The model. Every node has a link with the same rate each way. A message keeps its sender's link busy for the start-up and then
 // for its bytes, chunk by chunk, as the egress queue chooses; meanwhile the sender's processor makes the next message ready, so

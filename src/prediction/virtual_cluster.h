@@ -1,6 +1,6 @@
 // The nodes of predict.h in virtual time: workers and servers step the ledgers that the real ones step, nodes their EgressQueue.
-// Nothing is decided here: what a ledger wants sent takes a link, what it wants updated takes a server's time. Used once: construct,
-// run().
+// Nothing is decided here: what a ledger wants sent takes a link, what it wants updated takes a server's time. Used once:
+// construct, run().
 #pragma once
 
 #include <cstdint>
