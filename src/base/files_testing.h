@@ -12,7 +12,7 @@
 
 namespace paceline::testing {
 
-class MemoryFiles final : public Files {
+class MemoryFiles : public Files {
  public:
   struct Content {
     std::vector<std::byte> bytes;

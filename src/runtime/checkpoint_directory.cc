@@ -74,12 +74,18 @@ Result<std::map<Iteration, bool>> list_checkpoints(Files& files, const std::stri
 
 Status make_checkpoint_folder(Files& files, const std::string& folder) {
   PACELINE_RETURN_IF_ERROR(files.make_directories(folder));
-  PACELINE_ASSIGN_OR_RETURN(const Held held, look_into(files, folder));
-  if (held.ours || held.names.empty()) return {};
-  return error(ErrorKind::kBadRequest,
-               "{} holds {}, which is no part of a checkpoint, and nothing is written beside it; give --checkpoint a directory of "
-               "its own",
-               folder, held.names.front());
+  while (true) {
+    PACELINE_ASSIGN_OR_RETURN(const Held held, look_into(files, folder));
+    if (held.ours || held.names.empty()) return {};
+    // Another member may have renamed its part between the list and the look into it.
+    PACELINE_ASSIGN_OR_RETURN(const auto names, files.list(folder));
+    if (names != held.names) continue;
+    return error(
+        ErrorKind::kBadRequest,
+        "{} holds {}, which is no part of a checkpoint, and nothing is written beside it; give --checkpoint a directory of "
+        "its own",
+        folder, held.names.front());
+  }
 }
 
 Status remove_checkpoint(Files& files, const std::string& folder) {

@@ -291,6 +291,28 @@ TEST(Checkpoint, NothingIsWrittenIntoAFolderOfTheUsers) {
   EXPECT_EQ(files.files.size(), 1U);
 }
 
+// Another member's part gets its name after the folder was listed, before anybody looks into it.
+class RenamedMeanwhile final : public MemoryFiles {
+ public:
+  Result<std::vector<std::string>> list(const std::string& path) override {
+    auto names = MemoryFiles::list(path);
+    const auto writing = files.find(path + "/worker-1.bin.4711-0.tmp");
+    if (writing != files.end()) {
+      files[path + "/worker-1.bin"] = writing->second;
+      files.erase(writing);
+    }
+    return names;
+  }
+};
+
+TEST(Checkpoint, APartThatAnotherMemberJustRenamesDoesNotMakeTheFolderTheUsers) {
+  RenamedMeanwhile files;
+  put(files, "/runs/a/00000010/worker-1.bin.4711-0.tmp", "PACEPART");
+  const Status made = make_checkpoint_folder(files, checkpoint_folder(kDirectory, 10));
+  EXPECT_TRUE(made.ok()) << made.message();
+  EXPECT_TRUE(files.files.contains("/runs/a/00000010/worker-1.bin"));
+}
+
 TEST(Checkpoint, WhatIsNotOursStaysWhenACheckpointGoes) {
   MemoryFiles files;
   ASSERT_TRUE(save(files, 10).ok());
