@@ -123,7 +123,6 @@ class ServerLedger {
 
   Iteration version(std::uint32_t unit) const { return at(unit).version; }  // iterations counted
   bool awaits_initial(std::uint32_t unit) const { return at(unit).initial == Initial::kAwaited; }
-  const sync::PaceRule& rule() const { return *rule_; }
   const JobPlan& plan() const { return *plan_; }
   const std::shared_ptr<const JobPlan>& plan_pointer() const { return plan_; }
   Rank rank() const { return server_; }
