@@ -91,5 +91,22 @@ TEST(Median, IsTheMiddleOrBetweenTheTwoInTheMiddle) {
   EXPECT_EQ(median({4, 1, 2, 9}), 3);
 }
 
+TEST(Status, SaysForProgramsWhatIsWrongWithWhat) {
+  EXPECT_EQ(Status().code(), "");
+  EXPECT_EQ(Status().subject(), "");
+  const Status plain(ErrorKind::kPeerLost, "worker 2 is gone");
+  EXPECT_EQ(plain.code(), "peer-lost");
+  EXPECT_EQ(plain.subject(), "");
+  const Status range(ErrorKind::kBadRequest, "--momentum is 2; legal: 0 up to below 1", {"illegal", "--momentum"});
+  EXPECT_EQ(range.code(), "illegal");
+  EXPECT_EQ(range.subject(), "--momentum");
+  // Whoever is nearest to the mistake knows best.
+  EXPECT_EQ(range.because({"contradiction", "--sync"}).code(), "illegal");
+  EXPECT_EQ(range.because({"contradiction", "--sync"}).subject(), "--momentum");
+  EXPECT_EQ(plain.because({"", "worker 2"}).subject(), "worker 2");
+  EXPECT_EQ(plain.because({"", "worker 2"}).message(), plain.message());
+  EXPECT_TRUE(Status().because({"illegal", "--momentum"}).ok());
+}
+
 }  // namespace
 }  // namespace paceline

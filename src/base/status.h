@@ -2,7 +2,8 @@
 // Python borders.
 //
 // The kinds are named by what the caller can do. The message is one sentence for a person: who, what, where, what was found,
-// what to do. `Status` is cheap to copy and safe to hand between threads.
+// what to do. Programs read the kind, the code and the subject, and never the sentence. `Status` is cheap to copy and safe to
+// hand between threads.
 #pragma once
 
 #include <memory>
@@ -27,11 +28,20 @@ enum class ErrorKind {
 };
 
 const char* to_string(ErrorKind kind);
+// The code of an error that has no other: "bad-request", "peer-lost", ...
+const char* code_of(ErrorKind kind);
+
+// What is wrong with what, for programs.
+struct Cause {
+  std::string code;     // a word, at most 15 letters: "illegal", "contradiction"; "": code_of(kind)
+  std::string subject;  // as the user names it, at most 63 letters: "--momentum"; "": only the sentence says it
+};
 
 class [[nodiscard]] Status {
  public:
   Status() = default;  // success
-  Status(ErrorKind kind, std::string message) : error_(std::make_shared<const Error>(Error{kind, std::move(message)})) {}
+  Status(ErrorKind kind, std::string message, Cause cause = {})
+      : error_(std::make_shared<const Error>(Error{kind, std::move(message), std::move(cause)})) {}
 
   bool ok() const { return error_ == nullptr; }
   ErrorKind kind() const {
@@ -42,11 +52,25 @@ class [[nodiscard]] Status {
     static const std::string none;
     return error_ ? error_->message : none;
   }
+  // "" for a success.
+  std::string code() const {
+    if (error_ == nullptr) return "";
+    return error_->cause.code.empty() ? code_of(error_->kind) : error_->cause.code;
+  }
+  std::string subject() const { return error_ ? error_->cause.subject : ""; }
+  // The same error with what of `cause` it lacks: whoever is nearest to the mistake knows best.
+  Status because(const Cause& cause) const {
+    if (error_ == nullptr) return *this;
+    return Status(error_->kind, error_->message,
+                  {error_->cause.code.empty() ? cause.code : error_->cause.code,
+                   error_->cause.subject.empty() ? cause.subject : error_->cause.subject});
+  }
 
  private:
   struct Error {
     ErrorKind kind;
     std::string message;
+    Cause cause;
   };
   std::shared_ptr<const Error> error_;
 };
