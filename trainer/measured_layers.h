@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "runtime/job_settings.h"
+#include "job/option.h"
 #include "wire/control.h"
 
 namespace paceline::trainer {
@@ -14,6 +14,6 @@ inline constexpr std::int64_t kWorthMeasuring = 100;
 // gone afterwards (layer_profile.h). Empty where nobody asks: another schedule than tuned, no servers, or a job of a given number
 // of iterations below kWorthMeasuring. Call it before the job's own network is made: it seeds torch. Errors: kBadRequest for an
 // unknown model or convolution.
-Result<wire::LayerSeconds> measure_layers(const runtime::JobSettings& settings);
+Result<wire::LayerSeconds> measure_layers(const job::JobSpec& settings);
 
 }  // namespace paceline::trainer

@@ -75,19 +75,19 @@ Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank ra
 }  // namespace
 
 bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place) {
-  const runtime::JobSettings& settings = process.settings();
-  const bool due = place == Place::kLast || (settings.checkpoint_every > 0 && iteration % settings.checkpoint_every == 0);
-  if (settings.checkpoint.empty() || !due) return false;
-  const auto written = write_buffers(settings.checkpoint, process.rank(), iteration, adapter);
+  const job::JobSpec& settings = process.settings();
+  const bool due = place == Place::kLast || (settings.saving.every > 0 && iteration % settings.saving.every == 0);
+  if (settings.saving.directory.empty() || !due) return false;
+  const auto written = write_buffers(settings.saving.directory, process.rank(), iteration, adapter);
   const std::string name = runtime::PartHead{"worker", process.rank().value, iteration, "", {}}.file_name();
   process.send_saved(iteration, written.ok() ? *written : runtime::PartSummary{name, 0, 0, written.status().message()});
   return true;
 }
 
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter) {
-  const runtime::JobSettings& settings = process.settings();
+  const job::JobSpec& settings = process.settings();
   const std::string path =
-      settings.resume_from + "/" + runtime::PartHead{"worker", process.rank().value, settings.resume_iteration, "", {}}.file_name();
+      settings.saving.from + "/" + runtime::PartHead{"worker", process.rank().value, settings.saving.iteration, "", {}}.file_name();
   PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part, runtime::PartReader::open(system_files(), path));
   const runtime::PartHead& head = part.head();
   auto buffers = adapter.buffers();
@@ -116,7 +116,7 @@ Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& 
   return {};
 }
 
-Status export_model(const std::string& path, ModuleAdapter& adapter, const runtime::JobSettings& settings) {
+Status export_model(const std::string& path, ModuleAdapter& adapter, const job::JobSpec& settings) {
   std::vector<runtime::ExportedTensor> tensors;
   const wire::TensorTable& table = adapter.table();
   const std::vector<std::int64_t> offsets = table.offsets();
@@ -128,7 +128,7 @@ Status export_model(const std::string& path, ModuleAdapter& adapter, const runti
   const auto buffers = contiguous_buffers(adapter);
   for (const auto& [name, buffer] : buffers) tensors.push_back({name, dtype_name(buffer), buffer.sizes().vec(), bytes_of(buffer)});
   return runtime::write_safetensors(system_files(), path, tensors,
-                                    {{"format", "pt"}, {"model", settings.model}, {"dataset", settings.dataset}});
+                                    {{"format", "pt"}, {"model", settings.task.model}, {"dataset", settings.task.dataset}});
 }
 
 }  // namespace paceline::trainer

@@ -16,6 +16,6 @@ bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adap
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter);
 
 // Parameters and buffers in the safetensors format. Errors: kIo naming the file, kBadRequest for a buffer of a strange dtype.
-Status export_model(const std::string& path, ModuleAdapter& adapter, const runtime::JobSettings& settings);
+Status export_model(const std::string& path, ModuleAdapter& adapter, const job::JobSpec& settings);
 
 }  // namespace paceline::trainer

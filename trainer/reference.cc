@@ -34,8 +34,8 @@ void copy_buffers(const ModuleAdapter& adapter, std::vector<torch::Tensor>& save
 
 }  // namespace
 
-Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const runtime::JobSettings& settings,
-                                                         std::int32_t workers, const std::function<void(const Progress&)>& progress,
+Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const job::JobSpec& settings, std::int32_t workers,
+                                                         const std::function<void(const Progress&)>& progress,
                                                          const std::function<bool()>& stopped) {
   using runtime::Phase;
   const SystemClock clock;
@@ -101,7 +101,7 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
 
     Progress now{iteration, workload.last_iteration(), loss_sum / workers, -1};
     const bool last = iteration == workload.last_iteration() || stopped();
-    if (last || (settings.evaluate_every > 0 && iteration % settings.evaluate_every == 0)) {
+    if (last || (settings.task.evaluate_every > 0 && iteration % settings.task.evaluate_every == 0)) {
       copy_buffers(adapter, virtual_workers[0].buffers, true);
       PACELINE_ASSIGN_OR_RETURN(now.accuracy, workload.evaluate(clock));
       virtual_workers[0].report.accuracy = now.accuracy;

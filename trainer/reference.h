@@ -16,8 +16,8 @@ struct Progress {
 };
 
 // Runs the whole job; `progress` after every iteration; stops early with kCancelled when `stopped()` says so.
-Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const runtime::JobSettings& settings,
-                                                         std::int32_t workers, const std::function<void(const Progress&)>& progress,
+Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const job::JobSpec& settings, std::int32_t workers,
+                                                         const std::function<void(const Progress&)>& progress,
                                                          const std::function<bool()>& stopped);
 
 }  // namespace paceline::trainer

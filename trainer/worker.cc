@@ -28,13 +28,13 @@ T require(Result<T> result) {
   return std::move(result).value();
 }
 
-runtime::JobSettings settings_of(const WorkerOptions& options) {
-  runtime::JobSettings base;
-  base.model = "(own)";
-  base.dataset = "(own)";
+job::JobSpec settings_of(const WorkerOptions& options) {
+  job::JobSpec base;
+  base.task.model = "(own)";
+  base.task.dataset = "(own)";
   wire::Settings pairs = to_settings(base);
   for (const auto& [name, value] : options.settings) pairs.emplace_back(name, value);  // a later pair wins
-  return require(validated(require(runtime::from_settings(pairs))));
+  return require(validated(require(job::from_settings(pairs))));
 }
 
 }  // namespace
@@ -53,12 +53,12 @@ struct Worker::State {
 
 Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_(std::make_unique<State>()) {
   at::set_num_threads(1);
-  const runtime::JobSettings settings = settings_of(options);
+  const job::JobSpec settings = settings_of(options);
   state_->adapter = require(trainer::ModuleAdapter::make(module, options.dry_run));
   runtime::MemberOptions member;
   member.coordinator = require(transport::parse_address(options.coordinator));
   member.wanted_rank = options.rank;
-  member.silence_deadline = from_seconds(settings.deadline);
+  member.silence_deadline = from_seconds(settings.limits.deadline);
   member.release = PACELINE_VERSION;
   member.seed = std::random_device()() + (static_cast<std::uint64_t>(getpid()) << 32);
   member.table = state_->adapter->table();
@@ -67,7 +67,7 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
                                                          state_->adapter->parameters(), state_->adapter->gradients()));
   state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, *state_->process);
   state_->next = state_->process->first();
-  if (!state_->process->settings().resume_from.empty()) {
+  if (!state_->process->settings().saving.from.empty()) {
     if (const Status status = trainer::restore_part(*state_->process, *state_->adapter); !status.ok()) state_->fail(status);
   }
   state_->stepper->begin();

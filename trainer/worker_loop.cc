@@ -37,7 +37,7 @@ class WorkerLoop {
       const Iteration done = mini_batches.done(iteration);
       PACELINE_ASSIGN_OR_RETURN(last, mini_batches.was_last(iteration));
       save_part_if_due(process_, workload_.adapter(), iteration, last ? Place::kLast : Place::kMiddle);
-      const bool evaluate = last || (settings_.evaluate_every > 0 && iteration % settings_.evaluate_every == 0);
+      const bool evaluate = last || (settings_.task.evaluate_every > 0 && iteration % settings_.task.evaluate_every == 0);
       double accuracy = -1;
       if (evaluate) {
         PACELINE_ASSIGN_OR_RETURN(accuracy, synchronise_and_evaluate(iteration, last));
@@ -54,8 +54,8 @@ class WorkerLoop {
 
   // After run(): the trained model, which all updates have reached.
   Status export_if_asked() {
-    if (process_.rank() != Rank{0} || settings_.export_file.empty()) return {};
-    return export_model(settings_.export_file, workload_.adapter(), settings_);
+    if (process_.rank() != Rank{0} || settings_.saving.export_file.empty()) return {};
+    return export_model(settings_.saving.export_file, workload_.adapter(), settings_);
   }
 
  private:
@@ -63,14 +63,14 @@ class WorkerLoop {
 
   // What can fail is found out before hours of training.
   Status prepare() {
-    if (process_.rank() == Rank{0} && !settings_.export_file.empty())
-      PACELINE_RETURN_IF_ERROR(can_write(system_files(), settings_.export_file));
-    if (settings_.resume_from.empty()) return {};
+    if (process_.rank() == Rank{0} && !settings_.saving.export_file.empty())
+      PACELINE_RETURN_IF_ERROR(can_write(system_files(), settings_.saving.export_file));
+    if (settings_.saving.from.empty()) return {};
     if (process_.first() > workload_.last_iteration()) {
       return error(ErrorKind::kBadRequest,
                    "nothing is left to train: the checkpoint {} is of iteration {} and the job has {}; ask for more with "
                    "--iterations or --epochs",
-                   settings_.resume_from, settings_.resume_iteration, workload_.last_iteration());
+                   settings_.saving.from, settings_.saving.iteration, workload_.last_iteration());
     }
     return restore_part(process_, workload_.adapter());
   }
@@ -111,7 +111,7 @@ class WorkerLoop {
     if (process_.rank() != Rank{0}) return -1.0;
     runtime::WorkerReport& report = stepper_.report();
     runtime::add_evaluation(report.evaluations, {iteration, report.phases.total(), -1});
-    if (settings_.evaluate_late != 0 && !last) {
+    if (settings_.task.evaluate_late && !last) {
       kept_.emplace(iteration, workload_.snapshot());
       return -1.0;
     }
@@ -137,7 +137,7 @@ class WorkerLoop {
   const SystemClock clock_;
   Workload& workload_;
   runtime::WorkerProcess& process_;
-  const runtime::JobSettings& settings_;
+  const job::JobSpec& settings_;
   Stepper stepper_;
   std::unique_ptr<data::Loader> loader_;
   std::map<Iteration, Workload::Snapshot> kept_;  // of --evaluate-late

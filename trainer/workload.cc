@@ -47,20 +47,20 @@ Result<data::MiniBatch> probe(const data::Dataset& dataset) {
 
 }  // namespace
 
-Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& settings, std::int32_t workers,
+Result<std::unique_ptr<Workload>> Workload::open(const job::JobSpec& settings, std::int32_t workers,
                                                  const std::filesystem::path& data_root) {
   // One thread per worker: more would fight for the cores, and another number of threads gives other bits.
   at::set_num_threads(1);
   auto workload = std::unique_ptr<Workload>(new Workload);
   workload->settings_ = settings;
-  PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription description, model::describe(settings.model));
-  PACELINE_ASSIGN_OR_RETURN(workload->data_, data::open(settings.dataset, data_root));
+  PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription description, model::describe(settings.task.model));
+  PACELINE_ASSIGN_OR_RETURN(workload->data_, data::open(settings.task.dataset, data_root));
   PACELINE_RETURN_IF_ERROR(fits(description, workload->data_));
   if (workers != 0) PACELINE_RETURN_IF_ERROR(workload->share_among(workers));
 
-  torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
-  PACELINE_ASSIGN_OR_RETURN(workload->network_, models::make(settings.model));
-  PACELINE_ASSIGN_OR_RETURN(const model::ConvolutionChoice convolutions, model::parse_convolutions(settings.convolutions));
+  torch::manual_seed(static_cast<std::uint64_t>(settings.task.seed));
+  PACELINE_ASSIGN_OR_RETURN(workload->network_, models::make(settings.task.model));
+  const model::ConvolutionChoice& convolutions = settings.task.convolutions;
   PACELINE_RETURN_IF_ERROR(models::run_convolutions(*workload->network_, convolutions));
   workload->network_->train();
   PACELINE_ASSIGN_OR_RETURN(const data::MiniBatch batch, probe(*workload->data_.train));
@@ -72,9 +72,10 @@ Result<std::unique_ptr<Workload>> Workload::open(const runtime::JobSettings& set
 
 Status Workload::share_among(std::int32_t workers) {
   const data::SamplerOptions options{
-      .seed = static_cast<std::uint64_t>(settings_.seed), .workers = workers, .mini_batch = settings_.mini_batch};
+      .seed = static_cast<std::uint64_t>(settings_.task.seed), .workers = workers, .mini_batch = settings_.task.mini_batch};
   PACELINE_ASSIGN_OR_RETURN(data::Sampler sampler, data::Sampler::make(*data_.train, options));
-  last_iteration_ = settings_.iterations > 0 ? settings_.iterations : settings_.epochs * sampler.iterations_per_data_epoch();
+  last_iteration_ =
+      settings_.task.iterations > 0 ? settings_.task.iterations : settings_.task.epochs * sampler.iterations_per_data_epoch();
   sampler_ = std::move(sampler);
   return {};
 }
@@ -107,7 +108,7 @@ Workload::Tensors Workload::to_tensors(const data::MiniBatch& batch) {
 }
 
 void Workload::seed(Iteration iteration, Rank rank) const {
-  torch::manual_seed(random_at(static_cast<std::uint64_t>(settings_.seed),
+  torch::manual_seed(random_at(static_cast<std::uint64_t>(settings_.task.seed),
                                {static_cast<std::uint64_t>(rank.value), static_cast<std::uint64_t>(iteration)}));
 }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/job_settings.h"
+#include "job/option.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/open.h"
 #include "trainer/models/network.h"
@@ -18,7 +18,7 @@ class Workload {
  public:
   // `workers` 0: not known yet, share_among() tells it before anything else is used than adapter().
   // Errors: kBadRequest naming the model, the data set, or what of the two does not fit together.
-  static Result<std::unique_ptr<Workload>> open(const runtime::JobSettings& settings, std::int32_t workers,
+  static Result<std::unique_ptr<Workload>> open(const job::JobSpec& settings, std::int32_t workers,
                                                 const std::filesystem::path& data_root);
 
   // Deals the training set to so many workers, at least 1. Errors: kBadRequest when it is too small for one mini-batch each.
@@ -61,7 +61,7 @@ class Workload {
  private:
   Workload() = default;
 
-  runtime::JobSettings settings_;
+  job::JobSpec settings_;
   data::DatasetPair data_;
   std::optional<data::Sampler> sampler_;
   std::shared_ptr<models::Network> network_;

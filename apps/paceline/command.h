@@ -19,6 +19,17 @@ int exit_code(const Status& status);
 // Prints `paceline: error: ...` on standard error, one line, and returns the exit code.
 int report_error(const Status& status);
 
+// A value that its option refuses; what CLI11 throws for its own refusals, with the status that says all.
+class OptionError : public CLI::ParseError {
+ public:
+  explicit OptionError(const Status& status)
+      : CLI::ParseError(status.message(), static_cast<int>(CLI::ExitCodes::ValidationError)), status_(status) {}
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
 // The command that the command line chose; run after parsing. main owns it.
 struct Chosen {
   std::function<int()> run;
@@ -29,6 +40,7 @@ void add_train(CLI::App& app, Chosen& chosen);
 void add_run(CLI::App& app, Chosen& chosen);
 void add_worker(CLI::App& app, Chosen& chosen);
 void add_coordinator(CLI::App& app, Chosen& chosen);
+void add_options(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
 void add_profile(CLI::App& app, Chosen& chosen);
 void add_models(CLI::App& app, Chosen& chosen);

@@ -206,15 +206,10 @@ Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> word
   return arguments;
 }
 
-std::string with_origin(const std::string& message, const std::map<std::string, std::string>& origins) {
-  for (const auto& [option, place] : origins) {
-    const std::size_t at = message.find(option);
-    if (at == std::string::npos) continue;
-    const std::size_t end = at + option.size();
-    if (end < message.size() && (std::isalnum(static_cast<unsigned char>(message[end])) != 0 || message[end] == '-')) continue;
-    return fmt::format("{} (given in {})", message, place);
-  }
-  return message;
+Status with_origin(const Status& status, const std::map<std::string, std::string>& origins) {
+  const auto place = origins.find(status.subject());
+  if (place == origins.end()) return status;
+  return Status(status.kind(), fmt::format("{} (given in {})", status.message(), place->second), {status.code(), status.subject()});
 }
 
 }  // namespace paceline::cli

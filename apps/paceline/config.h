@@ -24,7 +24,7 @@ struct Arguments {
 // have.
 Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> words);
 
-// `message` with the place in the file behind it, when it speaks of an option that a file gave.
-std::string with_origin(const std::string& message, const std::map<std::string, std::string>& origins);
+// `status` with the place in the file behind its sentence, when its subject is an option that a file gave.
+Status with_origin(const Status& status, const std::map<std::string, std::string>& origins);
 
 }  // namespace paceline::cli

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/text.h"
 #include "paceline/config.h"
@@ -29,20 +30,35 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// CLI11's exceptions do not say which option they are about. It reads options one after the other, so that is the one read last.
+class LastRead {
+ public:
+  // Before parsing.
+  void watch(CLI::App& command) {
+    for (CLI::Option* option : command.get_options()) {
+      option->transform([this, option](const std::string& value) {
+        option_ = option;
+        return value;
+      });
+    }
+    for (CLI::App* below : command.get_subcommands({})) watch(*below);
+  }
+  const CLI::Option* option() const { return option_; }
+
+ private:
+  const CLI::Option* option_ = nullptr;
+};
+
 // "Could not convert: --workers = many" says neither what is wrong with it nor what is legal.
-std::string conversion_error(const CLI::App& reached, const std::string& problem) {
-  const std::size_t name = problem.find("--"), value = problem.find(" = ");
-  if (name == std::string::npos || value == std::string::npos || value < name) return problem;
-  const std::string option_name = problem.substr(name, value - name);
-  const CLI::Option* option = reached.get_option_no_throw(option_name);
-  const bool real = option != nullptr && option->get_type_name() == "FLOAT";
-  return fmt::format("{} cannot be '{}'; legal: a {}number within the option's range", option_name, problem.substr(value + 3),
-                     real ? "" : "whole ");
+std::string conversion_error(const CLI::Option& option) {
+  return fmt::format("{} cannot be '{}'; legal: a {}number within the option's range", option.get_name(),
+                     fmt::join(option.results(), ","), option.get_type_name() == "FLOAT" ? "" : "whole ");
 }
 
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
 // reached knows the legal names.
-Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
+Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CLI::Option* read) {
+  if (const auto* refused = dynamic_cast<const OptionError*>(&problem)) return refused->status();
   const CLI::App* reached = &app;
   while (!reached->get_subcommands().empty()) reached = reached->get_subcommands().back();
   const bool not_expected = dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr;
@@ -66,7 +82,9 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem) {
                  path_of(*reached));
   }
   const bool no_number = dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr;
-  return error(ErrorKind::kBadRequest, "{}", no_number ? conversion_error(*reached, problem.what()) : problem.what());
+  const bool about_value = no_number || dynamic_cast<const CLI::ValidationError*>(&problem) != nullptr;
+  return Status(ErrorKind::kBadRequest, no_number && read != nullptr ? conversion_error(*read) : problem.what(),
+                {"illegal", about_value && read != nullptr ? read->get_name() : ""});
 }
 
 int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
@@ -79,6 +97,8 @@ int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
   for (const AddCommand add : commands) add(app, chosen);
   add_help(app, chosen);
   add_config_option(app);
+  LastRead last_read;
+  last_read.watch(app);
 
   auto arguments = with_config(app, std::move(words));
   if (!arguments.ok()) return report_error(arguments.status());
@@ -88,8 +108,7 @@ int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& problem) {
-    const Status status = usage_error(app, problem);
-    return report_error(Status(status.kind(), with_origin(status.message(), arguments->origins)));
+    return report_error(with_origin(usage_error(app, problem, last_read.option()), arguments->origins));
   }
   return chosen.run();
 }

@@ -30,7 +30,7 @@ Json to_json(const Progress& progress) {
 }
 
 Status run_reference_mode(const WorkerRequest& request, Workload& workload) {
-  const std::string& file = request.settings.export_file;
+  const std::string& file = request.settings.saving.export_file;
   if (!file.empty()) PACELINE_RETURN_IF_ERROR(can_write(system_files(), file));
   const auto progress = [](const Progress& now) { worker::print_reference_progress(to_json(now)); };
   const Status status = worker::print_reference(

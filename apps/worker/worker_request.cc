@@ -40,7 +40,7 @@ Result<WorkerRequest> decode_worker_request(const std::string& text) {
     WorkerRequest request;
     wire::Settings pairs;
     for (const auto& [name, value] : json.at("settings").items()) pairs.emplace_back(name, value.get<std::string>());
-    PACELINE_ASSIGN_OR_RETURN(const runtime::JobSettings settings, runtime::from_settings(pairs));
+    PACELINE_ASSIGN_OR_RETURN(const job::JobSpec settings, job::from_settings(pairs));
     PACELINE_ASSIGN_OR_RETURN(request.settings, validated(settings));
     request.data_root = json.at("data_root");
     request.workers = json.at("workers");
@@ -67,7 +67,7 @@ Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire
   member.world_workers = request.workers;
   if (request.role == "both") member.role = session::Role::kBoth;
   member.listen = {request.bind, 0};
-  member.silence_deadline = from_seconds(request.settings.deadline);
+  member.silence_deadline = from_seconds(request.settings.limits.deadline);
   if (request.alone) member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator
   member.release = PACELINE_VERSION;
   member.seed = request.seed;

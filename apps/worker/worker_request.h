@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/status.h"
-#include "runtime/job_settings.h"
+#include "job/option.h"
 #include "runtime/member.h"
 #include "runtime/report.h"
 
 namespace paceline::worker {
 
 struct WorkerRequest {
-  runtime::JobSettings settings;
+  job::JobSpec settings;
   std::string data_root;
   std::int32_t workers = 0;  // 0: takes the coordinator's number
   bool reference = false;    // prints progress lines and the report, one JSON object per line; what follows does not count then

@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collectives/training/loop_options.h"
+#include "job/loop_options.h"
 #include "scheduling/schedule.h"
 
 namespace paceline::bench {
 
 std::optional<LoopContestant> loop_of(const std::string& contestant) {
-  if (collectives::parse_loop(contestant).ok()) return LoopContestant{contestant, "best"};
+  if (job::parse_loop(contestant).ok()) return LoopContestant{contestant, "best"};
   const std::size_t dash = contestant.rfind('-');
   if (dash == std::string::npos) return std::nullopt;
   LoopContestant found{contestant.substr(0, dash), contestant.substr(dash + 1)};
-  const auto loop = collectives::parse_loop(found.loop);
-  const auto algorithm = collectives::parse_algorithm(found.algorithm);
+  const auto loop = job::parse_loop(found.loop);
+  const auto algorithm = job::parse_algorithm(found.algorithm);
   if (!loop.ok() || !algorithm.ok() || !*algorithm) return std::nullopt;
-  if (!collectives::validate({.loop = *loop, .algorithm = *algorithm}).ok()) return std::nullopt;
+  if (!job::validate({.loop = *loop, .algorithm = *algorithm}).ok()) return std::nullopt;
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace paceline {
 namespace {
@@ -89,6 +90,14 @@ TEST(Median, IsTheMiddleOrBetweenTheTwoInTheMiddle) {
   EXPECT_EQ(median({5}), 5);
   EXPECT_EQ(median({9, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 9}), 3);
+}
+
+TEST(Utf8, IsTextWithoutOverlongFormsSurrogatesAndCutLetters) {
+  for (const char* text : {"", "runs/a", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"})
+    EXPECT_TRUE(is_utf8(text)) << text;
+  for (const char* text :
+       {"\xff", "\x80", "a\xc3", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xc3("})
+    EXPECT_FALSE(is_utf8(text)) << text;
 }
 
 TEST(Status, SaysForProgramsWhatIsWrongWithWhat) {

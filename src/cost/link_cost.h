@@ -8,6 +8,8 @@ struct LinkCost {
   double alpha = 0;  // seconds of start-up for each message
   double beta = 0;   // seconds for each byte sent
   double gamma = 0;  // seconds for each byte reduced
+
+  bool operator==(const LinkCost&) const = default;
 };
 
 }  // namespace paceline::cost

@@ -17,8 +17,7 @@ struct ReferenceLayer {
   runtime::ReferenceUpdate update;
 };
 
-Result<std::vector<ReferenceLayer>> make_layers(const LayerTable& table, const runtime::JobSettings& settings,
-                                                const Values& values) {
+Result<std::vector<ReferenceLayer>> make_layers(const LayerTable& table, const job::JobSpec& settings, const Values& values) {
   PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
   std::vector<ReferenceLayer> layers;
   std::int64_t offset = 0;
@@ -48,21 +47,21 @@ Status train(ReferenceLayer& layer, const Values& values, Iteration iteration, s
 
 }  // namespace
 
-Result<std::vector<runtime::WorkerReport>> run_reference(const LayerTable& table, const runtime::JobSettings& settings,
+Result<std::vector<runtime::WorkerReport>> run_reference(const LayerTable& table, const job::JobSpec& settings,
                                                          std::int32_t workers, const std::function<void(Iteration)>& progress,
                                                          const std::function<bool()>& stopped) {
   const SystemClock clock;
-  const Values values(static_cast<std::uint64_t>(settings.seed));
+  const Values values(static_cast<std::uint64_t>(settings.task.seed));
   PACELINE_ASSIGN_OR_RETURN(std::vector<ReferenceLayer> layers, make_layers(table, settings, values));
   std::vector<std::vector<float>> gradients(static_cast<std::size_t>(workers));
   runtime::WorkerReport report;
   report.loss_first = report.loss_last = std::numeric_limits<double>::quiet_NaN();
-  for (Iteration iteration = 1; iteration <= settings.iterations && !stopped(); ++iteration) {
+  for (Iteration iteration = 1; iteration <= settings.task.iterations && !stopped(); ++iteration) {
     const TimePoint began = clock.now();
     for (ReferenceLayer& layer : layers) PACELINE_RETURN_IF_ERROR(train(layer, values, iteration, gradients));
     const double took = seconds(clock.now() - began);
     report.iterations = iteration;
-    report.samples += settings.mini_batch;
+    report.samples += settings.task.mini_batch;
     report.phases[runtime::Phase::kUpdate] += took / workers;  // all workers' seconds together are the run's
     report.iteration_seconds.add(took);
     progress(iteration);

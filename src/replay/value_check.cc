@@ -15,16 +15,16 @@ wire::TensorTable one_period() { return tensors_of({{{"period", kPeriod, 0, 0}}}
 
 }  // namespace
 
-Result<ValueCheck> ValueCheck::make(const runtime::JobSettings& settings, Rank rank, std::int32_t workers) {
+Result<ValueCheck> ValueCheck::make(const job::JobSpec& settings, Rank rank, std::int32_t workers) {
   PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
   std::optional<collectives::TrainingOptions> training;
-  if (settings.collective != runtime::kNoCollective) {
-    PACELINE_ASSIGN_OR_RETURN(training, runtime::training_options(settings));
+  if (!settings.has_servers()) {
+    PACELINE_ASSIGN_OR_RETURN(training, job::training_of(settings));
   }
-  ValueCheck check(Values(static_cast<std::uint64_t>(settings.seed)), rules, collectives::GradientAdditions(training, workers),
+  ValueCheck check(Values(static_cast<std::uint64_t>(settings.task.seed)), rules, collectives::GradientAdditions(training, workers),
                    rank, workers);
-  check.exact_ = settings.sync == "bsp";
-  PACELINE_ASSIGN_OR_RETURN(check.sync_, runtime::sync_options(settings));
+  check.exact_ = settings.sync.kind == sync::SyncKind::kBsp;
+  check.sync_ = settings.sync;
   check.rate_ = rules.learning_rate.base;
   return check;
 }

@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 #include "collectives/training/gradient_additions.h"
+#include "job/spec.h"
 #include "replay/values.h"
-#include "runtime/job_settings.h"
 #include "runtime/reference_update.h"
 
 namespace paceline::replay {
@@ -24,7 +24,7 @@ namespace paceline::replay {
 class ValueCheck {
  public:
   // `settings`: validated, of a replay. `rank`: whose pushes are known.
-  static Result<ValueCheck> make(const runtime::JobSettings& settings, Rank rank, std::int32_t workers);
+  static Result<ValueCheck> make(const job::JobSpec& settings, Rank rank, std::int32_t workers);
 
   // All workers have pushed their gradients of `iteration`, which follows the last one (the first: 1).
   Status on_iteration(Iteration iteration);

@@ -8,19 +8,22 @@
 #include <gtest/gtest.h>
 
 #include "collectives/plan/plan_player.h"
+#include "job/testing.h"
 
 namespace paceline::replay {
 namespace {
 
+using job::testing::give;
+
 constexpr std::int64_t kElements = 3 * kPeriod + 77;
 
-runtime::JobSettings settings_of(const std::string& sync, const std::string& optimizer) {
-  runtime::JobSettings settings;
-  settings.model = "replay:x";
-  settings.sync = sync;
-  settings.optimizer = optimizer;
-  settings.iterations = 5;
-  settings.seed = 3;
+job::JobSpec settings_of(const std::string& sync, const std::string& optimizer) {
+  job::JobSpec settings;
+  settings.task.model = "replay:x";
+  give(settings, "sync", sync);
+  give(settings, "optimizer", optimizer);
+  settings.task.iterations = 5;
+  settings.task.seed = 3;
   return settings;
 }
 
@@ -58,7 +61,7 @@ TEST(Values, RepeatingAPeriodGivesWhatTheIndexSays) {
 
 TEST(ValueCheck, InBspItKnowsEveryBitOfEveryElement) {
   for (const auto* optimizer : {"sgd", "momentum", "nesterov", "adam", "adamw"}) {
-    const runtime::JobSettings settings = settings_of("bsp", optimizer);
+    const job::JobSpec settings = settings_of("bsp", optimizer);
     auto check = ValueCheck::make(settings, Rank{1}, 3);
     ASSERT_TRUE(check.ok());
     const Values values(3);
@@ -95,9 +98,9 @@ TEST(ValueCheck, WithoutServersItKnowsTheBitsOfEveryLoopAndAlgorithm) {
     for (const collectives::Algorithm algorithm : collectives::algorithms_for(operation)) {
       for (const int workers : {3, 4, 5}) {
         SCOPED_TRACE(fmt::format("{} by {}, {} workers", loop, to_string(algorithm), workers));
-        runtime::JobSettings settings = settings_of("bsp", "momentum");
-        settings.collective = loop;
-        settings.algorithm = to_string(algorithm);
+        job::JobSpec settings = settings_of("bsp", "momentum");
+        give(settings, "collective", loop);
+        settings.loop.algorithm = algorithm;
         auto check = ValueCheck::make(settings, Rank{1}, workers);
         ASSERT_TRUE(check.ok()) << check.status().message();
         // One unit of one tensor; behind its elements stands how often it was used.
@@ -136,7 +139,7 @@ TEST(ValueCheck, WithoutServersItKnowsTheBitsOfEveryLoopAndAlgorithm) {
 
 // Pushes of three workers in random orders: any mixture of them is right, one that lacks a part of a push is not.
 TEST(ValueCheck, WithoutBarriersAValueMustLieOnItsLine) {
-  const runtime::JobSettings settings = settings_of("asp", "sgd");
+  const job::JobSpec settings = settings_of("asp", "sgd");
   const Values values(3);
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);

@@ -74,12 +74,12 @@ class Worker {
         process_(process),
         exchange_(process.exchange()),
         settings_(process.settings()),
-        values_(static_cast<std::uint64_t>(settings_.seed)),
+        values_(static_cast<std::uint64_t>(settings_.task.seed)),
         check_(std::move(check)),
         pieces_(cut(exchange_.plan(), check_.additions())),
         gradient_(kPeriod),
         timer_(exchange_, report_),
-        progress_(process, settings_.iterations) {
+        progress_(process, settings_.task.iterations) {
     report_.rank = process.rank().value;
     report_.loss_first = report_.loss_last = std::numeric_limits<double>::quiet_NaN();
   }
@@ -89,7 +89,7 @@ class Worker {
     PACELINE_RETURN_IF_ERROR(prepare());
     at_ = clock_.now();
     bool last = false;
-    MiniBatches mini_batches(process_, timer_, settings_.iterations);
+    MiniBatches mini_batches(process_, timer_, settings_.task.iterations);
     PACELINE_RETURN_IF_ERROR(mini_batches.begin());
     for (Iteration iteration = process_.first(); !last; ++iteration) {
       PACELINE_RETURN_IF_ERROR(train(iteration));
@@ -109,11 +109,11 @@ class Worker {
   using MiniBatches = runtime::MiniBatches;
 
   Status prepare() {
-    if (process_.first() > settings_.iterations) {
+    if (process_.first() > settings_.task.iterations) {
       return error(
           ErrorKind::kBadRequest,
           "nothing is left to train: the checkpoint {} is of iteration {} and the job has {}; ask for more with --iterations",
-          settings_.resume_from, settings_.resume_iteration, settings_.iterations);
+          settings_.saving.from, settings_.saving.iteration, settings_.task.iterations);
     }
     for (Iteration iteration = 1; iteration < process_.first(); ++iteration)
       PACELINE_RETURN_IF_ERROR(check_.on_iteration(iteration));
@@ -127,7 +127,7 @@ class Worker {
     to_make_.clear();
     to_check_ = 0;
     opened_ = 0;
-    const double slowness = runtime::slowness(process_.compute_speed(), process_.rank(), iteration);
+    const double slowness = job::slowness(process_.compute_speed(), process_.rank(), iteration);
     for (std::size_t layer = 0; layer < table_.layers.size(); ++layer) {
       PACELINE_RETURN_IF_ERROR(enter(layer, iteration));
       at_ += from_seconds(table_.layers[layer].forward * slowness);
@@ -146,7 +146,7 @@ class Worker {
     PACELINE_RETURN_IF_ERROR(exchange_.backward_done(iteration));
     timer_.end(Phase::kBackward);
     ++report_.iterations;
-    report_.samples += settings_.mini_batch;
+    report_.samples += settings_.task.mini_batch;
     report_.iteration_seconds.add(report_.phases.total() - before);
     return check_.on_iteration(iteration);
   }
@@ -231,10 +231,10 @@ class Worker {
 
   // A replaying worker has nothing of its own in a checkpoint, but the checkpoint has a part of every worker.
   void save_part_if_due(Iteration iteration, bool last) {
-    const bool due = last || (settings_.checkpoint_every > 0 && iteration % settings_.checkpoint_every == 0);
-    if (settings_.checkpoint.empty() || !due) return;
+    const bool due = last || (settings_.saving.every > 0 && iteration % settings_.saving.every == 0);
+    if (settings_.saving.directory.empty() || !due) return;
     const runtime::PartHead head{"worker", process_.rank().value, iteration, "replay", {}};
-    const auto written = runtime::write_part(system_files(), settings_.checkpoint, head, {});
+    const auto written = runtime::write_part(system_files(), settings_.saving.directory, head, {});
     process_.send_saved(iteration,
                         written.ok() ? *written : runtime::PartSummary{head.file_name(), 0, 0, written.status().message()});
   }
@@ -248,7 +248,7 @@ class Worker {
   Arena& arena_;
   runtime::WorkerProcess& process_;
   paramserver::GradientExchange& exchange_;
-  const runtime::JobSettings& settings_;
+  const job::JobSpec& settings_;
   const Values values_;
   ValueCheck check_;
   Pieces pieces_;

@@ -9,8 +9,9 @@
 #include "base/checksum.h"
 #include "base/new_file.h"
 #include "collectives/exec/operation.h"
+#include "collectives/training/loop_options.h"
+#include "job/option.h"
 #include "runtime/checkpoint_json.h"
-#include "runtime/job_settings.h"
 #include "runtime/json_text.h"
 
 namespace paceline::runtime {
@@ -20,29 +21,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
 
-// The settings that decide which bits a job computes, with the words for people.
-constexpr std::array<const char*, 15> kMustMatch = {"model",         "dataset",   "seed",         "mini-batch", "optimizer",
-                                                    "learning-rate", "momentum",  "weight-decay", "clip-norm",  "sync",
-                                                    "staleness",     "lookahead", "wire",         "loss-scale", "convolutions"};
-
-std::string value_of(const wire::Settings& settings, std::string_view name) {
-  for (const auto& [key, value] : settings) {
-    if (key == name) return value;
-  }
-  return "";
-}
-
-std::string said(const std::string& value) { return value.empty() ? "the default" : value; }
+std::string said(const std::string& text) { return text.empty() ? "the default" : text; }
 
 // In which order a job adds the workers' gradients, for people; what decides it when that is not the ranks' order.
-std::string sums_of(const wire::Settings& settings, std::int32_t workers) {
+std::string sums_of(const job::JobSpec& spec, std::int32_t workers) {
   constexpr const char* kUsual = "in rank order";
-  const auto job = from_settings(settings);
-  if (!job.ok() || job->collective == kNoCollective) return kUsual;
-  const auto training = training_options(*job);
-  if (!training.ok() || rules_of(*training, workers).order == collectives::SumOrder::kRank) return kUsual;
-  return fmt::format("as --collective {} --algorithm {} --merge {} does", job->collective, job->algorithm,
-                     job->merge.empty() ? "0" : job->merge);
+  if (spec.has_servers()) return kUsual;
+  const auto training = job::training_of(spec);
+  if (!training.ok() || collectives::rules_of(*training, workers).order == collectives::SumOrder::kRank) return kUsual;
+  return fmt::format("as --collective {} --algorithm {} --merge {} does", to_string(training->loop),
+                     training->algorithm ? collectives::to_string(*training->algorithm) : "best", spec.schedule.merge.value_or(0));
 }
 
 }  // namespace
@@ -189,25 +177,21 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
   return error(ErrorKind::kCorrupt, "--resume finds no good checkpoint in {}: {}", directory, fmt::join(found.warnings, "; "));
 }
 
-Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table,
+Status can_resume(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted, const wire::TensorTable& table,
                   std::int32_t workers) {
   const auto refused = [&](const std::string& difference) {
     return error(ErrorKind::kBadRequest,
                  "the checkpoint {} is of another job: {}; give what it was made with, or another --checkpoint", checkpoint.folder,
                  difference);
   };
-  const wire::Settings defaults = to_settings({});
-  for (const char* name : kMustMatch) {
-    // An earlier version, which did not know the setting, did what is the default now.
-    std::string saved = value_of(checkpoint.manifest.settings, name), wanted = value_of(settings, name);
-    for (std::string* value : {&saved, &wanted}) {
-      if (value->empty()) *value = value_of(defaults, name);
-    }
-    if (saved != wanted) return refused(fmt::format("--{} {} there against {} here", name, said(saved), said(wanted)));
-  }
+  const auto saved = job::from_saved(checkpoint.manifest.settings);
+  if (!saved.ok()) return refused(saved.status().message());
+  if (const job::Option* option = job::resume_difference(*saved, wanted))
+    return refused(
+        fmt::format("--{} {} there against {} here", option->name, said(option->text(*saved)), said(option->text(wanted))));
   if (checkpoint.manifest.workers != workers)
     return refused(fmt::format("--workers {} there against {} here", checkpoint.manifest.workers, workers));
-  const std::string saved_sums = sums_of(checkpoint.manifest.settings, workers), sums = sums_of(settings, workers);
+  const std::string saved_sums = sums_of(*saved, workers), sums = sums_of(wanted, workers);
   if (saved_sums != sums) return refused(fmt::format("it adds gradients {} there against {} here", saved_sums, sums));
   if (const auto difference = wire::first_difference(checkpoint.manifest.table, table)) return refused(*difference);
   return {};

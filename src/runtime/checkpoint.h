@@ -17,6 +17,7 @@
 #include "base/files.h"
 #include "base/quantity.h"
 #include "base/status.h"
+#include "job/spec.h"
 #include "runtime/checkpoint_directory.h"
 #include "runtime/checkpoint_part.h"
 #include "wire/control.h"
@@ -55,7 +56,7 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
 // Whether a job can go on from the checkpoint without changing what it computes: kBadRequest naming the first difference in
 // workers, model, tensors, data, optimizer, learning rate, mini-batch or seed, or in the order in which gradients are summed.
 // Servers (or none), schedule, length and limits may differ.
-Status can_resume(const FoundCheckpoint& checkpoint, const wire::Settings& settings, const wire::TensorTable& table,
+Status can_resume(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted, const wire::TensorTable& table,
                   std::int32_t workers);
 
 }  // namespace paceline::runtime

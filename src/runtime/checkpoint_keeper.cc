@@ -2,34 +2,16 @@
 
 #include <utility>
 
+#include "runtime/make_job_plan.h"
+
 namespace paceline::runtime {
 namespace {
 
-void put(wire::Settings& settings, const std::string& name, const std::string& value) {
-  for (auto& [key, old] : settings) {
-    if (key == name) {
-      old = value;
-      return;
-    }
-  }
-  settings.emplace_back(name, value);
-}
-
-std::string text_of(const wire::Settings& settings, const std::string& name) {
-  for (const auto& [key, value] : settings) {
-    if (key == name) return value;
-  }
-  return "";
-}
-
 // The choice of collective operations is made once for a job, and kept when it goes on.
-void keep_choices(const wire::Settings& saved, wire::Settings& settings) {
-  for (const char* name : {"collective", "algorithm"}) {
-    if (text_of(saved, name) != text_of(settings, name)) return;
-  }
-  if (text_of(settings, "collective") == kNoCollective) return;
-  put(settings, "link-cost", text_of(saved, "link-cost"));
-  if (text_of(settings, "merge").empty()) put(settings, "merge", text_of(saved, "merge"));
+void keep_choices(const job::JobSpec& saved, job::JobSpec& spec) {
+  if (spec.has_servers() || saved.loop.loop != spec.loop.loop || saved.loop.algorithm != spec.loop.algorithm) return;
+  spec.loop.link = saved.loop.link;
+  if (!spec.schedule.merge) spec.schedule.merge = saved.schedule.merge;
 }
 
 }  // namespace
@@ -38,70 +20,70 @@ CheckpointKeeper::CheckpointKeeper(Files& files, Options options) : files_(files
   PACELINE_CHECK(options_.keep >= 1, "{} checkpoints to keep", options_.keep);
 }
 
-Status CheckpointKeeper::begin(wire::Settings& settings, const wire::TensorTable& table) {
+Status CheckpointKeeper::begin(job::JobSpec& spec, const wire::TensorTable& table) {
   // Only the coordinator decides where to resume; a member that brings an answer is overruled.
-  put(settings, "resume-from", "");
-  put(settings, "resume-iteration", "0");
-  put(settings, "link-cost", "");
-  PACELINE_ASSIGN_OR_RETURN(job_, from_settings(settings));
-  if (job_.checkpoint.empty()) return {};
-  if (job_.resume == 0) PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.checkpoint));
+  spec.saving.from.clear();
+  spec.saving.iteration = 0;
+  spec.loop.link.reset();
+  job_ = spec;
+  if (job_.saving.directory.empty()) return {};
+  if (!job_.saving.resume) PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.saving.directory));
   PACELINE_RETURN_IF_ERROR(lock_directory());
-  if (job_.resume != 0) {
-    PACELINE_RETURN_IF_ERROR(resume(settings, table));
+  if (job_.saving.resume) {
+    PACELINE_RETURN_IF_ERROR(resume(spec, table));
   } else {
-    PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files_, job_.checkpoint));
+    PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files_, job_.saving.directory));
     for (const auto& [iteration, complete] : all) {
       if (!complete) continue;
       return error(
           ErrorKind::kBadRequest,
           "--checkpoint {} holds a checkpoint of an earlier job, {}; go on from it with --resume, or give another directory",
-          job_.checkpoint, checkpoint_folder(job_.checkpoint, iteration));
+          job_.saving.directory, checkpoint_folder(job_.saving.directory, iteration));
     }
-    PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, 0));
+    PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.saving.directory, 0));
   }
   model_.release = options_.release;
   model_.workers = options_.workers;
   model_.servers = options_.servers;
-  model_.settings = settings;
+  model_.settings = to_settings(spec);
   model_.table = table;
   thread_ = std::make_unique<TaskThread>();
   return expect_parts(table);
 }
 
 Status CheckpointKeeper::lock_directory() {
-  auto lock = files_.lock_directory(job_.checkpoint);
+  auto lock = files_.lock_directory(job_.saving.directory);
   if (lock.ok()) {
     lock_ = std::move(*lock);
     return {};
   }
   if (lock.status().kind() == ErrorKind::kOverloaded) {
     return error(ErrorKind::kBadRequest, "--checkpoint {} is being used by another job that runs; give another directory",
-                 job_.checkpoint);
+                 job_.saving.directory);
   }
   // Without the right to lock, or without the directory: what follows says what is wrong, or works.
   return {};
 }
 
-Status CheckpointKeeper::resume(wire::Settings& settings, const wire::TensorTable& table) {
-  PACELINE_ASSIGN_OR_RETURN(const FoundCheckpoint found, newest_good_checkpoint(files_, job_.checkpoint));
+Status CheckpointKeeper::resume(job::JobSpec& spec, const wire::TensorTable& table) {
+  PACELINE_ASSIGN_OR_RETURN(const FoundCheckpoint found, newest_good_checkpoint(files_, job_.saving.directory));
   for (const std::string& warning : found.warnings) options_.warn(warning);
-  keep_choices(found.manifest.settings, settings);
-  PACELINE_RETURN_IF_ERROR(can_resume(found, settings, table, options_.workers));
-  PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.checkpoint, found.manifest.iteration));
+  if (const auto saved = job::from_saved(found.manifest.settings); saved.ok()) keep_choices(*saved, spec);
+  PACELINE_RETURN_IF_ERROR(can_resume(found, spec, table, options_.workers));
+  PACELINE_RETURN_IF_ERROR(clear_newer_checkpoints(files_, job_.saving.directory, found.manifest.iteration));
   {
     const std::lock_guard lock(mutex_);
     newest_ = found.folder;
   }
-  put(settings, "resume-from", found.folder);
-  put(settings, "resume-iteration", std::to_string(found.manifest.iteration));
+  spec.saving.from = found.folder;
+  spec.saving.iteration = found.manifest.iteration;
   return {};
 }
 
 Status CheckpointKeeper::expect_parts(const wire::TensorTable& table) {
   PACELINE_ASSIGN_OR_RETURN(const auto plan, make_job_plan(job_, table, options_.workers, options_.servers, 1));
   // Without servers a worker writes what a single server would.
-  const std::int32_t servers = job_.collective == kNoCollective ? options_.servers : 1;
+  const std::int32_t servers = job_.has_servers() ? options_.servers : 1;
   for (std::int32_t server = 0; server < servers; ++server) {
     // A server without units has nothing to save.
     if (!plan->units().of_server[static_cast<std::size_t>(server)].empty())
@@ -140,7 +122,7 @@ void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iterati
 
 // On the thread.
 void CheckpointKeeper::complete(const Manifest& manifest) {
-  if (const Status status = write_manifest(files_, job_.checkpoint, manifest); !status.ok()) {
+  if (const Status status = write_manifest(files_, job_.saving.directory, manifest); !status.ok()) {
     note_void(manifest.iteration, status.message());
     options_.warn(
         fmt::format("there is no checkpoint of iteration {}: {}; training goes on", manifest.iteration, status.message()));
@@ -148,16 +130,16 @@ void CheckpointKeeper::complete(const Manifest& manifest) {
   }
   {
     const std::lock_guard lock(mutex_);
-    newest_ = checkpoint_folder(job_.checkpoint, manifest.iteration);
+    newest_ = checkpoint_folder(job_.saving.directory, manifest.iteration);
   }
-  if (const Status status = prune_checkpoints(files_, job_.checkpoint, options_.keep); !status.ok()) {
+  if (const Status status = prune_checkpoints(files_, job_.saving.directory, options_.keep); !status.ok()) {
     options_.warn(fmt::format("old checkpoints could not be removed: {}", status.message()));
   }
 }
 
 // On the thread. Gives the room back.
 void CheckpointKeeper::discard(Iteration iteration) {
-  (void)remove_checkpoint(files_, checkpoint_folder(job_.checkpoint, iteration));
+  (void)remove_checkpoint(files_, checkpoint_folder(job_.saving.directory, iteration));
 }
 
 void CheckpointKeeper::finish() {
@@ -170,11 +152,11 @@ void CheckpointKeeper::note_void(Iteration iteration, const std::string& why) {
 }
 
 Status CheckpointKeeper::last_one() const {
-  if (job_.checkpoint.empty()) return {};
+  if (job_.saving.directory.empty()) return {};
   const std::lock_guard lock(mutex_);
-  if (last_ != 0 && newest_ == checkpoint_folder(job_.checkpoint, last_)) return {};
+  if (last_ != 0 && newest_ == checkpoint_folder(job_.saving.directory, last_)) return {};
   const bool is_void = last_ != 0 && void_.iteration == last_;
-  if (is_void && job_.checkpoint_every > 0) return {};  // one of several, and a warning has said it
+  if (is_void && job_.saving.every > 0) return {};  // one of several, and a warning has said it
   return error(ErrorKind::kIo, "the job went through, but there is no checkpoint of its last iteration{}: {}; {}",
                last_ == 0 ? "" : fmt::format(" {}", last_), is_void ? void_.why : missing_parts(),
                newest_.empty() ? "there is none at all" : "the newest good one is " + newest_);

@@ -14,8 +14,8 @@
 #include <set>
 #include <string>
 
+#include "job/option.h"
 #include "runtime/checkpoint.h"
-#include "runtime/job_settings.h"
 #include "runtime/task_thread.h"
 #include "session/endpoint.h"
 
@@ -31,12 +31,12 @@ class CheckpointKeeper {
   };
   CheckpointKeeper(Files& files, Options options);
 
-  // Everybody has agreed. Adds to `settings` where to resume from and, of a job without servers, what its collective operations
+  // Everybody has agreed. Adds to `spec` where to resume from and, of a job without servers, what its collective operations
   // were chosen for when it began (`link-cost`, `merge`). kBadRequest when the directory holds another job's checkpoints, or an
   // earlier one's and --resume was not given; kIo when nothing can be written there.
-  Status begin(wire::Settings& settings, const wire::TensorTable& table);
-  // After begin(): the settings with everything that was decided since, which is what the checkpoints hold.
-  void record(const wire::Settings& settings) { model_.settings = settings; }
+  Status begin(job::JobSpec& spec, const wire::TensorTable& table);
+  // After begin(): the job with everything that was decided since, which is what the checkpoints hold.
+  void record(const job::JobSpec& spec) { model_.settings = to_settings(spec); }
   // A member's part is written, or is not.
   void on_saved(const session::PeerName& from, Iteration iteration, const std::string& part);
   // Blocks until everything is written.
@@ -52,7 +52,7 @@ class CheckpointKeeper {
     std::map<std::string, PartSummary> parts;  // by name
     std::string failure;
   };
-  Status resume(wire::Settings& settings, const wire::TensorTable& table);
+  Status resume(job::JobSpec& spec, const wire::TensorTable& table);
   Status expect_parts(const wire::TensorTable& table);
   void complete(const Manifest& manifest);
   void discard(Iteration iteration);
@@ -64,7 +64,7 @@ class CheckpointKeeper {
   Files& files_;
   const Options options_;
   std::unique_ptr<DirectoryLock> lock_;  // of the directory: two jobs never write into the same one
-  JobSettings job_;
+  job::JobSpec job_;
   Manifest model_;  // of every checkpoint of this job, less iteration and parts
   std::set<std::string> expected_;
   std::map<Iteration, Collected> collected_;

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "job/testing.h"
 #include "runtime/testing_checkpoint.h"
 
 namespace paceline::runtime {
 namespace {
 
+using job::testing::give;
 using namespace testing;
 using ::testing::HasSubstr;
 
@@ -35,7 +37,7 @@ class Keeper : public ::testing::Test {
 
 TEST_F(Keeper, MakesACheckpointOnceEverybodyHasSaved) {
   auto keeper = make();
-  wire::Settings agreed = settings();
+  job::JobSpec agreed = spec();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   EXPECT_EQ(keeper.newest(), "");
   keeper.on_saved({session::Role::kServer, Rank{0}}, 10, said(write_server(files_, 0, 10, {{0, kElements}}).value()));
@@ -50,7 +52,7 @@ TEST_F(Keeper, MakesACheckpointOnceEverybodyHasSaved) {
 
 TEST_F(Keeper, APartThatCouldNotBeWrittenVoidsItsCheckpointAndGivesTheRoomBack) {
   auto keeper = make();
-  wire::Settings agreed = settings();
+  job::JobSpec agreed = spec();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   save_all(keeper, 10);
   keeper.on_saved({session::Role::kServer, Rank{0}}, 20,
@@ -69,7 +71,7 @@ TEST_F(Keeper, APartThatCouldNotBeWrittenVoidsItsCheckpointAndGivesTheRoomBack) 
 
 TEST_F(Keeper, AJobWhoseLastCheckpointLacksAPartIsToldSo) {
   auto keeper = make();
-  wire::Settings agreed = settings();
+  job::JobSpec agreed = spec();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   EXPECT_THAT(keeper.last_one().message(), HasSubstr("server-0.bin, worker-0.bin, worker-1.bin are written"));
   save_all(keeper, 10);
@@ -87,9 +89,8 @@ TEST_F(Keeper, TheOnlyCheckpointThatCouldNotBeWrittenIsAnErrorAndOneOfSeveralIsA
   for (const std::int64_t every : {0, 10}) {
     MemoryFiles files;
     CheckpointKeeper keeper(files, {.workers = 1, .servers = 1, .release = "0.1.0", .warn = [](const std::string&) {}});
-    JobSettings job = from_settings(settings()).value();
-    job.checkpoint_every = every;
-    wire::Settings agreed = to_settings(job);
+    job::JobSpec agreed = spec();
+    agreed.saving.every = every;
     ASSERT_TRUE(keeper.begin(agreed, table()).ok());
     keeper.on_saved({session::Role::kWorker, Rank{0}}, 20, said({"worker-0.bin", 0, 0, "No space left"}));
     keeper.on_saved({session::Role::kServer, Rank{0}}, 20, said(write_server(files, 0, 20, {{0, kElements}}).value()));
@@ -103,7 +104,7 @@ TEST_F(Keeper, AFolderOfTheUsersOutlivesAFreshJob) {
   const auto content = std::make_shared<MemoryFiles::Content>();
   files_.files["/runs/a/20240131/raw/thesis.txt"] = content;
   auto keeper = make();
-  wire::Settings agreed = settings();
+  job::JobSpec agreed = spec();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   save_all(keeper, 10);
   EXPECT_TRUE(files_.files.contains("/runs/a/20240131/raw/thesis.txt"));
@@ -111,7 +112,7 @@ TEST_F(Keeper, AFolderOfTheUsersOutlivesAFreshJob) {
 
 TEST_F(Keeper, NonsenseFromAMemberIsNoPart) {
   auto keeper = make();
-  wire::Settings agreed = settings();
+  job::JobSpec agreed = spec();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   for (const char* text :
        {"", "{}", "[]", "7", R"({"name":"../../etc/passwd","bytes":1,"crc32c":"00000000"})",
@@ -126,7 +127,7 @@ TEST_F(Keeper, NonsenseFromAMemberIsNoPart) {
 TEST_F(Keeper, AnEarlierJobsCheckpointsAreNotOverwrittenUnasked) {
   ASSERT_TRUE(save(files_, 10).ok());
   auto keeper = make();
-  wire::Settings agreed = settings();
+  job::JobSpec agreed = spec();
   const Status status = keeper.begin(agreed, table());
   EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
   EXPECT_THAT(status.message(), ::testing::AllOf(HasSubstr("--resume"), HasSubstr("/runs/a")));
@@ -138,15 +139,15 @@ TEST_F(Keeper, ResumesFromTheNewestGoodOneAndPutsDamagedOnesAside) {
   ASSERT_TRUE(save(files_, 20).ok());
   ASSERT_TRUE(write_server(files_, 0, 30, kTwoServers[0]).ok());  // was being written when the job died
   files_.files.at("/runs/a/00000020/server-1.bin")->bytes.back() ^= std::byte{4};
-  JobSettings job = from_settings(settings()).value();
-  job.resume = 1;
-  wire::Settings agreed = to_settings(job);
+  job::JobSpec job = spec();
+  job.saving.resume = true;
+  job::JobSpec agreed = job;
   auto keeper = make();
   const Status status = keeper.begin(agreed, table());
   ASSERT_TRUE(status.ok()) << status.message();
-  job = from_settings(agreed).value();
-  EXPECT_EQ(job.resume_iteration, 10);
-  EXPECT_EQ(job.resume_from, "/runs/a/00000010");
+  job = agreed;
+  EXPECT_EQ(job.saving.iteration, 10);
+  EXPECT_EQ(job.saving.from, "/runs/a/00000010");
   EXPECT_EQ(keeper.newest(), "/runs/a/00000010");
   EXPECT_THAT(warnings_, ::testing::ElementsAre(HasSubstr("00000030"), HasSubstr("/runs/a/00000020/server-1.bin")));
   const std::map<Iteration, bool> left = {{10, true}};
@@ -157,48 +158,48 @@ TEST_F(Keeper, ResumesFromTheNewestGoodOneAndPutsDamagedOnesAside) {
 }
 
 TEST_F(Keeper, WithoutServersAWorkersPartIsAllOfTheModelAndWhatWasChosenIsKept) {
-  JobSettings job = from_settings(settings()).value();
-  job.collective = "loop3-overlap";
-  job.algorithm = "ring";
-  job.link_cost = "9,9,9";  // what a member brings does not count
-  wire::Settings agreed = to_settings(job);
+  job::JobSpec job = spec();
+  give(job, "collective", "loop3-overlap");
+  give(job, "algorithm", "ring");
+  give(job, "link-cost", "9,9,9");  // what a member brings does not count
+  job::JobSpec agreed = job;
   {
     auto keeper = make(/*servers=*/0);
     ASSERT_TRUE(keeper.begin(agreed, table()).ok());
-    EXPECT_EQ(from_settings(agreed)->link_cost, "");
-    job = from_settings(agreed).value();
-    job.link_cost = "0.0001,1e-08,1e-10";
-    job.merge = "4096";
-    keeper.record(to_settings(job));
+    EXPECT_EQ(agreed.loop.link, std::nullopt);
+    job = agreed;
+    give(job, "link-cost", "0.0001,1e-08,1e-10");
+    job.schedule.merge = 4096;
+    keeper.record(job);
     save_all(keeper, 10);
     EXPECT_EQ(loadable(files_), 10);
   }
-  JobSettings next = from_settings(settings()).value();
-  next.resume = 1;
-  next.collective = "loop3-overlap";
-  next.algorithm = "ring";
-  agreed = to_settings(next);
+  job::JobSpec next = spec();
+  next.saving.resume = true;
+  give(next, "collective", "loop3-overlap");
+  give(next, "algorithm", "ring");
+  agreed = next;
   const Status status = make(0).begin(agreed, table());
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(from_settings(agreed)->link_cost, "0.0001,1e-08,1e-10");
-  EXPECT_EQ(from_settings(agreed)->merge, "4096");
+  EXPECT_EQ(agreed.loop.link, (cost::LinkCost{0.0001, 1e-08, 1e-10}));
+  EXPECT_EQ(agreed.schedule.merge, 4096);
   // Another choice of the user's is a new choice.
-  next.algorithm = "direct";
-  agreed = to_settings(next);
+  give(next, "algorithm", "direct");
+  agreed = next;
   ASSERT_TRUE(make(0).begin(agreed, table()).ok()) << "two workers add in the same order by any algorithm";
-  EXPECT_EQ(from_settings(agreed)->link_cost, "");
-  EXPECT_EQ(from_settings(agreed)->merge, "");
+  EXPECT_EQ(agreed.loop.link, std::nullopt);
+  EXPECT_EQ(agreed.schedule.merge, std::nullopt);
 }
 
 TEST_F(Keeper, WhatAMemberSaysAboutWhereToResumeIsOverruled) {
-  JobSettings job = from_settings(settings()).value();
-  job.resume_from = "/etc";
-  job.resume_iteration = 5;
-  wire::Settings agreed = to_settings(job);
+  job::JobSpec job = spec();
+  job.saving.from = "/etc";
+  job.saving.iteration = 5;
+  job::JobSpec agreed = job;
   auto keeper = make();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
-  EXPECT_EQ(from_settings(agreed)->resume_from, "");
-  EXPECT_EQ(from_settings(agreed)->resume_iteration, 0);
+  EXPECT_EQ(agreed.saving.from, "");
+  EXPECT_EQ(agreed.saving.iteration, 0);
 }
 
 }  // namespace

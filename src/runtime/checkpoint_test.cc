@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "base/checksum.h"
+#include "job/testing.h"
 #include "runtime/testing_checkpoint.h"
 
 namespace paceline::runtime {
 namespace {
 
+using job::testing::give;
 using namespace testing;
 using ::testing::HasSubstr;
 
@@ -21,7 +23,7 @@ TEST(Checkpoint, IsReadBackWithEveryBit) {
   const auto found = newest_good_checkpoint(files, kDirectory);
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found->manifest.table, table());
-  EXPECT_EQ(found->manifest.settings, settings());
+  EXPECT_EQ(found->manifest.settings, to_settings(spec()));
   EXPECT_EQ(parse_manifest(manifest_text(found->manifest), "x").value(), found->manifest);
   EXPECT_THAT(found->warnings, ::testing::IsEmpty());
   const auto worker = PartReader::open(files, found->folder + "/worker-1.bin");
@@ -345,12 +347,10 @@ TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {
   ASSERT_TRUE(save(files, 10).ok());
   const auto found = newest_good_checkpoint(files, kDirectory);
   ASSERT_TRUE(found.ok());
-  EXPECT_TRUE(can_resume(*found, settings(), table(), 2).ok());
+  EXPECT_TRUE(can_resume(*found, spec(), table(), 2).ok());
   const auto with = [&](const std::string& name, const std::string& value) {
-    wire::Settings changed = settings();
-    for (auto& [key, text] : changed) {
-      if (key == name) text = value;
-    }
+    job::JobSpec changed = spec();
+    give(changed, name, value);
     return can_resume(*found, changed, table(), 2);
   };
   for (const auto& [name, value] : wire::Settings{{"model", "mlp"},
@@ -378,10 +378,10 @@ TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {
                                                   {"metrics", "1"}}) {
     EXPECT_TRUE(with(name, value).ok()) << name;
   }
-  EXPECT_THAT(can_resume(*found, settings(), table(), 3).message(), HasSubstr("--workers 2 there against 3 here"));
+  EXPECT_THAT(can_resume(*found, spec(), table(), 3).message(), HasSubstr("--workers 2 there against 3 here"));
   wire::TensorTable other = table();
   other.tensors[1].shape = {9, 4};
-  EXPECT_THAT(can_resume(*found, settings(), other, 2).message(), HasSubstr("fc.weight"));
+  EXPECT_THAT(can_resume(*found, spec(), other, 2).message(), HasSubstr("fc.weight"));
 }
 
 TEST(Checkpoint, TrainingWithoutServersGoesOnWithThemAndTheOtherWayRoundUnlessSumsAreInAnotherOrder) {
@@ -390,18 +390,18 @@ TEST(Checkpoint, TrainingWithoutServersGoesOnWithThemAndTheOtherWayRoundUnlessSu
   auto found = newest_good_checkpoint(files, kDirectory);
   ASSERT_TRUE(found.ok()) << found.status().message();
   const auto job = [](const std::string& loop, const std::string& algorithm, const std::string& merge = "") {
-    JobSettings settings = from_settings(testing::settings()).value();
-    settings.collective = loop;
-    settings.algorithm = algorithm;
-    settings.merge = merge;
-    return to_settings(settings);
+    job::JobSpec settings = testing::spec();
+    give(settings, "collective", loop);
+    give(settings, "algorithm", algorithm);
+    give(settings, "merge", merge);
+    return settings;
   };
   for (const char* algorithm : {"best", "lp", "direct"})
     EXPECT_TRUE(can_resume(*found, job("loop3", algorithm), table(), 4).ok()) << algorithm;
   const Status ring = can_resume(*found, job("loop3", "ring"), table(), 4);
   EXPECT_THAT(ring.message(), ::testing::AllOf(HasSubstr("in rank order there"), HasSubstr("--collective loop3 --algorithm ring")));
-  found->manifest.settings = job("loop3", "ring", "500");
-  EXPECT_FALSE(can_resume(*found, settings(), table(), 4).ok());
+  found->manifest.settings = to_settings(job("loop3", "ring", "500"));
+  EXPECT_FALSE(can_resume(*found, spec(), table(), 4).ok());
   EXPECT_TRUE(can_resume(*found, job("loop3", "ring", "500"), table(), 4).ok());
   EXPECT_FALSE(can_resume(*found, job("loop3", "ring", "501"), table(), 4).ok()) << "other messages have other parts";
   EXPECT_FALSE(can_resume(*found, job("loop3", "be", "500"), table(), 4).ok());

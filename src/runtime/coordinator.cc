@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/option.h"
 #include "runtime/json_text.h"
 
 namespace paceline::runtime {
@@ -24,14 +25,6 @@ bool is_progress(const Json& json) {
   for (const char* key : {"rank", "iteration", "done", "last"})
     if (json.contains(key) && !json[key].is_number_integer()) return false;
   return !json.contains("accuracy") || json["accuracy"].is_number();
-}
-
-void set(wire::Settings& settings, const std::string& name, const std::string& value) {
-  const auto known = std::ranges::find(settings, name, &wire::Settings::value_type::first);
-  if (known == settings.end())
-    settings.emplace_back(name, value);
-  else
-    known->second = value;
 }
 
 }  // namespace
@@ -222,18 +215,22 @@ void Coordinator::carry_out(const Actions& actions) {
 // Everybody is there. Until what follows from that is known the welcomes wait.
 void Coordinator::agree() {
   transport_.loop().cancel(gathering_timer_);
-  agreed_ = roster_.settings();
+  auto agreed = job::from_settings(roster_.settings());
+  agreed_ = agreed.ok() ? std::move(*agreed) : job::JobSpec();
   for (const PeerId late : joiners_.all()) {
     const std::string reason =
         fmt::format("a {} ({}) {}", to_string(roles_.at(late)), endpoint_->address_of(late), *roster_.closed());
     send(late, MessageKind::kStop, 0, encode(wire::stop_for(Status(ErrorKind::kBadRequest, reason))));
     endpoint_->drop(late, reason);
   }
-  if (options_.timeline != nullptr) set(*agreed_, "trace", "1");
+  if (!agreed.ok()) {
+    deciding_ = true;  // for good: nobody is welcome
+    return fail(agreed.status());
+  }
+  if (options_.timeline != nullptr) agreed_->watching.trace = true;
   if (!callbacks_.on_agreed) return;
   deciding_ = true;
-  const auto settings = from_settings(*agreed_);
-  if (!settings.ok() || settings->schedule != "tuned") return ask();
+  if (agreed_->schedule.name != "tuned") return ask();
   std::vector<PeerId> members;
   for (const auto& [peer, role] : roles_) {
     if (role != Role::kServer && roster_.name_of(peer)) members.push_back(peer);
@@ -260,18 +257,18 @@ void Coordinator::on_delivered(PeerId, std::uint64_t ticket) {
 void Coordinator::ask() {
   Gathering gathering{.both = roster_.both(), .link = probe_ ? probe_->result() : std::nullopt, .seconds = roster_.slowest()};
   agreeing_ = std::make_unique<TaskThread>();
-  agreeing_->run([this, gathering, settings = *agreed_, table = roster_.table()]() mutable {
-    const Status status = callbacks_.on_agreed(settings, table, gathering);
-    transport_.loop().post([this, status, settings = std::move(settings)] { on_agreement(status, settings); });
+  agreeing_->run([this, gathering, spec = *agreed_, table = roster_.table()]() mutable {
+    const Status status = callbacks_.on_agreed(spec, table, gathering);
+    transport_.loop().post([this, status, spec = std::move(spec)] { on_agreement(status, spec); });
   });
 }
 
-void Coordinator::on_agreement(const Status& status, const wire::Settings& settings) {
+void Coordinator::on_agreement(const Status& status, const job::JobSpec& spec) {
   if (agreeing_ == nullptr) return;  // the job has ended
   agreeing_.reset();
   deciding_ = false;
   if (!status.ok()) return fail(status);
-  agreed_ = settings;
+  agreed_ = spec;
   for (const membership::SendWelcome& held : std::exchange(held_, {})) welcome(held);
 }
 
@@ -282,7 +279,7 @@ void Coordinator::welcome(const membership::SendWelcome& action) {
   }
   if (options_.timeline != nullptr && clock_timer_ == 0) ask_clocks();  // not before: the links were being measured
   wire::Welcome welcome = action.welcome;
-  welcome.settings = *agreed_;
+  welcome.settings = to_settings(*agreed_);
   send(action.to, MessageKind::kWelcome, 0, encode(welcome));
 }
 
@@ -300,10 +297,9 @@ std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
   for (const auto& [rank, text] : roster_.server_reports()) {
     if (auto report = decode_server_report(text); report.ok()) servers.push_back(*report);
   }
-  const auto settings = from_settings(agreed_.value_or(roster_.settings()));
-  if (!settings.ok() || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
+  if (!agreed_ || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
   auto report =
-      job_report(*settings, {.workers = options_.workers, .servers = options_.servers, .both = roster_.both()}, workers, servers);
+      job_report(*agreed_, {.workers = options_.workers, .servers = options_.servers, .both = roster_.both()}, workers, servers);
   if (!report.ok()) {
     stop = wire::stop_for(report.status());
     return std::nullopt;

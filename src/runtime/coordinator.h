@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "job/spec.h"
 #include "membership/joiners.h"
 #include "membership/roster.h"
 #include "runtime/link_probe.h"
@@ -40,9 +41,9 @@ struct Gathering {
 struct CoordinatorCallbacks {
   // A worker has done an iteration, as JSON (trainer/worker_loop.cc writes it).
   std::function<void(const Json& progress)> on_progress;
-  // Everybody has joined and agreed; may add to the settings (where to resume from, which slices). An error ends the job. Called
-  // once, on a thread of its own, which has returned before anything else is called; it may take its time.
-  std::function<Status(wire::Settings& settings, const wire::TensorTable& table, const Gathering& gathering)> on_agreed;
+  // Everybody has joined and agreed; may add to the specification (where to resume from, which slices). An error ends the job.
+  // Called once, on a thread of its own, which has returned before anything else is called; it may take its time.
+  std::function<Status(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering)> on_agreed;
   // A server's or worker's part of a checkpoint is on the disk.
   std::function<void(const session::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
   // Once, last. The report is there when every worker has reported.
@@ -79,7 +80,7 @@ class Coordinator final : public session::EndpointHandler {
   void agree();
   void probe();
   void ask();
-  void on_agreement(const Status& status, const wire::Settings& settings);
+  void on_agreement(const Status& status, const job::JobSpec& spec);
   void welcome(const membership::SendWelcome& action);
   void end(const wire::Stop& stop);
   void ask_clock(session::PeerId peer);
@@ -98,7 +99,7 @@ class Coordinator final : public session::EndpointHandler {
   membership::Roster roster_;
   membership::Joiners joiners_;
   std::map<session::PeerId, session::Role> roles_;  // of joiners and members
-  std::optional<wire::Settings> agreed_;            // settings with what on_agreed added
+  std::optional<job::JobSpec> agreed_;              // with what on_agreed added
   bool deciding_ = false;                           // from then until on_agreed has returned
   std::optional<LinkProbe> probe_;                  // while it runs
   std::vector<std::byte> probe_bytes_;

@@ -158,13 +158,4 @@ std::string brief(const Json& value) {
   return text;
 }
 
-bool is_utf8(const std::string& text) {
-  try {
-    (void)Json(text).dump();
-    return true;
-  } catch (const nlohmann::json::type_error&) {
-    return false;
-  }
-}
-
 }  // namespace paceline::runtime

@@ -21,7 +21,4 @@ Result<Json> parse_foreign(const std::string& text, const std::string& source);
 // A value as it stands in a message: compact, at most some 40 characters.
 std::string brief(const Json& value);
 
-// Whether JSON can hold the text.
-bool is_utf8(const std::string& text);
-
 }  // namespace paceline::runtime

@@ -62,7 +62,7 @@ Result<std::int64_t> PhaseTimer::next_mini_batch() {
 
 void ProgressTeller::tell(const WorkerReport& report, Iteration iteration, Iteration done, double accuracy, Importance importance) {
   const TimePoint now = clock_.now();
-  const bool wanted = process_.settings().metrics != 0 || accuracy >= 0 || importance == Importance::kLast;
+  const bool wanted = process_.settings().watching.metrics || accuracy >= 0 || importance == Importance::kLast;
   if (!wanted && now - told_ < kProgressEvery) return;
   told_ = now;
   Json progress{{"rank", report.rank}, {"iteration", iteration},   {"done", done},

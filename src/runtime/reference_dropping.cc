@@ -16,7 +16,7 @@ std::uint32_t size_of(float value) { return std::bit_cast<std::uint32_t>(std::ab
 
 }  // namespace
 
-ReferenceDropping::ReferenceDropping(const paramserver::WireOptions& wire, std::vector<std::int64_t> offsets)
+ReferenceDropping::ReferenceDropping(const job::WireOptions& wire, std::vector<std::int64_t> offsets)
     : wire_(wire),
       offsets_(std::move(offsets)),
       kept_(static_cast<std::size_t>(offsets_.back()), 0.0f),

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "paramserver/core/wire_options.h"
+#include "job/wire_options.h"
 
 namespace paceline::runtime {
 
@@ -13,7 +13,7 @@ namespace paceline::runtime {
 class ReferenceDropping {
  public:
   // `offsets`: where each tensor begins in the arena, and the arena's end.
-  ReferenceDropping(const paramserver::WireOptions& wire, std::vector<std::int64_t> offsets);
+  ReferenceDropping(const job::WireOptions& wire, std::vector<std::int64_t> offsets);
 
   // What a worker of so many multiplies its gradients by, of which `used` tells by tensor whether there is one.
   float clip_coefficient(std::size_t workers, std::span<const char> used, std::span<const float> gradients) const;
@@ -21,7 +21,7 @@ class ReferenceDropping {
   void drop(std::size_t tensor, Iteration iteration, float coefficient, std::span<float> gradients);
 
  private:
-  paramserver::WireOptions wire_;
+  job::WireOptions wire_;
   std::vector<std::int64_t> offsets_;
   std::vector<float> kept_, velocity_;
 };

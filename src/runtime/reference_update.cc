@@ -9,13 +9,14 @@
 
 namespace paceline::runtime {
 
-Result<UpdateRules> update_rules(const JobSettings& settings) {
+Result<UpdateRules> update_rules(const job::JobSpec& settings) {
   UpdateRules rules;
-  PACELINE_ASSIGN_OR_RETURN(rules.optimizer, server_optimizer(settings));
-  PACELINE_ASSIGN_OR_RETURN(rules.learning_rate, tensor::parse_schedule(settings.learning_rate));
-  PACELINE_ASSIGN_OR_RETURN(rules.non_finite, paramserver::parse_non_finite_policy(settings.non_finite));
-  PACELINE_ASSIGN_OR_RETURN(rules.wire, wire_options(settings));
-  rules.clip_norm = server_clip_norm(settings);
+  const job::UpdateOptions update = job::server_update(settings);
+  rules.optimizer = update.optimizer;
+  rules.learning_rate = update.learning_rate;
+  rules.non_finite = update.non_finite;
+  rules.clip_norm = update.clip_norm;
+  PACELINE_ASSIGN_OR_RETURN(rules.wire, job::wire_of(settings));
   return rules;
 }
 
@@ -39,9 +40,9 @@ Status ReferenceUpdate::apply(Iteration iteration, const std::vector<std::vector
                               const std::vector<std::vector<char>>& used, std::span<float> parameters) {
   const std::vector<std::vector<float>>& gradients = receive(iteration, computed, used) ? received_ : computed;
   std::vector<float> mean = mean_of(gradients);
-  if (rules_.non_finite != paramserver::NonFinitePolicy::kApply) {
+  if (rules_.non_finite != job::NonFinitePolicy::kApply) {
     Status reason = non_finite(iteration, gradients, mean);
-    if (!reason.ok()) return rules_.non_finite == paramserver::NonFinitePolicy::kSkip ? Status() : reason;
+    if (!reason.ok()) return rules_.non_finite == job::NonFinitePolicy::kSkip ? Status() : reason;
   }
   if (rules_.clip_norm > 0) {
     const float coefficient = clip_coefficient(mean);

@@ -10,8 +10,8 @@
 #include "base/quantity.h"
 #include "base/status.h"
 #include "collectives/plan/additions.h"
+#include "job/option.h"
 #include "paramserver/core/job_plan.h"
-#include "runtime/job_settings.h"
 #include "runtime/reference_dropping.h"
 #include "tensor/learning_rate.h"
 #include "tensor/optimizer.h"
@@ -23,12 +23,12 @@ struct UpdateRules {
   tensor::OptimizerOptions optimizer;
   tensor::Schedule learning_rate;
   double clip_norm = 0;  // 0: no clipping
-  paramserver::NonFinitePolicy non_finite = paramserver::NonFinitePolicy::kStop;
-  paramserver::WireOptions wire;
+  job::NonFinitePolicy non_finite = job::NonFinitePolicy::kStop;
+  job::WireOptions wire;
 };
 
 // Errors: kBadRequest, as validated(settings) finds them.
-Result<UpdateRules> update_rules(const JobSettings& settings);
+Result<UpdateRules> update_rules(const job::JobSpec& settings);
 
 // The sums and optimizers in plain loops, written from their definitions (tensor/optimizer.h states them) and sharing no code with
 // tensor/ or paramserver/. One object per job.

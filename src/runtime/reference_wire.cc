@@ -25,21 +25,21 @@ float nearest(const Format& format, float value) {
 
 }  // namespace
 
-float reference_rounded(const paramserver::WireOptions& wire, float value) {
+float reference_rounded(const job::WireOptions& wire, float value) {
   switch (wire.kind) {
-    case paramserver::WireKind::kBFloat16:
+    case job::WireKind::kBFloat16:
       return nearest(kBFloat16, value);
-    case paramserver::WireKind::kFloat16:
+    case job::WireKind::kFloat16:
       return nearest(kFloat16, value);
-    case paramserver::WireKind::kFloat32:
-    case paramserver::WireKind::kDropping:
-    case paramserver::WireKind::kDgc:
+    case job::WireKind::kFloat32:
+    case job::WireKind::kDropping:
+    case job::WireKind::kDgc:
       break;
   }
   return value;
 }
 
-float reference_sent(const paramserver::WireOptions& wire, float gradient) {
+float reference_sent(const job::WireOptions& wire, float gradient) {
   return reference_rounded(wire, gradient * static_cast<float>(wire.loss_scale));
 }
 

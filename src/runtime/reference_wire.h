@@ -2,15 +2,15 @@
 // tests. Shares no code with tensor/ and paramserver/.
 #pragma once
 
-#include "paramserver/core/wire_options.h"
+#include "job/wire_options.h"
 
 namespace paceline::runtime {
 
 // The nearest number of the wire's type, of two equally near ones the even one; infinite from half a unit above the largest on.
 // NaNs and infinities stay. Any thread.
-float reference_rounded(const paramserver::WireOptions& wire, float value);
+float reference_rounded(const job::WireOptions& wire, float value);
 
 // What the servers make of one element of a worker's gradient before they divide by the loss scale.
-float reference_sent(const paramserver::WireOptions& wire, float gradient);
+float reference_sent(const job::WireOptions& wire, float gradient);
 
 }  // namespace paceline::runtime

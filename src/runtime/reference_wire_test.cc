@@ -12,8 +12,8 @@
 namespace paceline::runtime {
 namespace {
 
-using paramserver::WireKind;
-using paramserver::WireOptions;
+using job::WireKind;
+using job::WireOptions;
 
 float by_kernel(WireKind kind, float value) {
   return kind == WireKind::kFloat16 ? tensor::to_float(tensor::to_float16(value)) : tensor::to_float(tensor::to_bfloat16(value));

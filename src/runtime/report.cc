@@ -61,14 +61,14 @@ std::vector<LinkReport> links_of(const std::vector<WorkerReport>& workers, const
 }
 
 // How often urgency decided, at each of the places where it can.
-Json ordering(const JobSettings& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+Json ordering(const job::JobSpec& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
   const auto sum = [](const auto& of, auto field) {
     std::int64_t total = 0;
     for (const auto& one : of) total += field(one);
     return total;
   };
   const std::vector<LinkReport> links = links_of(workers, servers);
-  return {{"places", settings.ordered_places},
+  return {{"places", to_text(settings.schedule.places)},
           {"worker_egress", sum(workers, [](const WorkerReport& worker) { return worker.link.overtakes; })},
           {"server_ingress", sum(servers, [](const ServerReport& server) { return server.reorderings; })},
           {"server_egress", sum(servers, [](const ServerReport& server) { return server.link.reply_overtakes; })},
@@ -76,14 +76,14 @@ Json ordering(const JobSettings& settings, const std::vector<WorkerReport>& work
           {"window_full", sum(links, [](const LinkReport& link) { return link.window_full; })}};
 }
 
-Json link_of(const JobSettings& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+Json link_of(const job::JobSpec& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
   std::vector<double> windows, rates, round_trips;
   for (const LinkReport& link : links_of(workers, servers)) {
     windows.push_back(static_cast<double>(link.window));
     if (link.bandwidth > 0) rates.push_back(link.bandwidth);
     if (link.round_trip > 0) round_trips.push_back(link.round_trip);
   }
-  return {{"rule", settings.window},
+  return {{"rule", to_text(settings.schedule.window)},
           {"window", std::llround(median(windows))},
           {"bandwidth", rates.empty() ? Json(nullptr) : Json(median(rates))},
           {"round_trip", round_trips.empty() ? Json(nullptr) : Json(median(round_trips))},
@@ -313,7 +313,7 @@ Result<ServerReport> decode_server_report(const std::string& text) {
   }
 }
 
-Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
+Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
                         const std::vector<ServerReport>& servers) {
   PACELINE_CHECK(!by_rank.empty(), "a job has a worker");
   for (const WorkerReport& worker : by_rank) {
@@ -338,33 +338,32 @@ Result<Json> job_report(const JobSettings& settings, const JobShape& shape, cons
   }
   const bool reference = shape.processes == JobShape::Processes::kOne;
   const double trained = reference ? together : longest;
-  Json phases = Json::object();
-  for (std::size_t i = 0; i < kPhases; ++i) {
-    phases[kPhaseNames[i]] = mean(by_rank, [&](const WorkerReport& w) {
-      return w.iterations > 0 ? w.phases.seconds[i] / static_cast<double>(w.iterations) : 0;
-    });
-  }
   const auto per_iteration = [](double seconds, const WorkerReport& w) {
     return w.iterations > 0 ? seconds / static_cast<double>(w.iterations) : 0;
   };
+  Json phases = Json::object();
+  for (std::size_t i = 0; i < kPhases; ++i)
+    phases[kPhaseNames[i]] = mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.phases.seconds[i], w); });
   const double accuracy = by_rank[0].accuracy;
-  return Json{{"model", settings.model},
-              {"dataset", settings.dataset},
+  return Json{{"model", settings.task.model},
+              {"dataset", settings.task.dataset},
               {"workers", shape.workers},
               {"servers", shape.servers},
               {"role", role_of(shape)},
-              {"schedule", reference ? Json("reference") : Json(shape.servers == 0 ? settings.collective : settings.schedule)},
+              {"schedule", reference                ? "reference"
+                           : settings.has_servers() ? settings.schedule.name
+                                                    : to_string(*settings.loop.loop)},
               {"batching", by_rank[0].batching},
               {"tuned", nullptr},
               {"collective", nullptr},
               {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
               {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
-              {"wire", settings.wire},
-              {"loss_scale", settings.loss_scale},
-              {"sync", settings.sync},
+              {"wire", settings.wire.text()},
+              {"loss_scale", settings.wire.loss_scale},
+              {"sync", to_text(settings.sync.kind)},
               {"sync_detail", sync_detail(servers)},
-              {"optimizer", settings.optimizer},
-              {"seed", settings.seed},
+              {"optimizer", tensor::name_of(settings.update.optimizer.kind)},
+              {"seed", settings.task.seed},
               {"iterations", iterations},
               {"samples", samples},
               {"seconds", trained},

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "job/option.h"
 #include "runtime/iteration_times.h"
-#include "runtime/job_settings.h"
 #include "scheduling/live_profile.h"
 
 namespace paceline::runtime {
@@ -97,7 +97,7 @@ struct JobShape {
 
 // `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.
 // "checkpoint", "tuned" and "collective" are null; the coordinator's process knows the newest, and what it chose.
-Result<Json> job_report(const JobSettings& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
+Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
                         const std::vector<ServerReport>& servers);
 
 // The same for people.

@@ -7,9 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "job/testing.h"
+
 namespace paceline::runtime {
 namespace {
 
+using job::testing::give;
 using ::testing::HasSubstr;
 
 WorkerReport worker_report(std::int32_t rank) {
@@ -172,8 +175,8 @@ TEST(Report, WorkersThatEndWithOtherParametersAreRefusedAndNamed) {
   EXPECT_EQ(report.status().kind(), ErrorKind::kCorrupt);
   EXPECT_THAT(report.status().message(), HasSubstr("workers 0 and 2 hold different parameters at the end (00ff against beef)"));
   for (const char* sync : {"asp", "ssp", "elastic-bsp"}) {
-    JobSettings settings;
-    settings.sync = sync;
+    job::JobSpec settings;
+    give(settings, "sync", sync);
     EXPECT_FALSE(job_report(settings, {.workers = 3, .servers = 1}, workers, {}).ok()) << sync << ": all end with the final values";
   }
 }

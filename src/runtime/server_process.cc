@@ -1,5 +1,8 @@
 #include "runtime/server_process.h"
 
+#include "job/option.h"
+#include "runtime/make_job_plan.h"
+
 namespace paceline::runtime {
 namespace {
 
@@ -16,11 +19,11 @@ ServerProcess::ServerProcess(transport::Transport& transport, MemberOptions opti
     : ended_(std::move(ended)), member_(transport, as_server(std::move(options)), *this), role_(transport.loop(), member_) {}
 
 Result<JobStart> ServerProcess::on_welcome(const wire::Welcome& welcome) {
-  PACELINE_ASSIGN_OR_RETURN(const JobSettings settings, from_settings(welcome.settings));
+  PACELINE_ASSIGN_OR_RETURN(const job::JobSpec settings, job::from_settings(welcome.settings));
   PACELINE_ASSIGN_OR_RETURN(
       auto plan, make_job_plan(settings, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()),
-                               settings.resume_iteration + 1));
-  if (settings.trace != 0) recorder_ = std::make_unique<TimelineRecorder>();
+                               settings.saving.iteration + 1));
+  if (settings.watching.trace) recorder_ = std::make_unique<TimelineRecorder>();
   JobStart start{.egress = scheduling::egress_rules(plan->options().schedule), .observer = recorder_.get()};
   PACELINE_ASSIGN_OR_RETURN(start.sinks.server, role_.begin(Rank{welcome.rank}, settings, std::move(plan), recorder_.get()));
   return start;

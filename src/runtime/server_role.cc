@@ -4,7 +4,7 @@
 
 namespace paceline::runtime {
 
-Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings& settings,
+Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpec& settings,
                                                     std::shared_ptr<const paramserver::JobPlan> plan, TimelineRecorder* recorder) {
   rank_ = rank;
   recorder_ = recorder;
@@ -19,15 +19,15 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const JobSettings
   PACELINE_ASSIGN_OR_RETURN(service_,
                             paramserver::ServerService::make(std::move(plan), rank_, loop_, outbox, std::move(callbacks)));
   uneven_ = service_->core().plan().uneven();
-  if (service_->core().paces() && (uneven_ || settings.pace != 0)) {
+  if (service_->core().paces() && (uneven_ || settings.watching.pace)) {
     PaceRecord::Tell tell;
-    if (settings.pace != 0) tell = [this](Json event) { member_.send_progress(Json{{"pace", std::move(event)}}.dump()); };
+    if (settings.watching.pace) tell = [this](Json event) { member_.send_progress(Json{{"pace", std::move(event)}}.dump()); };
     pace_ = std::make_unique<PaceRecord>(std::move(tell));
     service_->core().observe(*pace_);
   }
-  if (!settings.resume_from.empty())
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.resume_from, service_->core()));
-  if (!settings.checkpoint.empty()) {
+  if (!settings.saving.from.empty())
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.saving.from, service_->core()));
+  if (!settings.saving.directory.empty()) {
     checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings, loop_, source_of(*service_),
                                                       [this](Iteration iteration, const PartSummary& summary) {
                                                         member_.send_saved(session::Role::kServer, iteration, encode(summary));

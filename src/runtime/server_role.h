@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "job/spec.h"
 #include "paramserver/service/server_service.h"
 #include "runtime/member.h"
 #include "runtime/pace_record.h"
@@ -22,7 +23,7 @@ class ServerRole {
 
   // The job has begun: from here on the sink takes messages. Errors: what is wrong with the plan or the checkpoint to resume from.
   // `recorder` outlives it; null: nothing is recorded.
-  Result<paramserver::MessageSink*> begin(Rank rank, const JobSettings& settings, std::shared_ptr<const paramserver::JobPlan> plan,
+  Result<paramserver::MessageSink*> begin(Rank rank, const job::JobSpec& settings, std::shared_ptr<const paramserver::JobPlan> plan,
                                           TimelineRecorder* recorder);
   void on_finish_at(Iteration last) { finish_at_ = last; }
   // The job is over: writes what is still to be written, reports, then `done`, once.

@@ -4,7 +4,7 @@
 
 namespace paceline::runtime {
 
-Slowdown::Slowdown(ComputeSpeed speed, Rank rank) : speed_(std::move(speed)), rank_(rank) {}
+Slowdown::Slowdown(job::ComputeSpeed speed, Rank rank) : speed_(std::move(speed)), rank_(rank) {}
 
 void Slowdown::begin(Iteration iteration) {
   if (speed_.changes_anything()) slowness_ = slowness(speed_, rank_, iteration);

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "base/clock.h"
-#include "runtime/compute_speed.h"
+#include "job/compute_speed.h"
 
 namespace paceline::runtime {
 
 class Slowdown {
  public:
-  Slowdown(ComputeSpeed speed, Rank rank);
+  Slowdown(job::ComputeSpeed speed, Rank rank);
 
   // Computing for `iteration` begins.
   void begin(Iteration iteration);
@@ -21,7 +21,7 @@ class Slowdown {
 
  private:
   const SystemClock clock_;
-  const ComputeSpeed speed_;
+  const job::ComputeSpeed speed_;
   const Rank rank_;
   double slowness_ = 1;
   TimePoint mark_{};

@@ -82,16 +82,16 @@ StateSource source_of(collectives::CollectiveCarrier& carrier) {
           [&carrier] { carrier.release_updates(); }, !carrier.plan().units().parts.empty()};
 }
 
-StateCheckpoints::StateCheckpoints(Files& files, const JobSettings& settings, transport::Loop& loop, StateSource source,
+StateCheckpoints::StateCheckpoints(Files& files, const job::JobSpec& settings, transport::Loop& loop, StateSource source,
                                    std::function<void(Iteration, const PartSummary&)> on_saved)
     : files_(files),
-      directory_(settings.checkpoint),
-      every_(settings.checkpoint_every),
+      directory_(settings.saving.directory),
+      every_(settings.saving.every),
       loop_(loop),
       source_(std::move(source)),
       on_saved_(std::move(on_saved)),
-      complete_(settings.resume_iteration),
-      saved_(settings.resume_iteration) {}
+      complete_(settings.saving.iteration),
+      saved_(settings.saving.iteration) {}
 
 StateCheckpoints::~StateCheckpoints() { *alive_ = false; }
 

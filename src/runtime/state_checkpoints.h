@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "collectives/training/collective_carrier.h"
+#include "job/option.h"
 #include "paramserver/service/server_service.h"
 #include "runtime/checkpoint.h"
-#include "runtime/job_settings.h"
 #include "runtime/task_thread.h"
 
 namespace paceline::runtime {
@@ -39,7 +39,7 @@ class StateCheckpoints {
  public:
   // `on_saved`, on the loop, once per save() in their order: what to tell the coordinator. `files`, `loop` and the source outlive
   // it.
-  StateCheckpoints(Files& files, const JobSettings& settings, transport::Loop& loop, StateSource source,
+  StateCheckpoints(Files& files, const job::JobSpec& settings, transport::Loop& loop, StateSource source,
                    std::function<void(Iteration, const PartSummary&)> on_saved);
   ~StateCheckpoints();
 

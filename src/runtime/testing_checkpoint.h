@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/files_testing.h"
+#include "job/option.h"
 #include "runtime/checkpoint.h"
-#include "runtime/job_settings.h"
 #include "runtime/saved_model.h"
 
 namespace paceline::runtime::testing {
@@ -24,11 +24,11 @@ inline wire::TensorTable table() {
   return table;
 }
 
-inline wire::Settings settings() {
-  JobSettings job;
-  job.optimizer = "adam";
-  job.checkpoint = kDirectory;
-  return to_settings(job);
+inline job::JobSpec spec() {
+  job::JobSpec job;
+  job.update.optimizer.kind = tensor::OptimizerKind::kAdam;
+  job.saving.directory = kDirectory;
+  return job;
 }
 
 // What the model is after `iteration`: plane 0 the values, 1 and 2 the optimizer state.
@@ -72,7 +72,7 @@ inline const std::vector<std::vector<Range>> kTwoServers = {{{0, 20}, {56, 4}}, 
 // What servers and workers and the coordinator do for one checkpoint; stops at the first failure, as a job would void it.
 inline Status save(Files& files, Iteration iteration, std::int32_t workers = 2,
                    const std::vector<std::vector<Range>>& servers = kTwoServers) {
-  Manifest manifest{iteration, "0.1.0", workers, static_cast<std::int32_t>(servers.size()), settings(), table(), {}};
+  Manifest manifest{iteration, "0.1.0", workers, static_cast<std::int32_t>(servers.size()), to_settings(spec()), table(), {}};
   for (std::size_t rank = 0; rank < servers.size(); ++rank) {
     PACELINE_ASSIGN_OR_RETURN(PartSummary part, write_server(files, static_cast<std::int32_t>(rank), iteration, servers[rank]));
     manifest.parts.push_back(std::move(part));

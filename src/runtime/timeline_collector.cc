@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/job_settings.h"
+#include "runtime/make_job_plan.h"
 #include "runtime/timeline_file.h"
 
 namespace paceline::runtime {
@@ -11,8 +11,8 @@ namespace paceline::runtime {
 using session::PeerId;
 using session::Role;
 
-void TimelineCollector::begin(wire::Settings settings, wire::TensorTable table, std::int32_t workers, std::int32_t servers) {
-  settings_ = std::move(settings);
+void TimelineCollector::begin(job::JobSpec spec, wire::TensorTable table, std::int32_t workers, std::int32_t servers) {
+  spec_ = std::move(spec);
   table_ = std::move(table);
   workers_ = workers;
   servers_ = servers;
@@ -49,8 +49,7 @@ void TimelineCollector::on_part(PeerId peer, const session::PeerName& name, wire
 }
 
 Result<Json> TimelineCollector::write(Files& files, const std::string& path) const {
-  PACELINE_ASSIGN_OR_RETURN(const JobSettings settings, from_settings(settings_));
-  PACELINE_ASSIGN_OR_RETURN(const auto plan, make_job_plan(settings, table_, workers_, servers_, 1));
+  PACELINE_ASSIGN_OR_RETURN(const auto plan, make_job_plan(spec_, table_, workers_, servers_, 1));
   JobTimeline job;
   job.layers = table_.layers;
   for (const scheduling::Unit& unit : plan->units().units)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/files.h"
+#include "job/spec.h"
 #include "runtime/report.h"
 #include "session/endpoint.h"
 #include "timeline/round_trips.h"
@@ -20,7 +21,7 @@ class TimelineCollector {
   static constexpr int kFirstQuestions = 16, kQuestions = 4;
 
   // The job that has been agreed on.
-  void begin(wire::Settings settings, wire::TensorTable table, std::int32_t workers, std::int32_t servers);
+  void begin(job::JobSpec spec, wire::TensorTable table, std::int32_t workers, std::int32_t servers);
 
   // Begins to ask `peer`: the number of the question that is to be sent now. Nothing while one is open.
   std::optional<std::uint32_t> ask(session::PeerId peer, TimePoint now);
@@ -48,7 +49,7 @@ class TimelineCollector {
     std::vector<wire::TimelinePart> parts;
   };
 
-  wire::Settings settings_;
+  job::JobSpec spec_;
   wire::TensorTable table_;
   std::int32_t workers_ = 0, servers_ = 0;
   std::map<session::PeerId, Clock> clocks_;

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files_testing.h"
-#include "runtime/job_settings.h"
+#include "job/option.h"
 #include "runtime/timeline_collector.h"
 
 namespace paceline::runtime {
@@ -95,7 +95,7 @@ TEST(TimelineCollector, ProcessesWhoseClockNobodyKnowsAreLeftOut) {
   wire::TensorTable table;
   table.tensors.push_back({.name = "w", .dtype = "float32", .shape = {100}, .layer = {0}, .group = 0});
   table.layers = {"fc"};
-  collector.begin(to_settings({}), table, 2, 1);
+  collector.begin({}, table, 2, 1);
   for (const session::PeerId peer : {1, 2}) {
     collector.on_part(peer, {Role::kWorker, Rank{static_cast<std::int32_t>(peer) - 1}},
                       {.thread = wire::TimelineThread::kTraining, .dropped = 0, .events = {{.begin = 5, .end = 6}}});

@@ -3,7 +3,9 @@
 #include <future>
 
 #include "collectives/training/collective_carrier.h"
+#include "collectives/training/loop_options.h"
 #include "paramserver/service/server_carrier.h"
+#include "runtime/make_job_plan.h"
 #include "runtime/saved_model.h"
 
 namespace paceline::runtime {
@@ -13,8 +15,8 @@ namespace {
 MemberOptions as_worker(MemberOptions options) {
   if (options.role == session::Role::kBoth) return options;
   options.role = session::Role::kWorker;
-  const auto settings = from_settings(options.settings);
-  options.meets = settings.ok() && settings->collective != kNoCollective ? Meets::kWorkers : Meets::kServers;
+  const auto settings = job::from_settings(options.settings);
+  options.meets = settings.ok() && !settings->has_servers() ? Meets::kWorkers : Meets::kServers;
   return options;
 }
 
@@ -63,15 +65,15 @@ WorkerProcess::~WorkerProcess() {
 Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   rank_ = Rank{welcome.rank};
   workers_ = welcome.workers;
-  PACELINE_ASSIGN_OR_RETURN(settings_, from_settings(welcome.settings));
-  PACELINE_ASSIGN_OR_RETURN(compute_speed_, runtime::compute_speed(settings_, workers_));
-  first_ = settings_.resume_iteration + 1;
+  PACELINE_ASSIGN_OR_RETURN(settings_, job::from_settings(welcome.settings));
+  PACELINE_ASSIGN_OR_RETURN(compute_speed_, job::compute_speed(settings_, workers_));
+  first_ = settings_.saving.iteration + 1;
   begun_ = first_;
   PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers,
                                                      static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
-  if (!settings_.resume_from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
-  if (settings_.trace != 0) recorder_ = std::make_unique<TimelineRecorder>();
+  if (!settings_.saving.from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
+  if (settings_.watching.trace) recorder_ = std::make_unique<TimelineRecorder>();
   JobStart start{.egress = scheduling::egress_rules(plan->options().schedule), .observer = recorder_.get()};
   if (server_ != nullptr) {
     PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan, recorder_.get()));
@@ -83,11 +85,11 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
 }
 
 paramserver::GatehouseOptions WorkerProcess::gatehouse_options() {
-  return {from_seconds(settings_.stall_deadline), [this](const Status& reason) { member_->fail(reason); }};
+  return {from_seconds(settings_.limits.stall_deadline), [this](const Status& reason) { member_->fail(reason); }};
 }
 
 Status WorkerProcess::make_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
-  if (settings_.collective != kNoCollective) return make_collective_exchange(plan);
+  if (!settings_.has_servers()) return make_collective_exchange(plan);
   auto house = std::make_unique<paramserver::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
                                                         transport_->loop(), gatehouse_options());
   paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
@@ -100,16 +102,16 @@ Status WorkerProcess::make_exchange(const std::shared_ptr<const paramserver::Job
 }
 
 Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
-  PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, training_options(settings_));
+  PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, job::training_of(settings_));
   auto house = std::make_unique<paramserver::Gatehouse>(plan, rank_, collectives::gate_rule(training), transport_->loop(),
                                                         gatehouse_options());
   auto carrier = std::make_unique<collectives::CollectiveCarrier>(
       *house, *member_, paramserver::TensorMemory(plan, parameters_, gradients_), training);
   // One of those that update writes the state of all.
-  const Rank keeper = root_of(training, workers_);
-  if (!settings_.resume_from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.resume_from, *carrier));
-  if (!settings_.checkpoint.empty() && rank_ == keeper) {
+  const Rank keeper = collectives::root_of(training, workers_);
+  if (!settings_.saving.from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.saving.from, *carrier));
+  if (!settings_.saving.directory.empty() && rank_ == keeper) {
     carrier->set_on_updated([this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); });
     checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings_, transport_->loop(), source_of(*carrier),
                                                       [this](Iteration iteration, const PartSummary& part) {
@@ -122,7 +124,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const param
 }
 
 Status WorkerProcess::restore_parameters() {
-  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(system_files(), settings_.resume_from));
+  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(system_files(), settings_.saving.from));
   return model.read(0, parameters_, {}).status();
 }
 

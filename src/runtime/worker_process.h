@@ -11,6 +11,8 @@
 #include <optional>
 #include <thread>
 
+#include "job/compute_speed.h"
+#include "job/option.h"
 #include "paramserver/service/gradient_exchange.h"
 #include "runtime/checkpoint.h"
 #include "runtime/member.h"
@@ -35,8 +37,8 @@ class WorkerProcess final : public MemberEvents {
   Rank rank() const { return rank_; }
   std::int32_t workers() const { return workers_; }
   Iteration first() const { return first_; }
-  const JobSettings& settings() const { return settings_; }
-  const ComputeSpeed& compute_speed() const { return compute_speed_; }
+  const job::JobSpec& settings() const { return settings_; }
+  const job::ComputeSpeed& compute_speed() const { return compute_speed_; }
   paramserver::GradientExchange& exchange() { return *exchange_; }
 
   void send_progress(std::string json);
@@ -79,8 +81,8 @@ class WorkerProcess final : public MemberEvents {
   Rank rank_;
   std::int32_t workers_ = 0;
   Iteration first_ = 1;
-  JobSettings settings_;
-  ComputeSpeed compute_speed_;
+  job::JobSpec settings_;
+  job::ComputeSpeed compute_speed_;
   Duration farewell_ = std::chrono::seconds(1);  // the loop's: what is being sent may take so long at the end
 
   std::mutex mutex_;  // what follows

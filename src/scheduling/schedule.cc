@@ -1,7 +1,6 @@
 #include "scheduling/schedule.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -54,30 +53,6 @@ constexpr PlaceName kPlaces[] = {{"worker-egress", &OrderedPlaces::worker_egress
                                  {"window", &OrderedPlaces::window}};
 constexpr OrderedPlaces kNowhere{.worker_egress = false, .server_ingress = false, .server_egress = false, .window = false};
 
-// One of `names`, which stand in the order of Value.
-template <typename Value>
-Result<Value> parse_part(const char* option, std::span<const char* const> names, std::string_view text) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (text == names[i]) return static_cast<Value>(i);
-  }
-  const std::vector<std::string> legal(names.begin(), names.end());
-  return error(ErrorKind::kBadRequest, "--{} {} is illegal; legal: {}{}", option, text, fmt::join(legal, ", "),
-               suggestion(text, legal));
-}
-
-// Parameters. `least`: the smallest legal number of them.
-Result<std::int64_t> parse_size(const char* option, std::string_view text, std::int64_t least, const char* legal) {
-  std::int64_t elements = -1;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), elements);
-  if (problem != std::errc() || end != text.data() + text.size()) {
-    const auto bytes = parse_bytes(text);
-    const bool has_unit = text.find_first_not_of("0123456789.eE+-") != std::string_view::npos;
-    elements = bytes.ok() && has_unit && bytes->count % kEach == 0 ? bytes->count / kEach : -1;
-  }
-  if (elements < least) return error(ErrorKind::kBadRequest, "--{} {} is illegal; legal: {}", option, text, legal);
-  return elements;
-}
-
 }  // namespace
 
 ScheduleOptions default_schedule() { return kSchedules[0].options; }
@@ -99,65 +74,6 @@ Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
   }
   return error(ErrorKind::kBadRequest, "'{}' plans no batches; legal are {}{}", text, fmt::join(algorithm_names(), ", "),
                suggestion(text, algorithm_names()));
-}
-
-Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts) {
-  const auto& [slice, merge, batching, window, places, back, push] = parts;
-  if (!back.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(options.back, parse_part<Return>("return", kReturns, back));
-  }
-  if (!push.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(options.push, parse_part<PushWhen>("push", kPushes, push));
-  }
-  const auto needs_batches = [&](const char* option, const std::string& value) {
-    return error(ErrorKind::kBadRequest,
-                 "--{} {} contradicts --schedule {} with --return {}: batches are planned from pulls in batches; give --return "
-                 "pull-in-batches, which is ibatch's own",
-                 option, value, name, to_string(options.back));
-  };
-  if (options.push == PushWhen::kInBatches && options.back != Return::kPullInBatches) return needs_batches("push", push);
-  if (!batching.empty()) {
-    const auto algorithm = parse_batching_algorithm(batching);
-    if (!algorithm.ok()) return error(ErrorKind::kBadRequest, "--batching: {}", algorithm.status().message());
-    if (options.back != Return::kPullInBatches) return needs_batches("batching", batching);
-    options.batching = *algorithm;
-  }
-  if (!slice.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(
-        const std::int64_t elements,
-        parse_size("slice", slice, 1,
-                   "1 and more parameters (50000), or bytes with a unit (200KB) that are whole parameters of 4"));
-    if (options.cut.kind != Cut::Kind::kSlices) {
-      return error(ErrorKind::kBadRequest,
-                   "--slice {} contradicts --schedule {}, which cuts no slices; legal with tuned, slicing, p3", slice, name);
-    }
-    options.cut.elements = elements;
-  }
-  if (!merge.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(
-        options.cut.merge,
-        parse_size("merge", merge, 0,
-                   "0 (nothing is merged) and more parameters, or bytes with a unit that are whole parameters of 4"));
-  }
-  if (!window.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(options.window, parse_window(window));
-  }
-  if (!places.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(options.places, parse_places(places));
-    OrderedPlaces queues = options.places;
-    queues.window = false;
-    const bool named = options.places != OrderedPlaces{} && queues != kNowhere;
-    if (named && options.order == Order::kFirstInFirstOut) {
-      return error(ErrorKind::kBadRequest,
-                   "--ordered-places {} contradicts --schedule {}, which orders nothing by layer; legal with it: all, none, window",
-                   places, name);
-    }
-    if (!options.places.window && options.window != WindowRule{}) {
-      return error(ErrorKind::kBadRequest,
-                   "--ordered-places {} leaves out the window, so --window {} contradicts it; give one of them", places, window);
-    }
-  }
-  return validated(options);
 }
 
 Result<OrderedPlaces> parse_places(std::string_view text) {

@@ -122,20 +122,6 @@ ScheduleOptions slicing();
 ScheduleOptions tuned();  // before anything is chosen: p3's (prediction/tune.h chooses)
 ScheduleOptions p3();     // Priority-based Parameter Propagation, section 4
 
-// Parts of a schedule as typed; "" leaves the schedule's own. Sizes: a plain number counts parameters, a number with a unit bytes
-// (4 each).
-struct ScheduleParts {
-  std::string slice;     // 1 and more
-  std::string merge;     // 0, which switches merging off, and more
-  std::string batching;  // exact, forward-greedy, backward-greedy, ibatch
-  std::string window;    // as parse_window
-  std::string places;    // as parse_places; by Order::kFirstInFirstOut only the window can be a place
-  std::string back;      // as to_string(Return) says
-  std::string push;      // as to_string(PushWhen) says; in-batches only where values come back in batches
-};
-// kBadRequest, naming the option, when a part is illegal or contradicts the schedule called `name`.
-Result<ScheduleOptions> with_parts(const std::string& name, ScheduleOptions options, const ScheduleParts& parts);
-
 // The cut of a model that is `scale` >= 1 times smaller than the one it is made for: sizes divided by it, rounded, at least 1.
 Cut scaled(Cut cut, double scale);
 

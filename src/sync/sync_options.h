@@ -34,6 +34,8 @@ struct SyncOptions {
   Objective objective = Objective::kWaitingShare;
   std::int64_t history = 5;  // ElasticBSP: intervals of a worker that its prediction is the median of, 1 (the paper) .. kMaxHistory
   GradientScale scale = GradientScale::kOfModel;
+
+  bool operator==(const SyncOptions&) const = default;
 };
 
 inline constexpr std::int64_t kMaxStaleness = 1'000'000;

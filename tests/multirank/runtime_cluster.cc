@@ -138,7 +138,7 @@ MemberOptions Cluster::member(std::uint64_t seed) const {
   return options;
 }
 
-Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const JobSettings& settings,
+Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const job::JobSpec& settings,
                      const std::function<void(WorkerProcess&, Iteration)>& at_iteration) {
   const wire::TensorTable tensors = table();
   const std::int64_t elements = tensors.elements();
@@ -205,8 +205,8 @@ Cluster::Interrupted Cluster::work_until_interrupted(Iteration at) {
   return result;
 }
 
-Status Cluster::replay(std::int32_t rank, const replay::LayerTable& table, const JobSettings& settings) {
-  replay::Arena arena(table, static_cast<std::uint64_t>(settings.seed));
+Status Cluster::replay(std::int32_t rank, const replay::LayerTable& table, const job::JobSpec& settings) {
+  replay::Arena arena(table, static_cast<std::uint64_t>(settings.task.seed));
   MemberOptions options = member(1000 + static_cast<std::uint64_t>(rank));
   options.wanted_rank = rank;
   options.table = replay::tensors_of(table);

@@ -9,13 +9,17 @@
 
 #include <gtest/gtest.h>
 
+#include "job/testing.h"
 #include "replay/worker.h"
 #include "runtime/coordinator.h"
+#include "runtime/make_job_plan.h"
 #include "runtime/worker_process.h"
 #include "transport/faulty/faulty_transport.h"
 #include "transport/inproc/inproc_transport.h"
 
 namespace paceline::runtime::testing {
+
+using job::testing::give;
 
 enum class Backend { kInproc, kTcp, kFaultyInproc, kFaultyTcp };
 
@@ -25,7 +29,7 @@ std::string name_of(const ::testing::TestParamInfo<Backend>& info);
 struct Job {
   std::int32_t workers = 2, servers = 2;
   std::int32_t both = 0;  // of them, processes of the lowest ranks that are worker and server
-  JobSettings settings;
+  job::JobSpec settings;
   Iteration iterations = 12;
   bool traced = false;  // with a timeline, and clocks that are minutes apart and drift
 };
@@ -46,7 +50,7 @@ class Cluster {
   void join();
 
   // One worker's life: joins, pushes made-up gradients, and returns how the job ended for it.
-  Status work(std::int32_t rank, std::vector<float>& parameters, const JobSettings& settings,
+  Status work(std::int32_t rank, std::vector<float>& parameters, const job::JobSpec& settings,
               const std::function<void(WorkerProcess&, Iteration)>& at_iteration = {});
   // All workers' lives, which have to end well, and the job's; every worker's parameters.
   std::vector<std::vector<float>> work_all();
@@ -58,7 +62,7 @@ class Cluster {
   };
   Interrupted work_until_interrupted(Iteration at);
   // One replaying worker's life; it checks every value by itself.
-  Status replay(std::int32_t rank, const replay::LayerTable& table, const JobSettings& settings);
+  Status replay(std::int32_t rank, const replay::LayerTable& table, const job::JobSpec& settings);
 
   void interrupt();
   // Faults that all transports of the job together had.

@@ -18,7 +18,7 @@ class RuntimeTest : public ::testing::TestWithParam<Backend> {};
 TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
   Job job;
   job.workers = 3;
-  job.settings.learning_rate = "0.001";
+  job.settings.update.learning_rate.base = 0.001;
   if (is_faulty(GetParam())) job.iterations = 30;
   for (const char* schedule : {"default", "layer-wise", "p3"}) {
     for (const char* optimizer : {"momentum", "adam"}) {
@@ -26,10 +26,10 @@ TEST_P(RuntimeTest, AJobGivesTheBitsOfPlainLoops) {
       const bool adam = optimizer == std::string("adam"), p3 = schedule == std::string("p3");
       job.both = p3 ? (adam ? 3 : 1) : 0;
       job.servers = job.both == 3 ? 3 : 2;
-      job.settings.clip_norm = p3 ? 0.5 : 0;
+      job.settings.update.clip_norm = p3 ? 0.5 : 0;
       SCOPED_TRACE(fmt::format("{} {} {} both", schedule, optimizer, job.both));
-      job.settings.schedule = schedule;
-      job.settings.optimizer = optimizer;
+      job.settings.schedule.name = schedule;
+      give(job.settings, "optimizer", optimizer);
       Cluster cluster(GetParam(), job);
       const std::vector<std::vector<float>> parameters = cluster.work_all();
       expect_same_bits(parameters, expected_parameters(job, job.iterations));
@@ -54,8 +54,8 @@ TEST_P(RuntimeTest, AWorkerThatWantsServersAndAJobWithoutThemDoNotFitAndTheOther
     Job job;
     job.workers = 1;
     job.servers = servers;
-    JobSettings settings;
-    settings.collective = collective;
+    job::JobSpec settings;
+    give(settings, "collective", collective);
     Cluster cluster(GetParam(), job);
     std::vector<float> parameters;
     const Status refused = cluster.work(0, parameters, settings);
@@ -77,12 +77,12 @@ TEST_P(RuntimeTest, AReplayGivesTheBitsOfItsReferenceAndChecksEveryValueWithoutB
     SCOPED_TRACE(fmt::format("{} {}", schedule, sync));
     Job job;
     job.workers = 3;
-    job.settings.model = "replay:made up";
-    job.settings.schedule = schedule;
-    job.settings.sync = sync;
-    job.settings.speed = speed;
-    job.settings.scale = 8;  // slices of 6250
-    job.settings.iterations = 30;
+    job.settings.task.model = "replay:made up";
+    job.settings.schedule.name = schedule;
+    give(job.settings, "sync", sync);
+    give(job.settings, "speed", speed);
+    job.settings.task.scale = 8;  // slices of 6250
+    job.settings.task.iterations = 30;
     Cluster cluster(GetParam(), job);
     std::vector<std::future<Status>> ends;
     for (std::int32_t rank = 0; rank < job.workers; ++rank)
@@ -93,7 +93,7 @@ TEST_P(RuntimeTest, AReplayGivesTheBitsOfItsReferenceAndChecksEveryValueWithoutB
     }
     cluster.join();
     ASSERT_TRUE(cluster.final_report) << cluster.verdict->reason;
-    if (job.settings.sync != "bsp") continue;
+    if (job.settings.sync.kind != sync::SyncKind::kBsp) continue;
     const auto reference = replay::run_reference(
         layers, job.settings, job.workers, [](Iteration) {}, [] { return false; });
     ASSERT_TRUE(reference.ok());
@@ -104,8 +104,8 @@ TEST_P(RuntimeTest, AReplayGivesTheBitsOfItsReferenceAndChecksEveryValueWithoutB
 TEST_P(RuntimeTest, WorkersThatDisagreeAllHearTheSameDifference) {
   Job job;
   Cluster cluster(GetParam(), job);
-  JobSettings other = job.settings;
-  other.optimizer = "adam";
+  job::JobSpec other = job.settings;
+  other.update.optimizer.kind = tensor::OptimizerKind::kAdam;
   std::vector<float> a, b;
   auto first = std::async(std::launch::async, [&] { return cluster.work(0, a, job.settings); });
   auto second = std::async(std::launch::async, [&] { return cluster.work(1, b, other); });
@@ -174,7 +174,7 @@ TEST_P(RuntimeTest, ATimelineIsInOrderThoughNoTwoClocksAgree) {
   job.traced = true;
   job.workers = 3;
   job.both = 1;
-  job.settings.schedule = "p3";
+  job.settings.schedule.name = "p3";
   Cluster cluster(GetParam(), job);
   const std::vector<std::vector<float>> parameters = cluster.work_all();
   paceline::testing::MemoryFiles files;

@@ -62,7 +62,7 @@ def test_names_the_line_of_what_points_up(path, line):
     ("src/planner/cuda/cudnn_timer.cc", '#include "planner/cudnn_families.h"'),
     ("apps/gpu_convolutions/main.cc", '#include "planner/cuda/cudnn_timer.h"'),
     ("src/session/session_test.cc", "#include <spdlog/sinks/ostream_sink.h>"),
-    ("trainer/workload.h", '#include "runtime/job_settings.h"'),
+    ("trainer/workload.h", '#include "job/option.h"'),
     ("trainer/workload.cc", "#include <torch/torch.h>"),
     ("apps/paceline/main.cc", '#include "planner/gpus.h"'),
     ("apps/paceline/main.cc", '  const char* data = std::getenv("PACELINE_DATA");'),

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 TEST(MeasuredLayers, HaveTheTimeOfEachLayerInForwardOrder) {
-  const auto seconds = measure_layers({.model = "lenet", .mini_batch = 4, .iterations = kWorthMeasuring});
+  const auto seconds = measure_layers({.task = {.model = "lenet", .mini_batch = 4, .iterations = kWorthMeasuring}});
   ASSERT_TRUE(seconds.ok()) << seconds.status().message();
   EXPECT_THAT(seconds->forward, SizeIs(4));
   EXPECT_THAT(seconds->backward, SizeIs(4));
@@ -22,16 +22,19 @@ TEST(MeasuredLayers, HaveTheTimeOfEachLayerInForwardOrder) {
 }
 
 TEST(MeasuredLayers, AreNotMeasuredWhereNobodyAsksOrTheJobIsShort) {
-  const auto measures = [](const runtime::JobSettings& settings) { return !measure_layers(settings)->empty(); };
-  EXPECT_TRUE(measures({.model = "lenet", .mini_batch = 1, .epochs = 1}));
-  EXPECT_FALSE(measures({.model = "lenet", .mini_batch = 1, .iterations = kWorthMeasuring - 1}));
-  EXPECT_FALSE(measures({.model = "lenet", .mini_batch = 1, .schedule = "p3"}));
-  EXPECT_FALSE(measures({.model = "lenet", .mini_batch = 1, .collective = "loop3"}));
+  const auto measures = [](const job::JobSpec& settings) { return !measure_layers(settings)->empty(); };
+  EXPECT_TRUE(measures({.task = {.model = "lenet", .mini_batch = 1, .epochs = 1}}));
+  EXPECT_FALSE(measures({.task = {.model = "lenet", .mini_batch = 1, .iterations = kWorthMeasuring - 1}}));
+  EXPECT_FALSE(measures({.task = {.model = "lenet", .mini_batch = 1}, .schedule = {.name = "p3"}}));
+  EXPECT_FALSE(measures({.task = {.model = "lenet", .mini_batch = 1}, .loop = {.loop = job::Loop::kThree}}));
 }
 
 TEST(MeasuredLayers, RefuseWhatTheJobWouldRefuse) {
-  EXPECT_THAT(measure_layers({.model = "lenot"}).status().message(), HasSubstr("lenot"));
-  EXPECT_THAT(measure_layers({.model = "lenet", .convolutions = "conv1=quick"}).status().message(), HasSubstr("quick"));
+  EXPECT_THAT(measure_layers({.task = {.model = "lenot"}}).status().message(), HasSubstr("lenot"));
+  EXPECT_THAT(measure_layers({.task = {.model = "lenet", .convolutions = {{"conv9", model::ConvolutionAlgorithm::kFft}}}})
+                  .status()
+                  .message(),
+              HasSubstr("conv9"));
 }
 
 }  // namespace

@@ -4,19 +4,11 @@
 #include <cstdint>
 
 #include "cost/link_fit.h"
-#include "wire/control.h"
 
 namespace paceline::cli {
 
 // Of a link that nobody could measure.
 inline constexpr cost::LinkFit kAssumedLink{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
 inline constexpr std::int64_t kParameterBytes = sizeof(float);
-
-// Writes a chosen value over the setting of this name.
-inline void overwrite(wire::Settings& settings, const std::string& name, const std::string& value) {
-  for (auto& [known, text] : settings) {
-    if (known == name) text = value;
-  }
-}
 
 }  // namespace paceline::cli

@@ -10,13 +10,17 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "collectives/exec/calibration.h"
+#include "collectives/training/loop_options.h"
 #include "paceline/train/choice.h"
+#include "runtime/make_job_plan.h"
 #include "tensor/reduce.h"
 
 namespace paceline::cli {
 namespace {
 
 using collectives::Call;
+using collectives::call_of;
+using collectives::rules_of;
 using collectives::TrainingOptions;
 using collectives::TrainingStep;
 using runtime::Json;
@@ -94,29 +98,27 @@ std::string algorithms_in(const Json& operations) {
 
 }  // namespace
 
-Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& table, std::int32_t workers,
+Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
                                const runtime::Gathering& gathering) {
-  PACELINE_ASSIGN_OR_RETURN(runtime::JobSettings settings, runtime::from_settings(pairs));
-  if (settings.collective == runtime::kNoCollective) return Json();
-  const bool kept = !settings.link_cost.empty();
+  if (settings.has_servers()) return Json();
+  const bool kept = settings.loop.link.has_value();
   if (!gathering.link && !kept) {
     log::warn("the link could not be measured; --collective assumes {} and a start-up of {} for each message",
               to_text(kAssumedLink.bandwidth), to_text(from_seconds(kAssumedLink.start_up)));
   }
   cost::LinkFit link = gathering.link.value_or(kAssumedLink);
-  if (!kept)
-    settings.link_cost =
-        runtime::link_cost_text({std::max(link.start_up, collectives::kLeastAlpha), 1 / link.bandwidth.value, measure_gamma()});
-  PACELINE_ASSIGN_OR_RETURN(const TrainingOptions options, runtime::training_options(settings));
+  if (!kept) {
+    settings.loop.link =
+        cost::LinkCost{std::max(link.start_up, collectives::kLeastAlpha), 1 / link.bandwidth.value, measure_gamma()};
+  }
+  PACELINE_ASSIGN_OR_RETURN(const TrainingOptions options, job::training_of(settings));
   const cost::LinkCost cost = options.link;
   if (kept) link = {.start_up = cost.alpha, .bandwidth = {1 / cost.beta}, .residual = 0};
-  if (settings.merge.empty() && overlaps(options.loop)) {
+  if (!settings.schedule.merge && overlaps(options.loop)) {
     // The link is as it is, also where a replay divides all sizes.
-    const double merge = static_cast<double>(worth_merging(options, workers)) * settings.scale;
-    settings.merge = std::to_string(static_cast<std::int64_t>(merge));
-    overwrite(pairs, "merge", settings.merge);
+    const double merge = static_cast<double>(worth_merging(options, workers)) * settings.task.scale;
+    settings.schedule.merge = static_cast<std::int64_t>(merge);
   }
-  overwrite(pairs, "link-cost", settings.link_cost);
 
   PACELINE_ASSIGN_OR_RETURN(const auto plan, runtime::make_job_plan(settings, table, workers, 0, 1));
   Json operations = Json::array();
@@ -138,10 +140,10 @@ Result<Json> choose_collective(wire::Settings& pairs, const wire::TensorTable& t
       : gathering.link ? fmt::format("measured, residual {:.0f} %", 100 * link.residual)
                        : "assumed",
       to_text(BytesPerSecond{1 / cost.gamma}));
-  return Json{{"loop", settings.collective},
-              {"algorithm", settings.algorithm},
+  return Json{{"loop", to_string(options.loop)},
+              {"algorithm", options.algorithm ? collectives::to_string(*options.algorithm) : "best"},
               {"sum_order", in_rank_order ? "rank" : "algorithm"},
-              {"broadcast_every", settings.broadcast_every},
+              {"broadcast_every", settings.loop.broadcast_every},
               {"merge", plan->options().schedule.cut.merge},
               {"alpha", cost.alpha},
               {"beta", cost.beta},

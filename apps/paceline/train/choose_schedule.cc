@@ -14,7 +14,6 @@ namespace {
 
 using prediction::Cluster;
 using prediction::Given;
-using runtime::JobSettings;
 using runtime::Json;
 using scheduling::ScheduleOptions;
 using scheduling::SliceLimits;
@@ -37,32 +36,32 @@ SliceLimits limits_for(double scale) {
   return {.smallest = divided(SliceLimits{}.smallest), .largest = divided(SliceLimits{}.largest)};
 }
 
-Given given_by(const JobSettings& settings, const ScheduleOptions& typed) {
-  const scheduling::Cut cut = scheduling::scaled(typed.cut, settings.scale);
+Given given_by(const job::JobSpec& settings, const ScheduleOptions& typed) {
+  const scheduling::Cut cut = scheduling::scaled(typed.cut, settings.task.scale);
   Given given;
   if (typed.places != scheduling::OrderedPlaces{}) given.places = typed.places;
-  if (!settings.slice.empty()) given.slice = cut.elements;
-  if (!settings.merge.empty()) given.merge = cut.merge;
+  if (settings.schedule.slice) given.slice = cut.elements;
+  if (settings.schedule.merge) given.merge = cut.merge;
   if (typed.window != scheduling::WindowRule{} || !typed.places.window) given.window = typed.window;
-  if (!settings.back.empty()) given.back = typed.back;
-  if (!settings.batching.empty()) given.batching = typed.batching;
-  if (!settings.push.empty()) given.push = typed.push;
+  if (settings.schedule.back) given.back = typed.back;
+  if (settings.schedule.batching) given.batching = typed.batching;
+  if (settings.schedule.push) given.push = typed.push;
   return given;
 }
 
 // How long the layers compute, on the slowest worker. Errors say why nobody knows.
-Result<prediction::Job> profile_of(const JobSettings& settings, const wire::TensorTable& table, std::int32_t workers,
+Result<prediction::Job> profile_of(const job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
                                    const wire::LayerSeconds& measured) {
-  const auto file = runtime::replay_file(settings);
+  const auto file = job::replay_file(settings);
   if (!file && measured.empty())
-    return error(ErrorKind::kBadRequest, "how long the layers of {} compute was not measured", settings.model);
+    return error(ErrorKind::kBadRequest, "how long the layers of {} compute was not measured", settings.task.model);
   if (!file) return prediction::Job{.table = table, .forward = measured.forward, .backward = measured.backward};
   PACELINE_ASSIGN_OR_RETURN(replay::LayerTable rows, replay::read_table(*file));
-  rows = replay::scaled(std::move(rows), settings.scale);
+  rows = replay::scaled(std::move(rows), settings.task.scale);
   if (replay::tensors_of(rows) != table) {
     return error(ErrorKind::kBadRequest, "{} is not the same file here as where the workers are", *file);
   }
-  PACELINE_ASSIGN_OR_RETURN(const runtime::ComputeSpeed speed, runtime::compute_speed(settings, workers));
+  PACELINE_ASSIGN_OR_RETURN(const job::ComputeSpeed speed, job::compute_speed(settings, workers));
   const double slowest = speed.by_rank.empty() ? 1 : std::ranges::min(speed.by_rank);
   prediction::Job job{.table = table};
   for (const replay::LayerRow& row : rows.layers) {
@@ -97,20 +96,19 @@ std::string sizes_text(const ScheduleOptions& schedule, double scale) {
 
 }  // namespace
 
-Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& table, std::int32_t workers, std::int32_t servers,
+Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers, std::int32_t servers,
                              const runtime::Gathering& gathering, const MeasureServer& measure_server) {
-  PACELINE_ASSIGN_OR_RETURN(const JobSettings settings, runtime::from_settings(pairs));
-  if (settings.schedule != "tuned") return Json();
+  if (settings.schedule.name != "tuned") return Json();
   if (!gathering.link) {
     log::warn("the link could not be measured; --schedule tuned assumes {} and a start-up of {} for each message",
               to_text(kAssumedLink.bandwidth), to_text(from_seconds(kAssumedLink.start_up)));
   }
   const cost::LinkFit link = gathering.link.value_or(kAssumedLink);
-  PACELINE_ASSIGN_OR_RETURN(const ScheduleOptions typed, runtime::schedule_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(const ScheduleOptions typed, job::schedule_of(settings));
   const Given given = given_by(settings, typed);
-  const SliceLimits limits = limits_for(settings.scale);
+  const SliceLimits limits = limits_for(settings.task.scale);
   const bool shared = gathering.both == workers && workers == servers;
-  PACELINE_ASSIGN_OR_RETURN(const paramserver::WireOptions wire, runtime::wire_options(settings));
+  PACELINE_ASSIGN_OR_RETURN(const job::WireOptions wire, job::wire_of(settings));
   // Half the bytes take as long as all of them on a link that is twice as fast.
   const double narrowed = static_cast<double>(kParameterBytes) / static_cast<double>(wire.element_bytes());
   PACELINE_ASSIGN_OR_RETURN(const double aggregation, measure_server(settings, workers));
@@ -137,16 +135,16 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
     predicted = {{"seconds", choice.predicted.iteration},
                  {"lower_bound", choice.predicted.lower_bound > 0 ? Json(choice.predicted.lower_bound) : Json(nullptr)}};
     for (const prediction::Candidate& candidate : choice.candidates) {
-      candidates.push_back(json_of(candidate.schedule, settings.scale));
+      candidates.push_back(json_of(candidate.schedule, settings.task.scale));
       candidates.back()["seconds"] = candidate.predicted.iteration;
     }
     why = choice.why;
   } else {
     why = fmt::format("by formula, since {}", job.status().message());
   }
-  Json result = json_of(chosen, settings.scale);
+  Json result = json_of(chosen, settings.task.scale);
   for (const auto& [name, value] : result.items())
-    overwrite(pairs, name, value.is_string() ? value.get<std::string>() : value.dump());
+    PACELINE_RETURN_IF_ERROR(job::set_option(settings, name, value.is_string() ? value.get<std::string>() : value.dump()));
   result["by"] = job.ok() ? "prediction" : "formula";
   result["bandwidth"] = link.bandwidth.value;
   result["start_up"] = link.start_up;
@@ -157,8 +155,8 @@ Result<Json> choose_schedule(wire::Settings& pairs, const wire::TensorTable& tab
   result["candidates"] = std::move(candidates);
   result["why"] =
       fmt::format("{}: for {} of parameters{}{}, {} workers and a link with {} and a start-up of {} for each message ({}); {}",
-                  sizes_text(chosen, settings.scale), to_text(model),
-                  settings.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.scale),
+                  sizes_text(chosen, settings.task.scale), to_text(model),
+                  settings.task.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.task.scale),
                   wire.narrow() ? fmt::format(" sent as {}", wire.text()) : "", workers, to_text(link.bandwidth),
                   to_text(from_seconds(link.start_up)), gathering.link ? "measured" : "assumed", why);
   return result;

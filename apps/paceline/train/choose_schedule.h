@@ -17,7 +17,7 @@ namespace paceline::cli {
 // --scale divides it. A link that was not measured is taken for one of 1 Gb/s with a start-up of 200 us, and a warning is logged;
 // a start-up below 30 us is taken for 30 us. What a server's work on a gradient takes `measure_server` is asked, if the schedule is
 // to be chosen.
-Result<runtime::Json> choose_schedule(wire::Settings& settings, const wire::TensorTable& table, std::int32_t workers,
+Result<runtime::Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
                                       std::int32_t servers, const runtime::Gathering& gathering,
                                       const MeasureServer& measure_server);
 

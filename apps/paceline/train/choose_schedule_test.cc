@@ -9,14 +9,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "job/testing.h"
 #include "prediction/predict.h"
 #include "replay/table.h"
+#include "runtime/make_job_plan.h"
 #include "scheduling/slice_size.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::JobSettings;
+using job::testing::give;
+using job::testing::spec_of;
 using runtime::Json;
 using ::testing::HasSubstr;
 
@@ -35,20 +38,19 @@ class ChooseSchedule : public ::testing::Test {
   ChooseSchedule() : folder_(std::filesystem::temp_directory_path() / ("choose_schedule_" + std::to_string(getpid()))) {
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ / "table.json") << replay::to_text(table(), Json::object());
-    settings_.model = "replay:" + (folder_ / "table.json").string();
-    settings_.scale = 10;
+    settings_.task.model = "replay:" + (folder_ / "table.json").string();
+    settings_.task.scale = 10;
   }
   ~ChooseSchedule() override { std::filesystem::remove_all(folder_); }
 
-  wire::TensorTable tensors() const { return replay::tensors_of(replay::scaled(table(), settings_.scale)); }
+  wire::TensorTable tensors() const { return replay::tensors_of(replay::scaled(table(), settings_.task.scale)); }
 
   // What the report says; `chosen_` are the settings afterwards.
   Json choose(const runtime::Gathering& gathering = {.both = 4, .link = kLink}) {
-    wire::Settings pairs = runtime::to_settings(settings_);
-    const auto result = choose_schedule(pairs, tensors(), 4, 4, gathering,
-                                        [this](const JobSettings&, std::int32_t) -> Result<double> { return aggregation_; });
+    chosen_ = settings_;
+    const auto result = choose_schedule(chosen_, tensors(), 4, 4, gathering,
+                                        [this](const job::JobSpec&, std::int32_t) -> Result<double> { return aggregation_; });
     EXPECT_TRUE(result.ok()) << result.status().message();
-    chosen_ = *runtime::from_settings(pairs);
     return result.ok() ? *result : Json();
   }
   std::int64_t largest_unit() const {
@@ -60,7 +62,7 @@ class ChooseSchedule : public ::testing::Test {
   }
 
   std::filesystem::path folder_;
-  JobSettings settings_, chosen_;
+  job::JobSpec settings_, chosen_;
   double aggregation_ = 0;  // seconds for each byte
 };
 
@@ -72,11 +74,11 @@ TEST_F(ChooseSchedule, PredictsTheCandidatesOfAReplayAndTakesTheFastest) {
   for (const Json& candidate : tuned["candidates"]) best = std::min(best, candidate["seconds"].get<double>());
   EXPECT_LE(tuned["predicted"]["seconds"].get<double>(), best * 1.01);
   EXPECT_GE(tuned["predicted"]["seconds"].get<double>(), tuned["predicted"]["lower_bound"].get<double>() * 0.99);
-  EXPECT_EQ(chosen_.slice, std::to_string(tuned["slice"].get<std::int64_t>()));
-  EXPECT_EQ(chosen_.merge, std::to_string(tuned["merge"].get<std::int64_t>()));
-  EXPECT_EQ(chosen_.window, tuned["window"].get<std::string>());
-  EXPECT_EQ(chosen_.back, tuned["return"].get<std::string>());
-  EXPECT_TRUE(runtime::schedule_options(chosen_).ok());
+  EXPECT_EQ(chosen_.schedule.slice, tuned["slice"].get<std::int64_t>());
+  EXPECT_EQ(chosen_.schedule.merge, tuned["merge"].get<std::int64_t>());
+  EXPECT_EQ(to_text(chosen_.schedule.window), tuned["window"].get<std::string>());
+  EXPECT_EQ(to_string(*chosen_.schedule.back), tuned["return"].get<std::string>());
+  EXPECT_TRUE(job::schedule_of(chosen_).ok());
   EXPECT_THAT(tuned["why"].get<std::string>(), HasSubstr("predicted"));
   EXPECT_THAT(tuned["why"].get<std::string>(), HasSubstr("117.0 MB/s"));
 }
@@ -109,7 +111,7 @@ TEST_F(ChooseSchedule, PredictsANetworkFromWhatItsWorkersMeasured) {
     seconds.backward.push_back(row.backward);
   }
   // Not the file's but the job's tensors are predicted, so the replay's sizes can stand for a network's.
-  settings_.model = "lenet";
+  settings_.task.model = "lenet";
   const Json tuned = choose({.both = 4, .link = kLink, .seconds = seconds});
   EXPECT_EQ(tuned["by"], "prediction");
   EXPECT_EQ(tuned["predicted"], of_replay["predicted"]);
@@ -119,22 +121,22 @@ TEST_F(ChooseSchedule, PredictsANetworkFromWhatItsWorkersMeasured) {
 }
 
 TEST_F(ChooseSchedule, WhatIsTypedStays) {
-  settings_.slice = "500000";
-  settings_.merge = "0";
-  settings_.window = "1MB";
-  settings_.back = "pull-by-layer";
-  settings_.ordered_places = "worker-egress,window";
+  give(settings_, "slice", "500000");
+  give(settings_, "merge", "0");
+  give(settings_, "window", "1MB");
+  give(settings_, "return", "pull-by-layer");
+  give(settings_, "ordered-places", "worker-egress,window");
   const Json tuned = choose();
   ASSERT_EQ(tuned["candidates"].size(), 1U);
-  EXPECT_EQ(chosen_.slice, "500000");
-  EXPECT_EQ(chosen_.merge, "0");
-  EXPECT_EQ(chosen_.window, "1000000");
-  EXPECT_EQ(chosen_.back, "pull-by-layer");
-  EXPECT_EQ(chosen_.ordered_places, "worker-egress,window");
+  EXPECT_EQ(chosen_.schedule.slice, 500000);
+  EXPECT_EQ(chosen_.schedule.merge, 0);
+  EXPECT_EQ(to_text(chosen_.schedule.window), "1000000");
+  EXPECT_EQ(chosen_.schedule.back, scheduling::Return::kPullByLayer);
+  EXPECT_EQ(to_text(chosen_.schedule.places), "worker-egress,window");
   EXPECT_LE(largest_unit(), 50'000);
-  settings_ = {.model = settings_.model, .ordered_places = "worker-egress", .scale = 10};
+  settings_ = spec_of({{"model", settings_.task.model}, {"ordered-places", "worker-egress"}, {"scale", "10"}});
   choose();
-  EXPECT_TRUE(runtime::schedule_options(chosen_).ok()) << "no window was chosen where there is none";
+  EXPECT_TRUE(job::schedule_of(chosen_).ok()) << "no window was chosen where there is none";
 }
 
 // What a prediction of the same job says that is given the batches' algorithm and the way gradients are pushed.
@@ -153,18 +155,18 @@ TEST_F(ChooseSchedule, PredictsBatchesAsTheyWereAskedFor) {
   std::set<double> different;
   for (const char* batching : {"", "ibatch", "backward-greedy"}) {
     for (const char* push : {"", "in-batches"}) {
-      settings_.slice = "1000000";
-      settings_.merge = "0";
-      settings_.window = "8MB";
-      settings_.ordered_places = "worker-egress,window";
-      settings_.back = "pull-in-batches";
-      settings_.batching = batching;
-      settings_.push = push;
+      give(settings_, "slice", "1000000");
+      give(settings_, "merge", "0");
+      give(settings_, "window", "8MB");
+      give(settings_, "ordered-places", "worker-egress,window");
+      give(settings_, "return", "pull-in-batches");
+      give(settings_, "batching", batching);
+      give(settings_, "push", push);
       cost::LinkFit link = kLink;
       link.start_up = cluster.start_up;
       const Json tuned = choose({.both = 4, .link = link});
-      auto schedule = *runtime::schedule_options(settings_);
-      schedule.cut = scheduling::scaled(schedule.cut, settings_.scale);
+      auto schedule = *job::schedule_of(settings_);
+      schedule.cut = scheduling::scaled(schedule.cut, settings_.task.scale);
       const auto expected = prediction::predict(job, schedule, cluster);
       ASSERT_TRUE(expected.ok()) << expected.status().message();
       EXPECT_EQ(tuned["predicted"]["seconds"], expected->iteration) << "'" << batching << "' '" << push << "'";
@@ -175,7 +177,7 @@ TEST_F(ChooseSchedule, PredictsBatchesAsTheyWereAskedFor) {
 }
 
 TEST_F(ChooseSchedule, PredictsWithWhatAServersWorkWasMeasuredToTake) {
-  settings_.slice = "1000000";
+  give(settings_, "slice", "1000000");
   const Json free = choose();
   EXPECT_EQ(free["aggregation"], 0);
   aggregation_ = 4 / kLink.bandwidth.value;  // four times as long as the bytes take, so that it cannot hide
@@ -187,8 +189,8 @@ TEST_F(ChooseSchedule, PredictsWithWhatAServersWorkWasMeasuredToTake) {
 TEST_F(ChooseSchedule, AServersWorkIsMeasuredWithEveryOptimizerAndCodec) {
   for (const char* optimizer : {"sgd", "adam"}) {
     for (const char* wire : {"float32", "bfloat16", "dropping:0.01"}) {
-      settings_.optimizer = optimizer;
-      settings_.wire = wire;
+      give(settings_, "optimizer", optimizer);
+      give(settings_, "wire", wire);
       for (const std::int32_t workers : {1, 4}) {
         const auto measured = measured_server_cost(settings_, workers);
         ASSERT_TRUE(measured.ok()) << measured.status().message();
@@ -212,7 +214,7 @@ TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
   const Json assumed = choose({.both = 0, .link = std::nullopt});
   EXPECT_EQ(assumed["measured"], false);
   EXPECT_EQ(assumed["bandwidth"], 125e6);
-  settings_.schedule = "p3";
+  settings_.schedule.name = "p3";
   EXPECT_TRUE(choose().is_null());
 }
 

@@ -10,13 +10,14 @@
 #include "base/log.h"
 #include "base/new_file.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "paceline/option_files.h"
 #include "paceline/progress.h"
 #include "paceline/train/choose_collective.h"
 #include "paceline/train/choose_schedule.h"
+#include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
 #include "runtime/checkpoint_keeper.h"
-#include "runtime/json_text.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
 #include "transport/tcp/tcp_transport.h"
@@ -36,8 +37,8 @@ void print_event(const char* name, const Json& value) { std::cout << Json{{name,
 
 // A timeline that cannot be written must not stop the training, so it is found out before that one is needed.
 bool can_trace(const std::string& path) {
-  const Status status = runtime::is_utf8(path) ? can_write(system_files(), path)
-                                               : error(ErrorKind::kBadRequest, "its name is no UTF-8 text, and the report has it");
+  const Status status = is_utf8(path) ? can_write(system_files(), path)
+                                      : error(ErrorKind::kBadRequest, "its name is no UTF-8 text, and the report has it");
   if (!status.ok()) log::warn("--trace {} cannot be written, and training goes on without it: {}", path, status.message());
   return status.ok();
 }
@@ -63,10 +64,6 @@ int finish(const wire::Stop& stop) {
 std::uint64_t process_seed() { return drawn(); }
 
 int run_coordinator(const CoordinatorRequest& request) {
-  runtime::JobSettings limits;
-  limits.deadline = request.deadline;
-  limits.stall_deadline = request.stall_deadline;
-  if (const auto legal = runtime::validated(limits); !legal.ok()) return report_error(legal.status());
   log::start("coordinator", spdlog::level::warn);
   auto transport = transport::try_make_tcp_transport({});
   if (!transport.ok()) return report_error(transport.status());
@@ -81,8 +78,8 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.listen = {request.bind, request.port};
   options.workers = request.workers;
   options.servers = request.servers;
-  options.silence_deadline = from_seconds(request.deadline);
-  options.gathering_deadline = from_seconds(request.stall_deadline);
+  options.silence_deadline = from_seconds(request.spec.limits.deadline);
+  options.gathering_deadline = from_seconds(request.spec.limits.stall_deadline);
   options.release = PACELINE_VERSION;
   options.job = drawn();
   runtime::CheckpointKeeper checkpoints(system_files(), {.workers = request.workers,
@@ -93,8 +90,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   if (!request.trace_file.empty() && can_trace(request.trace_file)) options.timeline = &timeline;
   runtime::CoordinatorCallbacks callbacks;
   Json tuned, collective;
-  callbacks.on_agreed = [&](wire::Settings& settings, const wire::TensorTable& table,
-                            const runtime::Gathering& gathering) -> Status {
+  callbacks.on_agreed = [&](job::JobSpec& settings, const wire::TensorTable& table, const runtime::Gathering& gathering) -> Status {
     PACELINE_RETURN_IF_ERROR(checkpoints.begin(settings, table));
     if (request.servers == 0) {
       PACELINE_ASSIGN_OR_RETURN(collective, choose_collective(settings, table, request.workers, gathering));
@@ -170,7 +166,7 @@ int run_server(const TrainRequest& request) {
   member.coordinator = *coordinator;
   member.wanted_rank = request.rank;
   member.listen = {request.bind, 0};
-  member.silence_deadline = from_seconds(request.settings.deadline);
+  member.silence_deadline = from_seconds(request.settings.limits.deadline);
   member.join_deadline = member.silence_deadline;
   member.release = PACELINE_VERSION;
   member.seed = drawn();
@@ -197,8 +193,7 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
                    "Address to listen on; other than loopback only in a closed network, for there is no authentication")
       ->capture_default_str();
   command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
-  add_duration(*command, "--deadline", request->deadline, "Silence after which a process counts as lost (default 10s)");
-  add_duration(*command, "--stall-deadline", request->stall_deadline, "Longest wait for everybody to join (default 10min)");
+  add_job_options(*command->add_option_group("Limits"), request->spec, job::Section::kLimits);
   command->add_option("--trace", request->trace_file, kTraceHelp)->check(not_empty);
   command->add_flag("--json", request->json, "The report as one JSON document on standard output");
   command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");

@@ -39,11 +39,11 @@ Result<model::ConvolutionChoice> choice_in(const Json& json, const std::string& 
   return choice;
 }
 
-Result<std::string> checked_text(const model::ConvolutionChoice& choice, const std::string& model, const std::string& where) {
+Status check_choice(const model::ConvolutionChoice& choice, const std::string& model, const std::string& where) {
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription description, model::describe(model));
   if (const Status status = check_convolutions(choice, description); !status.ok())
     return wrong("{}: key 'convolutions', {}", where, status.message());
-  return to_text(choice);
+  return {};
 }
 
 Result<std::int64_t> count_in(const Json& value, const std::string& where) {
@@ -54,7 +54,7 @@ Result<std::int64_t> count_in(const Json& value, const std::string& where) {
 
 }  // namespace
 
-Result<std::string> read_convolutions(const std::string& path, const std::string& model) {
+Result<model::ConvolutionChoice> read_convolutions(const std::string& path, const std::string& model) {
   const std::string where = "--convolutions " + path;
   PACELINE_ASSIGN_OR_RETURN(const Json json, object_in("--convolutions", path));
   for (const auto& [key, value] : json.items()) {
@@ -65,8 +65,9 @@ Result<std::string> read_convolutions(const std::string& path, const std::string
   if (!json.contains("convolutions")) return wrong("{} lacks key 'convolutions', an object of layers and algorithms", where);
   if (json.contains("model") && json["model"] != model)
     return wrong("{}: key 'model' is {}, but --model is '{}'", where, brief(json["model"]), model);
-  PACELINE_ASSIGN_OR_RETURN(const model::ConvolutionChoice choice, choice_in(json["convolutions"], where));
-  return checked_text(choice, model, where);
+  PACELINE_ASSIGN_OR_RETURN(model::ConvolutionChoice choice, choice_in(json["convolutions"], where));
+  PACELINE_RETURN_IF_ERROR(check_choice(choice, model, where));
+  return choice;
 }
 
 Status apply_plan(const std::string& path, const std::function<bool(const std::string&)>& given, TrainRequest& request) {
@@ -84,20 +85,20 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
       PACELINE_ASSIGN_OR_RETURN(convolutions, choice_in(value, where));
     } else if (key == "model") {
       if (!value.is_string()) return wrong("{} is {} (a {}); it must be a name", place, brief(value), value.type_name());
-      if (given("--model") && request.settings.model != value.get<std::string>())
-        return wrong("{} is {}, but --model is '{}'; plan for that model", place, brief(value), request.settings.model);
-      request.settings.model = value;
+      if (given("--model") && request.settings.task.model != value.get<std::string>())
+        return wrong("{} is {}, but --model is '{}'; plan for that model", place, brief(value), request.settings.task.model);
+      request.settings.task.model = value;
     } else if (key == "dataset") {
       if (!value.is_string()) return wrong("{} is {} (a {}); it must be a name", place, brief(value), value.type_name());
       if (const Status status = check_data_set_name(value); !status.ok()) return wrong("{}: {}", place, status.message());
-      if (!given("--dataset")) request.settings.dataset = value;
+      if (!given("--dataset")) request.settings.task.dataset = value;
     } else if (key == "mini-batch" || key == "workers" || key == "servers" || key == "prefetch" || key == "loader-threads") {
       PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, count_in(value, place));
       if (given("--" + key)) continue;
       if (count > 1'000'000'000) return wrong("{} is {}; legal: 1 to 1000000000", place, count);
       if (key == "prefetch") request.prefetch = static_cast<std::int32_t>(count);
       if (key == "loader-threads") request.loader_threads = static_cast<std::int32_t>(count);
-      if (key == "mini-batch") request.settings.mini_batch = count;
+      if (key == "mini-batch") request.settings.task.mini_batch = count;
       if (key == "workers") request.workers = static_cast<std::int32_t>(count);
       if (key == "servers") request.servers = static_cast<std::int32_t>(count);
     } else {
@@ -107,7 +108,8 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
     }
   }
   if (!convolutions || given("--convolutions")) return {};
-  PACELINE_ASSIGN_OR_RETURN(request.settings.convolutions, checked_text(*convolutions, request.settings.model, where));
+  PACELINE_RETURN_IF_ERROR(check_choice(*convolutions, request.settings.task.model, where));
+  request.settings.task.convolutions = *convolutions;
   return {};
 }
 

@@ -10,7 +10,7 @@ namespace paceline::cli {
 
 // {"model": NAME (optional; must be the job's), "convolutions": {LAYER: ALGORITHM, ...}}: the setting `convolutions` of the file.
 // kBadRequest naming file, key and layer.
-Result<std::string> read_convolutions(const std::string& path, const std::string& model);
+Result<model::ConvolutionChoice> read_convolutions(const std::string& path, const std::string& model);
 
 // Takes from what `paceline plan job --output FILE` wrote, its key "train", every option that was not `given` on the command line
 // ("--mini-batch"). kBadRequest naming file and key; also for a plan that found no answer.

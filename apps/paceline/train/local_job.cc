@@ -34,7 +34,7 @@ constexpr Duration kGrace = std::chrono::milliseconds(800);
 
 // The program and the arguments of a worker's process: this program itself replays, the trainer trains.
 std::vector<std::string> worker_command(const worker::WorkerRequest& worker) {
-  if (runtime::replay_file(worker.settings)) return {own_path(), "worker", encode(worker)};
+  if (job::replay_file(worker.settings)) return {own_path(), "worker", encode(worker)};
   return {trainer_path(), encode(worker)};
 }
 
@@ -56,7 +56,7 @@ worker::WorkerRequest worker_request(const TrainRequest& request, const std::str
   return worker;
 }
 
-bool needs_trainer(const TrainRequest& request) { return request.program.empty() && !runtime::replay_file(request.settings); }
+bool needs_trainer(const TrainRequest& request) { return request.program.empty() && !job::replay_file(request.settings); }
 
 class LocalJob {
  public:
@@ -75,7 +75,8 @@ class LocalJob {
  private:
   Status start() {
     if (!request_.metrics_file.empty()) {
-      const auto lines = request_.settings.sync == "bsp" ? MetricsFile::Lines::kPerIteration : MetricsFile::Lines::kPerWorker;
+      const auto lines =
+          request_.settings.sync.kind == sync::SyncKind::kBsp ? MetricsFile::Lines::kPerIteration : MetricsFile::Lines::kPerWorker;
       PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open("--metrics", request_.metrics_file, request_.workers, lines));
     }
     if (!request_.pace_file.empty()) {
@@ -90,8 +91,8 @@ class LocalJob {
     option("--servers", std::to_string(request_.servers));
     option("--bind", request_.bind);
     option("--port", std::to_string(request_.coordinator_port));
-    option("--deadline", fmt::format("{}s", request_.settings.deadline));
-    option("--stall-deadline", fmt::format("{}s", request_.settings.stall_deadline));
+    option("--deadline", fmt::format("{}s", request_.settings.limits.deadline));
+    option("--stall-deadline", fmt::format("{}s", request_.settings.limits.stall_deadline));
     if (!request_.trace_file.empty()) option("--trace", request_.trace_file);
     return add("coordinator", coordinator);
   }
@@ -108,7 +109,7 @@ class LocalJob {
     for (std::int32_t rank = 0; rank < request_.servers && !both; ++rank) {
       PACELINE_RETURN_IF_ERROR(add(fmt::format("server {}", rank),
                                    {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank),
-                                    "--bind", request_.bind, "--deadline", fmt::format("{}s", request_.settings.deadline)}));
+                                    "--bind", request_.bind, "--deadline", fmt::format("{}s", request_.settings.limits.deadline)}));
     }
     return start_workers(coordinator, both ? session::Role::kBoth : session::Role::kWorker);
   }
@@ -190,12 +191,12 @@ class LocalJob {
     const bool ended = children_[0]->ended(), waits_for_end = members_ended();
     keep(read_until_, ended && waits_for_end, clock_.now() + kGrace);
     keep(speaks_by_, !ended && !request_.reference && (!listens_ || waits_for_end),
-         clock_.now() + from_seconds(request_.settings.stall_deadline));
+         clock_.now() + from_seconds(request_.settings.limits.stall_deadline));
     if (!speaks_by_ || clock_.now() < *speaks_by_) return;
     if (blamed_.empty()) {
       blamed_ = fmt::format("{} (process {}) {} for {}", children_[0]->label(), children_[0]->pid(),
                             listens_ ? "did not end though all others had" : "did not say where it listens",
-                            to_text(from_seconds(request_.settings.stall_deadline)));
+                            to_text(from_seconds(request_.settings.limits.stall_deadline)));
     }
     kill_no_later_than(Duration(0));
   }
@@ -252,7 +253,8 @@ class LocalJob {
   void on_progress(const Json& progress) {
     if (progress.contains("pace")) {
       if (pace_) pace_->write(progress["pace"]);
-      if (metrics_ && request_.settings.sync != "bsp" && progress["pace"].contains("superstep")) metrics_->write(progress["pace"]);
+      if (metrics_ && request_.settings.sync.kind != sync::SyncKind::kBsp && progress["pace"].contains("superstep"))
+        metrics_->write(progress["pace"]);
       return;
     }
     if (metrics_) metrics_->on_progress(progress);
@@ -290,7 +292,7 @@ class LocalJob {
         // The others find out by themselves within the deadline, unless this one never joined.
         blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
         const bool killed = WIFSIGNALED(child->wait_status());
-        kill_no_later_than(killed ? from_seconds(request_.settings.deadline) + std::chrono::milliseconds(1500) : kGrace);
+        kill_no_later_than(killed ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500) : kGrace);
       }
     }
   }

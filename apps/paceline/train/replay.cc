@@ -20,7 +20,7 @@ Bytes machine_memory() { return Bytes{static_cast<std::int64_t>(sysconf(_SC_PHYS
 Status run_reference_mode(const WorkerRequest& request, const replay::LayerTable& table) {
   const auto progress = [&](Iteration iteration) {
     worker::print_reference_progress(
-        {{"rank", 0}, {"iteration", iteration}, {"last", request.settings.iterations}, {"loss", nullptr}});
+        {{"rank", 0}, {"iteration", iteration}, {"last", request.settings.task.iterations}, {"loss", nullptr}});
   };
   return worker::print_reference(request, [&](const auto& stopped) {
     return replay::run_reference(table, request.settings, request.workers, progress, stopped);
@@ -28,7 +28,7 @@ Status run_reference_mode(const WorkerRequest& request, const replay::LayerTable
 }
 
 Status run_worker_mode(const WorkerRequest& request, const replay::LayerTable& table, worker::EndBySignal& end_by_signal) {
-  replay::Arena arena(table, static_cast<std::uint64_t>(request.settings.seed));
+  replay::Arena arena(table, static_cast<std::uint64_t>(request.settings.task.seed));
   PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, worker::member_options(request, replay::tensors_of(table)));
   PACELINE_ASSIGN_OR_RETURN(const auto process, runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); },
                                                                              std::move(member), arena.parameters, arena.gradients));
@@ -49,9 +49,9 @@ Status run(const std::string& argument) {
 
 }  // namespace
 
-Result<replay::LayerTable> replay_table(const runtime::JobSettings& settings) {
-  PACELINE_ASSIGN_OR_RETURN(replay::LayerTable table, replay::read_table(runtime::replay_file(settings).value_or("")));
-  table = replay::scaled(std::move(table), settings.scale);
+Result<replay::LayerTable> replay_table(const job::JobSpec& settings) {
+  PACELINE_ASSIGN_OR_RETURN(replay::LayerTable table, replay::read_table(job::replay_file(settings).value_or("")));
+  table = replay::scaled(std::move(table), settings.task.scale);
   PACELINE_RETURN_IF_ERROR(replay::check_fits(table, machine_memory()));
   return table;
 }

@@ -9,19 +9,13 @@
 #include "model/description.h"
 #include "paceline/option_files.h"
 #include "paceline/train/job_files.h"
+#include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
 #include "trainer/data/open.h"
 #include "transport/transport.h"
 
 namespace paceline::cli {
 namespace {
-
-// 0 stands for "not given" in the settings, so it has to be refused where it is given. Everything else is left to the settings' own
-// check.
-std::string at_least_one(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("+-0") == std::string::npos ? fmt::format("'{}'; legal: 1 and more", text)
-                                                                             : std::string();
-}
 
 Status check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return {};
@@ -30,18 +24,18 @@ Status check_count(const char* name, std::int64_t value, std::int64_t least, std
 
 // What of the command line contradicts training without servers. The settings' own check has been.
 Status check_servers(TrainRequest& r) {
-  if (r.settings.collective == runtime::kNoCollective) return check_count("servers", r.servers, 1, 100'000);
+  if (r.settings.has_servers()) return check_count("servers", r.servers, 1, 100'000);
+  const char* loop = to_string(*r.settings.loop.loop);
   if (r.servers_given && r.servers != 0) {
     return error(ErrorKind::kBadRequest, "--servers {} contradicts --collective {}, which trains without servers; leave it out",
-                 r.servers, r.settings.collective);
+                 r.servers, loop);
   }
   if (r.role != "worker") {
     return error(ErrorKind::kBadRequest, "--role {} contradicts --collective {}, which trains without servers; leave it out",
-                 r.role, r.settings.collective);
+                 r.role, loop);
   }
   if (r.reference) {
-    return error(ErrorKind::kBadRequest, "--reference trains alone, whatever --collective {} would do; leave it out",
-                 r.settings.collective);
+    return error(ErrorKind::kBadRequest, "--reference trains alone, whatever --collective {} would do; leave it out", loop);
   }
   r.servers = 0;
   return {};
@@ -65,10 +59,10 @@ Status check_role(const TrainRequest& r) {
   return {};
 }
 
-Status check_model(const runtime::JobSettings& settings) {
-  if (runtime::replay_file(settings)) return replay_table(settings).status();
-  PACELINE_RETURN_IF_ERROR(model::describe(settings.model).status());
-  return check_data_set_name(settings.dataset);
+Status check_model(const job::JobSpec& settings) {
+  if (job::replay_file(settings)) return replay_table(settings).status();
+  PACELINE_RETURN_IF_ERROR(model::describe(settings.task.model).status());
+  return check_data_set_name(settings.task.dataset);
 }
 
 }  // namespace
@@ -88,57 +82,10 @@ const char* const kTraceHelp =
     "backward and gates of each layer, each unit's way to its server and back. The newest iterations, when there is no room for "
     "all";
 
-void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help) {
-  command.add_option_function<std::string>(
-      name,
-      [&seconds_value, name](const std::string& text) {
-        const auto duration = parse_duration(text);
-        if (!duration.ok()) throw CLI::ValidationError(name, duration.status().message());
-        seconds_value = seconds(*duration);
-      },
-      help);
-}
-
 void add_train_options(CLI::App& command, TrainRequest& r) {
-  runtime::JobSettings& s = r.settings;
   const auto group = [&](const char* name) { return command.add_option_group(name); };
 
-  CLI::App* what = group("What to train");
-  what->add_option(
-          "--model", s.model,
-          "Network; 'paceline models' lists them. replay:FILE replays a table of layers: sleeps instead of computing, real bytes")
-      ->capture_default_str();
-  what->add_option("--dataset", s.dataset, "Data set; 'paceline datasets' lists them")->capture_default_str();
-  what->add_option("--scale", s.scale,
-                   "replay: divides the parameters, and the sizes of slices, so that a slow link stands for a fast one")
-      ->capture_default_str();
-  what->add_option("--optimizer", s.optimizer, "sgd, momentum, nesterov, adam or adamw")->capture_default_str();
-  what->add_option("--learning-rate", s.learning_rate,
-                   "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | "
-                   "polynomial:0.1,total=1000,power=2; each with ,warmup=50")
-      ->capture_default_str();
-  what->add_option("--momentum", s.momentum, "For momentum and nesterov, 0 up to below 1")->capture_default_str();
-  what->add_option("--weight-decay", s.weight_decay, "Share of a parameter added to its gradient (adamw: taken off the parameter)")
-      ->capture_default_str();
-  what->add_option("--clip-norm", s.clip_norm,
-                   "Largest global norm of the mean gradient; 0: no clipping. Holds an iteration's updates until all its gradients "
-                   "are there")
-      ->capture_default_str();
-  what->add_option("--mini-batch", s.mini_batch, "Samples per worker and iteration")->capture_default_str();
-  what->add_option("--iterations", s.iterations, "Iterations; or give --epochs")->check(at_least_one);
-  what->add_option("--epochs", s.epochs, "Passes over the data (default 1)")->check(at_least_one);
-  what->add_option("--evaluate-every", s.evaluate_every, "Iterations between two evaluations on the test set; 0: only at the end")
-      ->capture_default_str();
-  what->add_flag_callback(
-      "--evaluate-late", [&s] { s.evaluate_late = 1; },
-      "Keep copies of the parameters and evaluate them when the training is over, so that evaluating disturbs nobody's pace");
-  what->add_option("--seed", s.seed, "Of initial values, order of the data, dropout")->capture_default_str();
-
-  what->add_option("--speed", s.speed, "Made-up speed of each worker, share of the machine's: 1,1,0.5,0.25 (default: 1 each)");
-  what->add_option("--jitter", s.jitter,
-                   "Standard deviation of the time that an iteration's computing takes, as a share of it, 0 to 1")
-      ->capture_default_str();
-
+  add_job_options(*group("What to train"), r.settings, job::Section::kWhat);
   CLI::App* how = group("How to synchronise");
   how->add_option("--workers", r.workers, "Worker processes; with --join it must agree with the coordinator's number")
       ->capture_default_str()
@@ -146,61 +93,7 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   how->add_option("--servers", r.servers, "Server processes")->capture_default_str()->each([&r](const std::string&) {
     r.servers_given = true;
   });
-  how->add_option("--schedule", s.schedule, "tuned, default, layer-wise, ibatch, kvstore, slicing or p3")->capture_default_str();
-  how->add_option("--slice", s.slice,
-                  "Largest slice: parameters (50000), or bytes with a unit (200KB); for tuned, slicing and p3 (default: "
-                  "chosen, 50000, 50000)");
-  how->add_option("--merge", s.merge,
-                  "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their neighbour; 0: "
-                  "none does (default: tuned: chosen; others: 0)");
-  how->add_option(
-      "--batching", s.batching,
-      "With --return pull-in-batches (ibatch's own): how batches are planned: exact, forward-greedy, backward-greedy or "
-      "ibatch (default exact)");
-  how->add_option(
-      "--push", s.push,
-      "When gradients leave: at-end of backward, as-ready, each by itself, or, with --return pull-in-batches, in-batches, planned "
-      "as pulls are, each batch one message to each server (default: the schedule's own)");
-  how->add_option(
-         "--window", s.window,
-         "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms of the "
-         "link's measured rate, 256KiB at least; to several processes at once up to six slices or 10ms), auto:TIME, or a size of "
-         "at least 128KiB")
-      ->capture_default_str();
-  how->add_option("--return", s.back,
-                  "How values come back: broadcast, pull-at-once, pull-by-layer, pull-in-batches or notify-and-pull (default: the "
-                  "schedule's own; tuned: as predicted to be fastest)");
-  how->add_option("--ordered-places", s.ordered_places,
-                  "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, server-ingress, "
-                  "server-egress, window with commas between")
-      ->capture_default_str();
-  how->add_option(
-         "--wire", s.wire,
-         "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to nearest, "
-         "summed in float32, while the servers keep float32 values; or dropping:SHARE: of each gradient only the share of its "
-         "elements that is largest, the rest is added to later ones; or dgc:SHARE: the same of the momentum (deep gradient "
-         "compression)")
-      ->capture_default_str();
-  how->add_option("--dgc-warm-up", s.dgc_warm_up,
-                  "dgc: iterations in which the share that is sent falls from a quarter to SHARE; 0: none")
-      ->capture_default_str();
-  how->add_option("--loss-scale", s.loss_scale,
-                  "bfloat16, float16: what gradients are multiplied by before they are rounded, so that small ones are not lost; "
-                  "their sum is divided by it. A power of two, 1 to 16777216")
-      ->capture_default_str();
-  how->add_option("--sync", s.sync, "bsp, asp, ssp or elastic-bsp")->capture_default_str();
-  how->add_option("--collective", s.collective,
-                  "Train without servers: loop1 (the last rank updates; reduces under backward, broadcasts under forward), loop2 "
-                  "(the same after backward), loop3 (allreduce, every rank updates) or loop3-overlap (under backward)")
-      ->capture_default_str();
-  how->add_option(
-         "--algorithm", s.algorithm,
-         "Of the collective operations: best, lp, ring, direct, mst or be; with more than 2 workers ring, mst and be sum in "
-         "another order than the reference")
-      ->capture_default_str();
-  how->add_option("--broadcast-every", s.broadcast_every,
-                  "loop3: iterations between two broadcasts of all weights; 0: never, for sums in a fixed order do not drift")
-      ->capture_default_str();
+  add_job_options(*how, r.settings, job::Section::kHow);
   how->add_option("--convolutions", r.convolutions_file,
                   "Algorithm of each convolution: a JSON file {\"convolutions\": {LAYER: default, onednn, gemm, winograd or fft}}; "
                   "layers that it does not name run the default")
@@ -214,35 +107,10 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   how->add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed")->capture_default_str();
   how->add_option("--loader-threads", r.loader_threads, "That read ahead; 'paceline profile --steps' says how many it takes")
       ->capture_default_str();
-  how->add_option("--staleness", s.staleness, "ssp: iterations a worker may be ahead")->capture_default_str();
-  how->add_option("--lookahead", s.lookahead, "elastic-bsp: iterations a barrier may lie ahead")->capture_default_str();
-  how->add_option("--objective", s.objective,
-                  "elastic-bsp: what a barrier's place minimises: waiting-share (of the workers' time until then) or span (between "
-                  "the first and the last arrival)")
-      ->capture_default_str();
-  how->add_option(
-         "--history", s.history,
-         "elastic-bsp: a worker's next iterations are predicted from the median of its last so many; so many are bsp first")
-      ->capture_default_str();
-  how->add_option(
-         "--gradient-scale", s.gradient_scale,
-         "What a gradient is multiplied by: mean (1 / workers), full (1), or model: mean where gradients are summed over the "
-         "workers, full where each is applied on its own")
-      ->capture_default_str();
-  how->add_option("--non-finite", s.non_finite,
-                  "A gradient that is not finite: stop (the job, naming it), skip (the iteration, on all; holds updates, which "
-                  "costs overlap) or apply")
-      ->capture_default_str();
   how->add_flag("--reference", r.reference,
                 "Train in one process with --workers virtual workers and no network: the yardstick, bit for bit");
 
-  CLI::App* files = group("Files");
-  files->add_option("--checkpoint", s.checkpoint, "Directory for checkpoints")->check(not_empty);
-  files->add_option("--checkpoint-every", s.checkpoint_every, "Iterations between two checkpoints; 0: only at the end")
-      ->capture_default_str();
-  files->add_option("--export", s.export_file, "The final model to this file, in the safetensors format")->check(not_empty);
-  files->add_flag_callback(
-      "--resume", [&s] { s.resume = 1; }, "Go on from the newest good checkpoint; another number of servers is allowed");
+  add_job_options(*group("Files"), r.settings, job::Section::kFiles);
 
   CLI::App* where = group("Where");
   where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere")
@@ -263,10 +131,7 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
 }
 
 void add_limit_options(CLI::App& command, TrainRequest& r) {
-  CLI::App* limits = command.add_option_group("Limits");
-  add_duration(*limits, "--deadline", r.settings.deadline, "Silence after which a process counts as lost (default 10s)");
-  add_duration(*limits, "--stall-deadline", r.settings.stall_deadline,
-               "Longest wait without progress while everybody is alive (default 10min)");
+  add_job_options(*command.add_option_group("Limits"), r.settings, job::Section::kLimits);
 
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
   command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
@@ -281,14 +146,14 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
 
 Result<TrainRequest> validated(TrainRequest r) {
   if (!r.convolutions_file.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(r.settings.convolutions, read_convolutions(r.convolutions_file, r.settings.model));
+    PACELINE_ASSIGN_OR_RETURN(r.settings.task.convolutions, read_convolutions(r.convolutions_file, r.settings.task.model));
   }
-  PACELINE_ASSIGN_OR_RETURN(r.settings, runtime::validated(r.settings));
+  PACELINE_ASSIGN_OR_RETURN(r.settings, job::validated(r.settings));
   PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, 64));
   PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, 64));
   PACELINE_RETURN_IF_ERROR(check_model(r.settings));
-  if (r.join.empty() || r.workers_given) PACELINE_RETURN_IF_ERROR(runtime::compute_speed(r.settings, r.workers).status());
+  if (r.join.empty() || r.workers_given) PACELINE_RETURN_IF_ERROR(job::compute_speed(r.settings, r.workers).status());
   PACELINE_RETURN_IF_ERROR(check_role(r));
   PACELINE_RETURN_IF_ERROR(check_servers(r));
   if (r.role == "both") r.servers = r.workers;
@@ -302,8 +167,9 @@ Result<TrainRequest> validated(TrainRequest r) {
     }
   }
   if (r.reference && !r.join.empty()) return error(ErrorKind::kBadRequest, "--reference trains alone; it cannot --join {}", r.join);
-  if (r.reference && r.settings.sync != "bsp") {
-    return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated", r.settings.sync);
+  if (r.reference && r.settings.sync.kind != sync::SyncKind::kBsp) {
+    return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated",
+                 to_text(r.settings.sync.kind));
   }
   if (r.reference && !r.pace_file.empty())
     return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --pace out");
@@ -314,17 +180,18 @@ Result<TrainRequest> validated(TrainRequest r) {
                  "--trace {} with --join: the coordinator writes the timeline of all processes; give it to 'paceline coordinator'",
                  r.trace_file);
   }
-  if (r.reference && (r.settings.resume != 0 || !r.settings.checkpoint.empty())) {
+  if (r.reference && (r.settings.saving.resume || !r.settings.saving.directory.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
   }
-  PACELINE_RETURN_IF_ERROR(check_output("--export", r.settings.export_file));
-  if (!r.settings.export_file.empty())
-    r.settings.export_file = std::filesystem::absolute(r.settings.export_file).lexically_normal().string();
-  if (!r.settings.checkpoint.empty())
-    r.settings.checkpoint = std::filesystem::absolute(r.settings.checkpoint).lexically_normal().string();
-  r.settings.metrics = r.metrics_file.empty() ? 0 : 1;
+  PACELINE_RETURN_IF_ERROR(check_output("--export", r.settings.saving.export_file));
+  if (!r.settings.saving.export_file.empty())
+    r.settings.saving.export_file = std::filesystem::absolute(r.settings.saving.export_file).lexically_normal().string();
+  if (!r.settings.saving.directory.empty())
+    r.settings.saving.directory = std::filesystem::absolute(r.settings.saving.directory).lexically_normal().string();
+  r.settings.watching.metrics = !r.metrics_file.empty();
   // Supersteps stand in the metrics, too.
-  r.settings.pace = !r.pace_file.empty() || (!r.metrics_file.empty() && r.settings.sync == "elastic-bsp") ? 1 : 0;
+  r.settings.watching.pace =
+      !r.pace_file.empty() || (!r.metrics_file.empty() && r.settings.sync.kind == sync::SyncKind::kElasticBsp);
   return r;
 }
 

@@ -3,13 +3,13 @@
 
 #include <string>
 
+#include "job/spec.h"
 #include "paceline/command.h"
-#include "runtime/job_settings.h"
 
 namespace paceline::cli {
 
 struct TrainRequest {
-  runtime::JobSettings settings;
+  job::JobSpec settings;
   std::int32_t workers = 1;
   bool workers_given = false;  // else a joining worker takes the coordinator's number
   std::int32_t servers = 1;
@@ -24,16 +24,13 @@ struct TrainRequest {
   std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer
   std::int32_t prefetch = 2, loader_threads = 1;  // trainer/data/loader.h
   std::string metrics_file, pace_file, trace_file;
-  std::string convolutions_file;  // "": what settings.convolutions says
+  std::string convolutions_file;  // "": what the settings say
   std::string plan_file;
   bool json = false;
   bool progress = false;  // bars even when standard error is no terminal
 };
 
 extern const char* const kTraceHelp;  // of --trace
-
-// An option whose value is a time with its unit; `seconds_value` gets it.
-void add_duration(CLI::App& command, const char* name, double& seconds_value, const char* help);
 
 // Adds the options of `paceline train` to `command`, which fill `request`.
 void add_train_options(CLI::App& command, TrainRequest& request);

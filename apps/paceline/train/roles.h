@@ -10,7 +10,7 @@ struct CoordinatorRequest {
   std::int32_t workers = 1, servers = 1;
   std::string bind = "127.0.0.1";
   std::uint16_t port = 0;
-  double deadline = 10, stall_deadline = 600;  // seconds
+  job::JobSpec spec;  // its limits count, and nothing else before workers have joined
   std::string trace_file;
   bool json = false;
   bool events = false;  // for a parent process: one JSON object per line
@@ -18,7 +18,7 @@ struct CoordinatorRequest {
 
 // The table of a --model replay:FILE, scaled. Errors: kBadRequest naming file, layer and key, or the memory that a worker would
 // need.
-Result<replay::LayerTable> replay_table(const runtime::JobSettings& settings);
+Result<replay::LayerTable> replay_table(const job::JobSpec& settings);
 
 // Each runs until the job is over and returns the exit code.
 int run_coordinator(const CoordinatorRequest& request);

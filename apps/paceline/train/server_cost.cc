@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "paramserver/core/server.h"
+#include "runtime/make_job_plan.h"
 
 namespace paceline::cli {
 namespace {
@@ -16,23 +17,19 @@ constexpr Iteration kIterations = 8;
 constexpr std::uint32_t kUnit = 0;
 
 // What of the settings the update of a unit follows from; clipping, which needs all units, is left out.
-runtime::JobSettings updates_of(const runtime::JobSettings& settings) {
-  runtime::JobSettings updates;
-  updates.schedule = "slicing";  // every value goes back unasked, as the next push requires
-  updates.optimizer = settings.optimizer;
-  updates.learning_rate = settings.learning_rate;
-  updates.momentum = settings.momentum;
-  updates.weight_decay = settings.weight_decay;
+job::JobSpec updates_of(const job::JobSpec& settings) {
+  job::JobSpec updates;
+  updates.schedule.name = "slicing";  // every value goes back unasked, as the next push requires
+  updates.update = settings.update;
+  updates.update.clip_norm = 0;
   updates.wire = settings.wire;
-  updates.loss_scale = settings.loss_scale;
-  updates.non_finite = settings.non_finite;
   return updates;
 }
 
 // One unit of one server that all workers push to.
 class Server {
  public:
-  static Result<Server> make(const runtime::JobSettings& settings, std::int32_t workers) {
+  static Result<Server> make(const job::JobSpec& settings, std::int32_t workers) {
     wire::TensorTable table;
     table.layers = {"measured"};
     table.tensors = {{"measured", "float32", {kElements}, Layer{0}, 0}};
@@ -82,7 +79,7 @@ class Server {
 
 }  // namespace
 
-Result<double> measured_server_cost(const runtime::JobSettings& settings, std::int32_t workers) {
+Result<double> measured_server_cost(const job::JobSpec& settings, std::int32_t workers) {
   PACELINE_ASSIGN_OR_RETURN(Server server, Server::make(settings, workers));
   PACELINE_RETURN_IF_ERROR(server.begin());
   Duration least = Duration::max();

@@ -4,15 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "base/text.h"
-
 namespace paceline::paramserver {
 namespace {
-
-const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> names = {"stop", "skip", "apply"};
-  return names;
-}
 
 Status check_options(const JobOptions& options) {
   if (options.workers < 1) return error(ErrorKind::kBadRequest, "--workers {} is illegal; give at least 1", options.workers);
@@ -47,16 +40,6 @@ Status check_options(const JobOptions& options) {
 }
 
 }  // namespace
-
-const char* to_string(NonFinitePolicy policy) { return policy_names()[static_cast<std::size_t>(policy)].c_str(); }
-
-Result<NonFinitePolicy> parse_non_finite_policy(std::string_view text) {
-  for (std::size_t i = 0; i < policy_names().size(); ++i) {
-    if (text == policy_names()[i]) return static_cast<NonFinitePolicy>(i);
-  }
-  return error(ErrorKind::kBadRequest, "'{}' is no policy for non-finite gradients; legal are stop, skip, apply{}", text,
-               suggestion(text, policy_names()));
-}
 
 Result<std::shared_ptr<const JobPlan>> JobPlan::make(wire::TensorTable table, JobOptions options) {
   PACELINE_RETURN_IF_ERROR(wire::validate(table));

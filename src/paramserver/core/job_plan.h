@@ -10,41 +10,23 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "paramserver/core/wire_options.h"
+#include "job/update_options.h"
+#include "job/wire_options.h"
 #include "scheduling/schedule.h"
 #include "scheduling/unit_plan.h"
 #include "sync/sync_options.h"
-#include "tensor/learning_rate.h"
 #include "tensor/optimizer.h"
 #include "wire/tensor_table.h"
 
 namespace paceline::paramserver {
 
-// What happens when a gradient holds an infinity or a NaN.
-enum class NonFinitePolicy {
-  kStop,   // the job stops and names worker, layer and iteration
-  kSkip,   // the iteration changes nothing on any server: values, optimizer state and step counts stay. Costs overlap: every update
-           // of an iteration is held until all gradients of the iteration have arrived on all servers.
-  kApply,  // it is applied like any other
-};
-const char* to_string(NonFinitePolicy policy);  // "stop", "skip", "apply"
-Result<NonFinitePolicy> parse_non_finite_policy(std::string_view text);
-
-// Tensors that are updated alike; TensorInfo::group is an index into UpdateOptions::groups.
-struct ParameterGroup {
-  double learning_rate_factor = 1;  // times the schedule's rate; finite, at least 0
-  double weight_decay = 0;          // finite, at least 0
-};
-
-struct UpdateOptions {
-  tensor::OptimizerOptions optimizer;  // its weight_decay is that of group 0 when `groups` is empty, and not used otherwise
-  tensor::Schedule learning_rate;      // by iteration
-  // Largest global norm of an iteration's gradient (of the mean over the workers); 0: not clipped. The same bits for any number of
-  // servers and any cut (tensor/exact_square_sum.h). Costs overlap like NonFinitePolicy::kSkip.
-  double clip_norm = 0;
-  NonFinitePolicy non_finite = NonFinitePolicy::kStop;
-  std::vector<ParameterGroup> groups;  // empty: one group
-};
+using job::kWarmUpShare;
+using job::NonFinitePolicy;
+using job::ParameterGroup;
+using job::sent_elements;
+using job::UpdateOptions;
+using job::WireKind;
+using job::WireOptions;
 
 struct JobOptions {
   std::int32_t workers = 1, servers = 1;

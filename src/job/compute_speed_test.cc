@@ -1,4 +1,4 @@
-#include "runtime/compute_speed.h"
+#include "job/compute_speed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace paceline::runtime {
+namespace paceline::job {
 namespace {
 
 using ::testing::ElementsAre;
@@ -60,4 +60,4 @@ TEST(ComputeSpeed, JitterIsNormalTheSameForASeedAndNeverNearZero) {
 }
 
 }  // namespace
-}  // namespace paceline::runtime
+}  // namespace paceline::job

@@ -1,4 +1,4 @@
-#include "runtime/compute_speed.h"
+#include "job/compute_speed.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace paceline::runtime {
+namespace paceline::job {
 namespace {
 
 constexpr double kSlowest = 0.001;
@@ -63,4 +63,4 @@ double slowness(const ComputeSpeed& speed, Rank rank, Iteration iteration) {
   return std::max(kLeastJitterFactor, 1 + speed.jitter * z) / own;
 }
 
-}  // namespace paceline::runtime
+}  // namespace paceline::job

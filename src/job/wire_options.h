@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "tensor/dtype.h"
 
-namespace paceline::paramserver {
+namespace paceline::job {
 
 enum class WireKind : std::uint8_t { kFloat32, kBFloat16, kFloat16, kDropping, kDgc };
 
@@ -58,4 +58,4 @@ std::size_t sent_elements(double share, std::size_t elements);
 // The options, or kBadRequest that names the wrong one.
 Result<WireOptions> validated(WireOptions wire);
 
-}  // namespace paceline::paramserver
+}  // namespace paceline::job

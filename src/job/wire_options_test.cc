@@ -1,4 +1,4 @@
-#include "paramserver/core/wire_options.h"
+#include "job/wire_options.h"
 
 #include <cmath>
 #include <limits>
@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace paceline::paramserver {
+namespace paceline::job {
 namespace {
 
 using ::testing::AllOf;
@@ -79,4 +79,4 @@ TEST(WireOptions, ALossScaleIsAPowerOfTwoForANarrowCodec) {
 }
 
 }  // namespace
-}  // namespace paceline::paramserver
+}  // namespace paceline::job

@@ -8,7 +8,7 @@
 #include "base/quantity.h"
 #include "base/status.h"
 
-namespace paceline::runtime {
+namespace paceline::job {
 
 // Computing that takes t on its own takes t * slowness() on a worker.
 struct ComputeSpeed {
@@ -29,4 +29,4 @@ Status check_speeds(const std::vector<double>& by_rank, std::int32_t workers);
 // iteration): an iteration of a worker is slow or fast as a whole, and the same job has the same slow iterations again.
 double slowness(const ComputeSpeed& speed, Rank rank, Iteration iteration);
 
-}  // namespace paceline::runtime
+}  // namespace paceline::job

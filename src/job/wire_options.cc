@@ -1,4 +1,4 @@
-#include "paramserver/core/wire_options.h"
+#include "job/wire_options.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace paceline::paramserver {
+namespace paceline::job {
 namespace {
 
 // By WireKind.
@@ -86,4 +86,4 @@ Result<WireOptions> validated(WireOptions wire) {
   return wire;
 }
 
-}  // namespace paceline::paramserver
+}  // namespace paceline::job

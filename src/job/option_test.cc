@@ -1,0 +1,314 @@
+#include "job/option.h"
+
+#include <cmath>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "job/testing.h"
+
+namespace paceline::job {
+namespace {
+
+using ::testing::HasSubstr;
+
+using testing::spec_of;
+using ::testing::StartsWith;
+
+// Why there can be no such job; "": there can.
+std::string refusal_of(wire::Settings settings, const wire::Settings& given) {
+  settings.insert(settings.end(), given.begin(), given.end());
+  const auto spec = from_settings(settings);
+  return spec.ok() ? validated(*spec).status().message() : spec.status().message();
+}
+
+// A legal value of each option that is nobody's default, in its one text.
+const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg16"},
+                                                                  {"dataset", "d"},
+                                                                  {"optimizer", "adam"},
+                                                                  {"learning-rate", "step:0.1,every=100,factor=0.5"},
+                                                                  {"momentum", "0.5"},
+                                                                  {"weight-decay", "0.5"},
+                                                                  {"clip-norm", "0.5"},
+                                                                  {"mini-batch", "7"},
+                                                                  {"iterations", "7"},
+                                                                  {"epochs", "7"},
+                                                                  {"evaluate-every", "7"},
+                                                                  {"evaluate-late", "1"},
+                                                                  {"seed", "7"},
+                                                                  {"schedule", "p3"},
+                                                                  {"slice", "7000"},
+                                                                  {"merge", "7"},
+                                                                  {"batching", "exact"},
+                                                                  {"window", "1000000"},
+                                                                  {"return", "broadcast"},
+                                                                  {"push", "in-batches"},
+                                                                  {"ordered-places", "none"},
+                                                                  {"wire", "dgc:0.5"},
+                                                                  {"loss-scale", "8"},
+                                                                  {"dgc-warm-up", "9"},
+                                                                  {"sync", "ssp"},
+                                                                  {"collective", "loop1"},
+                                                                  {"algorithm", "lp"},
+                                                                  {"broadcast-every", "5"},
+                                                                  {"link-cost", "1,2,3"},
+                                                                  {"convolutions", "conv2=fft"},
+                                                                  {"staleness", "7"},
+                                                                  {"lookahead", "7"},
+                                                                  {"objective", "span"},
+                                                                  {"history", "7"},
+                                                                  {"gradient-scale", "mean"},
+                                                                  {"non-finite", "skip"},
+                                                                  {"checkpoint", "a=b c"},
+                                                                  {"checkpoint-every", "7"},
+                                                                  {"resume", "1"},
+                                                                  {"resume-from", "d"},
+                                                                  {"resume-iteration", "7"},
+                                                                  {"export", "f"},
+                                                                  {"deadline", "0.5"},
+                                                                  {"stall-deadline", "7"},
+                                                                  {"metrics", "1"},
+                                                                  {"pace", "1"},
+                                                                  {"trace", "1"},
+                                                                  {"scale", "2.5"},
+                                                                  {"speed", "1,0.5"},
+                                                                  {"jitter", "0.5"}};
+
+TEST(JobOptions, EachTravelsUnderItsOwnName) {
+  const wire::Settings defaults = to_settings({});
+  ASSERT_EQ(defaults.size(), options().size());
+  std::set<std::string> tried;
+  for (const auto& [name, text] : kOthers) {
+    SCOPED_TRACE(name);
+    tried.insert(name);
+    const auto spec = from_settings({{name, text}});
+    ASSERT_TRUE(spec.ok()) << spec.status().message();
+    EXPECT_NE(*spec, JobSpec{});
+    wire::Settings changed = defaults;
+    for (auto& [known, value] : changed) {
+      if (known == name) value = text;
+    }
+    EXPECT_EQ(to_settings(*spec), changed) << "no other option changes";
+    EXPECT_EQ(from_settings(changed).value(), *spec);
+  }
+  EXPECT_EQ(tried.size(), options().size());
+}
+
+TEST(JobOptions, HaveOneTextForOneValueHoweverItWasTyped) {
+  const auto text = [](const char* name, const char* typed) { return find_option(name)->text(spec_of({{name, typed}})); };
+  EXPECT_EQ(text("slice", "200KB"), "50000");
+  EXPECT_EQ(text("learning-rate", "constant:0.10"), "0.1");
+  EXPECT_EQ(text("window", "1MB"), "1000000");
+  EXPECT_EQ(text("speed", "1.0,0.50"), "1,0.5");
+  EXPECT_EQ(text("ordered-places", "window,worker-egress"), "worker-egress,window");
+  EXPECT_EQ(text("momentum", "0.50"), "0.5");
+}
+
+TEST(JobOptions, NumbersArriveBitForBit) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    JobSpec spec;
+    spec.update.optimizer.momentum = std::uniform_real_distribution<double>(0, 1)(random);
+    spec.update.optimizer.weight_decay = std::ldexp(static_cast<double>(random() >> 20), -static_cast<int>(random() % 1100));
+    spec.limits.stall_deadline = 1 + static_cast<double>(random() % 1'000'000) / 1000;
+    spec.task.seed = static_cast<std::int64_t>(random() % 9'000'000'000'000'000);
+    ASSERT_EQ(from_settings(to_settings(spec)).value(), spec) << i;
+  }
+}
+
+TEST(JobOptions, WhatIsNoValueIsRefusedNamingTheOption) {
+  for (const Option& option : options()) {
+    SCOPED_TRACE(option.name);
+    if (option.type == OptionType::kText) continue;
+    for (const char* value : {"", "x", "7x", " 7", "0x7", "7,5", "99999999999999999999999999e999"}) {
+      if (option.absent == value) continue;
+      JobSpec spec;
+      const Status status = option.set(spec, value);
+      ASSERT_FALSE(status.ok()) << "'" << value << "'";
+      EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
+      EXPECT_EQ(status.code(), "illegal");
+      EXPECT_EQ(status.subject(), "--" + option.name);
+      EXPECT_THAT(status.message(), StartsWith("--" + option.name));
+      if (option.type != OptionType::kChoice) {
+        EXPECT_THAT(status.message(), StartsWith(fmt::format("--{} cannot be '{}'; legal: ", option.name, value)));
+      }
+      EXPECT_EQ(spec, JobSpec{});
+    }
+  }
+  EXPECT_EQ(from_settings({{"seed", "7.5"}}).status().message(),
+            "--seed cannot be '7.5'; legal: a whole number, 0 to 9000000000000000");
+  const Status unknown = from_settings({{"momemtum", "0.5"}}).status();
+  EXPECT_THAT(unknown.message(), HasSubstr("there is no option --momemtum (did you mean 'momentum'?)"));
+  EXPECT_EQ(unknown.code(), "unknown");
+}
+
+TEST(JobOptions, ChoicesAreThoseThatTheirReaderTakes) {
+  for (const Option& option : options()) {
+    for (const std::string& choice : option.choices) {
+      JobSpec spec;
+      const Status status = option.set(spec, choice);
+      EXPECT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(option.text(spec), choice);
+    }
+  }
+}
+
+TEST(JobOptions, APersonGivesTimesWithTheirUnitAndNeverWhatStandsForNothing) {
+  const auto typed = [](const char* name, const char* text) {
+    JobSpec spec;
+    const Status status = set_typed(spec, *find_option(name), text);
+    EXPECT_EQ(status.ok(), spec != JobSpec{});
+    return status;
+  };
+  EXPECT_TRUE(typed("deadline", "1500ms").ok());
+  EXPECT_EQ(typed("deadline", "5").subject(), "--deadline");
+  EXPECT_THAT(typed("deadline", "1ms").message(), HasSubstr("--deadline is 0.001; legal: 200ms to 86400s, a day"));
+  EXPECT_EQ(typed_text({}, *find_option("stall-deadline")), "600s");
+  for (const char* none : {"0", "00"}) EXPECT_THAT(typed("iterations", none).message(), HasSubstr("--iterations is"));
+  EXPECT_TRUE(from_settings({{"iterations", "0"}}).ok());
+  for (const char* name : {"slice", "merge", "checkpoint", "speed"})
+    EXPECT_THAT(typed(name, "").message(), HasSubstr(fmt::format("--{} cannot be ''; legal: ", name)));
+  EXPECT_TRUE(typed("algorithm", "lp").ok());
+}
+
+TEST(JobOptions, AnEarlierReleasesTextsAreReadAsFarAsTheyDecideBits) {
+  const auto saved = from_saved({{"momentum", "0.5"}, {"no-longer-there", "1"}, {"iterations", "0"}, {"objective", "height"}});
+  ASSERT_TRUE(saved.ok()) << saved.status().message();
+  EXPECT_EQ(saved->update.optimizer.momentum, 0.5);
+  EXPECT_EQ(from_saved({{"momentum", "much"}}).status().subject(), "--momentum");
+  EXPECT_EQ(resume_difference(*saved, spec_of({{"momentum", "0.5"}, {"schedule", "p3"}, {"epochs", "9"}})), nullptr);
+  EXPECT_EQ(resume_difference(*saved, {})->name, "momentum");
+  EXPECT_EQ(resume_difference({}, spec_of({{"convolutions", "conv2=fft"}}))->name, "convolutions");
+}
+
+TEST(JobSpec, ABadValueIsRefusedNamingTheOption) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> bad = {
+      {"optimizer", {"", "sdg"}},
+      {"learning-rate", {"", "fast", "-0.1", "nan", "step:0.1"}},
+      {"momentum", {"-0.1", "1", "nan", "inf"}},
+      {"weight-decay", {"-1e-9", "nan", "inf", "1e300"}},
+      {"clip-norm", {"-1", "nan", "inf"}},
+      {"mini-batch", {"0", "-1", "1000000001"}},
+      {"iterations", {"-1", "9223372036854775807"}},
+      {"epochs", {"-1", "9223372036854775807"}},
+      {"evaluate-every", {"-1"}},
+      {"seed", {"-1", "9223372036854775807"}},
+      {"schedule", {"", "fifo"}},
+      {"window", {"16KiB", "0", "131071", "auto:0ms", "automatic"}},
+      {"return", {"pull", "notify"}},
+      {"ordered-places", {"some", "window,", "worker-egress,client-egress"}},
+      {"wire", {"", "float64", "bfloat", "dropping", "dropping:0", "dropping:2", "dgc", "dgc:nan"}},
+      {"loss-scale", {"0", "3", "nan", "2"}},
+      {"dgc-warm-up", {"-1", "5"}},
+      {"sync", {"", "bps"}},
+      {"staleness", {"-1", "1000001"}},
+      {"lookahead", {"0", "-1", "1000001"}},
+      {"non-finite", {"", "ignore"}},
+      {"checkpoint-every", {"-1"}},
+      {"resume", {"-1", "2"}},
+      {"resume-iteration", {"-1"}},
+      {"deadline", {"0", "0.1", "-1", "nan", "inf", "86401"}},
+      {"export", {"\xff"}},
+      {"stall-deadline", {"0", "0.9", "nan", "inf"}},
+      {"metrics", {"-1", "2"}},
+      {"trace", {"-1", "2"}},
+      {"scale", {"0", "0.5", "-1", "nan", "inf", "2"}},  // 2: not with a network
+      {"speed", {"0", "1,2", "1,", "x", "nan"}},
+      {"jitter", {"-0.1", "1.1", "nan"}},
+      {"collective", {"", "loop4"}},
+      {"algorithm", {"", "rings", "lp"}},  // lp: not with servers
+      {"broadcast-every", {"-1", "5"}},    // 5: not with servers
+  };
+  for (const auto& [name, values] : bad) {
+    for (const char* value : values) {
+      SCOPED_TRACE(fmt::format("--{} {}", name, value));
+      const auto spec = from_settings({{name, value}});
+      const auto checked = spec.ok() ? validated(*spec) : spec;
+      ASSERT_FALSE(checked.ok());
+      EXPECT_EQ(checked.status().kind(), ErrorKind::kBadRequest);
+      EXPECT_THAT(checked.status().message(), HasSubstr(fmt::format("--{}", name)));
+    }
+  }
+}
+
+TEST(JobSpec, OptionsThatExcludeOrNeedEachOtherAreRefused) {
+  const auto refusal = [](const wire::Settings& given) { return refusal_of({}, given); };
+  EXPECT_THAT(refusal({{"iterations", "2"}, {"epochs", "2"}}), HasSubstr("--iterations 2 and --epochs 2 exclude each other"));
+  EXPECT_THAT(refusal({{"checkpoint-every", "5"}}), HasSubstr("--checkpoint-every needs a directory"));
+  EXPECT_THAT(refusal({{"resume", "1"}}), HasSubstr("--resume needs a directory"));
+  EXPECT_THAT(refusal({{"checkpoint", "c"}, {"sync", "asp"}}), HasSubstr("--checkpoint needs --sync bsp"));
+  EXPECT_THAT(refusal({{"optimizer", "nesterov"}, {"momentum", "0"}}), HasSubstr("--momentum"));
+  EXPECT_THAT(refusal({{"schedule", "kvstore"}, {"ordered-places", "worker-egress"}}),
+              HasSubstr("--ordered-places worker-egress contradicts --schedule kvstore"));
+  EXPECT_EQ(refusal({{"schedule", "kvstore"}, {"ordered-places", "window"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "p3"}, {"return", "pull-by-layer"}, {"push", "at-end"}}), "");
+  EXPECT_THAT(refusal({{"schedule", "p3"}, {"return", "pull-by-layer"}, {"push", "in-batches"}}),
+              HasSubstr("--push in-batches contradicts --schedule p3 with --return pull-by-layer"));
+  EXPECT_THAT(refusal({{"window", "1MB"}, {"ordered-places", "none"}}), HasSubstr("--window 1MB contradicts it"));
+  EXPECT_THAT(refusal({{"wire", "dropping:0.1"}, {"non-finite", "skip"}}),
+              HasSubstr("--non-finite skip contradicts --wire dropping:0.1"));
+  EXPECT_THAT(refusal({{"wire", "dropping:0.1"}, {"checkpoint", "c"}}), HasSubstr("--checkpoint contradicts --wire dropping:0.1"));
+  EXPECT_THAT(refusal({{"wire", "dgc:0.1"}, {"optimizer", "adam"}}), HasSubstr("--optimizer adam contradicts --wire dgc:0.1"));
+  EXPECT_THAT(refusal({{"wire", "dgc:0.1"}, {"weight-decay", "0.1"}}), HasSubstr("--weight-decay 0.1 contradicts --wire dgc:0.1"));
+  EXPECT_THAT(refusal({{"wire", "dgc:0.1"}, {"checkpoint", "c"}}), HasSubstr("--checkpoint contradicts --wire dgc:0.1"));
+  EXPECT_EQ(refusal({{"wire", "dgc:0.1"}, {"optimizer", "nesterov"}, {"dgc-warm-up", "3"}, {"clip-norm", "1"}}), "");
+  EXPECT_EQ(validated(JobSpec{})->task.epochs, 1) << "neither given: one data epoch";
+  EXPECT_EQ(validated(spec_of({{"iterations", "5"}}))->task.epochs, 0);
+}
+
+TEST(JobSpec, TrainingWithoutServersRefusesWhatOnlyServersDo) {
+  const auto refusal = [](const wire::Settings& given) { return refusal_of({{"collective", "loop1"}}, given); };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({{"merge", "100KB"}, {"algorithm", "lp"}}), "");
+  EXPECT_THAT(refusal({{"schedule", "p3"}}), HasSubstr("--schedule p3 contradicts --collective loop1"));
+  EXPECT_THAT(refusal({{"slice", "5000"}}), HasSubstr("--slice 5000 contradicts --collective loop1"));
+  EXPECT_THAT(refusal({{"batching", "exact"}}), HasSubstr("--batching exact contradicts"));
+  EXPECT_THAT(refusal({{"push", "as-ready"}}), HasSubstr("--push as-ready contradicts --collective loop1"));
+  EXPECT_THAT(refusal({{"sync", "asp"}}), HasSubstr("--sync asp contradicts --collective loop1"));
+  EXPECT_THAT(refusal({{"wire", "bfloat16"}}), HasSubstr("--wire bfloat16 contradicts --collective loop1"));
+  EXPECT_EQ(refusal({{"checkpoint", "c"}}), "");
+  EXPECT_THAT(refusal({{"broadcast-every", "5"}}), HasSubstr("--broadcast-every 5 contradicts --collective loop1"));
+  EXPECT_THAT(refusal({{"algorithm", "direct"}}), HasSubstr("cannot run the reduce of --collective loop1"));
+  EXPECT_EQ(refusal({{"collective", "loop3"}, {"algorithm", "direct"}, {"broadcast-every", "5"}}), "");
+  EXPECT_THAT(refusal({{"link-cost", "1,2"}}), HasSubstr("--link-cost '1,2'"));
+  EXPECT_THAT(refusal({{"link-cost", "1,2,-3"}}), HasSubstr("--link-cost '1,2,-3'"));
+}
+
+TEST(JobSpec, TheCostOfALinkArrivesBitForBit) {
+  const cost::LinkCost link{0.1, 1.0 / 3, 1e-11 / 7};
+  JobSpec spec = spec_of({{"collective", "loop3"}});
+  spec.loop.link = link;
+  const auto options = training_of(from_settings(to_settings(spec)).value());
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(options->link.alpha, link.alpha);
+  EXPECT_EQ(options->link.beta, link.beta);
+  EXPECT_EQ(options->link.gamma, link.gamma);
+}
+
+TEST(JobSpec, AReplayHasIterationsButNoData) {
+  const auto checked = validated(spec_of({{"model", "replay:a/b.json"}, {"schedule", "p3"}, {"scale", "20"}}));
+  ASSERT_TRUE(checked.ok()) << checked.status().message();
+  EXPECT_EQ(replay_file(*checked), "a/b.json");
+  EXPECT_EQ(replay_file({}), std::nullopt);
+  EXPECT_EQ(checked->task.iterations, 10);
+  EXPECT_EQ(checked->task.epochs, 0);
+  EXPECT_EQ(checked->task.dataset, "none");
+  EXPECT_EQ(*validated(*checked), *checked);
+  const auto refusal = [](const wire::Settings& given) {
+    return refusal_of({{"model", "replay:a/b.json"}, {"schedule", "p3"}, {"scale", "20"}}, given);
+  };
+  EXPECT_THAT(refusal({{"epochs", "2"}}), HasSubstr("--epochs 2"));
+  EXPECT_THAT(refusal({{"dataset", "digits"}}), HasSubstr("--dataset digits"));
+  EXPECT_THAT(refusal({{"clip-norm", "1"}}), HasSubstr("--clip-norm 1"));
+  EXPECT_THAT(refusal({{"sync", "ssp"}, {"optimizer", "adam"}}), HasSubstr("--sync ssp"));
+  EXPECT_THAT(refusal({{"sync", "asp"}, {"learning-rate", "step:0.1,every=2"}}), HasSubstr("--sync asp"));
+  EXPECT_EQ(refusal({{"sync", "asp"}}), "");
+  EXPECT_EQ(refusal({{"wire", "float16"}}), "");
+  EXPECT_THAT(refusal({{"wire", "dropping:0.1"}}), HasSubstr("--wire dropping:0.1 is illegal"));
+  EXPECT_THAT(refusal({{"sync", "asp"}, {"wire", "float16"}}), HasSubstr("--wire float16 with --sync asp"));
+}
+
+}  // namespace
+}  // namespace paceline::job

@@ -1,0 +1,94 @@
+"""`paceline options`: the table, its schema, and docs/cli.md beside it.
+
+The program is the one that the environment variable PACELINE names, else build/release/bin/paceline.
+"""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
+
+
+def output(*arguments):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def table():
+    return json.loads(output("options", "--json"))
+
+
+@pytest.fixture(scope="module")
+def for_people(table):
+    return [row for row in table if row["section"] != "processes"]
+
+
+def test_every_row_says_all_that_a_reader_needs(table):
+    names = [row["name"] for row in table]
+    assert len(set(names)) == len(names) and {"momentum", "sync", "checkpoint", "deadline"} <= set(names)
+    for row in table:
+        assert set(row) == {"name", "type", "default", "legal", "choices", "from", "to", "below", "agree", "since", "section", "help"}
+        assert row["legal"] and row["help"] and re.fullmatch(r"\d+\.\d+\.\d+", row["since"]), row
+        assert row["agree"] in ("workers", "resume")
+    by_name = {row["name"]: row for row in table}
+    assert by_name["momentum"]["type"] == "number" and by_name["momentum"]["default"] == 0.9
+    assert (by_name["momentum"]["from"], by_name["momentum"]["to"], by_name["momentum"]["below"]) == (0, None, 1)
+    assert by_name["sync"]["choices"] == ["bsp", "asp", "ssp", "elastic-bsp"] and by_name["sync"]["agree"] == "resume"
+    assert by_name["iterations"]["default"] is None and by_name["deadline"]["default"] == 10
+
+
+def test_help_of_train_has_each_of_them_with_its_default(for_people):
+    text = " ".join(output("train", "--help").split())
+    for row in for_people:
+        assert f"--{row['name']} " in text, row["name"]
+        assert row["help"].split()[0] in text
+        if row["choices"]:
+            assert ", ".join(row["choices"]) in text, row["name"]
+
+
+def test_the_schema_knows_each_of_them(for_people):
+    schema = json.loads(output("options", "--schema"))
+    assert set(schema["properties"]) == {row["name"] for row in for_people} and schema["additionalProperties"] is False
+    assert schema["properties"]["momentum"] == {
+        "description": "For momentum and nesterov", "type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.9,
+    }
+    assert schema["properties"]["resume"]["type"] == "boolean" and schema["properties"]["stall-deadline"]["default"] == "600s"
+
+
+def documented():
+    """Option -> the cell with its default, of the table below `paceline train` in docs/cli.md."""
+    text = (ROOT / "docs/cli.md").read_text()
+    rows = text.split("| option | default | meaning |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    found = {}
+    for row in rows:
+        names, default, _ = (cell.strip() for cell in row.strip("|").split("|", 2))
+        options = re.findall(r"--([a-z-]+)", names.split("without")[0])
+        defaults = [cell.strip("` ") for cell in default.split(", ")] if len(options) > 1 else [default.strip("` ")]
+        for i, option in enumerate(options):
+            found.setdefault(option, defaults[i] if len(defaults) == len(options) else None)
+    return found
+
+
+def test_docs_have_each_of_them_with_its_default(for_people):
+    docs = documented()
+    for row in for_people:
+        assert row["name"] in docs, f"docs/cli.md lacks --{row['name']}"
+        said = docs[row["name"]]
+        if said is None or row["default"] in (None, "", False):
+            continue
+        expected = {10: "10s", 600: "10min"}.get(row["default"]) if row["type"] == "time" else row["default"]
+        assert said == str(expected), (row["name"], said, expected)
+
+
+def test_docs_have_no_option_that_train_lacks():
+    text = output("train", "--help")
+    for option in documented():
+        assert f"--{option}" in text, option
