@@ -40,8 +40,9 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
   using runtime::Phase;
   const SystemClock clock;
   ModuleAdapter& adapter = workload.adapter();
-  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
-  runtime::ReferenceUpdate update(rules, adapter.table());
+  wire::TensorTable table = adapter.table();
+  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings, table));
+  runtime::ReferenceUpdate update(rules, table);
   update.begin(adapter.parameters());
   NoObserver observer;
 

@@ -5,7 +5,7 @@
 namespace paceline::job {
 namespace {
 
-std::vector<std::string> names() {
+std::vector<std::string> option_names() {
   std::vector<std::string> all;
   for (const Option& option : options()) all.push_back(option.name);
   return all;
@@ -27,7 +27,7 @@ const Option* find_option(std::string_view name) {
 
 Status set_option(JobSpec& spec, std::string_view name, std::string_view text) {
   if (const Option* option = find_option(name)) return option->set(spec, text);
-  return Status(ErrorKind::kBadRequest, fmt::format("there is no option --{}{}", name, suggestion(name, names())),
+  return Status(ErrorKind::kBadRequest, fmt::format("there is no option --{}{}", name, suggestion(name, option_names())),
                 {"unknown", fmt::format("--{}", name)});
 }
 

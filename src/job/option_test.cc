@@ -31,6 +31,10 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"learning-rate", "step:0.1,every=100,factor=0.5"},
                                                                   {"momentum", "0.5"},
                                                                   {"weight-decay", "0.5"},
+                                                                  {"adam-beta1", "0.5"},
+                                                                  {"adam-beta2", "0.5"},
+                                                                  {"adam-epsilon", "0.5"},
+                                                                  {"parameter-groups", "*.bias:decay=0"},
                                                                   {"clip-norm", "0.5"},
                                                                   {"mini-batch", "7"},
                                                                   {"iterations", "7"},
@@ -189,6 +193,10 @@ TEST(JobSpec, ABadValueIsRefusedNamingTheOption) {
       {"learning-rate", {"", "fast", "-0.1", "nan", "step:0.1"}},
       {"momentum", {"-0.1", "1", "nan", "inf"}},
       {"weight-decay", {"-1e-9", "nan", "inf", "1e300"}},
+      {"adam-beta1", {"-0.1", "1", "nan", "0.5"}},  // 0.5: not with sgd
+      {"adam-beta2", {"-0.1", "1", "nan", "0.5"}},
+      {"adam-epsilon", {"0", "-1e-8", "1e-46", "inf", "0.5"}},
+      {"parameter-groups", {"x", "x:", "x:rate=-1"}},
       {"clip-norm", {"-1", "nan", "inf"}},
       {"mini-batch", {"0", "-1", "1000000001"}},
       {"iterations", {"-1", "9223372036854775807"}},
@@ -240,6 +248,11 @@ TEST(JobSpec, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   EXPECT_THAT(refusal({{"resume", "1"}}), HasSubstr("--resume needs a directory"));
   EXPECT_THAT(refusal({{"checkpoint", "c"}, {"sync", "asp"}}), HasSubstr("--checkpoint needs --sync bsp"));
   EXPECT_THAT(refusal({{"optimizer", "nesterov"}, {"momentum", "0"}}), HasSubstr("--momentum"));
+  EXPECT_EQ(refusal({{"optimizer", "adamw"}, {"adam-beta1", "0.5"}}), "");
+  EXPECT_EQ(refusal({{"optimizer", "momentum"}, {"adam-beta1", "0.5"}}),
+            "--adam-beta1 0.5 is for --optimizer adam or adamw, not momentum");
+  EXPECT_THAT(refusal({{"wire", "dgc:0.1"}, {"parameter-groups", "a:decay=1"}}),
+              HasSubstr("--parameter-groups a:decay=1 contradicts"));
   EXPECT_THAT(refusal({{"schedule", "kvstore"}, {"ordered-places", "worker-egress"}}),
               HasSubstr("--ordered-places worker-egress contradicts --schedule kvstore"));
   EXPECT_EQ(refusal({{"schedule", "kvstore"}, {"ordered-places", "window"}}), "");
@@ -302,6 +315,7 @@ TEST(JobSpec, AReplayHasIterationsButNoData) {
   EXPECT_THAT(refusal({{"epochs", "2"}}), HasSubstr("--epochs 2"));
   EXPECT_THAT(refusal({{"dataset", "digits"}}), HasSubstr("--dataset digits"));
   EXPECT_THAT(refusal({{"clip-norm", "1"}}), HasSubstr("--clip-norm 1"));
+  EXPECT_THAT(refusal({{"parameter-groups", "a:rate=2"}}), HasSubstr("--parameter-groups a:rate=2 is illegal"));
   EXPECT_THAT(refusal({{"sync", "ssp"}, {"optimizer", "adam"}}), HasSubstr("--sync ssp"));
   EXPECT_THAT(refusal({{"sync", "asp"}, {"learning-rate", "step:0.1,every=2"}}), HasSubstr("--sync asp"));
   EXPECT_EQ(refusal({{"sync", "asp"}}), "");

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "job/option.h"
+#include "job/refusal.h"
 #include "job/spec.h"
 #include "model/description.h"
 #include "tensor/learning_rate.h"
@@ -14,12 +15,6 @@ constexpr const char* kNoDataset = "none";
 constexpr std::int64_t kReplayIterations = 10;
 
 using sync::SyncKind;
-
-// `option` as the user knows it, "--momentum".
-template <typename... Args>
-Status contradiction(const char* option, fmt::format_string<Args...> format, Args&&... args) {
-  return Status(ErrorKind::kBadRequest, fmt::format(format, std::forward<Args>(args)...), {"contradiction", option});
-}
 
 // Every value by itself. Only a program can have made one that its option refuses.
 Status check_values(const JobSpec& spec) {
@@ -51,6 +46,8 @@ Status check_replay(const JobSpec& s) {
   if (s.task.epochs > 0) return refused("--epochs", text(s.task.epochs), "there are no data to pass over; give --iterations");
   if (s.task.evaluate_every > 0) return refused("--evaluate-every", text(s.task.evaluate_every), "there is nothing to evaluate");
   if (!s.saving.export_file.empty()) return refused("--export", "", "its parameters are no model");
+  if (!s.groups.empty())
+    return refused("--parameter-groups", to_text(s.groups), "its values are checked as if all of them were updated alike");
   if (s.update.clip_norm > 0) return refused("--clip-norm", text(s.update.clip_norm), "its gradients are made up");
   if (s.task.dataset != kNoDataset && s.task.dataset != Task().dataset)
     return refused("--dataset", s.task.dataset, "it reads no data; leave --dataset out");
@@ -72,6 +69,20 @@ Status check_replay(const JobSpec& s) {
                        "--sync {} with --model replay is checked for --optimizer sgd without --weight-decay and with a constant "
                        "--learning-rate; the order of the updates decides about all others",
                        kind);
+}
+
+// What only Adam has must be as it is when nobody gave it.
+Status check_optimizer(const JobSpec& s) {
+  PACELINE_RETURN_IF_ERROR(tensor::validated(s.update.optimizer).status());
+  const tensor::OptimizerKind kind = s.update.optimizer.kind;
+  if (kind == tensor::OptimizerKind::kAdam || kind == tensor::OptimizerKind::kAdamW) return {};
+  for (const char* name : {"adam-beta1", "adam-beta2", "adam-epsilon"}) {
+    const Option& option = *find_option(name);
+    if (option.text(s) == option.text({})) continue;
+    const std::string subject = "--" + option.name;
+    return contradiction(subject, "{} {} is for --optimizer adam or adamw, not {}", subject, option.text(s), tensor::name_of(kind));
+  }
+  return {};
 }
 
 bool is_dgc(const JobSpec& spec) { return spec.wire.kind == WireKind::kDgc; }
@@ -99,6 +110,14 @@ Status check_dropping(const JobSpec& s) {
     return contradiction("--optimizer",
                          "--optimizer {} contradicts --wire {}, which corrects momentum; legal: sgd, momentum, nesterov",
                          tensor::name_of(optimizer.kind), wire);
+  }
+  for (const GroupRule& rule : s.groups) {
+    if (rule.weight_decay.value_or(0) == 0) continue;
+    return contradiction(
+        "--parameter-groups",
+        "--parameter-groups {} contradicts --wire {}: servers, who know the parameters, would add the decay behind "
+        "the momentum; legal: decay=0",
+        to_text(s.groups), wire);
   }
   if (optimizer.weight_decay > 0) {
     return contradiction("--weight-decay",
@@ -154,8 +173,7 @@ Status check_loop(const JobSpec& s) {
     const Option& option = *find_option(name);
     if (option.text(s) == option.text(usual)) continue;
     const std::string subject = "--" + option.name;
-    return contradiction(subject.c_str(), "{} {} contradicts --collective {}: {}", subject, option.text(s), to_string(*s.loop.loop),
-                         why);
+    return contradiction(subject, "{} {} contradicts --collective {}: {}", subject, option.text(s), to_string(*s.loop.loop), why);
   }
   return {};
 }
@@ -178,7 +196,7 @@ Status check_saving(const JobSpec& s) {
 
 Result<JobSpec> validated(JobSpec s) {
   PACELINE_RETURN_IF_ERROR(check_values(s));
-  PACELINE_RETURN_IF_ERROR(tensor::validated(s.update.optimizer).status());
+  PACELINE_RETURN_IF_ERROR(check_optimizer(s));
   PACELINE_RETURN_IF_ERROR(schedule_of(s).status());
   PACELINE_RETURN_IF_ERROR(wire_of(s).status());
   PACELINE_RETURN_IF_ERROR(check_dropping(s));

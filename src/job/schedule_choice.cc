@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "job/refusal.h"
 
 namespace paceline::job {
 
@@ -20,11 +21,6 @@ namespace {
 
 constexpr std::int64_t kParameterBytes = sizeof(float);
 constexpr std::int64_t kEverything = std::int64_t{1} << 40;  // more parameters than any model has
-
-template <typename... Args>
-Status contradiction(const char* option, fmt::format_string<Args...> format, Args&&... args) {
-  return Status(ErrorKind::kBadRequest, fmt::format(format, std::forward<Args>(args)...), {"contradiction", option});
-}
 
 // As a person types it: a size with the largest unit that leaves no rest.
 std::string typed(const scheduling::WindowRule& window) {

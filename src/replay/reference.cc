@@ -18,7 +18,8 @@ struct ReferenceLayer {
 };
 
 Result<std::vector<ReferenceLayer>> make_layers(const LayerTable& table, const job::JobSpec& settings, const Values& values) {
-  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
+  wire::TensorTable tensors = tensors_of(table);
+  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings, tensors));
   std::vector<ReferenceLayer> layers;
   std::int64_t offset = 0;
   for (const LayerRow& row : table.layers) {

@@ -16,7 +16,8 @@ wire::TensorTable one_period() { return tensors_of({{{"period", kPeriod, 0, 0}}}
 }  // namespace
 
 Result<ValueCheck> ValueCheck::make(const job::JobSpec& settings, Rank rank, std::int32_t workers) {
-  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings));
+  wire::TensorTable period = one_period();
+  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings, period));
   std::optional<collectives::TrainingOptions> training;
   if (!settings.has_servers()) {
     PACELINE_ASSIGN_OR_RETURN(training, job::training_of(settings));

@@ -65,12 +65,12 @@ TEST(ValueCheck, InBspItKnowsEveryBitOfEveryElement) {
     auto check = ValueCheck::make(settings, Rank{1}, 3);
     ASSERT_TRUE(check.ok());
     const Values values(3);
-    runtime::ReferenceUpdate servers(*runtime::update_rules(settings), [] {
-      wire::TensorTable table;
-      table.layers = {"a"};
-      table.tensors = {{"a", "float32", {kElements}, Layer{0}, 0}};
-      return table;
-    }());
+    wire::TensorTable table;
+    table.layers = {"a"};
+    table.tensors = {{"a", "float32", {kElements}, Layer{0}, 0}};
+    const auto rules = runtime::update_rules(settings, table);
+    ASSERT_TRUE(rules.ok());
+    runtime::ReferenceUpdate servers(*rules, table);
     std::vector<float> arena = initial_of(values);
     ValueCheck::Part part;
     for (Iteration iteration = 1; iteration <= 4; ++iteration) {

@@ -9,9 +9,11 @@
 
 namespace paceline::runtime {
 
-Result<UpdateRules> update_rules(const job::JobSpec& settings) {
+Result<UpdateRules> update_rules(const job::JobSpec& settings, wire::TensorTable& table) {
   UpdateRules rules;
-  const job::UpdateOptions update = job::server_update(settings);
+  job::UpdateOptions update = job::server_update(settings);
+  PACELINE_RETURN_IF_ERROR(job::assign_groups(settings.groups, table, update));
+  rules.groups = update.groups;
   rules.optimizer = update.optimizer;
   rules.learning_rate = update.learning_rate;
   rules.non_finite = update.non_finite;
@@ -131,7 +133,12 @@ float ReferenceUpdate::clip_coefficient(const std::vector<float>& gradient) cons
 
 void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<const float> gradient, std::span<float> parameters) {
   using Kind = tensor::OptimizerKind;
-  const tensor::OptimizerOptions& options = rules_.optimizer;
+  tensor::OptimizerOptions options = rules_.optimizer;
+  if (!rules_.groups.empty()) {
+    const job::ParameterGroup& group = rules_.groups[static_cast<std::size_t>(table_.tensors[tensor].group)];
+    options.weight_decay = group.weight_decay;
+    learning_rate = learning_rate * group.learning_rate_factor;
+  }
   const std::int64_t count = ++steps_[tensor];
   const auto power = [](double base, std::int64_t exponent) {  // by repeated squaring
     double product = 1;

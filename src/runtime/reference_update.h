@@ -25,10 +25,11 @@ struct UpdateRules {
   double clip_norm = 0;  // 0: no clipping
   job::NonFinitePolicy non_finite = job::NonFinitePolicy::kStop;
   job::WireOptions wire;
+  std::vector<job::ParameterGroup> groups;  // empty: one, with the optimizer's weight decay
 };
 
-// Errors: kBadRequest, as validated(settings) finds them.
-Result<UpdateRules> update_rules(const job::JobSpec& settings);
+// Puts the tensors of `table` into their groups. Errors: kBadRequest, as validated(settings) finds them; a group without tensors.
+Result<UpdateRules> update_rules(const job::JobSpec& settings, wire::TensorTable& table);
 
 // The sums and optimizers in plain loops, written from their definitions (tensor/optimizer.h states them) and sharing no code with
 // tensor/ or paramserver/. One object per job.

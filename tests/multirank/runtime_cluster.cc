@@ -43,7 +43,7 @@ std::vector<float> expected_parameters(const Job& job, Iteration iterations) {
   const wire::TensorTable tensors = table();
   const auto plan = make_job_plan(job.settings, tensors, job.workers, job.servers, 1);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  paramserver::testing::Reference reference(tensors, (*plan)->options().update,
+  paramserver::testing::Reference reference((*plan)->table(), (*plan)->options().update,
                                             paramserver::testing::initial_values(kSeed, tensors.elements()));
   const std::vector<std::vector<bool>> none(static_cast<std::size_t>(job.workers), std::vector<bool>(tensors.tensors.size()));
   for (Iteration iteration = 1; iteration <= iterations; ++iteration) {
