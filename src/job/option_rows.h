@@ -1,4 +1,4 @@
-// What rows of the table of options are made with: each function makes the row of one kind of value. For options.cc alone.
+// What rows of the table of options are made with: each function makes the row of one kind of value. For options_*.cc alone.
 #pragma once
 
 #include <charconv>
@@ -110,5 +110,19 @@ Option value(Option row, Member member, Write write, Read read, Refusals refusal
   };
   return row;
 }
+
+// Text of what a to_string or to_text overload knows.
+inline constexpr auto kName = [](const auto& value) { return to_string(value); };
+inline constexpr auto kText = [](const auto& value) { return to_text(value); };
+
+// The rows by subject.
+std::vector<Option> task_options();
+std::vector<Option> update_options();
+std::vector<Option> schedule_options();
+std::vector<Option> wire_options();
+std::vector<Option> sync_options();
+std::vector<Option> loop_options();
+std::vector<Option> saving_options();
+std::vector<Option> limits_options();
 
 }  // namespace paceline::job

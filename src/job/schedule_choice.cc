@@ -70,10 +70,11 @@ Result<ScheduleOptions> schedule_of(const ScheduleChoice& choice) {
   if (choice.back) options.back = *choice.back;
   if (choice.push) options.push = *choice.push;
   const auto needs_batches = [&](const char* option, const char* value) {
-    return contradiction(option,
-                         "{} {} contradicts --schedule {} with --return {}: batches are planned from pulls in batches; give --return "
-                         "pull-in-batches, which is ibatch's own",
-                         option, value, choice.name, to_string(options.back));
+    return contradiction(
+        option,
+        "{} {} contradicts --schedule {} with --return {}: batches are planned from pulls in batches; give --return "
+        "pull-in-batches, which is ibatch's own",
+        option, value, choice.name, to_string(options.back));
   };
   const bool in_batches = options.back == Return::kPullInBatches;
   if (options.push == PushWhen::kInBatches && !in_batches) return needs_batches("--push", to_string(options.push));
@@ -116,7 +117,9 @@ Result<std::int64_t> parse_parameters(const char* option, std::string_view text,
 }
 
 Result<Return> parse_return(std::string_view text) {
-  return parse_one_of("--return", text, {Return::kBroadcast, Return::kPullAtOnce, Return::kPullByLayer, Return::kPullInBatches, Return::kNotifyAndPull});
+  return parse_one_of(
+      "--return", text,
+      {Return::kBroadcast, Return::kPullAtOnce, Return::kPullByLayer, Return::kPullInBatches, Return::kNotifyAndPull});
 }
 
 Result<PushWhen> parse_push(std::string_view text) {

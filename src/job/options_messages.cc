@@ -1,0 +1,127 @@
+// What travels when, and as what. Rows of the table of options (job/option_rows.h).
+#include "job/option_rows.h"
+
+namespace paceline::job {
+
+using enum Section;
+using enum Agree;
+
+namespace {
+
+constexpr const char* kSlices = "1 and more parameters (50000), or bytes with a unit (200KB) that are whole parameters of 4";
+constexpr const char* kMerges = "0 (nothing is merged) and more parameters, or bytes with a unit that are whole parameters of 4";
+
+// One option for two members: the codec and its share.
+Option wire_row(Option row) {
+  row.text = [](const JobSpec& job) { return job.wire.text(); };
+  row.set = [](JobSpec& job, std::string_view text) -> Status {
+    const auto wire = parse_wire(text);
+    if (!wire.ok()) return wire.status().because({"illegal", "--wire"});
+    job.wire.kind = wire->kind;
+    job.wire.share = wire->share;
+    return {};
+  };
+  return row;
+}
+
+}  // namespace
+
+std::vector<Option> schedule_options() {
+  return {
+      value(
+          {.name = "schedule",
+           .section = kHow,
+           .sentence = "Which parts of a model travel when",
+           .choices = scheduling::schedule_names()},
+          [](auto& job) -> auto& { return job.schedule.name; }, [](const std::string& name) { return name; },
+          [](std::string_view name) -> Result<std::string> {
+            PACELINE_RETURN_IF_ERROR(scheduling::parse_schedule_name(name).status());
+            return std::string(name);
+          }),
+      value(
+          {.name = "slice",
+           .section = kHow,
+           .sentence = "Largest slice: parameters (50000), or bytes with a unit (200KB); for tuned, slicing and p3 (default: "
+                       "chosen, 50000, 50000)",
+           .legal = {.words = kSlices},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.schedule.slice; }, [](auto size) { return std::to_string(size); },
+          [](std::string_view size) { return parse_parameters("--slice", size, 1, kSlices); }, Refusals::kNameIt),
+      value(
+          {.name = "merge",
+           .section = kHow,
+           .sentence = "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their "
+                       "neighbour; 0: none does (default: tuned: chosen; others: 0)",
+           .legal = {.words = kMerges},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.schedule.merge; }, [](auto size) { return std::to_string(size); },
+          [](std::string_view size) { return parse_parameters("--merge", size, 0, kMerges); }, Refusals::kNameIt),
+      value(
+          {.name = "batching",
+           .section = kHow,
+           .sentence = "With --return pull-in-batches (ibatch's own): how batches are planned (default exact)",
+           .choices = {"exact", "forward-greedy", "backward-greedy", "ibatch"},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.schedule.batching; }, kName, parse_batching, Refusals::kNameIt),
+      value(
+          {.name = "push",
+           .section = kHow,
+           .sentence =
+               "When gradients leave: at the end of backward, each as soon as it is ready, or, with --return pull-in-batches, in "
+               "batches, planned as pulls are, each one message to each server (default: the schedule's own)",
+           .choices = {"at-end", "as-ready", "in-batches"},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.schedule.push; }, kName, parse_push, Refusals::kNameIt),
+      value(
+          {.name = "return",
+           .section = kHow,
+           .sentence = "How values come back (default: the schedule's own; tuned: as predicted to be fastest)",
+           .choices = {"broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.schedule.back; }, kName, parse_return, Refusals::kNameIt),
+  };
+}
+
+std::vector<Option> wire_options() {
+  return {
+      value(
+          {.name = "window",
+           .section = kHow,
+           .sentence = "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms "
+                       "of the link's measured rate, 256KiB at least; to several processes at once up to six slices or 10ms), "
+                       "auto:TIME, or a size of at least 128KiB",
+           .legal = {.words = "auto, auto:TIME, or a size of at least 128KiB"}},
+          [](auto& job) -> auto& { return job.schedule.window; }, kText, scheduling::parse_window, Refusals::kNameIt),
+      value(
+          {.name = "ordered-places",
+           .section = kHow,
+           .sentence = "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, "
+                       "server-ingress, server-egress, window with commas between",
+           .legal = {.words = "all, none, or a list of worker-egress, server-ingress, server-egress, window"}},
+          [](auto& job) -> auto& { return job.schedule.places; }, kText, scheduling::parse_places, Refusals::kNameIt),
+      wire_row({.name = "wire",
+                .section = kHow,
+                .agree = kResume,
+                .sentence =
+                    "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to "
+                    "nearest, summed in float32, while the servers keep float32 values; or dropping:SHARE: of each gradient only "
+                    "the share of its elements that is largest, the rest is added to later ones; or dgc:SHARE: the same of the "
+                    "momentum (deep gradient compression)",
+                .legal = {.words = "float32, bfloat16, float16, dropping:SHARE, dgc:SHARE"}}),
+      number({.name = "loss-scale",
+              .section = kHow,
+              .agree = kResume,
+              .sentence = "bfloat16, float16: what gradients are multiplied by before they are rounded, so that small ones are not "
+                          "lost; their sum is divided by it. A power of two, 1 to 16777216",
+              .legal = {.from = 1, .to = kLargestLossScale, .words = "a power of two from 1 to 16777216"}},
+             [](auto& job) -> auto& { return job.wire.loss_scale; }),
+      number({.name = "dgc-warm-up",
+              .section = kHow,
+              .agree = kResume,
+              .sentence = "dgc: iterations in which the share that is sent falls from a quarter to SHARE; 0: none",
+              .legal = {.from = 0, .to = 1e15}},
+             [](auto& job) -> auto& { return job.wire.warm_up; }),
+  };
+}
+
+}  // namespace paceline::job

@@ -1,0 +1,84 @@
+// What a process does beside training. Rows of the table of options (job/option_rows.h).
+#include "job/option_rows.h"
+
+namespace paceline::job {
+
+using enum Section;
+using enum Agree;
+
+std::vector<Option> saving_options() {
+  return {
+      text({.name = "checkpoint",
+            .section = kFiles,
+            .sentence = "Directory for checkpoints",
+            .legal = {.words = "a directory"},
+            .absent = ""},
+           [](auto& job) -> auto& { return job.saving.directory; }),
+      number({.name = "checkpoint-every",
+              .section = kFiles,
+              .sentence = "Iterations between two checkpoints; 0: only at the end",
+              .legal = {.from = 0, .to = 1e15, .words = "0 (only at the end) and more"}},
+             [](auto& job) -> auto& { return job.saving.every; }),
+      flag({.name = "resume",
+            .section = kFiles,
+            .sentence = "Go on from the newest good checkpoint; another number of servers is allowed"},
+           [](auto& job) -> auto& { return job.saving.resume; }),
+      text({.name = "resume-from",
+            .sentence = "The checkpoint that the coordinator found",
+            .legal = {.words = "a directory"},
+            .absent = ""},
+           [](auto& job) -> auto& { return job.saving.from; }),
+      number({.name = "resume-iteration", .sentence = "Its iteration", .legal = {.from = 0, .to = 1e15}},
+             [](auto& job) -> auto& { return job.saving.iteration; }),
+      text({.name = "export",
+            .section = kFiles,
+            .sentence = "The final model to this file, in the safetensors format",
+            .legal = {.words = "a file"},
+            .absent = ""},
+           [](auto& job) -> auto& { return job.saving.export_file; }),
+  };
+}
+
+std::vector<Option> limits_options() {
+  return {
+      number({.name = "deadline",
+              .type = OptionType::kTime,
+              .section = kLimits,
+              .sentence = "Silence after which a process counts as lost",
+              .legal = {.from = 0.2, .to = 86'400, .words = "200ms to 86400s, a day"}},
+             [](auto& job) -> auto& { return job.limits.deadline; }),
+      number({.name = "stall-deadline",
+              .type = OptionType::kTime,
+              .section = kLimits,
+              .sentence = "Longest wait without progress while everybody is alive",
+              .legal = {.from = 1, .to = 1e9, .words = "1s and more"}},
+             [](auto& job) -> auto& { return job.limits.stall_deadline; }),
+      flag({.name = "metrics", .sentence = "Workers tell the coordinator about every iteration"},
+           [](auto& job) -> auto& { return job.watching.metrics; }),
+      flag({.name = "pace", .sentence = "The pacing server tells the coordinator of every iteration and superstep"},
+           [](auto& job) -> auto& { return job.watching.pace; }),
+      flag({.name = "trace", .sentence = "Every process records a timeline"},
+           [](auto& job) -> auto& { return job.watching.trace; }),
+      number({.name = "scale",
+              .section = kWhat,
+              .sentence = "replay: divides the parameters, and the sizes of slices, so that a slow link stands for a fast one",
+              .legal = {.from = 1, .to = 1e9}},
+             [](auto& job) -> auto& { return job.task.scale; }),
+      value(
+          {.name = "speed",
+           .section = kWhat,
+           .sentence = "Made-up speed of each worker, share of the machine's: 1,1,0.5,0.25 (default: 1 each)",
+           .legal = {.words = "0.001 to 1, one number for each worker, separated by commas"},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.speed; },
+          [](const std::vector<double>& speeds) { return fmt::format("{}", fmt::join(speeds, ",")); },
+          [](std::string_view speeds) { return parse_speeds(std::string(speeds)); }, Refusals::kNameIt),
+      number({.name = "jitter",
+              .section = kWhat,
+              .sentence = "Standard deviation of the time that an iteration's computing takes, as a share of it, 0 to 1",
+              .legal = {.from = 0, .to = 1}},
+             [](auto& job) -> auto& { return job.jitter; }),
+  };
+}
+
+}  // namespace paceline::job

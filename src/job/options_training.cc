@@ -1,0 +1,137 @@
+// What is trained and how it is updated. Rows of the table of options (job/option_rows.h).
+#include "job/option_rows.h"
+
+namespace paceline::job {
+
+using enum Section;
+using enum Agree;
+
+std::vector<Option> task_options() {
+  return {
+      text(
+          {.name = "model",
+           .section = kWhat,
+           .agree = kResume,
+           .sentence = "Network; 'paceline models' lists them. replay:FILE replays a table of layers: sleeps instead of computing, "
+                       "real bytes",
+           .legal = {.words = "a network's name or replay:FILE"}},
+          [](auto& job) -> auto& { return job.task.model; }),
+      text({.name = "dataset",
+            .section = kWhat,
+            .agree = kResume,
+            .sentence = "Data set; 'paceline datasets' lists them",
+            .legal = {.words = "a data set's name"}},
+           [](auto& job) -> auto& { return job.task.dataset; }),
+      number({.name = "mini-batch",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "Samples per worker and iteration",
+              .legal = {.from = 1, .to = 1e9}},
+             [](auto& job) -> auto& { return job.task.mini_batch; }),
+      number({.name = "iterations",
+              .section = kWhat,
+              .sentence = "Iterations; or give --epochs",
+              .legal = {.from = 1, .to = 1e15},
+              .absent = "0"},
+             [](auto& job) -> auto& { return job.task.iterations; }),
+      number({.name = "epochs",
+              .section = kWhat,
+              .sentence = "Passes over the data (default 1)",
+              .legal = {.from = 1, .to = 1e9},
+              .absent = "0"},
+             [](auto& job) -> auto& { return job.task.epochs; }),
+      number({.name = "evaluate-every",
+              .section = kWhat,
+              .sentence = "Iterations between two evaluations on the test set; 0: only at the end",
+              .legal = {.from = 0, .to = 1e15, .words = "0 (only at the end) and more"}},
+             [](auto& job) -> auto& { return job.task.evaluate_every; }),
+      flag({.name = "evaluate-late",
+            .section = kWhat,
+            .sentence = "Keep copies of the parameters and evaluate them when the training is over, so that evaluating disturbs "
+                        "nobody's pace"},
+           [](auto& job) -> auto& { return job.task.evaluate_late; }),
+      number({.name = "seed",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "Of initial values, order of the data, dropout",
+              .legal = {.from = 0, .to = 9e15, .words = "0 to 9000000000000000"}},
+             [](auto& job) -> auto& { return job.task.seed; }),
+  };
+}
+
+std::vector<Option> update_options() {
+  return {
+      value(
+          {.name = "optimizer",
+           .section = kWhat,
+           .agree = kResume,
+           .sentence = "How a step is made of a gradient",
+           .choices = {"sgd", "momentum", "nesterov", "adam", "adamw"}},
+          [](auto& job) -> auto& { return job.update.optimizer.kind; }, [](auto kind) { return tensor::name_of(kind); },
+          tensor::parse_optimizer),
+      value(
+          {.name = "learning-rate",
+           .section = kWhat,
+           .agree = kResume,
+           .sentence = "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | "
+                       "polynomial:0.1,total=1000,power=2; each with ,warmup=50",
+           .legal = {.words = "a number or a schedule of step, cosine, polynomial"}},
+          [](auto& job) -> auto& { return job.update.learning_rate; }, kText, tensor::parse_schedule),
+      number({.name = "momentum",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "For momentum and nesterov",
+              .legal = {.from = 0, .below = 1}},
+             [](auto& job) -> auto& { return job.update.optimizer.momentum; }),
+      number({.name = "weight-decay",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "Share of a parameter added to its gradient (adamw: taken off the parameter)",
+              .legal = {.from = 0, .to = 1e15}},
+             [](auto& job) -> auto& { return job.update.optimizer.weight_decay; }),
+      number({.name = "adam-beta1",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "For adam and adamw: how much of the mean gradient so far stays",
+              .legal = {.from = 0, .below = 1}},
+             [](auto& job) -> auto& { return job.update.optimizer.beta1; }),
+      number({.name = "adam-beta2",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "For adam and adamw: how much of the mean squared gradient so far stays",
+              .legal = {.from = 0, .below = 1}},
+             [](auto& job) -> auto& { return job.update.optimizer.beta2; }),
+      number({.name = "adam-epsilon",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "For adam and adamw: added to the root of the mean squared gradient before dividing by it",
+              .legal = {.from = 1e-38, .to = 1e38, .words = "1e-38 to 1e38"}},
+             [](auto& job) -> auto& { return job.update.optimizer.epsilon; }),
+      value(
+          {.name = "parameter-groups",
+           .section = kWhat,
+           .agree = kResume,
+           .sentence = "Parameters that are updated otherwise, by patterns of their names, the first that fits: "
+                       "\"*.bias:decay=0;fc*:rate=0.1\" (decay: weight decay, rate: times the learning rate)",
+           .legal = {.words = "PATTERN:rate=FACTOR,decay=DECAY, several with ; between"},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.groups; }, kText, parse_groups, Refusals::kNameIt),
+      number({.name = "clip-norm",
+              .section = kWhat,
+              .agree = kResume,
+              .sentence = "Largest global norm of the mean gradient; 0: no clipping. Holds an iteration's updates until all its "
+                          "gradients are there",
+              .legal = {.from = 0, .to = 1e15, .words = "0 (no clipping) and more"}},
+             [](auto& job) -> auto& { return job.update.clip_norm; }),
+      value(
+          {.name = "non-finite",
+           .section = kHow,
+           .sentence =
+               "A gradient that is not finite: stop (the job, naming it), skip (the iteration, on all; holds updates, which "
+               "costs overlap) or apply",
+           .choices = {"stop", "skip", "apply"}},
+          [](auto& job) -> auto& { return job.update.non_finite; }, kName, parse_non_finite_policy),
+  };
+}
+
+}  // namespace paceline::job
