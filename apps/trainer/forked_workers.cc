@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "process/handed_text.h"
 #include "runtime/report.h"
 
 namespace paceline::trainer {
@@ -20,16 +21,16 @@ namespace {
 using runtime::Json;
 
 struct Fork {
-  std::string request;
+  Json request;
   int output = -1, errors = -1;
 };
 
-std::vector<Fork> parse(const char* argument) {
+// Throws as Json does.
+Result<std::vector<Fork>> parse(const char* argument) {
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, take_handed_text(Json::parse(argument).at(0).at("requests").get<int>()));
   std::vector<Fork> forks;
-  const Json list = Json::parse(argument, nullptr, /*allow_exceptions=*/false);
-  if (!list.is_array()) return forks;
-  for (const Json& one : list)
-    forks.push_back({one.at("request").dump(), one.at("output").get<int>(), one.at("errors").get<int>()});
+  for (const Json& one : Json::parse(text))
+    forks.push_back({one.at("request"), one.at("output").get<int>(), one.at("errors").get<int>()});
   return forks;
 }
 
@@ -54,14 +55,14 @@ void take_place(const std::vector<Fork>& forks, const Fork& mine, char* argument
     close(each.output);
     close(each.errors);
   }
-  // Zeros to its end, or as much of the request as there is room for: what lists processes shows it.
-  std::strncpy(argument, mine.request.c_str(), std::strlen(argument));
+  // And zeros to its end: what lists processes shows it.
+  std::strncpy(argument, Json{{"rank", mine.request.at("rank")}}.dump().c_str(), std::strlen(argument));
 }
 
 }  // namespace
 
 Result<std::optional<std::string>> fork_workers(char* argument) {
-  const std::vector<Fork> forks = parse(argument);
+  PACELINE_ASSIGN_OR_RETURN(const std::vector<Fork> forks, parse(argument));
   const pid_t launcher = getppid(), self = getpid();
   int gone[2];
   if (pipe2(gone, O_CLOEXEC) != 0) return error(ErrorKind::kIo, "cannot make a pipe: {}", std::strerror(errno));
@@ -72,7 +73,7 @@ Result<std::optional<std::string>> fork_workers(char* argument) {
       close(gone[1]);
       take_place(forks, mine, argument);
       be_adopted(self, launcher, gone[0]);
-      return std::optional(mine.request);
+      return std::optional(mine.request.dump());
     }
     if (pid < 0) {
       const int reason = errno;

@@ -1,6 +1,6 @@
-// paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument, a
-// worker::WorkerRequest, or several in an array (forked_workers.h); or by `paceline profile` with {"label", "profile": {...}}
-// (profile_mode.h). The exit code is the command line's.
+// paceline-trainer: a worker, or the reference, as a process with LibTorch. Started by `paceline train` with one argument that says
+// where its worker::WorkerRequest is (worker/worker_request.h), or several (forked_workers.h); or by `paceline profile`, whose
+// request is {"label", "profile": {...}} (profile_mode.h). The exit code is the command line's.
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -55,13 +55,13 @@ Status run_worker_mode(const WorkerRequest& request, Workload& workload, wire::L
   return status;
 }
 
-Status run(const std::string& argument) {
-  const Json json = Json::parse(argument, nullptr, /*allow_exceptions=*/false);
+Status run(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object() && json.contains("profile")) {
     log::start("profile", spdlog::level::warn);
     return run_profile_mode(json["profile"]);
   }
-  PACELINE_ASSIGN_OR_RETURN(const WorkerRequest request, worker::decode_worker_request(argument));
+  PACELINE_ASSIGN_OR_RETURN(const WorkerRequest request, worker::decode_worker_request(text));
   log::start(request.label, spdlog::level::warn);
   std::optional<worker::EndBySignal> end_by_signal;
   if (!request.reference) end_by_signal.emplace(request.alone);  // before torch makes threads
@@ -81,14 +81,13 @@ int run_program(int argc, char** argv) {
     return 2;
   }
   try {
-    std::string argument = argv[1];
-    if (argument.starts_with('[')) {
-      auto mine = fork_workers(argv[1]);
+    if (argv[1][0] == '[') {
+      const auto mine = fork_workers(argv[1]);
       if (!mine.ok()) return worker::exit_code(mine.status());
-      if (!*mine) return 0;
-      argument = **mine;
+      return *mine ? worker::exit_code(run(**mine)) : 0;
     }
-    return worker::exit_code(run(argument));
+    const auto text = worker::text_behind(argv[1]);
+    return worker::exit_code(text.ok() ? run(*text) : text.status());
   } catch (const std::exception& problem) {  // torch reports by exceptions
     return worker::exit_code(Status(ErrorKind::kIo, problem.what()));
   }

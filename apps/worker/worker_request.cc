@@ -56,8 +56,19 @@ Result<WorkerRequest> decode_worker_request(const std::string& text) {
     request.alone = json.at("alone");
     return request;
   } catch (const nlohmann::json::exception& problem) {
-    return error(ErrorKind::kBadRequest, "this program is started by 'paceline train', with another argument: {}", problem.what());
+    return error(ErrorKind::kBadRequest, "this program is started by 'paceline train', with another request: {}", problem.what());
   }
+}
+
+std::string argument_of(std::int32_t rank, const HandedText& handed) {
+  return Json{{"rank", rank}, {"request", handed.descriptor()}}.dump();
+}
+
+Result<std::string> text_behind(const std::string& argument) {
+  const Json json = Json::parse(argument, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("request") || !json["request"].is_number_integer())
+    return error(ErrorKind::kBadRequest, "this program is started by 'paceline train', with another argument");
+  return take_handed_text(json["request"].get<int>());
 }
 
 Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire::TensorTable table) {

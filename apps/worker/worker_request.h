@@ -1,5 +1,5 @@
-// What a process is told that is to be a worker or the reference of a job: the one argument that its parent gives it, a JSON
-// object.
+// What a process is told that is to be a worker or the reference of a job. Its parent hands it on out of sight of lists of
+// processes (process/handed_text.h); the one argument is {"rank": R, "request": DESCRIPTOR}, where those lists find who it is.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "job/option.h"
+#include "process/handed_text.h"
 #include "runtime/member.h"
 #include "runtime/report.h"
 
@@ -33,6 +34,11 @@ struct WorkerRequest {
 std::string encode(const WorkerRequest& request);
 // The settings are validated. Errors: kBadRequest.
 Result<WorkerRequest> decode_worker_request(const std::string& text);
+
+// The argument of a process that is told by `handed`.
+std::string argument_of(std::int32_t rank, const HandedText& handed);
+// What stands behind such an argument: the text of the request. Errors: kBadRequest.
+Result<std::string> text_behind(const std::string& argument);
 
 // How the process joins with `table`.
 Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire::TensorTable table);

@@ -32,10 +32,11 @@ using runtime::Json;
 // they print is read when they have ended and somebody else still holds the other end.
 constexpr Duration kGrace = std::chrono::milliseconds(800);
 
-// The program and the arguments of a worker's process: this program itself replays, the trainer trains.
-std::vector<std::string> worker_command(const worker::WorkerRequest& worker) {
-  if (job::replay_file(worker.settings)) return {own_path(), "worker", encode(worker)};
-  return {trainer_path(), encode(worker)};
+// The program and the arguments of a worker's process that is told by `handed`: this program itself replays, the trainer trains.
+std::vector<std::string> worker_command(const worker::WorkerRequest& worker, const HandedText& handed) {
+  const std::string argument = worker::argument_of(worker.rank, handed);
+  if (job::replay_file(worker.settings)) return {own_path(), "worker", argument};
+  return {trainer_path(), argument};
 }
 
 worker::WorkerRequest worker_request(const TrainRequest& request, const std::string& coordinator, std::int32_t rank,
@@ -84,7 +85,7 @@ class LocalJob {
                                 MetricsFile::open("--pace", request_.pace_file, request_.workers, MetricsFile::Lines::kPerWorker));
     }
     if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
-    if (request_.reference) return add("the reference", worker_command(worker_request(request_, "", -1, "reference")));
+    if (request_.reference) return add_worker("the reference", worker_request(request_, "", -1, "reference"));
     std::vector<std::string> coordinator = {own_path(), "coordinator", "--events"};
     const auto option = [&](const char* name, const std::string& value) { coordinator.insert(coordinator.end(), {name, value}); };
     option("--workers", std::to_string(request_.workers));
@@ -100,6 +101,13 @@ class LocalJob {
   Status add(const std::string& label, const std::vector<std::string>& arguments,
              const std::vector<std::string>& environment = {}) {
     PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, arguments, environment));
+    children_.push_back(std::move(child));
+    return {};
+  }
+
+  Status add_worker(const std::string& label, const worker::WorkerRequest& worker) {
+    PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(encode(worker)));
+    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, worker_command(worker, handed), {}, {handed.descriptor()}));
     children_.push_back(std::move(child));
     return {};
   }
@@ -127,7 +135,7 @@ class LocalJob {
       }
       const worker::WorkerRequest worker = worker_request(request_, coordinator, rank, label);
       if (!needs_trainer(request_) || workers_here == 1) {
-        PACELINE_RETURN_IF_ERROR(add(label, worker_command(worker)));
+        PACELINE_RETURN_IF_ERROR(add_worker(label, worker));
         continue;
       }
       forked.emplace_back(label, Json::parse(encode(worker)));
@@ -370,7 +378,10 @@ int run_joining_worker(const TrainRequest& request) {
   worker::WorkerRequest worker = worker_request(request, request.join, request.rank, "worker");
   if (!request.workers_given) worker.workers = 0;
   worker.alone = !request.ranks_elsewhere;
-  std::vector<std::string> arguments = worker_command(worker);
+  const auto handed = HandedText::make(encode(worker));
+  if (!handed.ok()) return report_error(handed.status());
+  handed->keep_on_exec();
+  std::vector<std::string> arguments = worker_command(worker, *handed);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

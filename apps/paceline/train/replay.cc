@@ -39,7 +39,8 @@ Status run_worker_mode(const WorkerRequest& request, const replay::LayerTable& t
 }
 
 Status run(const std::string& argument) {
-  PACELINE_ASSIGN_OR_RETURN(const WorkerRequest request, worker::decode_worker_request(argument));
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, worker::text_behind(argument));
+  PACELINE_ASSIGN_OR_RETURN(const WorkerRequest request, worker::decode_worker_request(text));
   log::start(request.label, spdlog::level::warn);
   PACELINE_ASSIGN_OR_RETURN(const replay::LayerTable table, replay_table(request.settings));
   if (request.reference) return run_reference_mode(request, table);
@@ -60,7 +61,7 @@ void add_worker(CLI::App& app, Chosen& chosen) {
   auto argument = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("worker", "A replaying worker, as 'paceline train' starts it");
   command->group("");  // for no person
-  command->add_option("request", *argument, "A worker's request as JSON")->required();
+  command->add_option("request", *argument, "Whose request is handed on by which descriptor, as JSON")->required();
   command->callback([argument, &chosen] { chosen.run = [argument] { return worker::exit_code(run(*argument)); }; });
 }
 

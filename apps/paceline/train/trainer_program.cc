@@ -11,6 +11,7 @@
 #include "paceline/beside.h"
 #include "paceline/command.h"
 #include "process/child.h"
+#include "worker/worker_request.h"
 
 namespace paceline::cli {
 namespace {
@@ -18,9 +19,9 @@ namespace {
 using runtime::Json;
 
 // Waits for the end of the process; `on_line` gets every line that it prints.
-Status run_child(const char* label, const std::vector<std::string>& arguments,
+Status run_child(const char* label, const std::vector<std::string>& arguments, const std::vector<int>& kept,
                  const std::function<void(const std::string&)>& on_line) {
-  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start(label, arguments));
+  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start(label, arguments, {}, kept));
   std::string reason;
   while (child->output() >= 0 || child->errors() >= 0) {
     pollfd ends[] = {{child->output(), POLLIN, 0}, {child->errors(), POLLIN, 0}};
@@ -58,15 +59,19 @@ Result<ForkingTrainer> ForkingTrainer::start(const std::vector<NamedRequest>& re
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that they are this process's children once the one that forked them is gone
   ForkingTrainer trainer;
   std::vector<int> kept;
-  Json argument = Json::array();
+  Json list = Json::array();
   for (const auto& [label, request] : requests) {
     PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
     PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
-    argument.push_back({{"request", request}, {"output", output.write}, {"errors", errors.write}});
+    list.push_back({{"request", request}, {"output", output.write}, {"errors", errors.write}});
     trainer.workers_.push_back({label, output.read, errors.read});
     kept.insert(kept.end(), {output.write, errors.write});
   }
-  PACELINE_ASSIGN_OR_RETURN(trainer.process_, Child::start("the trainer", {trainer_path(), argument.dump()}, {}, kept));
+  PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(list.dump()));
+  const std::string argument = Json::array({{{"workers", requests.size()}, {"requests", handed.descriptor()}}}).dump();
+  kept.push_back(handed.descriptor());
+  PACELINE_ASSIGN_OR_RETURN(trainer.process_, Child::start("the trainer", {trainer_path(), argument}, {}, kept));
+  kept.pop_back();
   for (const int descriptor : kept) close(descriptor);
   return trainer;
 }
@@ -78,7 +83,9 @@ std::unique_ptr<Child> ForkingTrainer::adopt(const std::string& line) {
 
 Status run_trainer(const runtime::Json& request, const std::function<void(const runtime::Json&)>& on_line) {
   PACELINE_RETURN_IF_ERROR(trainer_exists());
-  return run_child("the trainer", {trainer_path(), request.dump()}, [&](const std::string& line) {
+  PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(request.dump()));
+  const std::vector<std::string> command = {trainer_path(), worker::argument_of(-1, handed)};
+  return run_child("the trainer", command, {handed.descriptor()}, [&](const std::string& line) {
     const runtime::Json json = runtime::Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_object()) on_line(json);
   });
@@ -87,7 +94,7 @@ Status run_trainer(const runtime::Json& request, const std::function<void(const 
 Result<std::string> run_paceline(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), own_path());
   std::string output;
-  PACELINE_RETURN_IF_ERROR(run_child("paceline", arguments, [&](const std::string& line) { output += line + "\n"; }));
+  PACELINE_RETURN_IF_ERROR(run_child("paceline", arguments, {}, [&](const std::string& line) { output += line + "\n"; }));
   return output;
 }
 
