@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 namespace paceline::membership {
 
 using session::PeerId;
@@ -40,6 +42,23 @@ std::string Roster::missing() const {
   if (options_.servers == 0) return fmt::format("{} of {} workers have joined", count(Role::kWorker), options_.workers);
   return fmt::format("{} of {} workers and {} of {} servers have joined", count(Role::kWorker), options_.workers,
                      count(Role::kServer), options_.servers);
+}
+
+std::string Roster::absent() const {
+  constexpr std::size_t kNamed = 8;  // more would hide the rest of the sentence
+  std::vector<std::string> names;
+  for (const Role part : {Role::kWorker, Role::kServer}) {
+    for (std::int32_t rank = 0; rank < places(part); ++rank) {
+      const bool there = std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
+        return member.second.name.rank == Rank{rank} && plays(member.second.name.role, part);
+      });
+      if (!there) names.push_back(PeerName{part, Rank{rank}}.text());
+    }
+  }
+  if (names.size() <= kNamed) return fmt::format("{}", fmt::join(names, ", "));
+  const std::size_t more = names.size() - kNamed;
+  names.resize(kNamed);
+  return fmt::format("{} and {} more", fmt::join(names, ", "), more);
 }
 
 std::optional<PeerName> Roster::name_of(PeerId peer) const {
@@ -253,7 +272,8 @@ Actions Roster::on_gathering_deadline(Duration waited) {
   if (phase_ != Phase::kGathering) return {};
   return stop_all(
       {wire::StopKind::kFailed, ErrorKind::kDeadline,
-       fmt::format("only {} after {:.1f} s; start the others, or wait longer with --stall-deadline", missing(), seconds(waited))});
+       fmt::format("only {} after {:.1f} s, without {}; start them, or wait longer with --stall-deadline", missing(), seconds(waited),
+                   absent())});
 }
 
 Actions Roster::on_interrupt(const std::string& reason) {

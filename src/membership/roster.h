@@ -95,7 +95,8 @@ class Roster {
   std::int32_t free_places() const;  // of workers and servers
   // Why nobody can join any more, as the end of a sentence about who wants to; nothing while members gather.
   std::optional<std::string> closed() const;
-  std::string missing() const;  // "2 of 4 workers and 1 of 2 servers"
+  std::string missing() const;  // "2 of 4 workers and 1 of 2 servers have joined"
+  std::string absent() const;   // "worker 2, worker 3, server 1": the first 8 who have not
   // Of the worker whose step takes longest; empty unless every worker has measured. After gathering.
   wire::LayerSeconds slowest() const;
   // Members in whose process both roles live.

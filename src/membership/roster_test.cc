@@ -248,5 +248,14 @@ TEST(Roster, SaysWhoIsMissingWhenTheTimeToJoinIsOver) {
               HasSubstr("only 1 of 2 workers and 0 of 2 servers have joined after 60.0 s"));
 }
 
+TEST(Roster, NamesTheRanksThatNobodyHas) {
+  Roster roster = two_and_two();
+  roster.on_join(kWorker1, Role::kWorker, "a:1", worker(1));
+  EXPECT_THAT(stop_reason(roster.on_gathering_deadline(std::chrono::seconds(60))),
+              HasSubstr("without worker 0, server 0, server 1; start"));
+  Roster large({.workers = 3, .servers = 20, .job = 7});
+  EXPECT_EQ(large.absent(), "worker 0, worker 1, worker 2, server 0, server 1, server 2, server 3, server 4 and 15 more");
+}
+
 }  // namespace
 }  // namespace paceline::membership
