@@ -270,10 +270,9 @@ Actions Roster::on_peer_lost(PeerId peer, const Status& reason) {
 
 Actions Roster::on_gathering_deadline(Duration waited) {
   if (phase_ != Phase::kGathering) return {};
-  return stop_all(
-      {wire::StopKind::kFailed, ErrorKind::kDeadline,
-       fmt::format("only {} after {:.1f} s, without {}; start them, or wait longer with --stall-deadline", missing(), seconds(waited),
-                   absent())});
+  return stop_all({wire::StopKind::kFailed, ErrorKind::kDeadline,
+                   fmt::format("only {} after {:.1f} s, without {}; start them, or wait longer with --stall-deadline", missing(),
+                               seconds(waited), absent())});
 }
 
 Actions Roster::on_interrupt(const std::string& reason) {
