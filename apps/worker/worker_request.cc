@@ -79,7 +79,9 @@ Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire
   if (request.role == "both") member.role = session::Role::kBoth;
   member.listen = {request.bind, 0};
   member.silence_deadline = from_seconds(request.settings.limits.deadline);
-  if (request.alone) member.join_deadline = member.silence_deadline;  // a launcher's ranks may come before the coordinator
+  if (request.alone) member.join_deadline = member.silence_deadline;
+  // A launcher's ranks may come long before the coordinator, which is rank 0's; it waits as long for them.
+  member.coordinator_deadline = request.alone ? member.silence_deadline : from_seconds(request.settings.limits.stall_deadline);
   member.release = PACELINE_VERSION;
   member.seed = request.seed;
   member.table = std::move(table);

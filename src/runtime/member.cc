@@ -102,7 +102,7 @@ Status Member::start() {
     PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(options_.listen));
     listening_ = address.text();
   }
-  endpoint_->connect(options_.coordinator, {Role::kCoordinator, Rank{0}}, options_.join_deadline);
+  endpoint_->connect(options_.coordinator, {Role::kCoordinator, Rank{0}}, options_.coordinator_deadline);
   return {};
 }
 

@@ -40,7 +40,8 @@ struct MemberOptions {
   transport::Address coordinator;
   transport::Address listen{"127.0.0.1", 0};  // of a server, or a worker that meets workers
   Duration silence_deadline = std::chrono::seconds(10);
-  Duration join_deadline = std::chrono::seconds(30);  // to reach the coordinator, and peers
+  Duration coordinator_deadline = std::chrono::seconds(30);  // to reach it
+  Duration join_deadline = std::chrono::seconds(30);         // to reach peers
   std::string release;
   std::uint64_t seed = 1;      // differs between processes
   wire::TensorTable table;     // of a worker

@@ -167,7 +167,7 @@ int run_server(const TrainRequest& request) {
   member.wanted_rank = request.rank;
   member.listen = {request.bind, 0};
   member.silence_deadline = from_seconds(request.settings.limits.deadline);
-  member.join_deadline = member.silence_deadline;
+  member.coordinator_deadline = member.join_deadline = member.silence_deadline;
   member.release = PACELINE_VERSION;
   member.seed = drawn();
   wire::Stop stop;
