@@ -402,8 +402,8 @@ TEST(JobPlan, RefusesWhatCannotBeTrained) {
       [](auto&, auto& options) { options.sync.kind = sync::SyncKind::kSsp, options.update.non_finite = NonFinitePolicy::kSkip; },
       "skipping");
   EXPECT_TRUE(JobPlan::make(testing::table_of({{2}}), {}).ok());
-  EXPECT_THAT(parse_non_finite_policy("skp").status().message(), HasSubstr("did you mean 'skip'"));
-  EXPECT_EQ(*parse_non_finite_policy("apply"), NonFinitePolicy::kApply);
+  EXPECT_THAT(job::parse_non_finite_policy("skp").status().message(), HasSubstr("did you mean 'skip'"));
+  EXPECT_EQ(*job::parse_non_finite_policy("apply"), NonFinitePolicy::kApply);
 }
 
 }  // namespace
