@@ -33,7 +33,7 @@ TEST(HandedText, ReachesAChildThatIsToldItsNumberAndNoOther) {
   ASSERT_TRUE(told.ok());
   const auto printed = (*told)->finish(std::chrono::minutes(2));
   ASSERT_TRUE(printed.ok()) << printed.status().message();
-  EXPECT_EQ(*printed, "by hand");
+  EXPECT_EQ(*printed, "by hand\n");
   const auto other = Child::start("reader", reader);
   ASSERT_TRUE(other.ok());
   EXPECT_FALSE((*other)->finish(std::chrono::minutes(2)).ok());
