@@ -39,7 +39,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"slice", "7000"},
                                                                   {"merge", "7"},
                                                                   {"batching", "exact"},
-                                                                  {"window", "1000000"},
+                                                                  {"window", "1MB"},
                                                                   {"return", "broadcast"},
                                                                   {"push", "in-batches"},
                                                                   {"ordered-places", "none"},
@@ -97,7 +97,7 @@ TEST(JobOptions, HaveOneTextForOneValueHoweverItWasTyped) {
   const auto text = [](const char* name, const char* typed) { return find_option(name)->text(spec_of({{name, typed}})); };
   EXPECT_EQ(text("slice", "200KB"), "50000");
   EXPECT_EQ(text("learning-rate", "constant:0.10"), "0.1");
-  EXPECT_EQ(text("window", "1MB"), "1000000");
+  EXPECT_EQ(text("window", "1000000"), "1MB");
   EXPECT_EQ(text("speed", "1.0,0.50"), "1,0.5");
   EXPECT_EQ(text("ordered-places", "window,worker-egress"), "worker-egress,window");
   EXPECT_EQ(text("momentum", "0.50"), "0.5");

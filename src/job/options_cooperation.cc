@@ -24,6 +24,9 @@ Result<cost::LinkCost> parse_link_cost(std::string_view text) {
 
 std::string link_cost_text(const cost::LinkCost& link) { return fmt::format("{},{},{}", link.alpha, link.beta, link.gamma); }
 
+// As the refusals of sync/sync_options.h say it.
+std::string range(std::int64_t least, std::int64_t most) { return fmt::format("{}..{}", least, most); }
+
 }  // namespace
 
 std::vector<Option> sync_options() {
@@ -39,13 +42,13 @@ std::vector<Option> sync_options() {
               .section = kHow,
               .agree = kResume,
               .sentence = "ssp: iterations a worker may be ahead",
-              .legal = {.from = 0, .to = sync::kMaxStaleness}},
+              .legal = {.from = 0, .to = sync::kMaxStaleness, .words = range(0, sync::kMaxStaleness)}},
              [](auto& job) -> auto& { return job.sync.staleness; }),
       number({.name = "lookahead",
               .section = kHow,
               .agree = kResume,
               .sentence = "elastic-bsp: iterations a barrier may lie ahead",
-              .legal = {.from = 1, .to = sync::kMaxLookahead}},
+              .legal = {.from = 1, .to = sync::kMaxLookahead, .words = range(1, sync::kMaxLookahead)}},
              [](auto& job) -> auto& { return job.sync.lookahead; }),
       value(
           {.name = "objective",
@@ -59,7 +62,7 @@ std::vector<Option> sync_options() {
            .section = kHow,
            .sentence = "elastic-bsp: a worker's next iterations are predicted from the median of its last so many; so many are bsp "
                        "first",
-           .legal = {.from = 1, .to = sync::kMaxHistory}},
+           .legal = {.from = 1, .to = sync::kMaxHistory, .words = range(1, sync::kMaxHistory)}},
           [](auto& job) -> auto& { return job.sync.history; }),
       value(
           {.name = "gradient-scale",

@@ -22,16 +22,6 @@ namespace {
 constexpr std::int64_t kParameterBytes = sizeof(float);
 constexpr std::int64_t kEverything = std::int64_t{1} << 40;  // more parameters than any model has
 
-// As a person types it: a size with the largest unit that leaves no rest.
-std::string typed(const scheduling::WindowRule& window) {
-  constexpr std::pair<std::int64_t, const char*> kUnits[] = {{1'000'000, "MB"}, {1 << 20, "MiB"}, {1000, "KB"}, {1 << 10, "KiB"}};
-  for (const auto& [bytes, name] : kUnits) {
-    if (window.kind == scheduling::WindowRule::Kind::kFixed && window.size.count % bytes == 0)
-      return fmt::format("{}{}", window.size.count / bytes, name);
-  }
-  return to_text(window);
-}
-
 // One of `legal`, by its name.
 template <typename Value>
 Result<Value> parse_one_of(const char* option, std::string_view text, std::initializer_list<Value> legal) {
@@ -58,7 +48,7 @@ Status set_places(const std::string& name, const ScheduleChoice& choice, Schedul
   if (!choice.places.window && choice.window != scheduling::WindowRule{}) {
     return contradiction("--ordered-places",
                          "--ordered-places {} leaves out the window, so --window {} contradicts it; give one of them",
-                         to_text(choice.places), typed(choice.window));
+                         to_text(choice.places), to_text(choice.window));
   }
   return {};
 }

@@ -48,8 +48,8 @@ struct PlaceName {
   bool OrderedPlaces::*place;
 };
 constexpr PlaceName kPlaces[] = {{"worker-egress", &OrderedPlaces::worker_egress},
-                                 {"server-ingress", &OrderedPlaces::server_ingress},
                                  {"server-egress", &OrderedPlaces::server_egress},
+                                 {"server-ingress", &OrderedPlaces::server_ingress},
                                  {"window", &OrderedPlaces::window}};
 constexpr OrderedPlaces kNowhere{.worker_egress = false, .server_ingress = false, .server_egress = false, .window = false};
 

@@ -12,6 +12,15 @@ namespace {
 constexpr std::string_view kAuto = "auto";
 constexpr Duration kShortest = std::chrono::microseconds(10), kLongest = std::chrono::seconds(1);
 
+// With the largest unit that leaves no rest.
+std::string size_text(Bytes size) {
+  constexpr std::pair<std::int64_t, const char*> kUnits[] = {{1'000'000, "MB"}, {1 << 20, "MiB"}, {1000, "KB"}, {1 << 10, "KiB"}};
+  for (const auto& [bytes, name] : kUnits) {
+    if (size.count % bytes == 0) return fmt::format("{}{}", size.count / bytes, name);
+  }
+  return std::to_string(size.count);
+}
+
 }  // namespace
 
 Result<WindowRule> parse_window(std::string_view text) {
@@ -37,7 +46,7 @@ Result<WindowRule> parse_window(std::string_view text) {
 }
 
 std::string to_text(const WindowRule& rule) {
-  if (rule.kind == WindowRule::Kind::kFixed) return std::to_string(rule.size.count);
+  if (rule.kind == WindowRule::Kind::kFixed) return size_text(rule.size);
   if (rule.link_time == WindowRule{}.link_time) return std::string(kAuto);
   return fmt::format("{}:{}us", kAuto, std::chrono::duration_cast<std::chrono::microseconds>(rule.link_time).count());
 }
