@@ -61,6 +61,15 @@ def test_when_the_launcher_is_killed_nothing_is_left(tmp_path):
         wait_until("all children are gone", lambda: not job.family(), 2 + SLACK)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_lists_of_processes_say_who_a_worker_is_and_not_what_it_does(workers, tmp_path):
+    with Job(tmp_path, *ENDLESS, "--workers", workers) as job:
+        job.wait_for_iterations(1)
+        children = job.children()
+        assert [f"worker {rank}" in children for rank in range(workers)] == [True] * workers
+        assert not [word for name, pid in children.items() if name.startswith("worker") for word in words_of(pid) if "mini-batch" in word]
+
+
 def forking(job):
     """The process that loads LibTorch and then forks the workers, while it is there."""
     for pid in job.family():

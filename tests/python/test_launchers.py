@@ -8,11 +8,12 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from jobs import two_ports_in_a_row
+from jobs import SLACK, two_ports_in_a_row
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
@@ -86,6 +87,14 @@ def test_srun_in_whatever_order_its_tasks_start(reference_hash, late):
     assert started[0].returncode == 0 and started[1].returncode == 0, said
     check_report(said[0][0], reference_hash)
     assert said[1][0] == ""  # one report, from rank 0
+
+
+def test_a_rank_waits_for_the_coordinator_as_long_as_stall_deadline_says():
+    began = time.monotonic()
+    with two_ports_in_a_row() as port:
+        done = run([PROGRAM, "train", *JOB, "--stall-deadline", "1s"], RANK=1, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    assert done.returncode == 1 and "coordinator" in done.stderr and "could not be reached in time" in done.stderr, done.stderr
+    assert 1 <= time.monotonic() - began < 1 + SLACK  # 30 s was the rule, whatever the option said
 
 
 def test_a_failing_rank_fails_the_launcher():
