@@ -2,30 +2,27 @@
 
 #include <csignal>
 #include <cstdio>
-#include <utility>
 
 #include <unistd.h>
 
 namespace paceline::worker {
 
-EndBySignal::EndBySignal(bool alone) {
-  if (alone) {
-    signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM}, [this](int) { on_signal(); });
-    return;
-  }
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
-}
+EndBySignal::EndBySignal(bool alone) : alone_(alone), signals_({SIGINT, SIGTERM}, [this](int) { on_signal(); }) {}
 
 void EndBySignal::set_process(runtime::WorkerProcess* process) {
   const std::lock_guard lock(mutex_);
   process_ = process;
+  if (process_ != nullptr && asked_) process_->ask_to_end();  // while it joined
 }
 
 void EndBySignal::on_signal() {
   constexpr int kInterrupted = 130;
   const std::lock_guard lock(mutex_);
-  if (process_ != nullptr) return std::exchange(process_, nullptr)->interrupt();
+  const bool again = asked_;
+  asked_ = true;
+  if (process_ != nullptr && !again) return process_->ask_to_end();
+  if (!alone_) return;
+  if (process_ != nullptr) return process_->interrupt();
   std::fprintf(stderr, "paceline: error: interrupted by a signal\n");
   _exit(kInterrupted);
 }

@@ -277,8 +277,21 @@ Actions Roster::on_gathering_deadline(Duration waited) {
 
 Actions Roster::on_interrupt(const std::string& reason) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
-  if (phase_ != Phase::kRunning || !interrupt_reason_.empty())
+  if (phase_ != Phase::kRunning || interrupted_)
     return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason});
+  interrupted_ = true;
+  return park(reason);
+}
+
+// A launcher signals all its processes, and the coordinator's hears of it from them too: that is still the first time.
+Actions Roster::on_end_asked(PeerId peer) {
+  const auto name = name_of(peer);
+  if (phase_ != Phase::kRunning || !name) return {};
+  return park(fmt::format("{} was asked to end by a signal", name->text()));
+}
+
+Actions Roster::park(const std::string& reason) {
+  if (!interrupt_reason_.empty()) return {};
   interrupt_reason_ = reason;
   Actions actions;
   for (const auto& [peer, member] : members_) {

@@ -77,6 +77,8 @@ class Roster {
   Actions on_peer_lost(session::PeerId peer, const Status& reason);
   // Somebody asked to stop (a signal): workers finish the iteration that the foremost is in. Again: everything ends at once.
   Actions on_interrupt(const std::string& reason);
+  // Somebody asked a worker's process to stop: as the first interrupt, and nothing when the job is stopping already.
+  Actions on_end_asked(session::PeerId peer);
   // `iteration`: the one that the worker is in and will not go beyond before it is told the last one.
   Actions on_parked(session::PeerId worker, Iteration iteration);
   // The time to join is over.
@@ -119,6 +121,7 @@ class Roster {
   bool prepares(session::Role role) const;
   Actions prepare();
   Actions welcome_workers();
+  Actions park(const std::string& reason);
   Actions stop_all(const wire::Stop& stop);
   wire::Welcome welcome_for(const Member& member) const;
   Actions end_when_all_left();
@@ -133,6 +136,7 @@ class Roster {
   std::int32_t ready_ = 0;
   wire::Stop stop_;
   std::string interrupt_reason_;  // not empty: workers are being parked
+  bool interrupted_ = false;      // by on_interrupt, which then ends everything
   std::map<Rank, Iteration> parked_;
   bool told_to_finish_ = false;
 };

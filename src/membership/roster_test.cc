@@ -241,6 +241,25 @@ TEST(Roster, ASecondInterruptEndsAtOnce) {
   EXPECT_EQ(receivers<SendStop>(roster.on_interrupt("interrupted twice")).size(), 4u);
 }
 
+TEST(Roster, AWorkerWhoseProcessIsAskedToEndParksAllAndLeavesTheUserTwoInterrupts) {
+  Roster roster = two_and_two();
+  EXPECT_TRUE(roster.on_end_asked(kWorker0).empty()) << "nobody trains yet";
+  start(roster);
+  EXPECT_TRUE(roster.on_end_asked(99).empty()) << "no member";
+  EXPECT_THAT(receivers<SendPark>(roster.on_end_asked(kWorker1)), ElementsAre(kWorker0, kWorker1));
+  EXPECT_TRUE(roster.on_end_asked(kWorker0).empty()) << "a launcher asks all its processes";
+  EXPECT_TRUE(roster.on_interrupt("interrupted").empty()) << "and the coordinator's: no second time";
+  EXPECT_THAT(stop_reason(roster.on_interrupt("interrupted twice")), HasSubstr("interrupted twice"));
+
+  Roster asked_only = two_and_two();
+  start(asked_only);
+  asked_only.on_end_asked(kWorker1);
+  asked_only.on_parked(kWorker0, 3);
+  EXPECT_EQ(receivers<SendFinishAt>(asked_only.on_parked(kWorker1, 4)).size(), 4u);
+  asked_only.on_report(kWorker0, Role::kWorker, "zero");
+  EXPECT_THAT(stop_reason(asked_only.on_report(kWorker1, Role::kWorker, "one")), HasSubstr("worker 1 was asked to end by a signal"));
+}
+
 TEST(Roster, SaysWhoIsMissingWhenTheTimeToJoinIsOver) {
   Roster roster = two_and_two();
   roster.on_join(kWorker0, Role::kWorker, "a:1", worker());

@@ -121,6 +121,8 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
       return carry_out(roster_.on_report(peer, part_of(peer, head), text_of(payload)));
     case MessageKind::kParked:
       return carry_out(roster_.on_parked(peer, head.iteration));
+    case MessageKind::kEndAsked:
+      return carry_out(roster_.on_end_asked(peer));
     case MessageKind::kFailed: {
       const auto stop = wire::decode_stop(payload);
       if (!stop.ok()) return carry_out(roster_.on_failed(peer, wire::stop_for(stop.status())));

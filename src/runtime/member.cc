@@ -53,6 +53,7 @@ Way way_of(MessageKind kind) {
     case MessageKind::kFailed:
     case MessageKind::kPark:
     case MessageKind::kParked:
+    case MessageKind::kEndAsked:
     case MessageKind::kProbe:
     case MessageKind::kFinishAt:
     case MessageKind::kStop:
@@ -143,6 +144,10 @@ void Member::fail(const Status& reason) {
   transport_.loop().run_after(kVerdictLimit, [this] {
     if (!ended_ && !told_failure_) tell_failure();
   });
+}
+
+void Member::ask_to_end() {
+  if (!ended_ && coordinator_) send_control(MessageKind::kEndAsked, 0, {});
 }
 
 void Member::interrupt(const Status& reason) {

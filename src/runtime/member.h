@@ -80,7 +80,9 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   Status start();
   // What this process cannot go on from. The first reason stays. kCancelled: somebody's goodbye.
   void fail(const Status& reason);
-  // The user wants this process to end, and so the job.
+  // Somebody wants this process to end: the job ends after the iteration that it is in.
+  void ask_to_end();
+  // And does not want to wait for that.
   void interrupt(const Status& reason);
   void send_progress(const std::string& json);
   // Of this member's worker or server.

@@ -207,6 +207,10 @@ Status WorkerProcess::finish(WorkerReport report) {
   return wait_for_verdict();
 }
 
+void WorkerProcess::ask_to_end() {
+  transport_->loop().post([this] { member_->ask_to_end(); });
+}
+
 void WorkerProcess::interrupt() {
   transport_->loop().post(
       [this] { member_->interrupt(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });

@@ -2,7 +2,7 @@
 // that blocks. Knows nothing of torch: the parameters and gradients are two arrays. With Role::kBoth a server lives on the same
 // loop, and everything below is the same.
 //
-// Threads: make, use and destroy it on the training thread; interrupt() on any.
+// Threads: make, use and destroy it on the training thread; ask_to_end() and interrupt() on any.
 #pragma once
 
 #include <condition_variable>
@@ -51,7 +51,9 @@ class WorkerProcess final : public MemberEvents {
   // This process cannot go on; the coordinator is told. Returns the verdict.
   Status fail(const Status& reason);
 
-  // This process was asked to end by a signal. Returns at once; what the training thread waits for ends.
+  // This process was asked to end by a signal: the job ends after the iteration that it is in. Returns at once.
+  void ask_to_end();
+  // And was asked again: what the training thread waits for ends.
   void interrupt();
 
   // MemberEvents, on the loop.

@@ -50,8 +50,10 @@ enum class MessageKind : std::uint8_t {
   kTimeline,   // member -> coordinator: what one of its threads has recorded
   // parameter server again
   kPushes,  // worker -> server: the gradients of `iteration` of the units `unit` to `detail` that live there, one behind the other
+  // control plane again
+  kEndAsked,  // worker -> coordinator: somebody asked this process to end, so let the job end; no payload
 };
-inline constexpr MessageKind kLastMessageKind = MessageKind::kPushes;
+inline constexpr MessageKind kLastMessageKind = MessageKind::kEndAsked;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,

@@ -70,6 +70,16 @@ def test_lists_of_processes_say_who_a_worker_is_and_not_what_it_does(workers, tm
         assert not [word for name, pid in children.items() if name.startswith("worker") for word in words_of(pid) if "mini-batch" in word]
 
 
+@pytest.mark.parametrize("how", [("--servers", 2), full(("--collective", "loop3"))], ids=["servers", "collective"])
+def test_a_signal_to_any_worker_lets_the_job_end_as_one_to_the_launcher_does(how, tmp_path):
+    with Job(tmp_path, *ENDLESS, *how, "--workers", 2, "--json", "--checkpoint", tmp_path / "c") as job:
+        job.wait_for_iterations(2)
+        os.kill(job.children()["worker 1"], signal.SIGTERM)
+        assert job.finish(10 + SLACK) == 130, job.err
+        report = json.loads(job.out)
+        assert len({worker["iterations"] for worker in report["per_worker"]}) == 1 and report["checkpoint"], report
+
+
 def forking(job):
     """The process that loads LibTorch and then forks the workers, while it is there."""
     for pid in job.family():

@@ -333,7 +333,8 @@ class LocalJob {
     }
     if (job_well && report_)
       return blamed_.empty() ? kDone : report_error(Status(ErrorKind::kIo, first_error_.empty() ? blamed_ : first_error_));
-    if (interrupts_ > 0)
+    const bool worker_interrupted = WIFEXITED(status) && WEXITSTATUS(status) == kInterrupted;  // somebody asked its process to end
+    if (interrupts_ > 0 || worker_interrupted)
       return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
     if (first_error_.empty())
       first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
