@@ -277,8 +277,7 @@ Actions Roster::on_gathering_deadline(Duration waited) {
 
 Actions Roster::on_interrupt(const std::string& reason) {
   if (phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
-  if (phase_ != Phase::kRunning || interrupted_)
-    return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason});
+  if (phase_ != Phase::kRunning || interrupted_) return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason});
   interrupted_ = true;
   return park(reason);
 }

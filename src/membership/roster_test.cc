@@ -257,7 +257,8 @@ TEST(Roster, AWorkerWhoseProcessIsAskedToEndParksAllAndLeavesTheUserTwoInterrupt
   asked_only.on_parked(kWorker0, 3);
   EXPECT_EQ(receivers<SendFinishAt>(asked_only.on_parked(kWorker1, 4)).size(), 4u);
   asked_only.on_report(kWorker0, Role::kWorker, "zero");
-  EXPECT_THAT(stop_reason(asked_only.on_report(kWorker1, Role::kWorker, "one")), HasSubstr("worker 1 was asked to end by a signal"));
+  EXPECT_THAT(stop_reason(asked_only.on_report(kWorker1, Role::kWorker, "one")),
+              HasSubstr("worker 1 was asked to end by a signal"));
 }
 
 TEST(Roster, SaysWhoIsMissingWhenTheTimeToJoinIsOver) {
