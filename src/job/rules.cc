@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "job/option.h"
+#include "job/purposes.h"
 #include "job/refusal.h"
 #include "job/spec.h"
 #include "model/description.h"
@@ -71,20 +72,6 @@ Status check_replay(const JobSpec& s) {
                        kind);
 }
 
-// What only Adam has must be as it is when nobody gave it.
-Status check_optimizer(const JobSpec& s) {
-  PACELINE_RETURN_IF_ERROR(tensor::validated(s.update.optimizer).status());
-  const tensor::OptimizerKind kind = s.update.optimizer.kind;
-  if (kind == tensor::OptimizerKind::kAdam || kind == tensor::OptimizerKind::kAdamW) return {};
-  for (const char* name : {"adam-beta1", "adam-beta2", "adam-epsilon"}) {
-    const Option& option = *find_option(name);
-    if (option.text(s) == option.text({})) continue;
-    const std::string subject = "--" + option.name;
-    return contradiction(subject, "{} {} is for --optimizer adam or adamw, not {}", subject, option.text(s), tensor::name_of(kind));
-  }
-  return {};
-}
-
 bool is_dgc(const JobSpec& spec) { return spec.wire.kind == WireKind::kDgc; }
 
 // What is legal with gradients of which workers keep a part back.
@@ -147,17 +134,7 @@ Status check_sync(const JobSpec& s) {
 
 // With collective operations there are no servers, whose part the schedule and the synchronisation model are.
 Status check_loop(const JobSpec& s) {
-  if (s.has_servers()) {
-    if (s.loop.algorithm) {
-      return contradiction("--algorithm", "--algorithm {} is for --collective loop1, loop2, loop3 or loop3-overlap",
-                           to_string(*s.loop.algorithm));
-    }
-    if (s.loop.broadcast_every != 0) {
-      return contradiction("--broadcast-every", "--broadcast-every {} is for --collective loop3 or loop3-overlap",
-                           s.loop.broadcast_every);
-    }
-    return {};
-  }
+  if (s.has_servers()) return {};
   PACELINE_RETURN_IF_ERROR(training_of(s).status());
   // What only servers do must be as it is when nobody gave it.
   constexpr std::pair<const char*, const char*> kServers[] = {
@@ -196,7 +173,8 @@ Status check_saving(const JobSpec& s) {
 
 Result<JobSpec> validated(JobSpec s) {
   PACELINE_RETURN_IF_ERROR(check_values(s));
-  PACELINE_RETURN_IF_ERROR(check_optimizer(s));
+  PACELINE_RETURN_IF_ERROR(tensor::validated(s.update.optimizer).status());
+  PACELINE_RETURN_IF_ERROR(check_purposes(s));
   PACELINE_RETURN_IF_ERROR(schedule_of(s).status());
   PACELINE_RETURN_IF_ERROR(wire_of(s).status());
   PACELINE_RETURN_IF_ERROR(check_dropping(s));
@@ -214,8 +192,6 @@ Result<JobSpec> validated(JobSpec s) {
     if (s.task.iterations == 0) s.task.iterations = kReplayIterations;
     return s;
   }
-  if (s.task.scale != 1)
-    return contradiction("--scale", "--scale {} is for --model replay:FILE; a network has the size it has", s.task.scale);
   if (s.task.iterations == 0 && s.task.epochs == 0) s.task.epochs = 1;
   return s;
 }

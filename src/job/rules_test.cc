@@ -81,6 +81,11 @@ TEST(JobSpec, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   EXPECT_EQ(refusal({{"optimizer", "adamw"}, {"adam-beta1", "0.5"}}), "");
   EXPECT_EQ(refusal({{"optimizer", "momentum"}, {"adam-beta1", "0.5"}}),
             "--adam-beta1 0.5 is for --optimizer adam or adamw, not momentum");
+  EXPECT_EQ(refusal({{"momentum", "0.5"}}), "--momentum 0.5 is for --optimizer momentum or nesterov, not sgd");
+  EXPECT_EQ(refusal({{"staleness", "2"}}), "--staleness 2 is for --sync ssp, not bsp");
+  EXPECT_EQ(refusal({{"sync", "ssp"}, {"history", "1"}}), "--history 1 is for --sync elastic-bsp, not ssp");
+  EXPECT_EQ(refusal({{"evaluate-late", "1"}}), "--evaluate-late is for --evaluate-every ITERATIONS");
+  EXPECT_EQ(refusal({{"momentum", "0.9"}, {"staleness", "3"}}), "") << "as if nobody had given them";
   EXPECT_THAT(refusal({{"wire", "dgc:0.1"}, {"parameter-groups", "a:decay=1"}}),
               HasSubstr("--parameter-groups a:decay=1 contradicts"));
   EXPECT_THAT(refusal({{"schedule", "kvstore"}, {"ordered-places", "worker-egress"}}),
