@@ -57,17 +57,19 @@ Result<std::unique_ptr<Workload>> Workload::open(const job::JobSpec& settings, s
   PACELINE_ASSIGN_OR_RETURN(workload->data_, data::open(settings.task.dataset, data_root));
   PACELINE_RETURN_IF_ERROR(fits(description, workload->data_));
   if (workers != 0) PACELINE_RETURN_IF_ERROR(workload->share_among(workers));
-
-  torch::manual_seed(static_cast<std::uint64_t>(settings.task.seed));
-  PACELINE_ASSIGN_OR_RETURN(workload->network_, models::make(settings.task.model));
-  const model::ConvolutionChoice& convolutions = settings.task.convolutions;
-  PACELINE_RETURN_IF_ERROR(models::run_convolutions(*workload->network_, convolutions));
-  workload->network_->train();
-  PACELINE_ASSIGN_OR_RETURN(const data::MiniBatch batch, probe(*workload->data_.train));
-  const Tensors tensors = to_tensors(batch);
-  const auto dry_run = [&] { workload->network_->loss(tensors.input, tensors.target); };
-  PACELINE_ASSIGN_OR_RETURN(workload->adapter_, ModuleAdapter::make(*workload->network_, dry_run));
   return workload;
+}
+
+Status Workload::make_network() {
+  torch::manual_seed(static_cast<std::uint64_t>(settings_.task.seed));
+  PACELINE_ASSIGN_OR_RETURN(network_, models::make(settings_.task.model));
+  PACELINE_RETURN_IF_ERROR(models::run_convolutions(*network_, settings_.task.convolutions));
+  network_->train();
+  PACELINE_ASSIGN_OR_RETURN(const data::MiniBatch batch, probe(*data_.train));
+  const Tensors tensors = to_tensors(batch);
+  const auto dry_run = [&] { network_->loss(tensors.input, tensors.target); };
+  PACELINE_ASSIGN_OR_RETURN(adapter_, ModuleAdapter::make(*network_, dry_run));
+  return {};
 }
 
 Status Workload::share_among(std::int32_t workers) {

@@ -65,11 +65,12 @@ Status run(const std::string& text) {
   log::start(request.label, spdlog::level::warn);
   std::optional<worker::EndBySignal> end_by_signal;
   if (!request.reference) end_by_signal.emplace(request.alone);  // before torch makes threads
+  PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(request.settings, request.workers, request.data_root));
   wire::LayerSeconds seconds;
   if (!request.reference) {
     PACELINE_ASSIGN_OR_RETURN(seconds, measure_layers(request.settings));
   }
-  PACELINE_ASSIGN_OR_RETURN(const auto workload, Workload::open(request.settings, request.workers, request.data_root));
+  PACELINE_RETURN_IF_ERROR(workload->make_network());
   workload->read_ahead(request.prefetch, request.loader_threads);
   return request.reference ? run_reference_mode(request, *workload)
                            : run_worker_mode(request, *workload, std::move(seconds), *end_by_signal);
