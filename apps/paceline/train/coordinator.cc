@@ -1,23 +1,17 @@
 // `paceline coordinator`, and `paceline train --join ... --role server`: the two roles of a job that run inside this program.
-#include "runtime/coordinator.h"
-
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <random>
 
 #include "base/log.h"
-#include "base/new_file.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "paceline/option_files.h"
 #include "paceline/progress.h"
-#include "paceline/train/choose_collective.h"
-#include "paceline/train/choose_schedule.h"
 #include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
-#include "runtime/checkpoint_keeper.h"
+#include "planner/tuning/decide.h"
+#include "runtime/coordinator_process.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
 #include "transport/tcp/tcp_transport.h"
@@ -35,30 +29,6 @@ std::uint64_t drawn() {
 // Prints a line at once, for a parent process that reads along.
 void print_event(const char* name, const Json& value) { std::cout << Json{{name, value}}.dump() << std::endl; }
 
-// A timeline that cannot be written must not stop the training, so it is found out before that one is needed.
-bool can_trace(const std::string& path) {
-  const Status status = is_utf8(path) ? can_write(system_files(), path)
-                                      : error(ErrorKind::kBadRequest, "its name is no UTF-8 text, and the report has it");
-  if (!status.ok()) log::warn("--trace {} cannot be written, and training goes on without it: {}", path, status.message());
-  return status.ok();
-}
-
-Json write_timeline(const runtime::TimelineCollector& timeline, const std::string& path) {
-  if (timeline.empty()) {
-    log::warn("--trace {} was not written: the job ended before its processes had told what they recorded", path);
-    return nullptr;
-  }
-  auto written = timeline.write(system_files(), path);
-  if (written.ok()) return std::move(*written);
-  log::warn("--trace {} was not written: {}", path, written.status().message());
-  return nullptr;
-}
-
-int finish(const wire::Stop& stop) {
-  const Status status = stop.status();
-  return status.ok() ? kDone : report_error(status);
-}
-
 }  // namespace
 
 std::uint64_t process_seed() { return drawn(); }
@@ -71,52 +41,27 @@ int run_coordinator(const CoordinatorRequest& request) {
 
   const SystemClock clock;
   std::unique_ptr<ProgressBar> bar;
-  wire::Stop stop;
-  Status not_all;  // what a job that went through did not do
-  std::optional<Json> report;
-  runtime::CoordinatorOptions options;
-  options.listen = {request.bind, request.port};
-  options.workers = request.workers;
-  options.servers = request.servers;
-  options.silence_deadline = from_seconds(request.spec.limits.deadline);
-  options.gathering_deadline = from_seconds(request.spec.limits.stall_deadline);
-  options.release = PACELINE_VERSION;
-  options.job = drawn();
-  runtime::CheckpointKeeper checkpoints(system_files(), {.workers = request.workers,
-                                                         .servers = request.servers,
-                                                         .release = options.release,
-                                                         .warn = [](const std::string& warning) { log::warn("{}", warning); }});
-  runtime::TimelineCollector timeline;
-  if (!request.trace_file.empty() && can_trace(request.trace_file)) options.timeline = &timeline;
-  runtime::CoordinatorCallbacks callbacks;
-  Json tuned, collective;
-  callbacks.on_agreed = [&](job::JobSpec& settings, const wire::TensorTable& table, const runtime::Gathering& gathering) -> Status {
-    PACELINE_RETURN_IF_ERROR(checkpoints.begin(settings, table));
-    if (request.servers == 0) {
-      PACELINE_ASSIGN_OR_RETURN(collective, choose_collective(settings, table, request.workers, gathering));
-      checkpoints.record(settings);
-      return {};
-    }
-    PACELINE_ASSIGN_OR_RETURN(tuned,
-                              choose_schedule(settings, table, request.workers, request.servers, gathering, measured_server_cost));
-    return {};
+  runtime::CoordinatorProcessOptions options;
+  options.coordinator.listen = {request.bind, request.port};
+  options.coordinator.workers = request.workers;
+  options.coordinator.servers = request.servers;
+  options.coordinator.silence_deadline = from_seconds(request.spec.limits.deadline);
+  options.coordinator.gathering_deadline = from_seconds(request.spec.limits.stall_deadline);
+  options.coordinator.release = PACELINE_VERSION;
+  options.coordinator.job = drawn();
+  options.trace_file = request.trace_file;
+  options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
+    return planner::decide(spec, table, request.workers, request.servers, gathering);
   };
-  callbacks.on_saved = [&](const session::PeerName& from, Iteration iteration, const std::string& part) {
-    checkpoints.on_saved(from, iteration, part);
-  };
-  callbacks.on_progress = [&](const Json& progress) {
+  options.on_progress = [&](const Json& progress) {
     if (request.events) return print_event("progress", progress);
     if (progress.contains("pace") || progress.value("rank", 0) != 0) return;
     if (bar == nullptr)
       bar = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), ShowProgress::kOnTerminal, clock);
     bar->update(progress.value("done", progress.value("iteration", std::int64_t{0})));
   };
-  callbacks.on_ended = [&](const wire::Stop& reason, const std::optional<Json>& result) {
-    stop = reason;
-    report = result;
-    loop.stop();
-  };
-  runtime::Coordinator coordinator(**transport, options, callbacks);
+  options.on_ended = [&] { loop.stop(); };
+  runtime::CoordinatorProcess coordinator(**transport, options);
   // Before anything makes a thread, so that no thread takes the signals.
   const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) { coordinator.interrupt("interrupted by the user"); });
   const auto address = coordinator.start();
@@ -128,20 +73,8 @@ int run_coordinator(const CoordinatorRequest& request) {
                request.servers);
 
   loop.run();
-  checkpoints.finish();
-  if (const Status saved = checkpoints.last_one(); !saved.ok() && stop.kind == wire::StopKind::kDone) not_all = saved;
   bar.reset();
-  if (report) {
-    (*report)["tuned"] = tuned;
-    (*report)["collective"] = collective;
-  }
-  const Json trace = options.timeline != nullptr ? write_timeline(timeline, request.trace_file) : Json();
-  if (report) (*report)["trace"] = trace;
-  if (report && !checkpoints.newest().empty()) (*report)["checkpoint"] = checkpoints.newest();
-  if (stop.kind == wire::StopKind::kFailed && stop.error != ErrorKind::kBadRequest && !checkpoints.newest().empty()) {
-    stop.reason += fmt::format(". The last checkpoint is {}; go on with --checkpoint {} --resume", checkpoints.newest(),
-                               std::filesystem::path(checkpoints.newest()).parent_path().string());
-  }
+  const auto [status, report] = coordinator.ending();
   if (report) {
     if (request.events)
       print_event("report", *report);
@@ -151,7 +84,7 @@ int run_coordinator(const CoordinatorRequest& request) {
       std::cout << runtime::report_text(*report);
   }
   std::cout.flush();
-  return not_all.ok() ? finish(stop) : report_error(not_all);
+  return status.ok() ? kDone : report_error(status);
 }
 
 int run_server(const TrainRequest& request) {
@@ -178,7 +111,7 @@ int run_server(const TrainRequest& request) {
   const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) { server.interrupt("a server was asked to end by a signal"); });
   if (const Status status = server.start(); !status.ok()) return report_error(status);
   loop.run();
-  return finish(stop);
+  return stop.status().ok() ? kDone : report_error(stop.status());
 }
 
 void add_coordinator(CLI::App& app, Chosen& chosen) {

@@ -1,15 +1,15 @@
-#include "paceline/train/choose_schedule.h"
+#include "planner/tuning/choose_schedule.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/log.h"
 #include "base/text.h"
-#include "paceline/train/choice.h"
+#include "planner/tuning/choice.h"
 #include "prediction/tune.h"
 #include "replay/table.h"
 
-namespace paceline::cli {
+namespace paceline::planner {
 namespace {
 
 using prediction::Cluster;
@@ -162,4 +162,4 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   return result;
 }
 
-}  // namespace paceline::cli
+}  // namespace paceline::planner

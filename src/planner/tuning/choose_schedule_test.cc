@@ -1,4 +1,4 @@
-#include "paceline/train/choose_schedule.h"
+#include "planner/tuning/choose_schedule.h"
 
 #include <cmath>
 #include <filesystem>
@@ -15,7 +15,7 @@
 #include "runtime/make_job_plan.h"
 #include "scheduling/slice_size.h"
 
-namespace paceline::cli {
+namespace paceline::planner {
 namespace {
 
 using job::testing::give;
@@ -219,4 +219,4 @@ TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
 }
 
 }  // namespace
-}  // namespace paceline::cli
+}  // namespace paceline::planner
