@@ -24,17 +24,22 @@ void PhaseTimer::end_loading(double load_seconds, double preprocess_seconds) {
   mark_ = now;
 }
 
+double add(const paramserver::Account& account, WorkerReport& report) {
+  report.phases[Phase::kPush] += seconds(account.push);
+  report.phases[Phase::kPull] += seconds(account.pull);
+  report.phases[Phase::kUpdate] += seconds(account.update);
+  report.phases[Phase::kWait] += seconds(account.wait);
+  report.overlapped_push += seconds(account.overlapped_push);
+  report.overlapped_pull += seconds(account.overlapped_pull);
+  report.bytes_pushed += account.bytes_pushed;
+  report.bytes_pulled += account.bytes_pulled;
+  return seconds(account.push + account.pull + account.update + account.wait);
+}
+
 void PhaseTimer::take_waiting(Phase phase) {
   const paramserver::Account account = exchange_.take_account();
   report_.phases[phase] -= seconds(account.push + account.pull + account.update + account.wait);
-  report_.phases[Phase::kPush] += seconds(account.push);
-  report_.phases[Phase::kPull] += seconds(account.pull);
-  report_.phases[Phase::kUpdate] += seconds(account.update);
-  report_.phases[Phase::kWait] += seconds(account.wait);
-  report_.overlapped_push += seconds(account.overlapped_push);
-  report_.overlapped_pull += seconds(account.overlapped_pull);
-  report_.bytes_pushed += account.bytes_pushed;
-  report_.bytes_pulled += account.bytes_pulled;
+  add(account, report_);
 }
 
 Status PhaseTimer::synchronise(Iteration iteration) {

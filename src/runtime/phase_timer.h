@@ -8,6 +8,9 @@
 
 namespace paceline::runtime {
 
+// Adds to `report` where the time of an account went. Returns the seconds of it that stood at gates.
+double add(const paramserver::Account& account, WorkerReport& report);
+
 // Fills the phases of `report`: what passes between two marks belongs to the phase named at the second.
 class PhaseTimer {
  public:

@@ -15,6 +15,9 @@ class ServerProcess final : public MemberEvents {
   // The process was asked to end by itself (a signal).
   void interrupt(const std::string& reason) { member_.interrupt(Status(ErrorKind::kCancelled, reason)); }
 
+  // The job cannot go on, for a reason this process knows.
+  void fail(const Status& reason) { member_.fail(reason); }
+
   Result<JobStart> on_welcome(const wire::Welcome& welcome) override;
   void on_connected() override {}
   void on_park() override {}

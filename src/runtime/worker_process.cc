@@ -32,20 +32,41 @@ WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, Me
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& make_transport, MemberOptions options,
                                                            std::span<float> parameters, std::span<float> gradients) {
+  PACELINE_ASSIGN_OR_RETURN(auto process, begin(make_transport, std::move(options), parameters, gradients));
+  PACELINE_RETURN_IF_ERROR(process->joined(paramserver::Gatehouse::kNoLimit).status());
+  return process;
+}
+
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::begin(const MakeTransport& make_transport, MemberOptions options,
+                                                            std::span<float> parameters, std::span<float> gradients) {
   PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<transport::Transport> transport, make_transport());
   auto process = std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(transport), std::move(options), parameters, gradients));
   PACELINE_RETURN_IF_ERROR(process->member_->start());
   process->loop_thread_ = std::thread([&loop = process->transport_->loop()] { loop.run(); });
+  return process;
+}
+
+Result<bool> WorkerProcess::joined(Duration limit) {
   {
-    std::unique_lock lock(process->mutex_);
-    process->changed_.wait(lock, [&] { return process->connected_ || process->end_; });
-    if (process->end_) {
-      const Status status = process->end_->status();
+    std::unique_lock lock(mutex_);
+    if (!wait(lock, limit, [&] { return connected_ || end_; })) return false;
+    if (end_) {
+      const Status status = end_->status();
       return status.ok() ? Status(ErrorKind::kCancelled, "the job ended before it began") : status;
     }
   }
-  if (const Status status = process->exchange_->start(); !status.ok()) return process->fail(status);
-  return process;
+  auto started = exchange_->start(limit);
+  if (!started.ok()) return fail(started.status());
+  return started;
+}
+
+// False: the limit has passed.
+template <typename Done>
+bool WorkerProcess::wait(std::unique_lock<std::mutex>& lock, Duration limit, Done done) {
+  const TimePoint now = transport_->loop().now();
+  if (limit < TimePoint::max() - now) return changed_.wait_until(lock, now + limit, done);
+  changed_.wait(lock, done);
+  return true;
 }
 
 WorkerProcess::~WorkerProcess() {
@@ -183,13 +204,21 @@ Result<bool> WorkerProcess::end_iteration(Iteration iteration) {
   return last_ && (iteration >= *last_ || exchange_->plan().uneven());
 }
 
-Status WorkerProcess::wait_for_verdict() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return end_.has_value(); });
-  return end_->status();
-}
+Status WorkerProcess::wait_for_verdict() { return ended(paramserver::Gatehouse::kNoLimit).status(); }
 
 Status WorkerProcess::finish(WorkerReport report) {
+  hand_in(std::move(report));
+  return wait_for_verdict();
+}
+
+Result<bool> WorkerProcess::ended(Duration limit) {
+  std::unique_lock lock(mutex_);
+  if (!wait(lock, limit, [&] { return end_.has_value(); })) return false;
+  PACELINE_RETURN_IF_ERROR(end_->status());
+  return true;
+}
+
+void WorkerProcess::hand_in(WorkerReport report) {
   if (const auto batches = exchange_->batches())
     report.batching = batching_json(exchange_->plan().options().schedule.batching, *batches);
   auto hand_in = [this, report = std::move(report)]() mutable {
@@ -204,7 +233,6 @@ Status WorkerProcess::finish(WorkerReport report) {
     if (checkpoints_ == nullptr) return hand_in();
     checkpoints_->finish(std::move(hand_in));
   });
-  return wait_for_verdict();
 }
 
 void WorkerProcess::ask_to_end() {

@@ -5,6 +5,7 @@
 // Threads: make, use and destroy it on the training thread; ask_to_end() and interrupt() on any.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,11 @@ class WorkerProcess final : public MemberEvents {
   // outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in time.
   static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options,
                                                      std::span<float> parameters, std::span<float> gradients);
+  // The same in two steps, for those who cannot wait for so long: begins to join,
+  static Result<std::unique_ptr<WorkerProcess>> begin(const MakeTransport& make_transport, MemberOptions options,
+                                                      std::span<float> parameters, std::span<float> gradients);
+  // and waits for its end, at most so long. False: not yet, ask again. Until it is true nothing else but interrupt() may be called.
+  Result<bool> joined(Duration limit);
   ~WorkerProcess() override;
 
   Rank rank() const { return rank_; }
@@ -48,6 +54,9 @@ class WorkerProcess final : public MemberEvents {
   Result<bool> end_iteration(Iteration iteration);
   // Hands in the report and waits for the coordinator's verdict.
   Status finish(WorkerReport report);
+  // The same in two steps: hands it in, once, and waits for the verdict, at most so long. False: not yet, ask again.
+  void hand_in(WorkerReport report);
+  Result<bool> ended(Duration limit);
   // This process cannot go on; the coordinator is told. Returns the verdict.
   Status fail(const Status& reason);
 
@@ -55,6 +64,8 @@ class WorkerProcess final : public MemberEvents {
   void ask_to_end();
   // And was asked again: what the training thread waits for ends.
   void interrupt();
+  // What is still being sent when it is destroyed may take so long, if that is shorter than otherwise.
+  void shorten_farewell(Duration limit) { farewell_ = std::min(farewell_, limit); }
 
   // MemberEvents, on the loop.
   Result<JobStart> on_welcome(const wire::Welcome& welcome) override;
@@ -66,6 +77,8 @@ class WorkerProcess final : public MemberEvents {
  private:
   WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
                 std::span<float> gradients);
+  template <typename Done>
+  bool wait(std::unique_lock<std::mutex>& lock, Duration limit, Done done);
   Status wait_for_verdict();
   Status restore_parameters();
   Status make_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan);

@@ -31,6 +31,7 @@ struct Request::State {
   std::condition_variable changed;
   std::atomic<bool> over{false};
   Status status;  // once over
+  std::optional<TimePoint> waited_since;
 
   void finish(const Status& how) {
     {
@@ -42,9 +43,15 @@ struct Request::State {
     if (driver != nullptr) driver->on_over();
   }
 
+  // When somebody began to wait, who may do so until the stall deadline.
+  TimePoint stalled_at() {
+    const std::lock_guard lock(mutex);
+    if (!waited_since) waited_since = std::chrono::steady_clock::now();
+    return *waited_since + stall_deadline;
+  }
+
   // Serves the loop on this thread until it is over, or as long as it may take.
-  void drive_until_over() {
-    const auto until = std::chrono::steady_clock::now() + stall_deadline;
+  void drive_until_over(TimePoint until) {
     while (!over) {
       const auto left = until - std::chrono::steady_clock::now();
       if (left <= Duration::zero()) return;
@@ -84,14 +91,19 @@ const Choice& Request::choice() const {
   return state_ == nullptr ? none : state_->choice;
 }
 
-Status Request::wait() {
-  if (state_ == nullptr) return {};
+std::optional<Status> Request::wait(Duration limit) {
+  if (state_ == nullptr) return Status();
   State& state = *state_;
-  if (state.spin > Duration{0}) static_cast<void>(look_for(state.over, state.spin));
+  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint stalled = state.stalled_at();
+  const bool short_of_it = limit < stalled - now;
+  const TimePoint until = short_of_it ? now + limit : stalled;
+  if (state.spin > Duration{0}) static_cast<void>(look_for(state.over, std::min(state.spin, until - now)));
   const bool driven = state.driver != nullptr;
-  if (driven) state.drive_until_over();
+  if (driven) state.drive_until_over(until);
   std::unique_lock lock(state.mutex);
-  if (!state.changed.wait_for(lock, driven ? Duration::zero() : state.stall_deadline, [&] { return state.over.load(); })) {
+  if (!state.changed.wait_until(lock, driven ? now : until, [&] { return state.over.load(); })) {
+    if (short_of_it) return std::nullopt;
     // The engine names the culprit and ends the operation once nothing of its buffers is in use.
     state.post([&engine = state.engine, group = state.group, number = state.number, waited = state.stall_deadline] {
       engine.on_stall(group, number, waited);

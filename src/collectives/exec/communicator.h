@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,9 @@ class Request {
   ~Request();  // waits: until then the buffers belong to the operation
 
   // Returns when the buffers are the caller's again: how the operation ended. Any number of times.
-  Status wait();
+  Status wait() { return *wait(Duration::max()); }
+  // The same, at most so long: nothing when it is not over. The stall deadline counts from the first of these calls.
+  std::optional<Status> wait(Duration limit);
   bool done() const;
   const Choice& choice() const;
 
