@@ -1,8 +1,10 @@
-# find_package(paceline COMPONENTS collectives) gives paceline::collectives, which needs nothing else.
+# find_package(paceline COMPONENTS paceline) and COMPONENTS collectives give paceline::paceline, the C interface, and paceline::collectives. They need
+# nothing else.
 # find_package(paceline) and COMPONENTS torch give paceline::torch too: Paceline for programs that use LibTorch. That needs PyTorch's CMake
 # files on CMAKE_PREFIX_PATH (`python -c 'import torch; print(torch.utils.cmake_prefix_path)'`).
 include(CMakeFindDependencyMacro)
-include(${CMAKE_CURRENT_LIST_DIR}/paceline-collectives-targets.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/paceline-libraries-targets.cmake)
+set(paceline_paceline_FOUND TRUE)
 set(paceline_collectives_FOUND TRUE)
 if(NOT paceline_FIND_COMPONENTS OR "torch" IN_LIST paceline_FIND_COMPONENTS)
   if(NOT EXISTS ${CMAKE_CURRENT_LIST_DIR}/paceline-targets.cmake)

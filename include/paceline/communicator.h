@@ -1,0 +1,121 @@
+/* Collective operations between processes in C11, with or without a job. Comes with paceline.h, which says what holds for all
+ * calls.
+ *
+ * All ranks call the same operations in the same order with the same type, count, reduction and root; otherwise all of them
+ * fail with the same sentence. After a failure every further call fails with the same reason. A communicator belongs to the
+ * thread that used it first; give each thread a group. */
+#ifndef PACELINE_COMMUNICATOR_H
+#define PACELINE_COMMUNICATOR_H
+
+#include "paceline/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+/* A message of n bytes takes alpha + beta * n seconds, and gamma * n more to be added to something. */
+typedef struct paceline_link {
+  size_t size;
+  double alpha, beta, gamma;
+  double residual; /* of the fit: root of the mean squared relative error; 0 when given, not measured */
+} paceline_link;
+
+typedef struct paceline_communicator_options {
+  size_t size;
+  int32_t rank;  /* of this process */
+  int32_t ranks; /* with `coordinator`; else 0 or the number of addresses */
+  /* Either where each rank listens, by rank, the same list everywhere: "10.0.0.1:4200". */
+  const char* const* addresses;
+  size_t address_count;
+  /* Or where rank 0 listens and tells the others of each other, and this host as the others reach it; NULL: "127.0.0.1". */
+  const char* coordinator;
+  const char* bind;
+  /* Instead of measuring it; the same everywhere. */
+  const paceline_link* link;
+  /* 1: adds in rank order, the same bits whatever the algorithm; reduce then needs the last rank as root. */
+  int32_t rank_order;
+  /* 1: a broadcast or reduce may end before all ranks have begun it, with fewer messages; ranks that disagree hear of it in
+     their next operation. */
+  int32_t unconfirmed;
+  double connect_seconds; /* for everybody to come; 0: 30 */
+  double silence_seconds; /* without a sign of life a rank is lost; 0: 10 */
+  double stall_seconds;   /* the longest that an operation may take once it is waited for; 0: 600 */
+  double spin_seconds;    /* how long a wait looks without sleeping: saves the time to wake up, costs a processor */
+} paceline_communicator_options;
+
+/* Returns when all ranks are connected and the links are measured. */
+int32_t paceline_communicator_open(const paceline_communicator_options* options, paceline_communicator** communicator,
+                                   paceline_error* error);
+/* Some of a communicator's ranks, ascending and with this one among them. `id`: 1 to 16317, the same on all of them, used
+ * once. */
+int32_t paceline_communicator_group(paceline_communicator* parent, int32_t id, const int32_t* ranks, size_t count,
+                                    paceline_communicator** group, paceline_error* error);
+
+typedef struct paceline_communicator_info {
+  size_t size;
+  int32_t rank;
+  int32_t ranks;
+  double alpha, beta, gamma, residual; /* what algorithms are chosen for: of the slowest link */
+} paceline_communicator_info;
+
+int32_t paceline_communicator_describe(const paceline_communicator* communicator, paceline_communicator_info* info,
+                                       paceline_error* error);
+
+/* Operations. */
+enum {
+  PACELINE_BROADCAST = 1,
+  PACELINE_REDUCE = 2,
+  PACELINE_ALLREDUCE = 3,
+  PACELINE_REDUCE_SCATTER = 4, /* each rank gets its part of the reduced message */
+  PACELINE_ALLGATHER = 5,      /* each rank gives its part of the message */
+  PACELINE_BARRIER = 6
+};
+/* Reductions; MEAN not of INT32. */
+enum { PACELINE_SUM = 0, PACELINE_MAX = 1, PACELINE_MIN = 2, PACELINE_MEAN = 3 };
+/* Algorithms. */
+enum {
+  PACELINE_BEST = 0, /* the one with the least predicted time */
+  PACELINE_LINEAR_PIPELINE = 1,
+  PACELINE_MINIMUM_SPANNING_TREE = 2,
+  PACELINE_BIDIRECTIONAL_EXCHANGE = 3,
+  PACELINE_RING = 4,
+  PACELINE_DIRECT = 5
+};
+
+/* The same memory as input and output, or two that do not overlap; aligned to the element. They belong to the operation until
+ * its end. */
+typedef struct paceline_call {
+  size_t size;
+  int32_t operation;
+  int32_t type; /* of the elements; barrier: none */
+  int32_t reduction;
+  int32_t root;     /* broadcast, reduce: rank in the communicator */
+  int32_t priority; /* 0 or more; lower leaves first when several operations are in flight */
+  int32_t algorithm;
+  int64_t block_bytes; /* of PACELINE_LINEAR_PIPELINE; 0: the best */
+  int64_t count;       /* elements of the whole message, the same on all ranks; paceline_part tells which are a rank's part */
+  const void* input;   /* broadcast, barrier: none. Allgather: this rank's part */
+  void* output;        /* broadcast: the data. Reduce: NULL on other ranks than the root. Reduce-scatter: this rank's part */
+} paceline_call;
+
+/* Begins an operation and returns. */
+int32_t paceline_collective(paceline_communicator* communicator, const paceline_call* call, paceline_request** request,
+                            paceline_error* error);
+/* Returns when the buffers are the caller's again: 0, or why the operation failed. Any number of times. */
+int32_t paceline_wait(paceline_request* request, double seconds, paceline_error* error);
+/* "lp with blocks of 65536 bytes, predicted 0.0086 s" */
+int32_t paceline_request_choice(const paceline_request* request, paceline_text** choice, paceline_error* error);
+/* The elements of a message of `count` that belong to `rank` in reduce-scatter and allgather. */
+int32_t paceline_part(int64_t count, int32_t ranks, int32_t rank, int64_t* first, int64_t* length, paceline_error* error);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,50 @@
+// Ranks that reduce without a job, and an operation in flight.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "collectives/exec/communicator.h"
+#include "library/handles.h"
+#include "runtime/collective_process.h"
+
+namespace paceline::library {
+
+class Ranks final : public Object {
+ public:
+  static constexpr const char* kType = "communicator";
+
+  // Returns when all ranks are connected and the links are measured.
+  static Result<std::shared_ptr<Ranks>> open(const paceline_communicator_options& options);
+  Result<std::shared_ptr<Ranks>> group(std::int32_t id, std::span<const std::int32_t> ranks) const;
+  const char* type() const override { return kType; }
+
+  collectives::Communicator& all() { return *all_; }
+  paceline_communicator_info info() const;
+
+ private:
+  std::shared_ptr<runtime::CollectiveProcess> process_;
+  std::unique_ptr<collectives::Communicator> all_;
+  paceline_link links_{};
+};
+
+class Operation final : public Object {
+ public:
+  static constexpr const char* kType = "request";
+
+  static Result<std::shared_ptr<Operation>> begin(std::shared_ptr<Ranks> ranks, const paceline_call& call);
+  const char* type() const override { return kType; }
+
+  // False: it is not over.
+  Result<bool> wait(Duration limit);
+  std::string choice() const;
+
+ private:
+  Operation(std::shared_ptr<Ranks> ranks, collectives::Request request) : ranks_(std::move(ranks)), request_(std::move(request)) {}
+
+  std::shared_ptr<Ranks> ranks_;  // outlives the request
+  collectives::Request request_;
+};
+
+}  // namespace paceline::library

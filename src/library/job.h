@@ -1,0 +1,42 @@
+// What is to be trained and how, as the C interface describes it.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "job/spec.h"
+#include "library/handles.h"
+#include "wire/tensor_table.h"
+
+namespace paceline::library {
+
+class Job final : public Object {
+ public:
+  static constexpr const char* kType = "job";
+  Job();
+  const char* type() const override { return kType; }
+
+  // Any thread.
+  Status set(std::string_view option, const std::string& text);
+  Result<std::string> get(std::string_view option) const;
+  // Returns the tensor's number.
+  Result<std::uint32_t> add(const paceline_tensor& tensor);
+
+  struct Description {
+    job::JobSpec spec;
+    wire::TensorTable table;
+    std::vector<const void*> initial;  // where each tensor's values stand; null: zeros
+  };
+  // As far as it goes.
+  job::JobSpec spec() const;
+  // What can be joined with. Errors: kBadRequest naming the option or the tensor.
+  Result<Description> described() const;
+
+ private:
+  mutable std::mutex mutex_;  // what follows
+  Description job_;
+};
+
+}  // namespace paceline::library

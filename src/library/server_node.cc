@@ -1,0 +1,73 @@
+// A server of a job on a thread of the library.
+#include "library/job.h"
+#include "library/node.h"
+#include "library/structs.h"
+#include "runtime/server_process.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace paceline::library {
+namespace {
+
+class ServerNode final : public HostedNode {
+ public:
+  static constexpr const char* kType = "server";
+
+  static Result<std::shared_ptr<ServerNode>> make(const paceline_place& place, const job::JobSpec& spec);
+  ~ServerNode() override { end({}); }
+  const char* type() const override { return kType; }
+
+  paceline_info info() const override {
+    paceline_info info{};
+    info.role = PACELINE_SERVER;
+    info.rank = -1;
+    return info;
+  }
+  void fail(const Status& reason) override {
+    post([this, reason] { process_->fail(reason); });
+  }
+  void interrupt() override {
+    post([this] { process_->interrupt("a server was asked to end"); });
+  }
+
+ private:
+  using HostedNode::HostedNode;
+  void leave() override { process_->interrupt("a server left before the job was over"); }
+
+  std::unique_ptr<runtime::ServerProcess> process_;
+  wire::Stop stop_;  // once the loop has stopped
+};
+
+Result<std::shared_ptr<ServerNode>> ServerNode::make(const paceline_place& place, const job::JobSpec& spec) {
+  PACELINE_ASSIGN_OR_RETURN(const runtime::MemberOptions member, member_options(place, spec));
+  const SignalsBlocked quiet;
+  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::try_make_tcp_transport({}));
+  const std::shared_ptr<ServerNode> node(new ServerNode(std::move(transport)));
+  node->process_ = std::make_unique<runtime::ServerProcess>(node->transport(), member, [node = node.get()](const wire::Stop& stop) {
+    node->stop_ = stop;
+    node->transport().loop().stop();
+  });
+  PACELINE_RETURN_IF_ERROR(node->process_->start());
+  node->start([node = node.get()] { return node->stop_.status(); });
+  return node;
+}
+
+}  // namespace
+}  // namespace paceline::library
+
+using namespace paceline;
+using namespace paceline::library;
+
+int32_t paceline_serve(const paceline_job* job, const paceline_place* place, paceline_node** node, paceline_error* error) {
+  return guarded(error, [&]() -> Status {
+    PACELINE_RETURN_IF_ERROR(check_given(node, "node"));
+    PACELINE_ASSIGN_OR_RETURN(const paceline_place known, read_struct(place, "place"));
+    job::JobSpec spec;
+    if (job != nullptr) {
+      PACELINE_ASSIGN_OR_RETURN(const auto used, use<Job>(job));
+      spec = used->spec();
+    }
+    PACELINE_ASSIGN_OR_RETURN(auto made, ServerNode::make(known, spec));
+    give_handle(std::move(made), node);
+    return {};
+  });
+}

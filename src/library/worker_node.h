@@ -1,0 +1,91 @@
+// A worker of a job: the arrays of values and gradients, and one call of the C interface after the other, checked for its turn.
+//
+// Threads: any, as the interface says. The exchange and the process do what has to wait; here are only the numbers that say whose
+// turn it is.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "library/job.h"
+#include "library/node.h"
+#include "runtime/phase_timer.h"
+#include "runtime/worker_process.h"
+
+namespace paceline::library {
+
+class WorkerNode final : public Node {
+ public:
+  static constexpr const char* kType = "worker";
+
+  // Begins to join.
+  static Result<std::shared_ptr<WorkerNode>> begin(Job::Description job, runtime::MemberOptions member);
+  const char* type() const override { return kType; }
+
+  Result<bool> joined(Duration limit);
+  paceline_info info() const override;
+  Result<bool> finish(Duration limit) override;
+  void fail(const Status& reason) override;
+  void interrupt() override { process_->interrupt(); }
+
+  struct Span {
+    float* first;
+    std::int64_t count;
+  };
+  Result<Span> value(std::uint32_t tensor);
+  Result<Span> gradient(std::uint32_t tensor);
+
+  Result<bool> wait_layer(std::int32_t layer, Iteration iteration, Duration limit);
+  Result<bool> wait_all(Iteration iteration, Duration limit);
+  // Layer -1: all.
+  Result<bool> wait_free(std::int32_t layer, Duration limit);
+  Status gradient_ready(std::uint32_t tensor, const void* data);
+  Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused);
+  // True: somebody asked to stop, and this was the job's last iteration.
+  Result<bool> step_done(const paceline_step& step);
+
+  // Object
+  void stop() override;
+  void end(Duration limit) override;
+
+ private:
+  enum class Turn { kJoining, kTraining, kReporting, kEnded };
+
+  WorkerNode(Job::Description job, session::Role role);
+  Status require_training(const char* call) const;
+  Status check_tensor(std::uint32_t tensor) const;
+  Status in_turn(std::uint32_t tensor);
+  // What the job's failure is called by everybody. A call that was refused harms nothing.
+  Status settled(const Status& status);
+  Result<bool> settled(const Result<bool>& over);
+  template <typename Wait>
+  Result<bool> in_slices(Duration limit, Wait wait);
+  Span place_in(std::vector<float>& arena, std::uint32_t tensor) const;
+  void begin_training();
+  void begin_backward();
+  void hand_in();
+  paramserver::GradientExchange& exchange() const { return process_->exchange(); }
+
+  const Job::Description job_;
+  const std::int32_t role_;
+  const std::vector<std::int64_t> offsets_;
+  std::vector<float> values_, gradients_;
+  std::unique_ptr<runtime::WorkerProcess> process_;
+
+  std::atomic<Turn> turn_ = Turn::kJoining;
+  std::atomic<bool> closing_ = false;
+  std::atomic<Iteration> current_ = 0;             // whose gradients are awaited
+  std::atomic<bool> in_backward_ = false;          // since its first gradient
+  std::vector<std::atomic<Iteration>> passed_;     // by layer: the last iteration whose gate was passed
+  std::vector<std::atomic<Iteration>> announced_;  // by tensor: of its last gradient
+
+  std::mutex steps_;  // what follows
+  Iteration stepped_ = 0;
+  TimePoint mark_{};
+  runtime::WorkerReport report_;
+  std::unique_ptr<runtime::ProgressTeller> progress_;
+  std::mutex ends_;  // one thread joins or finishes at a time
+};
+
+}  // namespace paceline::library
