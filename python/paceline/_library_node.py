@@ -1,0 +1,183 @@
+"""A member of a job, by libpaceline: what `_node.Node` asks for. And the other two parts of a job, which a program may host too."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import math
+import socket
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from paceline import _library
+from paceline._errors import PacelineError
+from paceline._node import Place, TensorSpec
+
+_SLICE = 0.05  # seconds of one wait inside the library: after them Python looks for Ctrl-C
+_PHASES = ("load", "preprocess", "transfer", "forward", "backward")
+_open: weakref.WeakSet[_Hosted] = weakref.WeakSet()
+
+
+def _wait(over: Callable[[float], bool], seconds: float = math.inf) -> bool:
+    """`over(limit)` until it is true, or for so long."""
+    end = time.monotonic() + seconds
+    while True:
+        left = end - time.monotonic()
+        if over(max(0.0, min(_SLICE, left))):
+            return True
+        if left <= 0:
+            return False
+
+
+class _Hosted:
+    """A node and its end."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        _open.add(self)
+
+    def finish(self, seconds: float) -> None:
+        """Returns when the job is over for everybody; raises why it failed."""
+        if not _wait(lambda limit: _library.finish(self._handle, limit), seconds):
+            raise PacelineError(f"the job was not over after {seconds:g} s; the others may still be training", kind="deadline")
+
+    def fail(self, reason: str) -> None:
+        """Ends the job for everybody with `reason`."""
+        _library.fail(self._handle, _library.PEER_LOST, reason)
+
+    def interrupt(self) -> None:
+        _library.interrupt(self._handle)
+
+    def close(self, seconds: float) -> None:
+        """Any number of times."""
+        if self in _open:
+            _open.discard(self)
+            _library.close(self._handle, seconds)
+
+
+class Coordinator(_Hosted):
+    """The coordinator of a job, on a thread of libpaceline."""
+
+    def __init__(self, workers: int, servers: int, *, listen: str = "127.0.0.1:0", settings: Mapping[str, str] | None = None) -> None:
+        """`settings`: of them the time limits count. Raises PacelineError when the address cannot be had."""
+        where = _library.place(workers=workers, servers=servers, coordinator=listen)
+        with _job(settings or {}) as job:
+            super().__init__(_library.coordinate(job, where))
+        self.address = _library.node_address(self._handle)
+
+    def report(self) -> object:
+        """After finish(): the job's report as JSON, parsed; None when a worker has not reported."""
+        return _library.node_report(self._handle)
+
+
+class Server(_Hosted):
+    """A server of a job, on a thread of libpaceline; it joins meanwhile."""
+
+    def __init__(self, place: Place, *, settings: Mapping[str, str] | None = None) -> None:
+        with _job(settings or {}) as job:
+            super().__init__(_library.serve(job, _place(place)))
+
+
+class LibraryNode(_Hosted):
+    """`_node.Node`. Made by join()."""
+
+    def __init__(self, handle: int) -> None:
+        super().__init__(handle)
+        info = _library.node_info(handle)
+        self._rank, self._workers, self._first = info.rank, info.workers, info.first_iteration
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def workers(self) -> int:
+        return self._workers
+
+    @property
+    def first_iteration(self) -> int:
+        return self._first
+
+    def value(self, tensor: int) -> memoryview:
+        return _library.tensor_value(self._handle, tensor)
+
+    def gradient_ready(self, tensor: int, pointer: int) -> None:
+        _library.gradient_ready(self._handle, tensor, pointer)
+
+    def backward_done(self, iteration: int, unused: Sequence[int]) -> None:
+        _library.backward_done(self._handle, iteration, unused)
+
+    def wait_layer(self, layer: int, iteration: int, seconds: float) -> bool:
+        # The library counts by the iteration that is computed with the values.
+        return _library.wait_layer(self._handle, layer, iteration + 1, seconds)
+
+    def wait_all(self, iteration: int, seconds: float) -> bool:
+        return _library.wait_all(self._handle, iteration, seconds)
+
+    def set_order(self, layers: Sequence[int]) -> None:
+        """The order of a job's layers is the one that it was joined with."""
+
+    def step_done(self, samples: int, loss: float, phases: Mapping[str, float]) -> bool:
+        unknown = sorted(set(phases) - set(_PHASES))
+        if unknown:
+            raise PacelineError(f"'{unknown[0]}' is no phase of a step; legal: {', '.join(_PHASES)}", subject="phases")
+        seconds = [phases.get(phase, 0.0) for phase in _PHASES] if phases else None
+        return _library.step_done(self._handle, samples, loss, seconds)
+
+
+def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> LibraryNode:
+    """`_node.Join`."""
+    if len(initial) != len(tensors):
+        raise PacelineError(f"{len(tensors)} tensors, but {len(initial)} addresses of initial values", subject="initial")
+    with _job(settings) as job:
+        for tensor, value in zip(tensors, initial, strict=True):
+            if tensor.dtype != "float32":
+                raise PacelineError(f'tensor "{tensor.name}" is {tensor.dtype}; legal: float32', subject="dtype")
+            _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value)
+        handle = _library.join(job, _place(place))
+    try:
+        _wait(lambda limit: _library.wait_joined(handle, limit))
+        return LibraryNode(handle)
+    except BaseException:
+        _library.close(handle, 1)
+        raise
+
+
+@contextlib.contextmanager
+def _job(settings: Mapping[str, str]) -> Iterator[int]:
+    job = _library.job_new()
+    try:
+        for option, value in settings.items():
+            _library.job_set(job, option, value)
+        yield job
+    finally:
+        _library.close(job, 0)
+
+
+def _place(place: Place) -> _library.Place:
+    roles = {"worker": _library.WORKER, "both": _library.BOTH, "server": _library.SERVER}
+    if place.role not in roles:
+        raise PacelineError(f"role '{place.role}'; legal: {', '.join(roles)}", subject="role")
+    bind = place.bind or _own_address(place.coordinator)
+    return _library.place(roles[place.role], place.rank, place.workers, place.servers, place.coordinator, bind)
+
+
+def _own_address(coordinator: str) -> str | None:
+    """Of this machine, by which it reaches the coordinator; no packet is sent."""
+    host, _, port = coordinator.rpartition(":")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except (OSError, UnicodeError):
+        return None  # the library names what is wrong with the address
+
+
+@atexit.register
+def _leave() -> None:
+    """The others need not wait for the kernel to tell them that this process has gone."""
+    for node in list(_open):
+        with contextlib.suppress(PacelineError):
+            node.close(1)

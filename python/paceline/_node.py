@@ -1,0 +1,93 @@
+"""What a front end needs of the core: one member of one job, whose tensors' gradients are exchanged.
+
+`Node` is met by the binding of libpaceline, and by a stand-in of the tests. Nothing here knows a framework.
+
+Life of iteration i: `gradient_ready` for each tensor, in any order; `backward_done(i, unused)`; then `wait_layer(layer, i)` before the
+next reader of that layer. Every wait takes a limit in seconds and may be asked again: False or None says that it is not there yet. A lost
+peer, a mismatch and a cancelled job are exceptions (PacelineError), from whichever call meets them first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """A row of the table that all members must agree on. Tensors are numbered from 0 in the order of the table."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"  # of the arenas
+    layer: int = 0  # its gate: layer 0 is needed first by the next iteration
+    frozen: bool = False  # never has a gradient: only its initial value travels
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where this process stands in the job. Unknown numbers are left to the coordinator."""
+
+    role: str = "worker"  # or "both": a server beside the worker
+    rank: int = -1  # -1: any
+    workers: int = 0  # 0: as the coordinator says
+    servers: int = 0
+    coordinator: str = ""  # HOST:PORT
+    bind: str = ""  # HOST or HOST:PORT of this member; "": the address by which it reaches the coordinator
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What is known of iteration i once the last gradient of it is in, while means still travel. Equal on all ranks."""
+
+    square_sum: float  # of all means of the iteration: the exact sum, rounded once
+    non_finite: tuple[int, int] | None = None  # first rank and tensor with an infinity or NaN
+    unused_by_all: frozenset[int] = frozenset()  # tensors that every rank announced as unused: their means are left alone
+
+
+class Node(Protocol):
+    """One worker of a joined job. Callable from any thread."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def first_iteration(self) -> int: ...
+
+    def value(self, tensor: int) -> memoryview:
+        """float32 of the tensor in the value arena, flat and writable: initial values after joining, means later. Stays where it is until close."""
+
+    def gradient_ready(self, tensor: int, pointer: int) -> None:
+        """Copies the tensor's float32 gradient from `pointer` and announces it. Once an iteration."""
+
+    def backward_done(self, iteration: int, unused: Sequence[int]) -> None:
+        """Nothing more comes from this rank in `iteration`; the `unused` tensors had no gradient here."""
+
+    def wait_layer(self, layer: int, iteration: int, seconds: float) -> bool: ...
+    def wait_all(self, iteration: int, seconds: float) -> bool: ...
+    def wait_verdict(self, iteration: int, seconds: float) -> Verdict | None: ...
+
+    def set_order(self, layers: Sequence[int]) -> None:
+        """All layers, the one needed first in front, as forward passes were seen to need them: what is more urgent from here on. Bits do not depend on it."""
+
+    def step_done(self, samples: int, loss: float, phases: Mapping[str, float]) -> bool:
+        """An iteration has ended here: samples seen, loss (NaN: unknown), seconds by phase. True: the job is to stop."""
+
+    def finish(self, seconds: float) -> None:
+        """This rank has no more iterations: reports, and waits for the others' verdict on the job."""
+
+    def fail(self, reason: str) -> None:
+        """Ends the job for everybody with `reason`, which all ranks report."""
+
+    def interrupt(self) -> None:
+        """Ends every wait of this node with an error of kind "cancelled"."""
+
+    def close(self, seconds: float) -> None: ...
+
+
+class Join(Protocol):
+    """Joins a job and returns when the value arena holds rank 0's initial values. `initial`: addresses of float32, one for each tensor."""
+
+    def __call__(self, tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> Node: ...
