@@ -21,7 +21,7 @@ class Table {
 
   Number add(std::shared_ptr<Object> object) {
     const std::lock_guard lock(mutex_);
-    const Number number = static_cast<Number>(process_) << kCounterBits | (next_++ * 2 + 1);
+    const Number number = prefix() | (next_++ * 2 + 1);
     objects_.emplace(number, std::move(object));
     return number;
   }
@@ -40,10 +40,14 @@ class Table {
 
   bool was_given(Number number) {
     const std::lock_guard lock(mutex_);
-    return number % 2 == 1 && number >> kCounterBits == process_ && (number & ((Number{1} << kCounterBits) - 1)) / 2 < next_;
+    return number % 2 == 1 && number > prefix() && number < (prefix() | (next_ * 2 + 1));
   }
+  // This process was forked from the one that gave it.
+  bool is_a_parents(Number number) const { return number % 2 == 1 && number >> kCounterBits > 0 && number < prefix(); }
 
  private:
+  Number prefix() const { return static_cast<Number>(process_ + 1) << kCounterBits; }
+
   const std::uint64_t process_;
   std::mutex mutex_;  // what follows
   Number next_ = 1;
@@ -69,7 +73,7 @@ Status no_object(const void* handle, const char* wanted) {
   const auto number = reinterpret_cast<Number>(handle);
   if (handle == nullptr) return refusal(kNull, wanted, "the {} is NULL", wanted);
   if (table().was_given(number)) return refusal(kHandle, wanted, "the {} is closed already", wanted);
-  if (number % 2 == 1 && number >> kCounterBits < table().process())
+  if (table().is_a_parents(number))
     return refusal(kHandle, wanted, "the {} was made before fork(); make another one in this process", wanted);
   return refusal(kHandle, wanted, "the {} is no handle of this library", wanted);
 }
