@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import math
 import socket
-import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from paceline import _library
 from paceline._errors import PacelineError
 from paceline._node import Place, TensorSpec
+from paceline._waiting import wait
 
-_SLICE = 0.05  # seconds of one wait inside the library: after them Python looks for Ctrl-C
 _PHASES = ("load", "preprocess", "transfer", "forward", "backward")
 _open: weakref.WeakSet[_Hosted] = weakref.WeakSet()
-
-
-def _wait(over: Callable[[float], bool], seconds: float = math.inf) -> bool:
-    """`over(limit)` until it is true, or for so long."""
-    end = time.monotonic() + seconds
-    while True:
-        left = end - time.monotonic()
-        if over(max(0.0, min(_SLICE, left))):
-            return True
-        if left <= 0:
-            return False
 
 
 class _Hosted:
@@ -35,11 +22,12 @@ class _Hosted:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self._closed = False
         _open.add(self)
 
     def finish(self, seconds: float) -> None:
         """Returns when the job is over for everybody; raises why it failed."""
-        if not _wait(lambda limit: _library.finish(self._handle, limit), seconds):
+        if not wait(lambda limit: _library.finish(self._handle, limit), seconds):
             raise PacelineError(f"the job was not over after {seconds:g} s; the others may still be training", kind="deadline")
 
     def fail(self, reason: str) -> None:
@@ -51,9 +39,13 @@ class _Hosted:
 
     def close(self, seconds: float) -> None:
         """Any number of times."""
-        if self in _open:
-            _open.discard(self)
+        if not self._closed:
+            self._closed = True
             _library.close(self._handle, seconds)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(PacelineError, AttributeError):  # of a parent process, or never made
+            self.close(1)
 
 
 class Coordinator(_Hosted):
@@ -137,7 +129,7 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
             _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value)
         handle = _library.join(job, _place(place))
     try:
-        _wait(lambda limit: _library.wait_joined(handle, limit))
+        wait(lambda limit: _library.wait_joined(handle, limit))
         return LibraryNode(handle)
     except BaseException:
         _library.close(handle, 1)

@@ -1,0 +1,273 @@
+// Calls of the C interface in any order with any arguments: handles of every kind, closed ones and made-up ones, structs of wrong sizes,
+// numbers out of range. Every call returns a kind and says why; what was opened can be closed; nothing else happens. Pointers are NULL
+// or right, since a library cannot know which memory a program has.
+#include <cmath>
+#include <cstdlib>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include "paceline/paceline.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+class Caller {
+ public:
+  explicit Caller(FuzzedDataProvider& data) : data_(data) {}
+  ~Caller() {
+    for (void* handle : handles_) check(paceline_close(handle, 0, error()));
+  }
+
+  void call() {
+    using Call = void (Caller::*)();
+    static constexpr Call kCalls[] = {&Caller::close,      &Caller::text,       &Caller::make_job, &Caller::set,      &Caller::add,
+                                      &Caller::coordinate, &Caller::join,       &Caller::wait,     &Caller::ask_node, &Caller::end,
+                                      &Caller::place,      &Caller::train,      &Caller::step,     &Caller::ask,      &Caller::open,
+                                      &Caller::group,      &Caller::collective, &Caller::request};
+    (this->*data_.PickValueInArray(kCalls))();
+  }
+
+ private:
+  template <typename Handle>
+  Handle* any() {
+    const int choice = data_.ConsumeIntegralInRange(0, 15);
+    if (choice == 0) return nullptr;
+    if (choice == 1) return reinterpret_cast<Handle*>(data_.ConsumeIntegral<std::uintptr_t>());
+    if (choice == 2 || handles_.empty()) return static_cast<Handle*>(closed_);
+    return static_cast<Handle*>(handles_[data_.ConsumeIntegralInRange<std::size_t>(0, handles_.size() - 1)]);
+  }
+  template <typename Handle>
+  void keep(std::int32_t kind, Handle* made) {
+    check(kind);
+    require((kind == PACELINE_DONE) == (made != nullptr));
+    if (made != nullptr) handles_.push_back(made);
+  }
+  template <typename Struct>
+  Struct sized() {
+    Struct made{};
+    made.size = data_.ConsumeIntegralInRange(0, 15) == 0 ? data_.ConsumeIntegral<std::size_t>() : sizeof made;
+    return made;
+  }
+  // Of a struct that is filled, so one that says it is larger than the library's is not written beyond it.
+  template <typename Type>
+  Type* null_or(Type& value) {
+    return data_.ConsumeIntegralInRange(0, 15) == 0 ? nullptr : &value;
+  }
+  const char* words() {
+    static constexpr const char* kWords[] = {"optimizer",   "sgd",     "learning-rate", "0.1",        "deadline", "1s",
+                                             "sync",        "asp",     "wire",          "collective", "loop3",    "127.0.0.1:0",
+                                             "127.0.0.1:1", "version", "options",       "{}",         ""};
+    if (data_.ConsumeBool()) return data_.PickValueInArray(kWords);
+    text_.push_back(data_.ConsumeRandomLengthString(40));
+    return text_.back().c_str();
+  }
+  double seconds() { return data_.PickValueInArray({0.0, 0.001, -1.0, static_cast<double>(NAN)}); }
+  std::int32_t number() {
+    return data_.ConsumeBool() ? data_.ConsumeIntegralInRange(-2, 8) : data_.ConsumeIntegral<std::int32_t>();
+  }
+
+  paceline_error* error() {
+    error_ = {};
+    error_.size =
+        data_.ConsumeIntegralInRange(0, 31) == 0 ? data_.ConsumeIntegralInRange<std::size_t>(0, sizeof error_) : sizeof error_;
+    return data_.ConsumeIntegralInRange(0, 15) == 0 ? nullptr : &error_;
+  }
+  void check(std::int32_t kind) {
+    require(kind >= PACELINE_DONE && kind <= PACELINE_AGAIN);
+    if (error_.message[0] != 0) require(error_.kind == kind && error_.code[0] != 0);
+  }
+
+  void close() {
+    const std::size_t before = handles_.size();
+    void* const handle = any<void>();
+    const bool known = std::erase(handles_, handle) > 0;
+    const std::int32_t kind = paceline_close(handle, 0, error());
+    check(kind);
+    if (known && kind == PACELINE_DONE) closed_ = handle;
+    if (known && kind != PACELINE_DONE) handles_.push_back(handle);  // the error could not be filled
+    require(known || kind != PACELINE_DONE || before == 0);
+  }
+  void text() {
+    const char* bytes = nullptr;
+    std::size_t count = 0;
+    const std::int32_t kind = paceline_text_bytes(any<paceline_text>(), null_or(bytes), null_or(count), error());
+    check(kind);
+    if (kind == PACELINE_DONE && bytes != nullptr && count > 0) require(bytes[count] == 0);
+  }
+  void make_job() {
+    paceline_job* job = nullptr;
+    keep(paceline_job_new(&job, error()), job);
+  }
+  void set() {
+    paceline_text* value = nullptr;
+    check(paceline_job_set(any<paceline_job>(), words(), words(), error()));
+    keep(paceline_job_get(any<paceline_job>(), words(), &value, error()), value);
+  }
+  void add() {
+    const std::int64_t shape[3] = {data_.ConsumeIntegralInRange(-1, 30), data_.ConsumeIntegralInRange(0, 30), 2};
+    auto tensor = sized<paceline_tensor>();
+    tensor.name = null_or(*words());
+    tensor.shape = null_or(shape[0]);
+    tensor.dimensions = data_.ConsumeIntegralInRange<std::size_t>(0, 3);
+    tensor.type = data_.ConsumeBool() ? 0 : number();
+    tensor.layer = data_.ConsumeIntegralInRange(-1, 3);
+    std::uint32_t given = 0;
+    check(paceline_job_add_tensor(any<paceline_job>(), null_or(tensor), null_or(given), error()));
+  }
+  paceline_place where() {
+    auto place = sized<paceline_place>();
+    place.role = number();
+    place.rank = data_.ConsumeIntegralInRange(-2, 1);
+    place.workers = data_.ConsumeIntegralInRange(-1, 2);
+    place.servers = data_.ConsumeIntegralInRange(-1, 2);
+    place.coordinator = null_or(*words());
+    return place;
+  }
+  void coordinate() {
+    if (nodes_++ == kMostNodes) return;
+    paceline_node* node = nullptr;
+    const paceline_place place = where();
+    if (data_.ConsumeBool())
+      keep(paceline_coordinate(any<paceline_job>(), null_or(place), &node, error()), node);
+    else
+      keep(paceline_serve(any<paceline_job>(), null_or(place), &node, error()), node);
+  }
+  void join() {
+    if (nodes_++ == kMostNodes) return;
+    paceline_node* node = nullptr;
+    paceline_place place = where();
+    paceline_text* address = nullptr;
+    const char* bytes = nullptr;
+    if (paceline_node_address(any<paceline_node>(), &address, nullptr) == PACELINE_DONE) {
+      handles_.push_back(address);
+      if (paceline_text_bytes(address, &bytes, nullptr, nullptr) == PACELINE_DONE) place.coordinator = bytes;
+    }
+    keep(paceline_join(any<paceline_job>(), null_or(place), &node, error()), node);
+  }
+  void wait() {
+    check(paceline_wait_joined(any<paceline_node>(), seconds(), error()));
+    check(paceline_wait_layer(any<paceline_node>(), number(), number(), seconds(), error()));
+    check(paceline_wait_all(any<paceline_node>(), number(), seconds(), error()));
+    check(paceline_wait_free(any<paceline_node>(), number(), seconds(), error()));
+  }
+  void ask_node() {
+    auto info = sized<paceline_info>();
+    paceline_text* text = nullptr;
+    check(paceline_node_info(any<paceline_node>(), null_or(info), error()));
+    keep(paceline_node_report(any<paceline_node>(), &text, error()), text);
+  }
+  void end() {
+    switch (data_.ConsumeIntegralInRange(0, 2)) {
+      case 0:
+        return check(paceline_finish(any<paceline_node>(), seconds(), error()));
+      case 1:
+        return check(paceline_fail(any<paceline_node>(), number(), words(), error()));
+      default:
+        return check(paceline_interrupt(any<paceline_node>(), error()));
+    }
+  }
+  void place() {
+    float* first = nullptr;
+    std::int64_t count = 0;
+    check(paceline_tensor_value(any<paceline_node>(), data_.ConsumeIntegral<std::uint8_t>(), null_or(first), null_or(count),
+                                error()));
+    check(paceline_tensor_gradient(any<paceline_node>(), data_.ConsumeIntegral<std::uint8_t>(), null_or(first), null_or(count),
+                                   error()));
+  }
+  void train() {
+    // No tensor is larger than 30 * 30 * 2.
+    static const std::vector<float> kGradient(1800, 1.0F);
+    check(paceline_gradient_ready(any<paceline_node>(), data_.ConsumeIntegralInRange<std::uint32_t>(0, 3), null_or(kGradient[0]),
+                                  error()));
+    const std::uint32_t unused[2] = {data_.ConsumeIntegralInRange<std::uint32_t>(0, 3),
+                                     data_.ConsumeIntegralInRange<std::uint32_t>(0, 3)};
+    check(paceline_backward_done(any<paceline_node>(), number(), null_or(unused[0]),
+                                 data_.ConsumeIntegralInRange<std::size_t>(0, 2), error()));
+  }
+  void step() {
+    auto step = sized<paceline_step>();
+    const double phases[PACELINE_PHASES] = {data_.ConsumeFloatingPoint<double>(), 1};
+    step.samples = data_.ConsumeIntegral<std::int64_t>();
+    step.loss = data_.ConsumeFloatingPoint<double>();
+    step.phase_seconds = null_or(phases[0]);
+    step.phases = data_.PickValueInArray<std::size_t>({0, PACELINE_PHASES, 99});
+    std::int32_t stopping = 0;
+    check(paceline_step_done(any<paceline_node>(), null_or(step), null_or(stopping), error()));
+  }
+  void ask() {
+    paceline_text* answer = nullptr;
+    keep(paceline_ask(null_or(*words()), null_or(*words()), &answer, error()), answer);
+    static_cast<void>(paceline_struct_size(words()));
+  }
+  void open() {
+    if (nodes_++ == kMostNodes) return;
+    const char* addresses[2] = {"127.0.0.1:0", words()};
+    auto link = sized<paceline_link>();
+    link.alpha = data_.ConsumeFloatingPoint<double>();
+    auto options = sized<paceline_communicator_options>();
+    options.rank = data_.ConsumeIntegralInRange(-1, 1);
+    options.ranks = data_.ConsumeIntegralInRange(-1, 2);
+    options.addresses = null_or(addresses[0]);
+    options.address_count = data_.ConsumeIntegralInRange<std::size_t>(0, 2);
+    options.link = null_or(link);
+    options.rank_order = number();
+    options.connect_seconds = 0.002;
+    options.stall_seconds = data_.ConsumeBool() ? 0 : seconds();
+    paceline_communicator* all = nullptr;
+    keep(paceline_communicator_open(null_or(options), &all, error()), all);
+  }
+  void group() {
+    const std::int32_t ranks[2] = {number(), number()};
+    paceline_communicator* group = nullptr;
+    auto info = sized<paceline_communicator_info>();
+    keep(paceline_communicator_group(any<paceline_communicator>(), number(), null_or(ranks[0]),
+                                     data_.ConsumeIntegralInRange<std::size_t>(0, 2), &group, error()),
+         group);
+    check(paceline_communicator_describe(any<paceline_communicator>(), null_or(info), error()));
+  }
+  void collective() {
+    auto call = sized<paceline_call>();
+    call.operation = number();
+    call.type = number();
+    call.reduction = number();
+    call.root = number();
+    call.algorithm = number();
+    call.block_bytes = number();
+    call.count = data_.ConsumeIntegralInRange(-1, 8);
+    call.input = null_or(input_[0]);
+    call.output = data_.ConsumeBool() ? const_cast<void*>(call.input) : null_or(output_[0]);
+    paceline_request* request = nullptr;
+    keep(paceline_collective(any<paceline_communicator>(), null_or(call), &request, error()), request);
+  }
+  void request() {
+    paceline_text* choice = nullptr;
+    check(paceline_wait(any<paceline_request>(), seconds(), error()));
+    keep(paceline_request_choice(any<paceline_request>(), &choice, error()), choice);
+    std::int64_t first = 0, length = 0;
+    check(paceline_part(data_.ConsumeIntegral<std::int64_t>(), number(), number(), null_or(first), null_or(length), error()));
+  }
+
+  static constexpr int kMostNodes = 3;
+  FuzzedDataProvider& data_;
+  std::vector<void*> handles_;
+  std::deque<std::string> text_;  // whose places stay
+  void* closed_ = nullptr;
+  int nodes_ = 0;
+  paceline_error error_{};
+  double input_[8] = {}, output_[8] = {};
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  FuzzedDataProvider data(bytes, size);
+  Caller caller(data);
+  for (int calls = 0; calls < 60 && data.remaining_bytes() > 0; ++calls) caller.call();
+  return 0;
+}
