@@ -7,13 +7,13 @@ import ctypes
 import dataclasses
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, py_object
 
-from paceline import _library
+from paceline import _interface
 from paceline._errors import PacelineError
 
-_FORMATS = {"f": _library.FLOAT32, "d": _library.FLOAT64, "i": _library.INT32, "e": _library.FLOAT16}
+_FORMATS = {"f": _interface.FLOAT32, "d": _interface.FLOAT64, "i": _interface.INT32, "e": _interface.FLOAT16}
 _CPU = 1
 # (code, bits) of DLPack: 0 signed, 2 float, 4 bfloat.
-_TYPES = {(2, 32): _library.FLOAT32, (2, 64): _library.FLOAT64, (0, 32): _library.INT32, (2, 16): _library.FLOAT16, (4, 16): _library.BFLOAT16}
+_TYPES = {(2, 32): _interface.FLOAT32, (2, 64): _interface.FLOAT64, (0, 32): _interface.INT32, (2, 16): _interface.FLOAT16, (4, 16): _interface.BFLOAT16}
 _LEGAL = "float32, float64, int32, float16, bfloat16"
 
 

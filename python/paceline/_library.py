@@ -1,242 +1,38 @@
-"""libpaceline (paceline.h) through ctypes: a class for each struct, a function for each function, and errors as exceptions.
+"""libpaceline (paceline.h) through ctypes: a function for each of its functions, and errors as exceptions.
 
 Handles are numbers. A call that waits releases Python's lock; waits return False when their limit has passed, and are asked again. The
-library is found in the environment variable PACELINE_LIBRARY (its path), else in the folder `lib` of this package, else where the system
-looks. It is loaded by the first call.
+library is loaded by the first call (_loading.py).
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import json as _json
-import os
-import pathlib
 import threading
 from collections.abc import Mapping, Sequence
-from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 from paceline._errors import KINDS, PacelineError
-
-RELEASE = "0.1.0"  # of the header that this module follows
-
-# Kinds.
-DONE, BAD_REQUEST, PEER_LOST, DEADLINE, CANCELLED, OVERLOADED, CORRUPT, IO, AGAIN = range(9)
-# Element types.
-FLOAT32, FLOAT64, INT32, FLOAT16, BFLOAT16 = range(5)
-# Roles.
-COORDINATOR, SERVER, WORKER, BOTH = range(1, 5)
-# Phases of a step.
-LOAD, PREPROCESS, TRANSFER, FORWARD, BACKWARD, PHASES = range(6)
-# Collective operations, reductions, algorithms.
-BROADCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BARRIER = range(1, 7)
-SUM, MAX, MIN, MEAN = range(4)
-BEST, LINEAR_PIPELINE, MINIMUM_SPANNING_TREE, BIDIRECTIONAL_EXCHANGE, RING, DIRECT = range(6)
+from paceline._interface import (
+    AGAIN,
+    BAD_REQUEST,
+    CANCELLED,
+    DONE,
+    FLOAT32,
+    RELEASE,
+    WORKER,
+    Call,
+    CommunicatorInfo,
+    CommunicatorOptions,
+    Error,
+    Info,
+    Place,
+    Step,
+    Tensor,
+)
+from paceline._loading import load
 
 Handle = int
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("kind", c_int32), ("code", c_char * 16), ("subject", c_char * 64), ("message", c_char * 1024)]
-    kind: int
-    code: bytes
-    subject: bytes
-    message: bytes
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("shape", POINTER(c_int64)),
-        ("dimensions", c_size_t),
-        ("type", c_int32),
-        ("layer", c_int32),
-        ("value", c_void_p),
-    ]
-
-
-class Place(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("role", c_int32),
-        ("rank", c_int32),
-        ("workers", c_int32),
-        ("servers", c_int32),
-        ("coordinator", c_char_p),
-        ("bind", c_char_p),
-    ]
-
-
-class Info(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("role", c_int32),
-        ("rank", c_int32),
-        ("workers", c_int32),
-        ("servers", c_int32),
-        ("first_iteration", c_int64),
-        ("elements", c_int64),
-    ]
-    role: int
-    rank: int
-    workers: int
-    servers: int
-    first_iteration: int
-    elements: int
-
-
-class Step(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("samples", c_int64), ("loss", c_double), ("phase_seconds", POINTER(c_double)), ("phases", c_size_t)]
-
-
-class Link(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("alpha", c_double), ("beta", c_double), ("gamma", c_double), ("residual", c_double)]
-
-
-class CommunicatorOptions(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("rank", c_int32),
-        ("ranks", c_int32),
-        ("addresses", POINTER(c_char_p)),
-        ("address_count", c_size_t),
-        ("coordinator", c_char_p),
-        ("bind", c_char_p),
-        ("link", POINTER(Link)),
-        ("rank_order", c_int32),
-        ("unconfirmed", c_int32),
-        ("connect_seconds", c_double),
-        ("silence_seconds", c_double),
-        ("stall_seconds", c_double),
-        ("spin_seconds", c_double),
-    ]
-
-
-class CommunicatorInfo(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("rank", c_int32),
-        ("ranks", c_int32),
-        ("alpha", c_double),
-        ("beta", c_double),
-        ("gamma", c_double),
-        ("residual", c_double),
-    ]
-    rank: int
-    ranks: int
-    alpha: float
-    beta: float
-    gamma: float
-    residual: float
-
-
-class Call(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("operation", c_int32),
-        ("type", c_int32),
-        ("reduction", c_int32),
-        ("root", c_int32),
-        ("priority", c_int32),
-        ("algorithm", c_int32),
-        ("block_bytes", c_int64),
-        ("count", c_int64),
-        ("input", c_void_p),
-        ("output", c_void_p),
-    ]
-
-
-STRUCTS: dict[str, type[ctypes.Structure]] = {
-    "paceline_error": Error,
-    "paceline_tensor": Tensor,
-    "paceline_place": Place,
-    "paceline_info": Info,
-    "paceline_step": Step,
-    "paceline_link": Link,
-    "paceline_communicator_options": CommunicatorOptions,
-    "paceline_communicator_info": CommunicatorInfo,
-    "paceline_call": Call,
-}
-
-_HANDLE = POINTER(c_void_p)  # where a handle is given back
-_ERROR = POINTER(Error)
-
-# Of every function that gives a kind and fills an error: its arguments before that.
-CALLS: dict[str, Sequence[object]] = {
-    "paceline_close": (c_void_p, c_double),
-    "paceline_text_bytes": (c_void_p, POINTER(c_char_p), POINTER(c_size_t)),
-    "paceline_job_new": (_HANDLE,),
-    "paceline_job_set": (c_void_p, c_char_p, c_char_p),
-    "paceline_job_get": (c_void_p, c_char_p, _HANDLE),
-    "paceline_job_add_tensor": (c_void_p, POINTER(Tensor), POINTER(c_uint32)),
-    "paceline_coordinate": (c_void_p, POINTER(Place), _HANDLE),
-    "paceline_serve": (c_void_p, POINTER(Place), _HANDLE),
-    "paceline_join": (c_void_p, POINTER(Place), _HANDLE),
-    "paceline_wait_joined": (c_void_p, c_double),
-    "paceline_node_info": (c_void_p, POINTER(Info)),
-    "paceline_node_address": (c_void_p, _HANDLE),
-    "paceline_node_report": (c_void_p, _HANDLE),
-    "paceline_finish": (c_void_p, c_double),
-    "paceline_fail": (c_void_p, c_int32, c_char_p),
-    "paceline_interrupt": (c_void_p,),
-    "paceline_tensor_value": (c_void_p, c_uint32, POINTER(POINTER(c_float)), POINTER(c_int64)),
-    "paceline_tensor_gradient": (c_void_p, c_uint32, POINTER(POINTER(c_float)), POINTER(c_int64)),
-    "paceline_wait_layer": (c_void_p, c_int32, c_int64, c_double),
-    "paceline_wait_all": (c_void_p, c_int64, c_double),
-    "paceline_wait_free": (c_void_p, c_int32, c_double),
-    "paceline_gradient_ready": (c_void_p, c_uint32, c_void_p),
-    "paceline_backward_done": (c_void_p, c_int64, POINTER(c_uint32), c_size_t),
-    "paceline_step_done": (c_void_p, POINTER(Step), POINTER(c_int32)),
-    "paceline_communicator_open": (POINTER(CommunicatorOptions), _HANDLE),
-    "paceline_communicator_group": (c_void_p, c_int32, POINTER(c_int32), c_size_t, _HANDLE),
-    "paceline_communicator_describe": (c_void_p, POINTER(CommunicatorInfo)),
-    "paceline_collective": (c_void_p, POINTER(Call), _HANDLE),
-    "paceline_wait": (c_void_p, c_double),
-    "paceline_request_choice": (c_void_p, _HANDLE),
-    "paceline_part": (c_int64, c_int32, c_int32, POINTER(c_int64), POINTER(c_int64)),
-    "paceline_ask": (c_char_p, c_char_p, _HANDLE),
-}
-
-
-def _path() -> str:
-    given = os.environ.get("PACELINE_LIBRARY")
-    if given:
-        return given
-    own = pathlib.Path(__file__).parent / "lib" / "libpaceline.so.0"
-    return str(own) if own.exists() else "libpaceline.so.0"
-
-
-@functools.cache
-def load() -> ctypes.CDLL:
-    """The library; the same one ever after. Raises PacelineError when it is not there or of another release."""
-    path = _path()
-    try:
-        loaded = ctypes.CDLL(path)
-        version = loaded.paceline_version
-    except (OSError, AttributeError) as problem:
-        raise PacelineError(
-            f"libpaceline cannot be loaded: {problem}; build it, and set PACELINE_LIBRARY to its path", kind="io", subject="PACELINE_LIBRARY"
-        ) from None
-    version.restype = c_char_p
-    version.argtypes = ()
-    release = version().decode()
-    if release != RELEASE:
-        raise PacelineError(
-            f"{path} is of release {release}, this package of {RELEASE}; install both of one release", subject="PACELINE_LIBRARY"
-        )
-    loaded.paceline_struct_size.restype = c_size_t
-    loaded.paceline_struct_size.argtypes = (c_char_p,)
-    loaded.paceline_after_fork.restype = None
-    loaded.paceline_after_fork.argtypes = ()
-    for name, arguments in CALLS.items():
-        function = getattr(loaded, name)
-        function.restype = c_int32
-        function.argtypes = (*arguments, _ERROR)
-    for name, struct in STRUCTS.items():
-        if loaded.paceline_struct_size(name.encode()) != ctypes.sizeof(struct):
-            raise PacelineError(f"{path} has another {name} than this package; install both of one build", subject="PACELINE_LIBRARY")
-    return loaded
 
 
 class _Errors(threading.local):

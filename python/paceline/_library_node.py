@@ -8,7 +8,7 @@ import socket
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
-from paceline import _library
+from paceline import _interface, _library
 from paceline._errors import PacelineError
 from paceline._node import Place, TensorSpec
 from paceline._waiting import wait
@@ -32,7 +32,7 @@ class _Hosted:
 
     def fail(self, reason: str) -> None:
         """Ends the job for everybody with `reason`."""
-        _library.fail(self._handle, _library.PEER_LOST, reason)
+        _library.fail(self._handle, _interface.PEER_LOST, reason)
 
     def interrupt(self) -> None:
         _library.interrupt(self._handle)
@@ -147,8 +147,8 @@ def _job(settings: Mapping[str, str]) -> Iterator[int]:
         _library.close(job, 0)
 
 
-def _place(place: Place) -> _library.Place:
-    roles = {"worker": _library.WORKER, "both": _library.BOTH, "server": _library.SERVER}
+def _place(place: Place) -> _interface.Place:
+    roles = {"worker": _interface.WORKER, "both": _interface.BOTH, "server": _interface.SERVER}
     if place.role not in roles:
         raise PacelineError(f"role '{place.role}'; legal: {', '.join(roles)}", subject="role")
     bind = place.bind or _own_address(place.coordinator)

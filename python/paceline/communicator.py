@@ -19,27 +19,27 @@ import math
 from collections.abc import Sequence
 from types import TracebackType
 
-from paceline import _library
+from paceline import _interface, _library
 from paceline._arrays import Elements, elements
 from paceline._errors import PacelineError
 from paceline._waiting import wait
 
 _OPERATIONS = {
-    "broadcast": _library.BROADCAST,
-    "reduce": _library.REDUCE,
-    "allreduce": _library.ALLREDUCE,
-    "reduce-scatter": _library.REDUCE_SCATTER,
-    "allgather": _library.ALLGATHER,
-    "barrier": _library.BARRIER,
+    "broadcast": _interface.BROADCAST,
+    "reduce": _interface.REDUCE,
+    "allreduce": _interface.ALLREDUCE,
+    "reduce-scatter": _interface.REDUCE_SCATTER,
+    "allgather": _interface.ALLGATHER,
+    "barrier": _interface.BARRIER,
 }
-_REDUCTIONS = {"sum": _library.SUM, "max": _library.MAX, "min": _library.MIN, "mean": _library.MEAN}
+_REDUCTIONS = {"sum": _interface.SUM, "max": _interface.MAX, "min": _interface.MIN, "mean": _interface.MEAN}
 _ALGORITHMS = {
-    "best": _library.BEST,
-    "lp": _library.LINEAR_PIPELINE,
-    "mst": _library.MINIMUM_SPANNING_TREE,
-    "be": _library.BIDIRECTIONAL_EXCHANGE,
-    "ring": _library.RING,
-    "direct": _library.DIRECT,
+    "best": _interface.BEST,
+    "lp": _interface.LINEAR_PIPELINE,
+    "mst": _interface.MINIMUM_SPANNING_TREE,
+    "be": _interface.BIDIRECTIONAL_EXCHANGE,
+    "ring": _interface.RING,
+    "direct": _interface.DIRECT,
 }
 
 
@@ -105,8 +105,8 @@ class Communicator:
         each other, the number of `ranks`, and the host `bind` by which the others reach this process. Returns when all are connected and
         the links are measured. rank_order: adds in rank order, the same bits whatever the algorithm. See paceline/communicator.h."""
         given = (ctypes.c_char_p * len(addresses))(*(address.encode() for address in addresses))
-        model = None if link is None else _library.Link(ctypes.sizeof(_library.Link), link.alpha, link.beta, link.gamma, 0.0)
-        options = _library.CommunicatorOptions(
+        model = None if link is None else _interface.Link(ctypes.sizeof(_interface.Link), link.alpha, link.beta, link.gamma, 0.0)
+        options = _interface.CommunicatorOptions(
             rank=rank,
             ranks=ranks,
             addresses=given,
@@ -150,7 +150,7 @@ class Communicator:
         reduce-scatter and allgather the rank's own part is part() of the whole array. `priority`: lower leaves first."""
         number = _named(_OPERATIONS, operation, "operation")
         arrays: list[Elements] = []
-        call = _library.Call(
+        call = _interface.Call(
             operation=number,
             reduction=_named(_REDUCTIONS, reduction, "reduction"),
             root=root,
@@ -158,25 +158,25 @@ class Communicator:
             algorithm=_named(_ALGORITHMS, algorithm, "algorithm"),
             block_bytes=block_bytes,
         )
-        if number != _library.BARRIER:
+        if number != _interface.BARRIER:
             arrays = self._arrays(call, number, root, array, output)
         return Request(_library.collective(self._handle, call), arrays)
 
-    def _arrays(self, call: _library.Call, operation: int, root: int, array: object, output: object) -> list[Elements]:
+    def _arrays(self, call: _interface.Call, operation: int, root: int, array: object, output: object) -> list[Elements]:
         given = elements(array, "array")
         result = given if output is None else elements(output, "output")
-        whole = result if operation == _library.ALLGATHER else given
+        whole = result if operation == _interface.ALLGATHER else given
         own = part(whole.count, self.ranks, self.rank)
-        size = {_library.FLOAT64: 8, _library.FLOAT16: 2, _library.BFLOAT16: 2}.get(whole.type, 4)
+        size = {_interface.FLOAT64: 8, _interface.FLOAT16: 2, _interface.BFLOAT16: 2}.get(whole.type, 4)
         start, stop = own.start * size, own.stop - own.start
         if given.type != result.type:
             raise PacelineError("array and output have elements of different types; give the same", code="illegal", subject="output")
         call.type, call.count, call.input, call.output = given.type, whole.count, given.pointer, result.pointer
         # The counts that both have: of a part where the operation takes or gives one.
-        expected = {_library.REDUCE_SCATTER: (whole.count, stop), _library.ALLGATHER: (stop, whole.count)}.get(operation, (whole.count, whole.count))
-        if output is None and operation == _library.REDUCE_SCATTER:
+        expected = {_interface.REDUCE_SCATTER: (whole.count, stop), _interface.ALLGATHER: (stop, whole.count)}.get(operation, (whole.count, whole.count))
+        if output is None and operation == _interface.REDUCE_SCATTER:
             call.output = given.pointer + start
-        elif output is None and operation == _library.ALLGATHER:
+        elif output is None and operation == _interface.ALLGATHER:
             call.input = given.pointer + start
         elif (given.count, result.count) != expected:
             raise PacelineError(
@@ -184,7 +184,7 @@ class Communicator:
                 code="illegal",
                 subject="output",
             )
-        if not result.writable and not (operation == _library.REDUCE and root != self.rank):
+        if not result.writable and not (operation == _interface.REDUCE and root != self.rank):
             raise PacelineError("the output is read only", code="illegal", subject="output")
         return [given, result]
 

@@ -1,6 +1,6 @@
-// Calls of the C interface in any order with any arguments: handles of every kind, closed ones and made-up ones, structs of wrong sizes,
-// numbers out of range. Every call returns a kind and says why; what was opened can be closed; nothing else happens. Pointers are NULL
-// or right, since a library cannot know which memory a program has.
+// Calls of the C interface in any order with any arguments: handles of every kind, closed ones and made-up ones, structs of wrong
+// sizes, numbers out of range. Every call returns a kind and says why; what was opened can be closed; nothing else happens.
+// Pointers are NULL or right, since a library cannot know which memory a program has.
 #include <cmath>
 #include <cstdlib>
 #include <deque>

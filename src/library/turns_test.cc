@@ -1,5 +1,5 @@
-// Calls that come when it is not their turn, from a fork, or while the handle is being closed: refused, and the job trains as if they
-// had not been made.
+// Calls that come when it is not their turn, from a fork, or while the handle is being closed: refused, and the job trains as if
+// they had not been made.
 #include <thread>
 
 #include <gmock/gmock.h>
