@@ -70,6 +70,14 @@ def test_lists_of_processes_say_who_a_worker_is_and_not_what_it_does(workers, tm
         assert not [word for name, pid in children.items() if name.startswith("worker") for word in words_of(pid) if "mini-batch" in word]
 
 
+@pytest.mark.parametrize("program", [("/bin/true",), ("sh", "-c", "test $PACELINE_RANK = 1 || exec sleep 600")], ids=["all", "one"])
+def test_a_program_that_ends_without_joining_ends_the_job_at_once(program):
+    with Process("run", "--workers", 2, "--servers", 1, "--", *program) as job:
+        assert job.finish(10 + SLACK) == 1, job.err
+        assert re.search(r"worker [01] \(process \d+\) ended without joining the job", job.the_error()), job.err
+        assert not job.family()
+
+
 @pytest.mark.parametrize("how", [("--servers", 2), full(("--collective", "loop3"))], ids=["servers", "collective"])
 def test_a_signal_to_any_worker_lets_the_job_end_as_one_to_the_launcher_does(how, tmp_path):
     with Job(tmp_path, *ENDLESS, *how, "--workers", 2, "--json", "--checkpoint", tmp_path / "c") as job:

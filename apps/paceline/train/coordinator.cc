@@ -51,6 +51,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.coordinator.job = drawn();
   options.trace_file = request.trace_file;
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
+    if (request.events) print_event("gathered", true);
     return planner::decide(spec, table, request.workers, request.servers, gathering);
   };
   options.on_progress = [&](const Json& progress) {

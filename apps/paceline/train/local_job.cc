@@ -250,6 +250,7 @@ class LocalJob {
       listens_ = true;
       return start_members(event["listening"]);
     }
+    if (event.contains("gathered")) gathered_ = true;
     if (event.contains("report")) report_ = event["report"];
     if (event.contains("progress")) on_progress(event["progress"]);
     return {};
@@ -296,6 +297,10 @@ class LocalJob {
         // The job is over; whoever does not end by itself is ended, which nobody is blamed for.
         if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
         kill_no_later_than(kGrace);
+      } else if (well && !joined_before_it_ended(child.get())) {
+        blamed_ = fmt::format("{} (process {}) ended without joining the job", child->label(), child->pid());
+        first_error_ = blamed_ + "; a program that 'paceline run' starts joins by paceline::Worker, see paceline/torch.h";
+        kill_no_later_than(kGrace);
       } else if (!well && blamed_.empty()) {
         // The others find out by themselves within the deadline, unless this one never joined.
         blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
@@ -303,6 +308,13 @@ class LocalJob {
         kill_no_later_than(killed ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500) : kGrace);
       }
     }
+  }
+
+  // The coordinator has said so before it welcomed anybody, but that line may not have been read yet.
+  bool joined_before_it_ended(const Child* child) {
+    if (killed_ || request_.reference || child == forking_ || !blamed_.empty() || children_[0]->ended()) return true;
+    if (!gathered_) children_[0]->read_output([&](const std::string& line) { (void)on_event(line); });
+    return gathered_;
   }
 
   void kill_no_later_than(Duration from_now) {
@@ -357,8 +369,9 @@ class LocalJob {
   const Child* forking_ = nullptr;                // and its process, one of the children
   int signals_ = -1;
   int interrupts_ = 0;
-  bool listens_ = false;  // the coordinator
-  bool killed_ = false;   // every child, since kill_at_ had come
+  bool listens_ = false;   // the coordinator
+  bool gathered_ = false;  // everybody has joined
+  bool killed_ = false;    // every child, since kill_at_ had come
   std::optional<TimePoint> kill_at_;
   std::optional<TimePoint> speaks_by_;   // the coordinator; where nothing is expected of it: none
   std::optional<TimePoint> read_until_;  // what children print, once all have ended
