@@ -16,8 +16,8 @@ namespace paceline::trainer {
 
 class Workload {
  public:
-  // The data, and whether everything fits together, before anything is computed; make_network() follows. `workers` 0: not known yet,
-  // share_among() tells it before anything else is used than adapter().
+  // The data, and whether everything fits together, before anything is computed; make_network() follows. `workers` 0: not known
+  // yet, share_among() tells it before anything else is used than adapter().
   // Errors: kBadRequest naming the model, the data set, or what of the two does not fit together.
   static Result<std::unique_ptr<Workload>> open(const job::JobSpec& settings, std::int32_t workers,
                                                 const std::filesystem::path& data_root);
