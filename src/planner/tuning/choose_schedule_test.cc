@@ -130,7 +130,7 @@ TEST_F(ChooseSchedule, WhatIsTypedStays) {
   ASSERT_EQ(tuned["candidates"].size(), 1U);
   EXPECT_EQ(chosen_.schedule.slice, 500000);
   EXPECT_EQ(chosen_.schedule.merge, 0);
-  EXPECT_EQ(to_text(chosen_.schedule.window), "1000000");
+  EXPECT_EQ(to_text(chosen_.schedule.window), "1MB");
   EXPECT_EQ(chosen_.schedule.back, scheduling::Return::kPullByLayer);
   EXPECT_EQ(to_text(chosen_.schedule.places), "worker-egress,window");
   EXPECT_LE(largest_unit(), 50'000);
