@@ -13,28 +13,40 @@ namespace paceline {
 namespace {
 
 template <typename T>
-T draw() {
-  T drawn{};
+void draw_into(T& drawn) {
   do {
     PACELINE_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&drawn), sizeof drawn) == 1, "the system has no random numbers");
   } while (drawn == T{});
+}
+
+template <typename T>
+T draw() {
+  T drawn{};
+  draw_into(drawn);
   return drawn;
 }
 
 }  // namespace
 
 Secret draw_secret() { return draw<Secret>(); }
+void draw_secret(Secret& to) { draw_into(to); }
 Nonce draw_nonce() { return draw<Nonce>(); }
 std::uint32_t draw_number() { return draw<std::uint32_t>(); }
 
+void wipe(std::span<std::byte> bytes) { OPENSSL_cleanse(bytes.data(), bytes.size()); }
+
 Proof prove(const Secret& secret, std::initializer_list<std::span<const std::byte>> parts) {
   std::vector<std::byte> all;
+  std::size_t total = 0;
+  for (const auto& part : parts) total += part.size();
+  all.reserve(total);  // so that it does not move, and leave what it held behind
   for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
   Proof proof{};
   unsigned int bytes = proof.size();
   const auto* made =
       HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(all.data()),
            all.size(), reinterpret_cast<unsigned char*>(proof.data()), &bytes);
+  wipe(all);
   PACELINE_CHECK(made != nullptr && bytes == proof.size(), "this system's libcrypto has no SHA-256");
   return proof;
 }

@@ -18,10 +18,14 @@ inline constexpr Secret kNoSecret{};
 
 // From the system's source of random numbers; never all zero.
 Secret draw_secret();
+void draw_secret(Secret& to);
 Nonce draw_nonce();
 std::uint32_t draw_number();  // not 0
 
-// Of the parts one behind the other. About 1 microsecond for a few hundred bytes.
+// Zeros that no compiler leaves out.
+void wipe(std::span<std::byte> bytes);
+
+// Of the parts one behind the other; no copy of them is left in memory. About 1 microsecond for a few hundred bytes.
 Proof prove(const Secret& secret, std::initializer_list<std::span<const std::byte>> parts);
 // Takes as long whether the two differ in their first byte or in none.
 bool same(const Proof& a, const Proof& b);

@@ -1,0 +1,132 @@
+#include "base/job_key_file.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace paceline {
+namespace {
+
+constexpr std::string_view kDescriptor = "fd:";
+
+std::string reason(int number) { return std::generic_category().message(number); }
+
+// Closes what it holds.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+Result<JobKey> read_from(int descriptor, const std::string& source) {
+  std::array<std::byte, JobKey::kBytes + 1> bytes{};
+  std::size_t got = 0;
+  while (got < bytes.size()) {
+    const ssize_t count = ::pread(descriptor, bytes.data() + got, bytes.size() - got, static_cast<off_t>(got));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return error(ErrorKind::kIo, "job key {} cannot be read: {}", source, reason(errno));
+    if (count == 0) break;
+    got += static_cast<std::size_t>(count);
+  }
+  auto key = JobKey::from(std::span(bytes).first(got));
+  wipe(bytes);
+  if (key.ok()) return key;
+  return error(ErrorKind::kBadRequest, "job key {}: {}{}; make one with 'paceline key new FILE'", source,
+               got > JobKey::kBytes ? "more than 32 bytes (a line end behind the key?); " : "", key.status().message());
+}
+
+Status check_file(const std::string& path, const struct stat& about) {
+  if (!S_ISREG(about.st_mode)) {
+    return error(ErrorKind::kBadRequest, "job key {} is no regular file but {}; give the file that 'paceline key new FILE' made",
+                 path, S_ISDIR(about.st_mode) ? "a directory (folder)" : "a pipe, a socket or a device");
+  }
+  if (about.st_uid != ::geteuid() && about.st_uid != 0) {
+    return error(ErrorKind::kBadRequest,
+                 "job key {} belongs to user {}, who can change it; copy it to a file of your own (user {})", path, about.st_uid,
+                 ::geteuid());
+  }
+  if ((about.st_mode & 077) != 0) {
+    return error(ErrorKind::kBadRequest, "job key {} has mode {:04o}: others may use it; chmod 600 {}", path, about.st_mode & 07777,
+                 path);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<JobKey> read_job_key(const std::string& source) {
+  if (source.starts_with(kDescriptor)) {
+    int number = -1;
+    const char* const end = source.data() + source.size();
+    const auto [last, problem] = std::from_chars(source.data() + kDescriptor.size(), end, number);
+    if (problem != std::errc() || last != end || number < 3 || ::fcntl(number, F_GETFD) < 0) {
+      return error(ErrorKind::kBadRequest, "job key {}: this process has inherited no such descriptor; it has to be 3 or more",
+                   source);
+    }
+    // Kept open, since whoever is started next may read it too, but only by those that it is handed on to.
+    ::fcntl(number, F_SETFD, FD_CLOEXEC);
+    return read_from(number, source);
+  }
+  // A device, a pipe or a socket may do something when it is opened; O_NONBLOCK keeps a pipe without a writer from waiting.
+  struct stat about {};
+  if (::stat(source.c_str(), &about) == 0) PACELINE_RETURN_IF_ERROR(check_file(source, about));
+  const Descriptor file(::open(source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.number() < 0) {
+    const bool none = errno == ENOENT || errno == ENOTDIR;
+    return error(none ? ErrorKind::kBadRequest : ErrorKind::kIo, "job key {} cannot be opened: {}{}", source, reason(errno),
+                 none ? fmt::format("; make one with 'paceline key new {}'", source) : "");
+  }
+  // Of what was opened, since another file may have taken its name meanwhile.
+  if (::fstat(file.number(), &about) != 0) return error(ErrorKind::kIo, "job key {} cannot be examined: {}", source, reason(errno));
+  PACELINE_RETURN_IF_ERROR(check_file(source, about));
+  return read_from(file.number(), source);
+}
+
+namespace {
+
+Status write_to(int descriptor, const JobKey& key, const std::string& where) {
+  const ssize_t written = ::write(descriptor, key.bytes().data(), JobKey::kBytes);
+  if (written == static_cast<ssize_t>(JobKey::kBytes)) return {};
+  return error(ErrorKind::kIo, "{} cannot be written: {}", where, written < 0 ? reason(errno) : "the disk is full");
+}
+
+}  // namespace
+
+Status write_job_key(const std::string& path, const JobKey& key) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (file.number() < 0) {
+    if (errno == EEXIST)
+      return error(ErrorKind::kBadRequest, "{} is there already, and a key that is in use must not go; give another name", path);
+    const bool none = errno == ENOENT || errno == ENOTDIR;
+    return error(none ? ErrorKind::kBadRequest : ErrorKind::kIo, "{} cannot be made: {}", path, reason(errno));
+  }
+  Status status = write_to(file.number(), key, path);
+  if (status.ok() && ::fsync(file.number()) != 0) status = error(ErrorKind::kIo, "{} cannot be written: {}", path, reason(errno));
+  if (!status.ok()) ::unlink(path.c_str());
+  return status;
+}
+
+Result<int> open_for_children(const JobKey& key) {
+  Descriptor memory(::memfd_create("paceline job key", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (memory.number() < 0) return error(ErrorKind::kIo, "there is no memory to hand a job key on in: {}", reason(errno));
+  PACELINE_RETURN_IF_ERROR(write_to(memory.number(), key, "the memory to hand a job key on in"));
+  ::fcntl(memory.number(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+  return memory.release();
+}
+
+}  // namespace paceline
