@@ -9,7 +9,6 @@ namespace {
 constexpr std::size_t kLargestHead = wire::kHeaderBytes + wire::kMaxBody;
 // A frame with a payload up to this size is taken for one of many small ones, worth reading together.
 constexpr std::size_t kSmallPayload = 8192;
-constexpr std::size_t kMagicBytes = 4;
 // Magic, major and minor version.
 constexpr std::size_t kTellsAStranger = 6;
 
@@ -111,8 +110,7 @@ Result<wire::FrameHeader> FrameReader::open_header(std::span<const std::byte, wi
   if (!header.ok() && header.status().kind() == ErrorKind::kBadRequest) {
     if (met_frame_)
       return error(ErrorKind::kCorrupt, "the stream was damaged: where a frame should begin, {}", header.status().message());
-    const auto ours = wire::seal({}, {}, {});
-    met_other_version_ = std::equal(bytes.begin(), bytes.begin() + kMagicBytes, ours.bytes.begin());
+    owes_answer_ = wire::speaks_tls(bytes) || std::memcmp(bytes.data(), wire::kMagic.data(), wire::kMagic.size()) == 0;
   }
   return header;
 }

@@ -36,8 +36,8 @@ class FrameReader {
   // kCorrupt when the handler refused a frame; the stream is unusable after one.
   Status consume(std::size_t count, ConnectionHandler& handler);
 
-  // After an error: it was Paceline's protocol, but of another major version.
-  bool met_other_version() const { return met_other_version_; }
+  // After an error: the peer can do something with a frame of ours, since it is Paceline of another major version, or speaks TLS.
+  bool owes_answer() const { return owes_answer_; }
   bool inside_frame() const { return in_payload_ || begin_ != end_; }
 
  private:
@@ -49,7 +49,7 @@ class FrameReader {
   std::size_t available() const { return end_ - begin_; }
 
   const bool& open_;
-  bool met_other_version_ = false;
+  bool owes_answer_ = false;
   bool met_frame_ = false;  // a head passed its checks: the peer is no stranger, whatever comes later
   std::size_t wanted_capacity_ = kStrangerBuffer;
   std::size_t payload_limit_ = wire::kMaxStrangerPayload;

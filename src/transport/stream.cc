@@ -178,7 +178,7 @@ void Stream::on_readable() {
     }
     total += moved.bytes;
     if (Status status = reader_.consume(moved.bytes, *handler_); !status.ok()) {
-      tell_version_if_other(status);
+      answer_if_owed(status);
       finish(error(status.kind(), "{}: {}", peer_, status.message()));
       return;
     }
@@ -189,10 +189,11 @@ void Stream::on_readable() {
   }
 }
 
-// A peer of another release should be able to print both versions too: any frame of ours tells it ours. A heartbeat, because the
-// version may only have been damaged on the way, and then the peer must not take the frame for a decision about its session.
-void Stream::tell_version_if_other(const Status& reason) {
-  if (reason.kind() != ErrorKind::kBadRequest || !reader_.met_other_version() || !open_) return;
+// A peer of another release should be able to print both versions too, and one that speaks TLS that nobody does here: any frame of
+// ours tells it. A heartbeat, because the bytes may only have been damaged on the way, and then the peer must not take the frame for
+// a decision about its session.
+void Stream::answer_if_owed(const Status& reason) {
+  if (reason.kind() != ErrorKind::kBadRequest || !reader_.owes_answer() || !open_) return;
   send(wire::seal({.kind = wire::FrameKind::kHeartbeat}, {}, {}), {}, 0);
   std::array<iovec, kMostPieces> pieces;
   if (!write_blocked_ && !write_failed_) write_some(std::span(pieces).first(queue_.gather(pieces, kWriteBytes)));

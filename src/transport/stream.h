@@ -62,14 +62,14 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
 
   void on_readable();
   void on_writable();
+  void finish(Status reason);  // ends the connection now and reports it from the loop
   bool open() const { return open_; }
   LoopCore* loop() const { return loop_; }
 
  private:
   void flush();
   void report_written();
-  void tell_version_if_other(const Status& reason);
-  void finish(Status reason);  // ends the connection now and reports it from the loop
+  void answer_if_owed(const Status& reason);
   void deliver_closed();
   void end_probation();
 

@@ -7,7 +7,6 @@
 namespace paceline::wire {
 namespace {
 
-constexpr std::array<char, 4> kMagic = {'P', 'L', 'N', '1'};
 constexpr std::size_t kChecksumOffset = 44;
 
 template <typename T>
@@ -52,7 +51,18 @@ SealedHead seal(FrameHeader header, std::span<const std::byte> body, std::span<c
   return sealed;
 }
 
+bool speaks_tls(std::span<const std::byte> bytes) {
+  constexpr std::byte kAlert{21}, kHandshake{22}, kMajor{3};
+  return bytes.size() >= 2 && (bytes[0] == kAlert || bytes[0] == kHandshake) && bytes[1] == kMajor;
+}
+
 Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, std::size_t payload_limit) {
+  if (speaks_tls(bytes)) {
+    return error(
+        ErrorKind::kBadRequest,
+        "the peer speaks TLS, and this process talks in the clear: it was started without the job's key; give all processes "
+        "of the job the same file with --job-key-file");
+  }
   if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
     return error(ErrorKind::kBadRequest, "the peer does not speak Paceline's protocol (first bytes {:02x} {:02x} {:02x} {:02x})",
                  get<std::uint8_t>(bytes, 0), get<std::uint8_t>(bytes, 1), get<std::uint8_t>(bytes, 2),

@@ -29,6 +29,7 @@ namespace paceline::wire {
 
 inline constexpr std::uint8_t kMajorVersion = 1;
 inline constexpr std::uint8_t kMinorVersion = 0;
+inline constexpr std::array<char, 4> kMagic = {'P', 'L', 'N', '1'};  // the first bytes of every frame
 inline constexpr std::size_t kHeaderBytes = 48;
 inline constexpr std::size_t kMaxBody = 208;  // header and body fit in 256 bytes
 inline constexpr std::size_t kMaxPayload = std::size_t{1} << 20;
@@ -71,8 +72,11 @@ struct SealedHead {
 // Fills in lengths and both checksums. Requires: body and payload within their limits.
 SealedHead seal(FrameHeader header, std::span<const std::byte> body, std::span<const std::byte> payload);
 
+// Whether a peer's first bytes are those of TLS: a greeting, or an alert.
+bool speaks_tls(std::span<const std::byte> bytes);
+
 // Checks magic, version, kind, flags and lengths (payload at most `payload_limit`) of the first 48 bytes. Not the checksum,
-// which covers the body too. Errors: kBadRequest for a stranger or another version (both versions are named), kCorrupt otherwise.
+// which covers the body too. Errors: kBadRequest for a stranger (TLS is named) or another version (both versions are), kCorrupt otherwise.
 Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, std::size_t payload_limit);
 
 // Checks the header's checksum once the body is there. `header_and_body` is what was sent.

@@ -20,6 +20,15 @@ Backend tcp_backend() {
   return {"tcp", [] { return make_tcp_transport(); }, "127.0.0.1"};
 }
 
+Backend tls_backend() {
+  return {"tls", [key = JobKey::draw()] { return make_tcp_transport({.key = key}); }, "127.0.0.1"};
+}
+
+Backend faultless_tls_backend() {
+  return {"faultless_tls", [key = JobKey::draw()] { return make_faulty_transport(make_tcp_transport({.key = key}), {}); },
+          "127.0.0.1"};
+}
+
 Backend faultless_backend() {
   return {"faultless", [] { return make_faulty_transport(make_tcp_transport(), {}); }, "127.0.0.1"};
 }

@@ -28,7 +28,9 @@ struct Backend {
 using MakeBackend = Backend (*)();
 Backend inproc_backend();
 Backend tcp_backend();
+Backend tls_backend();        // the same with a key
 Backend faultless_backend();  // the decorator that injects nothing must be invisible
+Backend faultless_tls_backend();
 
 std::string backend_name(const ::testing::TestParamInfo<MakeBackend>& info);  // for the names of the tests
 

@@ -15,7 +15,8 @@ class TransportConformance : public LeakCheck, public ::testing::WithParamInterf
   Backend backend_ = GetParam()();
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, TransportConformance, ::testing::Values(&inproc_backend, &tcp_backend, &faultless_backend),
+INSTANTIATE_TEST_SUITE_P(Backends, TransportConformance,
+                         ::testing::Values(&inproc_backend, &tcp_backend, &tls_backend, &faultless_backend, &faultless_tls_backend),
                          backend_name);
 
 struct Plan {

@@ -118,7 +118,7 @@ def configure(place, environment, *options):
 
 
 def test_collectives_need_neither_the_solver_nor_libraries_of_pictures(tmp_path):
-    few = packages(tmp_path / "few", "libisal", "libxxhash", "libhwy", "libcrypto")
+    few = packages(tmp_path / "few", "libisal", "libxxhash", "libhwy", "libcrypto", "libssl")
     done = configure(tmp_path / "libraries", few, "-DPACELINE_PROGRAMS=OFF")
     assert done.returncode == 0, done.stderr
     targets = subprocess.run(["ninja", "-C", tmp_path / "libraries", "-t", "targets", "all"], capture_output=True, text=True, timeout=60).stdout

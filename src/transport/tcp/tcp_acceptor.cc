@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "transport/tcp/tcp_stream.h"
+#include "transport/tcp/tls_stream.h"
 
 namespace paceline::transport {
 namespace {
@@ -32,8 +33,9 @@ struct TcpAcceptor::Ready {
   std::shared_ptr<TcpAcceptor> acceptor;
 };
 
-TcpAcceptor::TcpAcceptor(TcpLoop& loop, const ListenOptions& options, const TcpOptions& tcp, Transport::Accepted accepted)
-    : loop_(&loop), options_(options), tcp_(tcp), accepted_(std::move(accepted)) {
+TcpAcceptor::TcpAcceptor(TcpLoop& loop, const ListenOptions& options, const TcpOptions& tcp, std::shared_ptr<const TlsContext> tls,
+                         Transport::Accepted accepted)
+    : loop_(&loop), options_(options), tcp_(tcp), tls_(std::move(tls)), accepted_(std::move(accepted)) {
   loop.add_member(*this);
 }
 
@@ -138,8 +140,24 @@ void TcpAcceptor::take_in(int descriptor, const tcp::endpoint& peer) {
     ::close(descriptor);
     return;
   }
+  if (tls_ != nullptr) return shake_hands(std::move(socket), endpoint_text(peer));
   auto stream = std::make_shared<TcpStream>(*loop_, std::move(socket), endpoint_text(peer));
   stream->become_stranger(strangers_, options_.stranger_deadline);
+  hand_over(std::move(stream));
+}
+
+// It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever counts
+// strangers.
+void TcpAcceptor::shake_hands(Socket socket, std::string peer) {
+  auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(peer), tls_, TlsChannel::Side::kAccepts);
+  stream->become_stranger(strangers_, options_.stranger_deadline);
+  stream->shake_hands([weak = weak_from_this(), key = std::weak_ptr(stream)](const Status&) {
+    const auto self = weak.lock();
+    if (const auto shaken = key.lock(); shaken && self && self->acceptor_) self->hand_over(shaken);
+  });
+}
+
+void TcpAcceptor::hand_over(std::shared_ptr<Stream> stream) {
   const auto self = shared_from_this();  // the callback may destroy the listener
   accepted_(std::make_unique<StreamConnection>(std::move(stream)));
 }

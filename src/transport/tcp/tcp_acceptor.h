@@ -6,12 +6,15 @@
 #include "transport/stream.h"
 #include "transport/tcp/tcp_loop.h"
 #include "transport/tcp/tcp_transport.h"
+#include "transport/tls/tls_context.h"
 
 namespace paceline::transport {
 
 class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this<TcpAcceptor> {
  public:
-  TcpAcceptor(TcpLoop& loop, const ListenOptions& options, const TcpOptions& tcp, Transport::Accepted accepted);
+  // `tls`: null in the clear.
+  TcpAcceptor(TcpLoop& loop, const ListenOptions& options, const TcpOptions& tcp, std::shared_ptr<const TlsContext> tls,
+              Transport::Accepted accepted);
   ~TcpAcceptor() override;
 
   Status open(const Address& address);  // once, before all else
@@ -28,12 +31,15 @@ class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this
   void wait();
   void on_ready();
   void take_in(int descriptor, const asio::ip::tcp::endpoint& peer);
+  void shake_hands(Socket socket, std::string peer);
+  void hand_over(std::shared_ptr<Stream> stream);
   void refuse_one();
 
   HandlerMemory memory_;
   TcpLoop* loop_;  // null once the loop is gone
   ListenOptions options_;
   TcpOptions tcp_;
+  std::shared_ptr<const TlsContext> tls_;
   Transport::Accepted accepted_;
   Address address_;
   std::shared_ptr<StrangerCount> strangers_ = std::make_shared<StrangerCount>();

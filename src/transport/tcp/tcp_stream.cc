@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include <asio/post.hpp>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
@@ -18,7 +19,7 @@ constexpr std::size_t kLeastLowWater = 16U << 10;
 struct TcpStream::ReadReady {
   using allocator_type = HandlerAllocator<void>;
   allocator_type get_allocator() const { return allocator_type(stream->read_memory_); }
-  void operator()(const asio::error_code& failure) const {
+  void operator()(const asio::error_code& failure = {}) const {
     if (failure || !stream->open()) return;
     const TcpLoop::Turn turn(stream->tcp_loop_);
     stream->on_readable();
@@ -79,10 +80,14 @@ void TcpStream::want_read(std::size_t least) {
   const int low_water = least < kLeastLowWater ? 1 : static_cast<int>(std::min(least, kMostLowWater));
   if (low_water != low_water_ && ::setsockopt(socket_->native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water) == 0)
     low_water_ = low_water;
-  socket_->async_wait(Socket::wait_read, ReadReady{self()});
+  wait_to_read(Socket::wait_read);
 }
 
 void TcpStream::want_write() { socket_->async_wait(Socket::wait_write, WriteReady{self()}); }
+
+void TcpStream::wait_to_read(Socket::wait_type what) { socket_->async_wait(what, ReadReady{self()}); }
+
+void TcpStream::read_soon() { asio::post(tcp_loop_.io(), ReadReady{self()}); }
 
 Status open_socket(Socket& socket, const asio::ip::tcp::endpoint& endpoint) {
   const int descriptor = ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);

@@ -10,22 +10,30 @@
 
 namespace paceline::transport {
 
-class TcpStream final : public Stream {
+class TcpStream : public Stream {
  public:
   TcpStream(TcpLoop& loop, Socket socket, std::string peer);
 
   // Sets the socket's options. Errors: kIo.
   static Status configure(int descriptor, const TcpOptions& options);
 
- private:
-  struct ReadReady;
-  struct WriteReady;
-
+ protected:
   Moved read_some(std::span<const iovec> spaces) override;
   Moved write_some(std::span<const iovec> pieces) override;
   void want_read(std::size_t least) override;
   void want_write() override;
   void close_stream() override { socket_.reset(); }
+  // As want_read, whatever the socket has to be ready for.
+  void wait_to_read(Socket::wait_type what);
+  // As want_read when there is something to read already.
+  void read_soon();
+  Socket& socket() { return *socket_; }
+  TcpLoop& tcp_loop() { return tcp_loop_; }
+
+ private:
+  struct ReadReady;
+  struct WriteReady;
+
   std::shared_ptr<TcpStream> self() { return std::static_pointer_cast<TcpStream>(shared_from_this()); }
 
   HandlerMemory read_memory_;

@@ -12,7 +12,8 @@ namespace {
 
 class TcpTransport final : public Transport {
  public:
-  explicit TcpTransport(const TcpOptions& options) : options_(options), loop_(options.spin) {}
+  explicit TcpTransport(const TcpOptions& options)
+      : options_(options), tls_(options.key ? std::make_shared<TlsContext>(*options.key) : nullptr), loop_(options.spin) {}
   ~TcpTransport() override { loop_.shut_down(); }
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
@@ -20,17 +21,18 @@ class TcpTransport final : public Transport {
   Loop& loop() override { return loop_; }
 
   Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) override {
-    auto acceptor = std::make_shared<TcpAcceptor>(loop_, options, options_, std::move(accepted));
+    auto acceptor = std::make_shared<TcpAcceptor>(loop_, options, options_, tls_, std::move(accepted));
     PACELINE_RETURN_IF_ERROR(acceptor->open(address));
     return std::unique_ptr<Listener>(std::make_unique<TcpListener>(std::move(acceptor)));
   }
 
   void connect(const Address& address, Duration deadline, Connected connected) override {
-    std::make_shared<TcpConnector>(loop_, options_, address, deadline, std::move(connected))->start();
+    std::make_shared<TcpConnector>(loop_, options_, tls_, address, deadline, std::move(connected))->start();
   }
 
  private:
   TcpOptions options_;
+  std::shared_ptr<const TlsContext> tls_;  // null in the clear
   TcpLoop loop_;
 };
 

@@ -1,4 +1,4 @@
-// Frames between processes over TCP, served by Asio: one io_context per loop, run by one thread.
+// Frames between processes over TCP, in the clear or encrypted, served by Asio: one io_context per loop, run by one thread.
 //
 // Hosts are IPv4 or IPv6 literals or names; a name is looked up beside the loop, and its addresses are tried one after the other,
 // each with its share of the deadline. A look-up that the system does not end keeps the destructor waiting for it.
@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/job_key.h"
 #include "transport/transport.h"
 
 namespace paceline::transport {
@@ -22,6 +23,9 @@ struct TcpOptions {
   std::optional<Bytes> send_buffer;
   // How long the loop looks for more work before it sleeps: saves the time to wake up, costs a processor. 0 to 1 s.
   Duration spin{0};
+  // The job's key: every connection, made or accepted, is TLS 1.3 with it (tls/tls_context.h), and whoever does not hold it gets
+  // none. Nothing: every connection is in the clear. There is nothing in between, and no side gives way to the other.
+  std::optional<JobKey> key;
 };
 
 // kBadRequest when an option is out of range; kIo when the system gives no descriptors.

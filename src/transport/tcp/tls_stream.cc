@@ -1,0 +1,67 @@
+#include "transport/tcp/tls_stream.h"
+
+namespace paceline::transport {
+namespace {
+
+// A channel may hold the beginning of a record, so that fewer bytes are to come than the payload still needs.
+constexpr std::size_t kMostHeld = 17U << 10;
+
+}  // namespace
+
+TlsStream::TlsStream(TcpLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context,
+                     TlsChannel::Side side)
+    : TcpStream(loop, std::move(socket), std::move(peer)), channel_(std::move(context), side, *this) {}
+
+void TlsStream::shake_hands(std::function<void(const Status&)> done) {
+  done_ = std::move(done);
+  step();
+}
+
+void TlsStream::step() {
+  const TlsChannel::Next next = channel_.shake_hands();
+  if (next == TlsChannel::Next::kDone) return end_handshake({});
+  if (next == TlsChannel::Next::kFailed) {
+    const Status why = channel_.failure();
+    const auto done = std::exchange(done_, nullptr);  // before the stream is closed, which would call it
+    finish(error(why.kind(), "{}: {}", peer(), why.message()));
+    return done(why);
+  }
+  const auto what = next == TlsChannel::Next::kWrite ? Socket::wait_write : Socket::wait_read;
+  socket().async_wait(what, [self = self()](const asio::error_code& failure) {
+    if (failure || !self->open()) return;
+    const TcpLoop::Turn turn(self->tcp_loop());
+    self->step();
+  });
+}
+
+void TlsStream::end_handshake(const Status& how) {
+  if (done_) std::exchange(done_, nullptr)(how);
+}
+
+void TlsStream::want_read(std::size_t least) {
+  if (channel_.may_have_more()) return read_soon();
+  if (channel_.reading_waits_for_write()) return wait_to_read(Socket::wait_write);
+  TcpStream::want_read(least > kMostHeld ? least - kMostHeld : 1);
+}
+
+void TlsStream::close_stream() {
+  channel_.say_goodbye();
+  TcpStream::close_stream();
+  // The time for strangers was over, or the loop goes and takes this with it.
+  if (done_ && loop() != nullptr) {
+    loop()->post(
+        [self = self()] { self->end_handshake(error(ErrorKind::kDeadline, "it did not finish the TLS handshake in time")); });
+  }
+}
+
+Stream::Moved TlsStream::read_raw(std::span<std::byte> to) {
+  const iovec space{to.data(), to.size()};
+  return TcpStream::read_some({&space, 1});
+}
+
+Stream::Moved TlsStream::write_raw(std::span<const std::byte> from) {
+  const iovec piece{const_cast<std::byte*>(from.data()), from.size()};  // only read
+  return TcpStream::write_some({&piece, 1});
+}
+
+}  // namespace paceline::transport

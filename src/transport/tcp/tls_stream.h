@@ -1,0 +1,38 @@
+// A TcpStream whose bytes are encrypted (tls/tls_channel.h): the socket and its waiting are TcpStream's, between it and the frames
+// stands a TlsChannel. Its user gets it when the handshake is over, one way or the other; until then an accepted one counts as a
+// stranger, with a stranger's deadline.
+#pragma once
+
+#include <functional>
+
+#include "transport/tcp/tcp_stream.h"
+#include "transport/tls/tls_channel.h"
+
+namespace paceline::transport {
+
+class TlsStream final : public TcpStream, private RawStream {
+ public:
+  TlsStream(TcpLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context, TlsChannel::Side side);
+
+  // Before start(). `done` is called once, by the loop, unless that goes first: the stream is encrypted, or `how` says why not, and
+  // then it is closed and says so as soon as it is started.
+  void shake_hands(std::function<void(const Status& how)> done);
+
+ private:
+  void step();
+  void end_handshake(const Status& how);
+  std::shared_ptr<TlsStream> self() { return std::static_pointer_cast<TlsStream>(shared_from_this()); }
+
+  Moved read_some(std::span<const iovec> spaces) override { return channel_.read(spaces); }
+  Moved write_some(std::span<const iovec> pieces) override { return channel_.write(pieces); }
+  void want_read(std::size_t least) override;
+  void close_stream() override;
+
+  Moved read_raw(std::span<std::byte> to) override;
+  Moved write_raw(std::span<const std::byte> from) override;
+
+  TlsChannel channel_;
+  std::function<void(const Status&)> done_;  // empty once called
+};
+
+}  // namespace paceline::transport

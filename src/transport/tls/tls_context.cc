@@ -1,0 +1,89 @@
+#include "transport/tls/tls_context.h"
+
+#include <algorithm>
+
+#include <openssl/ssl.h>
+
+#include "base/check.h"
+#include "transport/tls/offered_key.h"
+
+namespace paceline::transport {
+namespace {
+
+constexpr unsigned char kContext[] = "paceline";
+constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
+
+const TlsContext& context_of(SSL* ssl) { return *static_cast<const TlsContext*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl))); }
+
+// The pre-shared key in OpenSSL's clothes.
+SSL_SESSION* make_session(SSL* ssl, const JobKey& key) {
+  Secret shared = key.derive(kTlsPurpose);
+  SSL_SESSION* session = SSL_SESSION_new();
+  const bool made =
+      session != nullptr &&
+      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(shared.data()), shared.size()) == 1 &&
+      SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, kCipher)) == 1 &&
+      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1 &&
+      SSL_SESSION_set1_id_context(session, kContext, sizeof kContext - 1) == 1;
+  wipe(shared);
+  if (made) return session;
+  SSL_SESSION_free(session);
+  return nullptr;
+}
+
+// The side that connects.
+int use_key(SSL* ssl, const EVP_MD*, const unsigned char** identity, std::size_t* bytes, SSL_SESSION** session) {
+  const TlsContext& context = context_of(ssl);
+  *session = make_session(ssl, context.key());
+  *identity = reinterpret_cast<const unsigned char*>(context.identity().data());
+  *bytes = context.identity().size();
+  return *session != nullptr ? 1 : 0;
+}
+
+// The side that accepts. Another identity is no error yet: the handshake fails for want of anything that both sides know.
+int find_key(SSL* ssl, const unsigned char* identity, std::size_t bytes, SSL_SESSION** session) {
+  const TlsContext& context = context_of(ssl);
+  const std::string_view told(reinterpret_cast<const char*>(identity), bytes);
+  *session = nullptr;
+  if (told == context.identity()) {
+    *session = make_session(ssl, context.key());
+    return *session != nullptr ? 1 : 0;
+  }
+  if (auto* const offered = static_cast<OfferedKey*>(SSL_get_app_data(ssl))) offered->note(told);
+  return 1;
+}
+
+SSL_CTX* make_native(const TlsContext* self) {
+  SSL_CTX* native = SSL_CTX_new(TLS_method());
+  PACELINE_CHECK(native != nullptr, "this system's OpenSSL cannot make a TLS context");
+  const bool set = SSL_CTX_set_min_proto_version(native, TLS1_3_VERSION) == 1 &&
+                   SSL_CTX_set_max_proto_version(native, TLS1_3_VERSION) == 1 &&
+                   SSL_CTX_set_ciphersuites(native, "TLS_AES_128_GCM_SHA256") == 1 &&
+                   SSL_CTX_set1_groups_list(native, "X25519") == 1 && SSL_CTX_set_num_tickets(native, 0) == 1 &&
+                   SSL_CTX_set_max_early_data(native, 0) == 1 && SSL_CTX_set_recv_max_early_data(native, 0) == 1 &&
+                   // Required of a side that verifies and has sessions, be it one that was made from a key.
+                   SSL_CTX_set_session_id_context(native, kContext, sizeof kContext - 1) == 1;
+  PACELINE_CHECK(set, "this system's OpenSSL has no TLS 1.3 with AES-128-GCM and X25519");
+  SSL_CTX_set_options(native, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  SSL_CTX_clear_options(native, SSL_OP_ALLOW_NO_DHE_KEX | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_mode(native, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_read_ahead(native, 1);
+  // Whoever answers with a certificate instead of the key is refused: there is no authority that could vouch for it.
+  SSL_CTX_set_verify(native, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_psk_use_session_callback(native, use_key);
+  SSL_CTX_set_psk_find_session_callback(native, find_key);
+  SSL_CTX_set_app_data(native, const_cast<TlsContext*>(self));  // only read
+  return native;
+}
+
+}  // namespace
+
+std::string tls_identity(const JobKey& key) { return "paceline/1 key=" + key.name(); }
+
+TlsContext::TlsContext(JobKey key, const TlsOptions& options)
+    : key_(std::move(key)), options_(options), identity_(tls_identity(key_)), native_(make_native(this)) {}
+
+TlsContext::~TlsContext() { SSL_CTX_free(native_); }
+
+}  // namespace paceline::transport

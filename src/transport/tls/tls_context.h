@@ -1,0 +1,50 @@
+// What the TLS connections of one transport have in common. TLS 1.3 (RFC 8446) with the job's key as external pre-shared key, always
+// together with a fresh Diffie-Hellman secret (psk_dhe_ke, X25519): both sides prove at once that they hold the key, and whoever
+// learns the key later reads nothing that was recorded before. One cipher, TLS_AES_128_GCM_SHA256. What the standard leaves open is
+// closed: no other version, no ticket, no early data (it could be replayed), no certificate, no renegotiation.
+//
+// The pre-shared key is JobKey::derive(kTlsPurpose); the identity that is told in the clear names the key, not the job, because a
+// member that joins does not know the job's number yet. Hence: one key for one job. Both are made anew for each handshake.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/job_key.h"
+#include "base/status.h"
+
+struct ssl_ctx_st;
+
+namespace paceline::transport {
+
+inline constexpr std::string_view kTlsPurpose = "paceline tls 1";
+// "paceline/1 key=0123456789abcdef"
+std::string tls_identity(const JobKey& key);
+
+struct TlsOptions {
+  // Bytes sent under one key, after which the next is taken. AES-GCM allows 2^24.5 records, 380 GB of full ones; a record may be
+  // small. At least 1.
+  std::uint64_t bytes_per_key = std::uint64_t{64} << 30;
+  std::uint64_t records_per_key = std::uint64_t{1} << 22;
+};
+
+class TlsContext {
+ public:
+  explicit TlsContext(JobKey key, const TlsOptions& options = {});
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+  const JobKey& key() const { return key_; }
+  const std::string& identity() const { return identity_; }
+  const TlsOptions& options() const { return options_; }
+  ssl_ctx_st* native() const { return native_; }
+
+ private:
+  JobKey key_;
+  TlsOptions options_;
+  std::string identity_;
+  ssl_ctx_st* native_;
+};
+
+}  // namespace paceline::transport
