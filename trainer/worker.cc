@@ -9,6 +9,7 @@
 #include "runtime/worker_process.h"
 #include "trainer/model_files.h"
 #include "trainer/stepper.h"
+#include "transport/security.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace paceline {
@@ -63,8 +64,10 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
   member.seed = std::random_device()() + (static_cast<std::uint64_t>(getpid()) << 32);
   member.table = state_->adapter->table();
   member.settings = to_settings(settings);
-  state_->process = require(runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
-                                                         state_->adapter->parameters(), state_->adapter->gradients()));
+  const auto key = require(transport::choose_security(options.security, options.job_key_file, {&member.coordinator, 1}));
+  state_->process =
+      require(runtime::WorkerProcess::join([&key] { return transport::try_make_tcp_transport({.key = key}); }, std::move(member),
+                                           state_->adapter->parameters(), state_->adapter->gradients()));
   state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, *state_->process);
   state_->next = state_->process->first();
   if (!state_->process->settings().saving.from.empty()) {

@@ -113,9 +113,15 @@ int bench_transport(const Options& options) {
   print_contestant("plain sockets, no checksum", report->plain);
   print_contestant("plain sockets, CRC32C on both ends", report->plain_checked);
   print_contestant("tcp transport, CRC32C on both ends", report->tcp);
+  print_contestant("the same with a key: TLS 1.3", report->tls);
   if (iperf3_spread) fmt::print("{:<34} {}\n", "iperf3, no checksum", rate_text(*iperf3_spread));
   fmt::print("\ntcp transport / plain sockets with CRC32C: stream {:.2f} (1 = as fast), round trip {:.2f} (1 = as short)\n",
              report->stream_of_plain_checked, report->round_trip_of_plain_checked);
+  const auto milliseconds = [](const bench::Spread& spread) {
+    return fmt::format("{:.2f} ms ({:.2f} .. {:.2f})", spread.median * 1e3, spread.lowest * 1e3, spread.highest * 1e3);
+  };
+  fmt::print("TLS / in the clear: stream {:.2f}; connecting {} with TLS, {} in the clear\n", report->tls_stream_of_tcp,
+             milliseconds(report->tls_connect_seconds), milliseconds(report->tcp_connect_seconds));
   if (!shaped) {
     fmt::print("\nBetween shaped hosts: not measured; this process {}\n", rights.reason);
     return kDone;

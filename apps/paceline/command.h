@@ -40,6 +40,7 @@ void add_train(CLI::App& app, Chosen& chosen);
 void add_run(CLI::App& app, Chosen& chosen);
 void add_worker(CLI::App& app, Chosen& chosen);
 void add_coordinator(CLI::App& app, Chosen& chosen);
+void add_key(CLI::App& app, Chosen& chosen);
 void add_options(CLI::App& app, Chosen& chosen);
 void add_plan(CLI::App& app, Chosen& chosen);
 void add_profile(CLI::App& app, Chosen& chosen);

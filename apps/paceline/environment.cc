@@ -17,6 +17,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"PACELINE_COORDINATOR",
      "HOST:PORT where the ranks that a launcher starts find their coordinator; default: derived from the launcher's variables "
      "below"},
+    {"PACELINE_JOB_KEY_FILE", "file with the job's key, where --job-key-file does not name one and --security is not none"},
     {"RANK", "torchrun: this process's rank; makes 'paceline train' one worker of a job, with WORLD_SIZE"},
     {"WORLD_SIZE", "torchrun: number of processes = workers"},
     {"LOCAL_WORLD_SIZE", "torchrun: number of processes on this machine; equal to WORLD_SIZE: the job stays on the loopback"},

@@ -45,9 +45,11 @@ Status run_worker_mode(const WorkerRequest& request, Workload& workload, wire::L
                        worker::EndBySignal& end_by_signal) {
   PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, worker::member_options(request, workload.adapter().table()));
   member.seconds = std::move(seconds);
-  PACELINE_ASSIGN_OR_RETURN(const auto process,
-                            runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); }, std::move(member),
-                                                         workload.adapter().parameters(), workload.adapter().gradients()));
+  PACELINE_ASSIGN_OR_RETURN(const auto key, worker::job_key(request));
+  PACELINE_ASSIGN_OR_RETURN(
+      const auto process,
+      runtime::WorkerProcess::join([&key] { return transport::try_make_tcp_transport({.key = key}); }, std::move(member),
+                                   workload.adapter().parameters(), workload.adapter().gradients()));
   end_by_signal.set_process(process.get());
   Status status = workload.share_among(process->workers());
   status = status.ok() ? run_worker(workload, *process) : process->fail(status);

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <iostream>
 
+#include "base/job_key_file.h"
+
 namespace paceline::worker {
 namespace {
 
@@ -30,6 +32,7 @@ std::string encode(const WorkerRequest& request) {
               {"bind", request.bind},
               {"prefetch", request.prefetch},
               {"loader_threads", request.loader_threads},
+              {"job_key", request.job_key},
               {"alone", request.alone}}
       .dump();
 }
@@ -53,6 +56,7 @@ Result<WorkerRequest> decode_worker_request(const std::string& text) {
     request.bind = json.at("bind");
     request.prefetch = json.at("prefetch");
     request.loader_threads = json.at("loader_threads");
+    request.job_key = json.at("job_key");
     request.alone = json.at("alone");
     return request;
   } catch (const nlohmann::json::exception& problem) {
@@ -69,6 +73,12 @@ Result<std::string> text_behind(const std::string& argument) {
   if (!json.is_object() || !json.contains("request") || !json["request"].is_number_integer())
     return error(ErrorKind::kBadRequest, "this program is started by 'paceline train', with another argument");
   return take_handed_text(json["request"].get<int>());
+}
+
+Result<std::optional<JobKey>> job_key(const WorkerRequest& request) {
+  if (request.job_key.empty()) return std::optional<JobKey>();
+  PACELINE_ASSIGN_OR_RETURN(JobKey key, read_job_key(request.job_key));
+  return std::optional(std::move(key));
 }
 
 Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire::TensorTable table) {

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/job_key.h"
 #include "base/status.h"
 #include "job/option.h"
 #include "process/handed_text.h"
@@ -28,6 +30,7 @@ struct WorkerRequest {
   std::string bind = "127.0.0.1";   // where it listens, with "both" or without servers
   std::int32_t prefetch = 2;        // mini-batches read ahead
   std::int32_t loader_threads = 1;  // that read them
+  std::string job_key;              // where the job's key is to be read (base/job_key_file.h); "": in the clear
   bool alone = false;               // nobody else looks after this process: signals end it
 };
 
@@ -39,6 +42,9 @@ Result<WorkerRequest> decode_worker_request(const std::string& text);
 std::string argument_of(std::int32_t rank, const HandedText& handed);
 // What stands behind such an argument: the text of the request. Errors: kBadRequest.
 Result<std::string> text_behind(const std::string& argument);
+
+// The key that is told, or nothing.
+Result<std::optional<JobKey>> job_key(const WorkerRequest& request);
 
 // How the process joins with `table`.
 Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire::TensorTable table);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -98,9 +99,10 @@ class End final : public ConnectionHandler {
 
 // One run over the transport: `here` begins, `there` listens, each on a loop of its own, on a thread that is where its end is.
 Result<Duration> run_tcp(End::Role here_role, End::Role there_role, const std::vector<std::vector<std::byte>>& chunks,
-                         std::size_t count, const Ends& ends = {}) {
-  PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({}));
-  PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::try_make_tcp_transport({}));
+                         std::size_t count, const Ends& ends = {}, const std::optional<JobKey>& key = {},
+                         Duration* connecting = nullptr) {
+  PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({.key = key}));
+  PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::try_make_tcp_transport({.key = key}));
   End here(here_role, chunks, count);
   End there(there_role, chunks, count);
   auto done = here.done();
@@ -116,8 +118,10 @@ Result<Duration> run_tcp(End::Role here_role, End::Role there_role, const std::v
   std::thread there_thread([&] { there_transport->loop().run(); });
   std::thread here_thread([&] {
     if (const Status entered = ends.enter(0); !entered.ok()) return here.fail(entered);
-    here_transport->connect(listener->address(), kPatience, [&](Result<std::unique_ptr<Connection>> result) {
+    const TimePoint asked = clock.now();
+    here_transport->connect(listener->address(), kPatience, [&, asked](Result<std::unique_ptr<Connection>> result) {
       start = clock.now();
+      if (connecting != nullptr) *connecting = start - asked;
       if (result.ok()) {
         here.adopt(std::move(result).value());
       } else {
@@ -150,6 +154,7 @@ struct Series {
   std::vector<double> rates;
   std::vector<double> cpu;
   std::vector<double> trips;
+  std::vector<double> connects;
 
   Contestant summary() const {
     return {.bytes_per_second = spread(rates), .cpu_seconds_per_gb = spread(cpu), .round_trip_seconds = spread(trips)};
@@ -192,6 +197,7 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
   Series plain;
   Series checked;
   Series tcp;
+  Series tls;
   const auto measure = [&](Series& series, auto&& stream, auto&& trips) -> Status {
     const double cpu_before = cpu_seconds();
     PACELINE_ASSIGN_OR_RETURN(const Duration streaming, stream());
@@ -206,14 +212,27 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
         series, [&] { return stream_plain(chunks, count, check_kind); },
         [&] { return round_trips_plain(small[0], options.round_trips, check_kind); });
   };
+  const auto measure_transport = [&](Series& series, const std::optional<JobKey>& key) {
+    const auto run = [&](End::Role here, End::Role there, const auto& sent, std::size_t times) {
+      Duration connecting{0};
+      auto taken = run_tcp(here, there, sent, times, {}, key, &connecting);
+      series.connects.push_back(seconds(connecting));
+      return taken;
+    };
+    return measure(
+        series, [&] { return run(End::Role::kStreams, End::Role::kCollects, chunks, count); },
+        [&] { return run(End::Role::kAsks, End::Role::kEchoes, small, static_cast<std::size_t>(options.round_trips)); });
+  };
+  const JobKey key = JobKey::draw();
   std::vector<double> stream_ratios;
   std::vector<double> trip_ratios;
+  std::vector<double> tls_ratios;
   for (int run = 0; run < options.runs; ++run) {
     PACELINE_RETURN_IF_ERROR(measure_plain(plain, Check::kNone));
     PACELINE_RETURN_IF_ERROR(measure_plain(checked, Check::kCrc32c));
-    PACELINE_RETURN_IF_ERROR(measure(
-        tcp, [&] { return run_tcp(End::Role::kStreams, End::Role::kCollects, chunks, count); },
-        [&] { return run_tcp(End::Role::kAsks, End::Role::kEchoes, small, static_cast<std::size_t>(options.round_trips)); }));
+    PACELINE_RETURN_IF_ERROR(measure_transport(tcp, {}));
+    PACELINE_RETURN_IF_ERROR(measure_transport(tls, key));
+    tls_ratios.push_back(tls.rates.back() / tcp.rates.back());
     stream_ratios.push_back(tcp.rates.back() / checked.rates.back());
     trip_ratios.push_back(tcp.trips.back() / checked.trips.back());
     if (options.on_run) PACELINE_RETURN_IF_ERROR(options.on_run(run + 1));
@@ -221,6 +240,10 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
   return TransportBenchReport{.plain = plain.summary(),
                               .plain_checked = checked.summary(),
                               .tcp = tcp.summary(),
+                              .tls = tls.summary(),
+                              .tcp_connect_seconds = spread(tcp.connects),
+                              .tls_connect_seconds = spread(tls.connects),
+                              .tls_stream_of_tcp = median(tls_ratios),
                               .stream_of_plain_checked = median(stream_ratios),
                               .round_trip_of_plain_checked = median(trip_ratios)};
 }

@@ -48,11 +48,15 @@ int main(int count, char** arguments) try {
   Network network;
   const char* coordinator = std::getenv("PACELINE_COORDINATOR");
   const char* rank = std::getenv("PACELINE_RANK");
+  const char* key = std::getenv("PACELINE_JOB_KEY_FILE");
   if (coordinator == nullptr || rank == nullptr)
     throw paceline::Error("start me with: paceline run --workers 2 --servers 1 -- ./own_module", 2);
   auto settings = chosen(count, arguments);
   const std::int64_t steps = std::stoll(settings.extract("steps").mapped());
-  paceline::Worker worker(network, {.coordinator = coordinator, .rank = std::atoi(rank), .settings = settings});  // (+)
+  paceline::Worker worker(network, {.coordinator = coordinator,  // (+)
+                                    .rank = std::atoi(rank),
+                                    .settings = settings,
+                                    .job_key_file = key == nullptr ? "" : key});
   double loss = 0;
   while (worker.iteration() <= steps && !worker.stopping()) {
     const Batch batch = make_batch(worker.iteration(), worker.rank());

@@ -67,6 +67,12 @@ Status check_file(const std::string& path, const struct stat& about) {
   return {};
 }
 
+Status write_to(int descriptor, const JobKey& key, const std::string& where) {
+  const ssize_t written = ::write(descriptor, key.bytes().data(), JobKey::kBytes);
+  if (written == static_cast<ssize_t>(JobKey::kBytes)) return {};
+  return error(ErrorKind::kIo, "{} cannot be written: {}", where, written < 0 ? reason(errno) : "the disk is full");
+}
+
 }  // namespace
 
 Result<JobKey> read_job_key(const std::string& source) {
@@ -87,8 +93,9 @@ Result<JobKey> read_job_key(const std::string& source) {
   if (::stat(source.c_str(), &about) == 0) PACELINE_RETURN_IF_ERROR(check_file(source, about));
   const Descriptor file(::open(source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.number() < 0) {
-    const bool none = errno == ENOENT || errno == ENOTDIR;
-    return error(none ? ErrorKind::kBadRequest : ErrorKind::kIo, "job key {} cannot be opened: {}{}", source, reason(errno),
+    const int why = errno;
+    const bool none = why == ENOENT || why == ENOTDIR;
+    return error(none ? ErrorKind::kBadRequest : ErrorKind::kIo, "job key {} cannot be opened: {}{}", source, reason(why),
                  none ? fmt::format("; make one with 'paceline key new {}'", source) : "");
   }
   // Of what was opened, since another file may have taken its name meanwhile.
@@ -96,16 +103,6 @@ Result<JobKey> read_job_key(const std::string& source) {
   PACELINE_RETURN_IF_ERROR(check_file(source, about));
   return read_from(file.number(), source);
 }
-
-namespace {
-
-Status write_to(int descriptor, const JobKey& key, const std::string& where) {
-  const ssize_t written = ::write(descriptor, key.bytes().data(), JobKey::kBytes);
-  if (written == static_cast<ssize_t>(JobKey::kBytes)) return {};
-  return error(ErrorKind::kIo, "{} cannot be written: {}", where, written < 0 ? reason(errno) : "the disk is full");
-}
-
-}  // namespace
 
 Status write_job_key(const std::string& path, const JobKey& key) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -61,7 +61,8 @@ Result<std::unique_ptr<CollectiveProcess>> CollectiveProcess::connect(Collective
   if (!options.addresses.empty()) options.ranks = static_cast<std::int32_t>(options.addresses.size());
   PACELINE_RETURN_IF_ERROR(check(options));
   std::unique_ptr<CollectiveProcess> process(new CollectiveProcess(std::move(options)));
-  PACELINE_ASSIGN_OR_RETURN(process->transport_, transport::try_make_tcp_transport({.spin = process->options_.spin}));
+  PACELINE_ASSIGN_OR_RETURN(process->transport_,
+                            transport::try_make_tcp_transport({.spin = process->options_.spin, .key = process->options_.key}));
   PACELINE_RETURN_IF_ERROR(process->start());
   auto ready = process->ready_.get_future();
   process->driver_ = std::make_unique<LoopDriver>(process->transport_->loop());

@@ -16,9 +16,11 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/job_key.h"
 #include "collectives/exec/engine.h"
 #include "membership/joiners.h"
 #include "runtime/loop_driver.h"
@@ -35,9 +37,10 @@ struct CollectiveProcessOptions {
   std::string bind = "127.0.0.1";             // where the others reach this process then
   Duration connect_deadline = std::chrono::seconds(30);
   Duration silence_deadline = std::chrono::seconds(10);
-  std::string release;     // of the program; ranks of another one are refused at the meeting
-  std::uint64_t seed = 1;  // differs between processes
-  Duration spin{0};        // see transport::TcpOptions
+  std::string release;        // of the program; ranks of another one are refused at the meeting
+  std::uint64_t seed = 1;     // differs between processes
+  Duration spin{0};           // see transport::TcpOptions
+  std::optional<JobKey> key;  // likewise
 };
 
 class CollectiveProcess final : public session::EndpointHandler, public collectives::PeerOutbox {

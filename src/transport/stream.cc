@@ -190,8 +190,8 @@ void Stream::on_readable() {
 }
 
 // A peer of another release should be able to print both versions too, and one that speaks TLS that nobody does here: any frame of
-// ours tells it. A heartbeat, because the bytes may only have been damaged on the way, and then the peer must not take the frame for
-// a decision about its session.
+// ours tells it. A heartbeat, because the bytes may only have been damaged on the way, and then the peer must not take the frame
+// for a decision about its session.
 void Stream::answer_if_owed(const Status& reason) {
   if (reason.kind() != ErrorKind::kBadRequest || !reader_.owes_answer() || !open_) return;
   send(wire::seal({.kind = wire::FrameKind::kHeartbeat}, {}, {}), {}, 0);

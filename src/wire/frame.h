@@ -76,7 +76,8 @@ SealedHead seal(FrameHeader header, std::span<const std::byte> body, std::span<c
 bool speaks_tls(std::span<const std::byte> bytes);
 
 // Checks magic, version, kind, flags and lengths (payload at most `payload_limit`) of the first 48 bytes. Not the checksum,
-// which covers the body too. Errors: kBadRequest for a stranger (TLS is named) or another version (both versions are), kCorrupt otherwise.
+// which covers the body too. Errors: kBadRequest for a stranger (TLS is named) or another version (both are named), kCorrupt
+// otherwise.
 Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, std::size_t payload_limit);
 
 // Checks the header's checksum once the body is there. `header_and_body` is what was sent.

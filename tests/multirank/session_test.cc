@@ -351,8 +351,18 @@ TEST_P(SessionTest, ARestartedProcessDoesNotTakeUpASessionThatItNeverHad) {
   EXPECT_THAT(reason.message(), HasSubstr("does not know this session any more"));
 }
 
+// Somebody in the middle turns a member's own connection back to it; all members hold the same key, so only the names tell.
+TEST_P(SessionTest, AConnectionThatComesBackToItsOwnSideIsRefused) {
+  Node worker(backend_, named(kWorker1));
+  const Status reason = worker.wait_lost(worker.connect(worker.listen(backend_.host), kWorker2));
+  EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(reason.message(), HasSubstr("refused"));
+  worker.wait_until("nobody came in", [](Node& node) { return node.peers.empty(); });
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, SessionTest,
-                         ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
+                         ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend,
+                                           &transport::testing::tls_backend),
                          transport::testing::backend_name);
 
 }  // namespace

@@ -29,7 +29,7 @@ MARK = "PACELINE_TEST_MARK"  # an environment variable that children inherit, by
 
 
 def environment(mark):
-    foreign = ("SLURM_", "OMPI_", "PMIX_", "PACELINE_COORDINATOR", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_")
+    foreign = ("SLURM_", "OMPI_", "PMIX_", "PACELINE_COORDINATOR", "PACELINE_JOB_KEY", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return {**clean, MARK: mark, "PACELINE_DATA": str(ROOT / ".venv/data")}
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from jobs import PROGRAM, full, train
@@ -20,17 +21,18 @@ def table(tmp_path):
 
 @pytest.mark.parametrize(("after", "competing"), [(2, True), full(4, False), full(7, True), full(9, True), full(13, True)])
 def test_a_worker_cut_off_from_its_server_leaves_no_wrong_checkpoint(after, competing, table, tmp_path):
-    model, folder = f"replay:{table}", tmp_path / "checkpoints"
+    model, folder, key = f"replay:{table}", tmp_path / "checkpoints", tmp_path / "job.key"
+    subprocess.run([PROGRAM, "key", "new", key], check=True)
     flags = ("--model", model, *JOB, "--checkpoint", folder, "--checkpoint-every", 1)
 
     def member(role, rank, *more):
-        words = (PROGRAM, "train", "--join", "{address:0}:4100", "--bind", "{address}", "--deadline", "1s", "--role", role, "--rank", rank, *more)
+        words = (PROGRAM, "train", "--join", "{address:0}:4100", "--bind", "{address}", "--job-key-file", key, "--deadline", "1s", "--role", role, "--rank", rank, *more)
         return " ".join(str(word) for word in words)
 
     # What the worker sends to the server is lost from the moment on at which the checkpoint of iteration `after` is there.
     cut = f"while [ ! -e {folder}/{after:08d}/manifest.json ]; do sleep 0.002; done; ip route add blackhole {{address:1}}"
     hosts = (
-        f"{PROGRAM} coordinator --bind {{address}} --port 4100 --workers 2 --servers 1 --deadline 1s",
+        f"{PROGRAM} coordinator --bind {{address}} --port 4100 --workers 2 --servers 1 --job-key-file {key} --deadline 1s",
         member("server", 0),
         member("worker", 0, *flags),
         f"{member('worker', 1, *flags)} & {cut}; wait $!",

@@ -350,7 +350,7 @@ def test_an_address_that_is_not_this_machines_is_refused(address):
             ("train", *SHORT),
         )
         for command in commands:
-            with Process(*command, "--bind", address) as process:
+            with Process(*command, "--bind", address, "--security", "none") as process:
                 assert process.finish(30 + SLACK) == 2, (command, process.err)
                 assert address in process.the_error(), process.err
 

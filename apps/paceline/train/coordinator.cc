@@ -35,7 +35,10 @@ std::uint64_t process_seed() { return drawn(); }
 
 int run_coordinator(const CoordinatorRequest& request) {
   log::start("coordinator", spdlog::level::warn);
-  auto transport = transport::try_make_tcp_transport({});
+  const std::vector<transport::Address> places = {{request.bind, request.port}};
+  const auto key = choose_key(request.security, places);
+  if (!key.ok()) return report_error(key.status());
+  auto transport = transport::try_make_tcp_transport({.key = *key});
   if (!transport.ok()) return report_error(transport.status());
   transport::Loop& loop = (*transport)->loop();
 
@@ -75,7 +78,8 @@ int run_coordinator(const CoordinatorRequest& request) {
 
   loop.run();
   bar.reset();
-  const auto [status, report] = coordinator.ending();
+  auto [status, report] = coordinator.ending();
+  if (report) (*report)["security"] = to_string(*key ? transport::Security::kPsk : transport::Security::kNone);
   if (report) {
     if (request.events)
       print_event("report", *report);
@@ -92,7 +96,7 @@ int run_server(const TrainRequest& request) {
   log::start("server", spdlog::level::warn);
   const auto coordinator = transport::parse_address(request.join);
   if (!coordinator.ok()) return report_error(coordinator.status());
-  auto transport = transport::try_make_tcp_transport({});
+  auto transport = transport::try_make_tcp_transport({.key = request.key});
   if (!transport.ok()) return report_error(transport.status());
   transport::Loop& loop = (*transport)->loop();
 
@@ -122,11 +126,10 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   command->add_option("--servers", request->servers, "Servers of the job; 0: the workers train with --collective")
       ->capture_default_str()
       ->check(CLI::Range(0, 100'000));
-  command
-      ->add_option("--bind", request->bind,
-                   "Address to listen on; other than loopback only in a closed network, for there is no authentication")
+  command->add_option("--bind", request->bind, "Address to listen on; one that is not the loopback needs a key (--job-key-file)")
       ->capture_default_str();
   command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
+  add_security_options(*command->add_option_group("Security"), request->security);
   add_job_options(*command->add_option_group("Limits"), request->spec, job::Section::kLimits);
   command->add_option("--trace", request->trace_file, kTraceHelp)->check(not_empty);
   command->add_flag("--json", request->json, "The report as one JSON document on standard output");

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "transport/security.h"
+
 namespace paceline::cli {
 namespace {
 
@@ -9,8 +11,6 @@ constexpr std::int32_t kMostRanks = 100'000;
 // Below the ports that Linux hands out to connections, so that none of these is in the way.
 constexpr std::uint32_t kFirstDerivedPort = 12'000;
 constexpr std::uint32_t kDerivedPorts = 18'000;
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
 
 bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
 
@@ -45,7 +45,7 @@ Result<Place> torchrun_place(const Variables& variables, std::int32_t size) {
                  "RANK and WORLD_SIZE are set but MASTER_ADDR is not; torchrun sets all, or set PACELINE_COORDINATOR=HOST:PORT");
   PACELINE_ASSIGN_OR_RETURN(const std::int32_t port, number(variables, "MASTER_PORT", 1, 65'534));
   return Place{{*host, static_cast<std::uint16_t>(port + 1)},
-               is_loopback(*host) || variables("LOCAL_WORLD_SIZE") == std::to_string(size)};
+               transport::is_loopback(*host) || variables("LOCAL_WORLD_SIZE") == std::to_string(size)};
 }
 
 Result<Place> mpirun_place(const Variables& variables, std::int32_t size) {
@@ -73,7 +73,8 @@ Result<Place> srun_place(const Variables& variables) {
                  nodes ? "SLURM_JOB_ID" : "SLURM_JOB_NODELIST");
   }
   const std::string host = first_host(*nodes);
-  return Place{{host, derived_port(*job + "." + variables("SLURM_STEP_ID").value_or("0"))}, host == *nodes || is_loopback(host)};
+  return Place{{host, derived_port(*job + "." + variables("SLURM_STEP_ID").value_or("0"))},
+               host == *nodes || transport::is_loopback(host)};
 }
 
 Result<transport::Address> coordinator_of(const Variables& variables, const Launch& launch,
@@ -86,11 +87,12 @@ Result<transport::Address> coordinator_of(const Variables& variables, const Laun
     const auto address = transport::parse_address(*given);
     if (!address.ok() || address->port == 0)
       return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} in the environment; legal: HOST:PORT", *given);
-    if (!bind && !is_loopback(address->host)) {
-      return error(ErrorKind::kBadRequest,
-                   "PACELINE_COORDINATOR={} is not on the loopback; give --bind ADDRESS, that host's address (closed networks "
-                   "only: there is no authentication)",
-                   *given);
+    if (!bind && !transport::is_loopback(address->host)) {
+      return error(
+          ErrorKind::kBadRequest,
+          "PACELINE_COORDINATOR={} is not on the loopback; give --bind ADDRESS, that host's address, and the job's key with "
+          "--job-key-file",
+          *given);
     }
     return address;
   }
@@ -101,8 +103,8 @@ Result<transport::Address> coordinator_of(const Variables& variables, const Laun
   if (bind) return transport::Address{*bind, place->address.port};
   if (place->one_machine) return transport::Address{"127.0.0.1", place->address.port};
   return error(ErrorKind::kBadRequest,
-               "{} started {} ranks on several machines with rank 0 on {}; give --bind ADDRESS, that host's address (closed "
-               "networks only: there is no authentication)",
+               "{} started {} ranks on several machines with rank 0 on {}; give --bind ADDRESS, that host's address, and "
+               "the job's key with --job-key-file",
                launch.launcher, launch.size, place->address.host);
 }
 

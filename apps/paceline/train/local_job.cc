@@ -39,8 +39,8 @@ std::vector<std::string> worker_command(const worker::WorkerRequest& worker, con
   return {trainer_path(), argument};
 }
 
-worker::WorkerRequest worker_request(const TrainRequest& request, const std::string& coordinator, std::int32_t rank,
-                                     const std::string& label) {
+worker::WorkerRequest worker_request(const TrainRequest& request, const HandedKey& key, const std::string& coordinator,
+                                     std::int32_t rank, const std::string& label) {
   worker::WorkerRequest worker;
   worker.settings = request.settings;
   worker.data_root = data_root().string();
@@ -52,6 +52,7 @@ worker::WorkerRequest worker_request(const TrainRequest& request, const std::str
   worker.label = label;
   worker.role = request.role;
   worker.bind = request.bind;
+  worker.job_key = key.source();
   worker.prefetch = request.prefetch;
   worker.loader_threads = request.loader_threads;
   return worker;
@@ -85,7 +86,8 @@ class LocalJob {
                                 MetricsFile::open("--pace", request_.pace_file, request_.workers, MetricsFile::Lines::kPerWorker));
     }
     if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
-    if (request_.reference) return add_worker("the reference", worker_request(request_, "", -1, "reference"));
+    PACELINE_ASSIGN_OR_RETURN(key_, HandedKey::make(request_.key));
+    if (request_.reference) return add_worker("the reference", worker_request(request_, key_, "", -1, "reference"));
     std::vector<std::string> coordinator = {own_path(), "coordinator", "--events"};
     const auto option = [&](const char* name, const std::string& value) { coordinator.insert(coordinator.end(), {name, value}); };
     option("--workers", std::to_string(request_.workers));
@@ -95,29 +97,38 @@ class LocalJob {
     option("--deadline", fmt::format("{}s", request_.settings.limits.deadline));
     option("--stall-deadline", fmt::format("{}s", request_.settings.limits.stall_deadline));
     if (!request_.trace_file.empty()) option("--trace", request_.trace_file);
-    return add("coordinator", coordinator);
+    return add("coordinator", with_key(std::move(coordinator)));
   }
 
   Status add(const std::string& label, const std::vector<std::string>& arguments,
              const std::vector<std::string>& environment = {}) {
-    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, arguments, environment));
+    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, arguments, environment, key_.kept()));
     children_.push_back(std::move(child));
     return {};
   }
 
   Status add_worker(const std::string& label, const worker::WorkerRequest& worker) {
     PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(encode(worker)));
-    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, worker_command(worker, handed), {}, {handed.descriptor()}));
+    std::vector<int> kept = key_.kept();
+    kept.push_back(handed.descriptor());
+    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, worker_command(worker, handed), {}, kept));
     children_.push_back(std::move(child));
     return {};
+  }
+
+  std::vector<std::string> with_key(std::vector<std::string> arguments) const {
+    const auto options = key_.options();
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return arguments;
   }
 
   Status start_members(const std::string& coordinator) {
     const bool both = request_.role == "both";
     for (std::int32_t rank = 0; rank < request_.servers && !both; ++rank) {
-      PACELINE_RETURN_IF_ERROR(add(fmt::format("server {}", rank),
-                                   {own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank),
-                                    "--bind", request_.bind, "--deadline", fmt::format("{}s", request_.settings.limits.deadline)}));
+      PACELINE_RETURN_IF_ERROR(
+          add(fmt::format("server {}", rank),
+              with_key({own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank), "--bind",
+                        request_.bind, "--deadline", fmt::format("{}s", request_.settings.limits.deadline)})));
     }
     return start_workers(coordinator, both ? session::Role::kBoth : session::Role::kWorker);
   }
@@ -128,12 +139,13 @@ class LocalJob {
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
       const std::string label = session::PeerName{role, Rank{rank}}.text();
       if (!request_.program.empty()) {
-        PACELINE_RETURN_IF_ERROR(
-            add(label, request_.program, {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank)}));
+        PACELINE_RETURN_IF_ERROR(add(label, request_.program,
+                                     {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank),
+                                      "PACELINE_JOB_KEY_FILE=" + key_.source()}));
         children_.back()->take_group_along();
         continue;
       }
-      const worker::WorkerRequest worker = worker_request(request_, coordinator, rank, label);
+      const worker::WorkerRequest worker = worker_request(request_, key_, coordinator, rank, label);
       if (!needs_trainer(request_) || workers_here == 1) {
         PACELINE_RETURN_IF_ERROR(add_worker(label, worker));
         continue;
@@ -141,7 +153,7 @@ class LocalJob {
       forked.emplace_back(label, Json::parse(encode(worker)));
     }
     if (forked.empty()) return {};
-    PACELINE_ASSIGN_OR_RETURN(trainer_, ForkingTrainer::start(forked));
+    PACELINE_ASSIGN_OR_RETURN(trainer_, ForkingTrainer::start(forked, key_.kept()));
     children_.push_back(trainer_->take_process());
     forking_ = children_.back().get();
     return {};
@@ -363,6 +375,7 @@ class LocalJob {
   }
 
   const TrainRequest& request_;
+  HandedKey key_;
   const SystemClock clock_;
   std::vector<std::unique_ptr<Child>> children_;  // the first is the coordinator or the reference
   std::optional<ForkingTrainer> trainer_;         // of several workers,
@@ -389,7 +402,10 @@ int run_local_job(const TrainRequest& request) { return LocalJob(request).run();
 
 int run_joining_worker(const TrainRequest& request) {
   if (const Status status = needs_trainer(request) ? trainer_exists() : Status(); !status.ok()) return report_error(status);
-  worker::WorkerRequest worker = worker_request(request, request.join, request.rank, "worker");
+  const auto key = HandedKey::make(request.key);
+  if (!key.ok()) return report_error(key.status());
+  key->inherit_on_exec();
+  worker::WorkerRequest worker = worker_request(request, *key, request.join, request.rank, "worker");
   if (!request.workers_given) worker.workers = 0;
   worker.alone = !request.ranks_elsewhere;
   const auto handed = HandedText::make(encode(worker));

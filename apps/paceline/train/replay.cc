@@ -30,8 +30,10 @@ Status run_reference_mode(const WorkerRequest& request, const replay::LayerTable
 Status run_worker_mode(const WorkerRequest& request, const replay::LayerTable& table, worker::EndBySignal& end_by_signal) {
   replay::Arena arena(table, static_cast<std::uint64_t>(request.settings.task.seed));
   PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, worker::member_options(request, replay::tensors_of(table)));
-  PACELINE_ASSIGN_OR_RETURN(const auto process, runtime::WorkerProcess::join([] { return transport::try_make_tcp_transport({}); },
-                                                                             std::move(member), arena.parameters, arena.gradients));
+  PACELINE_ASSIGN_OR_RETURN(const auto key, worker::job_key(request));
+  PACELINE_ASSIGN_OR_RETURN(const auto process,
+                            runtime::WorkerProcess::join([&key] { return transport::try_make_tcp_transport({.key = key}); },
+                                                         std::move(member), arena.parameters, arena.gradients));
   end_by_signal.set_process(process.get());
   const Status status = replay::run_worker(table, arena, *process);
   end_by_signal.set_process(nullptr);

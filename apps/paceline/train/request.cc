@@ -59,6 +59,19 @@ Status check_role(const TrainRequest& r) {
   return {};
 }
 
+Status check_security(TrainRequest& r) {
+  if (r.reference) return {};
+  std::vector<transport::Address> places = {{r.bind, 0}};
+  if (!r.join.empty()) {
+    const auto address = transport::parse_address(r.join);
+    if (!address.ok()) return error(ErrorKind::kBadRequest, "--join {}: {}", r.join, address.status().message());
+    places.push_back(*address);
+  }
+  const bool all_here = r.join.empty() && !r.ranks_elsewhere;
+  PACELINE_ASSIGN_OR_RETURN(r.key, choose_key(r.security, places, all_here ? MissingKey::kMakeOwn : MissingKey::kRefuse));
+  return {};
+}
+
 Status check_model(const job::JobSpec& settings) {
   if (job::replay_file(settings)) return replay_table(settings).status();
   PACELINE_RETURN_IF_ERROR(model::describe(settings.task.model).status());
@@ -122,15 +135,14 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
           "makes every worker's process a server too")
       ->capture_default_str();
   where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
-  where
-      ->add_option("--bind", r.bind,
-                   "Address to listen on; other than loopback only in a closed network, for there is no authentication")
+  where->add_option("--bind", r.bind, "Address to listen on; one that is not the loopback needs a key (--job-key-file)")
       ->capture_default_str();
 
   add_limit_options(command, r);
 }
 
 void add_limit_options(CLI::App& command, TrainRequest& r) {
+  add_security_options(*command.add_option_group("Security"), r.security);
   add_job_options(*command.add_option_group("Limits"), r.settings, job::Section::kLimits);
 
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
@@ -161,11 +173,7 @@ Result<TrainRequest> validated(TrainRequest r) {
   if (r.join.empty() && r.rank >= 0)
     return error(ErrorKind::kBadRequest, "--rank {} is that of a process that joins a job; give --join HOST:PORT, or leave it out",
                  r.rank);
-  if (!r.join.empty()) {
-    if (const auto address = transport::parse_address(r.join); !address.ok()) {
-      return error(ErrorKind::kBadRequest, "--join {}: {}", r.join, address.status().message());
-    }
-  }
+  PACELINE_RETURN_IF_ERROR(check_security(r));
   if (r.reference && !r.join.empty()) return error(ErrorKind::kBadRequest, "--reference trains alone; it cannot --join {}", r.join);
   if (r.reference && r.settings.sync.kind != sync::SyncKind::kBsp) {
     return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated",

@@ -5,6 +5,7 @@
 
 #include "job/spec.h"
 #include "paceline/command.h"
+#include "paceline/train/security_options.h"
 
 namespace paceline::cli {
 
@@ -19,6 +20,8 @@ struct TrainRequest {
   std::string role = "worker";  // with join: worker, server or both; without: both, or servers are processes of their own
   std::int32_t rank = -1;       // with join; -1: the coordinator's choice
   std::string bind = "127.0.0.1";
+  SecurityOptions security;
+  std::optional<JobKey> key;           // what follows from it once validated; nothing: in the clear
   std::uint16_t coordinator_port = 0;  // of a whole job; 0: the kernel's choice
   bool ranks_elsewhere = false;        // a launcher has started a process for each rank: of the workers only rank 0 is started here
   std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer
@@ -35,7 +38,7 @@ extern const char* const kTraceHelp;  // of --trace
 // Adds the options of `paceline train` to `command`, which fill `request`.
 void add_train_options(CLI::App& command, TrainRequest& request);
 
-// The part of them that `paceline run` shares: limits, --metrics, --json, --progress.
+// The part of them that `paceline run` shares: key and security, limits, --metrics, --json, --progress.
 void add_limit_options(CLI::App& command, TrainRequest& request);
 
 // Whether there is a kind of data set of this name; what is behind its colon is not looked at. kBadRequest names --dataset.

@@ -13,6 +13,7 @@ struct CoordinatorRequest {
   job::JobSpec spec;  // its limits count, and nothing else before workers have joined
   std::string trace_file;
   bool json = false;
+  SecurityOptions security;
   bool events = false;  // for a parent process: one JSON object per line
 };
 

@@ -54,25 +54,25 @@ Status trainer_exists() {
                trainer_path());
 }
 
-Result<ForkingTrainer> ForkingTrainer::start(const std::vector<NamedRequest>& requests) {
+Result<ForkingTrainer> ForkingTrainer::start(const std::vector<NamedRequest>& requests, std::vector<int> kept) {
   PACELINE_RETURN_IF_ERROR(trainer_exists());
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that they are this process's children once the one that forked them is gone
   ForkingTrainer trainer;
-  std::vector<int> kept;
+  std::vector<int> own;
   Json list = Json::array();
   for (const auto& [label, request] : requests) {
     PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
     PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
     list.push_back({{"request", request}, {"output", output.write}, {"errors", errors.write}});
     trainer.workers_.push_back({label, output.read, errors.read});
-    kept.insert(kept.end(), {output.write, errors.write});
+    own.insert(own.end(), {output.write, errors.write});
   }
   PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(list.dump()));
   const std::string argument = Json::array({{{"workers", requests.size()}, {"requests", handed.descriptor()}}}).dump();
+  kept.insert(kept.end(), own.begin(), own.end());
   kept.push_back(handed.descriptor());
   PACELINE_ASSIGN_OR_RETURN(trainer.process_, Child::start("the trainer", {trainer_path(), argument}, {}, kept));
-  kept.pop_back();
-  for (const int descriptor : kept) close(descriptor);
+  for (const int descriptor : own) close(descriptor);
   return trainer;
 }
 

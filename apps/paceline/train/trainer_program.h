@@ -27,7 +27,8 @@ Status trainer_exists();
 class ForkingTrainer {
  public:
   using NamedRequest = std::pair<std::string, runtime::Json>;
-  static Result<ForkingTrainer> start(const std::vector<NamedRequest>& requests);
+  // `kept`: descriptors that the workers inherit.
+  static Result<ForkingTrainer> start(const std::vector<NamedRequest>& requests, std::vector<int> kept);
   // To be read, waited for and ended like any child. Once.
   std::unique_ptr<Child> take_process() { return std::move(process_); }
   // The next worker, whose process id is this line.

@@ -146,8 +146,8 @@ void TcpAcceptor::take_in(int descriptor, const tcp::endpoint& peer) {
   hand_over(std::move(stream));
 }
 
-// It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever counts
-// strangers.
+// It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever
+// counts strangers.
 void TcpAcceptor::shake_hands(Socket socket, std::string peer) {
   auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(peer), tls_, TlsChannel::Side::kAccepts);
   stream->become_stranger(strangers_, options_.stranger_deadline);

@@ -1,5 +1,5 @@
-// One attempt to connect: look the name up, try its addresses in turn, shake hands if that is wanted, all within a deadline, and call
-// back once from the loop.
+// One attempt to connect: look the name up, try its addresses in turn, shake hands if that is wanted, all within a deadline, and
+// call back once from the loop.
 #pragma once
 
 #include <optional>

@@ -8,7 +8,8 @@
 //   worker.finish();
 //
 // `paceline run --workers 4 --servers 2 -- PROGRAM` starts coordinator, servers and four processes of PROGRAM on this machine, with
-// the coordinator's address in the environment variable PACELINE_COORDINATOR and the rank in PACELINE_RANK; on several machines
+// the coordinator's address in the environment variable PACELINE_COORDINATOR, the rank in PACELINE_RANK and where the job's key is,
+// if it has one, in PACELINE_JOB_KEY_FILE; on several machines
 // start `paceline coordinator`, servers (`paceline train --join`) and the programs yourself.
 //
 // The module keeps its parameters, but they live in one array from now on: tensors taken before (optimizers!) must not be used any
@@ -45,6 +46,8 @@ struct WorkerOptions {
   // By the names of `paceline train --help`: optimizer, learning-rate, momentum, weight-decay, clip-norm, schedule, sync, seed,
   // deadline, ...
   std::map<std::string, std::string> settings;
+  std::string job_key_file;       // of the job; what PACELINE_JOB_KEY_FILE says under `paceline run`; "": none
+  std::string security = "auto";  // or "psk", "none", as --security
   // One forward pass, to learn in which order the layers are used. Without it: the order of registration.
   std::function<void()> dry_run;
 };

@@ -1,0 +1,64 @@
+#include "transport/security.h"
+
+#include <algorithm>
+#include <array>
+
+#include <arpa/inet.h>
+
+#include "base/job_key_file.h"
+#include "base/text.h"
+
+namespace paceline::transport {
+namespace {
+
+constexpr std::array<const char*, 3> kNames = {"auto", "psk", "none"};
+constexpr const char* kMend =
+    "make a key with 'paceline key new FILE', copy the file to every machine of the job and give --job-key-file FILE everywhere";
+
+}  // namespace
+
+const char* to_string(Security security) { return kNames[static_cast<std::size_t>(security)]; }
+
+Result<Security> parse_security(std::string_view text) {
+  const auto found = std::ranges::find(kNames, text);
+  if (found != kNames.end()) return static_cast<Security>(found - kNames.begin());
+  const std::vector<std::string> names(kNames.begin(), kNames.end());
+  return error(ErrorKind::kBadRequest, "--security knows no '{}'{}; legal: auto, psk, none", text,
+               suggestion(std::string(text), names));
+}
+
+bool is_loopback(std::string_view host) {
+  if (host == "localhost") return true;
+  const std::string text(host);
+  in_addr four{};
+  if (::inet_pton(AF_INET, text.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  in6_addr six{};
+  return ::inet_pton(AF_INET6, text.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+Result<std::optional<JobKey>> choose_security(Security wanted, const std::optional<JobKey>& key, std::span<const Address> places) {
+  if (wanted == Security::kNone) {
+    if (!key) return std::optional<JobKey>();
+    return error(ErrorKind::kBadRequest, "--security none contradicts --job-key-file; leave one of them out");
+  }
+  if (key) return key;
+  if (wanted == Security::kPsk) return error(ErrorKind::kBadRequest, "--security psk needs the job's key; {}", kMend);
+  const auto open = std::ranges::find_if(places, [](const Address& place) { return !is_loopback(place.host); });
+  if (open == places.end()) return std::optional<JobKey>();
+  return error(ErrorKind::kBadRequest,
+               "{} is not on the loopback, and without a key everybody who reaches it could join and read; {}, or, in a closed "
+               "network, give --security none everywhere",
+               open->host, kMend);
+}
+
+Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std::string& key_source,
+                                              std::span<const Address> places) {
+  PACELINE_ASSIGN_OR_RETURN(const Security security, parse_security(wanted));
+  std::optional<JobKey> key;
+  if (!key_source.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(key, read_job_key(key_source));
+  }
+  return choose_security(security, key, places);
+}
+
+}  // namespace paceline::transport
