@@ -14,6 +14,7 @@ namespace paceline {
 namespace {
 
 constexpr std::string_view kDescriptor = "fd:";
+constexpr int kFirstOwn = 3;  // descriptor behind standard input, output and error
 
 std::string reason(int number) { return std::generic_category().message(number); }
 
@@ -80,7 +81,7 @@ Result<JobKey> read_job_key(const std::string& source) {
     int number = -1;
     const char* const end = source.data() + source.size();
     const auto [last, problem] = std::from_chars(source.data() + kDescriptor.size(), end, number);
-    if (problem != std::errc() || last != end || number < 3 || ::fcntl(number, F_GETFD) < 0) {
+    if (problem != std::errc() || last != end || number < kFirstOwn || ::fcntl(number, F_GETFD) < 0) {
       return error(ErrorKind::kBadRequest, "job key {}: this process has inherited no such descriptor; it has to be 3 or more",
                    source);
     }
@@ -123,7 +124,11 @@ Result<int> open_for_children(const JobKey& key) {
   if (memory.number() < 0) return error(ErrorKind::kIo, "there is no memory to hand a job key on in: {}", reason(errno));
   PACELINE_RETURN_IF_ERROR(write_to(memory.number(), key, "the memory to hand a job key on in"));
   ::fcntl(memory.number(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-  return memory.release();
+  if (memory.number() >= kFirstOwn) return memory.release();
+  // This process began without standard input, output or error, whose number it has got: a child would lose it.
+  const int higher = ::fcntl(memory.number(), F_DUPFD_CLOEXEC, kFirstOwn);
+  if (higher < 0) return error(ErrorKind::kIo, "there is no descriptor to hand a job key on with: {}", reason(errno));
+  return higher;
 }
 
 }  // namespace paceline

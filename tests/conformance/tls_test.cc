@@ -136,19 +136,38 @@ TEST_F(Tls, WhoDoesNotFinishTheHandshakeIsClosedAtTheDeadlineOfStrangers) {
   EXPECT_EQ(end.reason.kind(), ErrorKind::kDeadline) << end.reason.message();
 }
 
-TEST_F(Tls, HandshakesThatAreNotFinishedCountAmongTheStrangersAndTheirPlacesComeBack) {
+TEST_F(Tls, WhoHasShownNoKeyForLongestGoesWhenPlacesAreShort) {
   World world(backend_, 2);
   ListenOptions options = kPatientListener;
   options.strangers = 3;
-  const Address address = world.listen(0, options, [](End&) {});
+  const Address address = world.listen(0, options, [](End& end) { end.connection->start(end); });
   std::vector<std::unique_ptr<Stranger>> crowd;
   for (int i = 0; i < 3; ++i) crowd.push_back(std::make_unique<Stranger>(address));
-  const auto refused = world.try_connect(1, address);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().kind(), ErrorKind::kPeerLost) << refused.status().message();
-  crowd[0]->hang_up();
-  world.wait_accepted(0);  // it has ended, and its place is free
-  EXPECT_TRUE(world.try_connect(1, address).ok());
+  // Three members come, one after the other, and each takes the place of a stranger.
+  for (std::size_t i = 0; i < 3; ++i) {
+    world.connect(1, address);
+    crowd[i]->listen_to_the_end();
+    End& gone = world.wait_accepted(2 * i);
+    gone.wait_closed();
+    EXPECT_EQ(gone.reason.kind(), ErrorKind::kOverloaded);
+  }
+}
+
+// Members that have not said who they are yet keep their places.
+TEST_F(Tls, WhoHasShownTheKeyIsNotPushedOutByThoseWhoHaveNot) {
+  World world(backend_, 2);
+  ListenOptions options = kPatientListener;
+  options.strangers = 2;
+  const Address address = world.listen(0, options, [](End&) {});
+  End& first = world.connect(1, address);
+  End& second = world.connect(1, address);
+  for (End* const end : {&first, &second}) end->start();
+  for (std::size_t i = 0; i < 2; ++i) world.wait_accepted(i).start();
+  for (int i = 0; i < 5; ++i) Stranger(address).listen_to_the_end();
+  EXPECT_EQ(world.try_connect(1, address).status().kind(), ErrorKind::kPeerLost);
+  for (End* const end : {&first, &second}) end->send({}, {}, {}, 1);
+  for (std::size_t i = 0; i < 2; ++i)
+    world.wait_accepted(i).wait_until("a frame", [](const End& end) { return end.received.size() == 1; });
 }
 
 TEST_F(Tls, WhoAcceptsAndSaysNothingIsADeadline) {

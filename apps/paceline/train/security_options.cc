@@ -5,6 +5,7 @@
 
 #include "base/job_key_file.h"
 #include "paceline/environment.h"
+#include "paceline/option_files.h"
 
 namespace paceline::cli {
 

@@ -43,6 +43,7 @@ TcpAcceptor::~TcpAcceptor() { close(); }
 
 void TcpAcceptor::close() {
   acceptor_.reset();
+  shaking_.clear();
   if (spare_ >= 0) ::close(std::exchange(spare_, -1));
   if (loop_ == nullptr) return;
   loop_->cancel(retry_);
@@ -129,7 +130,7 @@ void TcpAcceptor::refuse_one() {
 }
 
 void TcpAcceptor::take_in(int descriptor, const tcp::endpoint& peer) {
-  if (strangers_->now >= options_.strangers) {
+  if (strangers_->now >= options_.strangers && !make_room()) {
     ::close(descriptor);
     return;
   }
@@ -148,12 +149,26 @@ void TcpAcceptor::take_in(int descriptor, const tcp::endpoint& peer) {
 
 // It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever
 // counts strangers.
+// Whoever holds the key has shown it after two journeys. So the one of those who have not, and have had most time, goes for another:
+// a crowd that only holds places keeps no member out.
+bool TcpAcceptor::make_room() {
+  if (shaking_.empty()) return false;
+  const auto longest = shaking_.front();
+  shaking_.erase(shaking_.begin());
+  longest->give_way();
+  return true;
+}
+
 void TcpAcceptor::shake_hands(Socket socket, std::string peer) {
   auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(peer), tls_, TlsChannel::Side::kAccepts);
   stream->become_stranger(strangers_, options_.stranger_deadline);
-  stream->shake_hands([weak = weak_from_this(), key = std::weak_ptr(stream)](const Status&) {
+  shaking_.push_back(stream);
+  stream->shake_hands([weak = weak_from_this(), which = std::weak_ptr(stream)](const Status&) {
     const auto self = weak.lock();
-    if (const auto shaken = key.lock(); shaken && self && self->acceptor_) self->hand_over(shaken);
+    const auto shaken = which.lock();
+    if (shaken == nullptr || self == nullptr || !self->acceptor_) return;
+    std::erase(self->shaking_, shaken);
+    self->hand_over(shaken);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "transport/stream.h"
 #include "transport/tcp/tcp_loop.h"
@@ -9,6 +10,8 @@
 #include "transport/tls/tls_context.h"
 
 namespace paceline::transport {
+
+class TlsStream;
 
 class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this<TcpAcceptor> {
  public:
@@ -32,6 +35,7 @@ class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this
   void on_ready();
   void take_in(int descriptor, const asio::ip::tcp::endpoint& peer);
   void shake_hands(Socket socket, std::string peer);
+  bool make_room();
   void hand_over(std::shared_ptr<Stream> stream);
   void refuse_one();
 
@@ -43,6 +47,7 @@ class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this
   Transport::Accepted accepted_;
   Address address_;
   std::shared_ptr<StrangerCount> strangers_ = std::make_shared<StrangerCount>();
+  std::vector<std::shared_ptr<TlsStream>> shaking_;  // hands; the one that has been here longest first
   std::optional<Acceptor> acceptor_;
   int spare_ = -1;  // a descriptor held back, so that one who arrives when there are none left can be refused
   bool out_of_descriptors_ = false;

@@ -17,6 +17,10 @@ void TlsStream::shake_hands(std::function<void(const Status&)> done) {
   step();
 }
 
+void TlsStream::give_way() {
+  finish(error(ErrorKind::kOverloaded, "{} had been here longest of all that had shown no key when another one came", peer()));
+}
+
 void TlsStream::step() {
   const TlsChannel::Next next = channel_.shake_hands();
   if (next == TlsChannel::Next::kDone) return end_handshake({});

@@ -17,6 +17,8 @@ class TlsStream final : public TcpStream, private RawStream {
   // Before start(). `done` is called once, by the loop, unless that goes first: the stream is encrypted, or `how` says why not, and
   // then it is closed and says so as soon as it is started.
   void shake_hands(std::function<void(const Status& how)> done);
+  // Ends a handshake that is not over, since somebody else needs the place.
+  void give_way();
 
  private:
   void step();
@@ -32,7 +34,7 @@ class TlsStream final : public TcpStream, private RawStream {
   Moved write_raw(std::span<const std::byte> from) override;
 
   TlsChannel channel_;
-  std::function<void(const Status&)> done_;  // empty once called
+  std::function<void(const Status&)> done_;  // empty once it is to be called
 };
 
 }  // namespace paceline::transport

@@ -1,0 +1,96 @@
+#include "base/job_key_file.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+class JobKeyFile : public ::testing::Test {
+ protected:
+  JobKeyFile() {
+    std::string name = "/tmp/paceline-key-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~JobKeyFile() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string made(const std::string& name, std::size_t bytes, ::mode_t mode = 0600) const {
+    std::ofstream(path(name)) << std::string(bytes, 'k');
+    ::chmod(path(name).c_str(), mode);
+    return path(name);
+  }
+  std::string refusal(const std::string& source) const {
+    const auto key = read_job_key(source);
+    EXPECT_FALSE(key.ok()) << source;
+    EXPECT_EQ(key.status().kind(), ErrorKind::kBadRequest) << key.status().message();
+    EXPECT_THAT(key.status().message(), HasSubstr(source));
+    return key.status().message();
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(JobKeyFile, WhatIsWrittenIsReadAndOnlyByItsOwner) {
+  const JobKey key = JobKey::draw();
+  ASSERT_TRUE(write_job_key(path("key"), key).ok());
+  struct stat about {};
+  ASSERT_EQ(::stat(path("key").c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 07777, 0600U);
+  EXPECT_EQ(about.st_size, 32);
+  EXPECT_TRUE(read_job_key(path("key")).value() == key);
+}
+
+TEST_F(JobKeyFile, NothingThatIsThereIsReplaced) {
+  const std::string there = made("there", 5);
+  std::filesystem::create_symlink(path("nothing"), path("link"));
+  for (const std::string& name : {there, path("link"), folder_.string()}) {
+    const Status status = write_job_key(name, JobKey::draw());
+    EXPECT_EQ(status.kind(), ErrorKind::kBadRequest) << name;
+    EXPECT_THAT(status.message(), HasSubstr("is there already"));
+  }
+  EXPECT_EQ(std::filesystem::file_size(there), 5U);
+  EXPECT_FALSE(std::filesystem::exists(path("nothing")));
+}
+
+TEST_F(JobKeyFile, FilesThatOthersMayUseOrThatAreNoKeyAreRefused) {
+  for (const ::mode_t mode : {0644U, 0640U, 0604U, 0620U, 0602U, 0611U})
+    EXPECT_THAT(refusal(made("open", 32, mode)), HasSubstr("chmod 600"));
+  for (const std::size_t bytes : {0U, 31U, 33U, 5000U}) EXPECT_THAT(refusal(made("wrong", bytes)), HasSubstr("exactly 32"));
+  EXPECT_THAT(refusal(folder_.string()), HasSubstr("a directory"));
+  EXPECT_THAT(refusal("/dev/null"), HasSubstr("no regular file"));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(path("pipe")), HasSubstr("no regular file"));  // and nobody waits for a writer
+  EXPECT_THAT(refusal(path("missing")), HasSubstr("paceline key new"));
+  for (const char* const wrong : {"fd:", "fd:x", "fd:0", "fd:2", "fd:-1", "fd:12345", "fd:3x"}) refusal(wrong);
+}
+
+TEST_F(JobKeyFile, ChildrenReadADescriptorAnyNumberOfTimesAndNobodyCanChangeIt) {
+  const JobKey key = JobKey::draw();
+  const int descriptor = open_for_children(key).value();
+  EXPECT_TRUE(::fcntl(descriptor, F_GETFD) & FD_CLOEXEC);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(read_job_key(fmt::format("fd:{}", descriptor)).value() == key);
+  EXPECT_LT(::pwrite(descriptor, "x", 1, 0), 0);
+  ::close(descriptor);
+}
+
+TEST_F(JobKeyFile, ADescriptorForChildrenIsNeverOneOfTheStandardThree) {
+  const int kept = ::fcntl(0, F_DUPFD_CLOEXEC, 10);
+  if (kept >= 0) ::close(0);
+  const int descriptor = open_for_children(JobKey::draw()).value();
+  EXPECT_GE(descriptor, 3);
+  ::close(descriptor);
+  if (kept >= 0) {
+    ::dup2(kept, 0);
+    ::close(kept);
+  }
+}
+
+}  // namespace
+}  // namespace paceline
