@@ -87,6 +87,19 @@ def greet(peer, name, to, secret=None, **fields):
     return read_reply(peer)
 
 
+def introduce(dial, port, name, to, **fields):
+    """A connection by `dial` and the last answer to its greeting. A stranger has a second for that, which on a busy machine may be over
+    before it has said a word; then it comes again."""
+    for left in reversed(range(20)):
+        peer = dial(port)
+        try:
+            return peer, greet(peer, name, to, **fields)
+        except ConnectionError:
+            peer.close()
+            if left == 0:
+                raise
+
+
 def connect(port, patience=30):
     peer = socket.create_connection(("127.0.0.1", port), timeout=5)
     peer.settimeout(patience)

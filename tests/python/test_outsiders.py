@@ -1,17 +1,20 @@
-"""Strangers who speak the protocol, to its last byte, but are no members of the job: they are refused, and change nothing."""
+"""Strangers who speak the protocol, to its last byte, but are no members of the job: they are refused, and change nothing. In the clear,
+and in jobs with a key that the strangers hold too."""
 
 import json
+import os
 import re
 import signal
-import socket
 import struct
 import threading
 
 import pytest
 
 from jobs import Coordinator, Job, listening_ports, reference
-from protocol import ACCEPTED, BOTH, COORDINATOR, HEARTBEAT_KIND, REFUSED, SERVER, WORKER, chunk, connect, greet, header
+from protocol import ACCEPTED, BOTH, COORDINATOR, HEARTBEAT_KIND, REFUSED, SERVER, WORKER, chunk, connect, greet, header, introduce
+from relay import Relay
 from test_strangers import Together, member
+from tls_peer import TlsPeer, offer
 
 JOIN, PROGRESS, PUSH, FAILED = 8, 12, 1, 14
 NOBODY = [(WORKER, 7), (SERVER, 9), (BOTH, 1), (WORKER, 2**31 - 1), (SERVER, 2**31 - 1), (WORKER, 0), (SERVER, 0), (WORKER, -1), (COORDINATOR, 0)]
@@ -27,6 +30,28 @@ def task(tmp_path_factory):
 
 
 ENDLESS = ("--iterations", 1_000_000)
+
+
+class Clear:
+    """How the job talks, and how a stranger reaches it."""
+
+    options = ()
+    connect = staticmethod(connect)
+
+
+class Encrypted:
+    def __init__(self, folder):
+        key = os.urandom(32)
+        file = folder / "stranger.key"
+        file.touch(0o600)
+        file.write_bytes(key)
+        self.options = ("--job-key-file", file)
+        self.connect = lambda port: TlsPeer(port, *offer(key))
+
+
+@pytest.fixture(params=["clear", "encrypted"])
+def talk(request, tmp_path):
+    return Clear() if request.param == "clear" else Encrypted(tmp_path)
 
 
 def expect_bits(report, task, workers):
@@ -48,8 +73,8 @@ def peak(pid):
 
 
 @pytest.mark.parametrize("way", [("--servers", 2), ("--collective", "loop1")], ids=["servers", "collective"])
-def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tmp_path, task, way):
-    with Job(tmp_path, *task, *ENDLESS, "--workers", 2, *way) as job:
+def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tmp_path, task, talk, way):
+    with Job(tmp_path, *task, *ENDLESS, "--workers", 2, *way, *talk.options) as job:
         job.wait_for_iterations(2)
         before = {name: peak(pid) for name, pid in job.children().items()}
         ports = {name: listening_ports(pid) for name, pid in job.children().items()}
@@ -58,8 +83,8 @@ def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tm
             role = {"coordinator": COORDINATOR, "server": SERVER, "worker": WORKER}[name.split()[0]]
             for stranger in NOBODY:
                 for rank in (int(name.split()[1]) if " " in name else 0, -1):
-                    with connect(port) as peer:
-                        reply = greet(peer, stranger, (role, rank))
+                    peer, reply = introduce(talk.connect, port, stranger, (role, rank))
+                    with peer:
                         assert reply.verdict == REFUSED, (name, stranger, reply)
                         reasons.append(reply.reason)
                         peer.sendall(chunk(1, PUSH, b"x" * 100) + chunk(2, FAILED))  # all the same
@@ -75,47 +100,19 @@ def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tm
         expect_bits(job.report(), task, 2)
 
 
-class Recorder:
-    """Hands on one connection to the coordinator, and keeps what the member said."""
-
-    def __init__(self, port):
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        self.port = port
-        self.said = b""
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        member, _ = self.listener.accept()
-        coordinator = connect(self.port, None)
-        threading.Thread(target=self.pass_on, args=(coordinator, member), daemon=True).start()
-        self.pass_on(member, coordinator, record=True)
-
-    def pass_on(self, source, sink, record=False):
-        try:
-            while got := source.recv(65536):
-                if record:
-                    self.said += got
-                sink.sendall(got)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-
 def test_what_was_recorded_opens_nothing(task):
     with Together() as together:
         coordinator = together.add(Coordinator("--workers", 2, "--servers", 1))
         port = coordinator.address_pair()[1]
-        recorder = Recorder(port)
-        recorded = type("At", (), {"address": recorder.address})
-        members = [together.add(member(at, role, *task, *ENDLESS)) for at, role in ((coordinator, "server"), (recorded, "worker"), (coordinator, "worker"))]
+        recorder = together.add(Relay(port))
+        members = [together.add(member(at, role, *task, *ENDLESS)) for at, role in ((coordinator, "server"), (recorder, "worker"), (coordinator, "worker"))]
         assert "progress" in coordinator.process.stdout.readline()
         lines = []
         reader = threading.Thread(target=lambda: lines.extend(coordinator.process.stdout))
         reader.start()
-        session, attempt = (struct.unpack_from(form, recorder.said, 48 + at)[0] for form, at in (("<Q", 0), ("<I", 28)))
+        session, attempt = (struct.unpack_from(form, recorder.said[0], 48 + at)[0] for form, at in (("<Q", 0), ("<I", 28)))
         with connect(port) as thief:
-            thief.sendall(recorder.said)
+            thief.sendall(recorder.said[0])
             assert hung_up(thief)
         for resume in (0, 1):
             with connect(port) as liar:
@@ -130,17 +127,18 @@ def test_what_was_recorded_opens_nothing(task):
         expect_bits(coordinator.report(), task, 2)
 
 
-def test_who_has_not_joined_can_only_join_and_takes_no_memory(task):
+def test_who_has_not_joined_can_only_join_and_takes_no_memory(task, talk):
     with Together() as together:
-        coordinator = together.add(Coordinator("--workers", 1, "--servers", 1))
+        coordinator = together.add(Coordinator("--workers", 1, "--servers", 1, *talk.options))
         port = coordinator.address_pair()[1]
         before = peak(coordinator.pid)
         crowd = []
 
         def joiner():
-            crowd.append(connect(port))
-            assert greet(crowd[-1], (WORKER, -1), (COORDINATOR, 0)).verdict == ACCEPTED
-            return crowd[-1]
+            peer, reply = introduce(talk.connect, port, (WORKER, -1), (COORDINATOR, 0))
+            crowd.append(peer)
+            assert reply.verdict == ACCEPTED
+            return peer
 
         try:
             for said in (
@@ -154,19 +152,21 @@ def test_who_has_not_joined_can_only_join_and_takes_no_memory(task):
                 peer = joiner()
                 peer.sendall(said)
                 assert hung_up(peer)
-            with connect(port) as peer:
-                reply = greet(peer, (WORKER, 0), (COORDINATOR, 0))
+            peer, reply = introduce(talk.connect, port, (WORKER, 0), (COORDINATOR, 0))
+            with peer:
                 assert reply.verdict == REFUSED and "has a rank already" in reply.reason, reply
             for _ in range(100):  # more than are listened to at a time
                 joiner().sendall(chunk(1, JOIN, b"x" * 97, announced=16 << 20))
             silent = joiner()
+            silent.settimeout(2)
             try:
                 for _ in range(20_000):  # it never reads the answers
                     silent.sendall(header(kind=HEARTBEAT_KIND, body=bytes(8)))
             except OSError:
                 pass
             assert peak(coordinator.pid) - before < 16 << 20
-            members = [together.add(member(coordinator, role, *task, "--iterations", 10)) for role in ("server", "worker")]
+            options = (*task, "--iterations", 10, *talk.options)
+            members = [together.add(member(coordinator, role, *options)) for role in ("server", "worker")]
             for process in (*members, coordinator):
                 assert process.finish() == 0, process.err
         finally:

@@ -42,6 +42,9 @@ class TlsPeer:
     def __exit__(self, *_):
         self.close()
 
+    def settimeout(self, seconds):
+        self.patience = seconds
+
     def sendall(self, data):
         left = memoryview(data)
         while left:
