@@ -138,6 +138,7 @@ void TlsChannel::settle() {
     return;
   }
   established_ = true;
+  drained_ = false;  // what came with the last bytes of the handshake is here already
   // The keys of the connection are made; the shared one need not stand in memory as long as it lives.
   constexpr Secret kNothing{};
   SSL_SESSION_set1_master_key(SSL_get_session(native_), reinterpret_cast<const unsigned char*>(kNothing.data()), kNothing.size());

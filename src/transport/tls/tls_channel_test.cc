@@ -65,6 +65,23 @@ TEST(TlsChannel, BytesArriveAsTheyWereHoweverPiecesSpacesAndTheSocketCutThem) {
   }
 }
 
+// The last bytes of a handshake and the first ones behind it often come together, and then nothing more does.
+TEST(TlsChannel, WhatCameTogetherWithTheEndOfTheHandshakeIsReadWithoutAnotherByte) {
+  Pair pair;
+  pair.connected = pair.connecting.shake_hands();
+  pair.accepted = pair.accepting.shake_hands();
+  pair.connected = pair.connecting.shake_hands();
+  ASSERT_EQ(pair.connected, TlsChannel::Next::kDone);
+  const Bytes sent = some_bytes(100);
+  write_from(pair.connecting, sent);
+  ASSERT_EQ(pair.accepting.shake_hands(), TlsChannel::Next::kDone);
+  EXPECT_TRUE(pair.accepting.may_have_more());
+  Bytes got;
+  read_into(pair.accepting, got);
+  EXPECT_TRUE(got == sent);
+  EXPECT_FALSE(pair.accepting.may_have_more());
+}
+
 TEST(TlsChannel, RecordsAreFullWhateverThePiecesAre) {
   Pair pair;
   pair.shake_hands();
