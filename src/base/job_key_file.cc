@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,10 +27,9 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int number() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
 
  private:
-  int number_;
+  const int number_;
 };
 
 Result<JobKey> read_from(int descriptor, const std::string& source) {
@@ -66,12 +64,6 @@ Status check_file(const std::string& path, const struct stat& about) {
                  path);
   }
   return {};
-}
-
-Status write_to(int descriptor, const JobKey& key, const std::string& where) {
-  const ssize_t written = ::write(descriptor, key.bytes().data(), JobKey::kBytes);
-  if (written == static_cast<ssize_t>(JobKey::kBytes)) return {};
-  return error(ErrorKind::kIo, "{} cannot be written: {}", where, written < 0 ? reason(errno) : "the disk is full");
 }
 
 }  // namespace
@@ -113,22 +105,11 @@ Status write_job_key(const std::string& path, const JobKey& key) {
     const bool none = errno == ENOENT || errno == ENOTDIR;
     return error(none ? ErrorKind::kBadRequest : ErrorKind::kIo, "{} cannot be made: {}", path, reason(errno));
   }
-  Status status = write_to(file.number(), key, path);
-  if (status.ok() && ::fsync(file.number()) != 0) status = error(ErrorKind::kIo, "{} cannot be written: {}", path, reason(errno));
-  if (!status.ok()) ::unlink(path.c_str());
-  return status;
-}
-
-Result<int> open_for_children(const JobKey& key) {
-  Descriptor memory(::memfd_create("paceline job key", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (memory.number() < 0) return error(ErrorKind::kIo, "there is no memory to hand a job key on in: {}", reason(errno));
-  PACELINE_RETURN_IF_ERROR(write_to(memory.number(), key, "the memory to hand a job key on in"));
-  ::fcntl(memory.number(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-  if (memory.number() >= kFirstOwn) return memory.release();
-  // This process began without standard input, output or error, whose number it has got: a child would lose it.
-  const int higher = ::fcntl(memory.number(), F_DUPFD_CLOEXEC, kFirstOwn);
-  if (higher < 0) return error(ErrorKind::kIo, "there is no descriptor to hand a job key on with: {}", reason(errno));
-  return higher;
+  const ssize_t written = ::write(file.number(), key.bytes().data(), JobKey::kBytes);
+  if (written == static_cast<ssize_t>(JobKey::kBytes) && ::fsync(file.number()) == 0) return {};
+  const int why = written >= 0 && written < static_cast<ssize_t>(JobKey::kBytes) ? ENOSPC : errno;
+  ::unlink(path.c_str());
+  return error(ErrorKind::kIo, "{} cannot be written: {}", path, reason(why));
 }
 
 }  // namespace paceline

@@ -16,8 +16,4 @@ Result<JobKey> read_job_key(const std::string& source);
 // A new file that only this user may read. kBadRequest when anything is there already, be it a link to nothing.
 Status write_job_key(const std::string& path, const JobKey& key);
 
-// A descriptor that children inherit, and can read the key from as "fd:N", any number of them. It is memory, no file, and closes on
-// exec unless the child says otherwise. The caller closes it.
-Result<int> open_for_children(const JobKey& key);
-
 }  // namespace paceline

@@ -11,6 +11,8 @@
 namespace paceline {
 namespace {
 
+constexpr int kFirstOwn = 3;  // descriptor behind standard input, output and error
+
 // By which a descriptor of ours is told from any other.
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
 
@@ -29,6 +31,11 @@ Status write_all(int descriptor, const std::string& text) {
 Result<HandedText> HandedText::make(const std::string& text) {
   HandedText handed(memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (handed.descriptor_ < 0) return error(ErrorKind::kIo, "cannot make memory to hand on: {}", std::strerror(errno));
+  if (handed.descriptor_ < kFirstOwn) {  // this process began without one of the three, which a child gets a pipe for
+    const int low = std::exchange(handed.descriptor_, fcntl(handed.descriptor_, F_DUPFD_CLOEXEC, kFirstOwn));
+    close(low);
+    if (handed.descriptor_ < 0) return error(ErrorKind::kIo, "cannot make memory to hand on: {}", std::strerror(errno));
+  }
   PACELINE_RETURN_IF_ERROR(write_all(handed.descriptor_, text));
   if (fcntl(handed.descriptor_, F_ADD_SEALS, kSeals) != 0)
     return error(ErrorKind::kIo, "cannot seal memory that is handed on: {}", std::strerror(errno));

@@ -39,6 +39,17 @@ TEST(HandedText, ReachesAChildThatIsToldItsNumberAndNoOther) {
   EXPECT_FALSE((*other)->finish(std::chrono::minutes(2)).ok());
 }
 
+// A child gets pipes for them, and what had their numbers would be gone.
+TEST(HandedText, ItIsNeverStandardInputOutputOrError) {
+  const int kept = dup(0);
+  close(0);
+  const auto handed = HandedText::make("by hand");
+  dup2(kept, 0);
+  close(kept);
+  ASSERT_TRUE(handed.ok());
+  EXPECT_GE(handed->descriptor(), 3);
+}
+
 TEST(HandedText, OtherDescriptorsAreRefused) {
   const auto pipe = make_pipe();
   ASSERT_TRUE(pipe.ok());

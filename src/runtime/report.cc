@@ -356,7 +356,6 @@ Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, con
               {"batching", by_rank[0].batching},
               {"tuned", nullptr},
               {"collective", nullptr},
-              {"security", nullptr},
               {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
               {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
               {"wire", settings.wire.text()},

@@ -96,7 +96,7 @@ struct JobShape {
 };
 
 // `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.
-// "checkpoint", "tuned", "collective" and "security" are null; the coordinator's process knows the newest, and what it chose.
+// "checkpoint", "tuned" and "collective" are null; the coordinator's process knows the newest, and what it chose.
 Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
                         const std::vector<ServerReport>& servers);
 

@@ -88,7 +88,9 @@ class Connection {
 };
 
 struct ListenOptions {
-  int strangers = 64;                                    // connections at once that have not been admitted; more are closed at once
+  // Connections at once that have not been admitted, handshakes of TLS among them; more are closed at once. While there are some
+  // that have shown no key, the one that has had most time for it goes instead.
+  int strangers = 64;
   Duration stranger_deadline = std::chrono::seconds(1);  // an accepted connection that is not admitted by then is closed
 };
 
@@ -107,7 +109,8 @@ class Transport {
   virtual Loop& loop() = 0;
   // Errors: kIo when the port is in use, kBadRequest when this machine has no such address; the address is named.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) = 0;
-  // Calls back once, from the loop: kPeerLost when refused or unreachable, kDeadline after `deadline`; the address is named.
+  // Calls back once, from the loop: kPeerLost when refused or unreachable, kDeadline after `deadline`, kBadRequest when the other
+  // side holds another key or only one of the two encrypts; the address is named.
   // A connection made by this side is not a stranger; it needs no admit().
   virtual void connect(const Address& address, Duration deadline, Connected connected) = 0;
 };

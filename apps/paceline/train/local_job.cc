@@ -404,7 +404,7 @@ int run_joining_worker(const TrainRequest& request) {
   if (const Status status = needs_trainer(request) ? trainer_exists() : Status(); !status.ok()) return report_error(status);
   const auto key = HandedKey::make(request.key);
   if (!key.ok()) return report_error(key.status());
-  key->inherit_on_exec();
+  key->keep_on_exec();
   worker::WorkerRequest worker = worker_request(request, *key, request.join, request.rank, "worker");
   if (!request.workers_given) worker.workers = 0;
   worker.alone = !request.ranks_elsewhere;

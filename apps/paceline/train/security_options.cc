@@ -1,9 +1,5 @@
 #include "paceline/train/security_options.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include "base/job_key_file.h"
 #include "paceline/environment.h"
 #include "paceline/option_files.h"
 
@@ -37,27 +33,26 @@ Result<std::optional<JobKey>> choose_key(const SecurityOptions& options, std::sp
 
 Result<HandedKey> HandedKey::make(const std::optional<JobKey>& key) {
   HandedKey handed;
-  if (key) {
-    PACELINE_ASSIGN_OR_RETURN(handed.descriptor_, open_for_children(*key));
-  }
+  if (!key) return handed;
+  std::string bytes(reinterpret_cast<const char*>(key->bytes().data()), JobKey::kBytes);
+  auto text = HandedText::make(bytes);
+  wipe(std::as_writable_bytes(std::span(bytes)));
+  PACELINE_RETURN_IF_ERROR(text.status());
+  handed.text_ = std::make_shared<const HandedText>(std::move(*text));
   return handed;
 }
 
-HandedKey::~HandedKey() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-std::string HandedKey::source() const { return descriptor_ < 0 ? "" : fmt::format("fd:{}", descriptor_); }
+std::string HandedKey::source() const { return text_ == nullptr ? "" : fmt::format("fd:{}", text_->descriptor()); }
 
 std::vector<std::string> HandedKey::options() const {
-  if (descriptor_ < 0) return {"--security", "none"};
+  if (text_ == nullptr) return {"--security", "none"};
   return {"--security", "psk", "--job-key-file", source()};
 }
 
-std::vector<int> HandedKey::kept() const { return descriptor_ < 0 ? std::vector<int>() : std::vector{descriptor_}; }
+std::vector<int> HandedKey::kept() const { return text_ == nullptr ? std::vector<int>() : std::vector{text_->descriptor()}; }
 
-void HandedKey::inherit_on_exec() const {
-  if (descriptor_ >= 0) ::fcntl(descriptor_, F_SETFD, 0);
+void HandedKey::keep_on_exec() const {
+  if (text_ != nullptr) text_->keep_on_exec();
 }
 
 }  // namespace paceline::cli

@@ -1,12 +1,14 @@
 // --job-key-file and --security, and what follows from them for this process and those that it starts.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "paceline/command.h"
+#include "process/handed_text.h"
 #include "transport/security.h"
 
 namespace paceline::cli {
@@ -31,20 +33,14 @@ class HandedKey {
  public:
   HandedKey() = default;
   static Result<HandedKey> make(const std::optional<JobKey>& key);
-  ~HandedKey();
-  HandedKey(HandedKey&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  HandedKey& operator=(HandedKey&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
 
   std::string source() const;                // "fd:N"; "": in the clear
   std::vector<std::string> options() const;  // of a command of this program: --job-key-file fd:N, or --security none
   std::vector<int> kept() const;             // descriptors that the child has to inherit
-  void inherit_on_exec() const;              // by what this process becomes
+  void keep_on_exec() const;                 // the program that this process becomes inherits it too
 
  private:
-  int descriptor_ = -1;
+  std::shared_ptr<const HandedText> text_;  // null: in the clear
 };
 
 }  // namespace paceline::cli
