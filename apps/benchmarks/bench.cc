@@ -61,6 +61,10 @@ std::string rate_text(const bench::Spread& spread) {
   return fmt::format("{:>6} GB/s  ({} .. {})", gigabytes(spread.median), gigabytes(spread.lowest), gigabytes(spread.highest));
 }
 
+std::string milliseconds_text(const bench::Spread& spread) {
+  return fmt::format("{:.2f} ms ({:.2f} .. {:.2f})", spread.median * 1e3, spread.lowest * 1e3, spread.highest * 1e3);
+}
+
 void print_contestant(const char* name, const bench::Contestant& contestant) {
   fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(contestant.bytes_per_second),
              contestant.cpu_seconds_per_gb.median, contestant.round_trip_seconds.median * 1e6,
@@ -117,11 +121,8 @@ int bench_transport(const Options& options) {
   if (iperf3_spread) fmt::print("{:<34} {}\n", "iperf3, no checksum", rate_text(*iperf3_spread));
   fmt::print("\ntcp transport / plain sockets with CRC32C: stream {:.2f} (1 = as fast), round trip {:.2f} (1 = as short)\n",
              report->stream_of_plain_checked, report->round_trip_of_plain_checked);
-  const auto milliseconds = [](const bench::Spread& spread) {
-    return fmt::format("{:.2f} ms ({:.2f} .. {:.2f})", spread.median * 1e3, spread.lowest * 1e3, spread.highest * 1e3);
-  };
   fmt::print("TLS / in the clear: stream {:.2f}; connecting {} with TLS, {} in the clear\n", report->tls_stream_of_tcp,
-             milliseconds(report->tls_connect_seconds), milliseconds(report->tcp_connect_seconds));
+             milliseconds_text(report->tls_connect_seconds), milliseconds_text(report->tcp_connect_seconds));
   if (!shaped) {
     fmt::print("\nBetween shaped hosts: not measured; this process {}\n", rights.reason);
     return kDone;

@@ -224,9 +224,7 @@ Result<TransportBenchReport> run_transport_bench(const TransportBenchOptions& op
         [&] { return run(End::Role::kAsks, End::Role::kEchoes, small, static_cast<std::size_t>(options.round_trips)); });
   };
   const JobKey key = JobKey::draw();
-  std::vector<double> stream_ratios;
-  std::vector<double> trip_ratios;
-  std::vector<double> tls_ratios;
+  std::vector<double> stream_ratios, trip_ratios, tls_ratios;
   for (int run = 0; run < options.runs; ++run) {
     PACELINE_RETURN_IF_ERROR(measure_plain(plain, Check::kNone));
     PACELINE_RETURN_IF_ERROR(measure_plain(checked, Check::kCrc32c));
