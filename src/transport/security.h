@@ -1,5 +1,5 @@
-// Whether a process encrypts. There is one answer for all its connections and no negotiation: two sides that differ refuse each other
-// and say so. What leaves the machine is encrypted unless somebody says that the network is closed.
+// Whether a process encrypts. There is one answer for all its connections and no negotiation: two sides that differ refuse each
+// other and say so. What leaves the machine is encrypted unless somebody says that the network is closed.
 #pragma once
 
 #include <optional>
@@ -23,10 +23,11 @@ Result<Security> parse_security(std::string_view text);
 // Known to be without a look-up: "localhost", 127.0.0.0/8, ::1. The wildcards are not.
 bool is_loopback(std::string_view host);
 
-// The key to encrypt with, or nothing: in the clear. `places`: where the process listens and connects. Errors: kBadRequest that names
-// the place and the commands that mend it.
+// The key to encrypt with, or nothing: in the clear. `places`: where the process listens and connects. Errors: kBadRequest that
+// names the place and the commands that mend it.
 Result<std::optional<JobKey>> choose_security(Security wanted, const std::optional<JobKey>& key, std::span<const Address> places);
-// The same from what people write. `key_source`: see base/job_key_file.h; "": there is no key. Also refuses what read_job_key refuses.
+// The same from what people write. `key_source`: see base/job_key_file.h; "": there is no key. Also refuses what read_job_key
+// refuses.
 Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std::string& key_source,
                                               std::span<const Address> places);
 

@@ -147,10 +147,8 @@ void TcpAcceptor::take_in(int descriptor, const tcp::endpoint& peer) {
   hand_over(std::move(stream));
 }
 
-// It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever
-// counts strangers.
-// Whoever holds the key has shown it after two journeys. So the one of those who have not, and have had most time, goes for another:
-// a crowd that only holds places keeps no member out.
+// Whoever holds the key has shown it after two journeys. So the one of those who have not, and have had most time, goes for
+// another: a crowd that only holds places keeps no member out.
 bool TcpAcceptor::make_room() {
   if (shaking_.empty()) return false;
   const auto longest = shaking_.front();
@@ -159,6 +157,8 @@ bool TcpAcceptor::make_room() {
   return true;
 }
 
+// It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever
+// counts strangers.
 void TcpAcceptor::shake_hands(Socket socket, std::string peer) {
   auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(peer), tls_, TlsChannel::Side::kAccepts);
   stream->become_stranger(strangers_, options_.stranger_deadline);

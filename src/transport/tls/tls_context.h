@@ -1,7 +1,7 @@
 // What the TLS connections of one transport have in common. TLS 1.3 (RFC 8446) with the job's key as external pre-shared key,
 // always together with a fresh Diffie-Hellman secret (psk_dhe_ke, X25519): both sides prove at once that they hold the key, and
-// whoever learns the key later reads nothing that was recorded before. One cipher, TLS_AES_128_GCM_SHA256. What the standard leaves open is
-// closed: no other version, no ticket, no early data (it could be replayed), no certificate, no renegotiation.
+// whoever learns the key later reads nothing that was recorded before. One cipher, TLS_AES_128_GCM_SHA256. What the standard
+// leaves open is closed: no other version, no ticket, no early data (it could be replayed), no certificate, no renegotiation.
 //
 // The pre-shared key is JobKey::derive(kTlsPurpose); the identity that is told in the clear names the key, not the job, because a
 // member that joins does not know the job's number yet. Hence: one key for one job. Both are made anew for each handshake.
