@@ -106,7 +106,8 @@ def test_what_was_recorded_opens_nothing(task):
         port = coordinator.address_pair()[1]
         recorder = together.add(Relay(port))
         members = [together.add(member(at, role, *task, *ENDLESS)) for at, role in ((coordinator, "server"), (recorder, "worker"), (coordinator, "worker"))]
-        assert "progress" in coordinator.process.stdout.readline()
+        while "progress" not in (line := coordinator.process.stdout.readline()):
+            assert line, coordinator.process.communicate()
         lines = []
         reader = threading.Thread(target=lambda: lines.extend(coordinator.process.stdout))
         reader.start()
