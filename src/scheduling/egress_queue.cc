@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kLeastCost = 256;  // about what the heads of a chunk and of its acknowledgement take on the wire
 constexpr std::int64_t kTailWindow = 4;   // chunks; in a smaller one a chunk with a tail might not fit into a share
+constexpr std::size_t kFew = 16;          // destinations that are sooner looked at than kept in order
 
 }  // namespace
 
@@ -23,6 +24,7 @@ void EgressQueue::set_window(Bytes window, Bytes chunk) {
   PACELINE_CHECK(chunk.count >= 1, "a chunk of {} bytes", chunk.count);
   PACELINE_CHECK(window.count >= 2 * chunk.count, "a window of {} bytes is smaller than two chunks of {}", window.count,
                  chunk.count);
+  PACELINE_CHECK(chunk.count >= least_cost_, "a chunk of {} bytes, where an empty one counts as {}", chunk.count, least_cost_);
   options_.window = window;
   options_.chunk = chunk;
 }
@@ -41,8 +43,17 @@ EgressQueue::Lane& EgressQueue::lane(Destination destination) {
 }
 
 EgressQueue::Destination EgressQueue::add() {
-  const auto unused = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.exists; });
+  auto unused = lanes_.end();
+  if (existing_ < lanes_.size()) unused = std::ranges::find(lanes_, false, &Lane::exists);
   Lane& added = unused == lanes_.end() ? lanes_.emplace_back() : *unused;
+  if (lanes_.size() > idle_oldest_.size()) {
+    const std::size_t more = 2 * std::max(kFew, idle_oldest_.size());
+    for (auto& heads : idle_heads_) heads.grow(more);
+    idle_oldest_.grow(more);
+    seen_.reserve(more);
+  }
+  if (lanes_.size() == kFew + 1) std::ranges::for_each(lanes_, [this](Lane& lane) { refresh(lane); });
+  ++existing_;
   added.exists = true;
   added.paused = true;
   return static_cast<Destination>(&added - lanes_.data());
@@ -57,6 +68,7 @@ void EgressQueue::remove(Destination destination) {
   removed.paused = true;
   refresh(removed);
   removed.exists = false;
+  --existing_;
 }
 
 void EgressQueue::pause(Destination destination) {
@@ -74,6 +86,38 @@ void EgressQueue::refresh(Lane& lane) {
   const bool active = lane.in_flight > 0 || (!lane.paused && lane.waiting > 0);
   active_ += static_cast<std::int64_t>(active) - static_cast<std::int64_t>(lane.active);
   lane.active = active;
+  keep_seen(lane);
+  keep_idle(lane);
+}
+
+void EgressQueue::keep_seen(Lane& lane) {
+  const bool is_seen = lane.seen_at != kNone;
+  if (is_seen == (lane.in_flight > 0 || (lane.active && lanes_.size() <= kFew))) return;
+  if (is_seen) {
+    const Destination last = seen_.back();
+    seen_[lane.seen_at] = last;
+    lanes_[last].seen_at = lane.seen_at;
+    seen_.pop_back();
+    lane.seen_at = kNone;
+  } else {
+    lane.seen_at = static_cast<std::uint32_t>(seen_.size());
+    seen_.push_back(static_cast<Destination>(&lane - lanes_.data()));
+  }
+}
+
+void EgressQueue::keep_idle(Lane& lane) {
+  if (lanes_.size() <= kFew) return;
+  const auto player = static_cast<std::uint32_t>(&lane - lanes_.data());
+  const bool is_idle = lane.active && lane.seen_at == kNone;
+  for (std::size_t flow = 0; flow < kFlows; ++flow) {
+    std::optional<Urgency> head;
+    if (is_idle && !lane.flows[flow].empty()) {
+      const Waiting& first = units_[lane.flows[flow].front()];
+      head = {first.unit.layer.index, first.sequence};
+    }
+    idle_heads_[flow].set(player, head);
+  }
+  idle_oldest_.set(player, is_idle ? std::optional(units_[lane.oldest].sequence) : std::nullopt);
 }
 
 bool EgressQueue::comes_before(const Head& a, const Head& b) const {
@@ -136,7 +180,8 @@ void EgressQueue::unlink(Lane& lane, std::uint32_t slot) {
 // A message of a few bytes, of the control plane for example, makes no second destination.
 Bytes EgressQueue::limit() const {
   if (active_ <= 1 || options_.wide <= options_.window) return options_.window;
-  const auto holding = std::ranges::count_if(lanes_, [&](const Lane& lane) { return lane.in_flight >= options_.chunk.count; });
+  const auto holding =
+      std::ranges::count_if(seen_, [&](Destination seen) { return lanes_[seen].in_flight >= options_.chunk.count; });
   return holding > 1 ? options_.wide : options_.window;
 }
 
@@ -161,24 +206,38 @@ std::optional<Flow> EgressQueue::first_of(const Heads& heads) const {
   return lower(a.unit.layer, b.unit.layer);
 }
 
+// The lane's most urgent unit of the flow, if it has room, against the one that was found so far. Whether it has room.
+bool EgressQueue::consider(Lane& lane, std::size_t flow, std::int64_t room, Heads& heads) const {
+  if (lane.flows[flow].empty()) return false;
+  const std::uint32_t slot = lane.flows[flow].front();
+  if (lane.in_flight + cost(next_size(units_[slot])) > room) return false;
+  if (heads[flow].slot == kNone || comes_before({&lane, slot}, heads[flow])) heads[flow] = {&lane, slot};
+  return true;
+}
+
 std::optional<EgressQueue::Chunk> EgressQueue::take() {
   if (waiting_ == 0) return std::nullopt;
   const std::int64_t room = share().count;
   std::int64_t counted = 0;
   Heads heads;
   std::uint32_t oldest = kNone;
-  for (Lane& candidate : lanes_) {
+  const auto note_oldest = [&](const Lane& lane) {
+    if (oldest == kNone || units_[lane.oldest].sequence < units_[oldest].sequence) oldest = lane.oldest;
+  };
+  for (const Destination seen : seen_) {
+    Lane& candidate = lanes_[seen];
     counted += std::min(candidate.in_flight, room);
     if (candidate.paused || candidate.waiting == 0) continue;
     bool has_room = false;
+    for (std::size_t flow = 0; flow < kFlows; ++flow) has_room |= consider(candidate, flow, room, heads);
+    if (has_room) note_oldest(candidate);
+  }
+  // Where nothing is on its way there is room for every chunk.
+  if (const auto idle = idle_oldest_.first()) {
+    note_oldest(lanes_[*idle]);
     for (std::size_t flow = 0; flow < kFlows; ++flow) {
-      if (candidate.flows[flow].empty()) continue;
-      const std::uint32_t slot = candidate.flows[flow].front();
-      if (candidate.in_flight + cost(next_size(units_[slot])) > room) continue;
-      has_room = true;
-      if (heads[flow].slot == kNone || comes_before({&candidate, slot}, heads[flow])) heads[flow] = {&candidate, slot};
+      if (const auto head = idle_heads_[flow].first()) consider(lanes_[*head], flow, room, heads);
     }
-    if (has_room && (oldest == kNone || units_[candidate.oldest].sequence < units_[oldest].sequence)) oldest = candidate.oldest;
   }
   if (oldest == kNone) return std::nullopt;
 
