@@ -53,6 +53,12 @@ Status check_speeds(const std::vector<double>& by_rank, std::int32_t workers) {
   return error(ErrorKind::kBadRequest, "--speed has {} entries for {} workers; give one for each worker", by_rank.size(), workers);
 }
 
+double typical_slowness(const ComputeSpeed& speed, Rank rank) {
+  return speed.by_rank.empty() ? 1 : 1 / speed.by_rank[static_cast<std::size_t>(rank.value)];
+}
+
+double slowest(const ComputeSpeed& speed) { return speed.by_rank.empty() ? 1 : 1 / std::ranges::min(speed.by_rank); }
+
 double slowness(const ComputeSpeed& speed, Rank rank, Iteration iteration) {
   const double own = speed.by_rank.empty() ? 1 : speed.by_rank[static_cast<std::size_t>(rank.value)];
   if (speed.jitter == 0) return 1 / own;

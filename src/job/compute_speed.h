@@ -25,6 +25,10 @@ Result<std::vector<double>> parse_speeds(const std::string& speed);
 // kBadRequest when there are speeds, but not one for each worker.
 Status check_speeds(const std::vector<double>& by_rank, std::int32_t workers);
 
+// Without jitter: of a worker, and of the slowest one.
+double typical_slowness(const ComputeSpeed& speed, Rank rank);
+double slowest(const ComputeSpeed& speed);
+
 // (1 / speed) * max(0.1, 1 + jitter * z), where z is a standard normal number cut off at -3 and 3, drawn for (seed, rank,
 // iteration): an iteration of a worker is slow or fast as a whole, and the same job has the same slow iterations again.
 double slowness(const ComputeSpeed& speed, Rank rank, Iteration iteration);

@@ -37,6 +37,8 @@ struct UpdateOptions {
   NonFinitePolicy non_finite = NonFinitePolicy::kStop;
   std::vector<ParameterGroup> groups;  // empty: one group
 
+  // Whether updates are held until the whole iteration is there on all servers.
+  bool holds_updates() const { return clip_norm > 0 || non_finite == NonFinitePolicy::kSkip; }
   bool operator==(const UpdateOptions&) const = default;
 };
 

@@ -30,9 +30,10 @@ double moving(const Job& job, const Cluster& cluster) {
   return 2 * (nodes - 1) / nodes * static_cast<double>(bytes_of(job.table).count) / cluster.link.value;
 }
 
+// On the slowest worker.
 double computing(const Job& job) {
-  return std::accumulate(job.forward.begin(), job.forward.end(), 0.0) +
-         std::accumulate(job.backward.begin(), job.backward.end(), 0.0);
+  return job::slowest(job.speed) * (std::accumulate(job.forward.begin(), job.forward.end(), 0.0) +
+                                    std::accumulate(job.backward.begin(), job.backward.end(), 0.0));
 }
 
 template <typename Value>

@@ -92,10 +92,6 @@ Rank JobPlan::pacing_server() const {
   return Rank{static_cast<std::int32_t>(std::ranges::find_if(units_.of_server, has_units) - units_.of_server.begin())};
 }
 
-bool JobPlan::holds_updates() const {
-  return options_.update.clip_norm > 0 || options_.update.non_finite == NonFinitePolicy::kSkip;
-}
-
 std::string JobPlan::layer_text(Layer layer) const {
   if (layer.index < 0 || layer.index >= layers()) return fmt::format("layer {}", layer.index);
   return fmt::format("layer {} \"{}\"", layer.index, table_.layers[static_cast<std::size_t>(layer.index)]);

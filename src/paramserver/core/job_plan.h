@@ -62,8 +62,7 @@ class JobPlan {
   Rank pacing_server() const;
   // Whether workers do different numbers of iterations: mini-batches are handed out, and at the end final values are sent.
   bool uneven() const { return options_.sync.kind != sync::SyncKind::kBsp; }
-  // Whether updates are held until the whole iteration is there on all servers.
-  bool holds_updates() const;
+  bool holds_updates() const { return options_.update.holds_updates(); }
 
   // For messages: `layer 14 "conv4_1"`.
   std::string layer_text(Layer layer) const;

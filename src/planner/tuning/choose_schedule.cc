@@ -23,8 +23,9 @@ using scheduling::SliceLimits;
 constexpr double kProcessing = 30e-6;
 // Index and value of an element that is sent, over the value alone.
 constexpr double kSparseElement = 2;
-// Of all workers in one iteration with the formulas' schedule: to predict the combinations of more takes too long.
-constexpr double kMostMessages = 30'000;
+// Of all workers with the formulas' schedule, in all iterations that are predicted: to predict the combinations of more takes too
+// long.
+constexpr double kMostMessages = 150'000;
 
 // A size in the job as one of the model that the job's is `scale` times smaller than.
 std::int64_t unscaled(std::int64_t elements, double scale) { return std::llround(static_cast<double>(elements) * scale); }
@@ -49,8 +50,8 @@ Given given_by(const job::JobSpec& settings, const ScheduleOptions& typed) {
   return given;
 }
 
-// How long the layers compute, on the slowest worker. Errors say why nobody knows.
-Result<prediction::Job> profile_of(const job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
+// How long the layers compute on a worker that nothing slows down. Errors say why nobody knows.
+Result<prediction::Job> profile_of(const job::JobSpec& settings, const wire::TensorTable& table,
                                    const wire::LayerSeconds& measured) {
   const auto file = job::replay_file(settings);
   if (!file && measured.empty())
@@ -61,13 +62,23 @@ Result<prediction::Job> profile_of(const job::JobSpec& settings, const wire::Ten
   if (replay::tensors_of(rows) != table) {
     return error(ErrorKind::kBadRequest, "{} is not the same file here as where the workers are", *file);
   }
-  PACELINE_ASSIGN_OR_RETURN(const job::ComputeSpeed speed, job::compute_speed(settings, workers));
-  const double slowest = speed.by_rank.empty() ? 1 : std::ranges::min(speed.by_rank);
   prediction::Job job{.table = table};
   for (const replay::LayerRow& row : rows.layers) {
-    job.forward.push_back(row.forward / slowest);
-    job.backward.push_back(row.backward / slowest);
+    job.forward.push_back(row.forward);
+    job.backward.push_back(row.backward);
   }
+  return job;
+}
+
+// The job that is to be predicted. Errors: as profile_of().
+Result<prediction::Job> job_of(const job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
+                               const wire::LayerSeconds& measured) {
+  PACELINE_ASSIGN_OR_RETURN(prediction::Job job, profile_of(settings, table, measured));
+  PACELINE_ASSIGN_OR_RETURN(job.speed, job::compute_speed(settings, workers));
+  PACELINE_ASSIGN_OR_RETURN(const job::WireOptions wire, job::wire_of(settings));
+  if (wire.drops()) job.pushed = std::min(1.0, wire.share * kSparseElement);
+  job.sync = settings.sync;
+  job.holds_updates = job::server_update(settings).holds_updates();
   return job;
 }
 
@@ -125,9 +136,8 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   ScheduleOptions chosen = prediction::by_formula(model, cluster, limits, given);
   Json predicted, candidates = Json::array();
   std::string why;
-  auto job = profile_of(settings, table, workers, gathering.seconds);
-  if (job.ok() && wire.drops()) job->pushed = std::min(1.0, wire.share * kSparseElement);
-  if (job.ok() && messages_of(model, table, chosen, workers) > kMostMessages)
+  auto job = job_of(settings, table, workers, gathering.seconds);
+  if (job.ok() && messages_of(model, table, chosen, workers) * static_cast<double>(predicted_iterations(*job)) > kMostMessages)
     job = error(ErrorKind::kBadRequest, "an iteration of {} workers has too many messages to predict", workers);
   if (job.ok()) {
     PACELINE_ASSIGN_OR_RETURN(const prediction::Choice choice, prediction::tune(*job, cluster, limits, given));

@@ -9,8 +9,8 @@
 
 namespace paceline::planner {
 
-// Seconds for each byte that is pushed as float32: its share of the sum, of the look at whether that is finite, and of the
-// optimizer's step.
+// Seconds for each byte that is pushed as float32: its share of the sum, of the look at whether that is finite, of the norm where
+// gradients are clipped, and of the optimizer's step.
 using MeasureServer = std::function<Result<double>(const job::JobSpec& settings, std::int32_t workers)>;
 
 // Lets a server of the job (paramserver/core/server.h) update one unit a few times on this machine and takes the quickest. The
