@@ -31,8 +31,8 @@ void EgressQueue::set_window(Bytes window, Bytes chunk) {
 
 std::int64_t EgressQueue::cost(std::int64_t size) const { return std::max(size, least_cost_); }
 
-std::int64_t EgressQueue::next_size(const Waiting& waiting) const {
-  const std::int64_t chunk = options_.chunk.count, rest = waiting.unit.size.count - waiting.taken;
+std::int64_t EgressQueue::next_size(std::int64_t rest) const {
+  const std::int64_t chunk = options_.chunk.count;
   const bool takes_tail = options_.window.count >= kTailWindow * chunk && rest - chunk <= chunk / 2;
   return rest <= chunk || takes_tail ? rest : chunk;
 }
@@ -111,22 +111,20 @@ void EgressQueue::keep_idle(Lane& lane) {
   const bool is_idle = lane.active && lane.seen_at == kNone;
   for (std::size_t flow = 0; flow < kFlows; ++flow) {
     std::optional<Urgency> head;
-    if (is_idle && !lane.flows[flow].empty()) {
-      const Waiting& first = units_[lane.flows[flow].front()];
-      head = {first.unit.layer.index, first.sequence};
-    }
+    if (is_idle && !lane.flows[flow].empty()) head = lane.flows[flow].front.urgency;
     idle_heads_[flow].set(player, head);
   }
-  idle_oldest_.set(player, is_idle ? std::optional(units_[lane.oldest].sequence) : std::nullopt);
+  idle_oldest_.set(player, is_idle ? std::optional(lane.oldest_sequence) : std::nullopt);
 }
 
-bool EgressQueue::comes_before(const Head& a, const Head& b) const {
-  const Waiting &of_a = units_[a.slot], &of_b = units_[b.slot];
-  if (of_a.unit.layer != of_b.unit.layer) return of_a.unit.layer < of_b.unit.layer;
-  const std::int64_t on_way_a = of_a.unit.in_sequence ? 0 : a.lane->in_flight;
-  const std::int64_t on_way_b = of_b.unit.in_sequence ? 0 : b.lane->in_flight;
+// Requires: both have a unit of the flow.
+bool EgressQueue::comes_before(const Lane& a, const Lane& b, std::size_t flow) {
+  const Front &of_a = a.flows[flow].front, &of_b = b.flows[flow].front;
+  if (of_a.urgency.layer != of_b.urgency.layer) return of_a.urgency.layer < of_b.urgency.layer;
+  const std::int64_t on_way_a = of_a.in_sequence ? 0 : a.in_flight;
+  const std::int64_t on_way_b = of_b.in_sequence ? 0 : b.in_flight;
   if (on_way_a != on_way_b) return on_way_a < on_way_b;
-  return of_a.sequence < of_b.sequence;
+  return of_a.urgency.sequence < of_b.urgency.sequence;
 }
 
 void EgressQueue::line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot) {
@@ -136,13 +134,23 @@ void EgressQueue::line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slo
   (line->first == kNone ? line->first : units_[line->last].next) = slot;
   line->last = slot;
   flow.urgent = std::min(flow.urgent, static_cast<std::size_t>(line - flow.lines.begin()));
+  if (flow.lines[flow.urgent].first == slot) look_at_front(flow);
 }
 
 // The first unit of the most urgent line goes.
 void EgressQueue::leave_line(FlowLines& flow) {
   LayerLine& line = flow.lines[flow.urgent];
   line.first = units_[line.first].next;
-  while (!flow.empty() && flow.front() == kNone) ++flow.urgent;
+  while (flow.urgent < flow.lines.size() && flow.lines[flow.urgent].first == kNone) ++flow.urgent;
+  look_at_front(flow);
+}
+
+void EgressQueue::look_at_front(FlowLines& flow) {
+  flow.front = {};
+  if (flow.urgent == flow.lines.size()) return;
+  const std::uint32_t slot = flow.lines[flow.urgent].first;
+  const Waiting& first = units_[slot];
+  flow.front = {slot, {first.unit.layer.index, first.sequence}, first.unit.size.count - first.taken, first.unit.in_sequence};
 }
 
 void EgressQueue::on_ready(const Unit& unit) {
@@ -156,6 +164,7 @@ void EgressQueue::on_ready(const Unit& unit) {
     free_ = units_[slot].newer;
   }
   units_[slot] = {.unit = unit, .sequence = next_sequence_++, .older = to.newest};
+  if (to.newest == kNone) to.oldest_sequence = units_[slot].sequence;
   (to.newest == kNone ? to.oldest : units_[to.newest].newer) = slot;
   to.newest = slot;
   // First in, first out is the same order with all layers alike.
@@ -171,6 +180,7 @@ void EgressQueue::unlink(Lane& lane, std::uint32_t slot) {
   Waiting& gone = units_[slot];
   (gone.older == kNone ? lane.oldest : units_[gone.older].newer) = gone.newer;
   (gone.newer == kNone ? lane.newest : units_[gone.newer].older) = gone.older;
+  if (lane.oldest != kNone) lane.oldest_sequence = units_[lane.oldest].sequence;
   gone.newer = free_;
   free_ = slot;
   --lane.waiting;
@@ -194,24 +204,24 @@ Bytes EgressQueue::share() const {
 
 // The flow that comes before the other whoever left last; nothing: they take turns.
 std::optional<Flow> EgressQueue::first_of(const Heads& heads) const {
-  const std::uint32_t push = heads[index(Flow::kPush)].slot, reply = heads[index(Flow::kReply)].slot;
-  if (push == kNone || reply == kNone) return push == kNone ? Flow::kReply : Flow::kPush;
+  const std::size_t push = index(Flow::kPush), reply = index(Flow::kReply);
+  if (heads[push] == nullptr || heads[reply] == nullptr) return heads[push] == nullptr ? Flow::kReply : Flow::kPush;
   const auto lower = [](auto a, auto b) { return a < b ? Flow::kPush : Flow::kReply; };
-  const Waiting &a = units_[push], &b = units_[reply];
-  const bool a_controls = a.unit.layer.index < 0, b_controls = b.unit.layer.index < 0;
+  const Front &a = heads[push]->flows[push].front, &b = heads[reply]->flows[reply].front;
+  const bool a_controls = a.urgency.layer < 0, b_controls = b.urgency.layer < 0;
   if (a_controls != b_controls) return a_controls ? Flow::kPush : Flow::kReply;
   if (orders_[0] == Order::kFirstInFirstOut || orders_[1] == Order::kFirstInFirstOut) return std::nullopt;
-  if (a.unit.iteration != b.unit.iteration) return lower(a.unit.iteration, b.unit.iteration);
-  if (a.unit.layer == b.unit.layer) return std::nullopt;
-  return lower(a.unit.layer, b.unit.layer);
+  const Iteration of_a = units_[a.slot].unit.iteration, of_b = units_[b.slot].unit.iteration;
+  if (of_a != of_b) return lower(of_a, of_b);
+  if (a.urgency.layer == b.urgency.layer) return std::nullopt;
+  return lower(a.urgency.layer, b.urgency.layer);
 }
 
 // The lane's most urgent unit of the flow, if it has room, against the one that was found so far. Whether it has room.
 bool EgressQueue::consider(Lane& lane, std::size_t flow, std::int64_t room, Heads& heads) const {
-  if (lane.flows[flow].empty()) return false;
-  const std::uint32_t slot = lane.flows[flow].front();
-  if (lane.in_flight + cost(next_size(units_[slot])) > room) return false;
-  if (heads[flow].slot == kNone || comes_before({&lane, slot}, heads[flow])) heads[flow] = {&lane, slot};
+  const FlowLines& of = lane.flows[flow];
+  if (of.empty() || lane.in_flight + cost(next_size(of.front.rest)) > room) return false;
+  if (heads[flow] == nullptr || comes_before(lane, *heads[flow], flow)) heads[flow] = &lane;
   return true;
 }
 
@@ -219,10 +229,10 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
   if (waiting_ == 0) return std::nullopt;
   const std::int64_t room = share().count;
   std::int64_t counted = 0;
-  Heads heads;
-  std::uint32_t oldest = kNone;
+  Heads heads{};
+  const Lane* oldest = nullptr;  // with the unit that was ready first of all that have room
   const auto note_oldest = [&](const Lane& lane) {
-    if (oldest == kNone || units_[lane.oldest].sequence < units_[oldest].sequence) oldest = lane.oldest;
+    if (oldest == nullptr || lane.oldest_sequence < oldest->oldest_sequence) oldest = &lane;
   };
   for (const Destination seen : seen_) {
     Lane& candidate = lanes_[seen];
@@ -239,29 +249,33 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
       if (const auto head = idle_heads_[flow].first()) consider(lanes_[*head], flow, room, heads);
     }
   }
-  if (oldest == kNone) return std::nullopt;
+  if (oldest == nullptr) return std::nullopt;
 
   const std::optional<Flow> first = first_of(heads);
   const Flow flow = first.value_or(turn_);
-  const auto [from, slot] = heads[index(flow)];
-  Waiting& waiting = units_[slot];
-  const std::int64_t size = next_size(waiting);
+  Lane& from = *heads[index(flow)];
+  FlowLines& lines = from.flows[index(flow)];
+  const Front chosen = lines.front;
+  const std::int64_t size = next_size(chosen.rest);
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
   if (counted + cost(size) > limit().count) return std::nullopt;
-  const bool ordered = orders_[index(flow)] == Order::kByLayer && waiting.unit.layer.index >= 0;
-  if (ordered && waiting.sequence > units_[oldest].sequence && waiting.unit.layer < units_[oldest].unit.layer)
+  const bool ordered = orders_[index(flow)] == Order::kByLayer && chosen.urgency.layer >= 0;
+  if (ordered && chosen.urgency.sequence > oldest->oldest_sequence &&
+      chosen.urgency.layer < units_[oldest->oldest].unit.layer.index)
     ++overtakes_[index(flow)];
   if (!first) ++turns_;
   turn_ = other(flow);
+  Waiting& waiting = units_[chosen.slot];
   const Chunk chunk{.destination = waiting.unit.destination, .tag = waiting.unit.tag, .offset = {waiting.taken}, .size = {size}};
   waiting.taken += size;
-  from->in_flight += cost(size);
+  lines.front.rest -= size;
+  from.in_flight += cost(size);
   in_flight_ += cost(size);
-  if (waiting.taken == waiting.unit.size.count) {
-    leave_line(from->flows[index(flow)]);
-    unlink(*from, slot);
+  if (lines.front.rest == 0) {
+    leave_line(lines);
+    unlink(from, chosen.slot);
   }
-  refresh(*from);
+  refresh(from);
   return chunk;
 }
 

@@ -129,16 +129,31 @@ class EgressQueue {
     std::int32_t layer = 0;
     std::uint32_t first = kNone, last = kNone;
   };
+  // What orders the units of destinations to which nothing is on its way.
+  struct Urgency {
+    std::int32_t layer = 0;
+    std::uint64_t sequence = 0;
+    bool operator==(const Urgency&) const = default;
+    bool operator<(const Urgency& other) const { return layer != other.layer ? layer < other.layer : sequence < other.sequence; }
+  };
+  // Of a unit what decisions compare, so that they look at no unit but the one that they choose.
+  struct Front {
+    std::uint32_t slot = kNone;
+    Urgency urgency;
+    std::int64_t rest = 0;  // bytes that have not been taken
+    bool in_sequence = false;
+  };
   struct FlowLines {
     std::vector<LayerLine> lines;  // ascending layers; one that has become empty stays, for it will be used again
     std::size_t urgent = 0;        // the first line that is not empty, or lines.size()
+    Front front;                   // the first unit of that line; kNone: all are empty
 
-    bool empty() const { return urgent == lines.size(); }
-    std::uint32_t front() const { return lines[urgent].first; }  // requires: not empty
+    bool empty() const { return front.slot == kNone; }
   };
   struct Lane {
     std::array<FlowLines, kFlows> flows;
     std::uint32_t oldest = kNone, newest = kNone;
+    std::uint64_t oldest_sequence = 0;  // with something waiting
     std::size_t waiting = 0;
     std::int64_t in_flight = 0;
     std::uint32_t seen_at = kNone;  // its place in seen_
@@ -147,24 +162,13 @@ class EgressQueue {
     bool active = false;
   };
 
-  // The most urgent unit of a flow that has room, and its lane.
-  struct Head {
-    Lane* lane = nullptr;
-    std::uint32_t slot = kNone;
-  };
-  using Heads = std::array<Head, kFlows>;
-  // What orders the units of destinations to which nothing is on its way.
-  struct Urgency {
-    std::int32_t layer = 0;
-    std::uint64_t sequence = 0;
-    bool operator==(const Urgency&) const = default;
-    bool operator<(const Urgency& other) const { return layer != other.layer ? layer < other.layer : sequence < other.sequence; }
-  };
+  // The lane with the most urgent unit of a flow that has room; null: there is none.
+  using Heads = std::array<Lane*, kFlows>;
 
   static std::size_t index(Flow flow) { return static_cast<std::size_t>(flow); }
   std::int64_t cost(std::int64_t size) const;
-  std::int64_t next_size(const Waiting& waiting) const;
-  bool comes_before(const Head& a, const Head& b) const;
+  std::int64_t next_size(std::int64_t rest) const;
+  static bool comes_before(const Lane& a, const Lane& b, std::size_t flow);
   Lane& lane(Destination destination);
   void refresh(Lane& lane);
   void keep_seen(Lane& lane);
@@ -172,6 +176,7 @@ class EgressQueue {
   bool consider(Lane& lane, std::size_t flow, std::int64_t room, Heads& heads) const;
   void line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot);
   void leave_line(FlowLines& flow);
+  void look_at_front(FlowLines& flow);
   std::optional<Flow> first_of(const Heads& heads) const;
   void unlink(Lane& lane, std::uint32_t slot);
 
