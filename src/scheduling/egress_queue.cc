@@ -46,17 +46,22 @@ EgressQueue::Destination EgressQueue::add() {
   auto unused = lanes_.end();
   if (existing_ < lanes_.size()) unused = std::ranges::find(lanes_, false, &Lane::exists);
   Lane& added = unused == lanes_.end() ? lanes_.emplace_back() : *unused;
-  if (lanes_.size() > idle_oldest_.size()) {
-    const std::size_t more = 2 * std::max(kFew, idle_oldest_.size());
-    for (auto& heads : idle_heads_) heads.grow(more);
-    idle_oldest_.grow(more);
-    seen_.reserve(more);
-  }
-  if (lanes_.size() == kFew + 1) std::ranges::for_each(lanes_, [this](Lane& lane) { refresh(lane); });
+  make_room_for_lanes();
   ++existing_;
   added.exists = true;
   added.paused = true;
   return static_cast<Destination>(&added - lanes_.data());
+}
+
+bool EgressQueue::are_few() const { return lanes_.size() <= kFew; }
+
+void EgressQueue::make_room_for_lanes() {
+  if (are_few() || lanes_.size() <= orders_of_lanes_.oldest.size()) return;
+  const std::size_t more = 2 * lanes_.size();
+  for (auto& heads : orders_of_lanes_.heads) heads.grow(more);
+  orders_of_lanes_.oldest.grow(more);
+  orders_of_lanes_.loads.grow(more);
+  for (const Lane& lane : lanes_) keep_order(lane);
 }
 
 void EgressQueue::remove(Destination destination) {
@@ -86,45 +91,30 @@ void EgressQueue::refresh(Lane& lane) {
   const bool active = lane.in_flight > 0 || (!lane.paused && lane.waiting > 0);
   active_ += static_cast<std::int64_t>(active) - static_cast<std::int64_t>(lane.active);
   lane.active = active;
-  keep_seen(lane);
-  keep_idle(lane);
+  keep_order(lane);
 }
 
-void EgressQueue::keep_seen(Lane& lane) {
-  const bool is_seen = lane.seen_at != kNone;
-  if (is_seen == (lane.in_flight > 0 || (lane.active && lanes_.size() <= kFew))) return;
-  if (is_seen) {
-    const Destination last = seen_.back();
-    seen_[lane.seen_at] = last;
-    lanes_[last].seen_at = lane.seen_at;
-    seen_.pop_back();
-    lane.seen_at = kNone;
-  } else {
-    lane.seen_at = static_cast<std::uint32_t>(seen_.size());
-    seen_.push_back(static_cast<Destination>(&lane - lanes_.data()));
-  }
-}
-
-void EgressQueue::keep_idle(Lane& lane) {
-  if (lanes_.size() <= kFew) return;
+void EgressQueue::keep_order(const Lane& lane) {
+  if (are_few()) return;
   const auto player = static_cast<std::uint32_t>(&lane - lanes_.data());
-  const bool is_idle = lane.active && lane.seen_at == kNone;
+  const bool may_leave = !lane.paused && lane.waiting > 0;
   for (std::size_t flow = 0; flow < kFlows; ++flow) {
-    std::optional<Urgency> head;
-    if (is_idle && !lane.flows[flow].empty()) head = lane.flows[flow].front.urgency;
-    idle_heads_[flow].set(player, head);
+    const bool has_head = may_leave && !lane.flows[flow].empty();
+    orders_of_lanes_.heads[flow].set(player, has_head ? std::optional(urgency_of(lane, flow)) : std::nullopt);
   }
-  idle_oldest_.set(player, is_idle ? std::optional(lane.oldest_sequence) : std::nullopt);
+  orders_of_lanes_.oldest.set(player, may_leave ? std::optional(lane.oldest_sequence) : std::nullopt);
+  orders_of_lanes_.loads.set(player, lane.in_flight > 0 ? std::optional(-lane.in_flight) : std::nullopt);
 }
 
-// Requires: both have a unit of the flow.
-bool EgressQueue::comes_before(const Lane& a, const Lane& b, std::size_t flow) {
-  const Front &of_a = a.flows[flow].front, &of_b = b.flows[flow].front;
-  if (of_a.urgency.layer != of_b.urgency.layer) return of_a.urgency.layer < of_b.urgency.layer;
-  const std::int64_t on_way_a = of_a.in_sequence ? 0 : a.in_flight;
-  const std::int64_t on_way_b = of_b.in_sequence ? 0 : b.in_flight;
-  if (on_way_a != on_way_b) return on_way_a < on_way_b;
-  return of_a.urgency.sequence < of_b.urgency.sequence;
+// Requires: the flow has a unit there.
+EgressQueue::Urgency EgressQueue::urgency_of(const Lane& lane, std::size_t flow) {
+  const Front& front = lane.flows[flow].front;
+  return {front.layer, front.in_sequence ? 0 : lane.in_flight, front.sequence};
+}
+
+bool EgressQueue::has_room(const Lane& lane, std::size_t flow, std::int64_t room) const {
+  const FlowLines& of = lane.flows[flow];
+  return !of.empty() && lane.in_flight + cost(next_size(of.front.rest)) <= room;
 }
 
 void EgressQueue::line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot) {
@@ -150,7 +140,7 @@ void EgressQueue::look_at_front(FlowLines& flow) {
   if (flow.urgent == flow.lines.size()) return;
   const std::uint32_t slot = flow.lines[flow.urgent].first;
   const Waiting& first = units_[slot];
-  flow.front = {slot, {first.unit.layer.index, first.sequence}, first.unit.size.count - first.taken, first.unit.in_sequence};
+  flow.front = {slot, first.unit.layer.index, first.sequence, first.unit.size.count - first.taken, first.unit.in_sequence};
 }
 
 void EgressQueue::on_ready(const Unit& unit) {
@@ -190,8 +180,12 @@ void EgressQueue::unlink(Lane& lane, std::uint32_t slot) {
 // A message of a few bytes, of the control plane for example, makes no second destination.
 Bytes EgressQueue::limit() const {
   if (active_ <= 1 || options_.wide <= options_.window) return options_.window;
-  const auto holding =
-      std::ranges::count_if(seen_, [&](Destination seen) { return lanes_[seen].in_flight >= options_.chunk.count; });
+  const std::int64_t chunk = options_.chunk.count;
+  std::int64_t holding = 0;
+  if (are_few())
+    holding = std::ranges::count_if(lanes_, [&](const Lane& lane) { return lane.in_flight >= chunk; });
+  else
+    orders_of_lanes_.loads.each_before(1 - chunk, [&](std::uint32_t) { ++holding; });
   return holding > 1 ? options_.wide : options_.window;
 }
 
@@ -203,65 +197,68 @@ Bytes EgressQueue::share() const {
 }
 
 // The flow that comes before the other whoever left last; nothing: they take turns.
-std::optional<Flow> EgressQueue::first_of(const Heads& heads) const {
+std::optional<Flow> EgressQueue::first_of(const Survey& survey) const {
   const std::size_t push = index(Flow::kPush), reply = index(Flow::kReply);
-  if (heads[push] == nullptr || heads[reply] == nullptr) return heads[push] == nullptr ? Flow::kReply : Flow::kPush;
+  const Lane *pushes = survey.heads[push], *replies = survey.heads[reply];
+  if (pushes == nullptr || replies == nullptr) return pushes == nullptr ? Flow::kReply : Flow::kPush;
   const auto lower = [](auto a, auto b) { return a < b ? Flow::kPush : Flow::kReply; };
-  const Front &a = heads[push]->flows[push].front, &b = heads[reply]->flows[reply].front;
-  const bool a_controls = a.urgency.layer < 0, b_controls = b.urgency.layer < 0;
+  const Front &a = pushes->flows[push].front, &b = replies->flows[reply].front;
+  const bool a_controls = a.layer < 0, b_controls = b.layer < 0;
   if (a_controls != b_controls) return a_controls ? Flow::kPush : Flow::kReply;
   if (orders_[0] == Order::kFirstInFirstOut || orders_[1] == Order::kFirstInFirstOut) return std::nullopt;
   const Iteration of_a = units_[a.slot].unit.iteration, of_b = units_[b.slot].unit.iteration;
   if (of_a != of_b) return lower(of_a, of_b);
-  if (a.urgency.layer == b.urgency.layer) return std::nullopt;
-  return lower(a.urgency.layer, b.urgency.layer);
+  if (a.layer == b.layer) return std::nullopt;
+  return lower(a.layer, b.layer);
 }
 
-// The lane's most urgent unit of the flow, if it has room, against the one that was found so far. Whether it has room.
-bool EgressQueue::consider(Lane& lane, std::size_t flow, std::int64_t room, Heads& heads) const {
-  const FlowLines& of = lane.flows[flow];
-  if (of.empty() || lane.in_flight + cost(next_size(of.front.rest)) > room) return false;
-  if (heads[flow] == nullptr || comes_before(lane, *heads[flow], flow)) heads[flow] = &lane;
-  return true;
+EgressQueue::Survey EgressQueue::survey(std::int64_t room) { return are_few() ? look_at_all(room) : ask_orders(room); }
+
+EgressQueue::Survey EgressQueue::look_at_all(std::int64_t room) {
+  Survey found;
+  for (Lane& lane : lanes_) {
+    found.counted += std::min(lane.in_flight, room);
+    if (lane.paused || lane.waiting == 0) continue;
+    bool any = false;
+    for (std::size_t flow = 0; flow < kFlows; ++flow) {
+      if (!has_room(lane, flow, room)) continue;
+      any = true;
+      Lane*& head = found.heads[flow];
+      if (head == nullptr || urgency_of(lane, flow) < urgency_of(*head, flow)) head = &lane;
+    }
+    if (any && (found.oldest == nullptr || lane.oldest_sequence < found.oldest->oldest_sequence)) found.oldest = &lane;
+  }
+  return found;
+}
+
+EgressQueue::Survey EgressQueue::ask_orders(std::int64_t room) {
+  Survey found{.counted = in_flight_};
+  orders_of_lanes_.loads.each_before(-room, [&](std::uint32_t lane) { found.counted -= lanes_[lane].in_flight - room; });
+  for (std::size_t flow = 0; flow < kFlows; ++flow) {
+    const auto head = orders_of_lanes_.heads[flow].first([&](std::uint32_t lane) { return has_room(lanes_[lane], flow, room); });
+    if (head) found.heads[flow] = &lanes_[*head];
+  }
+  const auto oldest = orders_of_lanes_.oldest.first(
+      [&](std::uint32_t lane) { return has_room(lanes_[lane], 0, room) || has_room(lanes_[lane], 1, room); });
+  if (oldest) found.oldest = &lanes_[*oldest];
+  return found;
 }
 
 std::optional<EgressQueue::Chunk> EgressQueue::take() {
   if (waiting_ == 0) return std::nullopt;
-  const std::int64_t room = share().count;
-  std::int64_t counted = 0;
-  Heads heads{};
-  const Lane* oldest = nullptr;  // with the unit that was ready first of all that have room
-  const auto note_oldest = [&](const Lane& lane) {
-    if (oldest == nullptr || lane.oldest_sequence < oldest->oldest_sequence) oldest = &lane;
-  };
-  for (const Destination seen : seen_) {
-    Lane& candidate = lanes_[seen];
-    counted += std::min(candidate.in_flight, room);
-    if (candidate.paused || candidate.waiting == 0) continue;
-    bool has_room = false;
-    for (std::size_t flow = 0; flow < kFlows; ++flow) has_room |= consider(candidate, flow, room, heads);
-    if (has_room) note_oldest(candidate);
-  }
-  // Where nothing is on its way there is room for every chunk.
-  if (const auto idle = idle_oldest_.first()) {
-    note_oldest(lanes_[*idle]);
-    for (std::size_t flow = 0; flow < kFlows; ++flow) {
-      if (const auto head = idle_heads_[flow].first()) consider(lanes_[*head], flow, room, heads);
-    }
-  }
-  if (oldest == nullptr) return std::nullopt;
-
-  const std::optional<Flow> first = first_of(heads);
+  const Survey found = survey(share().count);
+  if (found.oldest == nullptr) return std::nullopt;
+  const std::optional<Flow> first = first_of(found);
   const Flow flow = first.value_or(turn_);
-  Lane& from = *heads[index(flow)];
+  Lane& from = *found.heads[index(flow)];
   FlowLines& lines = from.flows[index(flow)];
   const Front chosen = lines.front;
   const std::int64_t size = next_size(chosen.rest);
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
-  if (counted + cost(size) > limit().count) return std::nullopt;
-  const bool ordered = orders_[index(flow)] == Order::kByLayer && chosen.urgency.layer >= 0;
-  if (ordered && chosen.urgency.sequence > oldest->oldest_sequence &&
-      chosen.urgency.layer < units_[oldest->oldest].unit.layer.index)
+  if (found.counted + cost(size) > limit().count) return std::nullopt;
+  const Lane& oldest = *found.oldest;
+  const bool ordered = orders_[index(flow)] == Order::kByLayer && chosen.layer >= 0;
+  if (ordered && chosen.sequence > oldest.oldest_sequence && chosen.layer < units_[oldest.oldest].unit.layer.index)
     ++overtakes_[index(flow)];
   if (!first) ++turns_;
   turn_ = other(flow);

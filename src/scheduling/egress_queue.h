@@ -23,13 +23,14 @@
 // already holds above its new share is not counted against the others: they need not wait for the slow one. Only then may more than
 // `window` bytes be on their way, until those are acknowledged.
 //
-// Cost: O(busy destinations + log destinations + layers) per decision, a destination being busy while something is on its way to
-// it; well under 2 us with 10^6 units waiting; no allocation once warm.
+// Cost: O(log destinations + layers) per decision, and O(log destinations) more for each destination that is passed over because
+// its share is full; well under 2 us with 10^6 units waiting; no allocation once warm.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "base/quantity.h"
@@ -129,17 +130,11 @@ class EgressQueue {
     std::int32_t layer = 0;
     std::uint32_t first = kNone, last = kNone;
   };
-  // What orders the units of destinations to which nothing is on its way.
-  struct Urgency {
-    std::int32_t layer = 0;
-    std::uint64_t sequence = 0;
-    bool operator==(const Urgency&) const = default;
-    bool operator<(const Urgency& other) const { return layer != other.layer ? layer < other.layer : sequence < other.sequence; }
-  };
   // Of a unit what decisions compare, so that they look at no unit but the one that they choose.
   struct Front {
     std::uint32_t slot = kNone;
-    Urgency urgency;
+    std::int32_t layer = 0;
+    std::uint64_t sequence = 0;
     std::int64_t rest = 0;  // bytes that have not been taken
     bool in_sequence = false;
   };
@@ -156,39 +151,59 @@ class EgressQueue {
     std::uint64_t oldest_sequence = 0;  // with something waiting
     std::size_t waiting = 0;
     std::int64_t in_flight = 0;
-    std::uint32_t seen_at = kNone;  // its place in seen_
     bool exists = false;
     bool paused = true;
     bool active = false;
   };
 
-  // The lane with the most urgent unit of a flow that has room; null: there is none.
-  using Heads = std::array<Lane*, kFlows>;
+  // What orders the first units of several destinations.
+  struct Urgency {
+    std::int32_t layer = 0;
+    std::int64_t on_way = 0;
+    std::uint64_t sequence = 0;
+    bool operator==(const Urgency&) const = default;
+    bool operator<(const Urgency& other) const {
+      return std::tie(layer, on_way, sequence) < std::tie(other.layer, other.on_way, other.sequence);
+    }
+  };
+  // What a decision needs to know of the lanes.
+  struct Survey {
+    std::array<Lane*, kFlows> heads{};  // with the most urgent unit of a flow that has room; null: none has
+    const Lane* oldest = nullptr;       // with the unit that was ready first of all that have room
+    std::int64_t counted = 0;           // of the window
+  };
+  // Many lanes, each kept in its order.
+  struct Orders {
+    std::array<Tournament<Urgency>, kFlows> heads;
+    Tournament<std::uint64_t> oldest;  // by sequence
+    Tournament<std::int64_t> loads;    // bytes on their way, negative: the largest first
+  };
 
   static std::size_t index(Flow flow) { return static_cast<std::size_t>(flow); }
   std::int64_t cost(std::int64_t size) const;
   std::int64_t next_size(std::int64_t rest) const;
-  static bool comes_before(const Lane& a, const Lane& b, std::size_t flow);
+  static Urgency urgency_of(const Lane& lane, std::size_t flow);
+  bool has_room(const Lane& lane, std::size_t flow, std::int64_t room) const;
   Lane& lane(Destination destination);
+  bool are_few() const;
+  void make_room_for_lanes();
   void refresh(Lane& lane);
-  void keep_seen(Lane& lane);
-  void keep_idle(Lane& lane);
-  bool consider(Lane& lane, std::size_t flow, std::int64_t room, Heads& heads) const;
+  void keep_order(const Lane& lane);
+  Survey survey(std::int64_t room);
+  Survey look_at_all(std::int64_t room);
+  Survey ask_orders(std::int64_t room);
   void line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot);
   void leave_line(FlowLines& flow);
   void look_at_front(FlowLines& flow);
-  std::optional<Flow> first_of(const Heads& heads) const;
+  std::optional<Flow> first_of(const Survey& survey) const;
   void unlink(Lane& lane, std::uint32_t slot);
 
   EgressOptions options_;
   std::array<Order, kFlows> orders_;
   std::int64_t least_cost_;
   std::vector<Lane> lanes_;
-  std::size_t existing_ = 0;       // lanes
-  std::vector<Destination> seen_;  // what a decision looks at one by one: busy destinations, and all active ones of a few
-  // Of the other active ones the most urgent unit of each flow, and the one that was ready first.
-  std::array<Tournament<Urgency>, kFlows> idle_heads_;
-  Tournament<std::uint64_t> idle_oldest_;
+  std::size_t existing_ = 0;  // lanes
+  Orders orders_of_lanes_;    // of more than a few
   std::vector<Waiting> units_;
   std::uint32_t free_ = kNone;
   std::uint64_t next_sequence_ = 0;
