@@ -14,6 +14,7 @@
 #include "bench/transport/transport_bench.h"
 #include "benchmarks/collectives.h"
 #include "benchmarks/planner.h"
+#include "benchmarks/prediction.h"
 #include "benchmarks/preemption.h"
 #include "benchmarks/schedules.h"
 #include "benchmarks/sync.h"
@@ -247,6 +248,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       "How long an urgent slice takes to arrive behind a backlog, by window, between two hosts with links of 1 Gb/s and 100 Mb/s",
       &bench_preemption);
   add_planner_bench(*bench, chosen);
+  add_bench_prediction(*bench, chosen);
   add_bench_schedules(*bench, chosen);
   add_bench_collectives(*bench, chosen);
   add_bench_sync(*bench, chosen);

@@ -117,18 +117,18 @@ void set_batches(VirtualCluster& nodes, const paramserver::JobPlan& plan, const 
   }
 }
 
+// SSP's fast workers need their staleness to come to where they wait; ElasticBSP's barriers are predicted after its history, and a
+// superstep may be as long as they lie ahead.
 VirtualCluster::Horizon horizon_of(const Job& job) {
   VirtualCluster::Horizon horizon = kInStep;
-  const bool in_step = job.sync.kind == sync::SyncKind::kBsp;
-  if (!in_step || job.speed.jitter > 0) horizon.iterations = horizon.warm_up + kUneven;
-  std::int64_t to_begin = 0, counted = 0;  // more
-  if (job.sync.kind == sync::SyncKind::kSsp) to_begin = 2 * std::min(job.sync.staleness, kMostFar);
+  Iteration counted = horizon.iterations - horizon.warm_up;
+  if (job.sync.kind != sync::SyncKind::kBsp || job.speed.jitter > 0) counted = kUneven;
+  if (job.sync.kind == sync::SyncKind::kSsp) horizon.warm_up += 2 * std::min(job.sync.staleness, kMostFar);
   if (job.sync.kind == sync::SyncKind::kElasticBsp) {
-    to_begin = std::min(job.sync.history, kMostFar);
-    counted = 2 * std::min(job.sync.lookahead, kMostFar);
+    horizon.warm_up += std::min(job.sync.history, kMostFar);
+    counted = std::max(counted, std::min(job.sync.lookahead, kMostFar));
   }
-  horizon.warm_up += to_begin;
-  horizon.iterations += to_begin + counted;
+  horizon.iterations = horizon.warm_up + counted;
   return horizon;
 }
 

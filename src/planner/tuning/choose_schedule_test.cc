@@ -200,6 +200,26 @@ TEST_F(ChooseSchedule, AServersWorkIsMeasuredWithEveryOptimizerAndCodec) {
   }
 }
 
+// The job that is predicted is the one that runs: how far its workers go, how fast each computes, what waits for what.
+TEST_F(ChooseSchedule, PredictsTheModelOfSynchronisationTheSpeedsAndClipping) {
+  give(settings_, "slice", "1000000");
+  give(settings_, "merge", "0");
+  give(settings_, "return", "broadcast");
+  const auto seconds = [&] { return choose()["predicted"]["seconds"].get<double>(); };
+  const double alike = seconds();
+  give(settings_, "clip-norm", "1");
+  EXPECT_GT(seconds(), alike) << "all values wait for the last gradient";
+  give(settings_, "clip-norm", "0");
+  give(settings_, "speed", "1,1,1,0.1");
+  const double slowest = seconds();
+  EXPECT_GT(slowest, 2 * alike);
+  give(settings_, "sync", "ssp");
+  EXPECT_NEAR(seconds(), slowest, 0.1 * slowest) << "in the end as fast as the slowest";
+  give(settings_, "sync", "asp");
+  EXPECT_LT(seconds(), 0.5 * slowest) << "nobody waits for the slow worker";
+  EXPECT_EQ(choose()["predicted"]["lower_bound"], Json(nullptr));
+}
+
 TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
   const auto why = [&](const runtime::Gathering& gathering = {.both = 4, .link = kLink}) {
     const Json tuned = choose(gathering);
