@@ -77,7 +77,7 @@ RandomJob random_job(std::uint64_t seed, double length) {
   Drawing draw(seed);
   RandomJob job{.seed = seed};
   const auto hosts = static_cast<std::size_t>(draw.from_to(2, 4));
-  const double rate = draw.evenly_in_logarithm(5e6, 15e6), seconds = draw.between(0.1, 0.3);
+  const double rate = draw.evenly_in_logarithm(10e6, 25e6), seconds = draw.between(0.3, 0.6);
   job.links.assign(hosts, {rate});
   if (draw.one_of_two()) job.links[static_cast<std::size_t>(draw.from_to(0, static_cast<std::int64_t>(hosts) - 1))].value *= 0.6;
   // From links that are hardly used to some that take as long as the slowest worker.

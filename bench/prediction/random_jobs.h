@@ -1,5 +1,6 @@
 // Jobs drawn from seeds, to set predictions beside: tables of layers whose workers compute at unequal speeds, on links that may
-// differ, with every model of synchronisation, held updates, merging and all schedules but tuned. Pure.
+// differ, with every model of synchronisation, held updates, merging and all schedules but tuned. An iteration moves so many bytes
+// that what a shaper lets pass at once after a pause (96 KiB, lab/script.h), which is not predicted, is a small part of them. Pure.
 #pragma once
 
 #include <cstdint>
