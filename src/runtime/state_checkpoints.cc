@@ -50,7 +50,7 @@ StateCopy copy_of(const collectives::CollectiveCarrier& carrier) {
   StateCopy copy = copy_for(0);
   const auto& parts = carrier.plan().units().parts;
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
-    const auto own = carrier.updater().export_part(part);
+    const auto own = carrier.shard().save(part);
     add_part(copy, carrier.plan(), part, carrier.memory().part_parameters(part), own.state, own.steps);
   }
   return copy;
@@ -144,12 +144,12 @@ Status restore_state(Files& files, const std::string& folder, paramserver::Serve
 Status restore_state(Files& files, const std::string& folder, collectives::CollectiveCarrier& carrier) {
   PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder));
   const auto& parts = carrier.plan().units().parts;
-  std::vector<float> value;
+  std::vector<float> value, state;
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
-    auto own = carrier.updater().export_part(part);
     value.resize(static_cast<std::size_t>(parts[part].elements));
-    PACELINE_ASSIGN_OR_RETURN(own.steps, model.read(parts[part].offset, value, own.state));
-    carrier.updater().import_part(part, own);
+    state.resize(carrier.shard().save(part).state.size());
+    PACELINE_ASSIGN_OR_RETURN(const std::int64_t steps, model.read(parts[part].offset, value, state));
+    PACELINE_RETURN_IF_ERROR(carrier.shard().load(part, {state, steps}));
   }
   return {};
 }

@@ -178,13 +178,22 @@ Coefficients coefficients(const OptimizerOptions& options, const StepContext& co
 void step(const OptimizerOptions& options, const StepContext& context, std::span<float> parameters, std::span<const float> gradient,
           std::span<float> state) {
   const std::size_t n = parameters.size();
-  const std::size_t planes = static_cast<std::size_t>(state_floats_per_parameter(options));
-  PACELINE_CHECK(gradient.size() == n, "a gradient of {} elements for {} parameters", gradient.size(), n);
+  const auto planes = static_cast<std::size_t>(state_floats_per_parameter(options));
   PACELINE_CHECK(state.size() == n * planes, "a state of {} floats for {} parameters of {}", state.size(), n,
                  name_of(options.kind));
+  step(options, context, parameters, gradient, state, n);
+}
+
+void step(const OptimizerOptions& options, const StepContext& context, std::span<float> parameters, std::span<const float> gradient,
+          std::span<float> state, std::size_t pitch) {
+  const std::size_t n = parameters.size();
+  const auto planes = static_cast<std::size_t>(state_floats_per_parameter(options));
+  PACELINE_CHECK(gradient.size() == n, "a gradient of {} elements for {} parameters", gradient.size(), n);
+  PACELINE_CHECK(pitch >= n && (planes == 0 || state.size() >= (planes - 1) * pitch + n),
+                 "a state of {} floats, planes {} apart, for {} parameters of {}", state.size(), pitch, n, name_of(options.kind));
   // Planes that the kind does not have stand for others and are never touched.
   float* const m = planes == 0 ? parameters.data() : state.data();
-  float* const v = planes == 2 ? m + n : m;
+  float* const v = planes == 2 ? m + pitch : m;
   HWY_DYNAMIC_DISPATCH(step_any)
   (options.kind, options.weight_decay != 0, coefficients(options, context), parameters.data(), gradient.data(), m, v, n);
 }

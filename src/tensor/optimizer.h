@@ -79,5 +79,9 @@ Coefficients coefficients(const OptimizerOptions& options, const StepContext& co
 // About as fast as memory is.
 void step(const OptimizerOptions& options, const StepContext& context, std::span<float> parameters, std::span<const float> gradient,
           std::span<float> state);
+// The same for a run of a longer array of parameters: `state` begins at the run's place in the first plane, and each next plane
+// stands `pitch` >= n floats behind the one before.
+void step(const OptimizerOptions& options, const StepContext& context, std::span<float> parameters, std::span<const float> gradient,
+          std::span<float> state, std::size_t pitch);
 
 }  // namespace paceline::tensor

@@ -1,9 +1,11 @@
 #include "collectives/training/collective_carrier.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/log.h"
+#include "tensor/reduce.h"
 #include "wire/collective.h"
 
 namespace paceline::collectives {
@@ -22,7 +24,17 @@ Group all_workers(Rank self, std::int32_t workers) {
   return group;
 }
 
-Updater::Role role_of(const RoundLedger& ledger) { return ledger.updates_here() ? Updater::Role::kUpdates : Updater::Role::kNever; }
+template <typename T>
+std::span<T> range(std::span<T> of, std::int64_t offset, std::int64_t elements) {
+  return of.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(elements));
+}
+
+paramserver::Shard shard_for(const RoundLedger& ledger, std::shared_ptr<const paramserver::JobPlan> plan) {
+  using Steps = paramserver::Shard::Steps;
+  std::vector<std::uint32_t> units(plan->units().units.size());
+  std::iota(units.begin(), units.end(), 0U);
+  return {std::move(plan), units, ledger.updates_here() ? Steps::kHere : Steps::kElsewhere};
+}
 
 }  // namespace
 
@@ -36,7 +48,7 @@ CollectiveCarrier::CollectiveCarrier(paramserver::Gatehouse& house, paramserver:
       options_(options),
       rules_(rules_of(options, plan_.options().workers)),
       ledger_(house.gates(), self_, options),
-      updater_(house.shared_plan(), role_of(ledger_)),
+      shard_(shard_for(ledger_, house.shared_plan())),
       engine_(self_, plan_.options().workers, *this),
       group_(std::make_shared<const Group>(all_workers(self_, plan_.options().workers))) {
   std::size_t begin = 0;
@@ -62,7 +74,7 @@ Status CollectiveCarrier::take(std::span<const paramserver::GateLedger::Complete
   for (const auto& [unit, unused] : units) {
     const scheduling::Unit& planned = plan_.units().units[unit];
     const std::span<const float> gradient = memory_.gradient(unit);
-    if (const Status finite = updater_.check_own(self_, unit, unused, iteration, gradient); !finite.ok()) {
+    if (const Status finite = check_own(unit, unused, iteration); !finite.ok()) {
       house_.loop().post([this, finite] { house_.fail(finite); });
       return finite;
     }
@@ -74,6 +86,22 @@ Status CollectiveCarrier::take(std::span<const paramserver::GateLedger::Complete
       to[gradient.size() + i] = used ? 1.0F : 0.0F;
       if (!used) std::fill_n(to.begin() + (of.offset - planned.offset), of.elements, 0.0F);
     }
+  }
+  return {};
+}
+
+// Why this worker's gradient must not be used, naming it: once it is summed nobody knows whose it was.
+Status CollectiveCarrier::check_own(std::uint32_t unit, std::uint32_t unused_parts, Iteration iteration) const {
+  if (plan_.options().update.non_finite != paramserver::NonFinitePolicy::kStop) return {};
+  const std::span<const float> gradient = memory_.gradient(unit);
+  if (tensor::all_finite(gradient)) return {};
+  const scheduling::Unit& planned = plan_.units().units[unit];
+  for (std::uint32_t i = 0; i < planned.parts; ++i) {
+    if ((unused_parts >> i & 1) != 0) continue;
+    const scheduling::Part& of = plan_.units().parts[planned.first_part + i];
+    const auto values = range(gradient, of.offset - planned.offset, of.elements);
+    const auto element = tensor::first_non_finite(values);
+    if (element) return shard_.broken_gradient(self_, planned.first_part + i, iteration, *element, values[*element]);
   }
   return {};
 }
@@ -139,7 +167,7 @@ void CollectiveCarrier::act() {
     }
     // Forward needs the first layers first.
     const auto before = [](const Work& a, const Work& b) { return a.action.unit > b.action.unit; };
-    const Work work{action, 0};
+    const Work work{action};
     work_.insert(std::upper_bound(work_.begin(), work_.end(), work, before), work);
   }
   taken_.clear();
@@ -189,19 +217,44 @@ void CollectiveCarrier::on_done(const RoundLedger::Action& action, const Status&
 // Does one piece of the most urgent update. False: there is none.
 bool CollectiveCarrier::work_piece() {
   if (work_.empty()) return false;
-  const auto [action, piece] = work_.back();
-  const std::span<float> sum = staged(action.unit);
-  if (action.kind == Kind::kInspect || !plan_.holds_updates()) {
-    if (const Status mean = updater_.make_mean(action.unit, piece, ledger_.round(), sum); !mean.ok()) {
-      house_.fail(mean);
-      return false;
-    }
+  Work& work = work_.back();
+  const scheduling::Unit& unit = plan_.units().units[work.action.unit];
+  const scheduling::Part& part = plan_.units().parts[unit.first_part + work.part];
+  const std::int64_t elements = std::min(kPieceElements, part.elements - work.begin);
+  if (const Status worked = work_on(work, elements); !worked.ok()) {
+    house_.fail(worked);
+    return false;
   }
-  if (action.kind == Kind::kUpdate) updater_.step(action.unit, piece, ledger_.round(), sum, memory_.parameters(action.unit));
-  if (++work_.back().piece < updater_.pieces(action.unit)) return true;
+  work.begin += elements;
+  if (work.begin < part.elements) return true;
+  work.begin = 0;
+  if (++work.part < unit.parts) return true;
+  const RoundLedger::Action action = work.action;
   work_.pop_back();
   end_work(action);
   return true;
+}
+
+// The sum becomes the mean where it is looked at first.
+Status CollectiveCarrier::work_on(const Work& work, std::int64_t elements) {
+  const bool updates = work.action.kind == Kind::kUpdate;
+  const scheduling::Unit& unit = plan_.units().units[work.action.unit];
+  const std::span<float> sums = staged(work.action.unit);
+  if (sums[static_cast<std::size_t>(unit.elements) + work.part] == 0) return {};  // nobody used it
+  const std::uint32_t part = unit.first_part + work.part;
+  const std::int64_t offset = plan_.units().parts[part].offset - unit.offset + work.begin;
+  const std::span<float> mean = range(sums, offset, elements);
+  if (!updates || !plan_.holds_updates()) {
+    const std::int32_t workers = plan_.options().workers;
+    if (workers > 1) tensor::scale(mean, 1.0 / static_cast<double>(workers));
+    if (!shard_.look(mean)) PACELINE_RETURN_IF_ERROR(shard_.on_broken(shard_.broken_sum(part, ledger_.round())));
+  }
+  if (!updates || shard_.decision().skip) return {};
+  if (const float coefficient = shard_.decision().coefficient; coefficient != 1.0F)
+    tensor::scale(mean, static_cast<double>(coefficient));
+  shard_.step(part, static_cast<std::size_t>(work.begin), ledger_.round(), mean,
+              range(memory_.parameters(work.action.unit), offset, elements));
+  return {};
 }
 
 void CollectiveCarrier::end_work(const RoundLedger::Action& action) {
@@ -210,7 +263,7 @@ void CollectiveCarrier::end_work(const RoundLedger::Action& action) {
     const Lock lock = house_.lock();
     if (updates) {
       ledger_.on_updated(action.unit, house_.loop().now(), actions_);
-    } else if (ledger_.on_inspected(actions_) == RoundLedger::Inspection::kAll && updater_.decide() == Updater::Verdict::kSkip) {
+    } else if (ledger_.on_inspected(actions_) == RoundLedger::Inspection::kAll && shard_.decide(ledger_.round()).skip) {
       log::warn("iteration {} changes nothing: a gradient is not finite (--non-finite skip)", ledger_.round());
     }
   }

@@ -2,8 +2,8 @@
 // loop and the memory of parameters and gradients.
 //
 // A unit's gradient is copied to where it is reduced by the thread that tells it, together with which of its tensors were used. The
-// engine adds up; where the training loop says so the loop updates, in pieces, the most urgent unit first; weights are broadcast
-// straight into the parameters.
+// engine adds up; where the training loop says so the loop updates (paramserver::Shard), in pieces so that it can do something else
+// in between, the most urgent unit first; weights are broadcast straight into the parameters.
 //
 // Threads: as carrier.h says.
 #pragma once
@@ -17,7 +17,7 @@
 
 #include "collectives/exec/engine.h"
 #include "collectives/training/round_ledger.h"
-#include "collectives/training/updater.h"
+#include "paramserver/core/shard.h"
 #include "paramserver/service/carrier.h"
 #include "paramserver/service/tensor_memory.h"
 
@@ -36,8 +36,8 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   // For checkpoints, on the loop or before start(): no update is made between the two calls; and what updates have made so far.
   void hold_updates() { held_ = true; }
   void release_updates();
-  Updater& updater() { return updater_; }
-  const Updater& updater() const { return updater_; }
+  paramserver::Shard& shard() { return shard_; }
+  const paramserver::Shard& shard() const { return shard_; }
   const paramserver::TensorMemory& memory() const { return memory_; }
   const paramserver::JobPlan& plan() const { return plan_; }
 
@@ -59,10 +59,13 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
 
  private:
-  // What is to be done to a unit on the loop, in pieces.
+  static constexpr std::int64_t kPieceElements = 131'072;
+
+  // What is to be done to a unit on the loop, and where its next piece begins.
   struct Work {
     RoundLedger::Action action;
-    std::uint32_t piece = 0;
+    std::uint32_t part = 0;  // of the unit
+    std::int64_t begin = 0;  // in the part
   };
 
   void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
@@ -74,7 +77,9 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   void begin(const RoundLedger::Action& action);
   void on_done(const RoundLedger::Action& action, const Status& status);
   bool work_piece();
+  Status work_on(const Work& work, std::int64_t elements);
   void end_work(const RoundLedger::Action& action);
+  Status check_own(std::uint32_t unit, std::uint32_t unused_parts, Iteration iteration) const;
   bool counts(const wire::MessageHead& head) const;
   std::span<float> staged(std::uint32_t unit) const;
 
@@ -93,7 +98,7 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   RoundLedger ledger_;
 
   // Loop only.
-  Updater updater_;
+  paramserver::Shard shard_;
   Engine engine_;
   std::shared_ptr<const Group> group_;
   ProgramCache programs_;

@@ -97,4 +97,10 @@ std::string JobPlan::layer_text(Layer layer) const {
   return fmt::format("layer {} \"{}\"", layer.index, table_.layers[static_cast<std::size_t>(layer.index)]);
 }
 
+std::string JobPlan::part_text(std::uint32_t part) const {
+  const scheduling::Part& planned = units_.parts[part];
+  const wire::TensorInfo& tensor = table_.tensors[planned.tensor];
+  return fmt::format("{} (tensor \"{}\", unit {})", layer_text(tensor.layer), tensor.name, planned.unit);
+}
+
 }  // namespace paceline::paramserver

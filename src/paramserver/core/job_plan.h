@@ -66,6 +66,8 @@ class JobPlan {
 
   // For messages: `layer 14 "conv4_1"`.
   std::string layer_text(Layer layer) const;
+  // Of a part of a unit: `layer 14 "conv4_1" (tensor "conv4_1.weight", unit 31)`.
+  std::string part_text(std::uint32_t part) const;
 
  private:
   JobPlan() = default;

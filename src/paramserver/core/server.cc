@@ -9,11 +9,11 @@ Result<std::unique_ptr<Server>> Server::make(std::shared_ptr<const JobPlan> plan
   return std::unique_ptr<Server>(new Server(std::move(ledger)));
 }
 
-Server::Server(ServerLedger ledger) : ledger_(std::move(ledger)), shard_(ledger_.plan_pointer(), ledger_.rank()) {}
+Server::Server(ServerLedger ledger) : ledger_(std::move(ledger)), memory_(ledger_.plan_pointer(), ledger_.rank()) {}
 
 Result<std::span<float>> Server::place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(ledger_.on_initial_begin(worker, unit, label, bytes));
-  return shard_.initial(unit);
+  return memory_.initial(unit);
 }
 
 Status Server::on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Actions& actions) {
@@ -25,16 +25,16 @@ Status Server::on_initial(Rank worker, std::uint32_t unit, Iteration label, Time
 
 Result<std::span<float>> Server::place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(ledger_.on_push_begin(worker, unit, iteration, bytes));
-  return shard_.place(unit, worker, static_cast<std::size_t>(bytes));
+  return memory_.place(unit, worker, static_cast<std::size_t>(bytes));
 }
 
 Status Server::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
                        Actions& actions) {
   if (stopped_) return {};
   PACELINE_RETURN_IF_ERROR(ledger_.check(worker, unit));
-  PACELINE_RETURN_IF_ERROR(shard_.check(unit, worker, iteration));
+  PACELINE_RETURN_IF_ERROR(memory_.check(unit, worker, iteration));
   PACELINE_RETURN_IF_ERROR(ledger_.on_push(worker, unit, iteration, unused_parts, now, effects_));
-  shard_.on_arrived(unit, worker, unused_parts);
+  memory_.on_arrived(unit, worker, unused_parts);
   settle(now, actions);
   return {};
 }
@@ -54,7 +54,7 @@ Status Server::on_square_sum(Rank server, Iteration iteration, std::span<const s
                  tensor::kSquareSumBytes);
   }
   PACELINE_RETURN_IF_ERROR(ledger_.on_square_sum(server, iteration, effects_));
-  shard_.put_squares(server, iteration, payload.first<tensor::kSquareSumBytes>());
+  memory_.shard().put_squares(server, iteration, payload.first<tensor::kSquareSumBytes>());
   settle(now, actions);
   return {};
 }
@@ -96,13 +96,13 @@ bool Server::make(const Update& update, Actions& actions) {
   Status failure;
   switch (update.work) {
     case Update::Work::kSumAndStep:
-      failure = shard_.update(update);
+      failure = memory_.update(update);
       break;
     case Update::Work::kSum:
-      failure = shard_.sum(update);
+      failure = memory_.sum(update);
       break;
     case Update::Work::kStep:
-      shard_.step(update);
+      memory_.step(update);
       break;
   }
   if (failure.ok()) return true;
@@ -128,16 +128,16 @@ void Server::carry_out(const ServerEffect& effect, Actions& actions) {
     case Kind::kSendValues:
       return send(effect, actions);
     case Kind::kKeep:
-      return shard_.keep(effect.unit);
+      return memory_.keep(effect.unit);
     case Kind::kForget:
-      return shard_.forget_kept(effect.unit);
+      return memory_.forget_kept(effect.unit);
     case Kind::kDropGradient:
-      return shard_.forget(effect.unit, effect.to);
+      return memory_.forget(effect.unit, effect.to);
     case Kind::kDecide:
       return decide(effect.iteration, actions);
     case Kind::kSendSquareSum:
       action.kind = ServerAction::Kind::kSendSquareSum;
-      action.payload = shard_.squares(effect.iteration);
+      action.payload = memory_.shard().squares(effect.iteration);
       break;
     case Kind::kNotify:
       action.kind = ServerAction::Kind::kNotify;
@@ -153,8 +153,8 @@ void Server::carry_out(const ServerEffect& effect, Actions& actions) {
 }
 
 void Server::send(const ServerEffect& effect, Actions& actions) {
-  const Shard::Sent sent =
-      shard_.send(ledger_.units_between(effect.unit, effect.last), effect.kept ? Shard::Which::kKept : Shard::Which::kNow);
+  const ServerMemory::Sent sent = memory_.send(ledger_.units_between(effect.unit, effect.last),
+                                               effect.kept ? ServerMemory::Which::kKept : ServerMemory::Which::kNow);
   actions.push_back(
       {.kind = effect.kind == ServerEffect::Kind::kSendValue ? ServerAction::Kind::kSendValue : ServerAction::Kind::kSendValues,
        .to = effect.to,
@@ -166,8 +166,8 @@ void Server::send(const ServerEffect& effect, Actions& actions) {
 }
 
 void Server::decide(Iteration iteration, Actions& actions) {
-  const Shard::Verdict verdict = shard_.decide(iteration);
-  if (verdict.skip) actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = verdict.reason});
+  const Shard::Decision& decision = memory_.shard().decide(iteration);
+  if (decision.skip) actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = decision.reason});
 }
 
 // --- checkpoints ---
@@ -176,7 +176,7 @@ Server::PartSnapshot Server::export_part(std::uint32_t part) const {
   const auto& units = plan().units();
   PACELINE_CHECK(part < units.parts.size() && units.units[units.parts[part].unit].server == rank(), "part {} is not on server {}",
                  part, rank().value);
-  const Shard::PartState state = shard_.save(part);
+  const ServerMemory::PartState state = memory_.save(part);
   return {part, state.value, state.state, ledger_.version(units.parts[part].unit), state.steps};
 }
 
@@ -195,7 +195,7 @@ Status Server::import_part(const PartSnapshot& snapshot) {
     return error(ErrorKind::kBadRequest, "a saved state of tensor \"{}\" came after the job had begun",
                  plan().table().tensors[parts[snapshot.part].tensor].name);
   }
-  return shard_.load(snapshot.part, {snapshot.value, snapshot.state, snapshot.steps});
+  return memory_.load(snapshot.part, {snapshot.value, snapshot.state, snapshot.steps});
 }
 
 }  // namespace paceline::paramserver

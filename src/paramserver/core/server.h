@@ -1,5 +1,5 @@
 // One server of a parameter server without a network: steps a ServerLedger (who sends what when, when an update is due) and its
-// Shard (all numbers). Events and payloads in, actions with payloads out; no thread, clock, socket or loop. Owned by one progress
+// ServerMemory (all numbers). Events and payloads in, actions with payloads out; no thread, clock, socket or loop. Owned by one progress
 // loop.
 //
 // `place_for_push` gives the memory into which a gradient is received straight from the network; `on_push` counts it, and makes the
@@ -19,7 +19,7 @@
 #include "paramserver/core/job_plan.h"
 #include "paramserver/core/pace_observer.h"
 #include "paramserver/core/server_ledger.h"
-#include "paramserver/core/shard.h"
+#include "paramserver/core/server_memory.h"
 
 namespace paceline::paramserver {
 
@@ -66,7 +66,7 @@ class Server {
   Status on_left(Rank worker, TimePoint now, Actions& actions);
   // The value that was sent with this ticket is not needed any more: once per kSendValue and kSendValues. kSendSquareSum needs
   // none.
-  void on_delivered(std::uint64_t ticket) { shard_.release(static_cast<std::uint32_t>(ticket)); }
+  void on_delivered(std::uint64_t ticket) { memory_.release(static_cast<std::uint32_t>(ticket)); }
 
   void observe(PaceObserver& observer) { ledger_.observe(observer); }
 
@@ -82,7 +82,7 @@ class Server {
   // Before the first push. Sizes must fit; version must be first - 1; 0 <= steps.
   Status import_part(const PartSnapshot& snapshot);
 
-  const Shard::Counters& counters() const { return shard_.counters(); }
+  const ServerMemory::Counters& counters() const { return memory_.counters(); }
   const JobPlan& plan() const { return ledger_.plan(); }
   Rank rank() const { return ledger_.rank(); }
   bool paces() const { return ledger_.paces(); }
@@ -102,7 +102,7 @@ class Server {
   void decide(Iteration iteration, Actions& actions);
 
   ServerLedger ledger_;
-  Shard shard_;
+  ServerMemory memory_;
   ServerLedger::Effects effects_;  // of the event in progress
   bool stopped_ = false;           // an update could not be made
 };

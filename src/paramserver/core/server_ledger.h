@@ -1,6 +1,6 @@
 // What one server of a parameter server decides, in numbers: which push may come, when an update is due and of whom, to whom which
-// value leaves, when a worker may start. It holds no value, gradient, thread, clock or byte; a Shard does the arithmetic that it
-// asks for, and whoever steps both (Server, the simulation, a test) carries out its effects. Owned by one progress loop.
+// value leaves, when a worker may start. It holds no value, gradient, thread, clock or byte; a ServerMemory does the arithmetic
+// that it asks for, and whoever steps both (Server, the simulation, a test) carries out its effects. Owned by one progress loop.
 //
 // One push lives like this. `on_push_begin` says whether its payload may come now; `on_push` counts it. When it was the last one
 // that an update waits for, `next` gives the update; whoever steps the ledger makes it and says so (`on_updated`), and the effects

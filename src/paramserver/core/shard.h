@@ -1,182 +1,88 @@
-// The numbers of one server: the values and optimizer state of its units, and the gradients and sums that wait. All arithmetic of
-// an update is here; when one is made, and of whose gradients, a ServerLedger says. Pure; owned by one progress loop.
+// The arithmetic of updates from the mean gradient on, and the optimizer state that it needs: of the units of a server
+// (server_memory.h), or of all units on a rank that updates with the sums of collective operations (collectives/training), so that
+// both make the same bits. Pure; one owner.
 //
-// An update: the sum of the gradients in rank order, times the scale, a look at whether it is finite, one optimizer step with the
-// rate of its iteration; each of them for every part of the unit by itself. A part that no worker of the update used is not updated
-// (no momentum, no decay, no step); a worker that did not use a part contributes zeros, whatever its gradient holds there.
+// An update of a part of a unit: a look at whether its mean gradient is finite, then one optimizer step with the rate of the
+// iteration. A part that nobody used has none (no momentum, no decay, no step): its owner leaves it out. Both may be done in pieces
+// of a part, from its first element to its last.
 //
-// Memory. Gradients are received into pooled buffers and given back once summed. Values are sent from where they stand; an update
-// that finds its value still being sent works on a copy, and the old one is given back when it is released. Nothing is allocated
-// once the pool is warm, but for the text of errors.
-//
-// With a narrow codec (wire_options.h) gradients stay as they came until they are summed, in float32, and of each new value one
-// rounded copy is made and sent to everybody; the value itself, which checkpoints hold, is never sent. With dropping the few
-// elements that came are added up, whichever workers sent them.
+// With JobPlan::holds_updates all means of an iteration are looked at, those of other owners too; then decide() says whether the
+// iteration is skipped and how far its gradients are clipped; then come the steps.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "paramserver/core/buffer_pool.h"
 #include "paramserver/core/job_plan.h"
-#include "paramserver/core/server_ledger.h"
 #include "tensor/exact_square_sum.h"
-#include "tensor/sparse.h"
 
 namespace paceline::paramserver {
 
 class Shard {
  public:
-  // The units that live on `server`.
-  Shard(std::shared_ptr<const JobPlan> plan, Rank server);
+  enum class Steps { kHere, kElsewhere };  // kElsewhere: no memory is spent on optimizer state
+  Shard(std::shared_ptr<const JobPlan> plan, std::span<const std::uint32_t> units, Steps steps = Steps::kHere);
 
-  // The value of a unit, to be received or restored; before its first update.
-  std::span<float> initial(std::uint32_t unit) { return pool_.of(at(unit).value, elements(unit)); }
+  // Counts a piece of a mean gradient for decide(). False: it is not finite and must not be used; on_broken() is told why.
+  [[nodiscard]] bool look(std::span<const float> mean);
+  // The error that the job stops with. Success: the iteration is skipped instead.
+  Status on_broken(Status reason);
+  // kCorrupt, naming layer, tensor and unit: a worker's gradient is not finite; all are, but their sum overflows.
+  Status broken_gradient(Rank worker, std::uint32_t part, Iteration iteration, std::size_t element, float value) const;
+  Status broken_sum(std::uint32_t part, Iteration iteration) const;
 
-  // Where a gradient of `bytes` bytes is received, in whole floats. Valid until it has been summed or is forgotten.
-  std::span<float> place(std::uint32_t unit, Rank worker, std::size_t bytes);
-  // Why the gradient that came is none: its sparse elements are not in order. Success also when there is none.
-  Status check(std::uint32_t unit, Rank worker, Iteration iteration) const;
-  // It counts, but for the parts that the worker did not use.
-  void on_arrived(std::uint32_t unit, Rank worker, std::uint32_t unused_parts);
-  // What is being received for it will not be complete.
-  void forget(std::uint32_t unit, Rank worker);
-
-  // Update::Work::kSumAndStep. kCorrupt, naming the worker, when a gradient is not finite and the job is to stop then.
-  Status update(const Update& update);
-  // Update::Work::kSum: what step() will use. The same error.
-  Status sum(const Update& update);
-  // All sums of an iteration are there, those of other servers too (put_squares).
-  struct Verdict {
+  // holds_updates: all means of the iteration have been looked at, those of other servers too (put_squares).
+  struct Decision {
     bool skip = false;      // the iteration changes nothing
     Status reason;          // of skipping: whose gradient it was, if it was found here
     float coefficient = 1;  // that clipping multiplies gradients by
   };
-  Verdict decide(Iteration iteration);
-  // Update::Work::kStep, after decide().
-  void step(const Update& update);
+  const Decision& decide(Iteration iteration);
+  // The newest one; before the first: nothing is skipped or clipped.
+  const Decision& decision() const { return decision_; }
 
-  // This server's part of the iteration's exact square sum; stays as it is until that of the next iteration but one.
+  // One step on a piece of the part, from its element `begin` on, with that piece of the mean: clipped by whoever has it.
+  void step(std::uint32_t part, std::size_t begin, Iteration rate_iteration, std::span<const float> mean, std::span<float> values);
+
+  // This owner's part of the iteration's exact square sum; stays as it is until that of the next iteration but one.
   std::span<const std::byte> squares(Iteration iteration);
   void put_squares(Rank server, Iteration iteration, std::span<const std::byte, tensor::kSquareSumBytes> part);
 
-  // Values as they travel. The payload stays as it is until release(ticket), once.
-  struct Sent {
-    std::span<const std::byte> payload;
-    std::uint32_t ticket = 0;
-  };
-  enum class Which { kNow, kKept };
-  Sent send(std::span<const std::uint32_t> units, Which which);  // several: one behind the other
-  void release(std::uint32_t ticket);
-  // Keeps the value as it is now beside the current one, until forget_kept().
-  void keep(std::uint32_t unit);
-  void forget_kept(std::uint32_t unit);
-
-  // For checkpoints. `state` is as in tensor/optimizer.h: planes of elements() floats each.
+  // For checkpoints. `state` is as in tensor/optimizer.h: planes of the part's elements each; none with Steps::kElsewhere.
   struct PartState {
-    std::span<const float> value;
     std::span<const float> state;
     std::int64_t steps = 0;  // updates made
   };
-  PartState save(std::uint32_t part) const;
-  // Before the first update. kBadRequest when sizes do not fit or steps are negative.
+  PartState save(std::uint32_t part) const { return {parts_[part].state, parts_[part].steps}; }
+  // Before the first update. kBadRequest when the state has another size or steps are negative.
   Status load(std::uint32_t part, const PartState& from);
 
-  struct Counters {
-    std::int64_t gradient_bytes = 0,
-                 gradient_bytes_high = 0;  // received gradients and held sums: now, and the most there ever were
-    std::int64_t value_copies = 0;         // updates that found their value still being sent
-    std::int64_t updates = 0, skipped_units = 0;
-  };
-  const Counters& counters() const { return counters_; }
-
  private:
-  static constexpr std::uint32_t kNoBuffer = BufferPool::kNone;
-
-  struct Arrival {  // between a worker and a unit
-    std::uint32_t gradient = kNoBuffer;
-    std::uint32_t unused_parts = 0;  // bits
-    std::size_t bytes = 0;
-  };
   struct Part {
     std::int64_t steps = 0;
-    std::vector<float> state;  // planes of the part's elements each
-  };
-  struct Unit {
-    std::uint32_t value = kNoBuffer;
-    std::uint32_t narrow = kNoBuffer;  // the value as it is sent with a narrow codec; none before somebody wants it
-    std::uint32_t kept = kNoBuffer;
-    std::uint32_t sum = kNoBuffer;  // of kSum, until the step; none when no worker used the unit
-    std::uint32_t used_parts = 0;   // bits: whose sum is there
-    std::vector<Part> parts;
+    std::vector<float> state;
   };
   struct SquarePart {
     Iteration iteration = -1;
     tensor::ExactSquareSum sum;
   };
 
-  bool gather(std::uint32_t part, const Update& update);
-  void add_up(std::span<float> sum, double scale) const;
-  std::optional<Status> non_finite(std::uint32_t part, const Update& update, std::span<const float> sum) const;
-  Result<bool> update_part(std::uint32_t part, const Update& update);
-  Status sum_part(std::uint32_t part, const Update& update);
-  void step_part(std::uint32_t part, Iteration rate_iteration, std::span<const float> gradient);
-  void give_back_gradients(const Update& update);
-  std::uint32_t take_buffer(std::size_t floats);  // for gradients and sums, counted
-  void give_back(std::uint32_t& buffer, std::size_t floats);
-  std::uint32_t sent_buffer(std::uint32_t unit);
-  std::span<float> writable_value(std::uint32_t unit);
-  std::span<const std::byte> bytes_of(std::uint32_t buffer, std::size_t bytes) const;
-  tensor::ConstTensorView received(const void* gradient, std::uint32_t part) const;
-  tensor::SparseSource received_sparse(const Arrival& arrival, std::uint32_t part) const;
-  std::string part_text(std::uint32_t part) const;
   std::string wire_text() const;
 
-  const scheduling::Part& planned(std::uint32_t part) const { return plan_->units().parts[part]; }
-  std::uint32_t place_in_unit(std::uint32_t part) const { return part - plan_->units().units[planned(part).unit].first_part; }
-  std::uint32_t bit_of(std::uint32_t part) const { return 1U << place_in_unit(part); }
-  // Where the part lies in its unit.
-  template <typename T>
-  std::span<T> part_of(std::span<T> of_unit, std::uint32_t part) const {
-    return of_unit.subspan(static_cast<std::size_t>(planned(part).offset - plan_->units().units[planned(part).unit].offset),
-                           static_cast<std::size_t>(planned(part).elements));
-  }
-  Unit& at(std::uint32_t unit) { return units_[plan_->units().place_in_server[unit]]; }
-  const Unit& at(std::uint32_t unit) const { return units_[plan_->units().place_in_server[unit]]; }
-  Arrival& at(std::uint32_t unit, Rank worker) { return arrivals_[arrival_index(unit, worker)]; }
-  const Arrival& at(std::uint32_t unit, Rank worker) const { return arrivals_[arrival_index(unit, worker)]; }
-  std::size_t arrival_index(std::uint32_t unit, Rank worker) const {
-    return plan_->units().place_in_server[unit] * static_cast<std::size_t>(plan_->options().workers) +
-           static_cast<std::size_t>(worker.value);
-  }
-  const std::vector<std::uint32_t>& units() const { return plan_->units().of_server[static_cast<std::size_t>(server_.value)]; }
-  std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
-  // That a received gradient takes.
-  std::size_t gradient_floats(std::uint32_t unit) const { return (plan_->payload_bytes(unit) + sizeof(float) - 1) / sizeof(float); }
-
   std::shared_ptr<const JobPlan> plan_;
-  Rank server_;
-  std::vector<Unit> units_;        // by place in this server
-  std::vector<Arrival> arrivals_;  // by place in this server, then worker
-  BufferPool pool_;
-  std::vector<float> sum_;                        // scratch, as long as the largest unit
-  std::vector<float> zeros_;                      // what a worker that did not use a unit contributes; made when first needed
-  std::vector<tensor::ConstTensorView> sources_;  // of the update in progress
-  std::vector<tensor::SparseSource> sparse_;      // the same with dropping
+  std::vector<Part> parts_;  // by part of the plan; those of other units are empty
   // Held updates
   tensor::ExactSquareSum own_squares_;
   Status own_failure_;  // why the iteration is to be skipped
-  Verdict verdict_;
+  Decision decision_;
   std::vector<std::array<SquarePart, 2>> other_squares_;                        // by server and parity of the iteration
   std::array<std::array<std::byte, tensor::kSquareSumBytes>, 2> sent_squares_;  // by parity
-  Counters counters_;
 };
 
 }  // namespace paceline::paramserver

@@ -1,0 +1,145 @@
+#include "paramserver/core/server_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensor/dtype.h"
+#include "tensor/narrow.h"
+
+namespace paceline::paramserver {
+
+ServerMemory::ServerMemory(std::shared_ptr<const JobPlan> plan, Rank server)
+    : plan_(std::move(plan)), server_(server), shard_(plan_, units()) {
+  sources_.reserve(static_cast<std::size_t>(plan_->options().workers));
+  arrivals_.resize(units().size() * static_cast<std::size_t>(plan_->options().workers));
+  units_.resize(units().size());
+  std::size_t largest = 0;
+  for (const std::uint32_t unit : units()) {
+    Unit& made = at(unit);
+    made.value = pool_.take(elements(unit));
+    std::ranges::fill(pool_.of(made.value, elements(unit)), 0.0F);
+    largest = std::max(largest, elements(unit));
+  }
+  sum_.resize(largest);
+}
+
+// --- gradients ---
+
+std::uint32_t ServerMemory::take_buffer(std::size_t floats) {
+  counters_.gradient_bytes += static_cast<std::int64_t>(floats * sizeof(float));
+  counters_.gradient_bytes_high = std::max(counters_.gradient_bytes_high, counters_.gradient_bytes);
+  return pool_.take(floats);
+}
+
+void ServerMemory::give_back(std::uint32_t& buffer, std::size_t floats) {
+  if (buffer == kNoBuffer) return;
+  counters_.gradient_bytes -= static_cast<std::int64_t>(floats * sizeof(float));
+  pool_.release(std::exchange(buffer, kNoBuffer));
+}
+
+void ServerMemory::give_back_gradients(const Update& update) {
+  for (const Rank worker : update.workers) forget(update.unit, worker);
+}
+
+void ServerMemory::forget(std::uint32_t unit, Rank worker) { give_back(at(unit, worker).gradient, gradient_floats(unit)); }
+
+std::span<float> ServerMemory::place(std::uint32_t unit, Rank worker, std::size_t bytes) {
+  Arrival& arrival = at(unit, worker);
+  arrival.bytes = bytes;
+  arrival.gradient = take_buffer(gradient_floats(unit));  // for the largest, so that one block serves every iteration
+  return pool_.of(arrival.gradient, (bytes + sizeof(float) - 1) / sizeof(float));
+}
+
+Status ServerMemory::check(std::uint32_t unit, Rank worker, Iteration iteration) const {
+  const Arrival& arrival = at(unit, worker);
+  if (arrival.gradient == kNoBuffer || arrival.bytes == plan_->payload_bytes(unit)) return {};
+  if (tensor::parse_sparse(bytes_of(arrival.gradient, arrival.bytes), elements(unit))) return {};
+  return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} with elements that it does not have, or not in order",
+               worker.value, plan_->part_text(plan_->units().units[unit].first_part), iteration);
+}
+
+void ServerMemory::on_arrived(std::uint32_t unit, Rank worker, std::uint32_t unused_parts) {
+  at(unit, worker).unused_parts = unused_parts;
+}
+
+std::span<const std::byte> ServerMemory::bytes_of(std::uint32_t buffer, std::size_t bytes) const {
+  return std::as_bytes(pool_.of(buffer, (bytes + sizeof(float) - 1) / sizeof(float))).first(bytes);
+}
+
+// --- values ---
+
+// The buffer that holds the unit's value as it is sent.
+std::uint32_t ServerMemory::sent_buffer(std::uint32_t unit) {
+  const WireOptions& wire = plan_->options().wire;
+  Unit& of = at(unit);
+  if (!wire.narrow()) return of.value;
+  if (of.narrow == kNoBuffer) {
+    of.narrow = pool_.take(gradient_floats(unit));
+    const tensor::TensorView copy(pool_.of(of.narrow, 0).data(), wire.type(), elements(unit));
+    tensor::convert(copy, std::span<const float>(pool_.of(of.value, elements(unit))));
+  }
+  return of.narrow;
+}
+
+ServerMemory::Sent ServerMemory::send(std::span<const std::uint32_t> units, Which which) {
+  const auto buffer_of = [&](std::uint32_t unit) { return which == Which::kKept ? at(unit).kept : sent_buffer(unit); };
+  if (units.size() == 1) {
+    const std::uint32_t buffer = buffer_of(units.front());
+    pool_.add_reference(buffer);
+    return {bytes_of(buffer, plan_->payload_bytes(units.front())), buffer};
+  }
+  std::size_t total = 0;
+  for (const std::uint32_t unit : units) total += plan_->payload_bytes(unit);
+  const std::size_t floats = (total + sizeof(float) - 1) / sizeof(float);
+  const std::uint32_t all = pool_.take(floats);
+  auto rest = std::as_writable_bytes(pool_.of(all, floats));
+  for (const std::uint32_t unit : units) {
+    const auto value = bytes_of(buffer_of(unit), plan_->payload_bytes(unit));
+    std::ranges::copy(value, rest.begin());
+    rest = rest.subspan(value.size());
+  }
+  return {bytes_of(all, total), all};
+}
+
+void ServerMemory::release(std::uint32_t ticket) { pool_.release(ticket); }
+
+void ServerMemory::keep(std::uint32_t unit) {
+  PACELINE_CHECK(at(unit).kept == kNoBuffer, "unit {} is kept twice", unit);
+  at(unit).kept = sent_buffer(unit);
+  pool_.add_reference(at(unit).kept);
+}
+
+void ServerMemory::forget_kept(std::uint32_t unit) { pool_.release(std::exchange(at(unit).kept, kNoBuffer)); }
+
+std::span<float> ServerMemory::writable_value(std::uint32_t unit) {
+  std::uint32_t& value = at(unit).value;
+  if (at(unit).narrow != kNoBuffer) pool_.release(std::exchange(at(unit).narrow, kNoBuffer));
+  if (pool_.references(value) > 1) {
+    const std::uint32_t copy = pool_.take(elements(unit));
+    std::ranges::copy(pool_.of(value, elements(unit)), pool_.of(copy, elements(unit)).begin());
+    pool_.release(std::exchange(value, copy));
+    ++counters_.value_copies;
+  }
+  return pool_.of(value, elements(unit));
+}
+
+// --- checkpoints ---
+
+ServerMemory::PartState ServerMemory::save(std::uint32_t part) const {
+  const std::uint32_t unit = planned(part).unit;
+  const Shard::PartState of = shard_.save(part);
+  return {part_of(pool_.of(at(unit).value, elements(unit)), part), of.state, of.steps};
+}
+
+Status ServerMemory::load(std::uint32_t part, const PartState& from) {
+  const auto value = part_of(initial(planned(part).unit), part);
+  if (from.value.size() != value.size()) {
+    return error(ErrorKind::kBadRequest, "a saved state of {} has {} values; the job has {}", plan_->part_text(part),
+                 from.value.size(), value.size());
+  }
+  PACELINE_RETURN_IF_ERROR(shard_.load(part, {from.state, from.steps}));
+  std::ranges::copy(from.value, value.begin());
+  return {};
+}
+
+}  // namespace paceline::paramserver
