@@ -164,7 +164,9 @@ void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<c
       else
         g = g + decay * p;
     }
-    if (options.kind == Kind::kSgd) {
+    if (options.kind == Kind::kMean) {
+      p = g;
+    } else if (options.kind == Kind::kSgd) {
       p = p - rate * g;
     } else if (options.kind == Kind::kMomentum || options.kind == Kind::kNesterov) {
       first_[i] = momentum * first_[i] + g;

@@ -1,5 +1,7 @@
 #include "tensor/optimizer.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/optimizer.cc"
 #include "hwy/foreach_target.h"
@@ -77,6 +79,9 @@ void step_any(OptimizerKind kind, bool decay, const Coefficients& c, float* p, c
       return run_kind<OptimizerKind::kAdam>(decay, c, p, g, m, v, n);
     case OptimizerKind::kAdamW:
       return run_kind<OptimizerKind::kAdamW>(decay, c, p, g, m, v, n);
+    case OptimizerKind::kMean:
+      std::copy_n(g, n, p);
+      return;
   }
 }
 
@@ -88,6 +93,7 @@ HWY_AFTER_NAMESPACE();
 #include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
 
@@ -96,7 +102,7 @@ namespace {
 
 HWY_EXPORT(step_any);
 
-constexpr std::array<const char*, 5> kKindNames = {"sgd", "momentum", "nesterov", "adam", "adamw"};
+constexpr std::array<const char*, 6> kKindNames = {"sgd", "momentum", "nesterov", "adam", "adamw", "mean"};
 
 double power(double base, std::int64_t exponent) {
   double result = 1;
@@ -118,8 +124,8 @@ Result<OptimizerKind> parse_optimizer(std::string_view name) {
   for (std::size_t i = 0; i < kKindNames.size(); ++i) {
     if (name == kKindNames[i]) return static_cast<OptimizerKind>(i);
   }
-  const std::array<std::string, 5> candidates = {kKindNames[0], kKindNames[1], kKindNames[2], kKindNames[3], kKindNames[4]};
-  return error(ErrorKind::kBadRequest, "'{}' is no optimizer{}; legal are sgd, momentum, nesterov, adam, adamw", name,
+  const std::vector<std::string> candidates(kKindNames.begin(), kKindNames.end());
+  return error(ErrorKind::kBadRequest, "'{}' is no optimizer{}; legal are sgd, momentum, nesterov, adam, adamw, mean", name,
                suggestion(name, candidates));
 }
 
@@ -145,6 +151,7 @@ Result<OptimizerOptions> validated(OptimizerOptions options) {
 int state_floats_per_parameter(const OptimizerOptions& options) {
   switch (options.kind) {
     case OptimizerKind::kSgd:
+    case OptimizerKind::kMean:
       return 0;
     case OptimizerKind::kMomentum:
     case OptimizerKind::kNesterov:

@@ -6,6 +6,7 @@
 // all in float32, each operation rounded by itself, in the order the parentheses give (p parameter, g gradient, m and v state):
 //
 //   kSgd, kMomentum, kNesterov, kAdam, when weight_decay != 0:   g = g + (decay * p)
+//   kMean       p = g: no rate, no decay, no state; for whoever makes its steps elsewhere
 //   kSgd        p = p - (rate * g)
 //   kMomentum   m = (momentum * m) + g;    p = p - (rate * m)
 //   kNesterov   m = (momentum * m) + g;    g = g + (momentum * m);    p = p - (rate * g)
@@ -26,9 +27,9 @@
 
 namespace paceline::tensor {
 
-enum class OptimizerKind { kSgd, kMomentum, kNesterov, kAdam, kAdamW };
+enum class OptimizerKind { kSgd, kMomentum, kNesterov, kAdam, kAdamW, kMean };
 
-const char* name_of(OptimizerKind kind);  // "sgd", "momentum", "nesterov", "adam", "adamw"
+const char* name_of(OptimizerKind kind);  // "sgd", "momentum", "nesterov", "adam", "adamw", "mean"
 Result<OptimizerKind> parse_optimizer(std::string_view name);
 
 // The defaults are torch's, except for the momentum, which torch leaves at 0, and AdamW's weight decay, 0.01 there.
@@ -48,7 +49,7 @@ struct OptimizerOptions {
 // option is checked, whether the kind uses it or not.
 Result<OptimizerOptions> validated(OptimizerOptions options);
 
-// 0, 1, 1, 2, 2.
+// 0, 1, 1, 2, 2, 0.
 int state_floats_per_parameter(const OptimizerOptions& options);
 
 struct StepContext {

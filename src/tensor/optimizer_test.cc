@@ -14,7 +14,7 @@ using testing::all_same;
 using ::testing::HasSubstr;
 using testing::on_every_target;
 
-constexpr std::array<Kind, 5> kKinds = {Kind::kSgd, Kind::kMomentum, Kind::kNesterov, Kind::kAdam, Kind::kAdamW};
+constexpr std::array<Kind, 6> kKinds = {Kind::kSgd, Kind::kMomentum, Kind::kNesterov, Kind::kAdam, Kind::kAdamW, Kind::kMean};
 
 // The header's formulas, one element after the other; each line one rounding.
 void twin(const OptimizerOptions& options, const StepContext& context, std::span<float> parameters, std::span<const float> gradient,
@@ -24,6 +24,10 @@ void twin(const OptimizerOptions& options, const StepContext& context, std::span
   const bool decays = options.weight_decay != 0;
   for (std::size_t i = 0; i < n; ++i) {
     float p = parameters[i], g = gradient[i];
+    if (options.kind == Kind::kMean) {
+      parameters[i] = g;
+      continue;
+    }
     if (decays && options.kind != Kind::kAdamW) {
       const float product = c.decay * p;
       g = g + product;
@@ -92,7 +96,7 @@ TEST(Step, StaysBitEqualOverManyStepsWithRandomOptions) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       std::mt19937_64 random(seed);
       std::uniform_real_distribution<double> share(0.01, 0.99);
-      const OptimizerOptions options{.kind = kKinds[random() % 5],
+      const OptimizerOptions options{.kind = kKinds[random() % 6],
                                      .momentum = share(random),
                                      .beta1 = share(random),
                                      .beta2 = share(random),
@@ -219,7 +223,7 @@ TEST(OptimizerOptions, AreRefusedOutOfRangeWithNameValueAndRange) {
 TEST(ParseOptimizer, KnowsEveryNameAndSuggests) {
   for (const Kind kind : kKinds) EXPECT_EQ(*parse_optimizer(name_of(kind)), kind);
   EXPECT_EQ(parse_optimizer("adm").status().message(),
-            "'adm' is no optimizer (did you mean 'adam'?); legal are sgd, momentum, nesterov, adam, adamw");
+            "'adm' is no optimizer (did you mean 'adam'?); legal are sgd, momentum, nesterov, adam, adamw, mean");
   EXPECT_FALSE(parse_optimizer("").ok());
 }
 

@@ -122,6 +122,9 @@ class Reference {
       g = g + c.decay * p;
     }
     switch (optimizer.kind) {
+      case Kind::kMean:
+        p = g;
+        break;
       case Kind::kSgd:
         p = p - c.rate * g;
         break;
