@@ -22,6 +22,8 @@ Status check(std::span<const TensorExtent> tensors, std::int32_t servers) {
   if (servers < 1) return error(ErrorKind::kBadRequest, "--servers {} is illegal; give at least 1", servers);
   std::int32_t layer = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i > 0 && tensors[i - 1].frozen && !tensors[i].frozen)
+      return error(ErrorKind::kBadRequest, "tensor {} stands behind a frozen one", i);
     if (tensors[i].elements < 0) return error(ErrorKind::kBadRequest, "tensor {} has {} elements", i, tensors[i].elements);
     if (tensors[i].layer.index < layer) {
       return error(ErrorKind::kBadRequest, "tensor {} stands in layer {} after layer {}; layers ascend", i, tensors[i].layer.index,
@@ -179,6 +181,16 @@ void index_units(std::span<const TensorExtent> tensors, std::int32_t servers, Un
   }
 }
 
+// The tensors from `first` on, to the servers in turn.
+void add_frozen(std::span<const TensorExtent> tensors, std::size_t first, std::int32_t servers, UnitPlan& plan) {
+  Cutter cutter(0, plan);
+  for (std::size_t i = first; i < tensors.size(); ++i) {
+    if (tensors[i].elements == 0) continue;
+    cutter.add(static_cast<std::uint32_t>(i), tensors[i].layer, tensors[i].elements, 1);
+    plan.units.back().server = Rank{static_cast<std::int32_t>(i - first) % servers};
+  }
+}
+
 // The tensors of which a unit more for each server helps to balance, the largest first.
 std::vector<std::size_t> divisible_largest_first(std::span<const TensorExtent> tensors) {
   std::vector<std::size_t> order;
@@ -224,16 +236,22 @@ std::int64_t UnitPlan::elements_of(Rank server) const {
   return sum;
 }
 
+std::span<const std::uint32_t> UnitPlan::moving_of(Rank server) const {
+  const auto& home = of_server[static_cast<std::size_t>(server.value)];
+  return {home.begin(), std::ranges::lower_bound(home, moving)};
+}
+
 UnitRange UnitPlan::begun_in(Layer layer) const {
   UnitRange range = of_layer[static_cast<std::size_t>(layer.index)];
   if (!range.empty() && units[range.begin].layer != layer) ++range.begin;
   return range;
 }
 
-Result<UnitPlan> make_unit_plan(std::span<const TensorExtent> tensors, const Cut& cut, std::int32_t servers) {
-  PACELINE_RETURN_IF_ERROR(check(tensors, servers));
+Result<UnitPlan> make_unit_plan(std::span<const TensorExtent> all, const Cut& cut, std::int32_t servers) {
+  PACELINE_RETURN_IF_ERROR(check(all, servers));
   PACELINE_RETURN_IF_ERROR(validated(ScheduleOptions{.cut = cut}).status());
 
+  const auto tensors = all.first(static_cast<std::size_t>(std::ranges::find_if(all, &TensorExtent::frozen) - all.begin()));
   PACELINE_ASSIGN_OR_RETURN(Attempt first, cut_and_place(tensors, cut, servers));
   UnitPlan plan = std::move(first.plan);
   for (Cut smaller = cut; !first.balanced && smaller.merge > 0;) {
@@ -243,7 +261,9 @@ Result<UnitPlan> make_unit_plan(std::span<const TensorExtent> tensors, const Cut
     plan = std::move(next.plan);
     break;
   }
-  index_units(tensors, servers, plan);
+  plan.moving = static_cast<std::uint32_t>(plan.units.size());
+  add_frozen(all, tensors.size(), servers, plan);
+  index_units(all, servers, plan);
   return plan;
 }
 

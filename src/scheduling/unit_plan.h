@@ -53,8 +53,9 @@ struct UnitRange {
 };
 
 struct UnitPlan {
-  std::vector<Unit> units;                            // in arena order: they cover it without gap or overlap
-  std::vector<Part> parts;                            // in arena order
+  std::vector<Unit> units;   // in arena order: they cover it without gap or overlap
+  std::vector<Part> parts;   // in arena order
+  std::uint32_t moving = 0;  // the first so many units have gradients; those behind them are of frozen tensors
   std::vector<std::vector<std::uint32_t>> of_server;  // by server: its units, ascending
   std::vector<UnitRange> of_layer;   // by Layer::index: the units that hold something of the layer; neighbours may share one
   std::vector<UnitRange> of_tensor;  // by position of the tensor in the arena, likewise; empty for a tensor without elements
@@ -62,6 +63,8 @@ struct UnitPlan {
   std::int64_t elements = 0;                   // of the arena
 
   std::int64_t elements_of(Rank server) const;
+  // Of of_server, the units that have gradients.
+  std::span<const std::uint32_t> moving_of(Rank server) const;
   // Of of_layer, the units whose first layer it is.
   UnitRange begun_in(Layer layer) const;
   std::span<const Part> parts_of(const Unit& unit) const { return std::span(parts).subspan(unit.first_part, unit.parts); }
@@ -73,6 +76,7 @@ struct UnitPlan {
 struct TensorExtent {
   std::int64_t elements = 0;
   Layer layer;
+  bool frozen = false;  // no gradient; behind all that have one
 };
 
 // Cuts the tensors (in arena order), merges small neighbours and gives every unit a home.
@@ -85,6 +89,8 @@ struct TensorExtent {
 // and each server gets as many of them. Where slices alone leave the servers' shares further apart than 1 % of a fair share, the
 // largest tensors get a multiple of `servers` slices, which are smaller, until they do not. Where that does not help, less is
 // merged.
+//
+// A frozen tensor is a unit by itself, and its bytes balance nothing: it travels once.
 //
 // kBadRequest: no server, elements negative, layers that descend or are negative, an illegal cut, more than 2^32 - 1 units.
 // O(units * log(units)), at most log(tensors) * log(merge) times that, mostly once.

@@ -213,6 +213,27 @@ TEST(UnitPlan, PutsTheLargestFirstWhereLeastIsAndTheLowestServerOnTies) {
   EXPECT_EQ(homes, (std::vector<int>{1, 0, 1, 1, 0}));
 }
 
+TEST(UnitPlan, FrozenTensorsAreUnitsByThemselvesBehindAllOthersAndBalanceNothing) {
+  const std::vector<TensorExtent> tensors = {{30, Layer{0}},         {20, Layer{0}},      {10, Layer{1}},
+                                             {1000, Layer{2}, true}, {0, Layer{2}, true}, {5, Layer{2}, true}};
+  Cut cut = whole_tensors();
+  cut.merge = 10;
+  const auto plan = *make_unit_plan(tensors, cut, 2);
+  const auto without = *make_unit_plan(std::span(tensors).first(3), cut, 2);
+  EXPECT_EQ(plan.moving, without.units.size());
+  EXPECT_EQ(std::vector(plan.units.begin(), plan.units.begin() + plan.moving), without.units);
+  ASSERT_EQ(plan.units.size(), plan.moving + 2U);
+  EXPECT_EQ(plan.units[plan.moving].elements, 1000);
+  EXPECT_EQ(plan.units[plan.moving + 1].elements, 5);
+  EXPECT_EQ(plan.elements, 1065);
+  EXPECT_EQ(plan.of_layer[2], (UnitRange{plan.moving, plan.moving + 2}));
+  for (const Rank server : {Rank{0}, Rank{1}}) {
+    const auto moving = plan.moving_of(server);
+    EXPECT_EQ(std::vector(moving.begin(), moving.end()), without.of_server[static_cast<std::size_t>(server.value)]);
+  }
+  EXPECT_FALSE(make_unit_plan(std::vector<TensorExtent>{{1, Layer{0}, true}, {1, Layer{1}}}, cut, 1).ok());
+}
+
 TEST(UnitPlan, RefusesBadRequests) {
   const std::vector<TensorExtent> good = {{10, Layer{0}}}, descending = {{1, Layer{1}}, {1, Layer{0}}}, negative = {{-1, Layer{0}}},
                                   below = {{1, Layer{-1}}};

@@ -109,8 +109,12 @@ class Maker {
     TensorTable made;
     made.tensors.resize(random_() % 4);
     for (TensorInfo& tensor : made.tensors) {
-      tensor = {
-          .name = text(), .dtype = text(), .shape = std::vector<std::int64_t>(random_() % 4), .layer = {small()}, .group = small()};
+      tensor = {.name = text(),
+                .dtype = text(),
+                .shape = std::vector<std::int64_t>(random_() % 4),
+                .layer = {small()},
+                .group = small() & 0x7fff'ffff,
+                .frozen = random_() % 2 == 0};
       for (auto& dimension : tensor.shape) dimension = static_cast<std::int64_t>(random_());
     }
     made.layers.resize(random_() % 4);

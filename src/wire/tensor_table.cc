@@ -1,5 +1,6 @@
 #include "wire/tensor_table.h"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -10,10 +11,12 @@ namespace paceline::wire {
 namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+// On the wire in the word of the group, which is not negative.
+constexpr std::uint32_t kFrozenBit = std::uint32_t{1} << 31;
 
 std::string describe(const TensorInfo& tensor) {
-  return fmt::format("\"{}\" {} [{}] in layer {}, group {}", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "),
-                     tensor.layer.index, tensor.group);
+  return fmt::format("\"{}\" {} [{}] in layer {}, group {}{}", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "),
+                     tensor.layer.index, tensor.group, tensor.frozen ? ", frozen" : "");
 }
 
 }  // namespace
@@ -45,8 +48,30 @@ std::string TensorTable::digest() const {
   return hash.hex();
 }
 
+namespace {
+
+// What is frozen needs no place between what moves, and a gate waits for one of both.
+Status check_frozen(const TensorTable& table) {
+  for (std::size_t i = 1; i < table.tensors.size(); ++i) {
+    const TensorInfo &before = table.tensors[i - 1], &tensor = table.tensors[i];
+    if (before.frozen && !tensor.frozen) {
+      return error(ErrorKind::kBadRequest, "tensor \"{}\" stands behind frozen ones; those come last", tensor.name);
+    }
+    if (before.frozen != tensor.frozen && before.layer == tensor.layer) {
+      return error(ErrorKind::kBadRequest,
+                   "frozen tensor \"{}\" stands in layer {} with others; frozen ones have layers of their own", tensor.name,
+                   tensor.layer.index);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status validate(const TensorTable& table) {
-  if (table.tensors.empty()) return error(ErrorKind::kBadRequest, "the model has no parameters to train");
+  if (std::ranges::all_of(table.tensors, &TensorInfo::frozen))
+    return error(ErrorKind::kBadRequest, "the model has no parameters to train");
+  PACELINE_RETURN_IF_ERROR(check_frozen(table));
   std::int32_t layer = 0;
   std::int64_t total = 0;
   std::set<std::string> names;
@@ -98,7 +123,7 @@ void encode(const TensorTable& table, Writer& to) {
     writer.put_text(tensor.dtype);
     writer.put_list(tensor.shape, [](Writer& w, std::int64_t dimension) { w.put(dimension); });
     writer.put(tensor.layer.index);
-    writer.put(tensor.group);
+    writer.put(static_cast<std::uint32_t>(tensor.group) | (tensor.frozen ? kFrozenBit : 0));
   });
   to.put_list(table.layers, [](Writer& writer, const std::string& name) { writer.put_text(name); });
 }
@@ -111,7 +136,9 @@ TensorTable decode_tensor_table(Reader& from) {
     tensor.dtype = reader.get_text();
     tensor.shape = reader.get_list<std::int64_t>(8, [](Reader& r) { return r.get<std::int64_t>(); });
     tensor.layer.index = reader.get<std::int32_t>();
-    tensor.group = reader.get<std::int32_t>();
+    const auto word = reader.get<std::uint32_t>();
+    tensor.group = static_cast<std::int32_t>(word & ~kFrozenBit);
+    tensor.frozen = (word & kFrozenBit) != 0;
     return tensor;
   });
   table.layers = from.get_list<std::string>(4, [](Reader& reader) { return reader.get_text(); });

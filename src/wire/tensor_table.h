@@ -20,6 +20,7 @@ struct TensorInfo {
   std::vector<std::int64_t> shape;
   Layer layer;             // ascending over the table
   std::int32_t group = 0;  // parameter group: index into the job's options
+  bool frozen = false;     // has rank 0's initial value on all workers for ever, and no gradient
 
   std::int64_t elements() const;
   bool operator==(const TensorInfo&) const = default;
@@ -35,8 +36,8 @@ struct TensorTable {
   bool operator==(const TensorTable&) const = default;
 };
 
-// Why `table` cannot be trained: empty, a dtype other than float32, layers not ascending from 0 or without a name, elements that
-// overflow, a negative dimension, a name twice.
+// Why `table` cannot be trained: empty or all frozen, a dtype other than float32, layers not ascending from 0 or without a name,
+// elements that overflow, a negative dimension, a name twice, frozen tensors that do not stand last in layers of their own.
 Status validate(const TensorTable& table);
 
 // `tensor 7: "fc1.weight" float32 [4096, 25088] against float32 [4096, 9216]`; nothing when equal.

@@ -51,6 +51,26 @@ TEST(TensorTable, WhatCannotBeTrainedIsRefused) {
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].shape = {-2, -3}; }), HasSubstr("illegal shape [-2, -3]"));
 }
 
+TEST(TensorTable, FrozenTensorsStandLastInLayersOfTheirOwnAndTravel) {
+  EXPECT_EQ(refusal([](TensorTable& t) { t.tensors[2].frozen = t.tensors[3].frozen = true; }), "");
+  EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[3].frozen = true; }), HasSubstr("\"none\" stands in layer 1 with others"));
+  EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].frozen = t.tensors[1].frozen = true; }),
+              HasSubstr("\"scale\" stands behind frozen ones"));
+  EXPECT_THAT(refusal([](TensorTable& t) {
+                for (TensorInfo& tensor : t.tensors) tensor.frozen = true;
+              }),
+              HasSubstr("no parameters"));
+  TensorTable table = small_table(), other = table;
+  table.tensors[2].frozen = table.tensors[3].frozen = true;
+  Writer writer;
+  encode(table, writer);
+  const auto bytes = writer.take();
+  Reader reader(bytes);
+  EXPECT_EQ(decode_tensor_table(reader), table);
+  EXPECT_EQ(first_difference(table, other),
+            "tensor 2: \"scale\" float32 [] in layer 1, group 0, frozen against \"scale\" float32 [] in layer 1, group 0");
+}
+
 TEST(TensorTable, ShapesThatOverflowAreRefused) {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(refusal([](TensorTable& t) { t.tensors[0].shape = {kHuge}; }), HasSubstr("illegal shape"));
@@ -90,7 +110,7 @@ TEST(TensorTable, ItsDigestIsThatOfAllOfIt) {
           t.tensors[0].shape = {3, 2};
         },
         +[](TensorTable& t) { t.tensors[2].layer = {0}; }, +[](TensorTable& t) { t.tensors[2].group = 1; },
-        +[](TensorTable& t) { t.layers[0] = "x"; }}) {
+        +[](TensorTable& t) { t.tensors[2].frozen = true; }, +[](TensorTable& t) { t.layers[0] = "x"; }}) {
     TensorTable b = a;
     change(b);
     EXPECT_NE(a.digest(), b.digest());
