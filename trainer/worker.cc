@@ -35,7 +35,14 @@ job::JobSpec settings_of(const WorkerOptions& options) {
   base.task.dataset = "(own)";
   wire::Settings pairs = to_settings(base);
   for (const auto& [name, value] : options.settings) pairs.emplace_back(name, value);  // a later pair wins
-  return require(validated(require(job::from_settings(pairs))));
+  job::JobSpec spec = require(validated(require(job::from_settings(pairs))));
+  if (spec.update.optimizer.kind == tensor::OptimizerKind::kMean) {
+    require(
+        error(ErrorKind::kBadRequest,
+              "optimizer mean leaves the steps to the caller, and paceline::Worker makes them; give sgd, momentum, nesterov, adam "
+              "or adamw"));
+  }
+  return spec;
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"history", "7"},
                                                                   {"gradient-scale", "mean"},
                                                                   {"non-finite", "skip"},
+                                                                  {"verdict", "1"},
                                                                   {"checkpoint", "a=b c"},
                                                                   {"checkpoint-every", "7"},
                                                                   {"resume", "1"},

@@ -65,8 +65,10 @@ std::vector<Option> update_options() {
           {.name = "optimizer",
            .section = kWhat,
            .agree = kResume,
-           .sentence = "How a step is made of a gradient",
-           .choices = {"sgd", "momentum", "nesterov", "adam", "adamw"}},
+           .sentence = "How a step is made of a gradient. mean: not at all; workers get the mean gradient back and have optimizers "
+                       "of their "
+                       "own (programs only, and replays)",
+           .choices = {"sgd", "momentum", "nesterov", "adam", "adamw", "mean"}},
           [](auto& job) -> auto& { return job.update.optimizer.kind; }, [](auto kind) { return tensor::name_of(kind); },
           tensor::parse_optimizer),
       value(
@@ -131,6 +133,12 @@ std::vector<Option> update_options() {
                "costs overlap) or apply",
            .choices = {"stop", "skip", "apply"}},
           [](auto& job) -> auto& { return job.update.non_finite; }, kName, parse_non_finite_policy),
+      flag({.name = "verdict",
+            .section = kHow,
+            .sentence =
+                "With --optimizer mean: workers hear of every iteration how large its mean gradient is, whose gradient is not "
+                "finite, and which tensors nobody used"},
+           [](auto& job) -> auto& { return job.update.verdict; }),
   };
 }
 

@@ -15,6 +15,8 @@ bool has_optimizer(const JobSpec& spec, OptimizerKind one, OptimizerKind other) 
 }
 bool has_momentum(const JobSpec& spec) { return has_optimizer(spec, OptimizerKind::kMomentum, OptimizerKind::kNesterov); }
 bool is_adam(const JobSpec& spec) { return has_optimizer(spec, OptimizerKind::kAdam, OptimizerKind::kAdamW); }
+bool is_mean(const JobSpec& spec) { return spec.update.optimizer.kind == OptimizerKind::kMean; }
+bool makes_steps(const JobSpec& spec) { return !is_mean(spec); }
 bool is_elastic(const JobSpec& spec) { return spec.sync.kind == SyncKind::kElasticBsp; }
 
 struct Purpose {
@@ -22,7 +24,13 @@ struct Purpose {
   const char* sentence;  // "--momentum 0.5 is for ..."
   bool (*counts)(const JobSpec& spec);
 };
+constexpr const char* kSteps = "--optimizer sgd, momentum, nesterov, adam or adamw";
 constexpr Purpose kPurposes[] = {
+    {"learning-rate", kSteps, makes_steps},
+    {"weight-decay", kSteps, makes_steps},
+    {"parameter-groups", kSteps, makes_steps},
+    {"clip-norm", kSteps, makes_steps},
+    {"verdict", "--optimizer mean", is_mean},
     {"momentum", "--optimizer momentum or nesterov", has_momentum},
     {"adam-beta1", "--optimizer adam or adamw", is_adam},
     {"adam-beta2", "--optimizer adam or adamw", is_adam},

@@ -72,6 +72,30 @@ Status check_replay(const JobSpec& s) {
                        kind);
 }
 
+// Whoever gets means back has parameters and checkpoints of its own, so nothing of the job's may pretend to be them.
+Status check_mean(const JobSpec& s) {
+  if (s.update.optimizer.kind != tensor::OptimizerKind::kMean) return {};
+  constexpr std::pair<const char*, const char*> kNotMeant[] = {
+      {"sync", "a mean is that of one iteration of all workers; legal: bsp"},
+      {"wire", "the initial values travel as the means do, and would be rounded; legal: float32"},
+      {"checkpoint", "the job holds means, not parameters; save those where they are"},
+      {"export", "the job holds means, not parameters; save those where they are"}};
+  const JobSpec usual;
+  for (const auto& [name, why] : kNotMeant) {
+    const Option& option = *find_option(name);
+    if (option.text(s) == option.text(usual)) continue;
+    const std::string subject = "--" + option.name;
+    return contradiction(subject, "{} {} contradicts --optimizer mean: {}", subject, option.text(s), why);
+  }
+  if (s.update.non_finite == NonFinitePolicy::kSkip) {
+    return contradiction("--non-finite",
+                         "--non-finite skip contradicts --optimizer mean: means are never held; legal: stop, apply");
+  }
+  if (s.update.verdict && !s.has_servers() && !updates_everywhere(*s.loop.loop))
+    return contradiction("--verdict", "--verdict needs the sums on all ranks; legal with --collective: loop3, loop3-overlap");
+  return {};
+}
+
 bool is_dgc(const JobSpec& spec) { return spec.wire.kind == WireKind::kDgc; }
 
 // What is legal with gradients of which workers keep a part back.
@@ -175,6 +199,7 @@ Result<JobSpec> validated(JobSpec s) {
   PACELINE_RETURN_IF_ERROR(check_values(s));
   PACELINE_RETURN_IF_ERROR(tensor::validated(s.update.optimizer).status());
   PACELINE_RETURN_IF_ERROR(check_purposes(s));
+  PACELINE_RETURN_IF_ERROR(check_mean(s));
   PACELINE_RETURN_IF_ERROR(schedule_of(s).status());
   PACELINE_RETURN_IF_ERROR(wire_of(s).status());
   PACELINE_RETURN_IF_ERROR(check_dropping(s));

@@ -106,6 +106,26 @@ TEST(JobSpec, OptionsThatExcludeOrNeedEachOtherAreRefused) {
   EXPECT_EQ(validated(spec_of({{"iterations", "5"}}))->task.epochs, 0);
 }
 
+TEST(JobSpec, MeansRefuseWhatOnlyWhoeverMakesTheStepsCanDo) {
+  const auto refusal = [](const wire::Settings& given) { return refusal_of({{"optimizer", "mean"}}, given); };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({{"verdict", "1"}, {"non-finite", "apply"}, {"schedule", "p3"}}), "");
+  for (const char* loop : {"loop1", "loop2", "loop3", "loop3-overlap"}) EXPECT_EQ(refusal({{"collective", loop}}), "");
+  EXPECT_EQ(refusal({{"collective", "loop3"}, {"verdict", "1"}}), "");
+  EXPECT_THAT(refusal({{"collective", "loop1"}, {"verdict", "1"}}), HasSubstr("legal with --collective: loop3, loop3-overlap"));
+  for (const auto& [name, value] :
+       wire::Settings{{"learning-rate", "0.1"}, {"weight-decay", "0.1"}, {"parameter-groups", "a:decay=1"}, {"clip-norm", "1"}}) {
+    EXPECT_EQ(refusal({{name, value}}),
+              fmt::format("--{} {} is for --optimizer sgd, momentum, nesterov, adam or adamw, not mean", name, value));
+  }
+  EXPECT_EQ(refusal({{"momentum", "0.5"}}), "--momentum 0.5 is for --optimizer momentum or nesterov, not mean");
+  for (const auto& [name, value] : wire::Settings{{"sync", "asp"}, {"wire", "bfloat16"}, {"checkpoint", "c"}, {"export", "e"}})
+    EXPECT_THAT(refusal({{name, value}}), HasSubstr(fmt::format("--{} {} contradicts --optimizer mean", name, value)));
+  EXPECT_THAT(refusal({{"adam-beta1", "0.5"}}), HasSubstr("--adam-beta1 0.5 is for --optimizer adam or adamw, not mean"));
+  EXPECT_THAT(refusal({{"non-finite", "skip"}}), HasSubstr("--non-finite skip contradicts --optimizer mean"));
+  EXPECT_EQ(refusal_of({}, {{"verdict", "1"}}), "--verdict is for --optimizer mean, not sgd");
+}
+
 TEST(JobSpec, TrainingWithoutServersRefusesWhatOnlyServersDo) {
   const auto refusal = [](const wire::Settings& given) { return refusal_of({{"collective", "loop1"}}, given); };
   EXPECT_EQ(refusal({}), "");

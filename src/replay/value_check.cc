@@ -22,8 +22,8 @@ Result<ValueCheck> ValueCheck::make(const job::JobSpec& settings, Rank rank, std
   if (!settings.has_servers()) {
     PACELINE_ASSIGN_OR_RETURN(training, job::training_of(settings));
   }
-  ValueCheck check(Values(static_cast<std::uint64_t>(settings.task.seed)), rules, collectives::GradientAdditions(training, workers),
-                   rank, workers);
+  ValueCheck check(Values(static_cast<std::uint64_t>(settings.task.seed)), rules,
+                   collectives::GradientAdditions(training, workers, settings.update.verdict), rank, workers);
   check.exact_ = settings.sync.kind == sync::SyncKind::kBsp;
   check.sync_ = settings.sync;
   check.rate_ = rules.learning_rate.base;

@@ -29,6 +29,7 @@ Way way_of(MessageKind kind) {
     case MessageKind::kValues:
     case MessageKind::kNotify:
     case MessageKind::kMiniBatch:
+    case MessageKind::kVerdict:
       return {Role::kServer, Role::kWorker};
     case MessageKind::kSquareSum:
     case MessageKind::kBarrier:

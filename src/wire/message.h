@@ -52,8 +52,10 @@ enum class MessageKind : std::uint8_t {
   kPushes,  // worker -> server: the gradients of `iteration` of the units `unit` to `detail` that live there, one behind the other
   // control plane again
   kEndAsked,  // worker -> coordinator: somebody asked this process to end, so let the job end; no payload
+  // parameter server again
+  kVerdict,  // server -> worker: its part of the verdict of `iteration` (paramserver/core/verdict.h)
 };
-inline constexpr MessageKind kLastMessageKind = MessageKind::kEndAsked;
+inline constexpr MessageKind kLastMessageKind = MessageKind::kVerdict;
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,

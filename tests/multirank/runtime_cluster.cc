@@ -1,5 +1,6 @@
 #include "runtime_cluster.h"
 
+#include <algorithm>
 #include <cstring>
 #include <future>
 
@@ -15,7 +16,8 @@ using paramserver::testing::gradient_of;
 
 constexpr Duration kDeadline = std::chrono::seconds(20);
 
-Status train(WorkerProcess& worker, Iteration iteration, const wire::TensorTable& tensors, std::vector<float>& gradients) {
+Status train(WorkerProcess& worker, Iteration iteration, const wire::TensorTable& tensors, std::vector<float>& gradients,
+             const Job& job) {
   paramserver::GradientExchange& client = worker.exchange();
   for (std::size_t layer = 0; layer < tensors.layers.size(); ++layer) {
     PACELINE_RETURN_IF_ERROR(client.wait_layer(Layer{static_cast<std::int32_t>(layer)}, iteration));
@@ -23,9 +25,13 @@ Status train(WorkerProcess& worker, Iteration iteration, const wire::TensorTable
   PACELINE_RETURN_IF_ERROR(client.wait_gradients_free());
   const std::vector<float> made = gradient_of(kSeed, worker.rank().value, iteration, static_cast<std::int64_t>(gradients.size()));
   std::ranges::copy(made, gradients.begin());
-  for (std::size_t tensor = tensors.tensors.size(); tensor-- > 0;)
-    PACELINE_RETURN_IF_ERROR(client.gradient_ready(static_cast<std::uint32_t>(tensor)));
-  return client.backward_done(iteration);
+  std::vector<std::uint32_t> unused;
+  if (job.spoil) unused = job.spoil(worker.rank().value, iteration, gradients);
+  for (auto tensor = static_cast<std::uint32_t>(tensors.tensors.size()); tensor-- > 0;) {
+    if (tensors.tensors[tensor].frozen) continue;
+    if (std::ranges::find(unused, tensor) == unused.end()) PACELINE_RETURN_IF_ERROR(client.gradient_ready(tensor));
+  }
+  return client.backward_done(iteration, unused);
 }
 
 }  // namespace
@@ -37,7 +43,11 @@ std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
   return kNames[static_cast<std::size_t>(info.param)];
 }
 
-wire::TensorTable table() { return paramserver::testing::table_of({{3000, 7}, {40'000}, {1, 500}}); }
+wire::TensorTable table(bool frozen) {
+  wire::TensorTable made = paramserver::testing::table_of({{3000, 7}, {40'000}, {1, 500}});
+  for (wire::TensorInfo& tensor : made.tensors) tensor.frozen = frozen && tensor.layer == Layer{2};
+  return made;
+}
 
 std::vector<float> expected_parameters(const Job& job, Iteration iterations) {
   const wire::TensorTable tensors = table();
@@ -140,7 +150,7 @@ MemberOptions Cluster::member(std::uint64_t seed) const {
 
 Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const job::JobSpec& settings,
                      const std::function<void(WorkerProcess&, Iteration)>& at_iteration) {
-  const wire::TensorTable tensors = table();
+  const wire::TensorTable tensors = table(job_.frozen);
   const std::int64_t elements = tensors.elements();
   parameters = paramserver::testing::initial_values(kSeed + static_cast<std::uint64_t>(rank), elements);  // only rank 0's count
   std::vector<float> gradients(parameters.size());
@@ -156,7 +166,7 @@ Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const jo
   WorkerReport report;
   report.rank = rank;
   for (Iteration iteration = 1; iteration <= job_.iterations; ++iteration) {
-    const Status status = train(worker, iteration, tensors, gradients);
+    const Status status = train(worker, iteration, tensors, gradients, job_);
     if (!status.ok()) return worker.fail(status);
     if (at_iteration) at_iteration(worker, iteration);
     const auto last = worker.end_iteration(iteration);
@@ -171,12 +181,13 @@ Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const jo
   return worker.finish(report);
 }
 
-std::vector<std::vector<float>> Cluster::work_all() {
+std::vector<std::vector<float>> Cluster::work_all(const std::function<void(WorkerProcess&, Iteration)>& at_iteration) {
   std::vector<std::vector<float>> parameters(static_cast<std::size_t>(job_.workers));
   std::vector<std::future<Status>> ends;
   for (std::int32_t rank = 0; rank < job_.workers; ++rank) {
-    ends.push_back(std::async(std::launch::async,
-                              [&, rank] { return work(rank, parameters[static_cast<std::size_t>(rank)], job_.settings); }));
+    ends.push_back(std::async(std::launch::async, [&, rank] {
+      return work(rank, parameters[static_cast<std::size_t>(rank)], job_.settings, at_iteration);
+    }));
   }
   for (auto& end : ends) {
     const Status status = end.get();

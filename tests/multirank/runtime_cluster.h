@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -31,12 +32,15 @@ struct Job {
   std::int32_t both = 0;  // of them, processes of the lowest ranks that are worker and server
   job::JobSpec settings;
   Iteration iterations = 12;
+  // Changes a worker's gradients of an iteration, and says which tensors it does not use.
+  std::function<std::vector<std::uint32_t>(std::int32_t rank, Iteration iteration, std::span<float> gradients)> spoil = {};
+  bool frozen = false;  // the tensors of the last layer
   bool traced = false;  // with a timeline, and clocks that are minutes apart and drift
 };
 
 constexpr std::uint64_t kSeed = 5;
 
-wire::TensorTable table();
+wire::TensorTable table(bool frozen = false);
 
 // What every worker's parameters have to be after so many iterations: by plain loops.
 std::vector<float> expected_parameters(const Job& job, Iteration iterations);
@@ -52,8 +56,9 @@ class Cluster {
   // One worker's life: joins, pushes made-up gradients, and returns how the job ended for it.
   Status work(std::int32_t rank, std::vector<float>& parameters, const job::JobSpec& settings,
               const std::function<void(WorkerProcess&, Iteration)>& at_iteration = {});
-  // All workers' lives, which have to end well, and the job's; every worker's parameters.
-  std::vector<std::vector<float>> work_all();
+  // All workers' lives, which have to end well, and the job's; every worker's parameters. `at_iteration`: after each backward, on
+  // the worker's thread.
+  std::vector<std::vector<float>> work_all(const std::function<void(WorkerProcess&, Iteration)>& at_iteration = {});
   // Both workers' lives until the job is interrupted, which is when rank 0 has ended iteration `at`.
   struct Interrupted {
     std::array<Status, 2> ends;

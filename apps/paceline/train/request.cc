@@ -72,8 +72,14 @@ Status check_security(TrainRequest& r) {
   return {};
 }
 
-Status check_model(const job::JobSpec& settings) {
+Status check_model(const TrainRequest& r) {
+  const job::JobSpec& settings = r.settings;
   if (job::replay_file(settings)) return replay_table(settings).status();
+  if (settings.update.optimizer.kind == tensor::OptimizerKind::kMean && r.program.empty()) {
+    return error(ErrorKind::kBadRequest,
+                 "--optimizer mean leaves the steps to a program with an optimizer of its own, and the trainer has none; give "
+                 "--model replay:FILE, or sgd, momentum, nesterov, adam or adamw");
+  }
   PACELINE_RETURN_IF_ERROR(model::describe(settings.task.model).status());
   return check_data_set_name(settings.task.dataset);
 }
@@ -164,7 +170,7 @@ Result<TrainRequest> validated(TrainRequest r) {
   PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, 64));
   PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, 64));
-  PACELINE_RETURN_IF_ERROR(check_model(r.settings));
+  PACELINE_RETURN_IF_ERROR(check_model(r));
   if (r.join.empty() || r.workers_given) PACELINE_RETURN_IF_ERROR(job::compute_speed(r.settings, r.workers).status());
   PACELINE_RETURN_IF_ERROR(check_role(r));
   PACELINE_RETURN_IF_ERROR(check_servers(r));

@@ -31,7 +31,7 @@ std::span<T> range(std::span<T> of, std::int64_t offset, std::int64_t elements) 
 
 paramserver::Shard shard_for(const RoundLedger& ledger, std::shared_ptr<const paramserver::JobPlan> plan) {
   using Steps = paramserver::Shard::Steps;
-  std::vector<std::uint32_t> units(plan->units().units.size());
+  std::vector<std::uint32_t> units(plan->units().moving);
   std::iota(units.begin(), units.end(), 0U);
   return {std::move(plan), units, ledger.updates_here() ? Steps::kHere : Steps::kElsewhere};
 }
@@ -47,14 +47,18 @@ CollectiveCarrier::CollectiveCarrier(paramserver::Gatehouse& house, paramserver:
       memory_(std::move(memory)),
       options_(options),
       rules_(rules_of(options, plan_.options().workers)),
+      flags_(plan_.options().workers, plan_.options().update.verdict),
       ledger_(house.gates(), self_, options),
       shard_(shard_for(ledger_, house.shared_plan())),
       engine_(self_, plan_.options().workers, *this),
       group_(std::make_shared<const Group>(all_workers(self_, plan_.options().workers))) {
+  if (plan_.options().update.verdict) {
+    verdicts_.emplace(Verdicts{paramserver::VerdictLedger(plan_, {self_}), paramserver::VerdictPart(plan_.table().tensors.size())});
+  }
   std::size_t begin = 0;
   for (const scheduling::Unit& unit : plan_.units().units) {
     staging_begin_.push_back(begin);
-    begin += static_cast<std::size_t>(staged_elements(unit));
+    if (unit.id < plan_.units().moving) begin += static_cast<std::size_t>(flags_.staged_elements(unit));
   }
   staging_begin_.push_back(begin);
   staging_memory_.reset(new float[begin]);
@@ -72,22 +76,19 @@ std::span<float> CollectiveCarrier::staged(std::uint32_t unit) const {
 
 Status CollectiveCarrier::take(std::span<const paramserver::GateLedger::Complete> units, Iteration iteration) {
   for (const auto& [unit, unused] : units) {
-    const scheduling::Unit& planned = plan_.units().units[unit];
-    const std::span<const float> gradient = memory_.gradient(unit);
     if (const Status finite = check_own(unit, unused, iteration); !finite.ok()) {
       house_.loop().post([this, finite] { house_.fail(finite); });
       return finite;
     }
     const std::span<float> to = staged(unit);
-    std::ranges::copy(gradient, to.begin());
-    for (std::uint32_t i = 0; i < planned.parts; ++i) {
-      const scheduling::Part& of = plan_.units().parts[planned.first_part + i];
-      const bool used = (unused >> i & 1) == 0;
-      to[gradient.size() + i] = used ? 1.0F : 0.0F;
-      if (!used) std::fill_n(to.begin() + (of.offset - planned.offset), of.elements, 0.0F);
-    }
+    std::ranges::copy(memory_.gradient(unit), to.begin());
+    flags_.write(plan_.units(), unit, unused, self_, to);
   }
   return {};
+}
+
+std::string CollectiveCarrier::awaited_verdict(Iteration iteration) const {
+  return fmt::format("the sums of all layers of iteration {}", iteration);
 }
 
 // Why this worker's gradient must not be used, naming it: once it is summed nobody knows whose it was.
@@ -174,11 +175,6 @@ void CollectiveCarrier::act() {
   if (!held_ && work_piece()) signal_->raise();
 }
 
-void CollectiveCarrier::release_updates() {
-  held_ = false;
-  signal_->raise();
-}
-
 void CollectiveCarrier::begin(const RoundLedger::Action& action) {
   const bool reduces = action.kind == Kind::kReduce;
   const std::span<float> buffer = reduces ? staged(action.unit) : memory_.parameters(action.unit);
@@ -212,64 +208,6 @@ void CollectiveCarrier::on_done(const RoundLedger::Action& action, const Status&
   }
   house_.wake();
   if (!actions_.empty()) signal_->raise();
-}
-
-// Does one piece of the most urgent update. False: there is none.
-bool CollectiveCarrier::work_piece() {
-  if (work_.empty()) return false;
-  Work& work = work_.back();
-  const scheduling::Unit& unit = plan_.units().units[work.action.unit];
-  const scheduling::Part& part = plan_.units().parts[unit.first_part + work.part];
-  const std::int64_t elements = std::min(kPieceElements, part.elements - work.begin);
-  if (const Status worked = work_on(work, elements); !worked.ok()) {
-    house_.fail(worked);
-    return false;
-  }
-  work.begin += elements;
-  if (work.begin < part.elements) return true;
-  work.begin = 0;
-  if (++work.part < unit.parts) return true;
-  const RoundLedger::Action action = work.action;
-  work_.pop_back();
-  end_work(action);
-  return true;
-}
-
-// The sum becomes the mean where it is looked at first.
-Status CollectiveCarrier::work_on(const Work& work, std::int64_t elements) {
-  const bool updates = work.action.kind == Kind::kUpdate;
-  const scheduling::Unit& unit = plan_.units().units[work.action.unit];
-  const std::span<float> sums = staged(work.action.unit);
-  if (sums[static_cast<std::size_t>(unit.elements) + work.part] == 0) return {};  // nobody used it
-  const std::uint32_t part = unit.first_part + work.part;
-  const std::int64_t offset = plan_.units().parts[part].offset - unit.offset + work.begin;
-  const std::span<float> mean = range(sums, offset, elements);
-  if (!updates || !plan_.holds_updates()) {
-    const std::int32_t workers = plan_.options().workers;
-    if (workers > 1) tensor::scale(mean, 1.0 / static_cast<double>(workers));
-    if (!shard_.look(mean)) PACELINE_RETURN_IF_ERROR(shard_.on_broken(shard_.broken_sum(part, ledger_.round())));
-  }
-  if (!updates || shard_.decision().skip) return {};
-  if (const float coefficient = shard_.decision().coefficient; coefficient != 1.0F)
-    tensor::scale(mean, static_cast<double>(coefficient));
-  shard_.step(part, static_cast<std::size_t>(work.begin), ledger_.round(), mean,
-              range(memory_.parameters(work.action.unit), offset, elements));
-  return {};
-}
-
-void CollectiveCarrier::end_work(const RoundLedger::Action& action) {
-  const bool updates = action.kind == Kind::kUpdate;
-  {
-    const Lock lock = house_.lock();
-    if (updates) {
-      ledger_.on_updated(action.unit, house_.loop().now(), actions_);
-    } else if (ledger_.on_inspected(actions_) == RoundLedger::Inspection::kAll && shard_.decide(ledger_.round()).skip) {
-      log::warn("iteration {} changes nothing: a gradient is not finite (--non-finite skip)", ledger_.round());
-    }
-  }
-  if (!updates) return;
-  if (ledger_.all_updated() && on_updated_) on_updated_(ledger_.round());
-  house_.wake();
 }
 
 // Whether a message is one of training: the operations before, one for each unit, brought the initial values. What others send of

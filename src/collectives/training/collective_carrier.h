@@ -11,12 +11,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "collectives/exec/engine.h"
 #include "collectives/training/round_ledger.h"
+#include "collectives/training/unit_flags.h"
 #include "paramserver/core/shard.h"
 #include "paramserver/service/carrier.h"
 #include "paramserver/service/tensor_memory.h"
@@ -49,6 +51,8 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   Status take(std::span<const paramserver::GateLedger::Complete> units, Iteration iteration) override;
   bool takes_gradients() const override { return ledger_.takes_gradients(); }
   std::string awaited(std::optional<std::uint32_t> unit) const override { return ledger_.describe(unit); }
+  std::string awaited_verdict(Iteration iteration) const override;
+  const paramserver::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
   bool blames(const std::string& awaited, Duration waited) override;
 
   // MessageSink
@@ -78,6 +82,7 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   void on_done(const RoundLedger::Action& action, const Status& status);
   bool work_piece();
   Status work_on(const Work& work, std::int64_t elements);
+  void judge(const Work& work, std::uint32_t tensor, std::span<const float> mean);
   void end_work(const RoundLedger::Action& action);
   Status check_own(std::uint32_t unit, std::uint32_t unused_parts, Iteration iteration) const;
   bool counts(const wire::MessageHead& head) const;
@@ -90,6 +95,7 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   paramserver::TensorMemory memory_;
   TrainingOptions options_;
   Rules rules_;
+  UnitFlags flags_;
   std::function<void(Iteration)> on_updated_;
   std::unique_ptr<float[]> staging_memory_;
   std::vector<std::size_t> staging_begin_;  // by unit; one more at the end
@@ -99,6 +105,11 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
 
   // Loop only.
   paramserver::Shard shard_;
+  struct Verdicts {
+    paramserver::VerdictLedger ledger;  // locked
+    paramserver::VerdictPart part;      // of this round
+  };
+  std::optional<Verdicts> verdicts_;  // UpdateOptions::verdict
   Engine engine_;
   std::shared_ptr<const Group> group_;
   ProgramCache programs_;

@@ -6,7 +6,8 @@
 
 namespace paceline::collectives {
 
-GradientAdditions::GradientAdditions(const std::optional<TrainingOptions>& training, std::int32_t workers) {
+GradientAdditions::GradientAdditions(const std::optional<TrainingOptions>& training, std::int32_t workers, bool verdict)
+    : flags_(workers, verdict) {
   if (!training || rules_of(*training, workers).order == SumOrder::kRank) {
     orders_.push_back(in_rank_order(workers));
     return;
@@ -28,7 +29,7 @@ std::vector<GradientAdditions::Run> GradientAdditions::runs_of(const scheduling:
   if (of_part_.empty()) return {{unit.elements, 0}};
   std::vector<Run> runs;
   for (std::size_t part = 0; part < of_part_.size(); ++part) {
-    const Range range = part_of(staged_elements(unit), static_cast<int>(of_part_.size()), static_cast<int>(part));
+    const Range range = part_of(flags_.staged_elements(unit), static_cast<int>(of_part_.size()), static_cast<int>(part));
     const std::int64_t end = std::min(range.first + range.count, unit.elements);
     if (range.first < end) runs.push_back({end - range.first, of_part_[part]});
   }

@@ -7,14 +7,15 @@
 
 #include "collectives/plan/additions.h"
 #include "collectives/training/loop_options.h"
+#include "collectives/training/unit_flags.h"
 #include "scheduling/unit_plan.h"
 
 namespace paceline::collectives {
 
 class GradientAdditions {
  public:
-  // `training`: valid; nothing: servers, which add in rank order.
-  GradientAdditions(const std::optional<TrainingOptions>& training, std::int32_t workers);
+  // `training`: valid; nothing: servers, which add in rank order. `verdict`: whether the job tells verdicts.
+  GradientAdditions(const std::optional<TrainingOptions>& training, std::int32_t workers, bool verdict = false);
 
   // The different orders, at least one.
   const std::vector<Additions>& orders() const { return orders_; }
@@ -27,6 +28,7 @@ class GradientAdditions {
   std::vector<Run> runs_of(const scheduling::Unit& unit) const;
 
  private:
+  UnitFlags flags_;
   std::vector<Additions> orders_;
   std::vector<std::size_t> of_part_;  // empty: all elements are added in one order
 };

@@ -26,9 +26,6 @@ Rules rules_of(const TrainingOptions& options, std::int32_t workers);
 // The root of the loop's reduce; broadcasts of a loop that updates everywhere come from rank 0.
 Rank root_of(const TrainingOptions& options, std::int32_t workers);
 
-// How many numbers of a unit are added up: its gradient, and behind it of each of its tensors whether (how often) it was used.
-constexpr std::int64_t staged_elements(const scheduling::Unit& unit) { return unit.elements + unit.parts; }
-
 // A unit's operation, without its buffers. `algorithm` is set where the asked one can carry it out.
 enum class TrainingStep { kReduce, kBroadcast };
 Call call_of(const TrainingOptions& options, std::int32_t workers, TrainingStep step, std::int64_t elements);

@@ -90,7 +90,8 @@ class RoundLedger {
   void begin_broadcasts(TimePoint now, Actions& actions);
   void after_sum(std::uint32_t unit, Actions& actions);
   void complete(std::uint32_t unit, TimePoint now);
-  std::uint32_t count() const { return static_cast<std::uint32_t>(units_.size()); }
+  // Of the round; frozen ones take part in the first alone.
+  std::uint32_t count() const { return starting_ ? static_cast<std::uint32_t>(units_.size()) : plan().units().moving; }
   const paramserver::JobPlan& plan() const { return gates_.plan(); }
 
   paramserver::GateLedger& gates_;

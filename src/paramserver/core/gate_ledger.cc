@@ -30,8 +30,11 @@ void GateLedger::count(const scheduling::Unit& unit, std::vector<std::int64_t>& 
 // Nothing of `current_` is known, and the values of the iteration before are awaited.
 void GateLedger::begin_iteration() {
   settled_ = 0;
-  std::ranges::fill(tensors_, TensorState::kAwaited);
+  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+    tensors_[tensor] = plan_->table().tensors[tensor].frozen ? TensorState::kFrozen : TensorState::kAwaited;
   for (const scheduling::Unit& unit : plan_->units().units) {
+    // The initial value of what is frozen is that of every iteration.
+    if (unit.id >= plan_->units().moving && current_ > plan_->options().first) units_[unit.id].held = current_ - 1;
     units_[unit.id].awaited_parts = unit.parts;
     units_[unit.id].unused_parts = 0;
     if (units_[unit.id].held >= current_ - 1) continue;
@@ -51,6 +54,10 @@ void GateLedger::next_iteration() {
 Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& complete) {
   if (tensor >= tensors_.size())
     return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
+  if (tensors_[tensor] == TensorState::kFrozen) {
+    return error(ErrorKind::kBadRequest, "a gradient came for \"{}\" in iteration {}; it is frozen",
+                 plan_->table().tensors[tensor].name, current_);
+  }
   if (tensors_[tensor] != TensorState::kAwaited) {
     return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
                  plan_->table().tensors[tensor].name, current_);
@@ -68,6 +75,8 @@ Status GateLedger::check_unused(Iteration iteration, std::span<const std::uint32
     if (tensor >= tensors_.size()) {
       status = error(ErrorKind::kBadRequest, "tensor {} cannot be unused in iteration {}; the model has {}", tensor, iteration,
                      tensors_.size());
+    } else if (tensors_[tensor] == TensorState::kFrozen) {
+      continue;
     } else if (tensors_[tensor] != TensorState::kAwaited) {
       status = error(ErrorKind::kBadRequest, "tensor {} cannot be unused in iteration {}: \"{}\" {}", tensor, iteration,
                      plan_->table().tensors[tensor].name,
@@ -100,7 +109,9 @@ Status GateLedger::on_backward_done(Iteration iteration, std::span<const std::ui
     return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come",
                  iteration, missing_);
   PACELINE_RETURN_IF_ERROR(check_unused(iteration, unused));
-  for (const std::uint32_t tensor : unused) settle(tensor, TensorState::kUnused, complete);
+  for (const std::uint32_t tensor : unused) {
+    if (tensors_[tensor] != TensorState::kFrozen) settle(tensor, TensorState::kUnused, complete);
+  }
   return {};
 }
 

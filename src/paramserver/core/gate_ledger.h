@@ -47,11 +47,11 @@ class GateLedger {
   // --- gradients ---
 
   // The gradient of `tensor` of the current iteration is final; `complete` gets the units that it was the last one of. Their
-  // gradients are read until on_free. kBadRequest: no such tensor, or twice. O(units of the tensor)
+  // gradients are read until on_free. kBadRequest: no such tensor, a frozen one, or twice. O(units of the tensor)
   Status on_gradient(std::uint32_t tensor, std::vector<Complete>& complete);
   // Backward of `iteration` is over; `unused` are the tensors without a gradient; `complete` as above. kBadRequest, naming tensor
   // or iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor unused, or
-  // both. Tensors without elements may be left out. O(tensors)
+  // both. Tensors without elements and frozen ones may be left out. O(tensors)
   Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<Complete>& complete);
   // Gradients of the next iteration may come. Requires all_open(current()). O(units)
   void next_iteration();
@@ -108,7 +108,13 @@ class GateLedger {
     Iteration held = -1;
     UnitTimes times;
   };
-  enum class TensorState : std::uint8_t { kAwaited, kReady, kUnused, kNamed };  // kNamed: only while unused tensors are checked
+  enum class TensorState : std::uint8_t {
+    kAwaited,
+    kReady,
+    kUnused,
+    kFrozen,
+    kNamed
+  };  // kNamed: only while unused tensors are checked
 
   Status check_unused(Iteration iteration, std::span<const std::uint32_t> unused);
   Status check_all_known(Iteration iteration) const;

@@ -25,6 +25,10 @@ Status check_options(const JobOptions& options) {
     return error(ErrorKind::kBadRequest, "--sync {} has no iteration that all workers share, so {} is illegal; use --sync bsp",
                  sync::to_text(options.sync.kind), update.clip_norm > 0 ? "--clip-norm" : "skipping of non-finite gradients");
   }
+  const bool mean = update.optimizer.kind == tensor::OptimizerKind::kMean;
+  if (mean && (options.sync.kind != sync::SyncKind::kBsp || update.clip_norm > 0 || update.non_finite == NonFinitePolicy::kSkip))
+    return error(ErrorKind::kBadRequest, "--optimizer mean is for --sync bsp without --clip-norm and --non-finite skip");
+  if (update.verdict && !mean) return error(ErrorKind::kBadRequest, "--verdict is for --optimizer mean");
   for (std::size_t i = 0; i < update.groups.size(); ++i) {
     const ParameterGroup& group = update.groups[i];
     if (!(group.learning_rate_factor >= 0) || std::isinf(group.learning_rate_factor)) {
@@ -52,7 +56,7 @@ Result<std::shared_ptr<const JobPlan>> JobPlan::make(wire::TensorTable table, Jo
       return error(ErrorKind::kBadRequest, "tensor \"{}\" is in parameter group {}; legal are 0 to {}", tensor.name, tensor.group,
                    groups - 1);
     }
-    extents.push_back({tensor.elements(), tensor.layer});
+    extents.push_back({tensor.elements(), tensor.layer, tensor.frozen});
   }
   std::shared_ptr<JobPlan> plan(new JobPlan);
   PACELINE_ASSIGN_OR_RETURN(plan->units_, scheduling::make_unit_plan(extents, options.schedule.cut, options.servers));
@@ -81,15 +85,24 @@ double JobPlan::learning_rate_of(std::uint32_t tensor, Iteration iteration) cons
 std::vector<Bytes> JobPlan::pulled_by_layer(std::optional<Rank> own_server) const {
   std::vector<Bytes> bytes(static_cast<std::size_t>(layers()));
   for (const scheduling::Unit& unit : units_.units) {
-    if (unit.server == own_server) continue;
+    if (unit.server == own_server || unit.id >= units_.moving) continue;
     bytes[static_cast<std::size_t>(unit.layer.index)] += Bytes{static_cast<std::int64_t>(payload_bytes(unit.id))};
   }
   return bytes;
 }
 
 Rank JobPlan::pacing_server() const {
-  const auto has_units = [](const auto& units) { return !units.empty(); };
-  return Rank{static_cast<std::int32_t>(std::ranges::find_if(units_.of_server, has_units) - units_.of_server.begin())};
+  Rank server{0};
+  while (server.value < options_.servers && units_.moving_of(server).empty()) ++server.value;
+  return server;
+}
+
+std::vector<Rank> JobPlan::servers_with_units() const {
+  std::vector<Rank> servers;
+  for (Rank server{0}; server.value < options_.servers; ++server.value) {
+    if (!units_.moving_of(server).empty()) servers.push_back(server);
+  }
+  return servers;
 }
 
 std::string JobPlan::layer_text(Layer layer) const {

@@ -58,8 +58,11 @@ class JobPlan {
   // What tensor `tensor` is updated with in `iteration` (weight decay of its group included), and at which rate.
   const tensor::OptimizerOptions& optimizer_of(std::uint32_t tensor) const;
   double learning_rate_of(std::uint32_t tensor, Iteration iteration) const;
-  // The lowest server that has units: the one that predicts barriers, hands out mini-batches, and measures the workers' pace.
+  // The lowest server that has units with gradients: the one that predicts barriers, hands out mini-batches, and measures the
+  // workers' pace.
   Rank pacing_server() const;
+  // All servers that have units with gradients.
+  std::vector<Rank> servers_with_units() const;
   // Whether workers do different numbers of iterations: mini-batches are handed out, and at the end final values are sent.
   bool uneven() const { return options_.sync.kind != sync::SyncKind::kBsp; }
   bool holds_updates() const { return options_.update.holds_updates(); }

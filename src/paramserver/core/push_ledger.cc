@@ -38,7 +38,8 @@ void PushLedger::begin_batches() {
 }
 
 scheduling::UnitRange PushLedger::begun_in(std::size_t layer) const {
-  return plan_.units().begun_in(Layer{static_cast<std::int32_t>(layer)});
+  const scheduling::UnitRange units = plan_.units().begun_in(Layer{static_cast<std::int32_t>(layer)});
+  return units.begin < plan_.units().moving ? units : scheduling::UnitRange();  // a layer moves as a whole
 }
 
 void PushLedger::on_initial_received(std::uint32_t unit) {

@@ -127,6 +127,8 @@ void Server::carry_out(const ServerEffect& effect, Actions& actions) {
     case Kind::kSendValue:
     case Kind::kSendValues:
       return send(effect, actions);
+    case Kind::kSendVerdict:
+      return send_verdict(effect, actions);
     case Kind::kKeep:
       return memory_.keep(effect.unit);
     case Kind::kForget:
@@ -163,6 +165,15 @@ void Server::send(const ServerEffect& effect, Actions& actions) {
        .iteration = effect.iteration,
        .payload = sent.payload,
        .ticket = sent.ticket});
+}
+
+void Server::send_verdict(const ServerEffect& effect, Actions& actions) {
+  const ServerMemory::Sent sent = memory_.send_verdict(effect.iteration);
+  actions.push_back({.kind = ServerAction::Kind::kSendVerdict,
+                     .to = effect.to,
+                     .iteration = effect.iteration,
+                     .payload = sent.payload,
+                     .ticket = sent.ticket});
 }
 
 void Server::decide(Iteration iteration, Actions& actions) {

@@ -1,6 +1,6 @@
 // One server of a parameter server without a network: steps a ServerLedger (who sends what when, when an update is due) and its
-// ServerMemory (all numbers). Events and payloads in, actions with payloads out; no thread, clock, socket or loop. Owned by one progress
-// loop.
+// ServerMemory (all numbers). Events and payloads in, actions with payloads out; no thread, clock, socket or loop. Owned by one
+// progress loop.
 //
 // `place_for_push` gives the memory into which a gradient is received straight from the network; `on_push` counts it, and makes the
 // updates that are due. The new values go out as kSendValue actions.
@@ -32,6 +32,7 @@ struct ServerAction {
     kIterationComplete,  // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before
                          // it, this event's values have not left. BSP only.
     kMiniBatch,          // mini-batch number `iteration` is for the `unit`-th iteration of worker `to`; both from 1
+    kSendVerdict,        // `payload`, this server's part of the verdict of `iteration`, to worker `to`
     kSkipped,            // `failure` says whose gradient made `iteration` change nothing
     kStop,               // the job must end because of `failure`; no event changes anything any more
   };
@@ -39,7 +40,7 @@ struct ServerAction {
   Rank to;
   std::uint32_t unit = 0, last = 0;
   Iteration iteration = 0;
-  // kSendValue, kSendValues: stays as it is until on_delivered(ticket). kSendSquareSum: until the next iteration but one is
+  // kSendValue, kSendValues, kSendVerdict: stays as it is until on_delivered(ticket). kSendSquareSum: until the next but one is
   // complete, which cannot be before it has been received.
   std::span<const std::byte> payload;
   std::uint64_t ticket = 0;
@@ -64,7 +65,7 @@ class Server {
   Status on_barrier(Rank worker, Iteration barrier, TimePoint now, Actions& actions);
   Status on_done(Rank worker, Iteration last, TimePoint now, Actions& actions);
   Status on_left(Rank worker, TimePoint now, Actions& actions);
-  // The value that was sent with this ticket is not needed any more: once per kSendValue and kSendValues. kSendSquareSum needs
+  // What was sent with this ticket is not needed any more: once per kSendValue, kSendValues and kSendVerdict. kSendSquareSum needs
   // none.
   void on_delivered(std::uint64_t ticket) { memory_.release(static_cast<std::uint32_t>(ticket)); }
 
@@ -99,6 +100,7 @@ class Server {
   void carry_out(Actions& actions);
   void carry_out(const ServerEffect& effect, Actions& actions);
   void send(const ServerEffect& effect, Actions& actions);
+  void send_verdict(const ServerEffect& effect, Actions& actions);
   void decide(Iteration iteration, Actions& actions);
 
   ServerLedger ledger_;

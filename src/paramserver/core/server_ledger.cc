@@ -27,15 +27,14 @@ ServerLedger::ServerLedger(std::shared_ptr<const JobPlan> plan, Rank server, std
   const Iteration first = plan_->options().first;
   workers_.resize(static_cast<std::size_t>(plan_->options().workers));
   for (Worker& worker : workers_) worker.first = worker.current = worker.started = first;
-  units_.resize(units().size());
+  units_.resize(plan_->units().of_server[static_cast<std::size_t>(server_.value)].size());
   for (Unit& unit : units_) unit.version = complete_;
   flags_.assign(units_.size() * workers_.size(), 0);
   contributors_.reserve(workers_.size());
   starts_.reserve(workers_.size());
-  const auto& of_server = plan_->units().of_server;
-  square_sums_.assign(of_server.size(), {kNone, kNone});
-  for (std::size_t other = 0; other < of_server.size(); ++other) {
-    if (other != static_cast<std::size_t>(server.value) && !of_server[other].empty()) part_takers_.push_back(other);
+  square_sums_.assign(static_cast<std::size_t>(plan_->options().servers), {kNone, kNone});
+  for (const Rank other : plan_->servers_with_units()) {
+    if (other != server) part_takers_.push_back(static_cast<std::size_t>(other.value));
   }
 }
 
@@ -47,7 +46,8 @@ std::string ServerLedger::unit_text(std::uint32_t unit) const {
 
 std::span<const std::uint32_t> ServerLedger::units_between(std::uint32_t unit, std::uint32_t last) const {
   const std::size_t first = plan_->units().place_in_server[unit];
-  return std::span(units()).subspan(first, plan_->units().place_in_server[last] - first + 1);
+  return std::span(plan_->units().of_server[static_cast<std::size_t>(server_.value)])
+      .subspan(first, plan_->units().place_in_server[last] - first + 1);
 }
 
 Status ServerLedger::check(Rank worker, std::uint32_t unit) const {
@@ -112,6 +112,8 @@ Status ServerLedger::on_initial(Rank worker, std::uint32_t unit, Iteration label
 
 Status ServerLedger::check_push(Rank worker, std::uint32_t unit, Iteration iteration) const {
   PACELINE_RETURN_IF_ERROR(check(worker, unit));
+  if (unit >= plan_->units().moving)
+    return error(ErrorKind::kBadRequest, "worker {} pushed {}, which is frozen", worker.value, unit_text(unit));
   if (!at(worker).takes_part()) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} but does not take part", worker.value,
                  unit_text(unit), iteration);
@@ -189,7 +191,7 @@ void ServerLedger::count(Rank worker, std::uint32_t unit, Iteration iteration) {
     of.waits = iteration;
     if (++of.waiting == awaited(iteration)) all_pushed(unit);
   }
-  if (++at(worker).pushed < units_.size()) return;
+  if (++at(worker).pushed < units().size()) return;
   at(worker).pushed = 0;
   ++at(worker).current;
   for (const std::uint32_t one : units()) clear(one, worker, kPushed);
@@ -290,14 +292,18 @@ void ServerLedger::offer_update(const Update& update, Effects& effects) {
 
 void ServerLedger::count_version(std::uint32_t unit, Iteration iteration, Effects& effects) {
   ++at(unit).version;
-  if (rule_->delivery() != sync::Delivery::kToAll || ++counted_ < units_.size()) return;
+  if (rule_->delivery() != sync::Delivery::kToAll || ++counted_ < units().size()) return;
   counted_ = 0;
   complete_ = iteration;
   effects.push_back({.kind = ServerEffect::Kind::kIterationComplete, .iteration = iteration});
+  if (!plan_->options().update.verdict) return;
+  for (Rank worker{0}; worker.value < workers(); ++worker.value) {
+    if (at(worker).live) effects.push_back({.kind = ServerEffect::Kind::kSendVerdict, .to = worker, .iteration = iteration});
+  }
 }
 
 void ServerLedger::count_sum(Iteration iteration, Effects& effects) {
-  if (++summed_ < units_.size()) return;
+  if (++summed_ < units().size()) return;
   for (const std::size_t taker : part_takers_) {
     effects.push_back(
         {.kind = ServerEffect::Kind::kSendSquareSum, .to = Rank{static_cast<std::int32_t>(taker)}, .iteration = iteration});
@@ -308,7 +314,7 @@ void ServerLedger::count_sum(Iteration iteration, Effects& effects) {
 Status ServerLedger::on_square_sum(Rank server, Iteration iteration, Effects& effects) {
   if (!plan_->holds_updates())
     return error(ErrorKind::kBadRequest, "server {} sent a square sum; this job does not clip", server.value);
-  if (std::ranges::find(part_takers_, static_cast<std::size_t>(server.value)) == part_takers_.end() || units_.empty()) {
+  if (std::ranges::find(part_takers_, static_cast<std::size_t>(server.value)) == part_takers_.end() || units().empty()) {
     return error(ErrorKind::kBadRequest, "a square sum came from server {} to server {}; they do not exchange any", server.value,
                  server_.value);
   }
@@ -326,7 +332,7 @@ Status ServerLedger::on_square_sum(Rank server, Iteration iteration, Effects& ef
 }
 
 void ServerLedger::try_decide(Effects& effects) {
-  if (summed_ < units_.size()) return;
+  if (summed_ < units().size()) return;
   const Iteration iteration = complete_ + 1;
   for (const std::size_t other : part_takers_) {
     if (square_sums_[other][static_cast<std::size_t>(iteration % 2)] != iteration) return;

@@ -63,9 +63,9 @@ struct ServerEffect {
     kDropGradient,       // what is coming of `unit` from worker `to` will not be complete
     kSendSquareSum,      // this server's part of `iteration`, to server `to`
     kDecide,             // all parts of `iteration` are there: whether it is skipped, and how far its gradients are clipped
-    kIterationComplete,  // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before
-                         // it, this event's values have not left. BSP only.
+    kIterationComplete,  // BSP: every unit has been updated (or skipped) for `iteration`, and none further; before values leave
     kMiniBatch,          // mini-batch number `iteration` is for the `unit`-th iteration of worker `to`; both from 1
+    kSendVerdict,        // UpdateOptions::verdict: this server's part of `iteration`, to worker `to`
   };
   Kind kind = Kind::kSendValue;
   bool kept = false;  // kSendValue, kSendValues: the kept values
@@ -127,7 +127,7 @@ class ServerLedger {
   const std::shared_ptr<const JobPlan>& plan_pointer() const { return plan_; }
   Rank rank() const { return server_; }
   bool paces() const { return server_ == plan_->pacing_server(); }
-  const std::vector<std::uint32_t>& units() const { return plan_->units().of_server[static_cast<std::size_t>(server_.value)]; }
+  std::span<const std::uint32_t> units() const { return plan_->units().moving_of(server_); }  // those that have gradients
   // This server's units from `unit` to `last`, which live on it.
   std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
   Status check(Rank worker, std::uint32_t unit) const;

@@ -62,7 +62,8 @@ void ServerLedger::offer(std::uint32_t unit, Rank worker, Effects& effects) {
 Status ServerLedger::on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, Effects& effects) {
   PACELINE_RETURN_IF_ERROR(check(worker, unit));
   PACELINE_RETURN_IF_ERROR(check(worker, last));
-  if (unit > last) return error(ErrorKind::kBadRequest, "worker {} asked for units {} to {}", worker.value, unit, last);
+  if (unit > last || last >= plan_->units().moving)
+    return error(ErrorKind::kBadRequest, "worker {} asked for units {} to {}", worker.value, unit, last);
   const auto asked = units_between(unit, last);
   for (const std::uint32_t one : asked) {
     // A pull may overtake the push of its iteration, but no more than that.

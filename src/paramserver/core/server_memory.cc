@@ -9,7 +9,10 @@
 namespace paceline::paramserver {
 
 ServerMemory::ServerMemory(std::shared_ptr<const JobPlan> plan, Rank server)
-    : plan_(std::move(plan)), server_(server), shard_(plan_, units()) {
+    : plan_(std::move(plan)),
+      server_(server),
+      shard_(plan_, plan_->units().moving_of(server)),
+      verdict_(plan_->table().tensors.size()) {
   sources_.reserve(static_cast<std::size_t>(plan_->options().workers));
   arrivals_.resize(units().size() * static_cast<std::size_t>(plan_->options().workers));
   units_.resize(units().size());
@@ -102,6 +105,17 @@ ServerMemory::Sent ServerMemory::send(std::span<const std::uint32_t> units, Whic
 }
 
 void ServerMemory::release(std::uint32_t ticket) { pool_.release(ticket); }
+
+ServerMemory::Sent ServerMemory::send_verdict(Iteration iteration) {
+  if (std::exchange(told_, iteration) != iteration) {
+    if (told_buffer_ != kNoBuffer) pool_.release(told_buffer_);
+    told_buffer_ = pool_.take(verdict_.bytes() / sizeof(float));
+    verdict_.write(std::as_writable_bytes(pool_.of(told_buffer_, verdict_.bytes() / sizeof(float))));
+    verdict_.clear();
+  }
+  pool_.add_reference(told_buffer_);
+  return {bytes_of(told_buffer_, verdict_.bytes()), told_buffer_};
+}
 
 void ServerMemory::keep(std::uint32_t unit) {
   PACELINE_CHECK(at(unit).kept == kNoBuffer, "unit {} is kept twice", unit);

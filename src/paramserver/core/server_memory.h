@@ -1,8 +1,8 @@
 // What stands in the memory of one server: the values of its units, and the gradients and sums that wait. It sums gradients, and
 // its Shard makes the updates; when one is made, and of whose gradients, a ServerLedger says. Pure; owned by one progress loop.
 //
-// An update begins with the sum of the gradients in rank order, times the scale, for every part of the unit by itself. A part that no
-// worker of the update used is not updated; a worker that did not use a part contributes zeros, whatever its gradient holds there.
+// An update begins with the sum of the gradients in rank order, times the scale, for every part of the unit by itself. A part that
+// no worker of the update used is not updated; a worker that did not use a part contributes zeros, whatever its gradient holds.
 //
 // Memory. Gradients are received into pooled buffers and given back once summed. Values are sent from where they stand; an update
 // that finds its value still being sent works on a copy, and the old one is given back when it is released. Nothing is allocated
@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "paramserver/core/job_plan.h"
 #include "paramserver/core/server_ledger.h"
 #include "paramserver/core/shard.h"
+#include "paramserver/core/verdict.h"
 #include "tensor/sparse.h"
 
 namespace paceline::paramserver {
@@ -63,6 +65,8 @@ class ServerMemory {
   enum class Which { kNow, kKept };
   Sent send(std::span<const std::uint32_t> units, Which which);  // several: one behind the other
   void release(std::uint32_t ticket);
+  // UpdateOptions::verdict: what is known of `iteration`, of which every unit has been updated, and of no later one. As above.
+  Sent send_verdict(Iteration iteration);
   // Keeps the value as it is now beside the current one, until forget_kept().
   void keep(std::uint32_t unit);
   void forget_kept(std::uint32_t unit);
@@ -103,7 +107,14 @@ class ServerMemory {
   bool gather(std::uint32_t part, const Update& update);
   void add_up(std::span<float> sum, double scale) const;
   Status look(std::uint32_t part, const Update& update, std::span<const float> mean);
+  struct Broken {  // of a gradient
+    Rank worker;
+    std::size_t element = 0;
+    float value = 0;
+  };
+  std::optional<Broken> find_broken(const Update& update) const;
   Status broken(std::uint32_t part, const Update& update) const;
+  void judge(std::uint32_t part, const Update& update, std::span<const float> mean);
   Result<bool> update_part(std::uint32_t part, const Update& update);
   Status sum_part(std::uint32_t part, const Update& update);
   void give_back_gradients(const Update& update);
@@ -147,6 +158,10 @@ class ServerMemory {
   std::vector<float> zeros_;                      // what a worker that did not use a unit contributes; made when first needed
   std::vector<tensor::ConstTensorView> sources_;  // of the update in progress
   std::vector<tensor::SparseSource> sparse_;      // the same with dropping
+  // UpdateOptions::verdict
+  VerdictPart verdict_;                    // of the iteration that is being summed
+  Iteration told_ = -1;                    // the newest one that was sent
+  std::uint32_t told_buffer_ = kNoBuffer;  // as it is sent
   Counters counters_;
 };
 

@@ -58,27 +58,43 @@ Status ServerMemory::look(std::uint32_t part, const Update& update, std::span<co
   return shard_.look(mean) ? Status() : shard_.on_broken(broken(part, update));
 }
 
-// Whose gradient it was.
-Status ServerMemory::broken(std::uint32_t part, const Update& update) const {
+// The first one of those that gather() found that is not finite.
+std::optional<ServerMemory::Broken> ServerMemory::find_broken(const Update& update) const {
   for (std::size_t i = 0; i < sparse_.size(); ++i) {
     if (const auto element = tensor::first_non_finite(sparse_[i]))
-      return shard_.broken_gradient(update.workers[i], part, update.iteration, *element, element_of(sparse_[i], *element));
+      return Broken{update.workers[i], *element, element_of(sparse_[i], *element)};
   }
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    if (const auto element = tensor::first_non_finite(sources_[i])) {
-      float value = 0;
-      tensor::convert(std::span(&value, 1), sources_[i].slice(*element, 1));
-      return shard_.broken_gradient(update.workers[i], part, update.iteration, *element, value);
-    }
+    const auto element = tensor::first_non_finite(sources_[i]);
+    if (!element) continue;
+    float value = 0;
+    tensor::convert(std::span(&value, 1), sources_[i].slice(*element, 1));
+    return Broken{update.workers[i], *element, value};
   }
-  return shard_.broken_sum(part, update.iteration);
+  return std::nullopt;
+}
+
+Status ServerMemory::broken(std::uint32_t part, const Update& update) const {
+  const auto found = find_broken(update);
+  return found ? shard_.broken_gradient(found->worker, part, update.iteration, found->element, found->value)
+               : shard_.broken_sum(part, update.iteration);
+}
+
+void ServerMemory::judge(std::uint32_t part, const Update& update, std::span<const float> mean) {
+  if (verdict_.add(mean)) return;
+  const auto found = find_broken(update);
+  verdict_.add_non_finite({.rank = found ? found->worker : Verdict::kNobody, .tensor = planned(part).tensor});
 }
 
 // --- at once ---
 
 // False when nobody used the part.
 Result<bool> ServerMemory::update_part(std::uint32_t part, const Update& update) {
-  if (!gather(part, update)) return false;
+  const bool judges = plan_->options().update.verdict;
+  if (!gather(part, update)) {
+    if (judges) verdict_.add_unused(planned(part).tensor);
+    return false;
+  }
   // A lone dense gradient is used where it stands.
   std::span<const float> gradient = std::span(sum_).first(static_cast<std::size_t>(planned(part).elements));
   if (sources_.size() == 1 && update.scale == 1 && !plan_->options().wire.narrow()) {
@@ -87,6 +103,7 @@ Result<bool> ServerMemory::update_part(std::uint32_t part, const Update& update)
     add_up(std::span(sum_).first(gradient.size()), update.scale);
   }
   PACELINE_RETURN_IF_ERROR(look(part, update, gradient));
+  if (judges) judge(part, update, gradient);
   shard_.step(part, 0, update.rate_iteration, gradient, part_of(writable_value(update.unit), part));
   return true;
 }

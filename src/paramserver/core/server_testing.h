@@ -64,7 +64,8 @@ class Bench {
   // Forgets the actions; their values have arrived.
   void deliver() {
     for (const ServerAction& action : actions) {
-      if (action.kind == ServerAction::Kind::kSendValue || action.kind == ServerAction::Kind::kSendValues)
+      if (action.kind == ServerAction::Kind::kSendValue || action.kind == ServerAction::Kind::kSendValues ||
+          action.kind == ServerAction::Kind::kSendVerdict)
         core->on_delivered(action.ticket);
     }
     actions.clear();
@@ -88,6 +89,9 @@ class Bench {
           break;
         case ServerAction::Kind::kIterationComplete:
           lines.push_back(fmt::format("complete@{}", action.iteration));
+          break;
+        case ServerAction::Kind::kSendVerdict:
+          lines.push_back(fmt::format("{}<-verdict@{}", action.to.value, action.iteration));
           break;
         case ServerAction::Kind::kMiniBatch:  // of tests of their own
           break;

@@ -5,7 +5,8 @@ namespace paceline::paramserver::testing {
 
 std::size_t System::earliest_like(std::size_t index) const {
   const Message& chosen = messages_[index];
-  if (chosen.kind != Message::Kind::kMiniBatch && chosen.kind != Message::Kind::kBarrier) return index;
+  if (chosen.kind != Message::Kind::kMiniBatch && chosen.kind != Message::Kind::kBarrier && chosen.kind != Message::Kind::kVerdict)
+    return index;
   const auto first = std::ranges::find_if(messages_, [&](const Message& other) {
     return other.kind == chosen.kind && other.from == chosen.from && other.to == chosen.to;
   });
@@ -38,7 +39,8 @@ void System::step_message(std::size_t chosen) {
   if ((done.kind == Message::Kind::kPush || done.kind == Message::Kind::kPushes) && !done.payload.empty())
     workers_[static_cast<std::size_t>(done.from)]->core.on_push_delivered(done.unit, now_);
   if (done.kind == Message::Kind::kInitial) workers_[static_cast<std::size_t>(done.from)]->core.on_initial_received(done.unit);
-  if (done.kind == Message::Kind::kValue) servers_[static_cast<std::size_t>(done.from)]->on_delivered(done.ticket);
+  if (done.kind == Message::Kind::kValue || done.kind == Message::Kind::kVerdict)
+    servers_[static_cast<std::size_t>(done.from)]->on_delivered(done.ticket);
 }
 
 void System::begin(Message& message) {
@@ -54,8 +56,8 @@ void System::begin(Message& message) {
     case Message::Kind::kPushes:
       return begin_gradients(message);
     case Message::Kind::kSquareSum:
-      square_places_.emplace_back();
-      message.place = square_places_.back();
+    case Message::Kind::kVerdict:
+      message.place = places_.emplace_back(message.payload.size());
       return;
     default: {
       Worker& worker = *workers_[to];
@@ -104,6 +106,15 @@ void System::receive(const Message& message) {
                  : worker.core.on_value(Rank{message.from}, values_of(message), 1, now_, worker_actions_);
     ASSERT_TRUE(status.ok()) << status.message();
     return send_worker_actions(worker);
+  }
+  if (message.kind == Message::Kind::kVerdict) {
+    Worker& worker = *workers_[static_cast<std::size_t>(message.to)];
+    VerdictPart part(job_.table.tensors.size());
+    part.read(message.place);
+    status = worker.verdicts.on_part(Rank{message.from}, message.iteration, part, worker.gates.current());
+    ASSERT_TRUE(status.ok()) << status.message();
+    if (!worker.gates.all_open(worker.gates.current())) ++early_verdicts;
+    return;
   }
   if (message.kind == Message::Kind::kMiniBatch)
     return workers_[static_cast<std::size_t>(message.to)]->handed_out.push_back(message.iteration);
@@ -162,6 +173,9 @@ void System::carry_out(const Server& server, const ServerAction& action) {
     case ServerAction::Kind::kSendValues:
       return post({Message::Kind::kValue, server.rank().value, action.to.value, action.unit, action.last, action.iteration,
                    action.payload, action.ticket});
+    case ServerAction::Kind::kSendVerdict:
+      return post(
+          {Message::Kind::kVerdict, server.rank().value, action.to.value, 0, 0, action.iteration, action.payload, action.ticket});
     case ServerAction::Kind::kNotify:
       ASSERT_TRUE(action.payload.empty());
       return post({Message::Kind::kNotify, server.rank().value, action.to.value, action.unit, action.last, action.iteration});
@@ -173,7 +187,7 @@ void System::carry_out(const Server& server, const ServerAction& action) {
         const scheduling::Part& planned = plan_->units().parts[part];
         if (plan_->units().units[planned.unit].server != server.rank()) continue;
         const auto saved = server.export_part(part);
-        ASSERT_EQ(saved.version, action.iteration);
+        ASSERT_EQ(saved.version, planned.unit < plan_->units().moving ? action.iteration : job_.options.first - 1);
         const std::span<const float> expected(parameters_after(action.iteration));
         ASSERT_TRUE(same_bits(
             saved.value, expected.subspan(static_cast<std::size_t>(planned.offset), static_cast<std::size_t>(planned.elements))))

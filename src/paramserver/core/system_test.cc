@@ -33,7 +33,7 @@ void expect_reference_everywhere(System& system, const Case& job) {
       EXPECT_TRUE(same_bits(saved.state.last(n), part(reference.v)));
     }
     EXPECT_EQ(saved.steps, reference.steps[planned.tensor]);
-    EXPECT_EQ(saved.version, job.options.first + job.iterations - 1);
+    EXPECT_EQ(saved.version, job.options.first - 1 + (planned.unit < units.moving ? job.iterations : 0));
   }
   for (std::int32_t s = 0; s < job.options.servers; ++s) {
     const auto& counters = system.server(static_cast<std::size_t>(s)).counters();
@@ -83,6 +83,52 @@ TEST(System, IsTheSameForEveryNumberOfServersAndEveryCutWithClipping) {
       EXPECT_TRUE(same_bits(first, system.worker(0).parameters)) << servers << " servers";
     }
   }
+}
+
+// Now and then a gradient is no number, or its sum is none.
+Case random_mean_case(std::uint64_t seed) {
+  Case job = random_case(seed);
+  job.options.update = {.verdict = true};
+  job.options.update.optimizer.kind = tensor::OptimizerKind::kMean;
+  const Layer last = job.table.tensors.back().layer;
+  for (wire::TensorInfo& tensor : job.table.tensors) {
+    tensor.group = 0;
+    tensor.frozen = seed % 2 == 0 && last > Layer{0} && tensor.layer == last;
+  }
+  if (seed % 3 == 0) return job;
+  job.options.update.non_finite = NonFinitePolicy::kApply;
+  job.gradient = [seed](std::int32_t worker, Iteration iteration, std::int64_t index) {
+    switch (testing::mixed(seed + static_cast<std::uint64_t>(worker), static_cast<std::uint64_t>(iteration * 1000 + index)) % 300) {
+      case 0:
+        return std::numeric_limits<float>::quiet_NaN();
+      case 1:
+        return std::numeric_limits<float>::infinity();
+      case 2:
+      case 3:
+      case 4:
+        return std::numeric_limits<float>::max();
+      default:
+        return testing::gradient_element(seed, worker, iteration, index);
+    }
+  };
+  return job;
+}
+
+TEST(System, BringsMeansAndVerdictsOfPlainLoopsForEveryScheduleAndOrderOfMessages) {
+  std::int64_t verdicts = 0, early = 0;
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const Case job = random_mean_case(seed);
+    System system(job);
+    system.run();
+    if (HasFailure()) return;
+    expect_reference_everywhere(system, job);
+    if (HasFailure()) return;
+    verdicts += system.verdicts_checked;
+    early += system.early_verdicts;
+  }
+  EXPECT_GT(verdicts, 1000);
+  EXPECT_GT(early, 100) << "means wait for nothing, and neither does the verdict";
 }
 
 Case with_nan(NonFinitePolicy policy, std::int32_t servers, std::uint64_t seed) {

@@ -142,6 +142,7 @@ void System::copy_staged(Worker& worker, scheduling::UnitRange units) {
 void System::step_forward(Worker& worker) {
   const Iteration iteration = worker.gates.current();
   const std::int32_t rank = worker.core.rank().value;
+  if (!verdict_checked(worker, iteration)) return;
   if (plan_->uneven() && worker.next_layer == 0 && static_cast<Iteration>(worker.mini_batches.size()) < iteration &&
       !takes_mini_batch(worker))
     return;
@@ -175,7 +176,8 @@ void System::step_forward(Worker& worker) {
   worker.order.clear();
   worker.unused.clear();
   for (std::uint32_t tensor = 0; tensor < job_.table.tensors.size(); ++tensor) {
-    (testing::is_unused(job_.seed, rank, iteration, tensor, job_.unused_per_cent) ? worker.unused : worker.order).push_back(tensor);
+    if (job_.table.tensors[tensor].frozen && iteration % 2 == 0) continue;  // it may be called unused, or not
+    (is_unused(rank, iteration, tensor) ? worker.unused : worker.order).push_back(tensor);
   }
   std::ranges::shuffle(worker.order, random_);
   for (std::size_t i = 0; i < elements_; ++i) worker.gradients[i] = gradient(rank, iteration, static_cast<std::int64_t>(i));
@@ -212,8 +214,7 @@ const std::vector<float>& System::parameters_after(Iteration iteration) {
       gradients.emplace_back();
       for (std::size_t i = 0; i < elements_; ++i) gradients.back().push_back(gradient(w, next, static_cast<std::int64_t>(i)));
       unused.emplace_back();
-      for (std::uint32_t t = 0; t < job_.table.tensors.size(); ++t)
-        unused.back().push_back(testing::is_unused(job_.seed, w, next, t, job_.unused_per_cent));
+      for (std::uint32_t t = 0; t < job_.table.tensors.size(); ++t) unused.back().push_back(is_unused(w, next, t));
     }
     reference_->train(next, gradients, unused);
     history_.push_back(reference_->parameters);

@@ -15,6 +15,7 @@
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/core/server.h"
 #include "paramserver/core/testing.h"
+#include "paramserver/core/verdict.h"
 
 namespace paceline::paramserver::testing {
 
@@ -36,7 +37,19 @@ Case random_case(std::uint64_t seed);
 
 // A message on its way: begins, is complete, is acknowledged; each at a random moment.
 struct Message {
-  enum class Kind { kInitial, kPush, kPushes, kPull, kValue, kNotify, kSquareSum, kMiniBatch, kDone, kBarrier } kind = Kind::kPush;
+  enum class Kind {
+    kInitial,
+    kPush,
+    kPushes,
+    kPull,
+    kValue,
+    kNotify,
+    kSquareSum,
+    kMiniBatch,
+    kDone,
+    kBarrier,
+    kVerdict
+  } kind = Kind::kPush;
   std::int32_t from = 0, to = 0;
   std::uint32_t unit = 0, detail = 0;  // detail: unused parts of a push, else the last unit
   Iteration iteration = 0;
@@ -59,11 +72,14 @@ class System final : private PaceObserver {
     Worker(const std::shared_ptr<const JobPlan>& plan, Rank rank, std::size_t elements)
         : gates(plan, rank, gate_rule(plan->options().schedule)),
           core(gates, rank),
+          verdicts(*plan, plan->servers_with_units()),
           parameters(elements),
           staging(elements),
           gradients(elements) {}
     GateLedger gates;
     PushLedger core;
+    VerdictLedger verdicts;
+    Iteration judged = 0;  // whose verdict was checked last
     std::vector<float> parameters, staging, gradients, seen;
     enum class Phase { kForward, kBackward, kFinishing, kDone } phase = Phase::kForward;
     std::deque<std::int64_t> handed_out;     // and not begun
@@ -83,8 +99,9 @@ class System final : private PaceObserver {
   std::vector<Status> stops, skips;
   std::int64_t largest_lead = 0, largest_staleness = 0;
   std::vector<sync::Superstep> supersteps;
-  std::int64_t batched_values = 0;  // messages with values of several units
-  std::int64_t batched_pushes = 0;  // messages with gradients of several units
+  std::int64_t verdicts_checked = 0, early_verdicts = 0;  // early: not all means had come
+  std::int64_t batched_values = 0;                        // messages with values of several units
+  std::int64_t batched_pushes = 0;                        // messages with gradients of several units
 
  private:
   void on_started(Rank, Iteration, std::int64_t staleness, TimePoint) override {
@@ -118,7 +135,14 @@ class System final : private PaceObserver {
   void copy_staged(Worker& worker, scheduling::UnitRange units);
   void step_forward(Worker& worker);
   bool used_in(Layer layer, std::int32_t rank, Iteration iteration) const;
+  // Has no gradient of the worker.
+  bool is_unused(std::int32_t worker, Iteration iteration, std::uint32_t tensor) const {
+    return job_.table.tensors[tensor].frozen || testing::is_unused(job_.seed, worker, iteration, tensor, job_.unused_per_cent);
+  }
 
+  // UpdateOptions::verdict: that of the iteration before is there, and is what plain loops say. Now and then it is not asked for.
+  bool verdict_checked(Worker& worker, Iteration iteration);
+  Verdict plain_verdict(Iteration iteration);
   // In BSP the layer's parameters are those after the iteration before.
   void check_values(const Worker& worker, Layer layer, Iteration iteration);
   const std::vector<float>& parameters_after(Iteration iteration);
@@ -161,7 +185,7 @@ class System final : private PaceObserver {
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Message> messages_;
-  std::deque<std::array<std::byte, tensor::kSquareSumBytes>> square_places_;
+  std::deque<std::vector<std::byte>> places_;  // of square sums and verdicts
   std::vector<ServerAction> actions_;
   std::vector<WorkerAction> worker_actions_;
   std::vector<GateLedger::Complete> complete_;

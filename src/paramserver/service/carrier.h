@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "paramserver/core/verdict.h"
 #include "paramserver/service/gatehouse.h"
 #include "paramserver/service/mailbox.h"
 #include "scheduling/live_profile.h"
@@ -87,10 +88,13 @@ class Carrier : public MessageSink, public GateObserver {
   // For messages: what the value of `unit` (of nothing: the end of the iteration) waits for, and who reads its gradient.
   virtual std::string awaited(std::optional<std::uint32_t> unit) const = 0;
   virtual std::string reading(std::uint32_t /*unit*/) const { return "nothing"; }
+  virtual std::string awaited_verdict(Iteration /*iteration*/) const { return "nothing"; }
   // Whether it finds out who is to blame for a wait of that long, and fails the job with it soon.
   virtual bool blames(const std::string& /*awaited*/, Duration /*waited*/) { return false; }
   // Nothing: mini-batches are not handed out.
   virtual MiniBatches* mini_batches() { return nullptr; }
+  // Nothing: the job has none (UpdateOptions::verdict).
+  virtual const VerdictLedger* verdicts() const { return nullptr; }
   // Return::kPullInBatches: the batches pulled in and what they were planned from; nothing before there was a plan.
   virtual std::optional<scheduling::LiveProfile::Plan> batches() const { return std::nullopt; }
 };

@@ -7,6 +7,7 @@
 //                                      wait_gradients_free(layer) before each layer's
 //   backward; after each tensor's gradient:   gradient_ready(tensor)
 //   backward_done(i, tensors without gradient)
+// With OptimizerKind::kMean the "parameters" are the job's initial values first, and in iteration i + 1 the mean gradients of i.
 // Before evaluation, a checkpoint or the end: wait_all(i) - after it the parameters hold all updates up to iteration i.
 //
 // Every wait ends with kDeadline after the job's stall deadline, naming what was waited for; one that takes 10 times the median
@@ -57,6 +58,12 @@ class GradientExchange {
   // above.
   Status wait_all(Iteration iteration) { return whole(wait_all(iteration, Gatehouse::kNoLimit)); }
   Result<bool> wait_all(Iteration iteration, Duration limit);
+  // UpdateOptions::verdict: fills `verdict` with that of `iteration`, the one of the last backward_done. It follows the means, and
+  // no gate waits for it. Errors as above; kBadRequest when the job has none.
+  Status wait_verdict(Iteration iteration, Verdict& verdict) {
+    return whole(wait_verdict(iteration, Gatehouse::kNoLimit, verdict));
+  }
+  Result<bool> wait_verdict(Iteration iteration, Duration limit, Verdict& verdict);
   // Returns when no gradient (of the layer) is being read any more.
   Status wait_gradients_free() { return whole(wait_free(std::nullopt, Gatehouse::kNoLimit)); }
   Status wait_gradients_free(Layer layer) { return whole(wait_free(layer, Gatehouse::kNoLimit)); }

@@ -123,9 +123,11 @@ TEST_F(ExchangeWait, TheChildOfAForkIsRefusedEverythingAndTouchesNothing) {
     const auto refused = [](const Status& status) {
       return status.kind() == ErrorKind::kCancelled && status.message().find("forked from that of worker 0") != std::string::npos;
     };
+    Verdict verdict;
     bool inert = refused(exchange_->wait_layer(Layer{0}, 2)) && refused(exchange_->wait_all(1)) && refused(exchange_->start()) &&
                  refused(exchange_->finish(1)) && refused(exchange_->gradient_ready(0)) && refused(exchange_->backward_done(2)) &&
-                 refused(exchange_->wait_gradients_free()) && refused(exchange_->next_mini_batch().status());
+                 refused(exchange_->wait_gradients_free()) && refused(exchange_->next_mini_batch().status()) &&
+                 refused(exchange_->wait_verdict(1, verdict));
     exchange_->cancel(error(ErrorKind::kCancelled, "the child's"));
     exchange_->forward_done();
     exchange_->read_ahead({});

@@ -22,6 +22,12 @@ ServerCarrier::ServerCarrier(Gatehouse& house, Outbox& outbox, TensorMemory memo
       ledger_(house.gates(), house.worker()),
       gradients_(plan_, ledger_, memory_),
       values_(plan_, ledger_, memory_) {
+  if (plan_.options().update.verdict) {
+    const VerdictPart part(plan_.table().tensors.size());
+    const std::vector<std::byte> place(part.bytes());
+    verdicts_.emplace(Verdicts{VerdictLedger(plan_, plan_.servers_with_units()), part, {}});
+    verdicts_->places.resize(static_cast<std::size_t>(plan_.options().servers), {place, place});
+  }
   if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
   // At most a push and a pull of each unit are waiting.
   actions_.reserve(2 * plan_.units().units.size());
@@ -101,6 +107,11 @@ std::string ServerCarrier::reading(std::uint32_t unit) const {
   const scheduling::Unit& planned = plan_.units().units[unit];
   return fmt::format("server {} to receive the gradient of {} of iteration {}", planned.server.value,
                      plan_.layer_text(planned.layer), house_.gates().current() - 1);
+}
+
+std::string ServerCarrier::awaited_verdict(Iteration iteration) const {
+  const auto server = verdicts_->ledger.missing(iteration);
+  return fmt::format("server {} to tell its verdict of iteration {}", server.value_or(Rank{0}).value, iteration);
 }
 
 std::optional<scheduling::LiveProfile::Plan> ServerCarrier::batches() const {
@@ -183,10 +194,7 @@ void ServerCarrier::send_done() {
   }
   send_actions();
   const wire::MessageHead head{.kind = wire::MessageKind::kDone, .layer = wire::kControlLayer, .iteration = last};
-  const auto& of_server = plan_.units().of_server;
-  for (std::size_t server = 0; server < of_server.size(); ++server) {
-    if (!of_server[server].empty()) outbox_.send_to_server(Rank{static_cast<std::int32_t>(server)}, head, {}, kNoTicket);
-  }
+  for (const Rank server : plan_.servers_with_units()) outbox_.send_to_server(server, head, {}, kNoTicket);
 }
 
 }  // namespace paceline::paramserver

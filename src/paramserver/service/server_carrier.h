@@ -9,6 +9,7 @@
 // Threads: as carrier.h says. Memory: nothing is allocated per message once warm.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,8 @@ class ServerCarrier final : public Carrier {
   void settle(Gatehouse::Lock& lock, scheduling::UnitRange units) override;
   std::string awaited(std::optional<std::uint32_t> unit) const override;
   std::string reading(std::uint32_t unit) const override;
+  std::string awaited_verdict(Iteration iteration) const override;
+  const VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
   MiniBatches* mini_batches() override { return &mini_batches_; }
   std::optional<scheduling::LiveProfile::Plan> batches() const override;
 
@@ -83,6 +86,8 @@ class ServerCarrier final : public Carrier {
   bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
   Status on_mini_batch(const wire::MessageHead& head);
+  Result<std::span<std::byte>> place_for_verdict(Rank server, const wire::MessageHead& head);
+  Status on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload);
 
   Gatehouse& house_;
   const JobPlan& plan_;
@@ -101,7 +106,13 @@ class ServerCarrier final : public Carrier {
   std::vector<WorkerAction> actions_;  // loop only, as the next two
   GradientPayloads gradients_;
   ValuePlaces values_;
-  int settling_ = 0;  // values that are being copied from the staging area
+  struct Verdicts {
+    VerdictLedger ledger;
+    VerdictPart part;                                           // loop only, as the next one
+    std::vector<std::array<std::vector<std::byte>, 2>> places;  // where parts are received, by server and parity of the iteration
+  };
+  std::optional<Verdicts> verdicts_;  // UpdateOptions::verdict
+  int settling_ = 0;                  // values that are being copied from the staging area
   MiniBatches mini_batches_;
   std::optional<scheduling::LiveProfile> profile_;             // with Return::kPullInBatches
   std::optional<scheduling::LiveProfile::Plan> next_batches_;  // from the next iteration on

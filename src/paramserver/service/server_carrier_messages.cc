@@ -55,9 +55,26 @@ Status ServerCarrier::on_mini_batch(const wire::MessageHead& head) {
   return {};
 }
 
+Result<std::span<std::byte>> ServerCarrier::place_for_verdict(Rank server, const wire::MessageHead& head) {
+  const bool known = verdicts_ && server.value >= 0 && server.value < plan_.options().servers;
+  if (!known || head.payload_bytes != verdicts_->part.bytes()) return unexpected({session::Role::kServer, server}, head);
+  return std::span(verdicts_->places[static_cast<std::size_t>(server.value)][static_cast<std::size_t>(head.iteration & 1)]);
+}
+
+Status ServerCarrier::on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload) {
+  {
+    const Gatehouse::Lock lock = house_.lock();
+    verdicts_->part.read(payload);
+    PACELINE_RETURN_IF_ERROR(verdicts_->ledger.on_part(server, iteration, verdicts_->part, house_.gates().current()));
+  }
+  house_.wake();
+  return {};
+}
+
 bool ServerCarrier::takes(const session::PeerName& from, const wire::MessageHead& head) const {
   return from.role == session::Role::kServer && head.flags == 0 &&
          (head.kind == wire::MessageKind::kValue || head.kind == wire::MessageKind::kValues ||
+          (head.kind == wire::MessageKind::kVerdict && head.payload_bytes != 0) ||
           ((head.kind == wire::MessageKind::kNotify || head.kind == wire::MessageKind::kMiniBatch) && head.payload_bytes == 0));
 }
 
@@ -68,6 +85,7 @@ Status ServerCarrier::unexpected(const session::PeerName& from, const wire::Mess
 
 Result<std::span<std::byte>> ServerCarrier::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
   if (!takes(from, head) || head.payload_bytes == 0) return unexpected(from, head);
+  if (head.kind == wire::MessageKind::kVerdict) return place_for_verdict(from.rank, head);
   const PushLedger::Values values = values_of(head);
   const Gatehouse::Lock lock = house_.lock();
   const TimePoint now = house_.loop().now();
@@ -80,6 +98,10 @@ void ServerCarrier::on_message(const session::PeerName& from, const wire::Messag
   if (!takes(from, head)) return house_.fail(unexpected(from, head));
   if (head.kind == wire::MessageKind::kMiniBatch) {
     if (const Status status = on_mini_batch(head); !status.ok()) house_.fail(status);
+    return;
+  }
+  if (head.kind == wire::MessageKind::kVerdict) {
+    if (const Status status = on_verdict(from.rank, head.iteration, payload); !status.ok()) house_.fail(status);
     return;
   }
   const PushLedger::Values values = values_of(head);

@@ -224,6 +224,14 @@ void ServerService::carry_out(const Status& status, Duration spent) {
         outbox_.send_to_server(action.to, head, action.payload, action.ticket);
         break;
       }
+      case ServerAction::Kind::kSendVerdict: {
+        const wire::MessageHead head{.kind = wire::MessageKind::kVerdict,
+                                     .layer = wire::kControlLayer,
+                                     .iteration = action.iteration,
+                                     .payload_bytes = action.payload.size()};
+        outbox_.send_to_worker(action.to, head, action.payload, action.ticket);
+        break;
+      }
       case ServerAction::Kind::kIterationComplete:
         if (callbacks_.on_iteration_complete) callbacks_.on_iteration_complete(action.iteration);
         break;
@@ -259,15 +267,13 @@ void ServerService::ask_for_barriers() {
 
 void ServerService::set_barriers(std::span<const Rank> workers, std::span<const Iteration> barriers) {
   PACELINE_CHECK(workers.size() == barriers.size(), "{} barriers for {} workers", barriers.size(), workers.size());
-  const auto& of_server = plan_.units().of_server;
   for (std::size_t i = 0; i < workers.size() && !failed_; ++i) {
     const wire::MessageHead head{.kind = wire::MessageKind::kBarrier,
                                  .layer = wire::kControlLayer,
                                  .unit = static_cast<std::uint32_t>(workers[i].value),
                                  .iteration = barriers[i]};
-    for (std::size_t server = 0; server < of_server.size(); ++server) {
-      const Rank other{static_cast<std::int32_t>(server)};
-      if (other != server_->rank() && !of_server[server].empty()) outbox_.send_to_server(other, head, {}, kNothingBorrowed);
+    for (const Rank other : plan_.servers_with_units()) {
+      if (other != server_->rank()) outbox_.send_to_server(other, head, {}, kNothingBorrowed);
     }
     carry_out(server_->on_barrier(workers[i], barriers[i], loop_.now(), actions_), Duration{});
   }

@@ -1,5 +1,5 @@
 // A parameter server in a process: binds a Server to a loop and an Outbox. Takes kInitial, kPush, kPushes, kPull, kDone
-// (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kMiniBatch, kSquareSum and kBarrier.
+// (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kMiniBatch, kVerdict, kSquareSum and kBarrier.
 //
 // Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the
 // most urgent layer first where the schedule orders this place (P3's second one), so that an urgent unit is not aggregated behind

@@ -35,6 +35,15 @@ class HandServer final : public Outbox {
     sent_.push_back({head, ticket});
   }
 
+  void tell(GradientExchange& worker, Iteration iteration, const VerdictPart& part) {
+    const wire::MessageHead head{
+        .kind = wire::MessageKind::kVerdict, .layer = wire::kControlLayer, .iteration = iteration, .payload_bytes = part.bytes()};
+    const auto place = worker.carrier().on_message_begin(kName, head);
+    ASSERT_TRUE(place.ok()) << place.status().message();
+    part.write(*place);
+    worker.carrier().on_message(kName, head, *place);
+  }
+
   struct Sent {
     wire::MessageHead head;
     std::uint64_t ticket;
