@@ -70,6 +70,7 @@ typedef struct paceline_tensor {
   int32_t type;         /* PACELINE_FLOAT32 */
   int32_t layer;        /* whose gate it passes, 0: needed first. Ascends by at most 1 from one tensor to the next */
   const void* value;    /* its initial values, dense, read by paceline_join; NULL: zeros. Only rank 0's count */
+  int32_t frozen;       /* 1: never has a gradient, and keeps rank 0's initial value; costs nothing after joining */
 } paceline_tensor;
 
 /* A job with the defaults of `paceline train`, without tensors. */
@@ -171,6 +172,22 @@ int32_t paceline_gradient_ready(paceline_node* node, uint32_t tensor, const void
 /* The backward pass is over, and all calls of paceline_gradient_ready have returned; `unused` (may be NULL if `count` is 0)
  * names the tensors that have no gradient in this iteration. A tensor that no worker used keeps its value. */
 int32_t paceline_backward_done(paceline_node* node, int64_t iteration, const uint32_t* unused, size_t count, paceline_error* error);
+
+/* What all workers hear of an iteration with the options "optimizer" "mean" and "verdict" "1": then workers have optimizers of
+ * their own, and the values are the mean gradients of the iteration before. */
+typedef struct paceline_verdict {
+  size_t size;
+  double square_sum;         /* of all means that somebody used, exact but rounded once; not finite when one of them is not */
+  int32_t non_finite_tensor; /* the first whose mean is not finite; -1: none */
+  int32_t non_finite_rank;   /* the lowest whose gradient of it is not; -1: all were, and their sum is not */
+  /* Room for `tensors` bytes, one for each tensor, or NULL: becomes 1 where no worker used it, and its mean is an old one. */
+  uint8_t* unused;
+  size_t tensors;
+} paceline_verdict;
+
+/* Returns when the verdict of `iteration`, the last one, is there. It follows the means, for which no gate waits. */
+int32_t paceline_wait_verdict(paceline_node* node, int64_t iteration, double seconds, paceline_verdict* verdict,
+                              paceline_error* error);
 
 /* Indices of phase_seconds: where a worker's time goes. */
 enum {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_void_p
 
 RELEASE = "0.1.0"  # of the header that this module follows
 
@@ -39,6 +39,7 @@ class Tensor(ctypes.Structure):
         ("type", c_int32),
         ("layer", c_int32),
         ("value", c_void_p),
+        ("frozen", c_int32),
     ]
 
 
@@ -70,6 +71,20 @@ class Info(ctypes.Structure):
     servers: int
     first_iteration: int
     elements: int
+
+
+class Verdict(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("square_sum", c_double),
+        ("non_finite_tensor", c_int32),
+        ("non_finite_rank", c_int32),
+        ("unused", POINTER(c_uint8)),
+        ("tensors", c_size_t),
+    ]
+    square_sum: float
+    non_finite_tensor: int
+    non_finite_rank: int
 
 
 class Step(ctypes.Structure):
@@ -138,6 +153,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "paceline_tensor": Tensor,
     "paceline_place": Place,
     "paceline_info": Info,
+    "paceline_verdict": Verdict,
     "paceline_step": Step,
     "paceline_link": Link,
     "paceline_communicator_options": CommunicatorOptions,
@@ -171,6 +187,7 @@ CALLS: dict[str, Sequence[object]] = {
     "paceline_wait_free": (c_void_p, c_int32, c_double),
     "paceline_gradient_ready": (c_void_p, c_uint32, c_void_p),
     "paceline_backward_done": (c_void_p, c_int64, POINTER(c_uint32), c_size_t),
+    "paceline_wait_verdict": (c_void_p, c_int64, c_double, POINTER(Verdict)),
     "paceline_step_done": (c_void_p, POINTER(Step), POINTER(c_int32)),
     "paceline_communicator_open": (POINTER(CommunicatorOptions), _HANDLE),
     "paceline_communicator_group": (c_void_p, c_int32, POINTER(c_int32), c_size_t, _HANDLE),

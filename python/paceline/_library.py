@@ -10,7 +10,7 @@ import ctypes
 import json as _json
 import threading
 from collections.abc import Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_void_p
 
 from paceline._errors import KINDS, PacelineError
 from paceline._interface import (
@@ -29,6 +29,7 @@ from paceline._interface import (
     Place,
     Step,
     Tensor,
+    Verdict,
 )
 from paceline._loading import load
 
@@ -120,12 +121,13 @@ def job_get(job: Handle, option: str) -> str:
     return _text("paceline_job_get", job, option.encode())
 
 
-def job_add_tensor(job: Handle, name: str, shape: Sequence[int], layer: int, value: int = 0, type: int = FLOAT32) -> int:
+def job_add_tensor(job: Handle, name: str, shape: Sequence[int], layer: int, value: int = 0, type: int = FLOAT32, frozen: bool = False) -> int:
     """`value`: the address of the initial values, 0 for zeros. Returns the tensor's number."""
     lengths = (c_int64 * len(shape))(*shape)
     number = c_uint32()
     tensor = Tensor(
-        size=ctypes.sizeof(Tensor), name=name.encode(), shape=lengths, dimensions=len(shape), type=type, layer=layer, value=value or None
+        size=ctypes.sizeof(Tensor), name=name.encode(), shape=lengths, dimensions=len(shape), type=type, layer=layer, value=value or None,
+        frozen=int(frozen),
     )
     _call("paceline_job_add_tensor", job, byref(tensor), byref(number))
     return number.value
@@ -229,6 +231,15 @@ def gradient_ready(node: Handle, tensor: int, pointer: int | None) -> None:
 def backward_done(node: Handle, iteration: int, unused: Sequence[int]) -> None:
     names = (c_uint32 * len(unused))(*unused)
     _call("paceline_backward_done", node, iteration, names, len(unused))
+
+
+def wait_verdict(node: Handle, iteration: int, seconds: float, tensors: int) -> tuple[Verdict, list[int]] | None:
+    """With the numbers of the tensors that nobody used. None: not yet."""
+    unused = (c_uint8 * tensors)()
+    verdict = Verdict(size=ctypes.sizeof(Verdict), unused=unused, tensors=tensors)
+    if not _call("paceline_wait_verdict", node, iteration, seconds, byref(verdict)):
+        return None
+    return verdict, [tensor for tensor in range(tensors) if unused[tensor]]
 
 
 def step_done(node: Handle, samples: int, loss: float, phase_seconds: Sequence[float] | None = None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from paceline import _interface, _library
 from paceline._errors import PacelineError
-from paceline._node import Place, TensorSpec
+from paceline._node import Place, TensorSpec, Verdict
 from paceline._waiting import wait
 
 _PHASES = ("load", "preprocess", "transfer", "forward", "backward")
@@ -74,8 +74,9 @@ class Server(_Hosted):
 class LibraryNode(_Hosted):
     """`_node.Node`. Made by join()."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, tensors: int) -> None:
         super().__init__(handle)
+        self._tensors = tensors
         info = _library.node_info(handle)
         self._rank, self._workers, self._first = info.rank, info.workers, info.first_iteration
 
@@ -107,6 +108,14 @@ class LibraryNode(_Hosted):
     def wait_all(self, iteration: int, seconds: float) -> bool:
         return _library.wait_all(self._handle, iteration, seconds)
 
+    def wait_verdict(self, iteration: int, seconds: float) -> Verdict | None:
+        heard = _library.wait_verdict(self._handle, iteration, seconds, self._tensors)
+        if heard is None:
+            return None
+        verdict, unused = heard
+        non_finite = None if verdict.non_finite_tensor < 0 else (verdict.non_finite_rank, verdict.non_finite_tensor)
+        return Verdict(verdict.square_sum, non_finite, frozenset(unused))
+
     def set_order(self, layers: Sequence[int]) -> None:
         """The order of a job's layers is the one that it was joined with."""
 
@@ -126,11 +135,11 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
         for tensor, value in zip(tensors, initial, strict=True):
             if tensor.dtype != "float32":
                 raise PacelineError(f'tensor "{tensor.name}" is {tensor.dtype}; legal: float32', subject="dtype")
-            _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value)
+            _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value, frozen=tensor.frozen)
         handle = _library.join(job, _place(place))
     try:
         wait(lambda limit: _library.wait_joined(handle, limit))
-        return LibraryNode(handle)
+        return LibraryNode(handle, len(tensors))
     except BaseException:
         _library.close(handle, 1)
         raise

@@ -22,6 +22,7 @@ constexpr Known kStructs[] = {
     {"paceline_tensor", sizeof(paceline_tensor)},
     {"paceline_place", sizeof(paceline_place)},
     {"paceline_info", sizeof(paceline_info)},
+    {"paceline_verdict", sizeof(paceline_verdict)},
     {"paceline_step", sizeof(paceline_step)},
     {"paceline_link", sizeof(paceline_link)},
     {"paceline_communicator_options", sizeof(paceline_communicator_options)},

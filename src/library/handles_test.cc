@@ -43,6 +43,7 @@ std::vector<Call> calls() {
   static auto info = sized<paceline_info>();
   static auto description = sized<paceline_communicator_info>();
   static const auto step = sized<paceline_step>();
+  static auto verdict = sized<paceline_verdict>();
   static const auto call = [] {
     auto barrier = sized<paceline_call>();
     barrier.operation = PACELINE_BARRIER;
@@ -70,6 +71,7 @@ std::vector<Call> calls() {
       {"wait_free", "worker", [](void* h, auto* e) { return paceline_wait_free(as<paceline_node>(h), -1, 0, e); }},
       {"gradient_ready", "worker", [](void* h, auto* e) { return paceline_gradient_ready(as<paceline_node>(h), 0, nullptr, e); }},
       {"backward_done", "worker", [](void* h, auto* e) { return paceline_backward_done(as<paceline_node>(h), 1, nullptr, 0, e); }},
+      {"wait_verdict", "worker", [](void* h, auto* e) { return paceline_wait_verdict(as<paceline_node>(h), 1, 0, &verdict, e); }},
       {"step_done", "worker", [](void* h, auto* e) { return paceline_step_done(as<paceline_node>(h), &step, &stopping, e); }},
       {"communicator_group", "communicator",
        [](void* h, auto* e) { return paceline_communicator_group(as<paceline_communicator>(h), 1, ranks, 1, &group, e); }},

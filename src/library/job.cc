@@ -29,6 +29,9 @@ Result<wire::TensorInfo> info_of(const paceline_tensor& tensor, std::size_t numb
                                tensor.dimensions, tensor.shape == nullptr ? "no" : "a"));
   info.shape.assign(tensor.shape, tensor.shape + tensor.dimensions);
   info.layer = Layer{tensor.layer};
+  if (tensor.frozen != 0 && tensor.frozen != 1)
+    return refused(fmt::format("\"{}\": frozen is {}; legal: 0 or 1", info.name, tensor.frozen));
+  info.frozen = tensor.frozen == 1;
   return info;
 }
 
@@ -36,15 +39,15 @@ Result<wire::TensorInfo> info_of(const paceline_tensor& tensor, std::size_t numb
 
 // A module of the user's own: what `paceline models` lists does not count.
 Job::Job() {
-  job_.spec.task.model = "(own)";
-  job_.spec.task.dataset = "(own)";
+  spec_.task.model = "(own)";
+  spec_.task.dataset = "(own)";
 }
 
 Status Job::set(std::string_view option, const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (const job::Option* row = job::find_option(option); row != nullptr && row->section != job::Section::kNone)
-    return job::set_typed(job_.spec, *row, text);
-  job::JobSpec unchanged = job_.spec;
+    return job::set_typed(spec_, *row, text);
+  job::JobSpec unchanged = spec_;
   const Status unknown = job::set_option(unchanged, option, text);
   return unknown.ok() ? refusal("unknown", "option", "the option '{}' is not for users: processes tell each other", option)
                       : unknown;
@@ -52,14 +55,14 @@ Status Job::set(std::string_view option, const std::string& text) {
 
 Result<std::string> Job::get(std::string_view option) const {
   const std::lock_guard lock(mutex_);
-  if (const job::Option* row = job::find_option(option)) return job::typed_text(job_.spec, *row);
-  job::JobSpec unchanged = job_.spec;
+  if (const job::Option* row = job::find_option(option)) return job::typed_text(spec_, *row);
+  job::JobSpec unchanged = spec_;
   return job::set_option(unchanged, option, "");
 }
 
 Result<std::uint32_t> Job::add(const paceline_tensor& tensor) {
   const std::lock_guard lock(mutex_);
-  auto& table = job_.table;
+  auto& table = added_;
   PACELINE_ASSIGN_OR_RETURN(wire::TensorInfo info, info_of(tensor, table.tensors.size()));
   const auto layers = static_cast<std::int32_t>(table.layers.size());
   if (tensor.layer < std::max(0, layers - 1) || tensor.layer > layers) {
@@ -68,20 +71,24 @@ Result<std::uint32_t> Job::add(const paceline_tensor& tensor) {
   }
   if (tensor.layer == layers) table.layers.push_back(layer_name(info.name));
   table.tensors.push_back(std::move(info));
-  job_.initial.push_back(tensor.value);
+  initial_.push_back(tensor.value);
   return static_cast<std::uint32_t>(table.tensors.size() - 1);
 }
 
 job::JobSpec Job::spec() const {
   const std::lock_guard lock(mutex_);
-  return job_.spec;
+  return spec_;
 }
 
 Result<Job::Description> Job::described() const {
   const std::lock_guard lock(mutex_);
-  PACELINE_RETURN_IF_ERROR(wire::validate(job_.table));
-  Description description = job_;
-  PACELINE_ASSIGN_OR_RETURN(description.spec, job::validated(job_.spec));
+  Description description;
+  description.numbers = TensorNumbers(added_);
+  description.table = description.numbers.table(added_);
+  PACELINE_RETURN_IF_ERROR(wire::validate(description.table));
+  for (std::uint32_t place = 0; place < initial_.size(); ++place)
+    description.initial.push_back(initial_[description.numbers.tensor_at(place)]);
+  PACELINE_ASSIGN_OR_RETURN(description.spec, job::validated(spec_));
   return description;
 }
 

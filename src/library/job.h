@@ -8,6 +8,7 @@
 
 #include "job/spec.h"
 #include "library/handles.h"
+#include "library/tensor_numbers.h"
 #include "wire/tensor_table.h"
 
 namespace paceline::library {
@@ -27,7 +28,8 @@ class Job final : public Object {
   struct Description {
     job::JobSpec spec;
     wire::TensorTable table;
-    std::vector<const void*> initial;  // where each tensor's values stand; null: zeros
+    std::vector<const void*> initial;  // where each tensor's values stand, in the order of the table; null: zeros
+    TensorNumbers numbers;             // the program's
   };
   // As far as it goes.
   job::JobSpec spec() const;
@@ -36,7 +38,9 @@ class Job final : public Object {
 
  private:
   mutable std::mutex mutex_;  // what follows
-  Description job_;
+  job::JobSpec spec_;
+  wire::TensorTable added_;  // in the program's order
+  std::vector<const void*> initial_;
 };
 
 }  // namespace paceline::library

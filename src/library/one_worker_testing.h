@@ -51,13 +51,15 @@ inline paceline_place place(std::int32_t role, const char* coordinator) {
   return place;
 }
 
-// A job with two tensors: "a.weight" of three elements in layer 0 and "b.bias" of one in layer 1, plain SGD with rate 1.
+// A job with two tensors: "a.weight" of three elements in layer 0 and "b.bias" of one in layer 1, plain SGD with rate 1, or
+// with another option.
 class OneWorker {
  public:
-  OneWorker() {
+  OneWorker() : OneWorker("learning-rate", "1") {}
+  OneWorker(const char* option, const char* value) {
     Error error;
     EXPECT_DONE(paceline_job_new(&job, error));
-    EXPECT_DONE(paceline_job_set(job, "learning-rate", "1", error));
+    EXPECT_DONE(paceline_job_set(job, option, value, error));
     auto tensor = sized<paceline_tensor>();
     tensor.name = "a.weight";
     tensor.shape = &kElements;

@@ -108,6 +108,18 @@ int32_t paceline_backward_done(paceline_node* node, int64_t iteration, const uin
   });
 }
 
+int32_t paceline_wait_verdict(paceline_node* node, int64_t iteration, double seconds, paceline_verdict* verdict,
+                              paceline_error* error) {
+  return wait_in(node, seconds, error, [&](WorkerNode& worker, Duration limit) -> Result<bool> {
+    PACELINE_ASSIGN_OR_RETURN(paceline_verdict known, read_struct(verdict, "verdict"));
+    if (known.unused != nullptr && known.tensors != worker.tensors())
+      return refusal("illegal", "verdict.tensors", "room for {} tensors; the job has {}", known.tensors, worker.tensors());
+    PACELINE_ASSIGN_OR_RETURN(const bool over, worker.wait_verdict(iteration, limit, known));
+    if (over) write_struct(known, verdict);
+    return over;
+  });
+}
+
 int32_t paceline_step_done(paceline_node* node, const paceline_step* step, int32_t* stopping, paceline_error* error) {
   return guarded(error, [&]() -> Status {
     PACELINE_ASSIGN_OR_RETURN(const auto used, use<WorkerNode>(node));

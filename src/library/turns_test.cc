@@ -103,7 +103,7 @@ TEST(Turns, CallsThatAreNotInTurnChangeNothing) {
   EXPECT_REFUSED(paceline_backward_done(one.worker, 2, unused, 1, error), "order");
   EXPECT_THAT(said(error), HasSubstr("paceline_step_done was not called"));
   EXPECT_REFUSED(paceline_gradient_ready(one.worker, 0, gradient, error), "order");
-  EXPECT_THAT(said(error), HasSubstr("call paceline_wait_layer for layer 0 first"));
+  EXPECT_THAT(said(error), HasSubstr("call paceline_wait_layer for its layer first"));
   step.samples = -1;
   EXPECT_REFUSED(paceline_step_done(one.worker, &step, &stopping, error), "illegal");
   step.samples = 0;
@@ -152,6 +152,55 @@ TEST(Turns, AGradientMayStandInItsPlaceAlready) {
   }
   ASSERT_DONE(paceline_finish(one.worker, INFINITY, error));
   EXPECT_THAT(values(one), ElementsAre(7, 17, 27));
+}
+
+TEST(Turns, WithMeansTheValuesAreMeanGradientsAndTheVerdictFollowsAndFrozenTensorsStayAsTheyAre) {
+  OneWorker one("optimizer", "mean");
+  Error error;
+  ASSERT_DONE(paceline_job_set(one.job, "verdict", "1", error));
+  auto tensor = sized<paceline_tensor>();
+  const float kept = 7;
+  tensor.name = "c.frozen";
+  tensor.layer = 2;
+  tensor.value = &kept;
+  tensor.frozen = 1;
+  ASSERT_DONE(paceline_job_add_tensor(one.job, &tensor, nullptr, error));
+  tensor.name = "d.bias";
+  tensor.layer = 3;
+  tensor.frozen = 0;
+  ASSERT_DONE(paceline_job_add_tensor(one.job, &tensor, nullptr, error));
+  one.join();
+  EXPECT_THAT(values(one), ElementsAre(10, 20, 30));
+
+  const float gradient[3] = {1, 2, 3}, bias = 4;
+  const std::uint32_t unused[1] = {1};
+  auto step = sized<paceline_step>();
+  std::int32_t stopping = 0;
+  std::uint8_t nobody[4] = {9, 9, 9, 9};
+  auto verdict = sized<paceline_verdict>();
+  verdict.unused = nobody;
+  verdict.tensors = 3;
+  EXPECT_REFUSED(paceline_wait_verdict(one.worker, 1, 0, &verdict, error), "illegal");
+  EXPECT_REFUSED(paceline_wait_verdict(one.worker, 1, 0, nullptr, error), "null");
+  verdict.tensors = 4;
+  EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_wait_verdict(one.worker, 1, 0, &verdict, error)) << "the iteration is not over";
+  EXPECT_REFUSED(paceline_gradient_ready(one.worker, 2, &bias, error), "order");
+  EXPECT_THAT(said(error), HasSubstr("\"c.frozen\", which is frozen"));
+  ASSERT_DONE(paceline_gradient_ready(one.worker, 0, gradient, error));
+  ASSERT_DONE(paceline_gradient_ready(one.worker, 3, &bias, error));
+  ASSERT_DONE(paceline_backward_done(one.worker, 1, unused, 1, error));
+  ASSERT_DONE(paceline_step_done(one.worker, &step, &stopping, error));
+  for (const std::int32_t layer : {0, 1, 2, 3}) EXPECT_DONE(paceline_wait_layer(one.worker, layer, 2, INFINITY, error));
+  EXPECT_THAT(values(one), ElementsAre(1, 2, 3));
+  ASSERT_DONE(paceline_wait_verdict(one.worker, 1, INFINITY, &verdict, error));
+  EXPECT_EQ(1 + 4 + 9 + 16, verdict.square_sum);
+  EXPECT_EQ(-1, verdict.non_finite_tensor);
+  EXPECT_THAT(nobody, ElementsAre(0, 1, 0, 0));
+  float* frozen = nullptr;
+  ASSERT_DONE(paceline_tensor_value(one.worker, 2, &frozen, nullptr, error));
+  EXPECT_EQ(7, *frozen);
+  ASSERT_DONE(paceline_finish(one.worker, INFINITY, error));
+  ASSERT_DONE(paceline_finish(one.coordinator, INFINITY, error));
 }
 
 TEST(Turns, WhatAWorkerFailsWithEverybodyHears) {

@@ -1,7 +1,6 @@
 #include "library/worker_node.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/checksum.h"
@@ -9,8 +8,6 @@
 
 namespace paceline::library {
 namespace {
-
-using runtime::Phase;
 
 // Until a thread that waits looks whether the node is being closed.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
@@ -163,115 +160,31 @@ Status WorkerNode::check_tensor(std::uint32_t tensor) const {
   return refusal("illegal", "tensor", "tensor {} does not exist; the job has {}", tensor, job_.table.tensors.size());
 }
 
-WorkerNode::Span WorkerNode::place_in(std::vector<float>& arena, std::uint32_t tensor) const {
-  return {arena.data() + offsets_[tensor], offsets_[tensor + 1] - offsets_[tensor]};
+WorkerNode::Span WorkerNode::span_in(std::vector<float>& arena, std::uint32_t place) const {
+  return {arena.data() + offsets_[place], offsets_[place + 1] - offsets_[place]};
+}
+
+// Nothing: its gate is open for ever.
+Result<std::optional<Layer>> WorkerNode::layer_of(std::int32_t layer) const {
+  if (layer >= 0 && layer < job_.numbers.layers()) return job_.numbers.layer(layer);
+  return refusal("illegal", "layer", "layer {} does not exist; the job has {}", layer, job_.numbers.layers());
+}
+
+Status WorkerNode::check_current(Iteration iteration) const {
+  if (iteration == current_) return {};
+  return refusal(kOrder, "iteration", "the values of iteration {} are waited for in iteration {}", iteration, current_.load());
 }
 
 Result<WorkerNode::Span> WorkerNode::value(std::uint32_t tensor) {
   if (turn_ == Turn::kJoining) return require_training("paceline_tensor_value");
   PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
-  return place_in(values_, tensor);
+  return span_in(values_, job_.numbers.place(tensor));
 }
 
 Result<WorkerNode::Span> WorkerNode::gradient(std::uint32_t tensor) {
   if (turn_ == Turn::kJoining) return require_training("paceline_tensor_gradient");
   PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
-  return place_in(gradients_, tensor);
-}
-
-// --- an iteration ---
-
-Result<bool> WorkerNode::wait_layer(std::int32_t layer, Iteration iteration, Duration limit) {
-  PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_layer"));
-  PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_layer(Layer{layer}, iteration, limit)));
-  if (over) passed_[static_cast<std::size_t>(layer)] = iteration;
-  return over;
-}
-
-Result<bool> WorkerNode::wait_all(Iteration iteration, Duration limit) {
-  PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_all"));
-  if (iteration < 0 || iteration >= current_)
-    return refusal(kOrder, "iteration", "iteration {} is not over; the last one is {}", iteration, current_ - 1);
-  PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_all(iteration, limit)));
-  if (over) {
-    for (auto& passed : passed_) passed = iteration + 1;
-  }
-  return over;
-}
-
-Result<bool> WorkerNode::wait_free(std::int32_t layer, Duration limit) {
-  PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_free"));
-  if (layer == -1) return settled(exchange().wait_free(std::nullopt, limit));
-  return settled(exchange().wait_free(Layer{layer}, limit));
-}
-
-// The tensor's gradient may come now, and has not come yet.
-Status WorkerNode::in_turn(std::uint32_t tensor) {
-  PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
-  const Iteration current = current_;
-  const auto& info = job_.table.tensors[tensor];
-  if (passed_[static_cast<std::size_t>(info.layer.index)] != current) {
-    return refusal(kOrder, "tensor",
-                   "the gradient of \"{}\" in iteration {} comes before its values were waited for; call paceline_wait_layer for "
-                   "layer {} first",
-                   info.name, current, info.layer.index);
-  }
-  if (announced_[tensor].exchange(current) != current) return {};
-  return refusal(kOrder, "tensor", "the gradient of \"{}\" came twice in iteration {}; one backward per iteration", info.name,
-                 current);
-}
-
-void WorkerNode::begin_backward() {
-  if (!in_backward_.exchange(true)) exchange().forward_done();
-}
-
-Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
-  PACELINE_RETURN_IF_ERROR(require_training("paceline_gradient_ready"));
-  PACELINE_RETURN_IF_ERROR(in_turn(tensor));
-  begin_backward();
-  if (data != nullptr) {
-    PACELINE_RETURN_IF_ERROR(settled(exchange().wait_gradients_free(job_.table.tensors[tensor].layer)));
-    const Span place = place_in(gradients_, tensor);
-    if (place.count > 0 && data != place.first)
-      std::memcpy(place.first, data, static_cast<std::size_t>(place.count) * sizeof(float));
-  }
-  return settled(exchange().gradient_ready(tensor));
-}
-
-Status WorkerNode::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
-  PACELINE_RETURN_IF_ERROR(require_training("paceline_backward_done"));
-  const std::lock_guard lock(steps_);
-  if (stepped_ + 1 != current_)
-    return refusal(kOrder, "node", "iteration {} is over, but paceline_step_done was not called for it", current_ - 1);
-  begin_backward();
-  PACELINE_RETURN_IF_ERROR(settled(exchange().backward_done(iteration, unused)));
-  in_backward_ = false;
-  ++current_;
-  return {};
-}
-
-Result<bool> WorkerNode::step_done(const paceline_step& step) {
-  PACELINE_RETURN_IF_ERROR(require_training("paceline_step_done"));
-  const std::lock_guard lock(steps_);
-  if (stepped_ + 2 != current_)
-    return refusal(kOrder, "node", "iteration {} is not over; call paceline_backward_done first, once for each step",
-                   current_.load());
-  const double before = report_.phases.total();
-  const TimePoint ended = now();
-  const double waited = runtime::add(exchange().take_account(), report_);
-  if (step.phases == 0) report_.phases[Phase::kForward] += std::max(0.0, seconds(ended - mark_) - waited);
-  for (std::size_t phase = 0; phase < step.phases; ++phase) report_.phases.seconds[phase] += step.phase_seconds[phase];
-  mark_ = ended;
-  if (report_.iterations++ == 0) report_.loss_first = step.loss;
-  report_.loss_last = step.loss;
-  report_.samples += step.samples;
-  report_.iteration_seconds.add(report_.phases.total() - before);
-  ++stepped_;
-  const Result<bool> last = process_->end_iteration(stepped_);
-  if (!last.ok()) return settled(last);
-  progress_->tell(report_, stepped_, stepped_, -1,
-                  *last ? runtime::ProgressTeller::Importance::kLast : runtime::ProgressTeller::Importance::kUsual);
-  return last;
+  return span_in(gradients_, job_.numbers.place(tensor));
 }
 
 }  // namespace paceline::library

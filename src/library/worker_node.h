@@ -33,6 +33,7 @@ class WorkerNode final : public Node {
     float* first;
     std::int64_t count;
   };
+  std::size_t tensors() const { return job_.table.tensors.size(); }
   Result<Span> value(std::uint32_t tensor);
   Result<Span> gradient(std::uint32_t tensor);
 
@@ -42,6 +43,8 @@ class WorkerNode final : public Node {
   Result<bool> wait_free(std::int32_t layer, Duration limit);
   Status gradient_ready(std::uint32_t tensor, const void* data);
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused);
+  // Fills `verdict` but for its size; `unused` is where it says.
+  Result<bool> wait_verdict(Iteration iteration, Duration limit, paceline_verdict& verdict);
   // True: somebody asked to stop, and this was the job's last iteration.
   Result<bool> step_done(const paceline_step& step);
 
@@ -55,13 +58,15 @@ class WorkerNode final : public Node {
   WorkerNode(Job::Description job, session::Role role);
   Status require_training(const char* call) const;
   Status check_tensor(std::uint32_t tensor) const;
-  Status in_turn(std::uint32_t tensor);
+  Result<std::optional<Layer>> layer_of(std::int32_t layer) const;
+  Status check_current(Iteration iteration) const;
+  Status in_turn(std::uint32_t place);
   // What the job's failure is called by everybody. A call that was refused harms nothing.
   Status settled(const Status& status);
   Result<bool> settled(const Result<bool>& over);
   template <typename Wait>
   Result<bool> in_slices(Duration limit, Wait wait);
-  Span place_in(std::vector<float>& arena, std::uint32_t tensor) const;
+  Span span_in(std::vector<float>& arena, std::uint32_t place) const;
   void begin_training();
   void begin_backward();
   void hand_in();
@@ -77,13 +82,14 @@ class WorkerNode final : public Node {
   std::atomic<bool> closing_ = false;
   std::atomic<Iteration> current_ = 0;             // whose gradients are awaited
   std::atomic<bool> in_backward_ = false;          // since its first gradient
-  std::vector<std::atomic<Iteration>> passed_;     // by layer: the last iteration whose gate was passed
-  std::vector<std::atomic<Iteration>> announced_;  // by tensor: of its last gradient
+  std::vector<std::atomic<Iteration>> passed_;     // by layer of the table: the last iteration whose gate was passed
+  std::vector<std::atomic<Iteration>> announced_;  // by place in the table: of its last gradient
 
   std::mutex steps_;  // what follows
   Iteration stepped_ = 0;
   TimePoint mark_{};
   runtime::WorkerReport report_;
+  std::vector<std::uint32_t> unused_;  // while backward_done runs
   std::unique_ptr<runtime::ProgressTeller> progress_;
   std::mutex ends_;  // one thread joins or finishes at a time
 };

@@ -1,6 +1,7 @@
 """A job that trains through the Python package, and what a user's process does meanwhile: errors, Ctrl-C, fork."""
 
 import array
+import math
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 from binding import environment, on_threads
 
 from paceline import PacelineError, _library_node
-from paceline._node import Place, TensorSpec
+from paceline._node import Place, TensorSpec, Verdict
 
 TENSORS = [TensorSpec("a.weight", (2, 2), layer=0), TensorSpec("b.bias", (), layer=1)]
 SETTINGS = {"optimizer": "sgd", "learning-rate": "0.5"}
@@ -73,18 +74,54 @@ def test_two_members_train_and_the_report_says_so(role, servers, settings):
     coordinator.close(1)
 
 
+@pytest.mark.parametrize("role, servers, more", [("both", 2, {}), ("worker", 0, {"collective": "loop3-overlap"})])
+def test_with_means_the_values_are_mean_gradients_and_a_verdict_follows(role, servers, more):
+    coordinator = _library_node.Coordinator(2, servers)
+    heard = {}
+
+    def life(rank):
+        tensors = [TensorSpec("a", (2,), layer=0), TensorSpec("b", (3,), layer=0, frozen=True), TensorSpec("c", (), layer=1)]
+        initial = [floats(8, 9), floats(4, 5, 6), floats(7)]
+        place = Place(role=role, rank=rank, coordinator=coordinator.address)
+        node = _library_node.join(tensors, [address(values) for values in initial], {"optimizer": "mean", "verdict": "1", "non-finite": "apply", **more}, place)
+        assert [list(node.value(tensor)) for tensor in range(3)] == [[8, 9], [4, 5, 6], [7]]
+
+        def step(iteration, gradient, unused):
+            bias = floats(2)
+            node.gradient_ready(0, address(gradient))
+            if 2 not in unused:
+                node.gradient_ready(2, address(bias))
+            node.backward_done(iteration, unused)
+            node.step_done(1, math.nan, {})
+            assert node.wait_all(iteration, 60)
+            return list(node.value(0)), list(node.value(2)), node.wait_verdict(iteration, 60)
+
+        heard[rank] = [step(1, floats(1, 2 * rank), [2]), step(2, floats(rank, 1), [2] if rank else []), step(3, floats(math.inf if rank else 1, 1), [])]
+        assert list(node.value(1)) == [4, 5, 6]
+        node.finish(60)
+        node.close(1)
+
+    assert on_threads(lambda: life(0), lambda: life(1)) == []
+    assert repr(heard[0]) == repr(heard[1])
+    first, second, third = heard[0]
+    assert first == ([1, 1], [7], Verdict(2.0, None, frozenset({2})))
+    assert second == ([0.5, 1], [1], Verdict(0.25 + 1 + 1, None, frozenset()))
+    assert third[2].non_finite == (1, 0) and not math.isfinite(third[2].square_sum)
+    coordinator.finish(60)
+    coordinator.close(1)
+
+
 def test_what_one_member_fails_with_all_raise():
     coordinator = _library_node.Coordinator(2, 2)
     said = {}
 
     def life(rank):
         node = join(coordinator, rank)
-        train(node, 1)
-        if rank == 1:
-            node.fail("rank 1: ValueError: no more data")
         with pytest.raises(PacelineError) as raised:
-            for iteration in range(2, 1000):
+            for iteration in range(1, 1000):
                 train(node, iteration)
+                if rank == 1:
+                    node.fail("rank 1: ValueError: no more data")
         said[rank] = raised.value
         node.close(1)
 
@@ -127,7 +164,7 @@ def test_a_phase_or_role_that_there_is_not_is_named():
 WAITS = """
 import signal
 from paceline import _library, _library_node
-from paceline._node import Place, TensorSpec
+from paceline._node import Place, TensorSpec, Verdict
 signal.signal(signal.SIGINT, signal.default_int_handler)
 coordinator = _library_node.Coordinator(2, 1)
 wait, told = _library.wait_joined, []

@@ -1,0 +1,134 @@
+// An iteration of a worker, call by call.
+#include <algorithm>
+#include <cstring>
+
+#include "library/worker_node.h"
+
+namespace paceline::library {
+
+using runtime::Phase;
+
+Result<bool> WorkerNode::wait_layer(std::int32_t layer, Iteration iteration, Duration limit) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_layer"));
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<Layer> gate, layer_of(layer));
+  PACELINE_RETURN_IF_ERROR(check_current(iteration));
+  if (!gate) return true;
+  PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_layer(*gate, iteration, limit)));
+  if (over) passed_[static_cast<std::size_t>(gate->index)] = iteration;
+  return over;
+}
+
+Result<bool> WorkerNode::wait_all(Iteration iteration, Duration limit) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_all"));
+  if (iteration < 0 || iteration >= current_)
+    return refusal(kOrder, "iteration", "iteration {} is not over; the last one is {}", iteration, current_ - 1);
+  PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_all(iteration, limit)));
+  if (over) {
+    for (auto& passed : passed_) passed = iteration + 1;
+  }
+  return over;
+}
+
+Result<bool> WorkerNode::wait_free(std::int32_t layer, Duration limit) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_free"));
+  if (layer == -1) return settled(exchange().wait_free(std::nullopt, limit));
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<Layer> gate, layer_of(layer));
+  if (!gate) return true;
+  return settled(exchange().wait_free(*gate, limit));
+}
+
+Result<bool> WorkerNode::wait_verdict(Iteration iteration, Duration limit, paceline_verdict& verdict) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_verdict"));
+  paramserver::Verdict heard;
+  PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_verdict(iteration, limit, heard)));
+  if (!over) return false;
+  verdict.square_sum = heard.square_sum;
+  verdict.non_finite_tensor = verdict.non_finite_rank = -1;
+  if (heard.non_finite) {
+    verdict.non_finite_tensor = static_cast<std::int32_t>(job_.numbers.tensor_at(heard.non_finite->tensor));
+    verdict.non_finite_rank = heard.non_finite->rank.value;
+  }
+  for (std::uint32_t place = 0; verdict.unused != nullptr && place < job_.table.tensors.size(); ++place)
+    verdict.unused[job_.numbers.tensor_at(place)] = heard.unused_by_all(place) ? 1 : 0;
+  return true;
+}
+
+// The gradient of the tensor there may come now, and has not come yet.
+Status WorkerNode::in_turn(std::uint32_t place) {
+  const Iteration current = current_;
+  const auto& info = job_.table.tensors[place];
+  if (info.frozen) return refusal(kOrder, "tensor", "a gradient came for \"{}\", which is frozen", info.name);
+  if (passed_[static_cast<std::size_t>(info.layer.index)] != current) {
+    return refusal(
+        kOrder, "tensor",
+        "the gradient of \"{}\" in iteration {} comes before its values were waited for; call paceline_wait_layer for its "
+        "layer first",
+        info.name, current);
+  }
+  if (announced_[place].exchange(current) != current) return {};
+  return refusal(kOrder, "tensor", "the gradient of \"{}\" came twice in iteration {}; one backward per iteration", info.name,
+                 current);
+}
+
+void WorkerNode::begin_backward() {
+  if (!in_backward_.exchange(true)) exchange().forward_done();
+}
+
+Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_gradient_ready"));
+  PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
+  const std::uint32_t place = job_.numbers.place(tensor);
+  PACELINE_RETURN_IF_ERROR(in_turn(place));
+  begin_backward();
+  if (data != nullptr) {
+    PACELINE_RETURN_IF_ERROR(settled(exchange().wait_gradients_free(job_.table.tensors[place].layer)));
+    const Span span = span_in(gradients_, place);
+    if (span.count > 0 && data != span.first) std::memcpy(span.first, data, static_cast<std::size_t>(span.count) * sizeof(float));
+  }
+  return settled(exchange().gradient_ready(place));
+}
+
+Status WorkerNode::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_backward_done"));
+  const std::lock_guard lock(steps_);
+  if (stepped_ + 1 != current_)
+    return refusal(kOrder, "node", "iteration {} is over, but paceline_step_done was not called for it", current_ - 1);
+  if (unused.size() > job_.table.tensors.size())
+    return refusal("illegal", "count", "{} tensors are unused; the job has {}", unused.size(), job_.table.tensors.size());
+  unused_.clear();
+  for (const std::uint32_t tensor : unused) {
+    PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
+    unused_.push_back(job_.numbers.place(tensor));
+  }
+  begin_backward();
+  PACELINE_RETURN_IF_ERROR(settled(exchange().backward_done(iteration, unused_)));
+  in_backward_ = false;
+  ++current_;
+  return {};
+}
+
+Result<bool> WorkerNode::step_done(const paceline_step& step) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_step_done"));
+  const std::lock_guard lock(steps_);
+  if (stepped_ + 2 != current_)
+    return refusal(kOrder, "node", "iteration {} is not over; call paceline_backward_done first, once for each step",
+                   current_.load());
+  const double before = report_.phases.total();
+  const TimePoint ended = std::chrono::steady_clock::now();
+  const double waited = runtime::add(exchange().take_account(), report_);
+  if (step.phases == 0) report_.phases[Phase::kForward] += std::max(0.0, seconds(ended - mark_) - waited);
+  for (std::size_t phase = 0; phase < step.phases; ++phase) report_.phases.seconds[phase] += step.phase_seconds[phase];
+  mark_ = ended;
+  if (report_.iterations++ == 0) report_.loss_first = step.loss;
+  report_.loss_last = step.loss;
+  report_.samples += step.samples;
+  report_.iteration_seconds.add(report_.phases.total() - before);
+  ++stepped_;
+  const Result<bool> last = process_->end_iteration(stepped_);
+  if (!last.ok()) return settled(last);
+  progress_->tell(report_, stepped_, stepped_, -1,
+                  *last ? runtime::ProgressTeller::Importance::kLast : runtime::ProgressTeller::Importance::kUsual);
+  return last;
+}
+
+}  // namespace paceline::library
