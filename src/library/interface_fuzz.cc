@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,15 +22,15 @@ class Caller {
  public:
   explicit Caller(FuzzedDataProvider& data) : data_(data) {}
   ~Caller() {
-    for (void* handle : handles_) check(paceline_close(handle, 0, error()));
+    for (void* handle : std::set<void*>(handles_.begin(), handles_.end())) check(paceline_close(handle, 0, error()));
   }
 
   void call() {
     using Call = void (Caller::*)();
-    static constexpr Call kCalls[] = {&Caller::close,      &Caller::text,       &Caller::make_job, &Caller::set,      &Caller::add,
-                                      &Caller::coordinate, &Caller::join,       &Caller::wait,     &Caller::ask_node, &Caller::end,
-                                      &Caller::place,      &Caller::train,      &Caller::step,     &Caller::ask,      &Caller::open,
-                                      &Caller::group,      &Caller::collective, &Caller::request};
+    static constexpr Call kCalls[] = {&Caller::close, &Caller::text,       &Caller::make_job, &Caller::set,
+                                      &Caller::add,   &Caller::coordinate, &Caller::join,     &Caller::wait,
+                                      &Caller::end,   &Caller::train,      &Caller::step,     &Caller::open,
+                                      &Caller::group, &Caller::collective, &Caller::request,  &Caller::begin_job};
     (this->*data_.PickValueInArray(kCalls))();
   }
 
@@ -43,7 +44,7 @@ class Caller {
     return static_cast<Handle*>(handles_[data_.ConsumeIntegralInRange<std::size_t>(0, handles_.size() - 1)]);
   }
   template <typename Handle>
-  void keep(std::int32_t kind, Handle* made) {
+  void keep(std::int32_t kind, Handle*& made) {  // by reference: the call comes first
     check(kind);
     require((kind == PACELINE_DONE) == (made != nullptr));
     if (made != nullptr) handles_.push_back(made);
@@ -84,14 +85,13 @@ class Caller {
   }
 
   void close() {
-    const std::size_t before = handles_.size();
     void* const handle = any<void>();
     const bool known = std::erase(handles_, handle) > 0;
     const std::int32_t kind = paceline_close(handle, 0, error());
     check(kind);
     if (known && kind == PACELINE_DONE) closed_ = handle;
     if (known && kind != PACELINE_DONE) handles_.push_back(handle);  // the error could not be filled
-    require(known || kind != PACELINE_DONE || before == 0);
+    require(known || kind != PACELINE_DONE);
   }
   void text() {
     const char* bytes = nullptr;
@@ -99,6 +99,9 @@ class Caller {
     const std::int32_t kind = paceline_text_bytes(any<paceline_text>(), null_or(bytes), null_or(count), error());
     check(kind);
     if (kind == PACELINE_DONE && bytes != nullptr && count > 0) require(bytes[count] == 0);
+    paceline_text* answer = nullptr;
+    keep(paceline_ask(null_or(*words()), null_or(*words()), &answer, error()), answer);
+    static_cast<void>(paceline_struct_size(words()));
   }
   void make_job() {
     paceline_job* job = nullptr;
@@ -116,6 +119,7 @@ class Caller {
     tensor.shape = null_or(shape[0]);
     tensor.dimensions = data_.ConsumeIntegralInRange<std::size_t>(0, 3);
     tensor.type = data_.ConsumeBool() ? 0 : number();
+    tensor.frozen = number() == 1 ? 1 : 0;
     tensor.layer = data_.ConsumeIntegralInRange(-1, 3);
     std::uint32_t given = 0;
     check(paceline_job_add_tensor(any<paceline_job>(), null_or(tensor), null_or(given), error()));
@@ -150,35 +154,59 @@ class Caller {
     }
     keep(paceline_join(any<paceline_job>(), null_or(place), &node, error()), node);
   }
+  // A whole job of one worker, so that what comes next has something to disturb.
+  void begin_job() {
+    if (nodes_ > 0) return;
+    nodes_ = kMostNodes;
+    error_ = {};
+    paceline_job* job = nullptr;
+    paceline_node *coordinator = nullptr, *worker = nullptr;
+    paceline_text* address = nullptr;
+    keep(paceline_job_new(&job, nullptr), job);
+    if (data_.ConsumeBool()) check(paceline_job_set(job, "optimizer", "mean", nullptr));
+    if (data_.ConsumeBool()) check(paceline_job_set(job, "verdict", "1", nullptr));
+    for (int layer = 0; layer < 3; ++layer) {
+      static constexpr const char* kNames[] = {"a", "b", "c"};
+      paceline_tensor tensor{};
+      tensor.size = sizeof tensor;
+      tensor.name = kNames[layer];
+      tensor.layer = layer;
+      tensor.frozen = data_.ConsumeIntegralInRange(0, 3) == 0 ? 1 : 0;
+      check(paceline_job_add_tensor(job, &tensor, nullptr, nullptr));
+    }
+    paceline_place place{};
+    place.size = sizeof place;
+    place.role = PACELINE_BOTH;
+    place.rank = -1;
+    place.workers = place.servers = 1;
+    keep(paceline_coordinate(job, &place, &coordinator, nullptr), coordinator);
+    keep(paceline_node_address(coordinator, &address, nullptr), address);
+    require(paceline_text_bytes(address, &place.coordinator, nullptr, nullptr) == PACELINE_DONE);
+    keep(paceline_join(job, &place, &worker, nullptr), worker);
+    if (worker != nullptr) check(paceline_wait_joined(worker, 10, nullptr));
+    for (int more = 0; more < 8 && worker != nullptr; ++more) handles_.push_back(worker);  // likely to be chosen
+  }
   void wait() {
     check(paceline_wait_joined(any<paceline_node>(), seconds(), error()));
     check(paceline_wait_layer(any<paceline_node>(), number(), number(), seconds(), error()));
     check(paceline_wait_all(any<paceline_node>(), number(), seconds(), error()));
     check(paceline_wait_free(any<paceline_node>(), number(), seconds(), error()));
-  }
-  void ask_node() {
-    auto info = sized<paceline_info>();
-    paceline_text* text = nullptr;
-    check(paceline_node_info(any<paceline_node>(), null_or(info), error()));
-    keep(paceline_node_report(any<paceline_node>(), &text, error()), text);
-  }
-  void end() {
-    switch (data_.ConsumeIntegralInRange(0, 2)) {
-      case 0:
-        return check(paceline_finish(any<paceline_node>(), seconds(), error()));
-      case 1:
-        return check(paceline_fail(any<paceline_node>(), number(), words(), error()));
-      default:
-        return check(paceline_interrupt(any<paceline_node>(), error()));
-    }
-  }
-  void place() {
     float* first = nullptr;
     std::int64_t count = 0;
     check(paceline_tensor_value(any<paceline_node>(), data_.ConsumeIntegral<std::uint8_t>(), null_or(first), null_or(count),
                                 error()));
     check(paceline_tensor_gradient(any<paceline_node>(), data_.ConsumeIntegral<std::uint8_t>(), null_or(first), null_or(count),
                                    error()));
+    auto info = sized<paceline_info>();
+    paceline_text* text = nullptr;
+    check(paceline_node_info(any<paceline_node>(), null_or(info), error()));
+    keep(paceline_node_report(any<paceline_node>(), &text, error()), text);
+  }
+  void end() {
+    const int how = data_.ConsumeIntegralInRange(0, 2);
+    if (how == 0) check(paceline_finish(any<paceline_node>(), seconds(), error()));
+    if (how == 1) check(paceline_fail(any<paceline_node>(), number(), words(), error()));
+    if (how == 2) check(paceline_interrupt(any<paceline_node>(), error()));
   }
   void train() {
     // No tensor is larger than 30 * 30 * 2.
@@ -197,26 +225,24 @@ class Caller {
     step.loss = data_.ConsumeFloatingPoint<double>();
     step.phase_seconds = null_or(phases[0]);
     step.phases = data_.PickValueInArray<std::size_t>({0, PACELINE_PHASES, 99});
+    std::uint8_t unused[4];
+    auto verdict = sized<paceline_verdict>();
+    verdict.unused = null_or(unused[0]);
+    verdict.tensors = data_.ConsumeIntegralInRange<std::size_t>(0, 4);
+    check(paceline_wait_verdict(any<paceline_node>(), number(), seconds(), null_or(verdict), error()));
     std::int32_t stopping = 0;
     check(paceline_step_done(any<paceline_node>(), null_or(step), null_or(stopping), error()));
-  }
-  void ask() {
-    paceline_text* answer = nullptr;
-    keep(paceline_ask(null_or(*words()), null_or(*words()), &answer, error()), answer);
-    static_cast<void>(paceline_struct_size(words()));
   }
   void open() {
     if (nodes_++ == kMostNodes) return;
     const char* addresses[2] = {"127.0.0.1:0", words()};
     auto link = sized<paceline_link>();
-    link.alpha = data_.ConsumeFloatingPoint<double>();
     auto options = sized<paceline_communicator_options>();
     options.rank = data_.ConsumeIntegralInRange(-1, 1);
     options.ranks = data_.ConsumeIntegralInRange(-1, 2);
     options.addresses = null_or(addresses[0]);
     options.address_count = data_.ConsumeIntegralInRange<std::size_t>(0, 2);
     options.link = null_or(link);
-    options.rank_order = number();
     options.connect_seconds = 0.002;
     options.stall_seconds = data_.ConsumeBool() ? 0 : seconds();
     paceline_communicator* all = nullptr;
