@@ -1,4 +1,4 @@
-#include "planner/tuning/choose_collective.h"
+#include "tuning/choose_collective.h"
 
 #include <algorithm>
 #include <map>
@@ -11,11 +11,11 @@
 #include "base/text.h"
 #include "collectives/exec/calibration.h"
 #include "collectives/training/loop_options.h"
-#include "planner/tuning/choice.h"
 #include "runtime/make_job_plan.h"
 #include "tensor/reduce.h"
+#include "tuning/choice.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 namespace {
 
 using collectives::Call;
@@ -156,4 +156,4 @@ Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& 
               {"why", std::move(why)}};
 }
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

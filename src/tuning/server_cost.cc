@@ -1,4 +1,4 @@
-#include "planner/tuning/server_cost.h"
+#include "tuning/server_cost.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "paramserver/core/server.h"
 #include "runtime/make_job_plan.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 namespace {
 
 constexpr std::int64_t kElements = 50'000;  // one slice
@@ -89,4 +89,4 @@ Result<double> measured_server_cost(const job::JobSpec& settings, std::int32_t w
   return seconds(least) / static_cast<double>(workers) / static_cast<double>(kElements * std::int64_t{sizeof(float)});
 }
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

@@ -1,15 +1,15 @@
-#include "planner/tuning/choose_schedule.h"
+#include "tuning/choose_schedule.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/log.h"
 #include "base/text.h"
-#include "planner/tuning/choice.h"
 #include "prediction/tune.h"
 #include "replay/table.h"
+#include "tuning/choice.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 namespace {
 
 using prediction::Cluster;
@@ -172,4 +172,4 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   return result;
 }
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

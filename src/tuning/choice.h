@@ -5,10 +5,10 @@
 
 #include "cost/link_fit.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 
 // Of a link that nobody could measure.
 inline constexpr cost::LinkFit kAssumedLink{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
 inline constexpr std::int64_t kParameterBytes = sizeof(float);
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

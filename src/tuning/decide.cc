@@ -1,9 +1,9 @@
-#include "planner/tuning/decide.h"
+#include "tuning/decide.h"
 
-#include "planner/tuning/choose_collective.h"
-#include "planner/tuning/choose_schedule.h"
+#include "tuning/choose_collective.h"
+#include "tuning/choose_schedule.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 
 Result<runtime::Json> decide(job::JobSpec& spec, const wire::TensorTable& table, std::int32_t workers, std::int32_t servers,
                              const runtime::Gathering& gathering) {
@@ -16,4 +16,4 @@ Result<runtime::Json> decide(job::JobSpec& spec, const wire::TensorTable& table,
   return runtime::Json{{"tuned", std::move(tuned)}, {"collective", std::move(collective)}};
 }
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

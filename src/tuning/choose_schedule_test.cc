@@ -1,4 +1,4 @@
-#include "planner/tuning/choose_schedule.h"
+#include "tuning/choose_schedule.h"
 
 #include <cmath>
 #include <filesystem>
@@ -15,7 +15,7 @@
 #include "runtime/make_job_plan.h"
 #include "scheduling/slice_size.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 namespace {
 
 using job::testing::give;
@@ -239,4 +239,4 @@ TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
 }
 
 }  // namespace
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

@@ -6,7 +6,7 @@
 #include "runtime/report.h"
 #include "wire/control.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 
 // Fills in `link-cost` of the settings, from which every worker then makes the same choices, and `merge` where it is open. A
 // `link-cost` that is there, because the job goes on from a checkpoint, is kept, and with it what was chosen for it. Returns
@@ -15,4 +15,4 @@ namespace paceline::planner {
 Result<runtime::Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
                                         const runtime::Gathering& gathering);
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

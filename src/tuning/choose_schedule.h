@@ -1,12 +1,12 @@
 // What `--schedule tuned` becomes in a job: decided once, before it begins, for all of its processes.
 #pragma once
 
-#include "planner/tuning/server_cost.h"
 #include "runtime/coordinator.h"
 #include "runtime/report.h"
+#include "tuning/server_cost.h"
 #include "wire/control.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 
 // Fills in `slice`, `merge`, `window`, `return` and `ordered-places` of the settings where they are open, by predicting the
 // iteration with each of several combinations (prediction/tune.h). That needs the time that each layer computes: a replay's table
@@ -21,4 +21,4 @@ Result<runtime::Json> choose_schedule(job::JobSpec& settings, const wire::Tensor
                                       std::int32_t servers, const runtime::Gathering& gathering,
                                       const MeasureServer& measure_server);
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning

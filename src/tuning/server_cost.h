@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "job/spec.h"
 
-namespace paceline::planner {
+namespace paceline::tuning {
 
 // Seconds for each byte that is pushed as float32: its share of the sum, of the look at whether that is finite, of the norm where
 // gradients are clipped, and of the optimizer's step.
@@ -17,4 +17,4 @@ using MeasureServer = std::function<Result<double>(const job::JobSpec& settings,
 // unit stays in the caches as what has just been received does. Takes some milliseconds. Errors: settings that are not valid.
 Result<double> measured_server_cost(const job::JobSpec& settings, std::int32_t workers);
 
-}  // namespace paceline::planner
+}  // namespace paceline::tuning
