@@ -1,0 +1,159 @@
+"""attach(): joins the job and puts gates, hooks and the deferring step around a model and an optimizer that stay the user's own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Mapping
+
+from torch import nn
+from torch.optim import Optimizer
+
+from paceline._errors import PacelineError
+from paceline._node import Join, Place
+from paceline.torch import agreement, separable
+from paceline.torch.buffers import Buffers
+from paceline.torch.exchange import Exchange
+from paceline.torch.front import Front
+from paceline.torch.gates import Gates, attached_to
+from paceline.torch.job import Job
+from paceline.torch.ledger import COUNTED
+from paceline.torch.separable import Stepping
+from paceline.torch.stepping import Stepper
+from paceline.torch.swapped import swap
+from paceline.torch.table import Table
+
+log = logging.getLogger("paceline.torch")
+
+
+def attach(
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    clip_norm: float | None = None,
+    buffers: str = "local",
+    apply: str = "at-gates",
+    average: str = "mean",
+    accumulate: int = 1,
+    expect: str = "once",
+    may_thaw: bool = False,
+    check: bool = False,
+    settings: Mapping[str, str] | None = None,
+    place: Place | None = None,
+    join: Join | None = None,
+) -> Job:
+    """Trains `model` by `optimizer` together with the job's other ranks; the loop around it stays as it is.
+
+    Call it once on every rank, after the optimizer is made (and a checkpoint is loaded), before the first forward pass. Returns when all
+    ranks have joined and hold rank 0's parameters and buffers. From then on `backward()` sends each gradient as it is finished,
+    `optimizer.step()` makes updates due, and each layer is updated just before it is read next.
+
+    clip_norm: gradients are scaled down to at most this norm, as torch.nn.utils.clip_grad_norm_ does, known while means still travel.
+    buffers: "local", each rank keeps its own; "broadcast", rank 0's before every forward pass; "mean", means of those that are float32.
+    apply: "at-gates", or "at-step": step() waits for all means and steps as a whole, as other tools do.
+    average: "mean" of the ranks, or weighted by "samples" (job.samples(n) before each backward()).
+    accumulate: backward passes before a step; gradients are sent in the last. expect: "once", or "counted": each parameter is finished as
+    often as in the first iteration, which sends at step() (several losses, checkpointed segments that share a layer).
+    may_thaw: parameters that are frozen and in no optimizer keep a place in the exchange, so that they may learn later.
+    check: a read of a parameter by a reference that is older than attach, while its update is due, is an error that names both, instead of
+    a reason to apply the update (also PACELINE_CHECK=1): it finds what keeps updates from being hidden.
+    settings: options of the job, as `paceline options` names them, e.g. {"schedule": "p3", "wire": "bfloat16"}.
+    place: where this process stands; None: as paceline.launch finds it (torchrun, mpirun, srun, PACELINE_* variables).
+
+    Raises PacelineError: a model, optimizer or choice that cannot be trained so, or ranks that disagree (exit_code 2), each naming the
+    parameter and what to do; a lost peer later, from whichever call meets it first.
+    """
+    separable.refuse(optimizer)
+    expected = expected_finishes(accumulate, expect)
+    refuse_choice("apply", apply, ("at-gates", "at-step"))
+    refuse_choice("average", average, ("mean", "samples"))
+    if clip_norm is not None and not clip_norm > 0:
+        raise PacelineError(f"clip_norm={clip_norm} is not above 0", subject="clip_norm")
+    table = Table(model)
+    refuse_attached(model, optimizer)
+    refuse_strangers(table, optimizer)
+    stepper = Stepper(optimizer)
+    if apply == "at-step":
+        stepper.stepping = Stepping.AT_STEP
+    frozen = set() if may_thaw else frozen_entries(table, optimizer)
+    exchange = Exchange(table, average == "samples", frozen)
+    held = Buffers(model, buffers, exchange)
+    choices = [("clip_norm", clip_norm), ("apply", apply), ("accumulate", accumulate), ("expect", expect), ("optimizer", type(optimizer).__name__)]
+    lines = agreement.lines_of(table, choices)
+    ours = agreement.digest(lines)
+    row = exchange.add("paceline.agreement", ours, frozen=True)
+
+    initial = exchange.initial()
+    chosen, where = (join, place or Place()) if join is not None else joined_by_launch(place)
+    node = chosen(exchange.specs(), [tensor.data_ptr() for tensor in initial], dict(settings or {}), where)
+    try:
+        agreement.compare(lines, ours, exchange.joined_value(node, row), node.rank)
+    except PacelineError as error:
+        node.fail(error.message)
+        node.close(1.0)
+        raise
+    exchange.on_joined(node)
+    held.on_joined()
+
+    front = Front(table, exchange, stepper, held, frozen, expected, clip_norm)
+    swap(optimizer, front)
+    gates = Gates(front, model, refuse=check or os.environ.get("PACELINE_CHECK") == "1")
+    job = Job(front, gates, node)
+    say_once(job, table)
+    return job
+
+
+def say_once(job: Job, table: Table) -> None:
+    if job.rank == 0:
+        log.info(job.stepping)
+    if any(name == "" for name in table.compiled):
+        warnings.warn(
+            "the whole model is compiled: all gradients appear at the end of backward(), so that nothing of the exchange is hidden behind it. "
+            "Compile its blocks instead (for block in model.blocks: block.compile())",
+            stacklevel=3,
+        )
+
+
+def expected_finishes(accumulate: int, expect: str) -> int:
+    refuse_choice("expect", expect, ("once", "counted"))
+    if accumulate < 1:
+        raise PacelineError(f"accumulate={accumulate} is less than 1 backward pass", subject="accumulate")
+    if expect == "counted" and accumulate != 1:
+        raise PacelineError(f"expect='counted' counts the backward passes itself; accumulate={accumulate} says their number; give one of the two", subject="accumulate")
+    return COUNTED if expect == "counted" else accumulate
+
+
+def refuse_choice(name: str, value: str, legal: tuple[str, ...]) -> None:
+    if value not in legal:
+        raise PacelineError(f"{name}={value!r} is none of {', '.join(map(repr, legal))}", subject=name)
+
+
+def refuse_attached(model: nn.Module, optimizer: Optimizer) -> None:
+    if any(True for _ in attached_to(model)):
+        raise PacelineError("the model, or a part of it, is attached already: a parameter belongs to one job; job.close() of that one gives it back")
+    if isinstance(vars(type(optimizer)).get("state"), property):
+        raise PacelineError("the optimizer is attached already; job.close() of that one gives it back")
+
+
+def refuse_strangers(table: Table, optimizer: Optimizer) -> None:
+    for number, group in enumerate(optimizer.param_groups):
+        for position, parameter in enumerate(group["params"]):
+            if table.of(parameter) is None:
+                raise PacelineError(
+                    f"parameter {position} of the optimizer's group {number}, of shape {tuple(parameter.shape)}, is not in the model: no rank would hear of its gradient. "
+                    f"Attach what holds it too, e.g. nn.ModuleList([model, loss])",
+                    subject=f"group {number}",
+                )
+
+
+def frozen_entries(table: Table, optimizer: Optimizer) -> set[int]:
+    """Parameters that do not learn and that no optimizer could step: only their initial value travels."""
+    stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    return {entry.index for entry in table.entries if not entry.parameter.requires_grad and entry.parameter not in stepped}
+
+
+def joined_by_launch(place: Place | None) -> tuple[Join, Place]:
+    from paceline import launch
+
+    return launch.join, place or launch.place()

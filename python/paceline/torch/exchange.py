@@ -1,0 +1,177 @@
+"""The model's tensors on a node: what is sent, where means stand, how a wait is made of short ones.
+
+Rows of the job's table, in this order: the parameters; the number of samples if means are weighted; buffers; what all ranks must agree on.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from paceline._node import Node, TensorSpec, Verdict
+from paceline.torch import memory
+from paceline.torch.table import Entry, Table
+
+SLICE = 0.05  # seconds of one wait inside the library, between which Python handles signals
+
+Timed = Callable[[str], AbstractContextManager[object]]
+
+
+class Row:
+    """A row that no parameter stands behind. `layer`: as the job numbers layers."""
+
+    def __init__(self, name: str, initial: Tensor, layer: int, frozen: bool) -> None:
+        self.index = -1
+        self.name = name
+        self.initial = initial
+        self.layer = layer
+        self.frozen = frozen
+
+
+class Exchange:
+    def __init__(self, table: Table, average_by_samples: bool, frozen: set[int]) -> None:
+        self.table = table
+        self.rows: list[Row] = []
+        self.first_layer = 1 if average_by_samples else 0  # the samples' own layer comes before all others, which wait for it
+        self.samples_row = self.add("paceline.samples", torch.zeros(1), layer=0) if average_by_samples else None
+        self._frozen = frozen
+        self._samples = math.nan
+        self._weight: tuple[int, float] = (-1, 1.0)  # iteration, what its means are multiplied with
+        self._verdicts: dict[int, Verdict] = {}
+        self._sparse_warned = False
+        self._sent_rows: set[int] = set()
+        self.node: Node
+
+    @property
+    def last_layer(self) -> int:
+        return self.first_layer + len(self.table.layers)
+
+    def add(self, name: str, initial: Tensor, *, layer: int | None = None, frozen: bool = False) -> Row:
+        row = Row(name, initial, self.last_layer if layer is None else layer, frozen)
+        row.index = len(self.table.entries) + len(self.rows)
+        self.rows.append(row)
+        return row
+
+    def specs(self) -> list[TensorSpec]:
+        parameters = [
+            TensorSpec(e.name, tuple(e.parameter.shape) if e.parameter.numel() else (1,), "float32", self.first_layer + e.layer, e.index in self._frozen)
+            for e in self.table.entries
+        ]
+        return parameters + [TensorSpec(row.name, tuple(row.initial.shape), "float32", row.layer, row.frozen) for row in self.rows]
+
+    def initial(self) -> list[Tensor]:
+        """To be kept alive until the job is joined."""
+        return [memory.as_sent(e.parameter.detach(), e.strides) for e in self.table.entries] + [row.initial for row in self.rows]
+
+    def on_joined(self, node: Node) -> None:
+        """Rank 0's parameters become everybody's."""
+        self.node = node
+        self._values = [torch.frombuffer(node.value(t), dtype=torch.float32) for t in range(len(self.table.entries) + len(self.rows))]
+        with torch.no_grad():
+            for entry in self.table.entries:
+                if entry.parameter.numel():
+                    entry.parameter.copy_(self._view(entry))
+
+    @staticmethod
+    def joined_value(node: Node, row: Row) -> Tensor:
+        return torch.frombuffer(node.value(row.index), dtype=torch.float32)
+
+    def value(self, row: Row) -> Tensor:
+        return self._values[row.index]
+
+    def samples(self, count: float) -> None:
+        self._samples = count
+
+    # --- one iteration
+
+    def send(self, entry: Entry, grad: Tensor) -> None:
+        if grad.is_sparse:
+            grad = self._densified(entry, grad)
+        flat = memory.as_sent(grad.detach(), entry.strides)
+        if self.samples_row is not None:
+            flat = flat * self._samples
+        self.node.gradient_ready(entry.index, flat.data_ptr())
+
+    def send_row(self, row: Row, values: Tensor) -> None:
+        self.node.gradient_ready(row.index, values.data_ptr())
+        self._sent_rows.add(row.index)
+
+    def conclude(self, iteration: int, unused: Sequence[int]) -> None:
+        if self.samples_row is not None:
+            self.send_row(self.samples_row, torch.tensor([self._samples], dtype=torch.float32))
+            self._samples = math.nan
+        idle = [row.index for row in self.rows if not row.frozen and row.index not in self._sent_rows]
+        self._sent_rows.clear()
+        self.node.backward_done(iteration, [*unused, *idle])
+
+    @property
+    def counted(self) -> bool:
+        """Whether the samples of the iteration are known, as far as they are needed."""
+        return self.samples_row is None or not math.isnan(self._samples)
+
+    def mean(self, entry: Entry, iteration: int, own: bool) -> Tensor:
+        """The mean of the parameter's gradients, which must be there: in memory of its own, or where it came if the type allows."""
+        view = self._view(entry)
+        weight = self._weight_of(iteration)
+        if own or view.dtype != entry.parameter.dtype:
+            copied = torch.empty_strided(tuple(view.shape), entry.strides, dtype=entry.parameter.dtype)
+            return copied.copy_(view if weight == 1.0 else view * weight)
+        return view if weight == 1.0 else view.mul_(weight)
+
+    def wait_layer(self, layer: int, iteration: int) -> None:
+        if self.samples_row is not None:
+            self._until(lambda: self.node.wait_layer(0, iteration, SLICE))
+        self._until(lambda: self.node.wait_layer(self.first_layer + layer, iteration, SLICE))
+
+    def wait_rows(self, iteration: int) -> None:
+        """For rows of the last layer, which nobody needs before the next forward pass."""
+        self._until(lambda: self.node.wait_layer(self.last_layer, iteration, SLICE))
+
+    def wait_all(self, iteration: int) -> None:
+        self._until(lambda: self.node.wait_all(iteration, SLICE))
+
+    def verdict(self, iteration: int) -> Verdict:
+        if iteration not in self._verdicts:
+            while (verdict := self.node.wait_verdict(iteration, SLICE)) is None:
+                pass
+            self._verdicts = {iteration: verdict}
+        return self._verdicts[iteration]
+
+    def set_order(self, layers: Sequence[int]) -> None:
+        before = list(range(self.first_layer))
+        after = [self.last_layer] if any(row.layer == self.last_layer for row in self.rows) else []
+        self.node.set_order([*before, *(self.first_layer + layer for layer in layers), *after])
+
+    def _weight_of(self, iteration: int) -> float:
+        """sum n g / W becomes sum n g / sum n: the mean of the counts n came as a tensor of its own."""
+        if self.samples_row is None:
+            return 1.0
+        if self._weight[0] != iteration:
+            mean = float(self._values[self.samples_row.index][0])
+            self._weight = (iteration, 1.0 / mean if mean > 0 else 0.0)
+        return self._weight[1]
+
+    def _view(self, entry: Entry) -> Tensor:
+        values = self._values[entry.index]
+        return memory.in_place(values, entry.parameter, entry.strides) if entry.parameter.numel() else values[:0].view(entry.parameter.shape)
+
+    def _densified(self, entry: Entry, grad: Tensor) -> Tensor:
+        dense = grad.coalesce().to_dense()
+        if not self._sparse_warned:
+            self._sparse_warned = True
+            sparse_bytes = sum(part.numel() * part.element_size() for part in (grad._values(), grad._indices()))
+            warnings.warn(
+                f"the gradient of {entry.name} is sparse ({sparse_bytes} bytes) and travels dense ({dense.numel() * dense.element_size()} bytes); Embedding(sparse=False) says so from the start",
+                stacklevel=2,
+            )
+        return dense
+
+    @staticmethod
+    def _until(there: Callable[[], bool]) -> None:
+        while not there():
+            pass

@@ -1,0 +1,201 @@
+"""The ways by which reading a layer is noticed, so that its update is applied first. Each is needed: each sees readers that the others miss.
+
+- a forward pre-hook of every module that holds a parameter: modules that keep references of their own (LSTM's flat weights);
+- a dictionary in the place of `module._parameters`: attributes read by another module (MultiheadAttention reads `out_proj.weight` and never
+  calls `out_proj`), `parameters()`, state dicts of parts, deep copies;
+- a mode of torch between `step()` and the next forward pass: references that are older than attach;
+- pre-hooks of `state_dict` of model and optimizer: buffers, and the optimizer's own state;
+- a hook of every gradient: whatever was read in spite of all these is an error when its gradient arrives, never an old value in silence.
+
+Hooks are objects that a copy or a pickle of the model loses: a copy is not attached.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from paceline.torch.front import Front
+from paceline.torch.references import Window
+from paceline.torch.table import Entry, Table
+
+
+class Inert:
+    """What a hook is in a copy of the model."""
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        return None
+
+
+class Gate:
+    """Pre-hook of a module: these layers are about to be read. Returns None always: another value would replace the module's input."""
+
+    def __init__(self, front: Front, layers: Sequence[int]) -> None:
+        self.front = front
+        self.layers = layers
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, module: nn.Module, args: object) -> None:
+        self.front.passed(self.layers, "forward")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Inert, ()
+
+
+class RootGate(Gate):
+    """Pre-hook of the model itself: what came back for its buffers is adopted before they are read."""
+
+    def __init__(self, front: Front, window: Window) -> None:
+        super().__init__(front, ())
+        self.window = window
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, module: nn.Module, args: object) -> None:
+        if not self.front.inert:
+            with self.front.lock, self.front.account.timed("forward"):
+                self.front.buffers.adopt(self.front.exchange.node.workers)
+        if not self.window.refuse:
+            self.window.close()
+
+
+class StateGate:
+    """Pre-hook of state_dict, of the model and of the optimizer."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        if not self.front.inert:
+            with self.front.lock:
+                self.front.synchronize("state_dict")
+                self.front.buffers.adopt(self.front.exchange.node.workers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Inert, ()
+
+
+class Arrival:
+    """Post-accumulate hook of a parameter."""
+
+    def __init__(self, front: Front, entry: Entry) -> None:
+        self.front = front
+        self.entry = entry
+
+    def __call__(self, parameter: torch.Tensor) -> None:
+        self.front.on_gradient(self.entry)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Inert, ()
+
+
+class GatedParameters(dict[str, Any]):
+    """`module._parameters`: reading a parameter here opens its gate. Copies and pickles are plain dictionaries."""
+
+    __slots__ = ("front",)
+    front: weakref.ref[Front]
+
+    def __getitem__(self, key: str) -> Any:
+        value = dict.__getitem__(self, key)
+        front = self.front()
+        if front is not None and front.ledger.due and value is not None and (entry := front.table.of(value)) is not None:
+            front.passed((entry.layer,), "an attribute read")
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in self else default
+
+    def items(self) -> Any:
+        self._open_all()
+        return dict.items(self)
+
+    def values(self) -> Any:
+        self._open_all()
+        return dict.values(self)
+
+    def copy(self) -> dict[str, Any]:
+        self._open_all()
+        return dict(dict.items(self))
+
+    def _open_all(self) -> None:
+        front = self.front()
+        if front is not None and front.ledger.due:
+            layers = [entry.layer for value in dict.values(self) if (entry := front.table.of(value)) is not None]
+            front.open(layers, "parameters()")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self.copy(),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return copy.deepcopy(self.copy(), memo)
+
+
+class Gates:
+    """All of them for one attached model, and their removal."""
+
+    def __init__(self, front: Front, model: nn.Module, refuse: bool) -> None:
+        """`refuse`: reads by references older than attach are errors, instead of reasons to apply updates."""
+        self.front = front
+        self.model = model
+        self.window = Window(front, refuse)
+        self._handles: list[RemovableHandle] = []
+        self._hooked: set[int] = set()
+        self.watch_modules(front.table)
+        self.watch_parameters()
+        self.watch_state_dicts()
+        self.watch_gradients()
+        self.watch_references()
+        front.adopt = self.watch_gradient
+
+    def watch_modules(self, table: Table) -> None:
+        for module, layers in table.gates.items():
+            self._handles.append(module.register_forward_pre_hook(Gate(self.front, tuple(layers)), prepend=True))
+        self._handles.append(self.model.register_forward_pre_hook(RootGate(self.front, self.window), prepend=True))
+
+    def watch_parameters(self) -> None:
+        for module in self.model.modules():
+            if module._parameters:
+                gated = GatedParameters(module._parameters)
+                gated.front = weakref.ref(self.front)
+                module._parameters = gated
+
+    def watch_state_dicts(self) -> None:
+        self._handles.append(self.model.register_state_dict_pre_hook(StateGate(self.front)))  # type: ignore[no-untyped-call]
+        optimizer = self.front.stepper.optimizer
+        self._handles.append(optimizer.register_state_dict_pre_hook(StateGate(self.front)))
+        self._handles.append(optimizer.register_load_state_dict_pre_hook(StateGate(self.front)))
+
+    def watch_gradients(self) -> None:
+        for entry in self.front.table.entries:
+            self.watch_gradient(entry)
+
+    def watch_gradient(self, entry: Entry) -> None:
+        """A parameter that does not learn refuses a hook: it is asked again at the end of every iteration."""
+        if entry.index not in self._hooked and entry.parameter.requires_grad and entry.index not in self.front.frozen:
+            self._hooked.add(entry.index)
+            self._handles.append(entry.parameter.register_post_accumulate_grad_hook(Arrival(self.front, entry)))  # type: ignore[no-untyped-call]
+
+    def watch_references(self) -> None:
+        self.front.on_due.append(self.window.open)
+        self.front.on_stepped.append(self.window.close)
+
+    def remove(self) -> None:
+        self.window.close()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for module in self.model.modules():
+            if isinstance(module._parameters, GatedParameters):
+                module._parameters = dict(dict.items(module._parameters))
+
+
+def attached_to(model: nn.Module) -> Iterator[Front]:
+    """The fronts that watch parameters of this model."""
+    for module in model.modules():
+        if isinstance(module._parameters, GatedParameters) and (front := module._parameters.front()) is not None and not front.inert:
+            yield front

@@ -1,0 +1,155 @@
+"""What the script holds of the job."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, DistributedSampler
+
+from paceline._errors import PacelineError
+from paceline._node import Node
+from paceline.torch import lifetime
+from paceline.torch.clipping import Norm
+from paceline.torch.front import Front
+from paceline.torch.gates import Gates
+from paceline.torch.swapped import restore
+
+LEAVE = 10.0  # seconds for the others' verdict when the script ends in order
+
+
+class Job:
+    """One attached model and optimizer. A context manager: leaving it ends this rank's part, and an exception ends the job for all."""
+
+    def __init__(self, front: Front, gates: Gates, node: Node) -> None:
+        self._front = front
+        self._gates = gates
+        self._node = node
+        self._samples = 0
+        self._loss = math.nan
+        self.stopping = False  # somebody asked the job to stop: leave the loop
+        self._waited_before: dict[str, float] = {}
+        front.on_due.append(self._step_done)
+        lifetime.register(self)
+
+    @property
+    def rank(self) -> int:
+        return self._node.rank
+
+    @property
+    def workers(self) -> int:
+        return self._node.workers
+
+    @property
+    def iteration(self) -> int:
+        """The one whose gradients are being computed."""
+        return self._front.ledger.iteration
+
+    @property
+    def stepping(self) -> str:
+        """How the optimizer is stepped, and why so."""
+        return f"{self._front.stepper.kind.__name__}: stepped {self._front.stepper.stepping.value}"
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes in here add to this rank's gradients and send nothing."""
+        before, self._front.paused = self._front.paused, True
+        try:
+            yield
+        finally:
+            self._front.paused = before
+
+    def samples(self, count: int) -> None:
+        """How many samples the next backward pass stands for, before it. With attach(average="samples") gradients are weighted by it."""
+        if count < 0:
+            raise PacelineError(f"job.samples({count}): a number of samples is at least 0", subject="samples")
+        self._samples = count
+        self._front.exchange.samples(float(count))
+
+    def loss(self, value: float) -> None:
+        """The loss of this iteration, for progress and report."""
+        self._loss = float(value)
+
+    def synchronize(self) -> None:
+        """Applies every update that is still due."""
+        with self._front.lock:
+            self._front.synchronize("synchronize")
+            self._front.buffers.adopt(self.workers)
+
+    def sampler(self, dataset: Dataset[Any], **options: Any) -> DistributedSampler[Any]:
+        """This rank's share of a data set, as DistributedSampler cuts it."""
+        return DistributedSampler(dataset, num_replicas=self.workers, rank=self.rank, **options)
+
+    def clip_grad_norm_(self, max_norm: float) -> Norm:
+        """Between backward() and step(): clips this iteration's means by their norm. Nothing waits until the norm is looked at or needed."""
+        return Norm(self._front.clip_by_script(max_norm))
+
+    def report(self) -> dict[str, float]:
+        """Iterations, seconds of one, and what of them this rank waited, by reason."""
+        return self._front.account.report()
+
+    def advice(self) -> str:
+        """One sentence on what would save most waiting, "" if nothing is worth it."""
+        return self._front.account.hint()
+
+    def close(self) -> None:
+        """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were."""
+        if self._front.inert:
+            return
+        self.synchronize()
+        self._node.finish(LEAVE)
+        self._detach()
+        self._node.close(LEAVE)
+
+    def fail(self, reason: str) -> None:
+        """Ends the job for all ranks with `reason`."""
+        if not self._front.inert:
+            self._front.inert = True
+            self._node.fail(reason)
+            self._node.close(1.0)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.fail(lifetime.sentence(self.rank, error))
+
+    def _detach(self) -> None:
+        with self._front.lock:
+            self._front.inert = True
+            self._gates.remove()
+            restore(self._front.stepper.optimizer)
+
+    def _step_done(self) -> None:
+        self._front.account.stepped()
+        now = dict(self._front.account.seconds)
+        phases = {name: seconds - self._waited_before.get(name, 0.0) for name, seconds in now.items()}
+        self._waited_before = now
+        if self._node.step_done(self._samples, self._loss, phases):
+            self.stopping = True
+        self._loss = math.nan
+
+    def _settle_before_fork(self) -> None:
+        if not self._front.inert:
+            self.synchronize()
+
+    def _become_inert(self) -> None:
+        self._front.inert = True
+
+
+def clip_grad_norm_(model: torch.nn.Module, max_norm: float) -> Norm:
+    """torch.nn.utils.clip_grad_norm_ for an attached model, without waiting for all gradients: the norm is known earlier."""
+    from paceline.torch.gates import attached_to
+
+    for front in attached_to(model):
+        return Norm(front.clip_by_script(max_norm))
+    raise PacelineError("clip_grad_norm_ of paceline.torch takes a model that is attached; torch.nn.utils.clip_grad_norm_ clips any other")
+
+

@@ -1,0 +1,65 @@
+"""Ends of a process that the script does not spell out: a fork, the interpreter's exit, an exception that nobody caught."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import types
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paceline.torch.job import Job
+
+_jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+_installed = False
+_uncaught: BaseException | None = None
+
+
+def register(job: Job) -> None:
+    _jobs.add(job)
+    install()
+
+
+def sentence(rank: int, error: BaseException) -> str:
+    text = str(error)
+    return f"rank {rank}: {type(error).__name__}{': ' if text else ''}{text}"
+
+
+def install() -> None:
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    # What a child reads of the model is what this process would read; nothing of the job is the child's.
+    os.register_at_fork(before=before_fork, after_in_child=after_fork)
+    atexit.register(at_exit)
+    before = sys.excepthook
+
+    def remember(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+        global _uncaught
+        _uncaught = error
+        before(kind, error, trace)
+
+    sys.excepthook = remember
+
+
+def before_fork() -> None:
+    for job in list(_jobs):
+        job._settle_before_fork()
+
+
+def after_fork() -> None:
+    for job in list(_jobs):
+        job._become_inert()
+    _jobs.clear()
+
+
+def at_exit() -> None:
+    """The others must not wait for this rank: it is done, or it has failed and they shall say why."""
+    for job in list(_jobs):
+        if _uncaught is not None:
+            job.fail(sentence(job.rank, _uncaught))
+        else:
+            job.close()

@@ -1,0 +1,57 @@
+"""Tensors as the flat float32 that travels, and back. The order of the elements is the one of the parameter's memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def dense(tensor: Tensor) -> bool:
+    """Whether the elements fill one piece of memory, in whatever order of dimensions: then a gradient has the same strides."""
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def strides_of(parameter: Tensor) -> tuple[int, ...]:
+    """Of the parameter's gradient and its mean."""
+    return tuple(parameter.stride()) if dense(parameter) else tuple(torch.empty(parameter.shape, device="meta").stride())
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """All elements in the order of memory, without a copy where the tensor is dense. Never empty: an empty tensor travels as one zero."""
+    if tensor.numel() == 0:
+        return torch.zeros(1)
+    if dense(tensor):
+        return torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
+    return tensor.contiguous().view(-1)
+
+
+def as_sent(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """The tensor as flat float32 in the order that `strides` give; the tensor's own memory where that is what stands there."""
+    if tuple(tensor.stride()) != strides and tensor.numel() > 0:
+        tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+    return flat(tensor).to(torch.float32)
+
+
+def in_place(values: Tensor, like: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Flat float32 `values` in the shape of `like`, with `strides`: a view."""
+    return torch.as_strided(values, tuple(like.shape), strides, values.storage_offset())
+
+
+def bytes_as_floats(tensor: Tensor) -> Tensor:
+    """One float32 a byte: exact on every wire, sums of 65536 of them too. Never empty."""
+    raw = tensor.detach().contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.zeros(1, dtype=torch.uint8)
+    return raw.to(torch.float32)
+
+
+def floats_as_bytes(values: Tensor, target: Tensor) -> None:
+    """Undoes bytes_as_floats into `target`; what a division has moved off the integers is rounded."""
+    if target.numel():
+        raw = values.round().to(torch.uint8)
+        target.copy_(raw.view(target.dtype).view(target.shape))

@@ -1,0 +1,169 @@
+"""Whether an optimizer may be stepped layer by layer: tried on twins of a few numbers, since no flag of an optimizer says it.
+
+The twin has the optimizer's class and settings and parameters of three elements a side. One is stepped as a whole, the other one parameter
+at a time, last first; only if all bits agree, and no step has drawn random numbers, may the real one be split.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import enum
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from paceline._errors import PacelineError
+
+SEED = 20
+STEPS = 3
+
+# Of torch.optim, element-wise or by tensor, with hyperparameters that a step does not change. Exact classes: a subclass is another optimizer.
+SPLIT = frozenset(
+    getattr(torch.optim, name)
+    for name in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adafactor", "Muon")
+    if hasattr(torch.optim, name)
+)
+# A schedule sets these between two steps, so a step that sets them too has to come first.
+SCHEDULED = frozenset(("lr", "momentum", "betas", "weight_decay"))
+
+
+class Stepping(enum.Enum):
+    SPLIT = "layer by layer, each before it is read next"
+    WHOLE = "as a whole before the next forward pass, since it uses all parameters together"
+    AT_STEP = "as a whole inside step()"
+
+
+def hyperparameters(group: dict[str, Any]) -> dict[str, Any]:
+    """A copy that later changes, also those in place, do not reach."""
+    return {name: frozen(value) for name, value in group.items() if name != "params"}
+
+
+def frozen(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return copy.copy(value) if isinstance(value, (list, dict, set)) else value
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
+    return bool(one is other or one == other)
+
+
+def changes(before: dict[str, Any], group: dict[str, Any]) -> dict[str, Any]:
+    """What a step has set in its group."""
+    return {name: value for name, value in group.items() if name != "params" and (name not in before or not same(value, before[name]))}
+
+
+def raw_step(kind: type[Optimizer]) -> Any:
+    """The class's own step, below the wrapper that runs hooks and the profiler."""
+    step = kind.step
+    return getattr(step, "__wrapped__", step)
+
+
+def nested(optimizer: Optimizer) -> bool:
+    return any(isinstance(value, Optimizer) for value in vars(optimizer).values())
+
+
+def holds_parameters(optimizer: Optimizer) -> bool:
+    """Whether it reaches its parameters by another way than its groups: a twin would move the real ones."""
+    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+
+    def reaches(value: Any, depth: int) -> bool:
+        if isinstance(value, nn.Module) or isinstance(value, Tensor) and value in own:
+            return True
+        if depth == 0 or not isinstance(value, (list, tuple, dict, set)):
+            return False
+        return any(reaches(part, depth - 1) for part in (value.values() if isinstance(value, dict) else value))
+
+    return any(reaches(value, 2) for name, value in vars(optimizer).items() if name not in ("param_groups", "state"))
+
+
+def refuse(optimizer: Optimizer) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise PacelineError(f"attach takes a torch.optim.Optimizer, and was given a {type(optimizer).__name__}")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise PacelineError("LBFGS calls its closure many times in a step, and each rank would end elsewhere; attach needs an optimizer of one step for one backward pass")
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise PacelineError("SparseAdam takes sparse gradients only, and means are dense; use Adam, with Embedding(sparse=False)")
+    step = vars(optimizer).get("step")
+    if step is not None and not hasattr(step, "_wrapped_by_lr_sched"):
+        raise PacelineError(f"somebody has replaced {type(optimizer).__name__}.step by a function of their own; attach before that")
+
+
+def stepping_of(optimizer: Optimizer) -> Stepping:
+    kind = type(optimizer)
+    if nested(optimizer) or any(group.get("differentiable") for group in optimizer.param_groups):
+        return Stepping.AT_STEP
+    if kind in SPLIT:
+        return Stepping.SPLIT
+    if holds_parameters(optimizer):
+        return Stepping.AT_STEP
+    state = torch.get_rng_state()
+    try:
+        whole, set_by_step = trial(optimizer, split=False)
+        drew = not torch.equal(state, torch.get_rng_state())
+        if drew or set_by_step & SCHEDULED:
+            return Stepping.AT_STEP
+        apart, _ = trial(optimizer, split=True)
+    except Exception:  # an optimizer that refuses its twin may do anything: nothing is assumed of it
+        return Stepping.AT_STEP
+    finally:
+        torch.set_rng_state(state)
+    if whole is None:
+        return Stepping.AT_STEP
+    return Stepping.SPLIT if apart is not None and all(map(torch.equal, whole, apart)) else Stepping.WHOLE
+
+
+def twin(optimizer: Optimizer) -> Optimizer:
+    """Not by copy.copy, which goes through __getstate__ and loses attributes."""
+    generator = torch.Generator().manual_seed(SEED)
+    made: Optimizer = object.__new__(type(optimizer))
+    made.__dict__.update({name: frozen(value) for name, value in vars(optimizer).items() if name != "step"})
+    made.state = collections.defaultdict(dict)
+    made.param_groups = []
+    for group in optimizer.param_groups:
+        shapes = sorted({parameter.dim() for parameter in group["params"]})
+        small = [nn.Parameter(torch.randn([3] * dims, generator=generator)) for dims in shapes for _ in range(3)]
+        made.param_groups.append({**hyperparameters(group), "params": small})
+    return made
+
+
+def trial(optimizer: Optimizer, split: bool) -> tuple[list[Tensor] | None, set[str]]:
+    """The twin's parameters after STEPS steps, None if they did not move or parts disagree about their group; what steps set in groups."""
+    made, step = twin(optimizer), raw_step(type(optimizer))
+    generator = torch.Generator().manual_seed(SEED + 1)
+    groups = made.param_groups
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    begin = [parameter.detach().clone() for parameter in parameters]
+    names: set[str] = set()
+    for _ in range(STEPS):
+        for parameter in parameters:
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        before = [hyperparameters(group) for group in groups]
+        parts = [[(index, parameter)] for index, group in enumerate(groups) for parameter in group["params"]] if split else [whole_of(groups)]
+        set_in: list[dict[str, Any] | None] = [None] * len(groups)
+        for part in reversed(parts):
+            members = sorted({index for index, _ in part})
+            made.param_groups = [{**hyperparameters(before[i]), "params": [p for j, p in part if j == i]} for i in members]
+            step(made)
+            for i, group in zip(members, made.param_groups):
+                changed = changes(before[i], group)
+                known = set_in[i]
+                if known is not None and (known.keys() != changed.keys() or not all(same(known[name], changed[name]) for name in known)):
+                    return None, names
+                set_in[i] = changed
+        for group, changed_keys in zip(groups, set_in):
+            names |= set(changed_keys or {})
+            group.update(changed_keys or {})
+        made.param_groups = groups
+    if all(map(torch.equal, begin, parameters)):
+        return None, names
+    return [parameter.detach() for parameter in parameters], names
+
+
+def whole_of(groups: list[dict[str, Any]]) -> list[tuple[int, Tensor]]:
+    return [(index, parameter) for index, group in enumerate(groups) for parameter in group["params"]]

@@ -1,0 +1,98 @@
+"""The user's optimizer object, made a subclass of its own class whose `step` defers and whose `zero_grad` knows what is due.
+
+Schedulers work in either order: one that is there has put a counting wrapper into the object, which is put over the new step; one that
+comes later wraps it itself. Copies and pickles of the optimizer have the class it came with.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from paceline.torch.front import Front
+from paceline.torch.stepping import run_hooks
+
+Closure = Any
+
+
+def swap(optimizer: Optimizer, front: Front) -> None:
+    kind = type(optimizer)
+    last_call: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if front.inert:
+            return kind.step(self, *args, **kwargs)
+        with torch.profiler.record_function(f"Optimizer.step#{kind.__name__}.step"):
+            _, *args_after = (self, *args)
+            (_, *args_after), kwargs = run_hooks(self, True, (self, *args), kwargs)
+            closure = args_after[0] if args_after else kwargs.get("closure")
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            last_call[:] = [((self, *args_after), kwargs)]
+            front.step()
+        return loss
+
+    step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it in its own runner of hooks
+
+    def stepped() -> None:
+        for args, kwargs in last_call:
+            run_hooks(optimizer, False, args, kwargs)
+
+    def zero_grad(self: Optimizer, set_to_none: bool = True) -> None:
+        if front.inert:
+            kind.zero_grad(self, set_to_none)
+        else:
+            front.zero_grad(lambda: kind.zero_grad(self, set_to_none), set_to_none)
+
+    def reduce_ex(self: Optimizer, protocol: Any) -> Any:
+        front.synchronize("state_dict")
+        return copyreg.__newobj__, (kind,), self.__getstate__()  # type: ignore[attr-defined]
+
+    def state_of(self: Optimizer) -> Any:
+        if front.ledger.due:
+            front.synchronize("optimizer.state")
+        return vars(self)["state"]
+
+    def set_state(self: Optimizer, value: Any) -> None:
+        vars(self)["state"] = value
+
+    counted = vars(optimizer).pop("step", None)
+    members = {
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        "__reduce_ex__": reduce_ex,
+        "step": step,
+        "zero_grad": zero_grad,
+        "state": property(state_of, set_state),
+    }
+    optimizer.__class__ = type(kind.__name__, (kind,), members)
+    front.on_stepped.append(stepped)
+    if counted is not None:
+        count_calls(optimizer)
+
+
+def count_calls(optimizer: Optimizer) -> None:
+    """What a scheduler puts over `step`: it warns when it is stepped before the optimizer ever was."""
+    swapped = type(optimizer)
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        optimizer._opt_called = True  # type: ignore[attr-defined]
+        return swapped.step(optimizer, *args, **kwargs)
+
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    optimizer.step = step  # type: ignore[method-assign]
+
+
+def restore(optimizer: Optimizer) -> None:
+    swapped = type(optimizer)
+    if "state" in vars(swapped):
+        counted = vars(optimizer).pop("step", None)
+        optimizer.__class__ = swapped.__mro__[1]
+        if counted is not None:
+            count_calls(optimizer)

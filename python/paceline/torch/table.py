@@ -1,0 +1,132 @@
+"""The table of what travels: the model's parameters in layers, one gate each, and the checks of what a model must be for that.
+
+A layer is what one module owns, in the order of registration: an entry belongs to the first module that holds its parameter. A module that
+was compiled is one layer with all that is inside, since nothing in a compiled graph can wait between two of its operations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from paceline._errors import PacelineError
+from paceline.torch import memory
+
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclasses.dataclass(eq=False)
+class Entry:
+    """A parameter: tensor `index` of the table."""
+
+    index: int
+    name: str
+    parameter: nn.Parameter
+    owner: nn.Module  # the first that holds it, as `key`
+    key: str
+    layer: int
+    strides: tuple[int, ...]
+
+
+class Table:
+    def __init__(self, model: nn.Module) -> None:
+        refuse_wrappers(model)
+        self.entries: list[Entry] = []
+        self.layers: list[list[Entry]] = []
+        self.names: list[str] = []  # of the layers
+        self.gates: dict[nn.Module, list[int]] = {}  # module -> layers that its forward reads
+        self.compiled: list[str] = []  # names of compiled regions
+        self._of: dict[Tensor, Entry] = {}
+        layer_of: dict[nn.Module, int] = {}
+        for name, module, region, region_name in regions(model):
+            if region is not module and not self.compiled[-1:] == [region_name]:
+                self.compiled.append(region_name)
+            for key, parameter in module._parameters.items():
+                if parameter is None:
+                    continue
+                if parameter not in self._of:
+                    if region not in layer_of:
+                        layer_of[region] = len(self.layers)
+                        self.layers.append([])
+                        self.names.append(region_name or "(model)")
+                    self._add(f"{name}.{key}" if name else key, parameter, module, key, layer_of[region])
+                gates = self.gates.setdefault(region, [])
+                if self._of[parameter].layer not in gates:
+                    gates.append(self._of[parameter].layer)
+        if not self.entries:
+            raise PacelineError(f"{type(model).__name__} has no parameters; attach trains a model's parameters")
+        refuse_shared_memory(self.entries)
+
+    def of(self, parameter: object) -> Entry | None:
+        return self._of.get(parameter) if isinstance(parameter, Tensor) else None
+
+    def _add(self, name: str, parameter: nn.Parameter, owner: nn.Module, key: str, layer: int) -> None:
+        refuse_parameter(name, parameter)
+        entry = Entry(len(self.entries), name, parameter, owner, key, layer, memory.strides_of(parameter))
+        self.entries.append(entry)
+        self.layers[layer].append(entry)
+        self._of[parameter] = entry
+
+
+def is_compiled(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None or isinstance(module, torch._dynamo.eval_frame.OptimizedModule)
+
+
+def regions(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Module, str]]:
+    """(name, module, the module whose gate it stands behind, that one's name): the outermost compiled module around it, or itself."""
+    seen: set[nn.Module] = set()
+
+    def walk(name: str, module: nn.Module, region: nn.Module | None, region_name: str) -> Iterator[tuple[str, nn.Module, nn.Module, str]]:
+        if module in seen:
+            return
+        seen.add(module)
+        if region is None and is_compiled(module):
+            region, region_name = module, name
+        yield name, module, region or module, region_name if region else name
+        for key, child in module._modules.items():
+            if child is not None:
+                yield from walk(f"{name}.{key}" if name else key, child, region, region_name)
+
+    yield from walk("", model, None, "")
+
+
+def refuse_wrappers(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise PacelineError(f"attach takes an nn.Module, and was given a {type(model).__name__}")
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            kind = type(module).__name__
+            where = f"its part {name!r}" if name else "the model"
+            raise PacelineError(f"{where} is wrapped in {kind}, which exchanges gradients too; remove the line that wraps it and give the model itself to attach")
+        if any(base.__name__ in ("FullyShardedDataParallel", "FSDPModule") for base in type(module).__mro__):
+            raise PacelineError(f"{name or 'the model'} is sharded by FSDP; attach needs whole parameters. Remove fully_shard or FullyShardedDataParallel")
+
+
+def refuse_parameter(name: str, parameter: nn.Parameter) -> None:
+    if isinstance(parameter, nn.parameter.UninitializedParameter):
+        raise PacelineError(f"parameter {name} is lazy and has no shape yet; run one batch through the model before attach", subject=name)
+    if type(parameter.data).__name__ == "DTensor" or hasattr(parameter, "device_mesh"):
+        raise PacelineError(f"parameter {name} is a DTensor, a part of a tensor; attach needs whole parameters", subject=name)
+    if parameter.device.type != "cpu":
+        raise PacelineError(f"parameter {name} is on {parameter.device}; attach exchanges tensors in the memory of the host only: model.cpu()", subject=name)
+    if parameter.dtype not in TYPES:
+        known = ", ".join(str(kind).removeprefix("torch.") for kind in TYPES)
+        raise PacelineError(f"parameter {name} is {str(parameter.dtype).removeprefix('torch.')}; legal are {known}: model.float()", subject=name)
+
+
+def refuse_shared_memory(entries: list[Entry]) -> None:
+    """Two parameters over the same memory would be stepped twice; one parameter in two modules is fine."""
+    spans = sorted((span(entry.parameter), entry.index) for entry in entries if entry.parameter.numel())
+    for ((_, end), one), ((begin, _), other) in zip(spans, spans[1:]):
+        if begin < end:
+            names = f"{entries[one].name} and {entries[other].name}"
+            raise PacelineError(f"parameters {names} share memory but are two objects; tie them by assigning one Parameter to both modules", subject=names)
+
+
+def span(tensor: Tensor) -> tuple[int, int]:
+    """First byte and one past the last that the tensor's elements stand in."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()

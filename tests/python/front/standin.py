@@ -1,0 +1,238 @@
+"""Members of a job in one process, ranks as threads: sums in rank order, means delivered as late as possible and in seeded random order.
+
+A mean reaches a rank's value arena only while that rank waits, or at random in one of its other calls: whatever is read without a wait is
+old. What a rank waits for is delivered after a random part of everything else that could be.
+"""
+
+import array
+import ctypes
+import math
+import random
+import threading
+
+from paceline._errors import PacelineError
+from paceline._node import Verdict
+
+PATIENCE = 60.0  # seconds that no rank made progress: a test that hangs fails instead
+
+
+class World:
+    def __init__(self, workers, seed=0):
+        self.workers = workers
+        self.seed = seed
+        self.condition = threading.Condition()
+        self.tables = {}
+        self.nodes = {}
+        self.initial = None
+        self.failure = None
+        self.pushed = {}  # (iteration, tensor) -> {rank: array or None}
+        self.done = {}  # iteration -> set of ranks
+        self.verdicts = {}
+        self.orders = []
+        self.finished = set()
+        self.waits = 0  # that did not find what they asked for
+
+    def join_as(self, rank):
+        def join(tensors, initial, settings, place):
+            node = StandIn(self, rank, tensors)
+            node.settings = dict(settings)
+            mine = [floats_at(pointer, node.counts[t]) for t, pointer in enumerate(initial)]
+            with self.condition:
+                if rank == 0:
+                    self.initial = mine
+                self.tables[rank] = list(tensors)
+                self.nodes[rank] = node
+                self.condition.notify_all()
+                self.until(lambda: len(self.tables) == self.workers)
+                self.refuse_difference(rank)
+                for t, values in enumerate(self.initial):
+                    node.values[t][:] = values
+            return node
+
+        return join
+
+    def refuse_difference(self, rank):
+        for t, (a, b) in enumerate(zip(self.tables[0], self.tables[rank])):
+            if a != b:
+                raise PacelineError(f"workers 0 and {rank} disagree on tensor {t}: {a} against {b}; start every worker from the same model")
+        if len(self.tables[0]) != len(self.tables[rank]):
+            raise PacelineError(f"workers 0 and {rank} disagree on the number of tensors: {len(self.tables[0])} against {len(self.tables[rank])}")
+
+    def until(self, there):
+        """Within the condition."""
+        while not there():
+            if self.failure:
+                raise self.failure
+            if not self.condition.wait(PATIENCE):
+                raise AssertionError("the ranks wait for each other")
+
+    def complete(self, iteration, tensor):
+        return len(self.pushed.get((iteration, tensor), {})) == self.workers
+
+
+def floats_at(pointer, count):
+    return array.array("f", (ctypes.c_float * count).from_address(pointer)) if count else array.array("f")
+
+
+def rounded(value):
+    return ctypes.c_float(value).value
+
+
+class StandIn:
+    first_iteration = 0
+
+    def __init__(self, world, rank, tensors):
+        self.world = world
+        self.rank = rank
+        self.workers = world.workers
+        self.tensors = list(tensors)
+        self.counts = [math.prod(spec.shape) for spec in tensors]
+        self.values = [array.array("f", bytes(4 * count)) for count in self.counts]
+        self.random = random.Random(f"{world.seed} {rank}")
+        self.landed = set()  # (iteration, tensor)
+        self.iteration = 0
+        self.passed = []
+        self.steps = []
+        self.closed = False
+
+    def value(self, tensor):
+        return memoryview(self.values[tensor])
+
+    def gradient_ready(self, tensor, pointer):
+        assert not self.tensors[tensor].frozen
+        values = floats_at(pointer, self.counts[tensor])
+        with self.world.condition:
+            self.refuse_failed()
+            ranks = self.world.pushed.setdefault((self.iteration, tensor), {})
+            assert self.rank not in ranks, f"{self.tensors[tensor].name} was sent twice in iteration {self.iteration}"
+            ranks[self.rank] = values
+            self.deliver(self.random.random() * 0.3)
+            self.world.condition.notify_all()
+
+    def backward_done(self, iteration, unused):
+        assert iteration == self.iteration, (iteration, self.iteration)
+        with self.world.condition:
+            self.refuse_failed()
+            for tensor in unused:
+                ranks = self.world.pushed.setdefault((iteration, tensor), {})
+                assert self.rank not in ranks and not self.tensors[tensor].frozen
+                ranks[self.rank] = None
+            for tensor, spec in enumerate(self.tensors):
+                assert spec.frozen or self.rank in self.world.pushed.get((iteration, tensor), {}), f"{spec.name} was neither sent nor unused"
+            self.world.done.setdefault(iteration, set()).add(self.rank)
+            self.iteration += 1
+            self.deliver(self.random.random() * 0.3)
+            self.world.condition.notify_all()
+
+    def deliver(self, share, must=()):
+        """Lets some means that are complete land here; `must` last of all."""
+        ready = [key for key in self.world.pushed if key not in self.landed and self.world.complete(*key)]
+        self.random.shuffle(ready)
+        chosen = [key for key in ready if key not in must and self.random.random() < share]
+        for iteration, tensor in [*chosen, *(key for key in ready if key in must)]:
+            self.landed.add((iteration, tensor))
+            ranks = self.world.pushed[iteration, tensor]
+            if any(values is not None for values in ranks.values()):
+                self.values[tensor][:] = self.mean(ranks, self.counts[tensor])
+
+    def mean(self, ranks, count):
+        """In rank order, as float32, times float32(1/W)."""
+        import torch
+
+        total = torch.zeros(count)
+        for rank in range(self.workers):
+            if ranks[rank] is not None:
+                total += torch.frombuffer(ranks[rank], dtype=torch.float32) if count else 0
+        return array.array("f", (total * rounded(1.0 / self.workers)).tolist())
+
+    def wait(self, keys, there):
+        with self.world.condition:
+            if not there():
+                self.world.waits += 1
+            self.world.until(there)
+            self.deliver(self.random.random(), keys)
+        return True
+
+    def wait_layer(self, layer, iteration, seconds):
+        self.passed.append((iteration, layer))
+        keys = {(iteration, t) for t, spec in enumerate(self.tensors) if spec.layer == layer and not spec.frozen}
+        return self.wait(keys, lambda: all(self.world.complete(*key) for key in keys))
+
+    def wait_all(self, iteration, seconds):
+        keys = {(iteration, t) for t, spec in enumerate(self.tensors) if not spec.frozen}
+        return self.wait(keys, lambda: all(self.world.complete(*key) for key in keys))
+
+    def wait_verdict(self, iteration, seconds):
+        with self.world.condition:
+            self.world.until(lambda: len(self.world.done.get(iteration, ())) == self.workers)
+            if iteration not in self.world.verdicts:
+                self.world.verdicts[iteration] = self.verdict(iteration)
+            return self.world.verdicts[iteration]
+
+    def verdict(self, iteration):
+        squares, unused, non_finite = [], set(), None
+        for tensor, spec in enumerate(self.tensors):
+            if spec.frozen:
+                continue
+            ranks = self.world.pushed[iteration, tensor]
+            if all(values is None for values in ranks.values()):
+                unused.add(tensor)
+                continue
+            for rank in range(self.workers):
+                if non_finite is None and ranks[rank] is not None and not all(map(math.isfinite, ranks[rank])):
+                    non_finite = (rank, tensor)
+            squares += [value * value for value in self.mean(ranks, self.counts[tensor])]
+        return Verdict(math.fsum(squares) if all(map(math.isfinite, squares)) else math.inf, non_finite, frozenset(unused))
+
+    def set_order(self, layers):
+        assert sorted(layers) == sorted({spec.layer for spec in self.tensors} | set(layers))
+        self.order = list(layers)
+
+    def step_done(self, samples, loss, phases):
+        self.steps.append((samples, loss))
+        return False
+
+    def refuse_failed(self):
+        if self.world.failure:
+            raise self.world.failure
+
+    def finish(self, seconds):
+        with self.world.condition:
+            self.world.finished.add(self.rank)
+            self.world.condition.notify_all()
+
+    def fail(self, reason):
+        with self.world.condition:
+            self.world.failure = self.world.failure or PacelineError(reason, kind="cancelled")
+            self.world.condition.notify_all()
+
+    def interrupt(self):
+        self.fail("interrupted")
+
+    def close(self, seconds):
+        self.closed = True
+
+
+def run(workers, body, seed=0):
+    """body(rank, join) on a thread for each rank; their results in rank order. The first error that a test would want to see is raised."""
+    world = World(workers, seed)
+    results, errors = [None] * workers, []
+
+    def one(rank):
+        try:
+            results[rank] = body(rank, world.join_as(rank))
+        except BaseException as error:
+            errors.append(error)
+            with world.condition:
+                world.failure = world.failure or PacelineError(f"rank {rank}: {error}", kind="peer-lost")
+                world.condition.notify_all()
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    run.world = world
+    return results
