@@ -142,6 +142,9 @@ class Exchange:
             self._verdicts = {iteration: verdict}
         return self._verdicts[iteration]
 
+    def nobody_used(self, tensor: int, iteration: int) -> bool:
+        return tensor in self.verdict(iteration).unused_by_all
+
     def set_order(self, layers: Sequence[int]) -> None:
         before = list(range(self.first_layer))
         after = [self.last_layer] if any(row.layer == self.last_layer for row in self.rows) else []

@@ -3,7 +3,7 @@
 - a forward pre-hook of every module that holds a parameter: modules that keep references of their own (LSTM's flat weights);
 - a dictionary in the place of `module._parameters`: attributes read by another module (MultiheadAttention reads `out_proj.weight` and never
   calls `out_proj`), `parameters()`, state dicts of parts, deep copies;
-- a mode of torch between `step()` and the next forward pass: references that are older than attach;
+- a mode of torch outside of forward passes: references that are older than attach;
 - pre-hooks of `state_dict` of model and optimizer: buffers, and the optimizer's own state;
 - a hook of every gradient: whatever was read in spite of all these is an error when its gradient arrives, never an old value in silence.
 
@@ -60,8 +60,21 @@ class RootGate(Gate):
         if not self.front.inert:
             with self.front.lock, self.front.account.timed("forward"):
                 self.front.buffers.adopt(self.front.exchange.node.workers)
-        if not self.window.refuse:
-            self.window.close()
+        self.window.close()
+
+
+class RootEnd:
+    """Hook of the model itself: outside of its forward pass, references are watched. Returns None: another value would replace the output."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, *args: object) -> None:
+        self.window.open()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Inert, ()
 
 
 class StateGate:
@@ -182,7 +195,7 @@ class Gates:
 
     def watch_references(self) -> None:
         self.front.on_due.append(self.window.open)
-        self.front.on_stepped.append(self.window.close)
+        self._handles.append(self.model.register_forward_hook(RootEnd(self.window), always_call=True))
 
     def remove(self) -> None:
         self.window.close()

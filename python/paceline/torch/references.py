@@ -1,7 +1,6 @@
 """Readers that no gate can see: references to parameters that are older than attach (`held = list(model.parameters())`).
 
-A mode of torch sees every operation on them, for about 4 µs each, so it is on only where that is asked for, or from `step()` until the
-updates are applied.
+A mode of torch sees every operation on them, for a microsecond or two each, so it is on only outside of the model's forward pass, where gates see what is read.
 """
 
 from __future__ import annotations
@@ -11,15 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from paceline._errors import PacelineError
 from paceline.torch.front import Front
-from paceline.torch.waiting import ABOUT
+from paceline.torch.waiting import ABOUT, WaitingGrad
+
+GET_GRAD = getattr(Tensor, "grad").__get__
+# What may be done to a parameter without reading its numbers.
+BESIDE = ABOUT | {
+    GET_GRAD, getattr(Tensor, "grad").__set__, getattr(Tensor, "grad").__delete__, getattr(Tensor, "requires_grad").__set__, Tensor.requires_grad_,
+    Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.is_shared, Tensor.retain_grad,
+}  # fmt: skip
 
 
 class References(TorchFunctionMode):
+    """Also decides what `.grad` of a parameter shows that this rank has not used: a mean, or nothing if no other rank has either."""
+
     def __init__(self, front: Front, refuse: bool) -> None:
         super().__init__()
         self.front = front
@@ -27,10 +35,17 @@ class References(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         front = self.front
-        if front.ledger.due and not front.inert and not front.stepping_now and func not in ABOUT:
-            self._look(func, args)
-            if kwargs:
-                self._look(func, tuple(kwargs.values()))
+        if func == GET_GRAD:
+            grad = func(*args, **(kwargs or {}))
+            mine = isinstance(grad, WaitingGrad) and grad.source == front.settle and not front.inert and not front.lock.mine
+            return front.seen(grad) if mine else grad
+        if torch.compiler.is_compiling():
+            return func(*args, **(kwargs or {}))
+        if front.ledger.due and not front.inert and not front.lock.mine:
+            if func not in BESIDE:
+                self._look(func, args)
+                if kwargs:
+                    self._look(func, tuple(kwargs.values()))
         return func(*args, **(kwargs or {}))
 
     def _look(self, func: Callable[..., Any], values: Any) -> None:
@@ -50,7 +65,7 @@ class References(TorchFunctionMode):
 
 
 class Window:
-    """When the mode is on: from step() to the next forward pass of the model, where gates see all that is read; with `refuse`, until all is applied.
+    """When the mode is on: from attach on, but not within a forward pass of the model.
 
     Modes are a stack of a thread: ours is put on an empty one only, and taken off only from the top, so that nobody else's is lost.
     """
@@ -62,7 +77,7 @@ class Window:
 
     def open(self) -> None:
         if self._thread is None and torch._C._len_torch_function_stack() == 0:
-            self._mode.__enter__()
+            self._mode.__enter__()  # type: ignore[no-untyped-call]
             self._thread = threading.get_ident()
 
     def close(self) -> None:

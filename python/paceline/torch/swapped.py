@@ -72,7 +72,7 @@ def swap(optimizer: Optimizer, front: Front) -> None:
         "state": property(state_of, set_state),
     }
     optimizer.__class__ = type(kind.__name__, (kind,), members)
-    front.on_stepped.append(stepped)
+    front.updates.on_applied.append(stepped)
     if counted is not None:
         count_calls(optimizer)
 

@@ -29,6 +29,7 @@ class Entry:
     key: str
     layer: int
     strides: tuple[int, ...]
+    dtype: torch.dtype
 
 
 class Table:
@@ -65,7 +66,7 @@ class Table:
 
     def _add(self, name: str, parameter: nn.Parameter, owner: nn.Module, key: str, layer: int) -> None:
         refuse_parameter(name, parameter)
-        entry = Entry(len(self.entries), name, parameter, owner, key, layer, memory.strides_of(parameter))
+        entry = Entry(len(self.entries), name, parameter, owner, key, layer, memory.strides_of(parameter), parameter.dtype)
         self.entries.append(entry)
         self.layers[layer].append(entry)
         self._of[parameter] = entry

@@ -1,0 +1,83 @@
+"""What a running script may not do, in one sentence each: the parameter, what is wrong, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor
+
+from paceline._errors import PacelineError
+from paceline.torch.ledger import Ledger
+from paceline.torch.table import Entry, Table
+
+NOTHING_FINISHED = (
+    "no gradient was finished before optimizer.step(): backward() did not reach a parameter of the attached model. A loop that uses "
+    "torch.autograd.grad must store its result in parameter.grad"
+)
+SEVERAL = "Put all backward passes but the last into `with job.no_sync():`, or use attach(..., accumulate=N) or attach(..., expect='counted')"
+
+
+def stale(entry: Entry) -> PacelineError:
+    return PacelineError(
+        f"parameter {entry.name} was used in this forward pass before its update was applied: something reads it past the module that owns it, by a "
+        f"reference of its own or in a graph compiled before attach. Read it as an attribute of its module, compile after attach, or use attach(..., apply='at-step')",
+        subject=entry.name,
+    )
+
+
+def touched_in_backward(entry: Entry) -> PacelineError:
+    return PacelineError(
+        f"the gradient of {entry.name} was touched in backward() after it had been sent: a second backward pass before optimizer.step(), or a hook "
+        f"that reads .grad. {SEVERAL}",
+        subject=entry.name,
+    )
+
+
+def after_the_end(entry: Entry) -> PacelineError:
+    return PacelineError(
+        f"the gradient of {entry.name} was finished after the script had looked at gradients of this iteration, which ends its backward passes. {SEVERAL}",
+        subject=entry.name,
+    )
+
+
+def uncounted() -> PacelineError:
+    return PacelineError("attach(average='samples') weights gradients by samples: call job.samples(len(x)) before backward()", subject="samples")
+
+
+def thawed(entry: Entry) -> PacelineError:
+    return PacelineError(
+        f"parameter {entry.name} was frozen and in no optimizer when attach ran, and learns now; attach(..., may_thaw=True) keeps a place for it", subject=entry.name
+    )
+
+
+def check_gradient(entry: Entry, grad: Tensor) -> None:
+    parameter = entry.parameter
+    if grad.dtype != parameter.dtype or tuple(grad.shape) != tuple(parameter.shape):
+        raise PacelineError(f"the gradient of {entry.name} is {grad.dtype} {tuple(grad.shape)}, the parameter {parameter.dtype} {tuple(parameter.shape)}", subject=entry.name)
+
+
+def check_counts(table: Table, ledger: Ledger) -> None:
+    tensor = ledger.miscounted()
+    if tensor is not None and ledger.expected is not None:
+        name = table.entries[tensor].name
+        raise PacelineError(
+            f"the gradient of {name} was finished {ledger.finishes[tensor]} times in this iteration and {ledger.expected[tensor]} times in the first; "
+            f"attach(..., expect='counted') needs the same number in every iteration",
+            subject=name,
+        )
+
+
+def check_parameters(table: Table, stepped: Iterable[Tensor]) -> None:
+    """That model and optimizer still have the parameters of the table."""
+    for entry in table.entries:
+        if dict.get(entry.owner._parameters, entry.key) is not entry.parameter:
+            raise PacelineError(
+                f"parameter {entry.name} is another object than when attach ran (load_state_dict(assign=True), a parametrization, or an assignment); "
+                f"change the model first, then make the optimizer, then attach",
+                subject=entry.name,
+            )
+        if entry.parameter.dtype != entry.dtype:
+            raise PacelineError(f"parameter {entry.name} was {entry.dtype} when attach ran and is {entry.parameter.dtype} now; convert the model before attach", subject=entry.name)
+    for parameter in stepped:
+        if table.of(parameter) is None:
+            raise PacelineError(f"the optimizer steps a parameter of shape {tuple(parameter.shape)} that the model had not when attach ran; attach a model that holds it")

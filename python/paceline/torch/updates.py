@@ -1,0 +1,123 @@
+"""Updates that a step has asked for and that layers still wait for: each is applied once, when its means are there and somebody needs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from paceline.torch.account import Account
+from paceline.torch.clipping import Clip
+from paceline.torch.exchange import Exchange
+from paceline.torch.ledger import Ledger
+from paceline.torch.separable import SPLIT, Stepping
+from paceline.torch.stepping import Stepper, outside_of_forward
+from paceline.torch.table import Entry, Table
+from paceline.torch.waiting import WaitingGrad
+
+Grad = Tensor | None
+OURS = 3  # references to an object that only a variable, the caller's stack and getrefcount's argument hold
+
+
+class Pending:
+    """One step of the script."""
+
+    def __init__(self, iteration: int, grads: list[Grad], unused: set[int], clip: Clip | None) -> None:
+        self.iteration = iteration
+        self.grads = grads  # of each parameter, as the script left it: waiting, its own, or none; taken out as it is used
+        self.unused = unused  # by this rank
+        self.clip = clip
+
+
+class Updates:
+    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, frozen: set[int], account: Account) -> None:
+        self.table = table
+        self.exchange = exchange
+        self.stepper = stepper
+        self.ledger = ledger
+        self.frozen = frozen
+        self.account = account
+        self.pending: Pending | None = None
+        self.on_applied: list[Callable[[], None]] = []  # all layers have their update
+        self._exchanged = {entry.layer for entry in table.entries if entry.index not in frozen}
+        self._applying = False
+
+    def begin(self, pending: Pending) -> None:
+        self.pending = pending
+        self.stepper.freeze()
+        self.ledger.step()
+
+    def apply(self, layers: Iterable[int], reason: str) -> None:
+        """Those of `layers` that are due; all that are due if the optimizer is stepped as a whole."""
+        due = [layer for layer in dict.fromkeys(layers) if layer in self.ledger.due]
+        if not due or self._applying:  # what the optimizer reads while it is stepped is its own
+            return
+        if self.stepper.stepping is not Stepping.SPLIT:
+            self._apply(sorted(self.ledger.due), reason)
+            return
+        for layer in due:
+            self._apply([layer], reason)
+
+    def _apply(self, layers: list[int], reason: str) -> None:
+        pending = self.pending
+        assert pending is not None
+        with self.account.timed(reason), torch.inference_mode(False):
+            for layer in layers:
+                if layer in self._exchanged:
+                    self.exchange.wait_layer(layer, pending.iteration)
+            coefficient = pending.clip.coefficient() if pending.clip else 1.0
+            entries = [entry for layer in layers for entry in self.table.layers[layer] if entry.index not in self.frozen]
+            left = {entry.index for entry in entries if self._left_alone(pending, entry)}
+        self._applying = True
+        try:
+            with outside_of_forward():
+                with torch.no_grad():
+                    after = [self._put(pending, entry, coefficient, entry.index in left) for entry in entries]
+                self.stepper.step({entry.parameter for entry in entries})
+                for entry, grad in zip(entries, after):
+                    entry.parameter.grad = grad
+        finally:
+            self._applying = False
+        self.ledger.opened(layers)
+        if not self.ledger.due:
+            self.pending = None
+            self.stepper.finish()
+            for tell in self.on_applied:
+                tell()
+
+    def _left_alone(self, pending: Pending, entry: Entry) -> bool:
+        """Whether no rank has used it: then the optimizer sees no gradient, as in one process."""
+        grad = pending.grads[entry.index]
+        if entry.index not in pending.unused or not (grad is None or isinstance(grad, WaitingGrad)):
+            return False
+        return not entry.parameter.requires_grad or self.exchange.nobody_used(entry.index, pending.iteration)
+
+    def _put(self, pending: Pending, entry: Entry, coefficient: float, left: bool) -> Grad:
+        """Puts the gradient that the step is to use in place; returns what the script shall see as `.grad` afterwards."""
+        parameter, given = entry.parameter, pending.grads[entry.index]
+        pending.grads[entry.index] = None
+        shown = parameter.grad
+        kept = shown is given
+        parameter.grad = None
+        if left or (given is None and entry.index not in pending.unused):  # used by nobody, or taken away by the script
+            return None if kept else shown
+        grad = given
+        if given is None or isinstance(given, WaitingGrad):
+            grad = self._mean(pending, entry, given, kept)
+        assert grad is not None
+        if coefficient != 1.0 and not (isinstance(given, WaitingGrad) and given.scaled):
+            grad.mul_(coefficient)
+        parameter.grad = grad
+        return grad if kept else shown
+
+    def _mean(self, pending: Pending, entry: Entry, given: WaitingGrad | None, kept: bool) -> Tensor:
+        """Where it came, unless somebody may look at it later: the next iteration's mean comes to the same place."""
+        if given is not None and given.arrived is not None:
+            return given.arrived
+        held = given is not None and sys.getrefcount(given) > OURS + 1  # one more: _put's variable
+        grad = self.exchange.mean(entry, pending.iteration, own=kept or held or self.stepper.kind not in SPLIT)
+        if given is not None and (kept or held):
+            given.arrived = grad
+        return grad
