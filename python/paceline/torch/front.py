@@ -125,6 +125,8 @@ class Front:
         with self.lock:
             entry, pending = grad.entry, self.updates.pending
             if pending is not None and pending.grads[entry.index] is grad:
+                if in_backward():  # autograd adds to it: the parameter was read, and its update is still due
+                    raise refusals.stale(entry)
                 self.open([entry.layer], "a gradient read")
                 return grad.arrived if grad.arrived is not None else torch.zeros_like(entry.parameter)  # used by nobody
             if self._waiting.get(entry.index) is not grad:

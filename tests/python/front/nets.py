@@ -38,6 +38,11 @@ def everything():
     return Everything()
 
 
+def seeded(make):
+    torch.manual_seed(3)
+    return make()
+
+
 def words(iteration, rank, part=0, samples=4):
     generator = torch.Generator().manual_seed(1000 * iteration + 10 * part + rank)
     return torch.randint(0, WORDS, (samples, 5), generator=generator), torch.randint(0, WORDS, (samples,), generator=generator)
@@ -51,3 +56,119 @@ def numbers(iteration, rank, shape, classes=3):
 def mlp():
     torch.manual_seed(5)
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Conv2d(1, 4, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.two = nn.Conv2d(4, 4, 3, padding=1, groups=2)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.one(x)))
+        x = x + torch.relu(self.two(x))
+        return self.out(x.mean((2, 3)))
+
+
+class Encoder(nn.Module):
+    """A class token, positions, PyTorch's own encoder layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 8))
+        self.positions = nn.Parameter(torch.randn(1, 5, 8) * 0.02)
+        self.inner = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = torch.cat([self.token.expand(len(x), -1, -1), x.view(len(x), 4, 8)], 1) + self.positions
+        return self.out(self.inner(x)[:, 0])
+
+
+class Odd(nn.Module):
+    """A parameter without dimensions, an empty one, lists and dictionaries of parameters, a module used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.empty = nn.Parameter(torch.zeros(0, 3))
+        self.rows = nn.ParameterList([torch.randn(4), torch.randn(4)])
+        self.named = nn.ParameterDict({"a": torch.randn(4)})
+        self.shared = nn.Linear(4, 4)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = torch.tanh(self.shared(torch.tanh(self.shared(x)))) * self.scale
+        return self.out(x + self.rows[0] * self.rows[1] + self.named["a"]) + self.empty.sum()
+
+
+class Held(nn.Module):
+    """Uses another module's weight by a reference of its own, within the forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 3)
+        self.kept = [self.second.weight]
+
+    def forward(self, x):
+        return F.linear(torch.tanh(self.first(x)), self.kept[0])
+
+
+class Keeps(nn.Module):
+    """Modules that hold flat references to weights of their own, as recurrent ones may."""
+
+    class Part(nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(outputs, inputs) * 0.3)
+            self.flat = [self.weight]
+
+        def forward(self, x):
+            return torch.tanh(F.linear(x, self.flat[0]))
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.Sequential(self.Part(4, 4), self.Part(4, 4))
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out(self.parts(x))
+
+
+class Experts(nn.Module):
+    """Each sample goes to one of four: some get none."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(4, 4)
+        self.experts = nn.ModuleList(nn.Linear(4, 3) for _ in range(4))
+
+    def forward(self, x):
+        weights = self.gate(x).softmax(-1)
+        best = weights.argmax(-1)
+        y = torch.zeros(len(x), 3)
+        for index, expert in enumerate(self.experts):
+            mine = best == index
+            if mine.any():
+                y[mine] = expert(x[mine]) * weights[mine][:, index : index + 1]
+        return y
+
+
+class Checkpointed(nn.Module):
+    """Two segments that are computed again in backward."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.first = nn.Linear(4, 6)
+        self.segments = nn.ModuleList(nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)) for _ in range(2))
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        for segment in self.segments:
+            x = torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=self.reentrant)
+        return self.last(x)

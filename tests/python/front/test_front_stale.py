@@ -1,0 +1,323 @@
+"""Nothing reads an old value in silence: whoever reads right after step() finds what a plain loop has, whichever way it reads.
+
+The second half takes one mechanism away at a time and shows that something here would notice.
+"""
+
+import contextlib
+import copy
+import io
+import pickle
+
+import nets
+import pytest
+import torch
+import torch.nn.functional as F
+from loops import attached, bits, compare, plain
+from paceline import PacelineError
+from paceline.torch import front, gates, ledger, references, updates, waiting
+from torch import nn
+from torch.nn.utils import parameters_to_vector
+
+READERS = {
+    "state_dict()": lambda model, optimizer, held: model.state_dict(),
+    "state_dict() of a part": lambda model, optimizer, held: model.lstm.state_dict(),
+    "optimizer.state_dict()": lambda model, optimizer, held: by_number(optimizer.state_dict()),
+    "optimizer.state": lambda model, optimizer, held: [optimizer.state[p] for p in held],
+    "deep copy of the model": lambda model, optimizer, held: copy.deepcopy(model).state_dict(),
+    "deep copy of the optimizer": lambda model, optimizer, held: by_number(copy.deepcopy(optimizer).state_dict()),
+    "pickle of the model": lambda model, optimizer, held: pickle.loads(pickle.dumps(model)).state_dict(),
+    "torch.save of the model": lambda model, optimizer, held: saved(model).state_dict(),
+    "pickle of the optimizer": lambda model, optimizer, held: by_number(pickle.loads(pickle.dumps(optimizer)).state_dict()),
+    "forward in eval": lambda model, optimizer, held: evaluated(model),
+    "forward of a part": lambda model, optimizer, held: model.even(torch.ones(2, 8)),
+    "forward in inference mode": lambda model, optimizer, held: inferred(model),
+    "functional_call": lambda model, optimizer, held: torch.func.functional_call(model.even, dict(model.even.named_parameters()), (torch.ones(1, 8),)),
+    "an attribute": lambda model, optimizer, held: model.attention.out_proj.weight.clone(),
+    "parameters()": lambda model, optimizer, held: [p.detach().norm() for p in model.parameters()],
+    "named_parameters()": lambda model, optimizer, held: {name: p.detach().clone() for name, p in model.named_parameters()},
+    "get_parameter()": lambda model, optimizer, held: model.get_parameter("attention.in_proj_weight").detach().clone(),
+    "parameters_to_vector": lambda model, optimizer, held: parameters_to_vector(model.parameters()),
+    "held list": lambda model, optimizer, held: [p.detach().clone() for p in held],
+    "held list, foreach": lambda model, optimizer, held: torch._foreach_mul([p.detach() for p in held], 1.0),
+    "held list, vector": lambda model, optimizer, held: parameters_to_vector(held),
+    "held, .data": lambda model, optimizer, held: held[2].data.norm(),
+    "held, numpy": lambda model, optimizer, held: held[2].detach().numpy().tobytes(),
+    "held, DLPack": lambda model, optimizer, held: torch.from_dlpack(held[2].detach()).clone(),
+    "held, deep copy": lambda model, optimizer, held: copy.deepcopy(held[2]),
+    "optimizer's groups": lambda model, optimizer, held: [p.detach().clone() for group in optimizer.param_groups for p in group["params"]],
+    "gradients": lambda model, optimizer, held: [p.grad for p in held if p.grad is not None],
+    "a mean of weights": lambda model, optimizer, held: averaged(model),
+}
+
+
+def by_number(state):
+    return [state["state"][number] for number in sorted(state["state"])]
+
+
+def saved(model):
+    stream = io.BytesIO()
+    torch.save(model, stream)
+    stream.seek(0)
+    return torch.load(stream, weights_only=False)
+
+
+def evaluated(model):
+    model.eval()
+    with torch.no_grad():
+        result = model(nets.words(0, 0)[0])
+    model.train()
+    return result
+
+
+def inferred(model):
+    with torch.inference_mode():
+        return model.lstm(torch.ones(1, 2, 8))[0].clone()
+
+
+def averaged(model):
+    mean = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
+    mean.update_parameters(model)
+    mean.update_parameters(model)
+    return mean.state_dict()
+
+
+def reading(reader, zero=False, steps=2):
+    def script(model, optimizer, rank, job, log):
+        held = list(model.parameters())
+        for iteration in range(steps):
+            x, y = nets.words(iteration, rank)
+            F.cross_entropy(model(x), y).backward()
+            yield
+            optimizer.step()
+            if zero:
+                optimizer.zero_grad()
+            log.append(bits(reader(model, optimizer, held)))
+            optimizer.zero_grad()
+
+    return script
+
+
+def over_numbers():
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model(x), y).backward()
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return script
+
+
+def adam(model):
+    return torch.optim.Adam(model.parameters(), lr=0.02)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_right_after_step_finds_the_new_value(name):
+    compare(nets.everything(), adam, reading(READERS[name]))
+    if name != "gradients":
+        compare(nets.everything(), adam, reading(READERS[name], zero=True))
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name.startswith("held") or name == "optimizer's groups"])
+def test_a_held_reference_is_refused_where_that_is_asked_for(name):
+    with pytest.raises(PacelineError, match="by a reference that is older than attach"):
+        attached(2, nets.everything(), adam, reading(READERS[name]), check=True)
+
+
+def test_a_reference_that_a_forward_pass_reads_past_its_owner_is_an_error():
+    template = nets.Held()
+
+    def script(model, optimizer, rank, job, log):
+        model.kept = [model.second.weight]
+        for iteration in range(2):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            yield
+
+    with pytest.raises(PacelineError, match="parameter second.weight was used in this forward pass before its update was applied"):
+        attached(2, template, adam, script)
+
+
+@pytest.mark.parametrize("read", ("clip", "value", "norm", "sum", "numpy", "copy", "in place", "max", "foreach", "pickle", "list", "data", "print"))
+def test_a_gradient_that_the_script_looks_at_is_the_mean(read):
+    looks = {
+        "clip": lambda grads, model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01),
+        "value": lambda grads, model: torch.nn.utils.clip_grad_value_(model.parameters(), 0.001),
+        "norm": lambda grads, model: [g.norm() for g in grads],
+        "sum": lambda grads, model: float(sum(g.sum() for g in grads)),
+        "numpy": lambda grads, model: grads[0].numpy().tobytes(),
+        "copy": lambda grads, model: copy.deepcopy(grads[1]),
+        "in place": lambda grads, model: [g.mul_(0.5) for g in grads],
+        "max": lambda grads, model: torch.stack([g.abs().max() for g in grads]),
+        "foreach": lambda grads, model: torch._foreach_norm(grads),
+        "pickle": lambda grads, model: pickle.loads(pickle.dumps(grads[2])),
+        "list": lambda grads, model: grads[3].tolist(),
+        "data": lambda grads, model: grads[2].data.clone(),
+        "print": lambda grads, model: None if repr(grads[0].shape) else None,
+    }
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            x, y = nets.words(iteration, rank)
+            F.cross_entropy(model(x), y).backward()
+            yield
+            log.append(bits(looks[read]([p.grad for p in model.parameters() if p.grad is not None], model)))
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(nets.everything(), adam, script)
+
+
+def test_a_copy_of_the_model_is_not_attached():
+    def script(model, optimizer, rank, job, log):
+        x, y = nets.words(0, rank)
+        F.cross_entropy(model(x), y).backward()
+        yield
+        optimizer.step()
+        other = copy.deepcopy(model)
+        F.cross_entropy(other(x), y).backward()
+        log.append([type(other.lstm._parameters), bool(other.lstm.weight_ih_l0._post_accumulate_grad_hooks), type(other.lstm.weight_ih_l0.grad)])
+        optimizer.zero_grad()
+
+    for _, _, log in attached(2, nets.everything(), adam, script):
+        assert log == [[dict, False, torch.Tensor]]
+
+
+def test_after_close_model_and_optimizer_are_as_they_came():
+    for model, optimizer, _ in attached(2, nets.everything(), adam, reading(READERS["parameters()"])):
+        assert type(optimizer) is torch.optim.Adam
+        assert all(type(module._parameters) is dict and not module._forward_pre_hooks for module in model.modules())
+        before = bits(model.state_dict())
+        F.cross_entropy(model(nets.words(9, 0)[0]), nets.words(9, 0)[1]).backward()
+        optimizer.step()
+        assert bits(model.state_dict()) != before
+
+
+# --- each mechanism taken away: what notices
+
+SCENES = {
+    "forward": (nets.everything, reading(lambda model, optimizer, held: evaluated(model), steps=3), {}),
+    "flat references": (lambda: nets.seeded(nets.Keeps), over_numbers(), {}),
+    "held": (nets.everything, reading(READERS["held list"], zero=True), {}),
+    "parts": (nets.everything, reading(READERS["state_dict() of a part"]), {}),
+    "optimizer's state": (nets.everything, reading(READERS["optimizer.state"]), {}),
+    "gradients": (nets.everything, reading(READERS["gradients"]), {}),
+}
+
+
+def nothing(*args, **kwargs):
+    return None
+
+
+def without(monkeypatch, what):
+    """Takes one mechanism away."""
+    if what == "pre-hooks of modules":
+        monkeypatch.setattr(gates.Gate, "__call__", nothing)
+    elif what == "gated dictionary":
+        monkeypatch.setattr(gates.Gates, "watch_parameters", nothing)
+    elif what == "references":
+        monkeypatch.setattr(references.Window, "open", nothing)
+    elif what == "waiting gradients":
+        monkeypatch.setattr(waiting.WaitingGrad, "settled", lambda grad: grad.entry.parameter.detach() * 0)
+    elif what == "state of the optimizer":
+        monkeypatch.setattr(front.Front, "synchronize", nothing_for("optimizer.state", "state_dict", original=front.Front.synchronize))
+    elif what == "zero_grad while due":
+        monkeypatch.setattr(updates.Updates, "_put", put_without_what_is_pending)
+
+
+def nothing_for(*reasons, original):
+    return lambda self, reason: None if reason in reasons else original(self, reason)
+
+
+original_put = updates.Updates._put
+
+
+def put_without_what_is_pending(self, pending, entry, coefficient, left):
+    """As if the optimizer were to find the gradient in .grad, where zero_grad has been."""
+    pending.grads[entry.index] = entry.parameter.grad
+    return original_put(self, pending, entry, coefficient, left)
+
+
+MUTATIONS = {
+    "pre-hooks of modules": ["flat references"],
+    "gated dictionary": ["forward", "parts"],
+    "references": ["held"],
+    "waiting gradients": ["gradients"],
+    "state of the optimizer": ["optimizer's state"],
+    "zero_grad while due": ["held"],
+}
+
+
+@pytest.mark.parametrize("what, scene", [(what, scene) for what, scenes in MUTATIONS.items() for scene in scenes])
+def test_without_one_mechanism_a_test_fails(monkeypatch, what, scene):
+    make, script, choices = SCENES[scene]
+    compare(make(), adam, script, **choices)
+    without(monkeypatch, what)
+    with pytest.raises((AssertionError, PacelineError)):
+        compare(make(), adam, script, **choices)
+
+
+def test_without_the_check_of_arrivals_a_held_weight_would_train_wrong(monkeypatch):
+    template = nets.Held()
+
+    def script(model, optimizer, rank, job, log):
+        model.kept = [model.second.weight]
+        for iteration in range(3):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model(x), y).backward()
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    finished = ledger.Ledger.finished
+
+    def unchecked(self, tensor, fresh):
+        due, self.due = self.due, set()
+        try:
+            return finished(self, tensor, fresh)
+        finally:
+            self.due = due
+
+    monkeypatch.setattr(ledger.Ledger, "finished", unchecked)
+    monkeypatch.setattr(front.refusals, "stale", lambda entry: contextlib.suppress)
+    monkeypatch.setattr(front.Front, "on_gradient", on_gradient_unchecked(front.Front.on_gradient))
+    with pytest.raises(AssertionError):
+        compare(template, adam, script)
+
+
+def on_gradient_unchecked(original):
+    def on_gradient(self, entry):
+        due, self.ledger.due = self.ledger.due, set()
+        try:
+            return original(self, entry)
+        finally:
+            self.ledger.due = due
+
+    return on_gradient
+
+
+def test_without_hooks_of_state_dict_the_buffers_of_other_ranks_are_old(monkeypatch):
+    template = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+    def script(model, optimizer, rank, job, log):
+        x, y = nets.numbers(0, rank, (5, 4))
+        F.cross_entropy(model(x), y).backward()
+        yield
+        optimizer.step()
+        log.append(bits({k: v for k, v in model.state_dict().items() if "running" in k}))
+
+    logs = [log for _, _, log in attached(2, template, adam, script, buffers="broadcast")]
+    assert logs[0] == logs[1]
+    monkeypatch.setattr(gates.Gates, "watch_state_dicts", nothing)
+    logs = [log for _, _, log in attached(2, template, adam, script, buffers="broadcast")]
+    assert logs[0] != logs[1]
+
+
+def test_plain_reference_sees_every_update():
+    """The scenes can tell old from new: a loop that reads before the step differs from one that reads after it."""
+    late = plain(2, nets.everything(), adam, reading(READERS["parameters()"]))
+    early = plain(2, nets.everything(), adam, reading(READERS["parameters()"], steps=1))
+    assert late[0][2][0] == early[0][2][0] != late[0][2][1]
