@@ -9,6 +9,8 @@ import types
 import weakref
 from typing import TYPE_CHECKING
 
+from paceline._errors import PacelineError
+
 if TYPE_CHECKING:
     from paceline.torch.job import Job
 
@@ -59,7 +61,10 @@ def after_fork() -> None:
 def at_exit() -> None:
     """The others must not wait for this rank: it is done, or it has failed and they shall say why."""
     for job in list(_jobs):
-        if _uncaught is not None:
-            job.fail(sentence(job.rank, _uncaught))
-        else:
-            job.close()
+        try:
+            if _uncaught is not None:
+                job.fail(sentence(job.rank, _uncaught))
+            else:
+                job.close()
+        except PacelineError as error:
+            print(f"paceline: error: {error}", file=sys.stderr)

@@ -123,7 +123,7 @@ def refuse_shared_memory(entries: list[Entry]) -> None:
     spans = sorted((span(entry.parameter), entry.index) for entry in entries if entry.parameter.numel())
     for ((_, end), one), ((begin, _), other) in zip(spans, spans[1:]):
         if begin < end:
-            names = f"{entries[one].name} and {entries[other].name}"
+            names = " and ".join(entries[index].name for index in sorted((one, other)))
             raise PacelineError(f"parameters {names} share memory but are two objects; tie them by assigning one Parameter to both modules", subject=names)
 
 

@@ -66,6 +66,11 @@ class World:
             if not self.condition.wait(PATIENCE):
                 raise AssertionError("the ranks wait for each other")
 
+    def forget(self, iteration):
+        """No rank can ask for it any more: all of it has landed everywhere before anything of the next but one could be sent."""
+        for key in [key for key in self.pushed if key[0] < iteration]:
+            del self.pushed[key]
+
     def complete(self, iteration, tensor):
         return len(self.pushed.get((iteration, tensor), {})) == self.workers
 
@@ -121,6 +126,8 @@ class StandIn:
                 assert spec.frozen or self.rank in self.world.pushed.get((iteration, tensor), {}), f"{spec.name} was neither sent nor unused"
             self.world.done.setdefault(iteration, set()).add(self.rank)
             self.iteration += 1
+            self.world.forget(iteration - 2)
+            self.landed = {key for key in self.landed if key[0] >= iteration - 2}
             self.deliver(self.random.random() * 0.3)
             self.world.condition.notify_all()
 
@@ -215,7 +222,7 @@ class StandIn:
 
 def run(workers, body, seed=0):
     """body(rank, join) on a thread for each rank; their results in rank order. The first error that a test would want to see is raised."""
-    world = World(workers, seed)
+    world = run.world = World(workers, seed)
     results, errors = [None] * workers, []
 
     def one(rank):
@@ -234,5 +241,4 @@ def run(workers, body, seed=0):
         thread.join()
     if errors:
         raise errors[0]
-    run.world = world
     return results
