@@ -73,7 +73,7 @@ def attach(
     table = Table(model)
     refuse_attached(model, optimizer)
     refuse_strangers(table, optimizer)
-    stepper = Stepper(optimizer)
+    stepper = Stepper(optimizer, table)
     if apply == "at-step":
         stepper.stepping = Stepping.AT_STEP
     frozen = set() if may_thaw else frozen_entries(table, optimizer)

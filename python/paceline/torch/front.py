@@ -58,7 +58,7 @@ class Front:
         """Autograd has added to the parameter's gradient, for the last time in this backward pass."""
         if self.inert:
             return
-        with self.lock, torch.no_grad():
+        with self.lock, torch.no_grad(), torch._C.DisableTorchFunction():
             grad = entry.parameter.grad
             if grad is None:
                 return
@@ -208,7 +208,7 @@ class Front:
             refusals.check_parameters(self.table, self.stepper.parameters())
             self.conclude()
             iteration, unused = self.ledger.iteration, set(self._unused)
-            grads: list[Grad] = [entry.parameter.grad for entry in self.table.entries]
+            grads = self._gradients()
             clip = self._clip if self.clip_norm is None else Clip(self.clip_norm, self._norm(iteration, grads))
             self.updates.begin(Pending(iteration, grads, unused, clip))
             self._clip, self._waiting = None, {}
@@ -248,7 +248,8 @@ class Front:
                     parameter.grad = grad.content()
             self._waiting = {}
             if set_to_none or not self.ledger.due:
-                clear()
+                with torch._C.DisableTorchFunction():
+                    clear()
                 return
             for tensor in self.stepper.parameters():
                 entry = self.table.of(tensor)
@@ -285,7 +286,7 @@ class Front:
             if self.clip_norm is not None:
                 raise PacelineError(f"attach(clip_norm={self.clip_norm}) clips already; remove one of the two", subject="clip_norm")
             self.conclude()
-            grads: list[Grad] = [entry.parameter.grad for entry in self.table.entries]
+            grads = self._gradients()
             clip = Clip(max_norm, self._norm(self.ledger.iteration, grads))
             if any(is_looked_at(grad, index, self._idle) for index, grad in enumerate(grads)):
                 for grad in grads:
@@ -303,6 +304,10 @@ class Front:
                 return norm_of(self.table, self.exchange, iteration, grads, idle)
 
         return ask
+
+    def _gradients(self) -> list[Grad]:
+        with torch._C.DisableTorchFunction():
+            return [entry.parameter.grad for entry in self.table.entries]
 
     @property
     def _idle(self) -> set[int]:

@@ -55,7 +55,8 @@ def same(one: Any, other: Any) -> bool:
 
 def changes(before: dict[str, Any], group: dict[str, Any]) -> dict[str, Any]:
     """What a step has set in its group."""
-    return {name: value for name, value in group.items() if name != "params" and (name not in before or not same(value, before[name]))}
+    absent = object()
+    return {name: value for name, value in group.items() if value is not (old := before.get(name, absent)) and name != "params" and (old is absent or not same(value, old))}
 
 
 def raw_step(kind: type[Optimizer]) -> Any:

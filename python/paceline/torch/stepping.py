@@ -17,47 +17,73 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 
 from paceline._errors import PacelineError
 from paceline.torch.separable import Stepping, changes, hyperparameters, raw_step, same, stepping_of
+from paceline.torch.table import Table
 
 Groups = list[dict[str, Any]]
 
 
+Part = tuple[int, list[Tensor]]  # group, parameters of it
+
+
 class Stepper:
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Optimizer, table: Table) -> None:
         self.optimizer = optimizer
         self.kind = type(optimizer)
         self.stepping = stepping_of(optimizer)
+        self.table = table
         self._raw = raw_step(self.kind)
         self._frozen: Groups = []
+        self._fixed: list[bool] = []  # whether a plain copy of a group's settings is one that nothing reaches
         self._changed: list[dict[str, Any] | None] = []
+        self._parts: dict[int, list[Part]] = {}  # of each layer
+        self._parts_of: list[int] = []  # the groups that _parts was made from
 
     def parameters(self) -> Iterable[Tensor]:
         return chain.from_iterable(group["params"] for group in self.optimizer.param_groups)
 
     def freeze(self) -> None:
         """From here until finish(), parts are stepped with the hyperparameters of this moment."""
-        self._frozen = [hyperparameters(group) for group in self.optimizer.param_groups]
-        self._changed = [None] * len(self._frozen)
+        groups = self.optimizer.param_groups
+        self._frozen = [hyperparameters(group) for group in groups]
+        self._fixed = [not any(isinstance(value, (Tensor, list, dict, set)) for value in group.values()) for group in self._frozen]
+        self._changed = [None] * len(groups)
+        known = [part for group in groups for part in (id(group["params"]), len(group["params"]))]
+        if known != self._parts_of:
+            self._parts_of = known
+            self._parts = self._cut(groups)
 
-    def step(self, members: set[Tensor]) -> None:
-        """Steps `members`, whose gradients are in place."""
+    def _cut(self, groups: Groups) -> dict[int, list[Part]]:
+        parts: dict[int, list[Part]] = {}
+        for index, group in enumerate(groups):
+            for parameter in group["params"]:
+                entry = self.table.of(parameter)
+                assert entry is not None  # others are refused before
+                mine = parts.setdefault(entry.layer if self.stepping is Stepping.SPLIT else 0, [])
+                if not mine or mine[-1][0] != index:
+                    mine.append((index, []))
+                mine[-1][1].append(parameter)
+        return parts
+
+    def step(self, layer: int) -> None:
+        """Steps the layer's parameters, all of them if the optimizer is stepped as a whole. Their gradients are in place."""
         if self.stepping is Stepping.AT_STEP:  # what is nested may hold the groups too: they stay as they are
             self._raw(self.optimizer)
             return
-        parts: list[tuple[int, dict[str, Any]]] = []
-        for index, (before, group) in enumerate(zip(self._frozen, self.optimizer.param_groups)):
-            mine = [parameter for parameter in group["params"] if parameter in members]
-            if mine:  # some optimizers cannot bear an empty group
-                parts.append((index, {**hyperparameters(before), "params": mine}))
+        parts = self._parts.get(layer if self.stepping is Stepping.SPLIT else 0)
         if not parts:
             return
+        given = [(index, {**self._settings(index), "params": list(parameters)}) for index, parameters in parts]
         groups = self.optimizer.param_groups
-        self.optimizer.param_groups = [part for _, part in parts]
+        self.optimizer.param_groups = [group for _, group in given]
         try:
             self._raw(self.optimizer)
         finally:
             self.optimizer.param_groups = groups
-        for index, part in parts:
-            self._note(index, changes(self._frozen[index], part))
+        for index, group in given:
+            self._note(index, changes(self._frozen[index], group))
+
+    def _settings(self, index: int) -> dict[str, Any]:
+        return self._frozen[index] if self._fixed[index] else hyperparameters(self._frozen[index])
 
     def finish(self) -> None:
         """All parts are stepped: what the step has set in its groups becomes visible there, unless somebody has set it since."""
@@ -96,7 +122,13 @@ class outside_of_forward:
     """What a step finds when the loop calls it, though a gate opens inside somebody's forward pass: gradients on, no autocast, no inference mode."""
 
     def __enter__(self) -> None:
-        self._modes = (torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False))
+        self._modes: list[Any] = []
+        if torch.is_inference_mode_enabled():
+            self._modes.append(torch.inference_mode(False))
+        if not torch.is_grad_enabled():
+            self._modes.append(torch.enable_grad())
+        if torch.is_autocast_enabled("cpu"):
+            self._modes.append(torch.autocast("cpu", enabled=False))
         for mode in self._modes:
             mode.__enter__()
 

@@ -50,7 +50,7 @@ def swap(optimizer: Optimizer, front: Front) -> None:
 
     def reduce_ex(self: Optimizer, protocol: Any) -> Any:
         front.synchronize("state_dict")
-        return unmade, (kind,), self.__getstate__()  # type: ignore[attr-defined]
+        return unmade, (kind,), self.__getstate__()
 
     def state_of(self: Optimizer) -> Any:
         if front.ledger.due:

@@ -40,7 +40,7 @@ class Table:
         self.names: list[str] = []  # of the layers
         self.gates: dict[nn.Module, list[int]] = {}  # module -> layers that its forward reads
         self.compiled: list[str] = []  # names of compiled regions
-        self._of: dict[Tensor, Entry] = {}
+        self._of: dict[int, Entry] = {}  # by id: a tensor's hash is a Python function
         layer_of: dict[nn.Module, int] = {}
         for name, module, region, region_name in regions(model):
             if region is not module and not self.compiled[-1:] == [region_name]:
@@ -48,28 +48,28 @@ class Table:
             for key, parameter in module._parameters.items():
                 if parameter is None:
                     continue
-                if parameter not in self._of:
+                if id(parameter) not in self._of:
                     if region not in layer_of:
                         layer_of[region] = len(self.layers)
                         self.layers.append([])
                         self.names.append(region_name or "(model)")
                     self._add(f"{name}.{key}" if name else key, parameter, module, key, layer_of[region])
                 gates = self.gates.setdefault(region, [])
-                if self._of[parameter].layer not in gates:
-                    gates.append(self._of[parameter].layer)
+                if (layer := self._of[id(parameter)].layer) not in gates:
+                    gates.append(layer)
         if not self.entries:
             raise PacelineError(f"{type(model).__name__} has no parameters; attach trains a model's parameters")
         refuse_shared_memory(self.entries)
 
     def of(self, parameter: object) -> Entry | None:
-        return self._of.get(parameter) if isinstance(parameter, Tensor) else None
+        return self._of.get(id(parameter))
 
     def _add(self, name: str, parameter: nn.Parameter, owner: nn.Module, key: str, layer: int) -> None:
         refuse_parameter(name, parameter)
         entry = Entry(len(self.entries), name, parameter, owner, key, layer, memory.strides_of(parameter), parameter.dtype)
         self.entries.append(entry)
         self.layers[layer].append(entry)
-        self._of[parameter] = entry
+        self._of[id(parameter)] = entry
 
 
 def is_compiled(module: nn.Module) -> bool:
@@ -86,7 +86,7 @@ def regions(model: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Module, str]]
         seen.add(module)
         if region is None and is_compiled(module):
             region, region_name = module, name
-        yield name, module, region or module, region_name if region else name
+        yield name, module, module if region is None else region, name if region is None else region_name
         for key, child in module._modules.items():
             if child is not None:
                 yield from walk(f"{name}.{key}" if name else key, child, region, region_name)

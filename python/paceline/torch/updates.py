@@ -63,19 +63,19 @@ class Updates:
     def _apply(self, layers: list[int], reason: str) -> None:
         pending = self.pending
         assert pending is not None
-        with self.account.timed(reason), torch.inference_mode(False):
+        with self.account.timed(reason):
             for layer in layers:
                 if layer in self._exchanged:
                     self.exchange.wait_layer(layer, pending.iteration)
             coefficient = pending.clip.coefficient() if pending.clip else 1.0
             entries = [entry for layer in layers for entry in self.table.layers[layer] if entry.index not in self.frozen]
-            left = {entry.index for entry in entries if self._left_alone(pending, entry)}
+            left = {entry.index for entry in entries if self._left_alone(pending, entry)} if pending.unused else frozenset()
         self._applying = True
         try:
             with outside_of_forward():
                 with torch.no_grad():
                     after = [self._put(pending, entry, coefficient, entry.index in left) for entry in entries]
-                self.stepper.step({entry.parameter for entry in entries})
+                self.stepper.step(layers[0])
                 for entry, grad in zip(entries, after):
                     entry.parameter.grad = grad
         finally:

@@ -1,0 +1,152 @@
+"""torch.compile: blocks keep their gates, a whole model trains right and says what it costs, and nothing is silently ungated."""
+
+import nets
+import pytest
+import torch
+import torch.nn.functional as F
+from loops import attached, bits, compare
+from paceline import PacelineError
+from paceline.torch.table import Table
+from torch import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+BACKEND = "aot_eager"  # same graphs and gates as inductor, without a compiler of C++
+
+
+class Blocks(nn.Module):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(6, 6)
+            self.norm = nn.LayerNorm(6)
+
+        def forward(self, x):
+            return x + torch.tanh(self.inner(self.norm(x)))
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 6)
+        self.blocks = nn.ModuleList(self.Block() for _ in range(3))
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+def script(model, optimizer, rank, job, log):
+    for iteration in range(3):
+        x, y = nets.numbers(iteration, rank, (5, 4))
+        F.cross_entropy(model(x), y).backward()
+        yield
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def same_as_plain(prepare, **choices):
+    """The plain loop is not compiled: aot_eager runs the same kernels."""
+    template = nets.seeded(Blocks)
+    expected = bits(compare(template, sgd, script, workers=1)[0][0].state_dict())
+    for model, _, _ in attached(1, template, sgd, script, prepare=prepare, **choices):
+        assert bits([value for value in model.state_dict().values()]) == bits([value for value in template_state(expected, template)])
+
+
+def template_state(_, template):
+    import copy
+
+    model = copy.deepcopy(template)
+    optimizer = sgd(model)
+    for _ in script(model, optimizer, 0, None, []):
+        pass
+    return model.state_dict().values()
+
+
+def compile_blocks(model):
+    for block in model.blocks:
+        block.compile(backend=BACKEND)
+
+
+def test_compiled_blocks_are_layers_with_one_gate_each():
+    model = nets.seeded(Blocks)
+    compile_blocks(model)
+    table = Table(model)
+    assert table.names == ["first", "blocks.0", "blocks.1", "blocks.2", "last"]
+    assert table.compiled == ["blocks.0", "blocks.1", "blocks.2"]
+    model = nets.seeded(Blocks)
+    model.blocks[1] = torch.compile(model.blocks[1], backend=BACKEND)
+    assert Table(model).names == ["first", "blocks.0.inner", "blocks.0.norm", "blocks.1", "blocks.2.inner", "blocks.2.norm", "last"]
+
+
+def test_compiled_blocks_train_right():
+    same_as_plain(compile_blocks)
+
+
+def test_blocks_compiled_after_attach_train_right():
+    def later(model, optimizer, rank, job, log):
+        compile_blocks(model)
+        yield from script(model, optimizer, rank, job, log)
+
+    template = nets.seeded(Blocks)
+    for model, _, _ in attached(1, template, sgd, later):
+        assert bits(list(model.state_dict().values())) == bits(list(template_state(None, template)))
+
+
+def test_gates_of_compiled_blocks_stay_where_layers_are_used():
+    """Also those within a block that was compiled after attach: norm before inner, block by block."""
+    import standin
+
+    def later(model, optimizer, rank, job, log):
+        compile_blocks(model)
+        yield from script(model, optimizer, rank, job, log)
+
+    attached(1, nets.seeded(Blocks), sgd, later)
+    passed = standin.run.world.nodes[0].passed
+    assert [layer for iteration, layer in passed if iteration == 0] == [0, 2, 1, 4, 3, 6, 5, 7]
+
+
+def test_a_whole_model_compiled_first_trains_right_and_says_what_it_costs():
+    def whole(model):
+        model.compile(backend=BACKEND)
+
+    with pytest.warns(UserWarning, match="the whole model is compiled.*block.compile"):
+        same_as_plain(whole)
+
+
+def test_a_model_that_was_compiled_and_run_before_attach_is_right_or_refused():
+    """Guards of the old graph do not know of gates: the check of arrivals must."""
+    template = nets.seeded(Blocks)
+
+    def body(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model.compiled_before(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            yield
+
+    def prepare(model):
+        compiled = torch.compile(model, backend=BACKEND)
+        x, y = nets.numbers(9, 0, (5, 4))
+        F.cross_entropy(compiled(x), y).backward()
+        model.zero_grad()
+        object.__setattr__(model, "compiled_before", compiled)
+
+    try:
+        result = attached(1, template, sgd, body, prepare=prepare)
+    except PacelineError as error:
+        assert "compile after attach" in error.message
+    else:
+        assert bits(list(result[0][0].state_dict().values())) == bits(list(template_state(None, template)))

@@ -1,0 +1,160 @@
+"""Whole processes: PyTorch's own DistributedDataParallel as judge, forks of data loaders, ends that nobody spelled out."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import nets
+import scripts
+import torch
+from loops import attached, bits
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT = 120  # seconds, for a process that hangs
+
+
+def python(code, *arguments, **environment):
+    """Runs `code` in a new process with this folder's helpers."""
+    paths = os.pathsep.join([str(HERE), str(HERE.parents[2] / "python")])
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
+    )
+
+
+DDP = """
+import contextlib, json, os, sys, torch, torch.distributed as dist
+import nets, scripts
+from loops import bits
+from test_front_processes import CASES
+rank, file = int(sys.argv[1]), sys.argv[2]
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+found = {}
+for name, (make, options, _) in CASES.items():
+    model = nets.everything()
+    optimizer = make(model)
+    wrapped = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True, broadcast_buffers=False)
+
+    class Caller:
+        def __call__(self, *inputs): return wrapped(*inputs)
+        def __getattr__(self, name): return getattr(model, name)
+
+    log = []
+    for _ in scripts.everything(**options)(Caller() if not options.get("average") else wrapped, optimizer, rank, wrapped, log): pass
+    found[name] = bits([list(model.parameters()), log if not options.get("average") else []])
+dist.barrier()
+print(json.dumps(found))
+dist.destroy_process_group()
+"""
+CASES = {
+    "SGD": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9), {}, {}),
+    "AdamW, cosine, accumulated": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), dict(accumulate=2, schedule=lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 4)), {}),
+    "SGD, clipped": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1), dict(clip=0.05), {}),
+    "Adam, branches by rank": (lambda m: torch.optim.Adam(m.parameters(), lr=0.01), dict(branch=lambda i, rank: (i + rank) % 2), {}),
+    "SGD, branches by rank, clipped": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1), dict(branch=lambda i, rank: (i // 2 + rank) % 2, clip=0.05), {}),
+    "SGD, loss scaler": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1), dict(scale=1024.0, clip=0.05), {}),
+}
+
+
+def test_two_ranks_have_the_bits_of_distributed_data_parallel(tmp_path):
+    paths = os.pathsep.join([str(HERE), str(HERE.parents[2] / "python")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = [subprocess.Popen([sys.executable, "-c", DDP, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) for rank in range(2)]
+    ends = [rank.communicate(timeout=LIMIT) for rank in ranks]
+    assert all(rank.returncode == 0 for rank in ranks), ends
+    judged = [json.loads(out.splitlines()[-1]) for out, _ in ends]
+    assert judged[0] == judged[1]
+    for name, (make, options, choices) in CASES.items():
+        for model, _, log in attached(2, nets.everything(), make, scripts.everything(**options), **choices):
+            assert bits([list(model.parameters()), log]) == judged[0][name], name
+
+
+# A process that imports torch once and forks for each script, so that each ends as a process does: exit hooks, uncaught exceptions, signals.
+MOTHER = """
+import json, os, sys, traceback, torch, nets, standin, paceline.torch as pt
+torch.set_num_threads(1)
+class Told(standin.StandIn):
+    def finish(self, seconds): print("finished", flush=True)
+    def fail(self, reason): print("failed:", reason, flush=True)
+    def close(self, seconds): print("closed", flush=True)
+standin.StandIn = Told
+def start():
+    global model, optimizer, job
+    model = nets.mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    job = pt.attach(model, optimizer, join=standin.World(1).join_as(0))
+def step(i=0):
+    x, y = nets.numbers(i, 0, (5, 4))
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+folder = sys.argv[1]
+for number, script in enumerate(json.load(open(f"{folder}/scripts"))):
+    child = os.fork()
+    if child == 0:
+        for descriptor, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{folder}/{number}.{name}", os.O_CREAT | os.O_WRONLY), descriptor)
+        start()
+        exec(script)
+        break
+    open(f"{folder}/{number}.code", "w").write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+"""
+FORKED_LOADER = """
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, index):
+        return model[0].weight.detach().clone(), torch.tensor(sum(len(p.grad) if p.grad is not None else 0 for p in model.parameters()))
+globals()["Data"] = Data
+step()
+loader = torch.utils.data.DataLoader(Data(), num_workers=8, persistent_workers=True, multiprocessing_context="fork")
+for epoch in range(2):
+    seen = [weight for weight, _ in loader]
+    if epoch == 0:
+        assert all(torch.equal(part[0], model[0].weight) for part in seen)
+    step(1)
+del loader
+print("same", flush=True)
+"""
+INTERRUPT = """
+import signal
+step()
+waits = []
+def never(self, layer, iteration, seconds):
+    assert seconds <= 0.1
+    waits.append(layer)
+    if len(waits) == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+    return False
+globals().update(waits=waits, os=os, signal=signal)
+Told.wait_layer = never
+try:
+    model(torch.zeros(1, 4))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    del Told.wait_layer
+step(1)
+"""
+ENDS = {
+    "its last line": ("step()", ["finished", "closed"], 0),
+    "close, twice": ("step(); job.close(); job.close()", ["finished", "closed"], 0),
+    "sys.exit": ("step(); sys.exit(3)", ["finished", "closed"], 3),
+    "an exception": ("step(); raise ValueError('no such file')", ["failed: rank 0: ValueError: no such file", "closed"], 1),
+    "an exception within the job": ("step()\nwith job:\n    raise KeyError('x')", ["failed: rank 0: KeyError: 'x'", "closed"], 1),
+    "workers of a data loader, forked while updates are due, that read new values and say nothing": (FORKED_LOADER, ["same", "finished", "closed"], 0),
+    "SIGINT in a gate, whose wait is made of short ones": (INTERRUPT, ["interrupted", "finished", "closed"], 0),
+}
+
+
+def test_how_a_script_ends(tmp_path):
+    (tmp_path / "scripts").write_text(json.dumps([script for script, _, _ in ENDS.values()]))
+    mother = python(MOTHER, tmp_path)
+    for number, (name, (_, said, code)) in enumerate(ENDS.items()):
+        out, err, found = (((tmp_path / f"{number}.{kind}").read_text()) for kind in ("out", "err", "code"))
+        assert (out.splitlines(), found) == (said, str(code)), f"{name}: {err} {mother.stderr}"
+
+
+def test_the_package_without_torch_imports_nothing_big():
+    result = python("import sys, paceline; print([name for name in ('torch', 'numpy') if name in sys.modules])")
+    assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr
