@@ -21,7 +21,7 @@ class TensorSpec:
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"  # of the arenas
-    layer: int = 0  # its gate: layer 0 is needed first by the next iteration
+    layer: int = 0  # its gate: layer 0 is needed first by the next iteration; ascends by at most 1 from row to row
     frozen: bool = False  # never has a gradient: only its initial value travels
 
 
@@ -60,7 +60,7 @@ class Node(Protocol):
         """float32 of the tensor in the value arena, flat and writable: initial values after joining, means later. Stays where it is until close."""
 
     def gradient_ready(self, tensor: int, pointer: int) -> None:
-        """Copies the tensor's float32 gradient from `pointer` and announces it. Once an iteration."""
+        """Copies the tensor's float32 gradient from `pointer` and announces it. Once an iteration, after the layer's means of the last were waited for."""
 
     def backward_done(self, iteration: int, unused: Sequence[int]) -> None:
         """Nothing more comes from this rank in `iteration`; the `unused` tensors had no gradient here."""
@@ -73,7 +73,7 @@ class Node(Protocol):
         """All layers, the one needed first in front, as forward passes were seen to need them: what is more urgent from here on. Bits do not depend on it."""
 
     def step_done(self, samples: int, loss: float, phases: Mapping[str, float]) -> bool:
-        """An iteration has ended here: samples seen, loss (NaN: unknown), seconds by phase. True: the job is to stop."""
+        """Once after every backward_done: an iteration has ended here; samples seen, loss (NaN: unknown), seconds by phase. True: the job is to stop."""
 
     def finish(self, seconds: float) -> None:
         """This rank has no more iterations: reports, and waits for the others' verdict on the job."""

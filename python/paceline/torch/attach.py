@@ -96,7 +96,7 @@ def attach(
     exchange.on_joined(node)
     held.on_joined()
 
-    front = Front(table, exchange, stepper, held, frozen, expected, clip_norm)
+    front = Front(table, exchange, stepper, held, expected, clip_norm)
     swap(optimizer, front)
     gates = Gates(front, model, refuse=check or os.environ.get("PACELINE_CHECK") == "1")
     job = Job(front, gates, node)

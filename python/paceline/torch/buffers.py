@@ -42,7 +42,7 @@ class Buffers:
             self._adopt(module, key, self.exchange.value(row), as_is)
 
     def send(self, rank: int) -> bool:
-        """This rank's part of the iteration that ends. Whether something comes back."""
+        """This rank's part of the iteration that ends, after what came back from the last. Whether something comes back."""
         sent = False
         for module, key, row, as_is in self._held:
             buffer = module._buffers.get(key)

@@ -1,6 +1,7 @@
 """The model's tensors on a node: what is sent, where means stand, how a wait is made of short ones.
 
-Rows of the job's table, in this order: the parameters; the number of samples if means are weighted; buffers; what all ranks must agree on.
+Rows of the job's table, in this order, so that layers ascend: the number of samples if means are weighted; the parameters; buffers; what all
+ranks must agree on.
 """
 
 from __future__ import annotations
@@ -23,55 +24,71 @@ Timed = Callable[[str], AbstractContextManager[object]]
 
 
 class Row:
-    """A row that no parameter stands behind. `layer`: as the job numbers layers."""
+    """A row that no parameter stands behind: number `number` of the table, in layer `layer` as the job numbers layers."""
 
-    def __init__(self, name: str, initial: Tensor, layer: int, frozen: bool) -> None:
-        self.index = -1
+    def __init__(self, number: int, name: str, initial: Tensor, layer: int, frozen: bool) -> None:
+        self.number = number
         self.name = name
         self.initial = initial
-        self.layer = layer
         self.frozen = frozen
+        self.layer = layer
+
+    @property
+    def spec(self) -> TensorSpec:
+        return TensorSpec(self.name, tuple(self.initial.shape), "float32", self.layer, self.frozen)
 
 
 class Exchange:
     def __init__(self, table: Table, average_by_samples: bool, frozen: set[int]) -> None:
         self.table = table
-        self.rows: list[Row] = []
-        self.first_layer = 1 if average_by_samples else 0  # the samples' own layer comes before all others, which wait for it
-        self.samples_row = self.add("paceline.samples", torch.zeros(1), layer=0) if average_by_samples else None
-        self._frozen = frozen
+        self.frozen = frozen
+        # The samples' own layer comes before all others, which wait for it.
+        self.samples_row = Row(0, "paceline.samples", torch.zeros(1), 0, False) if average_by_samples else None
+        self.first = 0 if self.samples_row is None else 1  # number of the first parameter, and of its layer
+        self.rows: list[Row] = []  # after the parameters
+        self._exchanged = {entry.layer for entry in table.entries if entry.index not in frozen}
         self._samples = math.nan
         self._weight: tuple[int, float] = (-1, 1.0)  # iteration, what its means are multiplied with
-        self._verdicts: dict[int, Verdict] = {}
+        self._verdict: tuple[int, Verdict, frozenset[int]] | None = None  # iteration, its verdict, parameters that nobody used
         self._sparse_warned = False
         self._sent_rows: set[int] = set()
         self.node: Node
 
     @property
     def last_layer(self) -> int:
-        return self.first_layer + len(self.table.layers)
+        return self.first + len(self.table.layers)
 
-    def add(self, name: str, initial: Tensor, *, layer: int | None = None, frozen: bool = False) -> Row:
-        row = Row(name, initial, self.last_layer if layer is None else layer, frozen)
-        row.index = len(self.table.entries) + len(self.rows)
+    @property
+    def only_gradients(self) -> bool:
+        """Whether nothing else is exchanged in an iteration."""
+        return self.samples_row is None and all(row.frozen for row in self.rows)
+
+    def add(self, name: str, initial: Tensor, *, frozen: bool) -> Row:
+        row = Row(self.first + len(self.table.entries) + len(self.rows), name, initial, self.last_layer, frozen)
         self.rows.append(row)
         return row
 
     def specs(self) -> list[TensorSpec]:
         parameters = [
-            TensorSpec(e.name, tuple(e.parameter.shape) if e.parameter.numel() else (1,), "float32", self.first_layer + e.layer, e.index in self._frozen)
+            TensorSpec(e.name, tuple(e.parameter.shape) if e.parameter.numel() else (1,), "float32", self.first + e.layer, e.index in self.frozen)
             for e in self.table.entries
         ]
-        return parameters + [TensorSpec(row.name, tuple(row.initial.shape), "float32", row.layer, row.frozen) for row in self.rows]
+        return [row.spec for row in self._before] + parameters + [row.spec for row in self.rows]
 
     def initial(self) -> list[Tensor]:
         """To be kept alive until the job is joined."""
-        return [memory.as_sent(e.parameter.detach(), e.strides) for e in self.table.entries] + [row.initial for row in self.rows]
+        parameters = [memory.as_sent(e.parameter.detach(), e.strides) for e in self.table.entries]
+        return [row.initial for row in self._before] + parameters + [row.initial for row in self.rows]
+
+    @property
+    def _before(self) -> list[Row]:
+        return [] if self.samples_row is None else [self.samples_row]
 
     def on_joined(self, node: Node) -> None:
         """Rank 0's parameters become everybody's."""
         self.node = node
-        self._values = [torch.frombuffer(node.value(t), dtype=torch.float32) for t in range(len(self.table.entries) + len(self.rows))]
+        count = self.first + len(self.table.entries) + len(self.rows)
+        self._values = [torch.frombuffer(node.value(number), dtype=torch.float32) for number in range(count)]
         with torch.no_grad():
             for entry in self.table.entries:
                 if entry.parameter.numel():
@@ -79,10 +96,10 @@ class Exchange:
 
     @staticmethod
     def joined_value(node: Node, row: Row) -> Tensor:
-        return torch.frombuffer(node.value(row.index), dtype=torch.float32)
+        return torch.frombuffer(node.value(row.number), dtype=torch.float32)
 
     def value(self, row: Row) -> Tensor:
-        return self._values[row.index]
+        return self._values[row.number]
 
     def samples(self, count: float) -> None:
         self._samples = count
@@ -95,19 +112,19 @@ class Exchange:
         flat = memory.as_sent(grad.detach(), entry.strides)
         if self.samples_row is not None:
             flat = flat * self._samples
-        self.node.gradient_ready(entry.index, flat.data_ptr())
+        self.node.gradient_ready(self.first + entry.index, flat.data_ptr())
 
     def send_row(self, row: Row, values: Tensor) -> None:
-        self.node.gradient_ready(row.index, values.data_ptr())
-        self._sent_rows.add(row.index)
+        self.node.gradient_ready(row.number, values.data_ptr())
+        self._sent_rows.add(row.number)
 
     def conclude(self, iteration: int, unused: Sequence[int]) -> None:
         if self.samples_row is not None:
             self.send_row(self.samples_row, torch.tensor([self._samples], dtype=torch.float32))
             self._samples = math.nan
-        idle = [row.index for row in self.rows if not row.frozen and row.index not in self._sent_rows]
+        idle = [row.number for row in [*self._before, *self.rows] if not row.frozen and row.number not in self._sent_rows]
         self._sent_rows.clear()
-        self.node.backward_done(iteration, [*unused, *idle])
+        self.node.backward_done(iteration, [*(self.first + index for index in unused), *idle])
 
     @property
     def counted(self) -> bool:
@@ -124,43 +141,49 @@ class Exchange:
         return view if weight == 1.0 else view.mul_(weight)
 
     def wait_layer(self, layer: int, iteration: int) -> None:
+        if layer not in self._exchanged:
+            return
         if self.samples_row is not None:
             self._until(lambda: self.node.wait_layer(0, iteration, SLICE))
-        self._until(lambda: self.node.wait_layer(self.first_layer + layer, iteration, SLICE))
+        self._until(lambda: self.node.wait_layer(self.first + layer, iteration, SLICE))
 
     def wait_rows(self, iteration: int) -> None:
         """For rows of the last layer, which nobody needs before the next forward pass."""
         self._until(lambda: self.node.wait_layer(self.last_layer, iteration, SLICE))
 
     def wait_all(self, iteration: int) -> None:
-        self._until(lambda: self.node.wait_all(iteration, SLICE))
+        for layer in range(len(self.table.layers)):
+            self.wait_layer(layer, iteration)
 
     def verdict(self, iteration: int) -> Verdict:
-        if iteration not in self._verdicts:
+        return self._known_verdict(iteration)[1]
+
+    def nobody_used(self, index: int, iteration: int) -> bool:
+        return index in self._known_verdict(iteration)[2]
+
+    def _known_verdict(self, iteration: int) -> tuple[int, Verdict, frozenset[int]]:
+        if self._verdict is None or self._verdict[0] != iteration:
             while (verdict := self.node.wait_verdict(iteration, SLICE)) is None:
                 pass
-            self._verdicts = {iteration: verdict}
-        return self._verdicts[iteration]
-
-    def nobody_used(self, tensor: int, iteration: int) -> bool:
-        return tensor in self.verdict(iteration).unused_by_all
+            self._verdict = iteration, verdict, frozenset(number - self.first for number in verdict.unused_by_all)
+        return self._verdict
 
     def set_order(self, layers: Sequence[int]) -> None:
-        before = list(range(self.first_layer))
-        after = [self.last_layer] if any(row.layer == self.last_layer for row in self.rows) else []
-        self.node.set_order([*before, *(self.first_layer + layer for layer in layers), *after])
+        before = list(range(self.first))
+        after = [self.last_layer] if self.rows else []
+        self.node.set_order([*before, *(self.first + layer for layer in layers), *after])
 
     def _weight_of(self, iteration: int) -> float:
         """sum n g / W becomes sum n g / sum n: the mean of the counts n came as a tensor of its own."""
         if self.samples_row is None:
             return 1.0
         if self._weight[0] != iteration:
-            mean = float(self._values[self.samples_row.index][0])
+            mean = float(self._values[self.samples_row.number][0])
             self._weight = (iteration, 1.0 / mean if mean > 0 else 0.0)
         return self._weight[1]
 
     def _view(self, entry: Entry) -> Tensor:
-        values = self._values[entry.index]
+        values = self._values[self.first + entry.index]
         return memory.in_place(values, entry.parameter, entry.strides) if entry.parameter.numel() else values[:0].view(entry.parameter.shape)
 
     def _densified(self, entry: Entry, grad: Tensor) -> Tensor:

@@ -30,21 +30,22 @@ from paceline.torch.waiting import WaitingGrad, in_backward
 
 
 class Front:
-    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, buffers: Buffers, frozen: set[int], expected: int, clip_norm: float | None) -> None:
+    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, buffers: Buffers, expected: int, clip_norm: float | None) -> None:
         self.table = table
         self.exchange = exchange
         self.stepper = stepper
         self.buffers = buffers
-        self.frozen = frozen
+        self.frozen = exchange.frozen
         self.clip_norm = clip_norm
         self.account = Account()
         self.lock = Lock()
         self.ledger = Ledger([entry.layer for entry in table.entries], exchange.node.first_iteration, expected)
         self.order = Order(len(table.layers))
-        self.updates = Updates(table, exchange, stepper, self.ledger, frozen, self.account)
+        self.updates = Updates(table, exchange, stepper, self.ledger, self.account)
         self.inert = False  # closed, or a child of fork
         self.paused = False  # within no_sync()
         self.on_due: list[Callable[[], None]] = []  # a step was asked for
+        self.on_iteration: list[Callable[[], None]] = []  # one has ended at this rank, with a step or without
         self.adopt: Callable[[Entry], None] = lambda entry: None  # hooks a parameter that learns from here on
         self._clip: Clip | None = None  # asked for by the script in the open iteration
         self._waiting: dict[int, WaitingGrad] = {}  # of the open iteration
@@ -182,10 +183,13 @@ class Front:
             warnings.warn(refusals.NOTHING_FINISHED, stacklevel=4)
         if not self.exchange.counted:
             raise refusals.uncounted()
+        self.buffers.adopt(self.exchange.node.workers)
         if self.buffers.send(self.exchange.node.rank):
             self.buffers.due = ledger.iteration
         self.exchange.conclude(ledger.iteration, sorted(self._unused))
         ledger.conclude()
+        for tell in self.on_iteration:
+            tell()
 
     def _conclude_entry(self, entry: Entry) -> None:
         grad = entry.parameter.grad

@@ -23,8 +23,8 @@ def is_looked_at(grad: Grad, index: int, idle: set[int]) -> bool:
 
 def norm_of(table: Table, exchange: Exchange, iteration: int, grads: list[Grad], idle: set[int]) -> float:
     """`grads`: of each parameter, as the script left them; those that have to be looked at for this are settled."""
-    alone = all(row.frozen for row in exchange.rows)  # otherwise the verdict counts numbers that are no gradients
-    if alone and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
+    # The verdict counts all that was exchanged.
+    if exchange.only_gradients and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
         return math.sqrt(exchange.verdict(iteration).square_sum)
     exchange.wait_all(iteration)
     total = 0.0

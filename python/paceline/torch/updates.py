@@ -32,16 +32,14 @@ class Pending:
 
 
 class Updates:
-    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, frozen: set[int], account: Account) -> None:
+    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, account: Account) -> None:
         self.table = table
         self.exchange = exchange
         self.stepper = stepper
         self.ledger = ledger
-        self.frozen = frozen
         self.account = account
         self.pending: Pending | None = None
         self.on_applied: list[Callable[[], None]] = []  # all layers have their update
-        self._exchanged = {entry.layer for entry in table.entries if entry.index not in frozen}
         self._applying = False
 
     def begin(self, pending: Pending) -> None:
@@ -65,10 +63,9 @@ class Updates:
         assert pending is not None
         with self.account.timed(reason):
             for layer in layers:
-                if layer in self._exchanged:
-                    self.exchange.wait_layer(layer, pending.iteration)
+                self.exchange.wait_layer(layer, pending.iteration)
             coefficient = pending.clip.coefficient() if pending.clip else 1.0
-            entries = [entry for layer in layers for entry in self.table.layers[layer] if entry.index not in self.frozen]
+            entries = [entry for layer in layers for entry in self.table.layers[layer] if entry.index not in self.exchange.frozen]
             left = {entry.index for entry in entries if self._left_alone(pending, entry)} if pending.unused else frozenset()
         self._applying = True
         try:

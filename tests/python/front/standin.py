@@ -99,12 +99,15 @@ class StandIn:
         self.passed = []
         self.steps = []
         self.closed = False
+        self.waited = {spec.layer: -1 for spec in tensors}  # last iteration, of each layer
+        assert all(after.layer - before.layer in (0, 1) for before, after in zip(tensors, tensors[1:]))
 
     def value(self, tensor):
         return memoryview(self.values[tensor])
 
     def gradient_ready(self, tensor, pointer):
         assert not self.tensors[tensor].frozen
+        assert self.waited[self.tensors[tensor].layer] == self.iteration - 1, f"{self.tensors[tensor].name} was sent before its last mean was waited for"
         values = floats_at(pointer, self.counts[tensor])
         with self.world.condition:
             self.refuse_failed()
@@ -115,7 +118,7 @@ class StandIn:
             self.world.condition.notify_all()
 
     def backward_done(self, iteration, unused):
-        assert iteration == self.iteration, (iteration, self.iteration)
+        assert iteration == self.iteration == len(self.steps), (iteration, self.iteration, len(self.steps))
         with self.world.condition:
             self.refuse_failed()
             for tensor in unused:
@@ -162,6 +165,7 @@ class StandIn:
 
     def wait_layer(self, layer, iteration, seconds):
         self.passed.append((iteration, layer))
+        self.waited[layer] = iteration
         keys = {(iteration, t) for t, spec in enumerate(self.tensors) if spec.layer == layer and not spec.frozen}
         return self.wait(keys, lambda: all(self.world.complete(*key) for key in keys))
 
@@ -196,6 +200,7 @@ class StandIn:
         self.order = list(layers)
 
     def step_done(self, samples, loss, phases):
+        assert len(self.steps) == self.iteration - 1
         self.steps.append((samples, loss))
         return False
 
