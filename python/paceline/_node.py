@@ -16,12 +16,15 @@ from typing import Protocol
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """A row of the table that all members must agree on. Tensors are numbered from 0 in the order of the table."""
+    """A row of the table that all members must agree on. Tensors are numbered from 0 in the order of the table.
+
+    Layers ascend by at most 1 from row to row. Frozen rows stand last, in layers of their own.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"  # of the arenas
-    layer: int = 0  # its gate: layer 0 is needed first by the next iteration; ascends by at most 1 from row to row
+    layer: int = 0  # its gate: layer 0 is needed first by the next iteration
     frozen: bool = False  # never has a gradient: only its initial value travels
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from torch import nn
 from torch.optim import Optimizer
 
+from paceline import _joining
 from paceline._errors import PacelineError
 from paceline._node import Join, Place
 from paceline.torch import agreement, separable
@@ -84,9 +85,8 @@ def attach(
     ours = agreement.digest(lines)
     row = exchange.add("paceline.agreement", ours, frozen=True)
 
-    initial = exchange.initial()
-    chosen, where = (join, place or Place()) if join is not None else joined_by_launch(place)
-    node = chosen(exchange.specs(), [tensor.data_ptr() for tensor in initial], dict(settings or {}), where)
+    specs, initial = exchange.specs()
+    node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], job_settings(settings or {}), place or Place())
     try:
         agreement.compare(lines, ours, exchange.joined_value(node, row), node.rank)
     except PacelineError as error:
@@ -153,7 +153,9 @@ def frozen_entries(table: Table, optimizer: Optimizer) -> set[int]:
     return {entry.index for entry in table.entries if not entry.parameter.requires_grad and entry.parameter not in stepped}
 
 
-def joined_by_launch(place: Place | None) -> tuple[Join, Place]:
-    from paceline import launch
-
-    return launch.join, place or launch.place()
+def job_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Options of a job whose means come back. A gradient that is not finite is the script's affair, as in one process, unless it says otherwise."""
+    for name in ("optimizer", "verdict"):
+        if name in given:
+            raise PacelineError(f"settings[{name!r}] is attach's own: means come back, and the script's optimizer steps", subject=name)
+    return {"optimizer": "mean", "verdict": "1", "non-finite": "apply", **given}

@@ -1,7 +1,7 @@
 """The model's tensors on a node: what is sent, where means stand, how a wait is made of short ones.
 
-Rows of the job's table, in this order, so that layers ascend: the number of samples if means are weighted; the parameters; buffers; what all
-ranks must agree on.
+Rows of the job's table, in this order: the number of samples if means are weighted, which all layers wait for; the parameters, layer by
+layer; buffers that travel; and last, in a layer of their own, what never has a gradient.
 """
 
 from __future__ import annotations
@@ -24,29 +24,24 @@ Timed = Callable[[str], AbstractContextManager[object]]
 
 
 class Row:
-    """A row that no parameter stands behind: number `number` of the table, in layer `layer` as the job numbers layers."""
+    """A row that no parameter stands behind."""
 
-    def __init__(self, number: int, name: str, initial: Tensor, layer: int, frozen: bool) -> None:
-        self.number = number
+    def __init__(self, name: str, initial: Tensor, frozen: bool) -> None:
         self.name = name
         self.initial = initial
         self.frozen = frozen
-        self.layer = layer
-
-    @property
-    def spec(self) -> TensorSpec:
-        return TensorSpec(self.name, tuple(self.initial.shape), "float32", self.layer, self.frozen)
+        self.number = -1  # in the job's table, once that is complete
 
 
 class Exchange:
     def __init__(self, table: Table, average_by_samples: bool, frozen: set[int]) -> None:
         self.table = table
         self.frozen = frozen
-        # The samples' own layer comes before all others, which wait for it.
-        self.samples_row = Row(0, "paceline.samples", torch.zeros(1), 0, False) if average_by_samples else None
-        self.first = 0 if self.samples_row is None else 1  # number of the first parameter, and of its layer
-        self.rows: list[Row] = []  # after the parameters
-        self._exchanged = {entry.layer for entry in table.entries if entry.index not in frozen}
+        self.samples_row = Row("paceline.samples", torch.zeros(1), False) if average_by_samples else None
+        self.rows: list[Row] = []
+        self._numbers: list[int] = []  # in the job's table, of each parameter
+        self._layers: dict[int, int] = {}  # layer of the model -> of the job, of those that are exchanged
+        self._rows_layer = -1
         self._samples = math.nan
         self._weight: tuple[int, float] = (-1, 1.0)  # iteration, what its means are multiplied with
         self._verdict: tuple[int, Verdict, frozenset[int]] | None = None  # iteration, its verdict, parameters that nobody used
@@ -55,40 +50,63 @@ class Exchange:
         self.node: Node
 
     @property
-    def last_layer(self) -> int:
-        return self.first + len(self.table.layers)
-
-    @property
     def only_gradients(self) -> bool:
         """Whether nothing else is exchanged in an iteration."""
         return self.samples_row is None and all(row.frozen for row in self.rows)
 
     def add(self, name: str, initial: Tensor, *, frozen: bool) -> Row:
-        row = Row(self.first + len(self.table.entries) + len(self.rows), name, initial, self.last_layer, frozen)
-        self.rows.append(row)
-        return row
+        self.rows.append(Row(name, initial, frozen))
+        return self.rows[-1]
 
-    def specs(self) -> list[TensorSpec]:
-        parameters = [
-            TensorSpec(e.name, tuple(e.parameter.shape) if e.parameter.numel() else (1,), "float32", self.first + e.layer, e.index in self.frozen)
-            for e in self.table.entries
-        ]
-        return [row.spec for row in self._before] + parameters + [row.spec for row in self.rows]
+    def specs(self) -> tuple[list[TensorSpec], list[Tensor]]:
+        """The job's table, which is complete from here on, and its initial values, to be kept alive until the job is joined."""
+        specs: list[TensorSpec] = []
+        initial: list[Tensor] = []
 
-    def initial(self) -> list[Tensor]:
-        """To be kept alive until the job is joined."""
-        parameters = [memory.as_sent(e.parameter.detach(), e.strides) for e in self.table.entries]
-        return [row.initial for row in self._before] + parameters + [row.initial for row in self.rows]
+        def put(name: str, shape: tuple[int, ...], values: Tensor, layer: int, frozen: bool) -> int:
+            specs.append(TensorSpec(name, shape, "float32", layer, frozen))
+            initial.append(values)
+            return len(specs) - 1
 
-    @property
-    def _before(self) -> list[Row]:
-        return [] if self.samples_row is None else [self.samples_row]
+        def put_entry(entry: Entry, layer: int, frozen: bool) -> None:
+            shape = tuple(entry.parameter.shape) if entry.parameter.numel() else (1,)
+            self._numbers[entry.index] = put(entry.name, shape, memory.as_sent(entry.parameter.detach(), entry.strides), layer, frozen)
+
+        def put_row(row: Row, layer: int) -> None:
+            row.number = put(row.name, tuple(row.initial.shape), row.initial, layer, row.frozen)
+
+        self._numbers = [-1] * len(self.table.entries)
+        layer = 0
+        if self.samples_row is not None:
+            put_row(self.samples_row, layer)
+            layer += 1
+        for index, entries in enumerate(self.table.layers):
+            learning = [entry for entry in entries if entry.index not in self.frozen]
+            for entry in learning:
+                put_entry(entry, layer, False)
+            if learning:
+                self._layers[index] = layer
+                layer += 1
+        self._rows_layer = layer
+        travelling = [row for row in self.rows if not row.frozen]
+        for row in travelling:
+            put_row(row, layer)
+        layer += 1 if travelling else 0
+        for entry in self.table.entries:
+            if entry.index in self.frozen:
+                put_entry(entry, layer, True)
+        for row in self.rows:
+            if row.frozen:
+                put_row(row, layer)
+        self._count_of_layers = layer + 1
+        return specs, initial
 
     def on_joined(self, node: Node) -> None:
         """Rank 0's parameters become everybody's."""
         self.node = node
-        count = self.first + len(self.table.entries) + len(self.rows)
-        self._values = [torch.frombuffer(node.value(number), dtype=torch.float32) for number in range(count)]
+        rows = [self.samples_row.number] if self.samples_row is not None else []
+        numbers = [*self._numbers, *(row.number for row in self.rows), *rows]
+        self._values = {number: torch.frombuffer(node.value(number), dtype=torch.float32) for number in numbers}
         with torch.no_grad():
             for entry in self.table.entries:
                 if entry.parameter.numel():
@@ -112,7 +130,7 @@ class Exchange:
         flat = memory.as_sent(grad.detach(), entry.strides)
         if self.samples_row is not None:
             flat = flat * self._samples
-        self.node.gradient_ready(self.first + entry.index, flat.data_ptr())
+        self.node.gradient_ready(self._numbers[entry.index], flat.data_ptr())
 
     def send_row(self, row: Row, values: Tensor) -> None:
         self.node.gradient_ready(row.number, values.data_ptr())
@@ -122,9 +140,9 @@ class Exchange:
         if self.samples_row is not None:
             self.send_row(self.samples_row, torch.tensor([self._samples], dtype=torch.float32))
             self._samples = math.nan
-        idle = [row.number for row in [*self._before, *self.rows] if not row.frozen and row.number not in self._sent_rows]
+        idle = [row.number for row in self.rows if not row.frozen and row.number not in self._sent_rows]
         self._sent_rows.clear()
-        self.node.backward_done(iteration, [*(self.first + index for index in unused), *idle])
+        self.node.backward_done(iteration, [*(self._numbers[index] for index in unused), *idle])
 
     @property
     def counted(self) -> bool:
@@ -141,18 +159,18 @@ class Exchange:
         return view if weight == 1.0 else view.mul_(weight)
 
     def wait_layer(self, layer: int, iteration: int) -> None:
-        if layer not in self._exchanged:
+        if layer not in self._layers:
             return
         if self.samples_row is not None:
             self._until(lambda: self.node.wait_layer(0, iteration, SLICE))
-        self._until(lambda: self.node.wait_layer(self.first + layer, iteration, SLICE))
+        self._until(lambda: self.node.wait_layer(self._layers[layer], iteration, SLICE))
 
     def wait_rows(self, iteration: int) -> None:
-        """For rows of the last layer, which nobody needs before the next forward pass."""
-        self._until(lambda: self.node.wait_layer(self.last_layer, iteration, SLICE))
+        """Those that nobody needs before the next forward pass."""
+        self._until(lambda: self.node.wait_layer(self._rows_layer, iteration, SLICE))
 
     def wait_all(self, iteration: int) -> None:
-        for layer in range(len(self.table.layers)):
+        for layer in self._layers:
             self.wait_layer(layer, iteration)
 
     def verdict(self, iteration: int) -> Verdict:
@@ -165,13 +183,14 @@ class Exchange:
         if self._verdict is None or self._verdict[0] != iteration:
             while (verdict := self.node.wait_verdict(iteration, SLICE)) is None:
                 pass
-            self._verdict = iteration, verdict, frozenset(number - self.first for number in verdict.unused_by_all)
+            unused = verdict.unused_by_all
+            self._verdict = iteration, verdict, frozenset(i for i, number in enumerate(self._numbers) if number in unused) if unused else frozenset()
         return self._verdict
 
     def set_order(self, layers: Sequence[int]) -> None:
-        before = list(range(self.first))
-        after = [self.last_layer] if self.rows else []
-        self.node.set_order([*before, *(self.first + layer for layer in layers), *after])
+        order = [self._layers[layer] for layer in layers if layer in self._layers]
+        before = [] if self.samples_row is None else [0]
+        self.node.set_order([*before, *order, *range(self._rows_layer, self._count_of_layers)])
 
     def _weight_of(self, iteration: int) -> float:
         """sum n g / W becomes sum n g / sum n: the mean of the counts n came as a tensor of its own."""
@@ -183,7 +202,7 @@ class Exchange:
         return self._weight[1]
 
     def _view(self, entry: Entry) -> Tensor:
-        values = self._values[self.first + entry.index]
+        values = self._values[self._numbers[entry.index]]
         return memory.in_place(values, entry.parameter, entry.strides) if entry.parameter.numel() else values[:0].view(entry.parameter.shape)
 
     def _densified(self, entry: Entry, grad: Tensor) -> Tensor:

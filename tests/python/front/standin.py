@@ -100,6 +100,8 @@ class StandIn:
         self.steps = []
         self.closed = False
         self.waited = {spec.layer: -1 for spec in tensors}  # last iteration, of each layer
+        frozen = [spec.frozen for spec in tensors]
+        assert frozen == sorted(frozen) and not {spec.layer for spec in tensors if spec.frozen} & {spec.layer for spec in tensors if not spec.frozen}
         assert all(after.layer - before.layer in (0, 1) for before, after in zip(tensors, tensors[1:]))
 
     def value(self, tensor):
@@ -196,7 +198,7 @@ class StandIn:
         return Verdict(math.fsum(squares) if all(map(math.isfinite, squares)) else math.inf, non_finite, frozenset(unused))
 
     def set_order(self, layers):
-        assert sorted(layers) == sorted({spec.layer for spec in self.tensors} | set(layers))
+        assert sorted(layers) == sorted({spec.layer for spec in self.tensors})
         self.order = list(layers)
 
     def step_done(self, samples, loss, phases):

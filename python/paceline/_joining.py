@@ -1,0 +1,156 @@
+"""Joins the job that a launcher has started: rank 0 hosts the coordinator on a thread of the library and tells the others where.
+
+A job without servers of its own has one in every worker's process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from paceline import launch
+from paceline._errors import PacelineError
+from paceline._node import Node, Place, TensorSpec
+from paceline.launch import Launch
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+    from paceline._library_node import Coordinator
+
+MEETING = 300.0  # seconds within which all ranks must have come
+_stores: dict[str, Store] = {}  # rank 0 serves one as long as its process lives
+_attached = 0  # jobs of this process so far: each meets under a name of its own, in the same order on all ranks
+
+
+class Hosting:
+    """The first rank's member together with the coordinator that this process hosts."""
+
+    def __init__(self, node: Node, coordinator: Coordinator) -> None:
+        self._node = node
+        self._coordinator = coordinator
+        self.rank, self.workers, self.first_iteration = node.rank, node.workers, node.first_iteration
+        self.value, self.gradient_ready, self.backward_done = node.value, node.gradient_ready, node.backward_done
+        self.wait_layer, self.wait_all, self.wait_verdict = node.wait_layer, node.wait_all, node.wait_verdict
+        self.set_order, self.step_done, self.fail, self.interrupt = node.set_order, node.step_done, node.fail, node.interrupt
+
+    def finish(self, seconds: float) -> None:
+        self._node.finish(seconds)
+        self._coordinator.finish(seconds)
+
+    def close(self, seconds: float) -> None:
+        self._node.close(seconds)
+        self._coordinator.close(seconds)
+
+
+def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> Node:
+    """`_node.Join`. What `place` leaves open is as the launcher says."""
+    from paceline import _library_node
+
+    global _attached
+    here = launch.launched()
+    workers = place.workers or here.workers
+    rank = here.rank if place.rank < 0 else place.rank
+    servers = 0 if settings.get("collective", "none") != "none" else place.servers or workers
+    role = "both" if servers else "worker"
+    name, _attached = f"paceline/{here.attempt}/{_attached}", _attached + 1
+    given = place.coordinator or here.coordinator
+    bind = place.bind or bound(here, given)
+    hosted: Coordinator | None = None
+    try:
+        if rank == 0:
+            hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings)
+        address = given or meet(here, name, hosted)
+        node: Node = _library_node.join(tensors, initial, settings, Place(role, rank, workers, servers, address, bind))
+    except BaseException:
+        if hosted is not None:
+            with contextlib.suppress(PacelineError):
+                hosted.close(1.0)
+        raise
+    return node if hosted is None else Hosting(node, hosted)
+
+
+def host_coordinator(workers: int, servers: int, listen: str, settings: Mapping[str, str]) -> Coordinator:
+    from paceline import _library_node
+
+    return _library_node.Coordinator(workers, servers, listen=listen, settings=settings)
+
+
+def bound(here: Launch, coordinator: str) -> str:
+    """The address of this machine by which the others reach it."""
+    interface = os.environ.get("PACELINE_INTERFACE")
+    if interface:
+        return address_of(interface)
+    if here.one_machine:
+        return "127.0.0.1"
+    host = (coordinator or here.store).rpartition(":")[0]
+    return toward(host)
+
+
+def toward(host: str) -> str:
+    """This machine's address on the way to `host`; no packet is sent. Never a host's name, which may mean another network."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise PacelineError(f"this machine has no way to {host}: {error}; set PACELINE_INTERFACE or PACELINE_COORDINATOR", subject=host) from None
+
+
+def address_of(interface: str) -> str:
+    import fcntl
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            answer = fcntl.ioctl(asked.fileno(), 0x8915, struct.pack("256s", interface.encode()[:15]))  # SIOCGIFADDR
+        except OSError as error:
+            known = ", ".join(name for _, name in socket.if_nameindex())
+            raise PacelineError(f"PACELINE_INTERFACE={interface}: {error.strerror}; there are {known}", subject="PACELINE_INTERFACE") from None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
+    """The coordinator's address, told by rank 0."""
+    if hosted is not None and here.workers == 1:
+        return hosted.address
+    store = store_of(here, name)
+    if hosted is not None:
+        store.set("coordinator", hosted.address)
+        return hosted.address
+    try:
+        return store.get("coordinator").decode()
+    except RuntimeError as error:
+        raise PacelineError(
+            f"rank {here.rank} has not heard of rank 0 at {here.store} within {MEETING:g} s: {str(error).splitlines()[0]}", kind="deadline", subject=here.store
+        ) from None
+
+
+def store_of(here: Launch, name: str) -> Store:
+    """The script's own process group has one already, or torchrun's agent, or rank 0 opens one."""
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import FileStore, PrefixStore, TCPStore
+
+    limit = datetime.timedelta(seconds=MEETING)
+    store = _stores.get(here.store)
+    if store is not None:
+        pass
+    elif here.store.startswith("/"):
+        store = FileStore(here.store, here.workers)
+    elif dist.is_initialized():
+        return PrefixStore(name, dist.distributed_c10d._get_default_store())
+    else:
+        host, _, port = here.store.rpartition(":")
+        agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        serves = here.rank == 0 and not agent
+        store = TCPStore(host, int(port), here.workers, is_master=serves, timeout=limit, wait_for_workers=False, multi_tenant=True)
+    _stores[here.store] = store
+    store.set_timeout(limit)
+    return PrefixStore(name, store)
+
+

@@ -1,0 +1,138 @@
+"""Who this process is, in which job, and where its members meet. No line of a script says it: the launcher's variables do.
+
+            rank                   workers                members meet
+  Paceline  PACELINE_RANK          PACELINE_WORKERS       at PACELINE_COORDINATOR=HOST:PORT
+  torchrun  RANK                   WORLD_SIZE             in the store at MASTER_ADDR:MASTER_PORT
+  mpirun    OMPI_COMM_WORLD_RANK   OMPI_COMM_WORLD_SIZE   in the store, if MASTER_* are set; else a file, when all are on one machine
+  Hydra     PMI_RANK               PMI_SIZE               in the store at MASTER_ADDR:MASTER_PORT
+  srun      SLURM_PROCID           SLURM_NTASKS           in a store on the step's first host
+
+In this order, since mpirun and torchrun are started by srun too. PACELINE_COORDINATOR with any of them says where rank 0 runs the
+coordinator; otherwise it takes a free port and tells the others. Without any of these a process is a job of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import tempfile
+import zlib
+from collections.abc import Mapping
+
+from paceline._errors import PacelineError
+
+# Below the ports that Linux hands out to connections.
+FIRST_PORT, PORTS = 12_000, 18_000
+LAUNCHERS = (
+    ("Paceline", "PACELINE_RANK", "PACELINE_WORKERS"),
+    ("torchrun", "RANK", "WORLD_SIZE"),
+    ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("Hydra", "PMI_RANK", "PMI_SIZE"),
+    ("srun", "SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    launcher: str
+    rank: int
+    workers: int
+    coordinator: str = ""  # HOST:PORT, if it is given
+    store: str = ""  # HOST:PORT of a store of torch, or the path of a file, where members meet
+    attempt: str = "0"  # of a launcher that restarts: an earlier one's words do not count
+    one_machine: bool = True
+
+    def sentence(self) -> str:
+        """What was chosen, for people."""
+        where = f"coordinator {self.coordinator}" if self.coordinator else f"members meet at {self.store}" if self.store else "alone"
+        return f"rank {self.rank} of {self.workers}, started by {self.launcher}; {where}"
+
+
+def launched(variables: Mapping[str, str] | None = None) -> Launch:
+    """Raises PacelineError naming the variable that makes no sense, is missing, or would have to be set."""
+    variables = os.environ if variables is None else variables
+    for launcher, rank_name, size_name in LAUNCHERS:
+        if rank_name in variables and size_name in variables:
+            workers = number(variables, size_name, 1, 100_000)
+            rank = number(variables, rank_name, 0, workers - 1)
+            return met(variables, launcher, rank, workers)
+    return Launch("nobody", 0, 1)
+
+
+def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) -> Launch:
+    coordinator = variables.get("PACELINE_COORDINATOR", "")
+    if coordinator:
+        check_address("PACELINE_COORDINATOR", coordinator)
+    here = Launch(launcher, rank, workers, coordinator, one_machine=on_one_machine(variables, launcher, workers))
+    if coordinator or workers == 1:
+        return here
+    if launcher == "Paceline":
+        raise PacelineError("PACELINE_RANK and PACELINE_WORKERS are set and PACELINE_COORDINATOR=HOST:PORT is not", subject="PACELINE_COORDINATOR")
+    attempt = variables.get("TORCHELASTIC_RESTART_COUNT", variables.get("SLURM_RESTART_COUNT", "0"))
+    if "MASTER_ADDR" in variables:
+        store = f"{variables['MASTER_ADDR']}:{number(variables, 'MASTER_PORT', 1, 65535)}"
+        return dataclasses.replace(here, store=store, attempt=attempt)
+    if launcher == "srun":
+        return dataclasses.replace(here, store=slurm_store(variables), attempt=attempt)
+    job = variables.get("PMIX_NAMESPACE", variables.get("OMPI_MCA_ess_base_jobid", ""))
+    if launcher == "mpirun" and here.one_machine and job:
+        name = re.sub(r"\W", "_", job)
+        return dataclasses.replace(here, store=os.path.join(tempfile.gettempdir(), f"paceline-{os.getuid()}-{name}"), attempt=attempt)
+    raise PacelineError(
+        f"{launcher} started {workers} ranks and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT, or MASTER_ADDR and MASTER_PORT", subject="PACELINE_COORDINATOR"
+    )
+
+
+def on_one_machine(variables: Mapping[str, str], launcher: str, workers: int) -> bool:
+    if launcher == "srun":
+        hosts = variables.get("SLURM_STEP_NODELIST", variables.get("SLURM_JOB_NODELIST", ""))
+        return not any(sign in hosts for sign in ",[")
+    local = {"torchrun": "LOCAL_WORLD_SIZE", "mpirun": "OMPI_COMM_WORLD_LOCAL_SIZE"}.get(launcher)
+    if local is not None and local in variables:
+        return variables[local] == str(workers)
+    address = variables.get("MASTER_ADDR", variables.get("PACELINE_COORDINATOR", "127.0.0.1").rpartition(":")[0])
+    return is_loopback(address)
+
+
+def slurm_store(variables: Mapping[str, str]) -> str:
+    hosts = variables.get("SLURM_STEP_NODELIST", variables.get("SLURM_JOB_NODELIST"))
+    if not hosts:
+        raise PacelineError("srun set SLURM_PROCID and no SLURM_STEP_NODELIST; set PACELINE_COORDINATOR=HOST:PORT", subject="SLURM_STEP_NODELIST")
+    job = variables.get("SLURM_JOB_ID")
+    if not job:
+        raise PacelineError("srun set SLURM_PROCID and no SLURM_JOB_ID; set PACELINE_COORDINATOR=HOST:PORT", subject="SLURM_JOB_ID")
+    reserved = variables.get("SLURM_STEP_RESV_PORTS", "")
+    port = int(re.split(r"[-,]", reserved)[0]) if reserved else derived_port(f"slurm {job} {variables.get('SLURM_STEP_ID', '0')}")
+    host = "127.0.0.1" if on_one_machine(variables, "srun", 0) else first_host(hosts)
+    return f"{host}:{port}"
+
+
+def first_host(hosts: str) -> str:
+    """The first of Slurm's "gpu[03-07,9],login": "gpu03"."""
+    found = re.match(r"[^,\[\]]*(\[[^\]]*\][^,\[\]]*)*", hosts)
+    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", found.group(0)) if found else ""
+
+
+def derived_port(job: str) -> int:
+    """The same in every process of the job, another one in most other jobs."""
+    return FIRST_PORT + zlib.crc32(job.encode()) % PORTS
+
+
+def number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:
+    text = variables.get(name)
+    if text is None:
+        raise PacelineError(f"the launcher did not set {name}", subject=name)
+    if not re.fullmatch(r"\d{1,9}", text) or not least <= int(text) <= most:
+        raise PacelineError(f"{name}={text} in the environment; legal: {least} to {most}", subject=name)
+    return int(text)
+
+
+def check_address(name: str, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not host or not re.fullmatch(r"\d{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise PacelineError(f"{name}={address} is no HOST:PORT with a port from 1 to 65535", subject=name)
+
+
+def is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

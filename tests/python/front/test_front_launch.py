@@ -1,0 +1,125 @@
+"""Who a process is, from the variables of every launcher; and the meeting of ranks in torch's stores."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from paceline import PacelineError, _joining
+from paceline.launch import Launch, derived_port, first_host, launched
+
+HERE = pathlib.Path(__file__).resolve().parent
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "2"}
+MPIRUN = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "90695.2705"}
+SRUN = {"SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_JOB_NODELIST": "gpu[07-09]", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "1"}
+OURS = {"PACELINE_RANK": "1", "PACELINE_WORKERS": "2", "PACELINE_COORDINATOR": "10.0.0.1:4100"}
+
+
+def test_each_launcher_is_understood():
+    assert launched({}) == Launch("nobody", 0, 1)
+    assert launched({"RANK": "1"}) == Launch("nobody", 0, 1)
+    assert launched(TORCHRUN) == Launch("torchrun", 1, 4, store="node1:29500", attempt="2")
+    assert launched({**TORCHRUN, "LOCAL_WORLD_SIZE": "2"}).one_machine is False
+    mpirun = launched(MPIRUN)
+    assert (mpirun.launcher, mpirun.rank, mpirun.workers, mpirun.one_machine) == ("mpirun", 0, 2, True)
+    assert mpirun.store.endswith(f"paceline-{os.getuid()}-90695_2705")
+    assert launched({**MPIRUN, "MASTER_ADDR": "node1", "MASTER_PORT": "1"}).store == "node1:1"
+    srun = launched(SRUN)
+    assert (srun.rank, srun.workers, srun.one_machine, srun.store) == (2, 3, False, f"gpu07:{derived_port('slurm 4711 1')}")
+    assert launched({**SRUN, "SLURM_STEP_NODELIST": "gpu08", "SLURM_STEP_RESV_PORTS": "13001-13004", "SLURM_RESTART_COUNT": "1"}) == Launch(
+        "srun", 2, 3, store="127.0.0.1:13001", attempt="1"
+    )
+    assert launched({"PMI_RANK": "0", "PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}).launcher == "Hydra"
+    assert launched(OURS) == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", one_machine=False)
+
+
+def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
+    assert launched({**SRUN, **MPIRUN}).launcher == "mpirun"
+    assert launched({**SRUN, **MPIRUN, **TORCHRUN}).launcher == "torchrun"
+    assert launched({**TORCHRUN, **OURS}).launcher == "Paceline"
+    for variables in (TORCHRUN, MPIRUN, SRUN):
+        found = launched({**variables, "PACELINE_COORDINATOR": "127.0.0.1:4100"})
+        assert (found.coordinator, found.store) == ("127.0.0.1:4100", "")
+    assert launched(TORCHRUN).sentence() == "rank 1 of 4, started by torchrun; members meet at node1:29500"
+
+
+@pytest.mark.parametrize(
+    "variables, named",
+    [
+        ({**TORCHRUN, "RANK": "4"}, "RANK=4.*0 to 3"),
+        ({**TORCHRUN, "RANK": "-1"}, "RANK=-1"),
+        ({**TORCHRUN, "WORLD_SIZE": "many"}, "WORLD_SIZE=many"),
+        ({**TORCHRUN, "MASTER_PORT": "70000"}, "MASTER_PORT=70000"),
+        ({key: value for key, value in TORCHRUN.items() if key != "MASTER_PORT"}, "did not set MASTER_PORT"),
+        ({key: value for key, value in TORCHRUN.items() if key != "MASTER_ADDR"}, "torchrun started 4 ranks.*MASTER_ADDR"),
+        ({**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "mpirun started 2 ranks.*PACELINE_COORDINATOR"),
+        ({key: value for key, value in SRUN.items() if key != "SLURM_JOB_ID"}, "SLURM_JOB_ID"),
+        ({key: value for key, value in SRUN.items() if key != "SLURM_JOB_NODELIST"}, "SLURM_STEP_NODELIST"),
+        ({key: value for key, value in OURS.items() if key != "PACELINE_COORDINATOR"}, "PACELINE_COORDINATOR=HOST:PORT is not"),
+        ({**OURS, "PACELINE_COORDINATOR": "nonsense"}, "PACELINE_COORDINATOR=nonsense is no HOST:PORT"),
+        ({**OURS, "PACELINE_COORDINATOR": "127.0.0.1:0"}, "127.0.0.1:0"),
+    ],
+)
+def test_variables_that_make_no_sense_are_named(variables, named):
+    with pytest.raises(PacelineError, match=named) as caught:
+        launched(variables)
+    assert caught.value.exit_code == 2
+
+
+def test_the_first_host_of_a_node_list():
+    lists = {"gpu07": "gpu07", "a,b": "a", "gpu[03-07,9],login": "gpu03", "rack[2,4]n[1-3]": "rack2n1", "n[5]-ib,x": "n5-ib", "": ""}
+    assert {hosts: first_host(hosts) for hosts in lists} == lists
+
+
+def test_ports_are_below_those_of_connections():
+    ports = {derived_port(f"slurm {job} 0") for job in range(1000)}
+    assert min(ports) >= 12_000 and max(ports) < 30_000 and len(ports) > 900
+
+
+def test_addresses_of_this_machine(monkeypatch):
+    here = Launch("torchrun", 0, 2, store="127.0.0.1:29500", one_machine=False)
+    assert _joining.bound(here, "") == "127.0.0.1"
+    monkeypatch.setenv("PACELINE_INTERFACE", "lo")
+    assert _joining.bound(here, "") == "127.0.0.1"
+    monkeypatch.setenv("PACELINE_INTERFACE", "ib7")
+    with pytest.raises(PacelineError, match="PACELINE_INTERFACE=ib7.*there are .*lo"):
+        _joining.bound(here, "")
+
+
+MEET = """
+import json, sys
+from paceline import _joining
+from paceline.launch import launched
+class Hosted:
+    address = f"127.0.0.1:{4000 + int(sys.argv[1])}"
+here = launched()
+met = [_joining.meet(here, f"paceline/{here.attempt}/{job}", Hosted() if here.rank == 0 else None) for job in range(2)]
+open(f"{sys.argv[2]}/{here.rank}", "w").write(json.dumps(met))
+"""
+
+
+def test_ranks_meet_under_torchrun(tmp_path):
+    (tmp_path / "meet.py").write_text(MEET)
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(tmp_path / "meet.py"), "7", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(HERE.parents[2] / "python"), "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)] == [["127.0.0.1:4007"] * 2] * 2
+
+
+def test_an_address_of_an_earlier_attempt_does_not_count(tmp_path):
+    class Hosted:
+        address = "127.0.0.1:4001"
+
+    ranks = [Launch("mpirun", rank, 2, store=str(tmp_path / "store"), attempt="1") for rank in range(2)]
+    _joining.meet(ranks[0], "paceline/0/0", Hosted())
+    Hosted.address = "127.0.0.1:4002"
+    _joining.meet(ranks[0], "paceline/1/0", Hosted())
+    assert _joining.meet(ranks[1], "paceline/1/0", None) == "127.0.0.1:4002"
+    _joining._stores.clear()
