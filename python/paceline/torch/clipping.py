@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from paceline._errors import PacelineError
+from paceline.torch.norms import is_looked_at
+
+if TYPE_CHECKING:
+    from paceline.torch.front import Front
 
 EPSILON = 1e-6  # as torch.nn.utils.clip_grad_norm_
 
@@ -48,3 +57,20 @@ class Norm:
 
     def __gt__(self, other: float) -> bool:
         return self._clip.norm() > other
+
+
+def clip_by_script(front: Front, max_norm: float) -> Norm:
+    """Clips this iteration's means by their norm, as they are used; at once, if the script has looked at some."""
+    with front.lock, torch.no_grad():
+        if front.clip_norm is not None:
+            raise PacelineError(f"attach(clip_norm={front.clip_norm}) clips already; remove one of the two", subject="clip_norm")
+        front.conclude()
+        grads = front.gradients()
+        clip = Clip(max_norm, front.norm(front.ledger.iteration, grads))
+        if any(is_looked_at(grad, index, front.idle) for index, grad in enumerate(grads)):
+            for grad in grads:
+                if grad is not None:
+                    grad.mul_(clip.coefficient())
+        else:
+            front.clip = clip
+        return Norm(clip)

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from paceline._errors import PacelineError
 from paceline.torch import refusals
-from paceline.torch.account import Account
+from paceline.torch.account import Account, reader
 from paceline.torch.buffers import Buffers
 from paceline.torch.clipping import Clip
 from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import Finish, Ledger, Order
 from paceline.torch.lock import Lock
-from paceline.torch.norms import is_looked_at, norm_of
+from paceline.torch.norms import norm_of
 from paceline.torch.separable import Stepping
 from paceline.torch.stepping import Stepper
 from paceline.torch.table import Entry, Table
@@ -47,13 +47,11 @@ class Front:
         self.on_due: list[Callable[[], None]] = []  # a step was asked for
         self.on_iteration: list[Callable[[], None]] = []  # one has ended at this rank, with a step or without
         self.adopt: Callable[[Entry], None] = lambda entry: None  # hooks a parameter that learns from here on
-        self._clip: Clip | None = None  # asked for by the script in the open iteration
+        self.clip: Clip | None = None  # asked for by the script in the open iteration
         self._waiting: dict[int, WaitingGrad] = {}  # of the open iteration
         self._unused: set[int] = set()  # by this rank, of the concluded iteration
         self._task = -1  # of autograd, whose end is watched
         self._said_nothing_finished = False
-
-    # --- backward
 
     def on_gradient(self, entry: Entry) -> None:
         """Autograd has added to the parameter's gradient, for the last time in this backward pass."""
@@ -160,8 +158,8 @@ class Front:
             if not grad.sent and self.exchange.nobody_used(entry.index, iteration):
                 return torch.zeros_like(entry.parameter)
             mean = self.exchange.mean(entry, iteration, own=True)
-            if self._clip is not None:
-                mean.mul_(self._clip.coefficient())
+            if self.clip is not None:
+                mean.mul_(self.clip.coefficient())
                 grad.scaled = True
             return mean
 
@@ -212,10 +210,10 @@ class Front:
             refusals.check_parameters(self.table, self.stepper.parameters())
             self.conclude()
             iteration, unused = self.ledger.iteration, set(self._unused)
-            grads = self._gradients()
-            clip = self._clip if self.clip_norm is None else Clip(self.clip_norm, self._norm(iteration, grads))
+            grads = self.gradients()
+            clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, self.norm(iteration, grads))
             self.updates.begin(Pending(iteration, grads, unused, clip))
-            self._clip, self._waiting = None, {}
+            self.clip, self._waiting = None, {}
             if (order := self.order.stepped()) is not None:
                 self.exchange.set_order(order)
             if self.stepper.stepping is Stepping.AT_STEP or hasattr(self.stepper.optimizer, "grad_scale"):
@@ -230,7 +228,7 @@ class Front:
             self.exchange.wait_all(self.ledger.iteration)
         for index in list(self._waiting):
             self._drop_gradient(self._waiting.pop(index))
-        self._clip = None
+        self.clip = None
         self.ledger.drop()
 
     def _drop_gradient(self, grad: WaitingGrad) -> None:
@@ -282,26 +280,8 @@ class Front:
     def synchronize(self, reason: str) -> None:
         self.open(self.order.current, reason)
 
-    # --- the norm
-
-    def clip_by_script(self, max_norm: float) -> Clip:
-        """Clips this iteration's means by their norm, as they are used."""
-        with self.lock, torch.no_grad():
-            if self.clip_norm is not None:
-                raise PacelineError(f"attach(clip_norm={self.clip_norm}) clips already; remove one of the two", subject="clip_norm")
-            self.conclude()
-            grads = self._gradients()
-            clip = Clip(max_norm, self._norm(self.ledger.iteration, grads))
-            if any(is_looked_at(grad, index, self._idle) for index, grad in enumerate(grads)):
-                for grad in grads:
-                    if grad is not None:
-                        grad.mul_(clip.coefficient())
-            else:
-                self._clip = clip
-            return clip
-
-    def _norm(self, iteration: int, grads: list[Grad]) -> Callable[[], float]:
-        idle = set(self._idle)
+    def norm(self, iteration: int, grads: list[Grad]) -> Callable[[], float]:
+        idle = set(self.idle)
 
         def ask() -> float:
             with self.lock, self.account.timed("clip_norm"):
@@ -309,23 +289,12 @@ class Front:
 
         return ask
 
-    def _gradients(self) -> list[Grad]:
+    def gradients(self) -> list[Grad]:
+        """As the script would find them now; nothing waits."""
         with torch._C.DisableTorchFunction():
             return [entry.parameter.grad for entry in self.table.entries]
 
     @property
-    def _idle(self) -> set[int]:
+    def idle(self) -> set[int]:
+        """Parameters without a gradient at this rank."""
         return self._unused | self.frozen
-
-
-def reader() -> str:
-    """Who reads a gradient, by the names that the report's hint knows."""
-    frame = sys._getframe(1)
-    for _ in range(24):
-        name = frame.f_code.co_name
-        if name in ("clip_grad_norm_", "unscale_", "clip_grad_value_"):
-            return name
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    return "a gradient read"

@@ -14,9 +14,9 @@ from torch.utils.data import Dataset, DistributedSampler
 from paceline._errors import PacelineError
 from paceline._node import Node
 from paceline.torch import lifetime
-from paceline.torch.clipping import Norm
+from paceline.torch.clipping import Norm, clip_by_script
 from paceline.torch.front import Front
-from paceline.torch.gates import Gates
+from paceline.torch.gates import Gates, attached_to
 from paceline.torch.swapped import restore
 
 LEAVE = 1.0  # seconds to say goodbye
@@ -86,7 +86,7 @@ class Job:
 
     def clip_grad_norm_(self, max_norm: float) -> Norm:
         """Between backward() and step(): clips this iteration's means by their norm. Nothing waits until the norm is looked at or needed."""
-        return Norm(self._front.clip_by_script(max_norm))
+        return clip_by_script(self._front, max_norm)
 
     def report(self) -> dict[str, float]:
         """Iterations, seconds of one, and what of them this rank waited, by reason."""
@@ -142,10 +142,8 @@ class Job:
 
 def clip_grad_norm_(model: torch.nn.Module, max_norm: float) -> Norm:
     """torch.nn.utils.clip_grad_norm_ for an attached model, without waiting for all gradients: the norm is known earlier."""
-    from paceline.torch.gates import attached_to
-
     for front in attached_to(model):
-        return Norm(front.clip_by_script(max_norm))
+        return clip_by_script(front, max_norm)
     raise PacelineError("clip_grad_norm_ of paceline.torch takes a model that is attached; torch.nn.utils.clip_grad_norm_ clips any other")
 
 

@@ -1,0 +1,77 @@
+"""What travels beside gradients: buffers, numbers of samples."""
+
+import copy
+
+import nets
+import pytest
+import torch
+import torch.nn.functional as F
+from loops import attached, compare, same_mean, state_of
+from nets import seeded
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=0.02)
+
+
+@pytest.mark.parametrize("way", ("broadcast", "mean"))
+def test_buffers_are_rank_0s_or_means(way):
+    """Before every forward pass, with 3 ranks, where a third of a number is not exact."""
+    workers, template = 3, seeded(nets.Convolutions)
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            x, y = nets.numbers(iteration, rank, (4, 1, 5, 5))
+            F.cross_entropy(model(x), y).backward()
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+        job.synchronize()
+        yield
+
+    result = attached(workers, template, adamw, script, buffers=way)
+
+    models = [copy.deepcopy(template) for _ in range(workers)]
+    optimizers = [adamw(model) for model in models]
+    for iteration in range(4):
+        for rank, model in enumerate(models):
+            x, y = nets.numbers(iteration, rank, (4, 1, 5, 5))
+            F.cross_entropy(model(x), y).backward()
+        for parameters in zip(*(model.parameters() for model in models)):
+            mean = same_mean([p.grad for p in parameters])
+            for parameter in parameters:
+                parameter.grad = mean.clone()
+        for model, optimizer in zip(models, optimizers):
+            optimizer.step()
+            optimizer.zero_grad()
+        for held in zip(*(model.buffers() for model in models)):
+            if way == "broadcast":
+                values = held[0].clone()
+            elif held[0].dtype == torch.float32:
+                values = same_mean(list(held))
+            else:
+                continue
+            for buffer in held:
+                buffer.copy_(values)
+    for rank in range(workers):
+        assert state_of(*result[rank][:2]) == state_of(models[rank], optimizers[rank]), rank
+
+
+def test_means_weighted_by_samples():
+    counts = lambda iteration, rank: 2 + 3 * rank + iteration % 2  # noqa: E731
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            samples = counts(iteration, rank)
+            x, y = nets.numbers(iteration, rank, (samples, 4))
+            job.samples(samples)
+            F.cross_entropy(model(x), y).backward()
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def weigh(gradients, jobs):
+        mean = same_mean([g * float(job.count) for g, job in zip(gradients, jobs)])
+        return mean * (1.0 / float(same_mean([torch.tensor([float(job.count)]) for job in jobs])))
+
+    compare(nets.mlp(), adamw, script, weigh=weigh, average="samples", workers=3)

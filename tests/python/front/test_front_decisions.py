@@ -1,0 +1,106 @@
+"""The decisions alone: the ledger, the order of need, memory, the account."""
+
+import random
+
+import pytest
+import torch
+from paceline.torch import memory
+from paceline.torch.account import Account
+from paceline.torch.ledger import COUNTED, Finish, Ledger, Order
+
+
+def test_a_gradient_is_sent_when_it_was_finished_as_often_as_expected():
+    ledger = Ledger([0, 0, 1], 5, 2)
+    assert [ledger.finished(1, True), ledger.finished(1, False)] == [Finish.HOLD, Finish.SEND]
+    ledger.on_sent(1)
+    assert ledger.unsent() == [0, 2]
+
+
+def test_a_cleared_gradient_is_counted_anew():
+    ledger = Ledger([0], 0, 2)
+    assert [ledger.finished(0, True), ledger.finished(0, True), ledger.finished(0, False)] == [Finish.HOLD, Finish.HOLD, Finish.SEND]
+
+
+def test_a_gradient_of_a_layer_that_is_due_was_computed_from_old_values():
+    ledger = Ledger([0, 1], 0, 1)
+    ledger.conclude()
+    ledger.step()
+    ledger.opened([0])
+    assert [ledger.finished(0, True), ledger.finished(1, True)] == [Finish.SEND, Finish.STALE]
+    assert ledger.iteration == 1
+
+
+def test_a_gradient_after_the_last_restarts():
+    ledger = Ledger([0, 1], 0, 1)
+    ledger.on_sent(0)
+    assert ledger.finished(0, True) is Finish.RESTART
+    ledger.conclude()
+    assert ledger.finished(1, True) is Finish.RESTART
+    ledger.drop()
+    assert (ledger.finished(1, True), ledger.due, ledger.iteration) == (Finish.SEND, set(), 1)
+
+
+def test_counts_are_learned_in_the_first_iteration():
+    ledger = Ledger([0, 0, 0], 0, COUNTED)
+    for tensor, fresh in ((0, True), (0, False), (1, True)):
+        assert ledger.finished(tensor, fresh) is Finish.HOLD
+    ledger.conclude()
+    ledger.step()
+    ledger.opened([0])
+    assert ledger.expected == [2, 1, 1]
+    assert [ledger.finished(0, True), ledger.finished(1, True)] == [Finish.HOLD, Finish.SEND]
+    assert ledger.miscounted() == 0
+
+
+def test_the_order_of_need_is_seen_once_and_then_now_and_then():
+    order = Order(4)
+    for layer in (2, 0, 2, 3):
+        order.passed(layer)
+    assert order.stepped() == [2, 0, 3, 1]
+    order.passed(1)
+    assert order.stepped() is None and not order.watching
+    for _ in range(98):
+        order.stepped()
+    assert order.watching
+    order.passed(1)
+    assert order.stepped() == [1, 2, 0, 3]
+
+
+def test_memory_keeps_the_order_of_elements():
+    generator = random.Random(1)
+    for _ in range(200):
+        shape = [generator.randint(1, 4) for _ in range(generator.randint(0, 4))]
+        order = list(range(len(shape)))
+        generator.shuffle(order)
+        tensor = torch.randn([shape[i] for i in order]).permute([order.index(i) for i in range(len(shape))])
+        assert memory.dense(tensor)
+        strides = memory.strides_of(tensor)
+        assert torch.equal(memory.in_place(memory.as_sent(tensor, strides).clone(), tensor, strides), tensor)
+        other = memory.as_sent(tensor.contiguous(), strides)
+        assert torch.equal(other, memory.as_sent(tensor, strides))
+    assert not memory.dense(torch.zeros(4, 4)[:, ::2]) and not memory.dense(torch.zeros(1, 4).expand(3, 4))
+
+
+def test_bytes_survive_the_journey():
+    for kind in (torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.uint8):
+        tensor = torch.arange(7).to(kind)
+        target = torch.zeros_like(tensor)
+        memory.floats_as_bytes(memory.bytes_as_floats(tensor) / 3 * 3.0, target)
+        assert torch.equal(tensor, target)
+
+
+def test_the_report_says_what_would_help():
+    now = [0.0]
+    account = Account(lambda: now[0])
+    account.stepped()
+    for _ in range(4):
+        with account.timed("clip_grad_norm_"), account.timed("inner"):
+            now[0] += 0.03
+        with account.timed("forward"):
+            now[0] += 0.001
+        now[0] += 0.069
+        account.stepped()
+    lines = account.report()
+    assert lines["iterations"] == 4 and lines["seconds"] == pytest.approx(0.1)
+    assert lines["waited: clip_grad_norm_"] == pytest.approx(0.03) and "waited: inner" not in lines
+    assert account.hint() == "clip_grad_norm_ waited 30.0 ms in each iteration for all gradients; attach(clip_norm=...) needs their norm only, which is known while they still travel"

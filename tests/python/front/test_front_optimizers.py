@@ -1,0 +1,207 @@
+"""Optimizers of every kind: whether each may be split is found by trying, and each has a plain loop's bits."""
+
+import functools
+
+import nets
+import pytest
+import torch
+import torch.nn.functional as F
+from loops import compare
+from paceline.torch.separable import Stepping, stepping_of
+from torch import nn, optim
+
+
+class Lion(optim.Optimizer):
+    def __init__(self, params, lr=0.01, betas=(0.9, 0.99)):
+        super().__init__(params, dict(lr=lr, betas=betas))
+        self.update = lambda p, g, m, group: p.add_((m * group["betas"][0] + g * (1 - group["betas"][0])).sign(), alpha=-group["lr"])
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    m = self.state[p].setdefault("m", torch.zeros_like(p))
+                    self.update(p, p.grad, m, group)
+                    m.lerp_(p.grad, 1 - group["betas"][1])
+
+
+class ScheduleFree(optim.Optimizer):
+    """Keeps its own count and weights in its groups, as Schedule-Free optimizers do."""
+
+    def __init__(self, params, lr=0.05):
+        super().__init__(params, dict(lr=lr, k=0, weight_sum=0.0, beta=0.9))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            weight = group["lr"] ** 2
+            total = group["weight_sum"] = group["weight_sum"] + weight
+            group["k"] += 1
+            for p in group["params"]:
+                if p.grad is not None:
+                    z = self.state[p].setdefault("z", p.clone())
+                    p.lerp_(z, weight / total)
+                    p.add_(p.grad, alpha=group["lr"] * (group["beta"] * (1 - weight / total) - 1))
+                    z.sub_(p.grad, alpha=group["lr"])
+
+
+class Prodigy(optim.Optimizer):
+    """One distance from all parameters together."""
+
+    def __init__(self, params, lr=1.0):
+        super().__init__(params, dict(lr=lr, d=1e-2))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            norm = sum(float(p.grad.abs().sum()) for p in group["params"] if p.grad is not None)
+            group["d"] = max(group["d"], 1e-3 * norm)
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.add_(p.grad.sign(), alpha=-group["d"] * group["lr"] * 0.1)
+
+
+class GlobalClip(optim.SGD):
+    def step(self, closure=None):
+        nn.utils.clip_grad_norm_([p for group in self.param_groups for p in group["params"]], 0.05)
+        return super().step()
+
+
+class CountsItself(optim.SGD):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, lr=lr)
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.steps += 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.add_(p.grad, alpha=-group["lr"] / self.steps)
+
+
+class Noise(optim.SGD):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.add_(p.grad + torch.randn_like(p) * 0.01, alpha=-group["lr"])
+
+
+class Lamb(optim.SGD):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.add_(p.grad, alpha=-group["lr"] * float(p.norm() / (p.grad.norm() + 1e-6)))
+
+
+class Lookahead(optim.Optimizer):
+    """Around another optimizer, whose groups it shares."""
+
+    def __init__(self, params, lr=0.1):
+        self.inner = optim.SGD(params, lr=lr)
+        self.steps = 0
+        super().__init__(self.inner.param_groups, dict(lr=lr))
+        self.param_groups = self.inner.param_groups
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.inner.step()
+        self.steps += 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                slow = self.state[p].setdefault("slow", p.clone())
+                if self.steps % 2 == 0:
+                    slow.lerp_(p, 0.5)
+                    p.copy_(slow)
+
+
+class OwnList(optim.SGD):
+    """Has its parameters by a list of its own."""
+
+    def __init__(self, params, lr=0.1):
+        params = list(params)
+        super().__init__(params, lr=lr)
+        self.all = params
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in self.all:
+            if p.grad is not None:
+                p.sub_(p.grad, alpha=0.1)
+
+
+class SetsItsRate(optim.SGD):
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step()
+        for group in self.param_groups:
+            group["lr"] *= 0.9
+
+
+class KeepsGradients(optim.SGD):
+    """Compares with the last gradient, by a reference to it."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    last = self.state[p].get("last", p.grad)
+                    p.add_(p.grad + 0.5 * last, alpha=-group["lr"])
+                    self.state[p]["last"] = p.grad
+
+
+KINDS = {
+    "Lion": (Lion, Stepping.SPLIT),
+    "ScheduleFree": (ScheduleFree, Stepping.SPLIT),
+    "LAMB-like": (functools.partial(Lamb, lr=0.1), Stepping.SPLIT),
+    "Adam, tensor rate": (lambda parameters: optim.Adam(parameters, lr=torch.tensor(0.01)), Stepping.SPLIT),
+    "keeps gradients": (functools.partial(KeepsGradients, lr=0.1), Stepping.SPLIT),
+    "Prodigy": (Prodigy, Stepping.WHOLE),
+    "global clip": (functools.partial(GlobalClip, lr=0.1), Stepping.WHOLE),
+    "counts itself": (CountsItself, Stepping.WHOLE),
+    "noise": (functools.partial(Noise, lr=0.1), Stepping.AT_STEP),
+    "nested": (Lookahead, Stepping.AT_STEP),
+    "own list": (OwnList, Stepping.AT_STEP),
+    "sets its rate": (functools.partial(SetsItsRate, lr=0.1), Stepping.AT_STEP),
+    "differentiable": (functools.partial(optim.SGD, lr=0.1, differentiable=True), Stepping.AT_STEP),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_whether_an_optimizer_may_be_split_is_found_by_trying(name):
+    make, expected = KINDS[name]
+    parameters = [nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4))]
+    before, state = [p.detach().clone() for p in parameters], torch.get_rng_state()
+    optimizer = make(parameters)
+    assert stepping_of(optimizer) is expected
+    assert all(map(torch.equal, before, parameters)) and not optimizer.state and torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("noise", "differentiable")])
+def test_every_optimizer_has_a_plain_loops_bits(name):
+    make, _ = KINDS[name]
+    schedule = lambda optimizer: optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)  # noqa: E731
+
+    def script(model, optimizer, rank, job, log):
+        scheduler = schedule(optimizer)
+        for iteration in range(5):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model(x), y).backward()
+            yield
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+
+    compare(nets.mlp(), lambda model: make(model.parameters()), script)
+
+
+def test_a_trained_subclass_of_a_known_optimizer_is_another_optimizer():
+    assert stepping_of(optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)) is Stepping.SPLIT
+    assert type(optim.AdamW([nn.Parameter(torch.zeros(2))])) is not optim.Adam
