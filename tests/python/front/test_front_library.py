@@ -1,0 +1,85 @@
+"""The same over libpaceline: real processes, started by torchrun, have the bits of the plain loop."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import nets
+import pytest
+import scripts
+import torch
+from loops import bits, plain
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from binding import environment  # noqa: E402  # of tests/python: where the library of this build is
+
+RANKS = 2
+LIMIT = 240
+CASES = {
+    "AdamW": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), dict(schedule=lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 4)), {}),
+    "SGD, branches by rank, clipped": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9), dict(branch=lambda i, rank: (i // 2 + rank) % 2, clip=0.05), {}),
+    "SGD, accumulated, scaled": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1), dict(accumulate=2, scale=2.0**127), {}),
+    "without servers": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), {}, dict(settings={"collective": "loop3-overlap"})),
+    "p3": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), {}, dict(settings={"schedule": "p3"})),
+}
+SCRIPT = """
+import json, os, sys, torch, nets, scripts, paceline.torch as pt
+from loops import bits
+from test_front_library import CASES
+torch.set_num_threads(1)
+found = {}
+for name, (make, options, choices) in CASES.items():
+    model = nets.everything()
+    if os.environ["RANK"] != "0":
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+    optimizer = make(model)
+    log = []
+    job = pt.attach(model, optimizer, **choices)
+    for _ in scripts.everything(**options)(model, optimizer, job.rank, job, log):
+        pass
+    job.close()
+    found[name] = bits([list(model.parameters()), log])
+open(f"{sys.argv[1]}/{os.environ['RANK']}", "w").write(json.dumps(found))
+"""
+
+
+def torchrun(script, *arguments, limit=LIMIT):
+    paths = os.pathsep.join([str(HERE), str(HERE.parents[2] / "python")])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", str(script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment(PYTHONPATH=paths, OMP_NUM_THREADS="1"))
+
+
+def test_processes_over_the_library_have_the_bits_of_a_plain_loop(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    result = torchrun(tmp_path / "train.py", tmp_path)
+    assert result.returncode == 0, result.stderr
+    found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(RANKS)]
+    for name, (make, options, _) in CASES.items():
+        expected = [bits([list(model.parameters()), log]) for model, _, log in plain(RANKS, nets.everything(), make, scripts.everything(**options))]
+        assert [ranks[name] for ranks in found] == expected, name
+
+
+@pytest.mark.parametrize("wrong", ["torch.nn.Linear(4, 3 + rank)", "torch.nn.Linear(4, 3).to([torch.float32, torch.bfloat16][rank])"])
+def test_ranks_whose_models_differ_are_all_told(tmp_path, wrong):
+    (tmp_path / "train.py").write_text(f"""
+import os, sys, torch, paceline, paceline.torch as pt
+rank = int(os.environ["RANK"])
+model = {wrong}
+try:
+    job = pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for _ in range(2):
+        model(torch.ones(1, 4, dtype=model.weight.dtype)).sum().backward()
+        job._front.stepper.optimizer.step()
+        model.weight.sum()
+except paceline.PacelineError as error:
+    open(f"{{sys.argv[1]}}/{{rank}}", "w").write(error.message)
+""")
+    result = torchrun(tmp_path / "train.py", tmp_path)
+    said = [(tmp_path / str(rank)).read_text() for rank in range(RANKS)]
+    assert all("disagree on" in sentence and "weight" in sentence for sentence in said), (said, result.stderr)
