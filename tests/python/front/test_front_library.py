@@ -83,3 +83,57 @@ except paceline.PacelineError as error:
     result = torchrun(tmp_path / "train.py", tmp_path)
     said = [(tmp_path / str(rank)).read_text() for rank in range(RANKS)]
     assert all("disagree on" in sentence and "weight" in sentence for sentence in said), (said, result.stderr)
+
+
+ENDS = """
+import os, signal, sys, torch, nets, paceline, paceline.torch as pt
+torch.set_num_threads(1)
+rank = int(os.environ["RANK"])
+model = nets.mlp()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = pt.attach(model, optimizer, settings={"deadline": "5s"})
+def steps(count):
+    for iteration in range(count):
+        x, y = nets.numbers(iteration, rank, (5, 4))
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+try:
+    steps(3)
+    END
+except paceline.PacelineError as error:
+    open(f"{sys.argv[1]}/{rank}", "w").write(error.message)
+    sys.exit(7)
+open(f"{sys.argv[1]}/{rank}", "w").write("done")
+"""
+
+
+def ranks(tmp_path, end):
+    """Two processes without an agent above them, which would end the other one: (exit code, what it wrote) of each."""
+    script = tmp_path / "train.py"
+    script.write_text(ENDS.replace("END", end.replace("\n", "\n    ")))
+    paths = os.pathsep.join([str(HERE), str(HERE.parents[2] / "python")])
+    members = []
+    for rank in range(RANKS):
+        variables = dict(OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_LOCAL_SIZE="2", PMIX_NAMESPACE="x", TMPDIR=str(tmp_path), RANK=str(rank))
+        members.append(subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment(PYTHONPATH=paths, OMP_NUM_THREADS="1", **variables), stderr=subprocess.PIPE, text=True))
+    ended = [member.communicate(timeout=LIMIT)[1] for member in members]
+    said = [(tmp_path / str(rank)).read_text() if (tmp_path / str(rank)).exists() else "" for rank in range(RANKS)]
+    return [member.returncode for member in members], said, ended
+
+
+def test_scripts_that_just_end_end_well(tmp_path):
+    codes, said, errors = ranks(tmp_path, "steps(2)")
+    assert (codes, said) == ([0, 0], ["done", "done"]), errors
+
+
+def test_an_exception_in_one_ranks_script_is_what_the_other_is_told(tmp_path):
+    codes, said, errors = ranks(tmp_path, "if rank == 1:\n    raise ValueError('no such file')\nsteps(50)")
+    assert codes == [7, 1] and "rank 1: ValueError: no such file" in said[0], (said, errors)
+
+
+@pytest.mark.parametrize("which", (0, 1))
+def test_a_rank_that_is_killed_ends_the_other_with_its_name(tmp_path, which):
+    codes, said, errors = ranks(tmp_path, f"if rank == {which}:\n    os.kill(os.getpid(), signal.SIGKILL)\nsteps(50)")
+    assert codes[which] == -9 and codes[1 - which] == 7, (codes, errors)
+    assert f"worker {which}" in said[1 - which] or f"server {which}" in said[1 - which] or which == 0 and "coordinator" in said[1], said
