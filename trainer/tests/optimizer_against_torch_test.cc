@@ -40,6 +40,8 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const OptimizerOptions&
       return std::make_unique<torch::optim::AdamW>(
           parameters,
           torch::optim::AdamWOptions(rate).betas({ours.beta1, ours.beta2}).eps(ours.epsilon).weight_decay(ours.weight_decay));
+    case OptimizerKind::kMean:  // no step: LibTorch has none
+      break;
   }
   return nullptr;
 }
