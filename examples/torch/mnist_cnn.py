@@ -50,7 +50,7 @@ def main():
     with torch.no_grad():
         right = (model(data.tensors[0][:1000]).argmax(1) == data.tensors[1][:1000]).float().mean()
     if job.rank == 0:
-        print(f"{job.workers} ranks, {job.iteration} iterations, last loss {loss.item():.3f}, {100 * right:.1f} % of 1000 digits right")
+        print(f"{job.workers} ranks, {options.steps} steps, last loss {loss.item():.3f}, {100 * right:.1f} % of 1000 digits right")
     job.close()
 
 

@@ -39,7 +39,7 @@ def test_mnist_cnn(alone, tmp_path, capsys):
     with gzip.open(tmp_path / "train-labels-idx1-ubyte.gz", "wb") as file:
         file.write(struct.pack(">2i", 2049, 1024) + labels.to(torch.uint8).numpy().tobytes())
     alone("mnist_cnn.py", "--data", tmp_path, "--steps", 20)
-    right = re.search(r"1 ranks, 20 iterations, last loss [\d.]+, ([\d.]+) % of 1000 digits right", capsys.readouterr().out)
+    right = re.search(r"1 ranks, 20 steps, last loss [\d.]+, ([\d.]+) % of 1000 digits right", capsys.readouterr().out)
     assert right and float(right.group(1)) > 90
 
 
