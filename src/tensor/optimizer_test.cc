@@ -195,7 +195,7 @@ TEST(StepDeathTest, AbortsOnSizesThatDisagree) {
 }
 
 TEST(OptimizerOptions, NeedStateByTheirKind) {
-  const int floats[] = {0, 1, 1, 2, 2};
+  constexpr std::array<int, kKinds.size()> floats = {0, 1, 1, 2, 2, 0};
   for (std::size_t i = 0; i < kKinds.size(); ++i) EXPECT_EQ(state_floats_per_parameter({.kind = kKinds[i]}), floats[i]);
 }
 

@@ -54,7 +54,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.coordinator.job = drawn();
   options.trace_file = request.trace_file;
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
-    if (request.events) print_event("gathered", true);
+    if (request.tells_gathered) print_event("gathered", true);
     return tuning::decide(spec, table, request.workers, request.servers, gathering);
   };
   options.on_progress = [&](const Json& progress) {
@@ -134,6 +134,8 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   command->add_option("--trace", request->trace_file, kTraceHelp)->check(not_empty);
   command->add_flag("--json", request->json, "The report as one JSON document on standard output");
   command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");
+  command->add_flag("--gathered", request->tells_gathered, "With --events: tell too when everybody has joined")
+      ->group("");  // for no person
   set_examples(*command,
                "  paceline coordinator --workers 2 --servers 1 --port 4100\n"
                "  paceline train --join 127.0.0.1:4100 --role server        (in a second terminal; workers in a third and fourth)");

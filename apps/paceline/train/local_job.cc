@@ -88,7 +88,7 @@ class LocalJob {
     if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
     PACELINE_ASSIGN_OR_RETURN(key_, HandedKey::make(request_.key));
     if (request_.reference) return add_worker("the reference", worker_request(request_, key_, "", -1, "reference"));
-    std::vector<std::string> coordinator = {own_path(), "coordinator", "--events"};
+    std::vector<std::string> coordinator = {own_path(), "coordinator", "--events", "--gathered"};
     const auto option = [&](const char* name, const std::string& value) { coordinator.insert(coordinator.end(), {name, value}); };
     option("--workers", std::to_string(request_.workers));
     option("--servers", std::to_string(request_.servers));

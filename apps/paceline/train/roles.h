@@ -14,7 +14,8 @@ struct CoordinatorRequest {
   std::string trace_file;
   bool json = false;
   SecurityOptions security;
-  bool events = false;  // for a parent process: one JSON object per line
+  bool events = false;          // for a parent process: one JSON object per line
+  bool tells_gathered = false;  // and when everybody has joined
 };
 
 // The table of a --model replay:FILE, scaled. Errors: kBadRequest naming file, layer and key, or the memory that a worker would
