@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jobs import ERROR, LENET, SLACK, Coordinator, Job, Process, keep_port, listening_ports, reference, wait_until
+from jobs import LENET, SLACK, Coordinator, Job, Process, keep_port, listening_ports, reference, wait_until
 from protocol import MAGIC, header
 
 noise = bytes((i * i * 7919 + i // 3) % 256 for i in range(100_000))

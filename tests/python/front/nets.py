@@ -53,6 +53,12 @@ def numbers(iteration, rank, shape, classes=3):
     return torch.randn(shape, generator=generator), torch.randint(0, classes, (shape[0],), generator=generator)
 
 
+def backward(model, iteration, rank):
+    """One mini-batch of numbers through a model like mlp(), and back."""
+    x, y = numbers(iteration, rank, (5, 4))
+    F.cross_entropy(model(x), y).backward()
+
+
 def mlp():
     torch.manual_seed(5)
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))

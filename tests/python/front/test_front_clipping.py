@@ -14,8 +14,7 @@ from torch import nn, optim
 def clipped(max_norm, by):
     def script(model, optimizer, rank, job, log):
         for iteration in range(4):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             norm = by(model, optimizer, job, max_norm)
             optimizer.step()

@@ -38,8 +38,7 @@ class Blocks(nn.Module):
 
 def script(model, optimizer, rank, job, log):
     for iteration in range(3):
-        x, y = nets.numbers(iteration, rank, (5, 4))
-        F.cross_entropy(model(x), y).backward()
+        nets.backward(model, iteration, rank)
         yield
         optimizer.step()
         optimizer.zero_grad()

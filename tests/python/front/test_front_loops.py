@@ -19,8 +19,7 @@ def adamw(model):
 def test_parameters_that_no_optimizer_steps_get_their_mean_all_the_same():
     def script(model, optimizer, rank, job, log):
         for iteration in range(3):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             optimizer.step()
             log.append(bits([p.grad for p in model.parameters()]))
@@ -110,8 +109,7 @@ def test_gradients_are_kept_where_the_script_keeps_them():
     def script(model, optimizer, rank, job, log):
         held = []
         for iteration in range(4):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             held.append(model[0].weight.grad)
             optimizer.step()
@@ -138,8 +136,7 @@ def test_zeroed_gradients_are_zeros():
 def test_a_gradient_that_the_script_removes_or_replaces_is_what_the_optimizer_sees():
     def script(model, optimizer, rank, job, log):
         for iteration in range(4):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             model[0].weight.grad = None
             model[2].weight.grad = model[2].weight.grad.sign()
@@ -153,8 +150,7 @@ def test_a_gradient_that_the_script_removes_or_replaces_is_what_the_optimizer_se
 def test_a_step_that_is_skipped_ends_its_iteration():
     def script(model, optimizer, rank, job, log):
         for iteration in range(5):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             if iteration % 2 == 0:
                 optimizer.step()

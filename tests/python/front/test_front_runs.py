@@ -5,7 +5,6 @@ import threading
 
 import nets
 import torch
-import torch.nn.functional as F
 from loops import attached, bits, compare, plain
 from torch import nn, optim
 
@@ -15,8 +14,7 @@ def test_step_hooks_run_before_and_after_all_layers():
         optimizer.register_step_pre_hook(lambda o, args, kwargs: log.append("before"))
         optimizer.register_step_post_hook(lambda o, args, kwargs: log.append(("after", bits([p.detach() for p in o.param_groups[0]["params"]]))))
         for iteration in range(3):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             optimizer.step()
             optimizer.zero_grad()
@@ -29,8 +27,7 @@ def test_loading_a_state_dict_in_the_middle():
     def script(model, optimizer, rank, job, log):
         kept = None
         for iteration in range(5):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             optimizer.step()
             optimizer.zero_grad()
@@ -47,8 +44,7 @@ def test_resuming_in_a_new_process_has_the_same_bits():
     def part(begin, end):
         def script(model, optimizer, rank, job, log):
             for iteration in range(begin, end):
-                x, y = nets.numbers(iteration, rank, (5, 4))
-                F.cross_entropy(model(x), y).backward()
+                nets.backward(model, iteration, rank)
                 yield
                 optimizer.step()
                 optimizer.zero_grad()
@@ -96,8 +92,7 @@ def test_another_thread_may_read_while_updates_are_due():
 
     def script(model, optimizer, rank, job, log):
         for iteration in range(3):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model(x), y).backward()
+            nets.backward(model, iteration, rank)
             yield
             optimizer.step()
             optimizer.zero_grad()
