@@ -2,26 +2,6 @@
 
 namespace paceline {
 
-const char* to_string(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kBadRequest:
-      return "bad request";
-    case ErrorKind::kPeerLost:
-      return "peer lost";
-    case ErrorKind::kDeadline:
-      return "deadline";
-    case ErrorKind::kCancelled:
-      return "cancelled";
-    case ErrorKind::kOverloaded:
-      return "overloaded";
-    case ErrorKind::kCorrupt:
-      return "corrupt";
-    case ErrorKind::kIo:
-      return "input/output";
-  }
-  return "unknown";
-}
-
 const char* code_of(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kBadRequest:

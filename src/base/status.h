@@ -27,7 +27,6 @@ enum class ErrorKind {
   kIo,          // look at the disk, the port, the rights: the system refused
 };
 
-const char* to_string(ErrorKind kind);
 // The code of an error that has no other: "bad-request", "peer-lost", ...
 const char* code_of(ErrorKind kind);
 

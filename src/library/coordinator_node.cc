@@ -1,7 +1,5 @@
 // A job's coordinator on a thread of the library.
-#include "library/job.h"
-#include "library/node.h"
-#include "library/structs.h"
+#include "library/hosting.h"
 #include "library/text.h"
 #include "runtime/coordinator_process.h"
 #include "transport/tcp/tcp_transport.h"
@@ -100,18 +98,7 @@ using namespace paceline;
 using namespace paceline::library;
 
 int32_t paceline_coordinate(const paceline_job* job, const paceline_place* place, paceline_node** node, paceline_error* error) {
-  return guarded(error, [&]() -> Status {
-    PACELINE_RETURN_IF_ERROR(check_given(node, "node"));
-    PACELINE_ASSIGN_OR_RETURN(const paceline_place known, read_struct(place, "place"));
-    job::JobSpec spec;
-    if (job != nullptr) {
-      PACELINE_ASSIGN_OR_RETURN(const auto used, use<Job>(job));
-      spec = used->spec();
-    }
-    PACELINE_ASSIGN_OR_RETURN(auto made, CoordinatorNode::make(known, spec));
-    give_handle(std::move(made), node);
-    return {};
-  });
+  return host<CoordinatorNode>(job, place, node, error);
 }
 
 int32_t paceline_node_address(const paceline_node* node, paceline_text** address, paceline_error* error) {
