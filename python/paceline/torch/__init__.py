@@ -1,5 +1,12 @@
 """PyTorch front end: `job = paceline.torch.attach(model, optimizer)`, and the training loop stays as it is."""
 
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "paceline.torch needs PyTorch, which is not installed here: pip install torch==2.13.0 (a build without CUDA)", name=missing.name
+    ) from None
+
 from paceline._errors import PacelineError
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
