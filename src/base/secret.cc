@@ -12,6 +12,10 @@
 namespace paceline {
 namespace {
 
+// A program may return from main while a thread of a session still proves or encrypts: libcrypto then has to be there to the last. Where
+// the program used it before this was loaded, the program decides.
+[[maybe_unused]] const bool stays_to_the_end = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+
 template <typename T>
 void draw_into(T& drawn) {
   do {
@@ -47,7 +51,7 @@ Proof prove(const Secret& secret, std::initializer_list<std::span<const std::byt
       HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(all.data()),
            all.size(), reinterpret_cast<unsigned char*>(proof.data()), &bytes);
   wipe(all);
-  PACELINE_CHECK(made != nullptr && bytes == proof.size(), "this system's libcrypto has no SHA-256");
+  PACELINE_CHECK(made != nullptr && bytes == proof.size(), "libcrypto makes no HMAC with SHA-256: this system has none, or OpenSSL was ended");
   return proof;
 }
 

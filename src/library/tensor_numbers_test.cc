@@ -5,7 +5,7 @@
 namespace paceline::library {
 namespace {
 
-wire::TensorTable added(std::vector<std::pair<std::int32_t, bool>> tensors) {
+wire::TensorTable added(const std::vector<std::pair<std::int32_t, bool>>& tensors) {
   wire::TensorTable table;
   for (const auto& [layer, frozen] : tensors) {
     if (static_cast<std::size_t>(layer) == table.layers.size()) table.layers.push_back("layer " + std::to_string(layer));
