@@ -51,7 +51,8 @@ Proof prove(const Secret& secret, std::initializer_list<std::span<const std::byt
       HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(all.data()),
            all.size(), reinterpret_cast<unsigned char*>(proof.data()), &bytes);
   wipe(all);
-  PACELINE_CHECK(made != nullptr && bytes == proof.size(), "libcrypto makes no HMAC with SHA-256: this system has none, or OpenSSL was ended");
+  PACELINE_CHECK(made != nullptr && bytes == proof.size(),
+                 "libcrypto makes no HMAC with SHA-256: this system has none, or OpenSSL was ended");
   return proof;
 }
 

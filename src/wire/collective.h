@@ -2,7 +2,7 @@
 // travels in the fields of MessageHead that parameter servers use otherwise:
 //
 //   unit        number of the operation in its group, counted from 1, modulo 2^32
-//   iteration   bits 0-39 count, 40-63 index of the message
+//   iteration   bits 0-39 count, 40-63 index
 //   detail      bits 0-3 kind, 4-7 dtype, 8-9 reduction, 10-12 algorithm, 13-25 root, 26-31 upper bits of the group
 //   flags       lower bits of the group
 //   layer       priority of the operation
@@ -33,7 +33,9 @@ struct CollectiveHead {
   std::int64_t count = 0;      // elements of the whole message, at most kMostCollectiveCount
   std::uint32_t group = 0;     // at most kMostCollectiveGroup
   std::uint32_t number = 0;
-  std::uint32_t index = 0;  // of the message: its place among those of this operation from this sender to this receiver
+  // Of the message: its place among those of this operation from this sender to this receiver. One without a payload is the first;
+  // there it says how the sender cuts the operation (collectives/exec/program.h).
+  std::uint32_t index = 0;
 
   bool operator==(const CollectiveHead&) const = default;
 };

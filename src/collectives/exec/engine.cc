@@ -90,10 +90,10 @@ Status Engine::take_early(Live& live) {
     } else if (early.ready) {
       live.runner.on_ready(peer);
     } else {
-      const auto misfit = live.runner.misfit(peer, early.head.index, bytes);
+      const auto misfit = misfit_of(live, peer, early.head.index, bytes);
       Status status = misfit ? unfit(live, early.from, *misfit) : Status();
       if (status.ok() && early.block) status = live.runner.on_begun(peer, early.head.index, early.block);
-      if (status.ok() && early.complete) status = live.runner.on_arrived(peer, early.head.index);
+      if (status.ok() && early.complete) status = live.runner.on_arrived(peer, bytes > 0 ? early.head.index : 0);
       if (early.block && !early.complete) ignored_.push_back({early.from, std::move(early.block)});
       if (problem.ok()) problem = status;
     }
@@ -119,7 +119,7 @@ bool Engine::send(Live& live, const Runner::Send& send) {
   head.layer = live.job.priority;
   head.payload_bytes = send.payload.size();
   CollectiveHead own = live.job.head;
-  own.index = send.index;
+  own.index = send.payload.empty() ? live.runner.program().cut : send.index;
   pack(own, head);
   std::span<const std::byte> payload = send.payload;
   const auto copy = try_copy(to, head, payload);
@@ -211,7 +211,7 @@ Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHe
     const int peer = place_in(*live, from);
     if (peer < 0) return error(ErrorKind::kCorrupt, "a message for a group that rank {} is not in", from.value);
     if (!agrees(*live, from, theirs)) return ignore(from, head);
-    if (const auto problem = live->runner.misfit(peer, theirs.index, head.payload_bytes)) {
+    if (const auto problem = misfit_of(*live, peer, theirs.index, head.payload_bytes)) {
       fail(unfit(*live, from, *problem));
       return ignore(from, head);
     }
@@ -258,9 +258,9 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<const std:
     if (head.payload_bytes == 0 && !agrees(*live, from, theirs)) return;
     if (ready) live->runner.on_ready(peer);
     if (!ready) {
-      if (const auto problem = head.payload_bytes == 0 ? live->runner.misfit(peer, theirs.index, 0) : std::nullopt)
+      if (const auto problem = head.payload_bytes == 0 ? misfit_of(*live, peer, theirs.index, 0) : std::nullopt)
         return fail(unfit(*live, from, *problem));
-      if (const Status status = live->runner.on_arrived(peer, theirs.index); !status.ok())
+      if (const Status status = live->runner.on_arrived(peer, head.payload_bytes > 0 ? theirs.index : 0); !status.ok())
         return fail(error(status.kind(), "rank {} sends {}", from.value, status.message()));
     }
     if (failure_.ok() && !complained_) pump(*live);
@@ -297,6 +297,16 @@ bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
   if (same_operation(live.job.head, head)) return true;
   complain(from, head, live.job.head);
   return false;
+}
+
+// What is wrong with a message of an operation that both call, in the words of unfit. The index of one without a payload, which is the
+// first of its sender, says how that one cuts the operation, so that ranks that cut it in different ways find out before any is done.
+std::optional<std::string> Engine::misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes) {
+  if (bytes > 0) return live.runner.misfit(peer, index, bytes);
+  const std::size_t size = tensor::size_of(live.job.dtype);
+  const std::uint32_t own = live.runner.program().cut;
+  if (index != own) return fmt::format("blocks of {} bytes instead of {}", index * size, own * size);
+  return live.runner.misfit(peer, 0, 0);
 }
 
 // Both call the same operation, but one of them cuts it into other messages.

@@ -104,7 +104,8 @@ class Engine {
   Result<std::span<std::byte>> ignore(Rank from, const wire::MessageHead& head);
   Status take_early(Live& live);
   bool agrees(const Live& live, Rank from, const wire::CollectiveHead& head);
-  // `problem`: Runner::misfit of a message of `from`.
+  static std::optional<std::string> misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes);
+  // `problem`: misfit_of a message of `from`.
   Status unfit(const Live& live, Rank from, const std::string& problem) const;
   void on_foreign(Rank from, const wire::CollectiveHead& head);
   void complain(Rank from, const wire::CollectiveHead& theirs, const wire::CollectiveHead& own);

@@ -88,6 +88,39 @@ TEST(Engine, TheVerdictOfAJudgeThatGoesBeforeItsLastBlockIsReturnedEndsTheOperat
   EXPECT_EQ(end->message(), verdict.message());
 }
 
+// Rank 0 of two, which has sent all of its broadcast and waits only for rank 1 to begin, which cuts it into other blocks.
+TEST(Engine, WhoseBlocksDifferIsFoundBeforeTheRootIsDone) {
+  Network network;
+  Engine engine(Rank{0}, 2, network);
+  std::vector<float> values(100, 1.0F);
+  const auto group = std::make_shared<const Group>(Group{.id = 0, .ranks = {Rank{0}, Rank{1}}});
+  Call call{.kind = CollectiveKind::kBroadcast,
+            .output = values.data(),
+            .count = std::ssize(values),
+            .algorithm = Algorithm::kLinearPipeline,
+            .block = Bytes{40}};
+  const auto program_of = [&](int rank) {
+    const auto own = std::make_shared<const Group>(Group{.id = 0, .ranks = group->ranks, .self = rank});
+    return ProgramCache().get(*own, call, {}, choose(*own, call, {}));
+  };
+  std::optional<Status> end;
+  engine.start(prepare(group, call, choose(*group, call, {}), program_of(0), 1), [&](const Status& how) { end = how; });
+  EXPECT_GT(network.sent.size(), 10U) << "all blocks are on their way";
+  for (std::size_t i = 0; i < network.sent.size(); ++i) engine.on_delivered(network.sent[i].ticket);
+  ASSERT_FALSE(end);
+
+  call.block = Bytes{120};
+  wire::CollectiveHead theirs = head_of(*group, call, choose(*group, call, {}), 1);
+  theirs.index = program_of(1)->cut;
+  wire::MessageHead begun{.kind = wire::MessageKind::kCollective};
+  pack(theirs, begun);
+  engine.on_message(Rank{1}, begun, {});
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->kind(), ErrorKind::kBadRequest);
+  EXPECT_NE(end->message().find("rank 1 sends blocks of 120 bytes instead of 40; give the same block_bytes"), std::string::npos)
+      << end->message();
+}
+
 std::vector<float> numbers_from(float first, std::size_t count) {
   std::vector<float> values(count);
   std::iota(values.begin(), values.end(), first);

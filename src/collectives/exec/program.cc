@@ -31,6 +31,7 @@ class Compiler {
   Program run() {
     const RankPlan plan = plan_of_rank(request_.plan, request_.rank);
     program_.scratch = plan.scratch;
+    program_.cut = static_cast<std::uint32_t>(std::min<std::int64_t>(request_.plan.block, kMostCut));
     if (request_.agreement == Agreement::kBeforeCompletion && !waits_for_all(request_.plan)) add_agreement();
     const bool cut = request_.plan.algorithm == Algorithm::kRing || request_.plan.algorithm == Algorithm::kDirect;
     segment_ = cut ? request_.segment : std::max<std::int64_t>(1, request_.plan.elements);
@@ -128,6 +129,7 @@ class Compiler {
     const auto peer = static_cast<std::size_t>(action.peer);
     const auto at = static_cast<std::uint32_t>(program_.actions.size());
     if (action.kind == ActionKind::kSend) action.index = sent_[peer]++;
+    PACELINE_CHECK(action.kind != ActionKind::kSend || action.elements > 0 || action.index == 0, "only the first may be empty");
     if (action.kind == ActionKind::kReceive || action.kind == ActionKind::kReceiveAndReduce) {
       arrivals_.push_back({receive, first, at});
       program_.elements_from[peer] += action.elements;

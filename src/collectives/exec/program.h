@@ -14,8 +14,12 @@
 #include <vector>
 
 #include "collectives/plan/plan.h"
+#include "wire/collective.h"
 
 namespace paceline::collectives {
+
+// Blocks that are larger are alike until their messages meet.
+inline constexpr std::uint32_t kMostCut = wire::kMostCollectiveIndex;
 
 // When a rank may be done with an operation.
 enum class Agreement {
@@ -30,7 +34,7 @@ struct Action {
   ActionKind kind = ActionKind::kSend;
   int peer = 0;
   std::uint32_t index = 0;    // of the message among those from the same sender to the same receiver
-  std::int64_t elements = 0;  // of the message; 0: it says only that the sender has begun
+  std::int64_t elements = 0;  // of the message; 0: it says only that the sender has begun, and is the first to its receiver
   Place from;                 // kSend, kReduce, kCopy; the last two in one piece
   Place to;                   // all but kSend; kReceiveAndReduce: to = to + what was received
 };
@@ -40,6 +44,7 @@ struct Program {
   int ranks = 1;
   std::int64_t elements = 0;
   std::int64_t scratch = 0;  // elements of memory besides the buffer
+  std::uint32_t cut = 1;     // elements of a block, at most kMostCut: what ranks must agree on before one of them is done
   std::vector<Action> actions;
   std::vector<std::vector<std::uint32_t>> receives;  // by peer and index of the message: the action
   std::vector<std::int64_t> elements_from;           // by peer
