@@ -48,7 +48,7 @@ class Side final : public session::EndpointHandler {
     if (!std::ranges::equal(payload, bytes_)) return on_failed(error(ErrorKind::kCorrupt, "a message arrived different"));
     if (on_arrived) on_arrived(head);
   }
-  void on_delivered(PeerId, std::uint64_t ticket) override {
+  void on_delivered(PeerId, wire::Channel, std::uint64_t ticket) override {
     if (on_received) on_received(ticket);
   }
   void on_peer_lost(PeerId, const PeerName&, const Status& reason) override { on_failed(reason); }

@@ -12,8 +12,8 @@
 namespace paceline {
 namespace {
 
-// A program may return from main while a thread of a session still proves or encrypts: libcrypto then has to be there to the last. Where
-// the program used it before this was loaded, the program decides.
+// A program may return from main while a thread of a session still proves or encrypts: libcrypto then has to be there to the last.
+// Where the program used it before this was loaded, the program decides.
 [[maybe_unused]] const bool stays_to_the_end = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
 
 template <typename T>

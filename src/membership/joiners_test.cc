@@ -15,8 +15,7 @@ wire::MessageHead join(std::uint64_t bytes) { return {.kind = wire::MessageKind:
 TEST(Joiners, CanOnlyJoinAndOnlyOnce) {
   Joiners joiners;
   EXPECT_FALSE(joiners.on_peer(1, kFree));
-  for (int kind = 0; kind <= static_cast<int>(wire::kLastMessageKind); ++kind) {
-    const auto as = static_cast<wire::MessageKind>(kind);
+  for (const wire::MessageKind as : wire::all_message_kinds()) {
     if (as == wire::MessageKind::kJoin) continue;
     EXPECT_THAT(joiners.on_message_begin(1, {.kind = as, .payload_bytes = 1}, kFree).status().message(),
                 HasSubstr("can only join"));

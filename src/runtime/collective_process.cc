@@ -303,7 +303,7 @@ void CollectiveProcess::on_message(PeerId peer, const MessageHead& head, std::sp
   endpoint_->drop(peer, "a message that is none of a collective");
 }
 
-void CollectiveProcess::on_delivered(PeerId, std::uint64_t ticket) { engine_->on_delivered(ticket); }
+void CollectiveProcess::on_delivered(PeerId, wire::Channel, std::uint64_t ticket) { engine_->on_delivered(ticket); }
 
 void CollectiveProcess::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
   joiners_.remove(peer);

@@ -251,7 +251,7 @@ void Coordinator::probe() {
     endpoint_->send(volley->to, head, std::span(probe_bytes_).first(head.payload_bytes), kProbeTicket);
 }
 
-void Coordinator::on_delivered(PeerId, std::uint64_t ticket) {
+void Coordinator::on_delivered(PeerId, wire::Channel, std::uint64_t ticket) {
   if (ticket == kProbeTicket && probe_ && deciding_ && probe_->on_delivered(transport_.loop().now())) probe();
 }
 

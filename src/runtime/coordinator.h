@@ -69,7 +69,7 @@ class Coordinator final : public session::EndpointHandler {
   void on_peer(session::PeerId peer, const session::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(session::PeerId peer, std::uint64_t ticket) override;
+  void on_delivered(session::PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
   void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
 
  private:

@@ -8,6 +8,7 @@ namespace {
 using session::PeerId;
 using session::PeerName;
 using session::Role;
+using wire::Channel;
 using wire::MessageKind;
 
 constexpr std::array<Role, 2> kParts = {Role::kWorker, Role::kServer};
@@ -18,67 +19,26 @@ bool comes_from_a_peer(const Status& reason) {
   return reason.kind() == ErrorKind::kCancelled || reason.kind() == ErrorKind::kPeerLost || reason.kind() == ErrorKind::kDeadline;
 }
 
-// Between which roles a message passes. A process that plays both has one session with each other process for all of them.
+// Between which roles a channel passes. A process that plays both has one session with each other process for all of them.
 struct Way {
   Role from, to;
 };
 
-Way way_of(MessageKind kind) {
-  switch (kind) {
-    case MessageKind::kValue:
-    case MessageKind::kValues:
-    case MessageKind::kNotify:
-    case MessageKind::kMiniBatch:
-    case MessageKind::kVerdict:
-      return {Role::kServer, Role::kWorker};
-    case MessageKind::kSquareSum:
-    case MessageKind::kBarrier:
-      return {Role::kServer, Role::kServer};
-    case MessageKind::kInitial:
-    case MessageKind::kPush:
-    case MessageKind::kPushes:
-    case MessageKind::kPull:
-    case MessageKind::kDone:
+Way way_of(Channel channel) {
+  switch (channel) {
+    case Channel::kGradients:
       return {Role::kWorker, Role::kServer};
-    case MessageKind::kCollective:
-    case MessageKind::kCollectiveReady:
-    case MessageKind::kCollectiveFailed:
+    case Channel::kValues:
+    case Channel::kPace:
+      return {Role::kServer, Role::kWorker};
+    case Channel::kServers:
+      return {Role::kServer, Role::kServer};
+    case Channel::kCollective:
       return {Role::kWorker, Role::kWorker};
-    case MessageKind::kSaved:
-    case MessageKind::kJoin:
-    case MessageKind::kWelcome:
-    case MessageKind::kRefuse:
-    case MessageKind::kReady:
-    case MessageKind::kProgress:
-    case MessageKind::kReport:
-    case MessageKind::kFailed:
-    case MessageKind::kPark:
-    case MessageKind::kParked:
-    case MessageKind::kEndAsked:
-    case MessageKind::kProbe:
-    case MessageKind::kFinishAt:
-    case MessageKind::kStop:
-    case MessageKind::kClockAsk:
-    case MessageKind::kClockTell:
-    case MessageKind::kTimeline:
+    case Channel::kControl:
       break;
   }
-  PACELINE_CHECK(false, "message kind {} is the coordinator's", static_cast<int>(kind));
-}
-
-// The way of a message whose delivery will be reported, in its ticket; the roles' own tickets are smaller.
-constexpr std::uint64_t kFromServer = std::uint64_t{1} << 63, kToServer = std::uint64_t{1} << 62;
-
-std::uint64_t marked(std::uint64_t ticket, const Way& way) {
-  PACELINE_CHECK(ticket < kToServer, "ticket {:x} has no room for a mark", ticket);
-  return ticket | (way.from == Role::kServer ? kFromServer : 0) | (way.to == Role::kServer ? kToServer : 0);
-}
-
-Role role_marked(std::uint64_t ticket, std::uint64_t mark) { return (ticket & mark) != 0 ? Role::kServer : Role::kWorker; }
-
-bool is_control(MessageKind kind) {
-  return (kind >= MessageKind::kSaved && kind <= MessageKind::kStop) ||
-         (kind >= MessageKind::kClockAsk && kind <= MessageKind::kTimeline);
+  PACELINE_CHECK(false, "channel {} is the coordinator's", static_cast<int>(channel));
 }
 
 std::vector<std::byte> bytes_of(const std::string& text) {
@@ -217,25 +177,20 @@ void Member::send_to_server(Rank server, const wire::MessageHead& head, std::spa
 
 // Members reach a server one after the other: what is meant for one that has not come yet waits for it.
 void Member::send_to(const PeerName& name, const Held& message) {
-  const Way way = way_of(message.head.kind);
-  const std::uint64_t ticket = marked(message.ticket, way);
-  if (local_ != nullptr && name.rank == rank_)
-    local_->send(name.role, message.head, message.payload, message.ticket);
-  else if (const auto peer = peer_of(name))
-    endpoint_->send(*peer, message.head, message.payload, ticket);
+  if (const auto peer = peer_of(name))
+    endpoint_->send(*peer, message.head, message.payload, message.ticket);
   else if (!lost_.contains(name))
-    held_[name].push_back({message.head, message.payload, ticket});
+    held_[name].push_back(message);
 }
 
-// A message of a kind that no role of this process takes goes to one that refuses it.
-paramserver::MessageSink* Member::receiver_of(MessageKind kind) const {
-  if (options_.role == Role::kBoth) return sink_of(way_of(kind).to);
-  return sink_of(options_.role);
-}
-
-PeerName Member::sender_of(PeerId peer, MessageKind kind) const {
+PeerName Member::sender_of(PeerId peer, Channel channel) const {
   const PeerName name = peers_.at(peer);
-  return name.role == Role::kBoth ? PeerName{way_of(kind).from, name.rank} : name;
+  return name.role == Role::kBoth ? PeerName{way_of(channel).from, name.rank} : name;
+}
+
+// A message that no role of this process takes goes to one that refuses it.
+paramserver::MessageSink* Member::receiver_of(Channel channel) const {
+  return sink_of(options_.role == Role::kBoth ? way_of(channel).to : options_.role);
 }
 
 Status Member::on_hello(const PeerName& name) {
@@ -291,7 +246,8 @@ void Member::on_peer(PeerId peer, const PeerName& name) {
 }
 
 Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::MessageHead& head) {
-  if (is_control(head.kind)) {
+  const Channel channel = channel_of(head.kind);
+  if (channel == Channel::kControl) {
     if (peer != coordinator_) return error(ErrorKind::kBadRequest, "only the coordinator sends control messages");
     if (head.payload_bytes > wire::kMaxControlBytes) {
       return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
@@ -301,16 +257,17 @@ Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::M
     probe_.resize(head.payload_bytes);  // measures the link, so nothing is made for it while it comes
     return std::span<std::byte>(probe_);
   }
-  paramserver::MessageSink* sink = receiver_of(head.kind);
+  paramserver::MessageSink* sink = receiver_of(channel);
   if (sink == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
-  return sink->on_message_begin(sender_of(peer, head.kind), head);
+  return sink->on_message_begin(sender_of(peer, channel), head);
 }
 
 void Member::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
-  if (is_control(head.kind)) {
+  const Channel channel = channel_of(head.kind);
+  if (channel == Channel::kControl) {
     if (peer == coordinator_) on_control(head, payload);
-  } else if (paramserver::MessageSink* sink = receiver_of(head.kind)) {
-    sink->on_message(sender_of(peer, head.kind), head, payload);
+  } else if (paramserver::MessageSink* sink = receiver_of(channel)) {
+    sink->on_message(sender_of(peer, channel), head, payload);
   }
 }
 
@@ -363,13 +320,16 @@ void Member::on_welcome(const wire::Welcome& welcome) {
   const auto start = events_.on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
   sinks_ = start->sinks;
+  if (options_.role == Role::kBoth) connect_halves();
   endpoint_->set_egress(start->egress);
   endpoint_->observe(start->observer);
-  if (options_.role == Role::kBoth) {
-    local_ = std::make_unique<LocalDelivery>(transport_.loop(), rank_, start->egress, sinks_,
-                                             [this](const Status& reason) { fail(reason); });
-  }
   connect_to_peers(welcome);
+}
+
+void Member::connect_halves() {
+  const PeerId self = endpoint_->connect_self();
+  peers_[self] = {Role::kBoth, rank_};
+  for (const Role part : kParts) ranks_of(part).at(static_cast<std::size_t>(rank_.value)) = self;
 }
 
 // A worker connects to every server; among equals each connects to those of lower rank, and the others come to it.
@@ -379,7 +339,7 @@ void Member::connect_to_peers(const wire::Welcome& welcome) {
     peers_wanted_ = welcome.peers.size() - 1;
     connect_to(Role::kWorker, welcome.peers, lower);
   } else if (plays(Role::kServer)) {
-    peers_wanted_ = welcome.servers.size() - 1;
+    peers_wanted_ = welcome.servers.size() - (plays(Role::kWorker) ? 0 : 1);  // one that is both has met itself
     connect_to(Role::kServer, welcome.servers, lower);
   } else {
     peers_wanted_ = welcome.servers.size();
@@ -410,11 +370,12 @@ void Member::check_connected() {
     events_.on_connected();
 }
 
-void Member::on_delivered(PeerId peer, std::uint64_t ticket) {
+void Member::on_delivered(PeerId peer, Channel channel, std::uint64_t ticket) {
   const auto name = peers_.find(peer);
-  paramserver::MessageSink* sink = sink_of(role_marked(ticket, kFromServer));
-  if (name != peers_.end() && sink != nullptr && name->second.role != Role::kCoordinator)
-    sink->on_delivered({role_marked(ticket, kToServer), name->second.rank}, ticket & ~(kFromServer | kToServer));
+  if (channel == Channel::kControl || name == peers_.end()) return;
+  const bool both = name->second.role == Role::kBoth;
+  if (paramserver::MessageSink* sink = sink_of(options_.role == Role::kBoth ? way_of(channel).from : options_.role))
+    sink->on_delivered({both ? way_of(channel).to : name->second.role, name->second.rank}, ticket);
 }
 
 void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "paramserver/service/mailbox.h"
-#include "runtime/local_delivery.h"
 #include "runtime/report.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
@@ -50,6 +49,12 @@ struct MemberOptions {
   // What this process's clock shows, in nanoseconds, at a moment: for the timeline. Empty: the moment itself. Tests give clocks
   // that go wrong.
   std::function<std::int64_t(TimePoint)> clock;
+};
+
+// What the halves of a process do with messages; null: there is no such half.
+struct Sinks {
+  paramserver::MessageSink* worker = nullptr;
+  paramserver::MessageSink* server = nullptr;
 };
 
 // What a member needs to know of a job that has begun.
@@ -112,7 +117,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void on_peer(session::PeerId peer, const session::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(session::PeerId peer, std::uint64_t ticket) override;
+  void on_delivered(session::PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
   void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
 
  private:
@@ -120,6 +125,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void on_control(const wire::MessageHead& head, std::span<const std::byte> payload);
   void on_welcome(const wire::Welcome& welcome);
   void on_stop(const wire::Stop& stop);
+  void connect_halves();
   void connect_to_peers(const wire::Welcome& welcome);
   void connect_to(session::Role role, const std::vector<std::string>& addresses, std::size_t count);
   void check_connected();
@@ -147,8 +153,9 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   paramserver::MessageSink* sink_of(session::Role part) const {
     return part == session::Role::kWorker ? sinks_.worker : sinks_.server;
   }
-  paramserver::MessageSink* receiver_of(wire::MessageKind kind) const;
-  session::PeerName sender_of(session::PeerId peer, wire::MessageKind kind) const;
+  // The other end of a channel, and who takes what comes there.
+  session::PeerName sender_of(session::PeerId peer, wire::Channel channel) const;
+  paramserver::MessageSink* receiver_of(wire::Channel channel) const;
 
   transport::Transport& transport_;
   MemberOptions options_;
@@ -157,7 +164,6 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   std::string listening_;
   Rank rank_{-1};
   Sinks sinks_;
-  std::unique_ptr<LocalDelivery> local_;  // Role::kBoth
   std::map<session::PeerId, session::PeerName> peers_;
   std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank, once welcomed
   std::vector<std::uint32_t> worker_incarnations_, server_incarnations_;

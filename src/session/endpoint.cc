@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "session/endpoint_state.h"
+#include "session/flow.h"
 #include "session/message_observer.h"
 
 namespace paceline::session {
@@ -16,6 +17,7 @@ Result<transport::Address> Endpoint::listen(const transport::Address& address) {
 PeerId Endpoint::connect(const transport::Address& address, const PeerName& expected, Duration deadline) {
   return state_->connect(address, expected, deadline);
 }
+PeerId Endpoint::connect_self() { return state_->connect_self(); }
 void Endpoint::send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
   state_->send(peer, head, payload, ticket);
 }
@@ -63,12 +65,6 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-scheduling::Flow flow_of(wire::MessageKind kind) {
-  const bool is_reply =
-      kind == wire::MessageKind::kValue || kind == wire::MessageKind::kValues || kind == wire::MessageKind::kNotify;
-  return is_reply ? scheduling::Flow::kReply : scheduling::Flow::kPush;
-}
-
 }  // namespace
 
 EndpointState::EndpointState(transport::Transport& transport, EndpointOptions options, EndpointHandler& handler)
@@ -99,6 +95,7 @@ void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::u
 void EndpointState::set_egress(const scheduling::EgressRules& rules) {
   queue_.set_order(scheduling::Flow::kPush, rules.pushes);
   queue_.set_order(scheduling::Flow::kReply, rules.replies);
+  if (loopback_ != nullptr) loopback_->set_egress(rules);
   window_.set_rule(rules.window);
   queue_.set_window(window_.window(), window_.chunk());
   queue_.set_wide(window_.wide());
@@ -128,11 +125,18 @@ Peer* EndpointState::find(PeerId peer) {
   return found == peers_.end() || found->second->stage == Stage::kEnding ? nullptr : found->second.get();
 }
 
+PeerId EndpointState::connect_self() {
+  PACELINE_CHECK(loopback_ == nullptr, "a session with itself begins once");
+  loopback_ = std::make_unique<Loopback>(transport_.loop(), ++last_peer_, options_.self, handler_);
+  return loopback_->self();
+}
+
 // Sending.
 
 void EndpointState::send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
   PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
                  head.payload_bytes);
+  if (loopback_ != nullptr && peer == loopback_->self()) return loopback_->send(head, payload, ticket);
   if (Peer* to = find(peer)) enqueue(*to, head, to->session.outbox().add(head, payload, ticket));
 }
 
@@ -149,7 +153,7 @@ void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::S
                    .layer = head.layer,
                    .size = {static_cast<std::int64_t>(head.payload_bytes)},
                    .tag = slot,
-                   .flow = flow_of(head.kind),
+                   .flow = flow_of(channel_of(head.kind)),
                    .iteration = head.iteration,
                    .in_sequence = head.kind == wire::MessageKind::kCollective});
   pump();
@@ -185,7 +189,8 @@ void EndpointState::release(Peer& peer) {
     if (window_.on_acknowledged(peer.lane, released->chunk, backlog, now()) == scheduling::WindowFollower::Window::kChanged)
       queue_.set_window(window_.window(), window_.chunk());
     queue_.set_wide(window_.wide());
-    if (released->message == Outbox::Released::Message::kDelivered) handler_.on_delivered(peer.id, released->ticket);
+    if (released->message == Outbox::Released::Message::kDelivered)
+      handler_.on_delivered(peer.id, released->channel, released->ticket);
   }
   if (closing_) check_closed();
 }

@@ -87,8 +87,9 @@ class EndpointHandler {
   virtual Result<std::span<std::byte>> on_message_begin(PeerId peer, const wire::MessageHead& head) = 0;
   // The whole message is there, once. For a message without payload this is the only call.
   virtual void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) = 0;
-  // The peer has received the message sent with `ticket`; its payload is the caller's again.
-  virtual void on_delivered(PeerId peer, std::uint64_t ticket) = 0;
+  // The peer has received the message sent in `channel` with `ticket`; its payload is the caller's again. Tickets are the sender's
+  // own: each channel may use all 64 bits.
+  virtual void on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) = 0;
   // Once, last, for every peer of on_peer and for every connect() that failed: silent longer than the deadline, refused, said
   // goodbye, broke the protocol. Payloads not delivered by now are the caller's again. The message names the peer, its address and
   // the milliseconds since it was last heard.
@@ -127,7 +128,11 @@ class Endpoint {
   // `deadline` (tries again until then, so that processes may start in any order).
   PeerId connect(const transport::Address& address, const PeerName& expected, Duration deadline);
 
-  // Sends a message. The payload (head.payload_bytes long) is borrowed until on_delivered(peer, ticket) or on_peer_lost.
+  // Begins a session of this process with itself: what one half sends to the other goes through memory (loopback.h). No on_peer
+  // follows; on_peer_lost does when the process refuses a message of its own. Once.
+  PeerId connect_self();
+
+  // Sends a message. The payload (head.payload_bytes long) is borrowed until on_delivered(peer, channel, ticket) or on_peer_lost.
   // After on_peer_lost it does nothing.
   void send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket);
   // Sends a message whose payload the endpoint keeps itself; no on_delivered. For the control plane: it allocates.
@@ -145,8 +150,8 @@ class Endpoint {
   // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once.
   void close(Duration limit, std::function<void()> done);
 
-  // Order of the messages sent from now on, and the window, when the job's schedule is known. Values and notices are replies, all
-  // other messages pushes (scheduling/schedule.h).
+  // Order of the messages sent from now on, and the window, when the job's schedule is known. Messages of the channel of values are
+  // replies, all others pushes (scheduling/schedule.h).
   void set_egress(const scheduling::EgressRules& rules);
 
   // Tells `observer`, which outlives the endpoint, of every message from now on; nullptr: nobody.

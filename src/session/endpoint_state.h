@@ -16,6 +16,7 @@
 #include "scheduling/window_follower.h"
 #include "session/endpoint.h"
 #include "session/handshake.h"
+#include "session/loopback.h"
 #include "session/session.h"
 
 namespace paceline::session {
@@ -93,6 +94,7 @@ class EndpointState {
   // As in Endpoint.
   Result<transport::Address> listen(const transport::Address& address);
   PeerId connect(const transport::Address& address, const PeerName& expected, Duration deadline);
+  PeerId connect_self();
   void send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket);
   void send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload);
   void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret);
@@ -174,6 +176,7 @@ class EndpointState {
   std::uint64_t random_;
   std::uint64_t id_salt_;
   PeerId last_peer_ = 0;
+  std::unique_ptr<Loopback> loopback_;
 
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::map<PeerId, std::unique_ptr<Peer>> peers_;

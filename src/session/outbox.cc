@@ -80,6 +80,7 @@ std::optional<Outbox::Released> Outbox::release() {
   Released released{.chunk = {sent.size}};
   if (sent.offset + sent.size == message.head.payload_bytes) {
     released.message = message.is_owned ? Released::Message::kDeliveredOwned : Released::Message::kDelivered;
+    released.channel = channel_of(message.head.kind);
     released.ticket = message.ticket;
     message.owned = {};
     message.payload = {};

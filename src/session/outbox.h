@@ -29,7 +29,8 @@ class Outbox {
   struct Released {
     enum class Message { kMore, kDelivered, kDeliveredOwned };
     Bytes chunk;
-    Message message = Message::kMore;  // kDelivered: it was the last chunk of the message sent with `ticket`
+    Message message = Message::kMore;  // kDelivered: it was the last chunk of the message sent in `channel` with `ticket`
+    wire::Channel channel = wire::Channel::kControl;
     std::uint64_t ticket = 0;
   };
 

@@ -22,7 +22,7 @@ CollectiveHead random_head(std::mt19937_64& random) {
   return head;
 }
 
-TEST(Collective, AHeadHasTheBytesOfRelease0_2) {
+TEST(Collective, AHeadHasTheBytesOfProtocol2) {
   const CollectiveHead head{.kind = CollectiveKind::kReduceScatter,
                             .dtype = 4,
                             .reduction = 2,
@@ -41,7 +41,7 @@ TEST(Collective, AHeadHasTheBytesOfRelease0_2) {
   EXPECT_EQ(hex,
             "0100000000000000"
             "0000000000000000"
-            "14"
+            "a0"
             "7f"
             "0000"
             "02000000"

@@ -27,7 +27,7 @@
 
 namespace paceline::wire {
 
-inline constexpr std::uint8_t kMajorVersion = 1;
+inline constexpr std::uint8_t kMajorVersion = 2;
 inline constexpr std::uint8_t kMinorVersion = 0;
 inline constexpr std::array<char, 4> kMagic = {'P', 'L', 'N', '1'};  // the first bytes of every frame
 inline constexpr std::size_t kHeaderBytes = 48;

@@ -1,10 +1,33 @@
 #include "wire/message.h"
 
+#include <array>
 #include <cstring>
 
 #include "wire/codec.h"
 
 namespace paceline::wire {
+namespace {
+
+// By channel.
+constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kTimeline, MessageKind::kDone,
+                                                               MessageKind::kNotify,   MessageKind::kVerdict,
+                                                               MessageKind::kBarrier,  MessageKind::kCollectiveFailed};
+
+}  // namespace
+
+std::optional<MessageKind> message_kind(std::uint8_t byte) {
+  const auto kind = static_cast<MessageKind>(byte);
+  const auto channel = static_cast<std::size_t>(channel_of(kind));
+  return channel < kChannels && kind <= kLastOfChannel[channel] ? std::optional(kind) : std::nullopt;
+}
+
+std::vector<MessageKind> all_message_kinds() {
+  std::vector<MessageKind> kinds;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (const auto kind = message_kind(static_cast<std::uint8_t>(byte))) kinds.push_back(*kind);
+  }
+  return kinds;
+}
 
 void encode(const ChunkBody& chunk, std::span<std::byte, kChunkBodyBytes> to) {
   std::size_t at = 0;
@@ -33,7 +56,7 @@ Result<ChunkBody> decode_chunk(std::span<const std::byte> body) {
   ChunkBody chunk;
   chunk.message = reader.get<std::uint64_t>();
   chunk.offset = reader.get<std::uint64_t>();
-  const auto kind = reader.get<std::uint8_t>();
+  const auto byte = reader.get<std::uint8_t>();
   chunk.head.flags = reader.get<std::uint8_t>();
   const auto reserved = reader.get<std::uint16_t>();
   chunk.head.layer.index = reader.get<std::int32_t>();
@@ -41,10 +64,9 @@ Result<ChunkBody> decode_chunk(std::span<const std::byte> body) {
   chunk.head.detail = reader.get<std::uint32_t>();
   chunk.head.iteration = reader.get<std::int64_t>();
   chunk.head.payload_bytes = reader.get<std::uint64_t>();
-  if (kind > static_cast<std::uint8_t>(kLastMessageKind) || reserved != 0) {
-    return error(ErrorKind::kCorrupt, "a chunk of unknown kind {}", kind);
-  }
-  chunk.head.kind = static_cast<MessageKind>(kind);
+  const auto kind = message_kind(byte);
+  if (!kind || reserved != 0) return error(ErrorKind::kCorrupt, "a chunk of unknown kind {}", byte);
+  chunk.head.kind = *kind;
   if (chunk.head.payload_bytes > kMaxMessageBytes || chunk.offset > chunk.head.payload_bytes) {
     return error(ErrorKind::kCorrupt, "a chunk at offset {} of a message of {} bytes; at most {} are legal", chunk.offset,
                  chunk.head.payload_bytes, kMaxMessageBytes);

@@ -3,59 +3,98 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/quantity.h"
 #include "base/status.h"
 
 namespace paceline::wire {
 
+// Between whom a message passes. A session treats the messages of a channel alike; what they mean is the business of its two ends.
+enum class Channel : std::uint8_t {
+  kControl,     // coordinator - member
+  kGradients,   // worker -> server
+  kValues,      // server -> worker: the values of units, which answer gradients
+  kPace,        // server -> worker: what the worker may do next
+  kServers,     // server - server
+  kCollective,  // rank - rank
+};
+inline constexpr std::uint8_t kChannels = 6;
+
+namespace detail {
+inline constexpr int kNumberBits = 5;
+constexpr std::uint8_t kind_of(Channel channel, std::uint8_t number) {
+  return static_cast<std::uint8_t>(static_cast<std::uint8_t>(channel) << kNumberBits | number);
+}
+}  // namespace detail
+
+// The upper three bits are the channel.
 enum class MessageKind : std::uint8_t {
-  // parameter server
-  kInitial,  // worker 0 -> server: the unit's initial value
-  kPush,     // worker -> server: the unit's gradient of `iteration`; without payload: nothing of it was used
-  kPull,     // worker -> server: send the values of the units `unit` to `detail` (those that live there) once their versions are at
-             // least `iteration`: one as kValue, several as kValues
-  kValue,    // server -> worker: the unit's value, version `iteration` (= updates applied to it)
-  kValues,   // server -> worker: the values of its units `unit` to `detail`, one behind the other
-  kNotify,   // server -> worker: the unit has version `iteration`, which can be asked for
-  kSquareSum,  // server -> server: its part of the gradient's squared norm of `iteration`
   // control plane, payloads in wire/control.h
-  kSaved,  // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
-  kJoin,
+  kJoin = detail::kind_of(Channel::kControl, 0),
   kWelcome,
   kRefuse,
   kReady,
   kProgress,
   kReport,
-  kFailed,    // a process tells the coordinator what went wrong
-  kPark,      // coordinator -> worker: stand still after the iteration you are in, and say which
-  kParked,    // the answer
-  kProbe,     // coordinator -> member: bytes that only measure the link
-  kFinishAt,  // coordinator -> all: `iteration` is the last one
-  kStop,      // the coordinator ends the job: done, interrupted or failed, with the reason
-  // collectives, rank to rank; unit, detail, flags and iteration hold a CollectiveHead, wire/collective.h
-  kCollective,        // a block of an operation, or, without payload, that the sender has begun it
-  kCollectiveReady,   // the sender has begun the operation: its blocks have a place
-  kCollectiveFailed,  // no operation can go on; the payload is a Stop, wire/control.h
-  // pace (models other than BSP), without payload
-  kBarrier,  // server -> server: worker `unit` runs to the end of `iteration` in the superstep that the receiver has not been told
-             // of
-  kMiniBatch,  // server -> worker: mini-batch number `iteration` (from 1, each handed out once) is for your `unit`-th iteration
-               // (from 1)
-  kDone,       // worker -> server: `iteration` was my last one; send the final values when all workers are done
-  // timeline, payloads in wire/timeline.h
+  kSaved,      // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
+  kFailed,     // a process tells the coordinator what went wrong
+  kPark,       // coordinator -> worker: stand still after the iteration you are in, and say which
+  kParked,     // the answer
+  kProbe,      // coordinator -> member: bytes that only measure the link
+  kFinishAt,   // coordinator -> all: `iteration` is the last one
+  kStop,       // the coordinator ends the job: done, interrupted or failed, with the reason
+  kEndAsked,   // worker -> coordinator: somebody asked this process to end, so let the job end; no payload
   kClockAsk,   // coordinator -> member: what does your clock show? `unit` is the question's number; no payload
-  kClockTell,  // the answer to question `unit`
-  kTimeline,   // member -> coordinator: what one of its threads has recorded
-  // parameter server again
-  kPushes,  // worker -> server: the gradients of `iteration` of the units `unit` to `detail` that live there, one behind the other
-  // control plane again
-  kEndAsked,  // worker -> coordinator: somebody asked this process to end, so let the job end; no payload
-  // parameter server again
-  kVerdict,  // server -> worker: its part of the verdict of `iteration` (paramserver/core/verdict.h)
+  kClockTell,  // the answer to question `unit`; payload in wire/timeline.h
+  kTimeline,   // member -> coordinator: what one of its threads has recorded; payload in wire/timeline.h
+
+  // worker 0 -> server: the unit's initial value
+  kInitial = detail::kind_of(Channel::kGradients, 0),
+  // the unit's gradient of `iteration`; without payload: nothing of it was used
+  kPush,
+  // the gradients of `iteration` of the units `unit` to `detail` that live there, one behind the other
+  kPushes,
+  // send the values of the units `unit` to `detail` (those that live there) once their versions are at least `iteration`: one as
+  // kValue, several as kValues
+  kPull,
+  // `iteration` was my last one; send the final values when all workers are done; no payload
+  kDone,
+
+  // the unit's value, version `iteration` (= updates applied to it)
+  kValue = detail::kind_of(Channel::kValues, 0),
+  // the values of the server's units `unit` to `detail`, one behind the other
+  kValues,
+  // the unit has version `iteration`, which can be asked for
+  kNotify,
+
+  // mini-batch number `iteration` (from 1, each handed out once) is for your `unit`-th iteration (from 1); no payload
+  kMiniBatch = detail::kind_of(Channel::kPace, 0),
+  // the server's part of the verdict of `iteration` (paramserver/core/verdict.h)
+  kVerdict,
+
+  // the server's part of the gradient's squared norm of `iteration`
+  kSquareSum = detail::kind_of(Channel::kServers, 0),
+  // worker `unit` runs to the end of `iteration` in the superstep that the receiver has not been told of; no payload
+  kBarrier,
+
+  // Unit, detail, flags and iteration of these hold a CollectiveHead, wire/collective.h.
+  // a block of an operation, or, without payload, that the sender has begun it
+  kCollective = detail::kind_of(Channel::kCollective, 0),
+  // the sender has begun the operation: its blocks have a place
+  kCollectiveReady,
+  // no operation can go on; the payload is a Stop, wire/control.h
+  kCollectiveFailed,
 };
-inline constexpr MessageKind kLastMessageKind = MessageKind::kVerdict;
+
+constexpr Channel channel_of(MessageKind kind) {
+  return static_cast<Channel>(static_cast<std::uint8_t>(kind) >> detail::kNumberBits);
+}
+// Nothing: there is no such kind.
+std::optional<MessageKind> message_kind(std::uint8_t byte);
+std::vector<MessageKind> all_message_kinds();
 
 enum MessageFlags : std::uint8_t {
   kNoFlags = 0,

@@ -21,7 +21,9 @@ void put_event(Writer& to, const TimelineEvent& event) {
 TimelineEvent get_event(Reader& from) {
   TimelineEvent event;
   event.what = from.get_enum(kLastHappening);
-  event.message = from.get_enum(kLastMessageKind);
+  const auto kind = message_kind(from.get<std::uint8_t>());
+  if (!kind) from.fail();
+  event.message = kind.value_or(MessageKind{});
   event.peer = from.get<std::int32_t>();
   event.unit = from.get<std::uint32_t>();
   event.detail = from.get<std::uint32_t>();

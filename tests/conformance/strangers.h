@@ -91,7 +91,7 @@ inline std::vector<Strange> strange_greetings() {
       {"a payload of 4 GiB", head(with(good, 32, 0xffffffff)), ErrorKind::kCorrupt},
       {"lengths of 2^62", head(with(with(good, 28, 0x40000000), 32, 0x40000000)), ErrorKind::kCorrupt},
       {"a payload that only an admitted peer may send", head(with(good, 32, wire::kMaxStrangerPayload + 1)), ErrorKind::kCorrupt},
-      {"a kind that there is not", head(with(good, 4, 0x00ff0001)), ErrorKind::kCorrupt},
+      {"a kind that there is not", head(with(good, 4, 0x00ff0000U | wire::kMajorVersion)), ErrorKind::kCorrupt},
       {"a wrong checksum", head(with(good, 44, 1)), ErrorKind::kCorrupt},
       {"something in the reserved field", head(with(good, 40, 1)), ErrorKind::kCorrupt},
   };

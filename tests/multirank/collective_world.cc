@@ -90,7 +90,7 @@ void CollectiveRank::on_message(PeerId peer, const wire::MessageHead& head, std:
   engine_->on_message(names_.at(peer), head, payload);
 }
 
-void CollectiveRank::on_delivered(PeerId, std::uint64_t ticket) { engine_->on_delivered(ticket); }
+void CollectiveRank::on_delivered(PeerId, wire::Channel, std::uint64_t ticket) { engine_->on_delivered(ticket); }
 
 void CollectiveRank::on_peer_lost(PeerId peer, const PeerName&, const Status& reason) {
   const auto name = names_.find(peer);

@@ -169,7 +169,7 @@ TEST_P(SessionFrames, AnotherFrameVersionIsRefusedOnBothSidesWithBothVersions) {
   Node worker(backend_, named(kWorker1));
   const Status reason = worker.wait_lost(worker.connect(address, kServer));
   EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
-  EXPECT_THAT(reason.message(), HasSubstr("the peer speaks protocol version 9.4, this process 1.0"));
+  EXPECT_THAT(reason.message(), HasSubstr("the peer speaks protocol version 9.4, this process 2.0"));
 }
 
 TEST_P(SessionFrames, AnAnswerThatMakesNoSenseIsTriedAgainUntilTheDeadlineOfTheConnect) {

@@ -160,7 +160,7 @@ void Node::on_message(PeerId peer, const wire::MessageHead& head, std::span<std:
   look();
 }
 
-void Node::on_delivered(PeerId peer, std::uint64_t ticket) {
+void Node::on_delivered(PeerId peer, wire::Channel, std::uint64_t ticket) {
   if (delivered_hook) {
     delivered_hook(peer, ticket);
   } else {

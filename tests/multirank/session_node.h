@@ -70,7 +70,7 @@ class Node : public EndpointHandler {
   void on_peer(PeerId peer, const PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(PeerId peer, const wire::MessageHead& head) override;
   void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(PeerId peer, std::uint64_t ticket) override;
+  void on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
   void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) override;
   void look();
   void look_again();

@@ -28,7 +28,7 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def header(major=1, kind=0, flags=0, sequence=0, body=b"", body_bytes=None, payload_bytes=0, payload_crc=0):
+def header(major=2, kind=0, flags=0, sequence=0, body=b"", body_bytes=None, payload_bytes=0, payload_crc=0):
     head = HEADER.pack(
         MAGIC, major, 0, kind, flags, sequence, 0, 1, len(body) if body_bytes is None else body_bytes, payload_bytes, payload_crc, 0
     )

@@ -43,7 +43,7 @@ def served():
 def test_it_knows_this_machine():
     report = json.loads(run("doctor", "--json").stdout)
     assert report["program"]["version"] in run("--version").stdout
-    assert report["program"]["wire_protocol"] == "1.0"
+    assert report["program"]["wire_protocol"] == "2.0"
     assert report["machine"]["cores"] == os.cpu_count()
     assert report["machine"]["usable_cores"] == len(os.sched_getaffinity(0))
     total = int(next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal")).split()[1]) * 1024

@@ -16,7 +16,7 @@ from relay import Relay
 from test_strangers import Together, member
 from tls_peer import TlsPeer, offer
 
-JOIN, PROGRESS, PUSH, FAILED = 8, 12, 1, 14
+JOIN, PROGRESS, PUSH, FAILED = 0, 4, 33, 7
 NOBODY = [(WORKER, 7), (SERVER, 9), (BOTH, 1), (WORKER, 2**31 - 1), (SERVER, 2**31 - 1), (WORKER, 0), (SERVER, 0), (WORKER, -1), (COORDINATOR, 0)]
 
 

@@ -14,9 +14,9 @@ using wire::MessageKind;
 
 constexpr std::size_t kRemembered = 64;             // operations of a group whose description is kept
 constexpr std::uint64_t kMostReasonBytes = 65'536;  // of a failure
-constexpr std::uint64_t kNoTicket = (std::uint64_t{1} << 62) - 1;
-constexpr std::uint32_t kMostIds = 1U << 29;  // tickets stay below 2^62, which others mark
-constexpr std::uint64_t kCopyTicket = std::uint64_t{1} << 61;
+constexpr std::uint64_t kNoTicket = ~std::uint64_t{0};
+constexpr std::uint32_t kMostIds = (1U << 31) - 1;  // an operation is the upper half of a ticket, below what marks copies
+constexpr std::uint64_t kCopyTicket = std::uint64_t{1} << 63;
 constexpr Rank kJudge{0};
 
 // Whether both mean the same operation; the index belongs to the message.
@@ -299,8 +299,9 @@ bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
   return false;
 }
 
-// What is wrong with a message of an operation that both call, in the words of unfit. The index of one without a payload, which is the
-// first of its sender, says how that one cuts the operation, so that ranks that cut it in different ways find out before any is done.
+// What is wrong with a message of an operation that both call, in the words of unfit. The index of one without a payload, which is
+// the first of its sender, says how that one cuts the operation, so that ranks that cut it in different ways find out before any is
+// done.
 std::optional<std::string> Engine::misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes) {
   if (bytes > 0) return live.runner.misfit(peer, index, bytes);
   const std::size_t size = tensor::size_of(live.job.dtype);

@@ -1,43 +1,40 @@
-#include "runtime/local_delivery.h"
+#include "session/loopback.h"
 
 #include <cstring>
 
 #include "base/check.h"
+#include "session/flow.h"
 
-namespace paceline::runtime {
+namespace paceline::session {
 namespace {
 
-using session::Role;
-
 // Copied at once: some 20 us.
-constexpr Bytes kChunk{256 << 10};
+constexpr Bytes kPieceBytes{256 << 10};
 // Copying goes on for so long before the sockets are served again.
 constexpr Duration kTurn = std::chrono::microseconds(500);
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 }  // namespace
 
-LocalDelivery::LocalDelivery(transport::Loop& loop, Rank rank, const scheduling::EgressRules& rules, Sinks sinks,
-                             std::function<void(const Status&)> refused)
+Loopback::Loopback(transport::Loop& loop, PeerId self, PeerName name, EndpointHandler& handler)
     : loop_(loop),
-      rank_(rank),
-      sinks_(sinks),
-      refused_(std::move(refused)),
-      queue_({.window = kChunk * 2, .chunk = kChunk}),
+      self_(self),
+      name_(name),
+      handler_(handler),
+      queue_({.window = kPieceBytes * 2, .chunk = kPieceBytes}),
+      lane_(queue_.add()),
       free_(kNone),
       work_signal_(loop.make_signal([this] { work(); })) {
-  PACELINE_CHECK(sinks.worker != nullptr && sinks.server != nullptr, "messages between halves of which one is missing");
-  queue_.set_order(scheduling::Flow::kPush, rules.pushes);
-  queue_.set_order(scheduling::Flow::kReply, rules.replies);
-  for (auto& lane : lanes_) {
-    lane = queue_.add();
-    queue_.resume(lane);
-  }
+  queue_.resume(lane_);
 }
 
-paramserver::MessageSink& LocalDelivery::sink(Role role) const { return role == Role::kWorker ? *sinks_.worker : *sinks_.server; }
+void Loopback::set_egress(const scheduling::EgressRules& rules) {
+  queue_.set_order(scheduling::Flow::kPush, rules.pushes);
+  queue_.set_order(scheduling::Flow::kReply, rules.replies);
+}
 
-void LocalDelivery::send(Role to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+void Loopback::send(const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  if (refused_) return;
   std::uint32_t slot = free_;
   if (slot == kNone) {
     slot = static_cast<std::uint32_t>(messages_.size());
@@ -45,19 +42,19 @@ void LocalDelivery::send(Role to, const wire::MessageHead& head, std::span<const
   } else {
     free_ = messages_[slot].next_free;
   }
-  messages_[slot] = {.to = to, .head = head, .payload = payload, .ticket = ticket};
-  queue_.on_ready({.destination = lanes_[to == Role::kWorker ? 0 : 1],
+  messages_[slot] = {.head = head, .payload = payload, .ticket = ticket};
+  queue_.on_ready({.destination = lane_,
                    .layer = head.layer,
                    .size = {static_cast<std::int64_t>(payload.size())},
                    .tag = slot,
-                   .flow = to == Role::kServer ? scheduling::Flow::kPush : scheduling::Flow::kReply,
+                   .flow = flow_of(channel_of(head.kind)),
                    .iteration = head.iteration});
   work_signal_->raise();
 }
 
-void LocalDelivery::work() {
+void Loopback::work() {
   const TimePoint end = loop_.now() + kTurn;
-  while (!stopped_) {
+  while (!refused_) {
     const auto piece = queue_.take();
     if (!piece) return;
     queue_.on_acknowledged(piece->destination, piece->size);
@@ -66,15 +63,16 @@ void LocalDelivery::work() {
   }
 }
 
-void LocalDelivery::deliver(const scheduling::EgressQueue::Chunk& piece) {
+void Loopback::deliver(const scheduling::EgressQueue::Chunk& piece) {
   Message& message = messages_[piece.tag];
-  const session::PeerName from{message.to == Role::kWorker ? Role::kServer : Role::kWorker, rank_};
   if (piece.offset.count == 0 && !message.payload.empty()) {
-    const auto place = sink(message.to).on_message_begin(from, message.head);
+    const auto place = handler_.on_message_begin(self_, message.head);
     if (!place.ok()) {
-      stopped_ = true;
-      return refused_(place.status());
+      refused_ = true;
+      return handler_.on_peer_lost(self_, name_, place.status());
     }
+    PACELINE_CHECK(place->size() == message.payload.size(), "a place of {} bytes for a payload of {}", place->size(),
+                   message.payload.size());
     message.place = *place;
   }
   const auto offset = static_cast<std::size_t>(piece.offset.count), size = static_cast<std::size_t>(piece.size.count);
@@ -85,9 +83,8 @@ void LocalDelivery::deliver(const scheduling::EgressQueue::Chunk& piece) {
   const Message whole = message;
   message.next_free = free_;
   free_ = static_cast<std::uint32_t>(piece.tag);
-  payload_bytes_ += whole.payload.size();
-  sink(whole.to).on_message(from, whole.head, whole.place);
-  sink(from.role).on_delivered({whole.to, rank_}, whole.ticket);
+  handler_.on_message(self_, whole.head, whole.place);
+  handler_.on_delivered(self_, channel_of(whole.head.kind), whole.ticket);
 }
 
-}  // namespace paceline::runtime
+}  // namespace paceline::session
