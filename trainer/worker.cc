@@ -37,10 +37,8 @@ job::JobSpec settings_of(const WorkerOptions& options) {
   for (const auto& [name, value] : options.settings) pairs.emplace_back(name, value);  // a later pair wins
   job::JobSpec spec = require(validated(require(job::from_settings(pairs))));
   if (spec.update.optimizer.kind == tensor::OptimizerKind::kMean) {
-    require(
-        error(ErrorKind::kBadRequest,
-              "optimizer mean leaves the steps to the caller, and paceline::Worker makes them; give sgd, momentum, nesterov, adam "
-              "or adamw"));
+    require(error(ErrorKind::kBadRequest, "optimizer mean leaves the steps to the caller, and paceline::Worker makes them; give {}",
+                  tensor::optimizers_with(&tensor::OptimizerTraits::steps)));
   }
   return spec;
 }

@@ -68,7 +68,7 @@ std::vector<Option> update_options() {
            .sentence = "How a step is made of a gradient. mean: not at all; workers get the mean gradient back and have optimizers "
                        "of their "
                        "own (programs only, and replays)",
-           .choices = {"sgd", "momentum", "nesterov", "adam", "adamw", "mean"}},
+           .choices = tensor::optimizer_names()},
           [](auto& job) -> auto& { return job.update.optimizer.kind; }, [](auto kind) { return tensor::name_of(kind); },
           tensor::parse_optimizer),
       value(

@@ -8,33 +8,30 @@ namespace {
 
 using sync::SyncKind;
 using tensor::OptimizerKind;
+using tensor::OptimizerTraits;
 
-bool has_optimizer(const JobSpec& spec, OptimizerKind one, OptimizerKind other) {
-  const OptimizerKind kind = spec.update.optimizer.kind;
-  return kind == one || kind == other;
-}
-bool has_momentum(const JobSpec& spec) { return has_optimizer(spec, OptimizerKind::kMomentum, OptimizerKind::kNesterov); }
-bool is_adam(const JobSpec& spec) { return has_optimizer(spec, OptimizerKind::kAdam, OptimizerKind::kAdamW); }
 bool is_mean(const JobSpec& spec) { return spec.update.optimizer.kind == OptimizerKind::kMean; }
-bool makes_steps(const JobSpec& spec) { return !is_mean(spec); }
 bool is_elastic(const JobSpec& spec) { return spec.sync.kind == SyncKind::kElasticBsp; }
+
+// Options of the optimizers that have the trait.
+struct OptimizerOption {
+  const char* option;
+  bool OptimizerTraits::*trait;
+};
+constexpr OptimizerOption kOfOptimizers[] = {
+    {"learning-rate", &OptimizerTraits::steps},    {"weight-decay", &OptimizerTraits::steps},
+    {"parameter-groups", &OptimizerTraits::steps}, {"clip-norm", &OptimizerTraits::steps},
+    {"momentum", &OptimizerTraits::momentum},      {"adam-beta1", &OptimizerTraits::betas},
+    {"adam-beta2", &OptimizerTraits::betas},       {"adam-epsilon", &OptimizerTraits::epsilon},
+};
 
 struct Purpose {
   const char* option;
   const char* sentence;  // "--momentum 0.5 is for ..."
   bool (*counts)(const JobSpec& spec);
 };
-constexpr const char* kSteps = "--optimizer sgd, momentum, nesterov, adam or adamw";
 constexpr Purpose kPurposes[] = {
-    {"learning-rate", kSteps, makes_steps},
-    {"weight-decay", kSteps, makes_steps},
-    {"parameter-groups", kSteps, makes_steps},
-    {"clip-norm", kSteps, makes_steps},
     {"verdict", "--optimizer mean", is_mean},
-    {"momentum", "--optimizer momentum or nesterov", has_momentum},
-    {"adam-beta1", "--optimizer adam or adamw", is_adam},
-    {"adam-beta2", "--optimizer adam or adamw", is_adam},
-    {"adam-epsilon", "--optimizer adam or adamw", is_adam},
     {"evaluate-late", "--evaluate-every ITERATIONS", [](const JobSpec& spec) { return spec.task.evaluate_every > 0; }},
     {"scale", "--model replay:FILE; a network has the size it has",
      [](const JobSpec& spec) { return replay_file(spec).has_value(); }},
@@ -53,17 +50,26 @@ std::string instead(const JobSpec& spec, std::string_view sentence) {
   return "";
 }
 
+// What the option, which is given and of no effect, is for.
+Status refuse(const JobSpec& spec, const Option& option, std::string_view purpose) {
+  const std::string subject = "--" + option.name;
+  return contradiction(subject, "{}{} is for {}{}", subject, option.type == OptionType::kFlag ? "" : " " + option.text(spec),
+                       purpose, instead(spec, purpose));
+}
+
 }  // namespace
 
 Status check_purposes(const JobSpec& spec) {
   const JobSpec usual;
+  const auto is_given = [&](const Option& option) { return option.text(spec) != option.text(usual); };
+  for (const OptimizerOption& one : kOfOptimizers) {
+    const Option& option = *find_option(one.option);
+    if (!(tensor::traits_of(spec.update.optimizer.kind).*one.trait) && is_given(option))
+      return refuse(spec, option, "--optimizer " + tensor::optimizers_with(one.trait));
+  }
   for (const Purpose& purpose : kPurposes) {
     const Option& option = *find_option(purpose.option);
-    const std::string text = option.text(spec);
-    if (purpose.counts(spec) || text == option.text(usual)) continue;
-    const std::string subject = "--" + option.name;
-    return contradiction(subject, "{}{} is for {}{}", subject, option.type == OptionType::kFlag ? "" : " " + text, purpose.sentence,
-                         instead(spec, purpose.sentence));
+    if (!purpose.counts(spec) && is_given(option)) return refuse(spec, option, purpose.sentence);
   }
   return {};
 }

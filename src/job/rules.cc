@@ -117,7 +117,7 @@ Status check_dropping(const JobSpec& s) {
   }
   if (!is_dgc(s)) return {};
   const tensor::OptimizerOptions& optimizer = s.update.optimizer;
-  if (optimizer.kind == tensor::OptimizerKind::kAdam || optimizer.kind == tensor::OptimizerKind::kAdamW) {
+  if (optimizer.kind != tensor::OptimizerKind::kSgd && !tensor::traits_of(optimizer.kind).momentum) {
     return contradiction("--optimizer",
                          "--optimizer {} contradicts --wire {}, which corrects momentum; legal: sgd, momentum, nesterov",
                          tensor::name_of(optimizer.kind), wire);

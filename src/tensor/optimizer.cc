@@ -95,6 +95,8 @@ HWY_AFTER_NAMESPACE();
 #include <string>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/text.h"
 
 namespace paceline::tensor {
@@ -102,7 +104,13 @@ namespace {
 
 HWY_EXPORT(step_any);
 
-constexpr std::array<const char*, 6> kKindNames = {"sgd", "momentum", "nesterov", "adam", "adamw", "mean"};
+// By OptimizerKind.
+constexpr std::array kTraits = {OptimizerTraits{.name = "sgd", .planes = 0},
+                                OptimizerTraits{.name = "momentum", .planes = 1, .momentum = true},
+                                OptimizerTraits{.name = "nesterov", .planes = 1, .momentum = true},
+                                OptimizerTraits{.name = "adam", .planes = 2, .betas = true, .epsilon = true},
+                                OptimizerTraits{.name = "adamw", .planes = 2, .betas = true, .epsilon = true},
+                                OptimizerTraits{.name = "mean", .planes = 0, .steps = false}};
 
 double power(double base, std::int64_t exponent) {
   double result = 1;
@@ -118,15 +126,32 @@ bool is_share(double value) { return value >= 0 && value < 1; }
 
 }  // namespace
 
-const char* name_of(OptimizerKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
+const OptimizerTraits& traits_of(OptimizerKind kind) { return kTraits.at(static_cast<std::size_t>(kind)); }
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerTraits& traits : kTraits) names.emplace_back(traits.name);
+  return names;
+}
+
+std::string optimizers_with(bool OptimizerTraits::*trait) {
+  std::vector<std::string> names;
+  for (const OptimizerTraits& traits : kTraits) {
+    if (traits.*trait) names.emplace_back(traits.name);
+  }
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last : fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
+const char* name_of(OptimizerKind kind) { return traits_of(kind).name; }
 
 Result<OptimizerKind> parse_optimizer(std::string_view name) {
-  for (std::size_t i = 0; i < kKindNames.size(); ++i) {
-    if (name == kKindNames[i]) return static_cast<OptimizerKind>(i);
-  }
-  const std::vector<std::string> candidates(kKindNames.begin(), kKindNames.end());
-  return error(ErrorKind::kBadRequest, "'{}' is no optimizer{}; legal are sgd, momentum, nesterov, adam, adamw, mean", name,
-               suggestion(name, candidates));
+  const std::vector<std::string> names = optimizer_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) return static_cast<OptimizerKind>(found - names.begin());
+  return error(ErrorKind::kBadRequest, "'{}' is no optimizer{}; legal are {}", name, suggestion(name, names),
+               fmt::join(names, ", "));
 }
 
 Result<OptimizerOptions> validated(OptimizerOptions options) {
@@ -148,20 +173,7 @@ Result<OptimizerOptions> validated(OptimizerOptions options) {
   return options;
 }
 
-int state_floats_per_parameter(const OptimizerOptions& options) {
-  switch (options.kind) {
-    case OptimizerKind::kSgd:
-    case OptimizerKind::kMean:
-      return 0;
-    case OptimizerKind::kMomentum:
-    case OptimizerKind::kNesterov:
-      return 1;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return 2;
-  }
-  PACELINE_CHECK(false, "{} is no optimizer", static_cast<int>(options.kind));
-}
+int state_floats_per_parameter(const OptimizerOptions& options) { return traits_of(options.kind).planes; }
 
 Coefficients coefficients(const OptimizerOptions& options, const StepContext& context) {
   PACELINE_CHECK(context.step >= 1, "steps are counted from 1, not {}", context.step);

@@ -21,7 +21,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -29,7 +31,19 @@ namespace paceline::tensor {
 
 enum class OptimizerKind { kSgd, kMomentum, kNesterov, kAdam, kAdamW, kMean };
 
-const char* name_of(OptimizerKind kind);  // "sgd", "momentum", "nesterov", "adam", "adamw", "mean"
+// What an optimizer is called, keeps for each parameter, and which options it has.
+struct OptimizerTraits {
+  const char* name;
+  int planes;         // float32 of state for each parameter
+  bool steps = true;  // false: the values are taken as they come, by no rate and no decay
+  bool momentum = false, betas = false, epsilon = false;
+};
+const OptimizerTraits& traits_of(OptimizerKind kind);
+std::vector<std::string> optimizer_names();
+// "adam or adamw": those that have it.
+std::string optimizers_with(bool OptimizerTraits::*trait);
+
+const char* name_of(OptimizerKind kind);  // "sgd"
 Result<OptimizerKind> parse_optimizer(std::string_view name);
 
 // The defaults are torch's, except for the momentum, which torch leaves at 0, and AdamW's weight decay, 0.01 there.
@@ -49,7 +63,6 @@ struct OptimizerOptions {
 // option is checked, whether the kind uses it or not.
 Result<OptimizerOptions> validated(OptimizerOptions options);
 
-// 0, 1, 1, 2, 2, 0.
 int state_floats_per_parameter(const OptimizerOptions& options);
 
 struct StepContext {

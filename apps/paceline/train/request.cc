@@ -78,7 +78,8 @@ Status check_model(const TrainRequest& r) {
   if (settings.update.optimizer.kind == tensor::OptimizerKind::kMean && r.program.empty()) {
     return error(ErrorKind::kBadRequest,
                  "--optimizer mean leaves the steps to a program with an optimizer of its own, and the trainer has none; give "
-                 "--model replay:FILE, or sgd, momentum, nesterov, adam or adamw");
+                 "--model replay:FILE, or {}",
+                 tensor::optimizers_with(&tensor::OptimizerTraits::steps));
   }
   PACELINE_RETURN_IF_ERROR(model::describe(settings.task.model).status());
   return check_data_set_name(settings.task.dataset);
