@@ -106,7 +106,7 @@ std::vector<Option> update_options() {
       number({.name = "adam-epsilon",
               .section = kWhat,
               .agree = kResume,
-              .sentence = "For adam and adamw: added to the root of the mean squared gradient before dividing by it",
+              .sentence = "For adam, adamw and adagrad: added to the root of the squared gradients before dividing by it",
               .legal = {.from = 1e-38, .to = 1e38, .words = "1e-38 to 1e38"}},
              [](auto& job) -> auto& { return job.update.optimizer.epsilon; }),
       value(

@@ -116,7 +116,7 @@ TEST(JobSpec, MeansRefuseWhatOnlyWhoeverMakesTheStepsCanDo) {
   for (const auto& [name, value] :
        wire::Settings{{"learning-rate", "0.1"}, {"weight-decay", "0.1"}, {"parameter-groups", "a:decay=1"}, {"clip-norm", "1"}}) {
     EXPECT_EQ(refusal({{name, value}}),
-              fmt::format("--{} {} is for --optimizer sgd, momentum, nesterov, adam or adamw, not mean", name, value));
+              fmt::format("--{} {} is for --optimizer sgd, momentum, nesterov, adam, adamw or adagrad, not mean", name, value));
   }
   EXPECT_EQ(refusal({{"momentum", "0.5"}}), "--momentum 0.5 is for --optimizer momentum or nesterov, not mean");
   for (const auto& [name, value] : wire::Settings{{"sync", "asp"}, {"wire", "bfloat16"}, {"checkpoint", "c"}, {"export", "e"}})

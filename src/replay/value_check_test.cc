@@ -60,7 +60,7 @@ TEST(Values, RepeatingAPeriodGivesWhatTheIndexSays) {
 }
 
 TEST(ValueCheck, InBspItKnowsEveryBitOfEveryElement) {
-  for (const auto* optimizer : {"sgd", "momentum", "nesterov", "adam", "adamw"}) {
+  for (const auto* optimizer : {"sgd", "momentum", "nesterov", "adam", "adamw", "adagrad"}) {
     const job::JobSpec settings = settings_of("bsp", optimizer);
     auto check = ValueCheck::make(settings, Rank{1}, 3);
     ASSERT_TRUE(check.ok());

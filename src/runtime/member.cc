@@ -1,7 +1,5 @@
 #include "runtime/member.h"
 
-#include <algorithm>
-
 namespace paceline::runtime {
 namespace {
 
@@ -11,7 +9,6 @@ using session::Role;
 using wire::Channel;
 using wire::MessageKind;
 
-constexpr std::array<Role, 2> kParts = {Role::kWorker, Role::kServer};
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);
 
 // Losing a peer, or waiting for it in vain: others may know why.
@@ -19,26 +16,8 @@ bool comes_from_a_peer(const Status& reason) {
   return reason.kind() == ErrorKind::kCancelled || reason.kind() == ErrorKind::kPeerLost || reason.kind() == ErrorKind::kDeadline;
 }
 
-// Between which roles a channel passes. A process that plays both has one session with each other process for all of them.
-struct Way {
-  Role from, to;
-};
-
-Way way_of(Channel channel) {
-  switch (channel) {
-    case Channel::kGradients:
-      return {Role::kWorker, Role::kServer};
-    case Channel::kValues:
-    case Channel::kPace:
-      return {Role::kServer, Role::kWorker};
-    case Channel::kServers:
-      return {Role::kServer, Role::kServer};
-    case Channel::kCollective:
-      return {Role::kWorker, Role::kWorker};
-    case Channel::kControl:
-      break;
-  }
-  PACELINE_CHECK(false, "channel {} is the coordinator's", static_cast<int>(channel));
+Status misplaced(MessageKind kind) {
+  return error(ErrorKind::kCorrupt, "the coordinator sent a message of the unexpected kind {}", static_cast<int>(kind));
 }
 
 std::vector<std::byte> bytes_of(const std::string& text) {
@@ -161,12 +140,6 @@ LinkReport Member::link() const {
           .window_full = static_cast<std::int64_t>(counters.window_full)};
 }
 
-std::optional<PeerId> Member::peer_of(const PeerName& name) const {
-  const auto& ranks = name.role == Role::kWorker ? workers_ : servers_;
-  const auto rank = static_cast<std::size_t>(name.rank.value);
-  return name.rank.value >= 0 && rank < ranks.size() ? ranks[rank] : std::nullopt;
-}
-
 void Member::send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
   send_to({Role::kWorker, worker}, {head, payload, ticket});
 }
@@ -176,21 +149,16 @@ void Member::send_to_server(Rank server, const wire::MessageHead& head, std::spa
 }
 
 // Members reach a server one after the other: what is meant for one that has not come yet waits for it.
-void Member::send_to(const PeerName& name, const Held& message) {
-  if (const auto peer = peer_of(name))
+void Member::send_to(const PeerName& name, const Peers::Held& message) {
+  if (const auto peer = peers_.find(name))
     endpoint_->send(*peer, message.head, message.payload, message.ticket);
-  else if (!lost_.contains(name))
-    held_[name].push_back(message);
+  else
+    peers_.hold(name, message);
 }
 
-PeerName Member::sender_of(PeerId peer, Channel channel) const {
-  const PeerName name = peers_.at(peer);
-  return name.role == Role::kBoth ? PeerName{way_of(channel).from, name.rank} : name;
-}
-
-// A message that no role of this process takes goes to one that refuses it.
-paramserver::MessageSink* Member::receiver_of(Channel channel) const {
-  return sink_of(options_.role == Role::kBoth ? way_of(channel).to : options_.role);
+// A message that no part of this process takes goes to one that refuses it.
+paramserver::MessageSink* Member::sink_at(Role Peers::Way::*end, Channel channel) const {
+  return sink_of(options_.role == Role::kBoth ? Peers::way_of(channel).*end : options_.role);
 }
 
 Status Member::on_hello(const PeerName& name) {
@@ -200,9 +168,9 @@ Status Member::on_hello(const PeerName& name) {
     return error(ErrorKind::kBadRequest, "{} cannot connect to a {}; join the job at its coordinator", name.text(),
                  to_string(options_.role));
   }
-  if (!takes_part(name)) {
+  if (!peers_.takes_part(name)) {
     return error(ErrorKind::kBadRequest, "{} does not take part in this job of {} workers and {} servers", name.text(),
-                 workers_.size(), servers_.size());
+                 peers_.count(Role::kWorker), peers_.count(Role::kServer));
   }
   // Among equals those of higher rank come.
   const bool equal = options_.meets == Meets::kWorkers || session::plays(name.role, Role::kServer);
@@ -212,36 +180,12 @@ Status Member::on_hello(const PeerName& name) {
   return {};
 }
 
-// As the coordinator has welcomed it.
-bool Member::takes_part(const PeerName& name) const {
-  const auto rank = static_cast<std::size_t>(name.rank.value);
-  return std::ranges::all_of(kParts, [&](Role part) {
-    const auto count = ranks_of(part).size();
-    return !session::plays(name.role, part) || (rank < count && incarnation_of(part, rank) == name.incarnation);
-  });
-}
-
-// 0: the welcome does not say.
-std::uint32_t Member::incarnation_of(Role part, std::size_t rank) const {
-  const auto& known = part == Role::kWorker ? worker_incarnations_ : server_incarnations_;
-  return rank < known.size() ? known[rank] : 0;
-}
-
 void Member::on_peer(PeerId peer, const PeerName& name) {
-  peers_[peer] = {name.role, name.rank};
   if (name.role == Role::kCoordinator) {
     coordinator_ = peer;
     return join();
   }
-  const auto rank = static_cast<std::size_t>(name.rank.value);
-  for (const Role part : kParts) {
-    if (!session::plays(name.role, part)) continue;
-    auto& ranks = ranks_of(part);
-    ranks.at(rank) = peer;
-    if (const auto held = held_.extract({part, name.rank}); !held.empty()) {
-      for (const Held& message : held.mapped()) endpoint_->send(peer, message.head, message.payload, message.ticket);
-    }
-  }
+  for (const Peers::Held& held : peers_.add(peer, name)) endpoint_->send(peer, held.head, held.payload, held.ticket);
   check_connected();
 }
 
@@ -257,17 +201,20 @@ Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::M
     probe_.resize(head.payload_bytes);  // measures the link, so nothing is made for it while it comes
     return std::span<std::byte>(probe_);
   }
-  paramserver::MessageSink* sink = receiver_of(channel);
+  if (peer == coordinator_) return misplaced(head.kind);
+  paramserver::MessageSink* sink = sink_at(&Peers::Way::to, channel);
   if (sink == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
-  return sink->on_message_begin(sender_of(peer, channel), head);
+  return sink->on_message_begin(peers_.sender(peer, channel), head);
 }
 
 void Member::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
   const Channel channel = channel_of(head.kind);
   if (channel == Channel::kControl) {
     if (peer == coordinator_) on_control(head, payload);
-  } else if (paramserver::MessageSink* sink = receiver_of(channel)) {
-    sink->on_message(sender_of(peer, channel), head, payload);
+  } else if (peer == coordinator_) {
+    fail(misplaced(head.kind));
+  } else if (paramserver::MessageSink* sink = sink_at(&Peers::Way::to, channel)) {
+    sink->on_message(peers_.sender(peer, channel), head, payload);
   }
 }
 
@@ -298,7 +245,7 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
       events_.on_finish_at(head.iteration);
       break;
     default:
-      fail(error(ErrorKind::kCorrupt, "the coordinator sent a message of the unexpected kind {}", static_cast<int>(head.kind)));
+      fail(misplaced(head.kind));
   }
 }
 
@@ -310,26 +257,17 @@ void Member::on_welcome(const wire::Welcome& welcome) {
     return;
   }
   rank_ = Rank{welcome.rank};
-  workers_.resize(static_cast<std::size_t>(welcome.workers));
-  servers_.resize(welcome.servers.size());
-  worker_incarnations_ = welcome.worker_incarnations;
-  server_incarnations_ = welcome.server_incarnations;
+  peers_.on_welcome(welcome);
   const std::uint32_t own =
-      incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, static_cast<std::size_t>(welcome.rank));
+      peers_.incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, static_cast<std::size_t>(welcome.rank));
   endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
   const auto start = events_.on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
   sinks_ = start->sinks;
-  if (options_.role == Role::kBoth) connect_halves();
+  if (options_.role == Role::kBoth) peers_.add(endpoint_->connect_self(), {Role::kBoth, rank_});
   endpoint_->set_egress(start->egress);
   endpoint_->observe(start->observer);
   connect_to_peers(welcome);
-}
-
-void Member::connect_halves() {
-  const PeerId self = endpoint_->connect_self();
-  peers_[self] = {Role::kBoth, rank_};
-  for (const Role part : kParts) ranks_of(part).at(static_cast<std::size_t>(rank_.value)) = self;
 }
 
 // A worker connects to every server; among equals each connects to those of lower rank, and the others come to it.
@@ -353,16 +291,14 @@ void Member::connect_to(Role role, const std::vector<std::string>& addresses, st
   for (std::size_t rank = 0; rank < count; ++rank) {
     const auto address = transport::parse_address(addresses[rank]);
     if (!address.ok()) return fail(address.status());
-    endpoint_->connect(*address, {role, Rank{static_cast<std::int32_t>(rank)}, incarnation_of(role, rank)}, options_.join_deadline);
+    endpoint_->connect(*address, {role, Rank{static_cast<std::int32_t>(rank)}, peers_.incarnation_of(role, rank)},
+                       options_.join_deadline);
   }
 }
 
 void Member::check_connected() {
   if ((sinks_.worker == nullptr && sinks_.server == nullptr) || told_connected_) return;
-  const auto& peers = options_.meets == Meets::kWorkers ? workers_ : servers_;
-  const auto connected =
-      static_cast<std::size_t>(std::count_if(peers.begin(), peers.end(), [](const auto& peer) { return peer.has_value(); }));
-  if (connected < peers_wanted_) return;
+  if (peers_.connected(options_.meets == Meets::kWorkers ? Role::kWorker : Role::kServer) < peers_wanted_) return;
   told_connected_ = true;
   if (listens())
     send_control(MessageKind::kReady, 0, {});
@@ -371,26 +307,18 @@ void Member::check_connected() {
 }
 
 void Member::on_delivered(PeerId peer, Channel channel, std::uint64_t ticket) {
-  const auto name = peers_.find(peer);
-  if (channel == Channel::kControl || name == peers_.end()) return;
-  const bool both = name->second.role == Role::kBoth;
-  if (paramserver::MessageSink* sink = sink_of(options_.role == Role::kBoth ? way_of(channel).from : options_.role))
-    sink->on_delivered({both ? way_of(channel).to : name->second.role, name->second.rank}, ticket);
+  if (channel == Channel::kControl || !peers_.name_of(peer)) return;
+  if (paramserver::MessageSink* sink = sink_at(&Peers::Way::from, channel))
+    sink->on_delivered(peers_.receiver(peer, channel), ticket);
 }
 
 void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
-  peers_.erase(peer);
   if (name.role == Role::kCoordinator) {
     coordinator_.reset();
     if (!ended_) on_stop(wire::stop_for(failure_.ok() || echo_ ? reason : failure_));
     return;
   }
-  for (const Role part : kParts) {
-    for (auto& known : ranks_of(part)) {
-      if (known == peer) known.reset();
-    }
-    if (session::plays(name.role, part)) lost_.insert({part, name.rank});
-  }
+  peers_.remove(peer, name);
   // Who left in good order knows why, and so will this process: from the coordinator, or because the coordinator is the one that is
   // lost.
   if (failure_.ok() && reason.kind() == ErrorKind::kCancelled) echo_ = true;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "paramserver/service/mailbox.h"
+#include "runtime/peers.h"
 #include "runtime/report.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
@@ -125,7 +126,6 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void on_control(const wire::MessageHead& head, std::span<const std::byte> payload);
   void on_welcome(const wire::Welcome& welcome);
   void on_stop(const wire::Stop& stop);
-  void connect_halves();
   void connect_to_peers(const wire::Welcome& welcome);
   void connect_to(session::Role role, const std::vector<std::string>& addresses, std::size_t count);
   void check_connected();
@@ -135,27 +135,12 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   void tell_clock(std::uint32_t question);
   bool plays(session::Role part) const { return session::plays(options_.role, part); }
   bool listens() const { return plays(session::Role::kServer) || options_.meets == Meets::kWorkers; }
-  struct Held {
-    wire::MessageHead head;
-    std::span<const std::byte> payload;
-    std::uint64_t ticket;
-  };
-  void send_to(const session::PeerName& name, const Held& message);
-  bool takes_part(const session::PeerName& name) const;
-  std::uint32_t incarnation_of(session::Role part, std::size_t rank) const;
-  std::optional<session::PeerId> peer_of(const session::PeerName& name) const;
-  std::vector<std::optional<session::PeerId>>& ranks_of(session::Role part) {
-    return part == session::Role::kWorker ? workers_ : servers_;
-  }
-  const std::vector<std::optional<session::PeerId>>& ranks_of(session::Role part) const {
-    return part == session::Role::kWorker ? workers_ : servers_;
-  }
+  void send_to(const session::PeerName& name, const Peers::Held& message);
   paramserver::MessageSink* sink_of(session::Role part) const {
     return part == session::Role::kWorker ? sinks_.worker : sinks_.server;
   }
-  // The other end of a channel, and who takes what comes there.
-  session::PeerName sender_of(session::PeerId peer, wire::Channel channel) const;
-  paramserver::MessageSink* receiver_of(wire::Channel channel) const;
+  // Of this process's parts the one at that end of a channel.
+  paramserver::MessageSink* sink_at(session::Role Peers::Way::*end, wire::Channel channel) const;
 
   transport::Transport& transport_;
   MemberOptions options_;
@@ -164,11 +149,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   std::string listening_;
   Rank rank_{-1};
   Sinks sinks_;
-  std::map<session::PeerId, session::PeerName> peers_;
-  std::vector<std::optional<session::PeerId>> workers_, servers_;  // by rank, once welcomed
-  std::vector<std::uint32_t> worker_incarnations_, server_incarnations_;
-  std::map<session::PeerName, std::vector<Held>> held_;  // for members that have not connected yet
-  std::set<session::PeerName> lost_;
+  Peers peers_;
   std::optional<session::PeerId> coordinator_;
   std::vector<std::byte> probe_;  // where the coordinator's probes go
   std::size_t peers_wanted_ = 0;  // connections to servers (Meets::kWorkers: to workers) that must exist

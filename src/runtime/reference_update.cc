@@ -171,6 +171,9 @@ void ReferenceUpdate::step(std::size_t tensor, double learning_rate, std::span<c
     } else if (options.kind == Kind::kMomentum || options.kind == Kind::kNesterov) {
       first_[i] = momentum * first_[i] + g;
       p = p - rate * (options.kind == Kind::kMomentum ? first_[i] : g + momentum * first_[i]);
+    } else if (options.kind == Kind::kAdagrad) {
+      first_[i] = first_[i] + g * g;
+      p = p - (rate * g) / (std::sqrt(first_[i]) + epsilon);
     } else {
       first_[i] = beta1 * first_[i] + rest1 * g;
       second_[i] = beta2 * second_[i] + (rest2 * g) * g;

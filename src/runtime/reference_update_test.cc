@@ -12,7 +12,7 @@ namespace {
 
 // Adam's numbers and groups by pattern: the plain reference and what servers and ranks compute from the plan have the same bits.
 TEST(ReferenceUpdate, UpdatesEveryGroupAsThePlanDoes) {
-  for (const char* optimizer : {"sgd", "momentum", "nesterov", "adam", "adamw"}) {
+  for (const char* optimizer : {"sgd", "momentum", "nesterov", "adam", "adamw", "adagrad"}) {
     SCOPED_TRACE(optimizer);
     job::JobSpec spec = job::testing::spec_of({{"optimizer", optimizer},
                                                {"learning-rate", "step:0.1,every=2,factor=0.3"},

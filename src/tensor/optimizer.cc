@@ -25,6 +25,8 @@ struct Rule {
     if constexpr (kDecay && kKind != OptimizerKind::kAdamW) g = hn::Add(g, hn::Mul(hn::Set(d, c.decay), p));
     if constexpr (kIsAdam) {
       p = hn::Sub(p, adam_change(d, c, g, m, v));
+    } else if constexpr (kKind == OptimizerKind::kAdagrad) {
+      p = hn::Sub(p, adagrad_change(d, c, g, m));
     } else {
       p = hn::Sub(p, hn::Mul(hn::Set(d, c.rate), direction(d, c, g, m)));
     }
@@ -42,6 +44,13 @@ struct Rule {
       hn::StoreU(new_m, d, m);
       return kKind == OptimizerKind::kNesterov ? hn::Add(g, hn::Mul(momentum, new_m)) : new_m;
     }
+  }
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> adagrad_change(D d, const Coefficients& c, hn::Vec<D> g, float* m) {
+    const auto new_m = hn::Add(hn::LoadU(d, m), hn::Mul(g, g));
+    hn::StoreU(new_m, d, m);
+    return hn::Div(hn::Mul(hn::Set(d, c.rate), g), hn::Add(hn::Sqrt(new_m), hn::Set(d, c.epsilon)));
   }
 
   template <class D>
@@ -79,6 +88,8 @@ void step_any(OptimizerKind kind, bool decay, const Coefficients& c, float* p, c
       return run_kind<OptimizerKind::kAdam>(decay, c, p, g, m, v, n);
     case OptimizerKind::kAdamW:
       return run_kind<OptimizerKind::kAdamW>(decay, c, p, g, m, v, n);
+    case OptimizerKind::kAdagrad:
+      return run_kind<OptimizerKind::kAdagrad>(decay, c, p, g, m, v, n);
     case OptimizerKind::kMean:
       std::copy_n(g, n, p);
       return;
@@ -110,7 +121,8 @@ constexpr std::array kTraits = {OptimizerTraits{.name = "sgd", .planes = 0},
                                 OptimizerTraits{.name = "nesterov", .planes = 1, .momentum = true},
                                 OptimizerTraits{.name = "adam", .planes = 2, .betas = true, .epsilon = true},
                                 OptimizerTraits{.name = "adamw", .planes = 2, .betas = true, .epsilon = true},
-                                OptimizerTraits{.name = "mean", .planes = 0, .steps = false}};
+                                OptimizerTraits{.name = "mean", .planes = 0, .steps = false},
+                                OptimizerTraits{.name = "adagrad", .planes = 1, .epsilon = true}};
 
 double power(double base, std::int64_t exponent) {
   double result = 1;

@@ -1,11 +1,12 @@
 // Optimizers: one step on a run of parameters. Elementwise, so the result does not depend on how tensors are cut into slices or on
 // the instruction set. Pure functions, any thread. The same arithmetic as LibTorch's C++ optimizers (torch::optim::SGD, Adam,
-// AdamW; single tensor, no amsgrad, dampening 0), except that LibTorch may fuse a multiplication with an addition and we never do.
+// AdamW, Adagrad; single tensor, no amsgrad, dampening 0, lr_decay 0), except that LibTorch may fuse a multiplication with an
+// addition and we never do.
 //
 // The arithmetic. `coefficients()` below is the one place where hyper-parameters, float64, become float32. Then for each element,
 // all in float32, each operation rounded by itself, in the order the parentheses give (p parameter, g gradient, m and v state):
 //
-//   kSgd, kMomentum, kNesterov, kAdam, when weight_decay != 0:   g = g + (decay * p)
+//   all but kAdamW and kMean, when weight_decay != 0:   g = g + (decay * p)
 //   kMean       p = g: no rate, no decay, no state; for whoever makes its steps elsewhere
 //   kSgd        p = p - (rate * g)
 //   kMomentum   m = (momentum * m) + g;    p = p - (rate * m)
@@ -15,6 +16,7 @@
 //               m = (beta1 * m) + (one_minus_beta1 * g)
 //               v = (beta2 * v) + ((one_minus_beta2 * g) * g)
 //               p = p - ((step_size * m) / ((sqrt(v) / correction2_sqrt) + epsilon))
+//   kAdagrad    m = m + (g * g);    p = p - ((rate * g) / (sqrt(m) + epsilon))
 //
 // sqrt and / are IEEE's, exactly rounded. State starts as zeros, so the momentum's first value is the first gradient, as in torch.
 #pragma once
@@ -29,7 +31,7 @@
 
 namespace paceline::tensor {
 
-enum class OptimizerKind { kSgd, kMomentum, kNesterov, kAdam, kAdamW, kMean };
+enum class OptimizerKind { kSgd, kMomentum, kNesterov, kAdam, kAdamW, kMean, kAdagrad };
 
 // What an optimizer is called, keeps for each parameter, and which options it has.
 struct OptimizerTraits {
@@ -46,14 +48,15 @@ std::string optimizers_with(bool OptimizerTraits::*trait);
 const char* name_of(OptimizerKind kind);  // "sgd"
 Result<OptimizerKind> parse_optimizer(std::string_view name);
 
-// The defaults are torch's, except for the momentum, which torch leaves at 0, and AdamW's weight decay, 0.01 there.
+// The defaults are torch's, except for the momentum, which torch leaves at 0, AdamW's weight decay, 0.01 there, and Adagrad's
+// epsilon, 1e-10 there.
 struct OptimizerOptions {
   using Kind = OptimizerKind;
   Kind kind = Kind::kSgd;
   double momentum = 0.9;    // 0 <= momentum < 1, above 0 for kNesterov; kMomentum and kNesterov only
   double beta1 = 0.9;       // 0 <= beta1 < 1; kAdam and kAdamW only
   double beta2 = 0.999;     // 0 <= beta2 < 1; kAdam and kAdamW only
-  double epsilon = 1e-8;    // above 0, also as float32; kAdam and kAdamW only
+  double epsilon = 1e-8;    // above 0, also as float32; kAdam, kAdamW and kAdagrad only
   double weight_decay = 0;  // at least 0; decoupled for kAdamW, added to the gradient for the others
 
   friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;

@@ -14,7 +14,8 @@ using testing::all_same;
 using ::testing::HasSubstr;
 using testing::on_every_target;
 
-constexpr std::array<Kind, 6> kKinds = {Kind::kSgd, Kind::kMomentum, Kind::kNesterov, Kind::kAdam, Kind::kAdamW, Kind::kMean};
+constexpr std::array<Kind, 7> kKinds = {Kind::kSgd,   Kind::kMomentum, Kind::kNesterov, Kind::kAdam,
+                                        Kind::kAdamW, Kind::kAdagrad,  Kind::kMean};
 
 // The header's formulas, one element after the other; each line one rounding.
 void twin(const OptimizerOptions& options, const StepContext& context, std::span<float> parameters, std::span<const float> gradient,
@@ -42,6 +43,15 @@ void twin(const OptimizerOptions& options, const StepContext& context, std::span
       const float ahead = c.momentum * m;
       const float direction = options.kind == Kind::kNesterov ? g + ahead : m;
       const float change = c.rate * direction;
+      p = p - change;
+    } else if (options.kind == Kind::kAdagrad) {
+      const float square = g * g;
+      const float m = state[i] + square;
+      state[i] = m;
+      const float root = std::sqrt(m);
+      const float denominator = root + c.epsilon;
+      const float numerator = c.rate * g;
+      const float change = numerator / denominator;
       p = p - change;
     } else {
       if (decays && options.kind == Kind::kAdamW) p = p * c.keep;
@@ -96,7 +106,7 @@ TEST(Step, StaysBitEqualOverManyStepsWithRandomOptions) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       std::mt19937_64 random(seed);
       std::uniform_real_distribution<double> share(0.01, 0.99);
-      const OptimizerOptions options{.kind = kKinds[random() % 6],
+      const OptimizerOptions options{.kind = kKinds[random() % kKinds.size()],
                                      .momentum = share(random),
                                      .beta1 = share(random),
                                      .beta2 = share(random),
@@ -121,7 +131,7 @@ TEST(Step, StaysBitEqualOverManyStepsWithRandomOptions) {
 TEST(Step, DoesNotDependOnHowATensorIsCut) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     std::mt19937_64 random(seed);
-    const OptimizerOptions options{.kind = kKinds[random() % 5], .weight_decay = 0.001};
+    const OptimizerOptions options{.kind = kKinds[random() % 6], .weight_decay = 0.001};
     const std::size_t n = 1 + random() % 300, cut = random() % (n + 1), planes = planes_of(options);
     auto whole = testing::ordinary_floats(n, random), parts = whole;
     std::vector<float> state(n * planes), left(cut * planes), right((n - cut) * planes);
@@ -156,6 +166,17 @@ TEST(Step, MovesByAboutTheLearningRateInAdamsFirstStepWhateverTheGradient) {
   for (const float g : {1e-3f, 1.0f, -50.0f}) {
     std::vector<float> state;
     EXPECT_NEAR(one_step({.kind = Kind::kAdam}, 1, g, state, {0.01, 1}), g > 0 ? 0.99f : 1.01f, 1e-6f);
+  }
+}
+
+TEST(Step, OfAdagradShrinksAsItGoesWhateverTheScaleOfTheGradient) {
+  for (const float g : {1.0f, 64.0f}) {
+    std::vector<float> state;
+    float p = one_step({.kind = Kind::kAdagrad, .epsilon = 1e-20}, 1, g, state, {0.5, 1});
+    EXPECT_EQ(p, 0.5f);
+    p = one_step({.kind = Kind::kAdagrad, .epsilon = 1e-20}, p, g, state, {0.5, 2});
+    EXPECT_NEAR(p, 0.5 - 0.5 / std::sqrt(2.0), 1e-6);
+    EXPECT_EQ(state[0], 2 * g * g);
   }
 }
 
@@ -195,7 +216,7 @@ TEST(StepDeathTest, AbortsOnSizesThatDisagree) {
 }
 
 TEST(OptimizerOptions, NeedStateByTheirKind) {
-  constexpr std::array<int, kKinds.size()> floats = {0, 1, 1, 2, 2, 0};
+  constexpr std::array<int, kKinds.size()> floats = {0, 1, 1, 2, 2, 1, 0};
   for (std::size_t i = 0; i < kKinds.size(); ++i) EXPECT_EQ(state_floats_per_parameter({.kind = kKinds[i]}), floats[i]);
 }
 
@@ -223,7 +244,7 @@ TEST(OptimizerOptions, AreRefusedOutOfRangeWithNameValueAndRange) {
 TEST(ParseOptimizer, KnowsEveryNameAndSuggests) {
   for (const Kind kind : kKinds) EXPECT_EQ(*parse_optimizer(name_of(kind)), kind);
   EXPECT_EQ(parse_optimizer("adm").status().message(),
-            "'adm' is no optimizer (did you mean 'adam'?); legal are sgd, momentum, nesterov, adam, adamw, mean");
+            "'adm' is no optimizer (did you mean 'adam'?); legal are sgd, momentum, nesterov, adam, adamw, mean, adagrad");
   EXPECT_FALSE(parse_optimizer("").ok());
 }
 

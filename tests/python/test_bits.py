@@ -143,6 +143,7 @@ def test_pushes_in_batches_keep_the_bits_and_are_planned_from_the_backward_passe
         full(("--weight-decay", 0.01, "--optimizer", "momentum")),
         ("--weight-decay", 0.01, "--optimizer", "adamw", "--learning-rate", 0.001),
         ("--optimizer", "nesterov", "--momentum", 0.8, "--learning-rate", 0.02),
+        ("--optimizer", "adagrad", "--adam-epsilon", 1e-10, "--weight-decay", 0.01, "--learning-rate", 0.01),
         ("--adam-beta1", 0.8, "--adam-beta2", 0.95, "--adam-epsilon", 1e-6, "--optimizer", "adam", "--learning-rate", 0.001),
         ("--parameter-groups", "*.bias:decay=0;fc*:rate=0.3", "--weight-decay", 0.01, "--optimizer", "momentum", "--learning-rate", 0.02),
         full(("--learning-rate", "step:0.05,every=3,factor=0.5")),

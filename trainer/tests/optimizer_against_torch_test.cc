@@ -40,6 +40,9 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const OptimizerOptions&
       return std::make_unique<torch::optim::AdamW>(
           parameters,
           torch::optim::AdamWOptions(rate).betas({ours.beta1, ours.beta2}).eps(ours.epsilon).weight_decay(ours.weight_decay));
+    case OptimizerKind::kAdagrad:
+      return std::make_unique<torch::optim::Adagrad>(
+          parameters, torch::optim::AdagradOptions(rate).eps(ours.epsilon).weight_decay(ours.weight_decay));
     case OptimizerKind::kMean:  // no step: LibTorch has none
       break;
   }
@@ -121,7 +124,7 @@ TEST(OptimizerAgainstTorchBound, IsTightEnoughToSeeAWrongFormula) {
 
 INSTANTIATE_TEST_SUITE_P(EveryKind, OptimizerAgainstTorch,
                          ::testing::Values(OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kNesterov,
-                                           OptimizerKind::kAdam, OptimizerKind::kAdamW),
+                                           OptimizerKind::kAdam, OptimizerKind::kAdamW, OptimizerKind::kAdagrad),
                          [](const auto& each) { return std::string(tensor::name_of(each.param)); });
 
 }  // namespace

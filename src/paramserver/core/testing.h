@@ -137,6 +137,10 @@ class Reference {
         g = g + c.momentum * m[i];
         p = p - c.rate * g;
         break;
+      case Kind::kAdagrad:
+        m[i] = m[i] + g * g;
+        p = p - (c.rate * g) / (std::sqrt(m[i]) + c.epsilon);
+        break;
       case Kind::kAdam:
       case Kind::kAdamW:
         m[i] = c.beta1 * m[i] + c.one_minus_beta1 * g;
