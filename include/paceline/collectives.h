@@ -145,6 +145,11 @@ struct CommunicatorOptions {
   double silence_seconds = 10;  // without a sign of life a rank is lost
   double stall_seconds = 600;   // the longest that an operation may take once it is waited for
   double spin_seconds = 0;      // how long a wait looks without sleeping: saves the time to wake up, costs a processor
+
+  // The file of the key that all ranks share (docs/security.md); every connection is TLS then. Empty: what the environment variable
+  // PACELINE_JOB_KEY_FILE names, if it is set. Without a key only the loopback is allowed, unless security is "none".
+  std::string job_key_file;
+  std::string security = "auto";  // or "psk": a key is needed; "none": in the clear, for closed networks
 };
 
 namespace detail {

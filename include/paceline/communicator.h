@@ -44,6 +44,9 @@ typedef struct paceline_communicator_options {
   double silence_seconds; /* without a sign of life a rank is lost; 0: 10 */
   double stall_seconds;   /* the longest that an operation may take once it is waited for; 0: 600 */
   double spin_seconds;    /* how long a wait looks without sleeping: saves the time to wake up, costs a processor */
+  /* As in paceline_place. Ranks whose keys differ, or of whom only some have one, are refused by each other. */
+  const char* job_key_file;
+  const char* security;
 } paceline_communicator_options;
 
 /* Returns when all ranks are connected and the links are measured. */

@@ -99,9 +99,15 @@ typedef struct paceline_place {
   /* "HOST:PORT" of the coordinator. Of the coordinator itself: where to listen, port 0 for one that is free; NULL: `bind` and
      port 0. */
   const char* coordinator;
-  /* The host of this machine at which the others reach this node; NULL: "127.0.0.1". Only a closed network may reach it:
-     whoever knows the coordinator's address may join. */
+  /* The host of this machine at which the others reach this node; NULL: "127.0.0.1". One beyond the loopback needs the job's
+     key, as does such a coordinator. */
   const char* bind;
+  /* The file of the job's key (docs/security.md), the same for all its processes: whoever holds it is a member, and every
+     connection is TLS. NULL: what the environment variable PACELINE_JOB_KEY_FILE names, if it is set. */
+  const char* job_key_file;
+  /* As `--security`: "auto" (NULL too), encrypted with a key and on the loopback only without; "psk", a key is needed;
+     "none", in the clear, for closed networks. */
+  const char* security;
 } paceline_place;
 
 typedef struct paceline_info {

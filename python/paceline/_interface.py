@@ -52,6 +52,8 @@ class Place(ctypes.Structure):
         ("servers", c_int32),
         ("coordinator", c_char_p),
         ("bind", c_char_p),
+        ("job_key_file", c_char_p),
+        ("security", c_char_p),
     ]
 
 
@@ -111,6 +113,8 @@ class CommunicatorOptions(ctypes.Structure):
         ("silence_seconds", c_double),
         ("stall_seconds", c_double),
         ("spin_seconds", c_double),
+        ("job_key_file", c_char_p),
+        ("security", c_char_p),
     ]
 
 

@@ -6,6 +6,7 @@ A job without servers of its own has one in every worker's process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import os
 import socket
@@ -63,9 +64,11 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     hosted: Coordinator | None = None
     try:
         if rank == 0:
-            hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings)
+            hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings, place)
         address = given or meet(here, name, hosted)
-        node: Node = _library_node.join(tensors, initial, settings, Place(role, rank, workers, servers, address, bind))
+        node: Node = _library_node.join(
+            tensors, initial, settings, dataclasses.replace(place, role=role, rank=rank, workers=workers, servers=servers, coordinator=address, bind=bind)
+        )
     except BaseException:
         if hosted is not None:
             with contextlib.suppress(PacelineError):
@@ -74,10 +77,10 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     return node if hosted is None else Hosting(node, hosted)
 
 
-def host_coordinator(workers: int, servers: int, listen: str, settings: Mapping[str, str]) -> Coordinator:
+def host_coordinator(workers: int, servers: int, listen: str, settings: Mapping[str, str], key: Place) -> Coordinator:
     from paceline import _library_node
 
-    return _library_node.Coordinator(workers, servers, listen=listen, settings=settings)
+    return _library_node.Coordinator(workers, servers, listen=listen, settings=settings, key=key)
 
 
 def bound(here: Launch, coordinator: str) -> str:

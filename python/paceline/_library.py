@@ -137,7 +137,14 @@ def job_add_tensor(job: Handle, name: str, shape: Sequence[int], layer: int, val
 
 
 def place(
-    role: int = WORKER, rank: int = -1, workers: int = 0, servers: int = 0, coordinator: str | None = None, bind: str | None = None
+    role: int = WORKER,
+    rank: int = -1,
+    workers: int = 0,
+    servers: int = 0,
+    coordinator: str | None = None,
+    bind: str | None = None,
+    job_key_file: str = "",
+    security: str = "auto",
 ) -> Place:
     return Place(
         size=ctypes.sizeof(Place),
@@ -147,6 +154,8 @@ def place(
         servers=servers,
         coordinator=_encoded(coordinator),
         bind=_encoded(bind),
+        job_key_file=_encoded(job_key_file),
+        security=_encoded(security),
     )
 
 

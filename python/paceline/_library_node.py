@@ -51,9 +51,9 @@ class _Hosted:
 class Coordinator(_Hosted):
     """The coordinator of a job, on a thread of libpaceline."""
 
-    def __init__(self, workers: int, servers: int, *, listen: str = "127.0.0.1:0", settings: Mapping[str, str] | None = None) -> None:
-        """`settings`: of them the time limits count. Raises PacelineError when the address cannot be had."""
-        where = _library.place(workers=workers, servers=servers, coordinator=listen)
+    def __init__(self, workers: int, servers: int, *, listen: str = "127.0.0.1:0", settings: Mapping[str, str] | None = None, key: Place = Place()) -> None:
+        """`settings`: of them the time limits count; of `key` the job's key and security. Raises PacelineError when the address cannot be had."""
+        where = _library.place(workers=workers, servers=servers, coordinator=listen, job_key_file=key.job_key_file, security=key.security)
         with _job(settings or {}) as job:
             super().__init__(_library.coordinate(job, where))
         self.address = _library.node_address(self._handle)
@@ -161,7 +161,9 @@ def _place(place: Place) -> _interface.Place:
     if place.role not in roles:
         raise PacelineError(f"role '{place.role}'; legal: {', '.join(roles)}", subject="role")
     bind = place.bind or _own_address(place.coordinator)
-    return _library.place(roles[place.role], place.rank, place.workers, place.servers, place.coordinator, bind)
+    return _library.place(
+        roles[place.role], place.rank, place.workers, place.servers, place.coordinator, bind, place.job_key_file, place.security
+    )
 
 
 def _own_address(coordinator: str) -> str | None:

@@ -38,6 +38,8 @@ class Place:
     servers: int = 0
     coordinator: str = ""  # HOST:PORT
     bind: str = ""  # HOST or HOST:PORT of this member; "": the address by which it reaches the coordinator
+    job_key_file: str = ""  # of the job; "": what PACELINE_JOB_KEY_FILE names, if it is set
+    security: str = "auto"  # as --security
 
 
 @dataclasses.dataclass(frozen=True)

@@ -100,10 +100,14 @@ class Communicator:
         connect_seconds: float = 30.0,
         silence_seconds: float = 10.0,
         stall_seconds: float = 600.0,
+        job_key_file: str = "",
+        security: str = "auto",
     ) -> None:
         """Either the addresses at which the ranks listen, by rank, or the `coordinator` at which rank 0 listens and tells the others of
         each other, the number of `ranks`, and the host `bind` by which the others reach this process. Returns when all are connected and
-        the links are measured. rank_order: adds in rank order, the same bits whatever the algorithm. See paceline/communicator.h."""
+        the links are measured. rank_order: adds in rank order, the same bits whatever the algorithm. job_key_file: of the key that all
+        ranks share ("": what PACELINE_JOB_KEY_FILE names); every connection is TLS then. Without a key only the loopback is allowed,
+        unless security is "none". See paceline/communicator.h."""
         given = (ctypes.c_char_p * len(addresses))(*(address.encode() for address in addresses))
         model = None if link is None else _interface.Link(ctypes.sizeof(_interface.Link), link.alpha, link.beta, link.gamma, 0.0)
         options = _interface.CommunicatorOptions(
@@ -119,6 +123,8 @@ class Communicator:
             connect_seconds=connect_seconds,
             silence_seconds=silence_seconds,
             stall_seconds=stall_seconds,
+            job_key_file=job_key_file.encode(),
+            security=security.encode(),
         )
         self._describe(_library.communicator_open(options))
 

@@ -9,7 +9,8 @@ using namespace paceline::library;
 int32_t paceline_communicator_open(const paceline_communicator_options* options, paceline_communicator** communicator,
                                    paceline_error* error) {
   return guarded(error, [&]() -> Status {
-    PACELINE_ASSIGN_OR_RETURN(const paceline_communicator_options known, read_struct(options, "options"));
+    PACELINE_ASSIGN_OR_RETURN(const paceline_communicator_options known,
+                              read_struct(options, "options", offsetof(paceline_communicator_options, job_key_file)));
     PACELINE_RETURN_IF_ERROR(check_given(communicator, "communicator"));
     PACELINE_ASSIGN_OR_RETURN(auto ranks, Ranks::open(known));
     give_handle(std::move(ranks), communicator);

@@ -64,12 +64,20 @@ Status set_ranks(const paceline_communicator_options& options, Opening& opening)
   return refusal("illegal", "coordinator", "coordinator {} has port 0; give the port at which rank 0 listens", options.coordinator);
 }
 
+Status set_key(const paceline_communicator_options& options, runtime::CollectiveProcessOptions& process) {
+  std::vector<transport::Address> places = process.addresses;
+  if (places.empty()) places = {process.meeting, transport::Address{process.bind, 0}};
+  PACELINE_ASSIGN_OR_RETURN(process.key, key_of(options.job_key_file, options.security, places));
+  return {};
+}
+
 Result<Opening> opening_of(const paceline_communicator_options& options) {
   Opening opening;
   PACELINE_RETURN_IF_ERROR(set_ranks(options, opening));
   PACELINE_RETURN_IF_ERROR(set_times(options, opening));
   PACELINE_RETURN_IF_ERROR(set_link(options.link, opening));
   if (options.bind != nullptr) opening.process.bind = options.bind;
+  PACELINE_RETURN_IF_ERROR(set_key(options, opening.process));
   opening.process.release = PACELINE_VERSION;
   opening.process.seed = draw_seed();
   if (options.rank_order != 0) opening.communicator.rules.order = collectives::SumOrder::kRank;

@@ -74,8 +74,9 @@ Result<runtime::CoordinatorProcessOptions> options_of(const paceline_place& plac
 
 Result<std::shared_ptr<CoordinatorNode>> CoordinatorNode::make(const paceline_place& place, const job::JobSpec& spec) {
   PACELINE_ASSIGN_OR_RETURN(auto options, options_of(place, spec));
+  PACELINE_ASSIGN_OR_RETURN(const auto key, key_of(place.job_key_file, place.security, {&options.coordinator.listen, 1}));
   const SignalsBlocked quiet;
-  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::try_make_tcp_transport({}));
+  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::try_make_tcp_transport({.key = key}));
   const std::shared_ptr<CoordinatorNode> node(new CoordinatorNode(std::move(transport)));
   node->workers_ = place.workers;
   node->servers_ = place.servers;

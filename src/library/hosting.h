@@ -19,7 +19,7 @@ template <typename Hosted>
 std::int32_t host(const paceline_job* job, const paceline_place* place, paceline_node** node, paceline_error* error) {
   return guarded(error, [&]() -> Status {
     PACELINE_RETURN_IF_ERROR(check_given(node, "node"));
-    PACELINE_ASSIGN_OR_RETURN(const paceline_place known, read_struct(place, "place"));
+    PACELINE_ASSIGN_OR_RETURN(const paceline_place known, read_place(place));
     PACELINE_ASSIGN_OR_RETURN(const job::JobSpec spec, spec_of(job));
     PACELINE_ASSIGN_OR_RETURN(auto made, Hosted::make(known, spec));
     give_handle(std::move(made), node);

@@ -1,11 +1,13 @@
 #include "library/node.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <random>
 
 #include <unistd.h>
 
 #include "library/structs.h"
+#include "transport/security.h"
 
 namespace paceline::library {
 
@@ -78,6 +80,14 @@ Result<transport::Address> address_of(const char* text, const char* field) {
 
 transport::Address listening_at(const char* host) { return {host == nullptr ? "127.0.0.1" : host, 0}; }
 
+Result<std::optional<JobKey>> key_of(const char* job_key_file, const char* security, std::span<const transport::Address> places) {
+  const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+  auto key = transport::choose_security(security == nullptr ? "auto" : security, text(job_key_file), places,
+                                        text(std::getenv("PACELINE_JOB_KEY_FILE")));
+  if (!key.ok()) return key.status().because({"key", "job_key_file"});
+  return key;
+}
+
 Result<runtime::MemberOptions> member_options(const paceline_place& place, const job::JobSpec& spec) {
   runtime::MemberOptions member;
   PACELINE_ASSIGN_OR_RETURN(member.coordinator, address_of(place.coordinator, "place.coordinator"));
@@ -93,6 +103,11 @@ Result<runtime::MemberOptions> member_options(const paceline_place& place, const
   member.release = PACELINE_VERSION;
   member.seed = draw_seed();
   return member;
+}
+
+Result<std::optional<JobKey>> member_key(const paceline_place& place, const runtime::MemberOptions& member) {
+  const transport::Address places[] = {member.coordinator, member.listen};
+  return key_of(place.job_key_file, place.security, places);
 }
 
 }  // namespace paceline::library

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/job_key.h"
 #include "job/spec.h"
 #include "library/handles.h"
 #include "runtime/member.h"
@@ -70,6 +71,11 @@ Result<runtime::MemberOptions> member_options(const paceline_place& place, const
 Result<transport::Address> address_of(const char* text, const char* field);
 // Where a node listens on a host of this machine; NULL: on the loopback.
 transport::Address listening_at(const char* host);
+// The key of a member's connections.
+Result<std::optional<JobKey>> member_key(const paceline_place& place, const runtime::MemberOptions& member);
+// The key of a process's connections, by fields of its struct that may be NULL; nothing: in the clear. Errors as on the command
+// line.
+Result<std::optional<JobKey>> key_of(const char* job_key_file, const char* security, std::span<const transport::Address> places);
 std::uint64_t draw_seed();
 
 }  // namespace paceline::library

@@ -37,8 +37,9 @@ class ServerNode final : public HostedNode {
 
 Result<std::shared_ptr<ServerNode>> ServerNode::make(const paceline_place& place, const job::JobSpec& spec) {
   PACELINE_ASSIGN_OR_RETURN(const runtime::MemberOptions member, member_options(place, spec));
+  PACELINE_ASSIGN_OR_RETURN(const auto key, member_key(place, member));
   const SignalsBlocked quiet;
-  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::try_make_tcp_transport({}));
+  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::try_make_tcp_transport({.key = key}));
   const std::shared_ptr<ServerNode> node(new ServerNode(std::move(transport)));
   node->process_ = std::make_unique<runtime::ServerProcess>(node->transport(), member, [node = node.get()](const wire::Stop& stop) {
     node->stop_ = stop;

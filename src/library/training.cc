@@ -51,13 +51,14 @@ int32_t paceline_join(const paceline_job* job, const paceline_place* place, pace
   return guarded(error, [&]() -> Status {
     PACELINE_ASSIGN_OR_RETURN(const auto used, use<Job>(job));
     PACELINE_RETURN_IF_ERROR(check_given(node, "node"));
-    PACELINE_ASSIGN_OR_RETURN(const paceline_place known, read_struct(place, "place"));
+    PACELINE_ASSIGN_OR_RETURN(const paceline_place known, read_place(place));
     if (known.role != 0 && known.role != PACELINE_WORKER && known.role != PACELINE_BOTH)
       return refusal("illegal", "place.role", "role {}; legal: 3 (PACELINE_WORKER) and 4 (PACELINE_BOTH)", known.role);
     PACELINE_ASSIGN_OR_RETURN(Job::Description description, used->described());
     PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, member_options(known, description.spec));
     member.role = known.role == PACELINE_BOTH ? session::Role::kBoth : session::Role::kWorker;
-    PACELINE_ASSIGN_OR_RETURN(auto worker, WorkerNode::begin(std::move(description), std::move(member)));
+    PACELINE_ASSIGN_OR_RETURN(const auto key, member_key(known, member));
+    PACELINE_ASSIGN_OR_RETURN(auto worker, WorkerNode::begin(std::move(description), std::move(member), key));
     give_handle(std::move(worker), node);
     return {};
   });

@@ -20,7 +20,8 @@ class WorkerNode final : public Node {
   static constexpr const char* kType = "worker";
 
   // Begins to join.
-  static Result<std::shared_ptr<WorkerNode>> begin(Job::Description job, runtime::MemberOptions member);
+  static Result<std::shared_ptr<WorkerNode>> begin(Job::Description job, runtime::MemberOptions member,
+                                                   const std::optional<JobKey>& key);
   const char* type() const override { return kType; }
 
   Result<bool> joined(Duration limit);

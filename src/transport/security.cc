@@ -52,11 +52,13 @@ Result<std::optional<JobKey>> choose_security(Security wanted, const std::option
 }
 
 Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std::string& key_source,
-                                              std::span<const Address> places) {
+                                              std::span<const Address> places, const std::string& usual_source) {
   PACELINE_ASSIGN_OR_RETURN(const Security security, parse_security(wanted));
+  const bool usual = key_source.empty() && security != Security::kNone;
+  const std::string& source = usual ? usual_source : key_source;
   std::optional<JobKey> key;
-  if (!key_source.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(key, read_job_key(key_source));
+  if (!source.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(key, read_job_key(source));
   }
   return choose_security(security, key, places);
 }

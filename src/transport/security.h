@@ -26,9 +26,9 @@ bool is_loopback(std::string_view host);
 // The key to encrypt with, or nothing: in the clear. `places`: where the process listens and connects. Errors: kBadRequest that
 // names the place and the commands that mend it.
 Result<std::optional<JobKey>> choose_security(Security wanted, const std::optional<JobKey>& key, std::span<const Address> places);
-// The same from what people write. `key_source`: see base/job_key_file.h; "": there is no key. Also refuses what read_job_key
-// refuses.
+// The same from what people write. `key_source`: see base/job_key_file.h; "": none is given, and then `usual_source` counts unless
+// kNone is wanted. Also refuses what read_job_key refuses.
 Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std::string& key_source,
-                                              std::span<const Address> places);
+                                              std::span<const Address> places, const std::string& usual_source = "");
 
 }  // namespace paceline::transport

@@ -23,11 +23,11 @@ void add_security_options(CLI::App& command, SecurityOptions& options) {
 
 Result<std::optional<JobKey>> choose_key(const SecurityOptions& options, std::span<const transport::Address> places,
                                          MissingKey missing) {
-  PACELINE_ASSIGN_OR_RETURN(const transport::Security wanted, transport::parse_security(options.security));
-  std::string source = options.key_file;
-  if (source.empty() && wanted != transport::Security::kNone) source = environment("PACELINE_JOB_KEY_FILE").value_or("");
-  auto chosen = transport::choose_security(options.security, source, places);
-  if (!chosen.ok() && source.empty() && missing == MissingKey::kMakeOwn) return std::optional(JobKey::draw());
+  PACELINE_RETURN_IF_ERROR(transport::parse_security(options.security).status());
+  const std::string usual = environment("PACELINE_JOB_KEY_FILE").value_or("");
+  auto chosen = transport::choose_security(options.security, options.key_file, places, usual);
+  const bool given = !options.key_file.empty() || !usual.empty();
+  if (!chosen.ok() && !given && missing == MissingKey::kMakeOwn) return std::optional(JobKey::draw());
   return chosen;
 }
 

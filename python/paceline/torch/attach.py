@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import warnings
@@ -41,6 +42,8 @@ def attach(
     may_thaw: bool = False,
     check: bool = False,
     settings: Mapping[str, str] | None = None,
+    job_key_file: str = "",
+    security: str = "auto",
     place: Place | None = None,
     join: Join | None = None,
 ) -> Job:
@@ -60,6 +63,8 @@ def attach(
     check: a read of a parameter by a reference that is older than attach, while its update is due, is an error that names both, instead of
     a reason to apply the update (also PACELINE_CHECK=1): it finds what keeps updates from being hidden.
     settings: options of the job, as `paceline options` names them, e.g. {"schedule": "p3", "wire": "bfloat16"}.
+    job_key_file: of the job's key, the same for all ranks ("": what PACELINE_JOB_KEY_FILE names); every connection is TLS then. Without a key
+    only the loopback is allowed, unless security="none" (docs/security.md).
     place: where this process stands; None: as paceline.launch finds it (torchrun, mpirun, srun, PACELINE_* variables).
 
     Raises PacelineError: a model, optimizer or choice that cannot be trained so, or ranks that disagree (exit_code 2), each naming the
@@ -86,7 +91,7 @@ def attach(
     row = exchange.add("paceline.agreement", ours, frozen=True)
 
     specs, initial = exchange.specs()
-    node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], job_settings(settings or {}), place or Place())
+    node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], job_settings(settings or {}), where(place or Place(), job_key_file, security))
     try:
         agreement.compare(lines, ours, exchange.joined_value(node, row), node.rank)
     except PacelineError as error:
@@ -113,6 +118,12 @@ def say_once(job: Job, table: Table) -> None:
             "Compile its blocks instead (for block in model.blocks: block.compile())",
             stacklevel=3,
         )
+
+
+def where(place: Place, job_key_file: str, security: str) -> Place:
+    if not job_key_file and security == "auto":
+        return place
+    return dataclasses.replace(place, job_key_file=job_key_file, security=security)
 
 
 def expected_finishes(accumulate: int, expect: str) -> int:

@@ -206,6 +206,8 @@ Outcome Communicator::open(const CommunicatorOptions& options) {
   plain.silence_seconds = options.silence_seconds;
   plain.stall_seconds = options.stall_seconds;
   plain.spin_seconds = options.spin_seconds;
+  plain.job_key_file = options.job_key_file.empty() ? nullptr : options.job_key_file.c_str();
+  plain.security = options.security.c_str();
   return open_state(state_, [&](paceline_communicator** handle, paceline_error* error) {
     return paceline_communicator_open(&plain, handle, error);
   });
