@@ -1,4 +1,6 @@
 // Values that make no sense are refused, named and with what is legal: options, tensors, places, calls, questions.
+#include <cstddef>
+
 #include <gmock/gmock.h>
 
 #include "library/one_worker_testing.h"
@@ -88,6 +90,23 @@ TEST(Refusals, APlaceThatIsNoneIsNamedByItsField) {
   EXPECT_EQ("place.role", refused(join, [](auto& p) { p.role = PACELINE_SERVER; }));
   EXPECT_EQ("place.role", refused(join, [](auto& p) { p.role = 5; }));
   EXPECT_EQ("place.workers", refused(join, [](auto& p) { p.workers = -1; }));
+}
+
+TEST(Refusals, APlaceOfAnEarlierHeaderIsKnownAndNoneEndsInsideAField) {
+  Error error;
+  paceline_node* node = nullptr;
+  paceline_place where = place(0, nullptr);
+  where.job_key_file = "/nowhere/job.key";
+  EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_coordinate(nullptr, &where, &node, error));
+  EXPECT_STREQ("key", error.code);
+  EXPECT_THAT(said(error), HasSubstr("/nowhere/job.key cannot be opened"));
+  for (const std::size_t size : {offsetof(paceline_place, job_key_file) - 8, offsetof(paceline_place, job_key_file) + 4}) {
+    where.size = size;
+    EXPECT_REFUSED(paceline_coordinate(nullptr, &where, &node, error), "struct");
+  }
+  where.size = offsetof(paceline_place, job_key_file);  // what stands behind it is not looked at
+  ASSERT_DONE(paceline_coordinate(nullptr, &where, &node, error));
+  EXPECT_DONE(paceline_close(node, 0, error));
 }
 
 TEST(Refusals, ACollectiveCallThatMakesNoSenseHarmsNobody) {

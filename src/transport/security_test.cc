@@ -50,5 +50,14 @@ TEST(Security, WhatLeavesTheMachineIsEncryptedUnlessSomebodySaysOtherwise) {
   EXPECT_THAT(refusal, HasSubstr("--security none"));
 }
 
+TEST(Security, TheUsualKeyCountsWhereNoneIsGivenAndNobodyWantsNone) {
+  const std::vector<Address> here = {{"127.0.0.1", 0}};
+  const auto file = [](const auto& result) { return result.ok() ? std::string("none") : result.status().message(); };
+  EXPECT_THAT(file(choose_security("auto", "", here, "/usual")), HasSubstr("job key /usual"));
+  EXPECT_THAT(file(choose_security("auto", "/given", here, "/usual")), HasSubstr("job key /given"));
+  EXPECT_EQ(file(choose_security("none", "", here, "/usual")), "none");
+  EXPECT_EQ(file(choose_security("auto", "", here)), "none");
+}
+
 }  // namespace
 }  // namespace paceline::transport
