@@ -107,10 +107,11 @@ class Exchange:
         rows = [self.samples_row.number] if self.samples_row is not None else []
         numbers = [*self._numbers, *(row.number for row in self.rows), *rows]
         self._values = {number: torch.frombuffer(node.value(number), dtype=torch.float32) for number in numbers}
+        self._views = [self._view(entry) for entry in self.table.entries]
         with torch.no_grad():
             for entry in self.table.entries:
                 if entry.parameter.numel():
-                    entry.parameter.copy_(self._view(entry))
+                    entry.parameter.copy_(self._views[entry.index])
 
     @staticmethod
     def joined_value(node: Node, row: Row) -> Tensor:
@@ -125,12 +126,16 @@ class Exchange:
     # --- one iteration
 
     def send(self, entry: Entry, grad: Tensor) -> None:
+        number = self._numbers[entry.index]
+        if grad.dtype is torch.float32 and grad.layout is torch.strided and grad.stride() == entry.strides and self.samples_row is None and grad.numel():
+            self.node.gradient_ready(number, grad.data_ptr())  # it stands as it is sent
+            return
         if grad.is_sparse:
             grad = self._densified(entry, grad)
         flat = memory.as_sent(grad.detach(), entry.strides)
         if self.samples_row is not None:
             flat = flat * self._samples
-        self.node.gradient_ready(self._numbers[entry.index], flat.data_ptr())
+        self.node.gradient_ready(number, flat.data_ptr())
 
     def send_row(self, row: Row, values: Tensor) -> None:
         self.node.gradient_ready(row.number, values.data_ptr())
@@ -151,7 +156,7 @@ class Exchange:
 
     def mean(self, entry: Entry, iteration: int, own: bool) -> Tensor:
         """The mean of the parameter's gradients, which must be there: in memory of its own, or where it came if the type allows."""
-        view = self._view(entry)
+        view = self._views[entry.index]
         weight = self._weight_of(iteration)
         if own or view.dtype != entry.parameter.dtype:
             copied = torch.empty_strided(tuple(view.shape), entry.strides, dtype=entry.parameter.dtype)
@@ -164,6 +169,14 @@ class Exchange:
         if self.samples_row is not None:
             self._until(lambda: self.node.wait_layer(0, iteration, SLICE))
         self._until(lambda: self.node.wait_layer(self._layers[layer], iteration, SLICE))
+
+    def layer_is_there(self, layer: int, iteration: int) -> bool:
+        """Whether wait_layer would return at once."""
+        if layer not in self._layers:
+            return True
+        if self.samples_row is not None and not self.node.wait_layer(0, iteration, 0.0):
+            return False
+        return self.node.wait_layer(self._layers[layer], iteration, 0.0)
 
     def wait_rows(self, iteration: int) -> None:
         """Those that nobody needs before the next forward pass."""

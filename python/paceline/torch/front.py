@@ -42,6 +42,7 @@ class Front:
         self.ledger = Ledger([entry.layer for entry in table.entries], exchange.node.first_iteration, expected)
         self.order = Order(len(table.layers))
         self.updates = Updates(table, exchange, stepper, self.ledger, self.account)
+        self.updates.after = self.order.after
         self.inert = False  # closed, or a child of fork
         self.paused = False  # within no_sync()
         self.on_due: list[Callable[[], None]] = []  # a step was asked for
@@ -57,7 +58,14 @@ class Front:
         """Autograd has added to the parameter's gradient, for the last time in this backward pass."""
         if self.inert:
             return
-        with self.lock, torch.no_grad(), torch._C.DisableTorchFunction():
+        if torch.is_grad_enabled():  # create_graph=True
+            with torch.no_grad():
+                self._on_gradient(entry)
+        else:
+            self._on_gradient(entry)
+
+    def _on_gradient(self, entry: Entry) -> None:
+        with self.lock, torch._C.DisableTorchFunction():
             grad = entry.parameter.grad
             if grad is None:
                 return

@@ -7,6 +7,7 @@ layer due until somebody needs it, or dropped (the script went on without a step
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable, Sequence
 
 
@@ -87,6 +88,7 @@ class Order:
 
     def __init__(self, layers: int) -> None:
         self.current = list(range(layers))
+        self._place = {layer: at for at, layer in enumerate(self.current)}
         self._layers = layers
         self._seen: dict[int, None] | None = {}
         self._steps = 0
@@ -99,6 +101,10 @@ class Order:
         if self._seen is not None:
             self._seen.setdefault(layer)
 
+    def after(self, layer: int) -> Iterable[int]:
+        """Those that are needed after it, in that order."""
+        return itertools.islice(self.current, self._place[layer] + 1, None)
+
     def stepped(self) -> list[int] | None:
         """A new order, if it differs from what is known. Layers that nobody passed come last, as they stood."""
         self._steps += 1
@@ -109,4 +115,5 @@ class Order:
         if order == self.current:
             return None
         self.current = order
+        self._place = {layer: at for at, layer in enumerate(order)}
         return order

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from paceline._errors import PacelineError
 from paceline.torch.front import Front
+from paceline.torch.lock import is_mine
 from paceline.torch.waiting import ABOUT, WaitingGrad
 
 GET_GRAD = getattr(Tensor, "grad").__get__
@@ -37,11 +38,11 @@ class References(TorchFunctionMode):
         front = self.front
         if func == GET_GRAD:
             grad = func(*args, **(kwargs or {}))
-            mine = isinstance(grad, WaitingGrad) and grad.source == front.settle and not front.inert and not front.lock.mine
+            mine = isinstance(grad, WaitingGrad) and grad.source == front.settle and not front.inert and not is_mine(front.lock)
             return front.seen(grad) if mine else grad
         if torch.compiler.is_compiling():
             return func(*args, **(kwargs or {}))
-        if front.ledger.due and not front.inert and not front.lock.mine:
+        if front.ledger.due and not front.inert and not is_mine(front.lock):
             if func not in BESIDE:
                 self._look(func, args)
                 if kwargs:

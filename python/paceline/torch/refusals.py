@@ -52,7 +52,7 @@ def thawed(entry: Entry) -> PacelineError:
 
 def check_gradient(entry: Entry, grad: Tensor) -> None:
     parameter = entry.parameter
-    if grad.dtype != parameter.dtype or tuple(grad.shape) != tuple(parameter.shape):
+    if grad.dtype != parameter.dtype or grad.shape != parameter.shape:
         raise PacelineError(f"the gradient of {entry.name} is {grad.dtype} {tuple(grad.shape)}, the parameter {parameter.dtype} {tuple(parameter.shape)}", subject=entry.name)
 
 
@@ -78,6 +78,7 @@ def check_parameters(table: Table, stepped: Iterable[Tensor]) -> None:
             )
         if entry.parameter.dtype != entry.dtype:
             raise PacelineError(f"parameter {entry.name} was {entry.dtype} when attach ran and is {entry.parameter.dtype} now; convert the model before attach", subject=entry.name)
+    known = table.ids
     for parameter in stepped:
-        if table.of(parameter) is None:
+        if id(parameter) not in known:
             raise PacelineError(f"the optimizer steps a parameter of shape {tuple(parameter.shape)} that the model had not when attach ran; attach a model that holds it")

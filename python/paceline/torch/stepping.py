@@ -6,7 +6,7 @@ No copy of any arithmetic: the class's own `step` runs, while `param_groups` hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -64,15 +64,18 @@ class Stepper:
                 mine[-1][1].append(parameter)
         return parts
 
-    def step(self, layer: int) -> None:
-        """Steps the layer's parameters, all of them if the optimizer is stepped as a whole. Their gradients are in place."""
+    def step(self, layers: Sequence[int]) -> None:
+        """Steps the layers' parameters, all of them if the optimizer is stepped as a whole. Their gradients are in place."""
         if self.stepping is Stepping.AT_STEP:  # what is nested may hold the groups too: they stay as they are
             self._raw(self.optimizer)
             return
-        parts = self._parts.get(layer if self.stepping is Stepping.SPLIT else 0)
+        parts: dict[int, list[Tensor]] = {}
+        for layer in layers if self.stepping is Stepping.SPLIT else (0,):
+            for index, parameters in self._parts.get(layer, ()):
+                parts.setdefault(index, []).extend(parameters)
         if not parts:
             return
-        given = [(index, {**self._settings(index), "params": list(parameters)}) for index, parameters in parts]
+        given = [(index, {**self._settings(index), "params": parameters}) for index, parameters in parts.items()]
         groups = self.optimizer.param_groups
         self.optimizer.param_groups = [group for _, group in given]
         try:

@@ -7,7 +7,7 @@ was compiled is one layer with all that is inside, since nothing in a compiled g
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,11 @@ class Table:
         if not self.entries:
             raise PacelineError(f"{type(model).__name__} has no parameters; attach trains a model's parameters")
         refuse_shared_memory(self.entries)
+
+    @property
+    def ids(self) -> Container[int]:
+        """Of the parameters."""
+        return self._of
 
     def of(self, parameter: object) -> Entry | None:
         return self._of.get(id(parameter))

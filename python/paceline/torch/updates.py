@@ -40,6 +40,7 @@ class Updates:
         self.account = account
         self.pending: Pending | None = None
         self.on_applied: list[Callable[[], None]] = []  # all layers have their update
+        self.after: Callable[[int], Iterable[int]] = lambda layer: ()  # the layers that are needed after it
         self._applying = False
 
     def begin(self, pending: Pending) -> None:
@@ -53,17 +54,39 @@ class Updates:
         if not due or self._applying:  # what the optimizer reads while it is stepped is its own
             return
         if self.stepper.stepping is not Stepping.SPLIT:
-            self._apply(sorted(self.ledger.due), reason)
+            together = sorted(self.ledger.due)
+            self._wait_for(together, reason)
+            self._apply(together, reason)
             return
-        for layer in due:
-            self._apply([layer], reason)
+        while due:
+            together = self._together(due[0], reason)
+            self._apply(together, reason)
+            due = [layer for layer in due if layer in self.ledger.due]
+
+    def _together(self, needed: int, reason: str) -> list[int]:
+        """The layer, and those needed next whose means are there too: the optimizer is called once for all of them, and as much is computed."""
+        assert self.pending is not None
+        iteration = self.pending.iteration
+        self._wait_for([needed], reason)
+        together = [needed]
+        for layer in self.after(needed):
+            if layer in self.ledger.due:
+                if not self.exchange.layer_is_there(layer, iteration):
+                    break
+                together.append(layer)
+        return together
+
+    def _wait_for(self, layers: Iterable[int], reason: str) -> None:
+        assert self.pending is not None
+        with self.account.timed(reason):
+            for layer in layers:
+                self.exchange.wait_layer(layer, self.pending.iteration)
 
     def _apply(self, layers: list[int], reason: str) -> None:
+        """Their means are there."""
         pending = self.pending
         assert pending is not None
         with self.account.timed(reason):
-            for layer in layers:
-                self.exchange.wait_layer(layer, pending.iteration)
             coefficient = pending.clip.coefficient() if pending.clip else 1.0
             entries = [entry for layer in layers for entry in self.table.layers[layer] if entry.index not in self.exchange.frozen]
             left = {entry.index for entry in entries if self._left_alone(pending, entry)} if pending.unused else frozenset()
@@ -72,7 +95,7 @@ class Updates:
             with outside_of_forward():
                 with torch.no_grad():
                     after = [self._put(pending, entry, coefficient, entry.index in left) for entry in entries]
-                self.stepper.step(layers[0])
+                self.stepper.step(layers)
                 for entry, grad in zip(entries, after):
                     entry.parameter.grad = grad
         finally:

@@ -69,7 +69,7 @@ def test_without_one_mechanism_a_test_fails(monkeypatch, what, scene):
     make, script, choices = SCENES[scene]
     compare(make(), adam, script, **choices)
     without(monkeypatch, what)
-    with pytest.raises((AssertionError, PacelineError)):
+    with pytest.raises((AssertionError, PacelineError, RuntimeError)):  # autograd's own: a value was changed after it had been used
         compare(make(), adam, script, **choices)
 
 
