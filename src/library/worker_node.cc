@@ -36,13 +36,14 @@ WorkerNode::WorkerNode(Job::Description job, session::Role role)
 }
 
 Result<std::shared_ptr<WorkerNode>> WorkerNode::begin(Job::Description job, runtime::MemberOptions member,
-                                                        const std::optional<JobKey>& key) {
+                                                      const std::optional<JobKey>& key) {
   const std::shared_ptr<WorkerNode> node(new WorkerNode(std::move(job), member.role));
   member.table = node->job_.table;
   member.settings = to_settings(node->job_.spec);
   const SignalsBlocked quiet;
-  PACELINE_ASSIGN_OR_RETURN(node->process_, runtime::WorkerProcess::begin([key] { return transport::try_make_tcp_transport({.key = key}); },
-                                                                          std::move(member), node->values_, node->gradients_));
+  PACELINE_ASSIGN_OR_RETURN(node->process_,
+                            runtime::WorkerProcess::begin([key] { return transport::try_make_tcp_transport({.key = key}); },
+                                                          std::move(member), node->values_, node->gradients_));
   return node;
 }
 
