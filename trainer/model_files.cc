@@ -56,7 +56,7 @@ std::string fingerprint() {
 }
 
 Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration,
-                                           const ModuleAdapter& adapter) {
+                                           const ModuleAdapter& adapter, const runtime::CheckpointSeal& seal) {
   runtime::PartHead head{"worker", rank.value, iteration, fingerprint(), {}};
   std::vector<std::span<const std::byte>> contents;
   const auto buffers = contiguous_buffers(adapter);
@@ -69,7 +69,7 @@ Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank ra
     head.arrays.push_back(std::move(array));
     contents.push_back(bytes_of(buffer));
   }
-  return runtime::write_part(system_files(), directory, std::move(head), contents);
+  return runtime::write_part(system_files(), directory, std::move(head), contents, seal);
 }
 
 }  // namespace
@@ -78,17 +78,19 @@ bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adap
   const job::JobSpec& settings = process.settings();
   const bool due = place == Place::kLast || (settings.saving.every > 0 && iteration % settings.saving.every == 0);
   if (settings.saving.directory.empty() || !due) return false;
-  const auto written = write_buffers(settings.saving.directory, process.rank(), iteration, adapter);
+  const auto written = write_buffers(settings.saving.directory, process.rank(), iteration, adapter, process.seal());
   const std::string name = runtime::PartHead{"worker", process.rank().value, iteration, "", {}}.file_name();
-  process.send_saved(iteration, written.ok() ? *written : runtime::PartSummary{name, 0, 0, written.status().message()});
+  process.send_saved(iteration,
+                     written.ok() ? *written : runtime::PartSummary{.name = name, .failure = written.status().message()});
   return true;
 }
 
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter) {
   const job::JobSpec& settings = process.settings();
-  const std::string path =
-      settings.saving.from + "/" + runtime::PartHead{"worker", process.rank().value, settings.saving.iteration, "", {}}.file_name();
-  PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part, runtime::PartReader::open(system_files(), path));
+  const std::string file = runtime::PartHead{"worker", process.rank().value, settings.saving.iteration, "", {}}.file_name();
+  const std::string path = settings.saving.from + "/" + file;
+  PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part,
+                            runtime::open_part(system_files(), settings.saving.from, file, process.seal()));
   const runtime::PartHead& head = part.head();
   auto buffers = adapter.buffers();
   if (head.arrays.size() != buffers.size()) {

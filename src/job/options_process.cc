@@ -19,6 +19,14 @@ std::vector<Option> saving_options() {
               .sentence = "Iterations between two checkpoints; 0: only at the end",
               .legal = {.from = 0, .to = 1e15, .words = "0 (only at the end) and more"}},
              [](auto& job) -> auto& { return job.saving.every; }),
+      text({.name = "checkpoint-key",
+            .section = kFiles,
+            .sentence =
+                "Key that seals checkpoints ('paceline key new FILE' makes one, the same path for all processes): --resume then "
+                "takes only what was sealed with it",
+            .legal = {.words = "a file"},
+            .absent = ""},
+           [](auto& job) -> auto& { return job.saving.key_file; }),
       flag({.name = "resume",
             .section = kFiles,
             .sentence = "Go on from the newest good checkpoint; another number of servers is allowed"},

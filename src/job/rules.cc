@@ -184,6 +184,8 @@ Status check_saving(const JobSpec& s) {
     const char* option = s.saving.resume ? "--resume" : "--checkpoint-every";
     return contradiction(option, "{} needs a directory: give --checkpoint DIR", option);
   }
+  if (s.saving.directory.empty() && !s.saving.key_file.empty())
+    return contradiction("--checkpoint-key", "--checkpoint-key seals checkpoints, and there are none: give --checkpoint DIR");
   if (!s.saving.directory.empty() && s.sync.kind != SyncKind::kBsp) {
     return contradiction("--checkpoint",
                          "--checkpoint needs --sync bsp: with {} there is no moment when all values belong to the same iteration; "

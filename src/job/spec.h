@@ -48,6 +48,7 @@ struct LoopChoice {
 
 struct Saving {
   std::string directory;    // of checkpoints; "": none
+  std::string key_file;     // of the key that seals them; "": only accidents are noticed
   std::int64_t every = 0;   // iterations; 0: only at the end or when interrupted
   bool resume = false;      // from the newest good checkpoint in `directory`
   std::string from;         // what the coordinator found with `resume`: the checkpoint's folder; "": the job begins anew

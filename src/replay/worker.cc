@@ -234,9 +234,9 @@ class Worker {
     const bool due = last || (settings_.saving.every > 0 && iteration % settings_.saving.every == 0);
     if (settings_.saving.directory.empty() || !due) return;
     const runtime::PartHead head{"worker", process_.rank().value, iteration, "replay", {}};
-    const auto written = runtime::write_part(system_files(), settings_.saving.directory, head, {});
-    process_.send_saved(iteration,
-                        written.ok() ? *written : runtime::PartSummary{head.file_name(), 0, 0, written.status().message()});
+    const auto written = runtime::write_part(system_files(), settings_.saving.directory, head, {}, process_.seal());
+    process_.send_saved(
+        iteration, written.ok() ? *written : runtime::PartSummary{.name = head.file_name(), .failure = written.status().message()});
   }
 
   static std::span<float> part(std::vector<float>& arena, const Piece& piece) {

@@ -21,6 +21,18 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
 
+constexpr std::string_view kHmac = ",\n \"hmac\": \"", kCrc = "\",\n \"crc32c\": \"";
+
+// Of the text up to its CRC32C.
+Status check_seal(std::string_view body, const std::string& path, const CheckpointSeal& seal) {
+  const std::size_t digits = 2 * sizeof(Proof), behind = digits + kCrc.size();
+  const bool sealed = body.size() > behind + kHmac.size() && body.ends_with(kCrc) &&
+                      body.substr(body.size() - behind - kHmac.size(), kHmac.size()) == kHmac;
+  if (!sealed) return seal.check(kSealedManifest, {}, "", path);
+  const std::string_view tag = body.substr(body.size() - behind, digits);
+  return seal.check(kSealedManifest, bytes_of(body.substr(0, body.size() - behind - kHmac.size())), tag, path);
+}
+
 std::string said(const std::string& text) { return text.empty() ? "the default" : text; }
 
 // In which order a job adds the workers' gradients, for people; what decides it when that is not the ranks' order.
@@ -38,7 +50,8 @@ std::string sums_of(const job::JobSpec& spec, std::int32_t workers) {
 // --- manifest ---
 
 // The text is one JSON object whose last member is the CRC32C of every byte before it, so that the check needs no canonical form.
-std::string manifest_text(const Manifest& manifest) {
+// Before that stands, in one that is sealed, the tag of every byte before that.
+std::string manifest_text(const Manifest& manifest, const CheckpointSeal& seal) {
   Json settings = Json::object(), tensors = Json::array(), parts = Json::array();
   for (const auto& [name, value] : manifest.settings) settings[name] = value;
   for (const wire::TensorInfo& tensor : manifest.table.tensors) {
@@ -60,17 +73,19 @@ std::string manifest_text(const Manifest& manifest) {
       {"tensors", tensors},
       {"parts", parts}}.dump(1, ' ', false, Json::error_handler_t::replace);
   text.resize(text.size() - 2);  // "\n}"
+  if (seal) text += fmt::format("{}{}\"", kHmac, seal.tag(kSealedManifest, bytes_of(text)));
   text += ",\n \"crc32c\": \"";
   return text + hex(crc32c(bytes_of(text))) + "\"\n}\n";
 }
 
-Result<Manifest> parse_manifest(const std::string& text, const std::string& path) {
+Result<Manifest> parse_manifest(const std::string& text, const std::string& path, const CheckpointSeal& seal) {
   constexpr std::string_view kEnd = "\"\n}\n";
   constexpr std::size_t kHexDigits = 8;
   const auto damaged = [&](const std::string& what) { return error(ErrorKind::kCorrupt, "{} is damaged: {}", path, what); };
   if (text.size() < kHexDigits + kEnd.size() || !text.ends_with(kEnd)) return damaged("it does not end like a manifest");
   const std::string_view body(text.data(), text.size() - kEnd.size() - kHexDigits);
   if (text.substr(body.size(), kHexDigits) != hex(crc32c(bytes_of(body)))) return damaged("it does not match its checksum");
+  if (seal) PACELINE_RETURN_IF_ERROR(check_seal(body, path, seal));
   try {
     PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, fmt::format("{} is damaged: its JSON", path)));
     if (json.at("format") != kCheckpointFormat)
@@ -96,27 +111,34 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
   }
 }
 
-Status write_manifest(Files& files, const std::string& directory, const Manifest& manifest) {
+Status write_manifest(Files& files, const std::string& directory, const Manifest& manifest, const CheckpointSeal& seal) {
   const std::string folder = checkpoint_folder(directory, manifest.iteration);
-  const std::string text = manifest_text(manifest);
+  const std::string text = manifest_text(manifest, seal);
   const std::array pieces = {bytes_of(text)};
   PACELINE_RETURN_IF_ERROR(write_file(files, folder + "/" + kManifestName, pieces));
   return files.sync_directory(directory);
 }
 
-Result<Manifest> read_manifest(Files& files, const std::string& folder) {
+Result<Manifest> read_manifest(Files& files, const std::string& folder, const CheckpointSeal& seal) {
   const std::string path = folder + "/" + kManifestName;
   PACELINE_ASSIGN_OR_RETURN(const auto file, files.open(path));
   if (file->size() > kMaxManifestBytes)
     return error(ErrorKind::kCorrupt, "{} is damaged: no manifest has {} bytes", path, file->size());
   std::string text(file->size(), '\0');
   PACELINE_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(text))));
-  return parse_manifest(text, path);
+  return parse_manifest(text, path, seal);
+}
+
+Result<PartReader> open_part(Files& files, const std::string& folder, const std::string& name, const CheckpointSeal& seal) {
+  if (!seal) return PartReader::open(files, folder + "/" + name);
+  PACELINE_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(files, folder, seal));
+  const auto part = std::ranges::find(manifest.parts, name, &PartSummary::name);
+  return PartReader::open(files, folder + "/" + name, seal, part == manifest.parts.end() ? "" : part->seal);
 }
 
 // --- whole checkpoints ---
 
-Status verify_checkpoint(Files& files, const std::string& folder, const Manifest& manifest) {
+Status verify_checkpoint(Files& files, const std::string& folder, const Manifest& manifest, const CheckpointSeal& seal) {
   if (checkpoint_folder("", manifest.iteration) != folder.substr(folder.rfind('/'))) {
     return error(ErrorKind::kCorrupt, "{}/{} belongs to iteration {}, not into this folder", folder, kManifestName,
                  manifest.iteration);
@@ -125,7 +147,7 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
   std::map<std::int64_t, std::int64_t> ranges;  // of the arena: begin to end
   for (const PartSummary& expected : manifest.parts) {
     const std::string path = folder + "/" + expected.name;
-    PACELINE_ASSIGN_OR_RETURN(const PartReader part, PartReader::open(files, path));
+    PACELINE_ASSIGN_OR_RETURN(const PartReader part, PartReader::open(files, path, seal, expected.seal));
     const PartHead& head = part.head();
     if (head.file_name() != expected.name || head.iteration != manifest.iteration) {
       return error(ErrorKind::kCorrupt, "{} is the part {} of iteration {}, not that of iteration {}", path, head.file_name(),
@@ -152,7 +174,7 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
   return {};
 }
 
-Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory) {
+Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory, const CheckpointSeal& seal) {
   PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files, directory));
   FoundCheckpoint found;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
@@ -162,11 +184,18 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
           fmt::format("the checkpoint {} was never finished (it has no {}) and is left out", found.folder, kManifestName));
       continue;
     }
-    auto manifest = read_manifest(files, found.folder);
-    const Status status = manifest.ok() ? verify_checkpoint(files, found.folder, *manifest) : manifest.status();
+    auto manifest = read_manifest(files, found.folder, seal);
+    const Status status = manifest.ok() ? verify_checkpoint(files, found.folder, *manifest, seal) : manifest.status();
     if (status.ok()) {
       found.manifest = std::move(*manifest);
       return found;
+    }
+    if (seal) {
+      return error(
+          ErrorKind::kBadRequest,
+          "--resume refuses {}: {}; with --checkpoint-key no older one is taken for it: give the key and the files that it "
+          "was written with, or move {} away to go on from an older one",
+          found.folder, status.message(), found.folder);
     }
     found.warnings.push_back(fmt::format("the checkpoint {} is left out: {}", found.folder, status.message()));
   }

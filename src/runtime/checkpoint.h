@@ -36,22 +36,25 @@ struct Manifest {  // NOLINT(clang-analyzer-core.uninitialized.Assign): does not
   bool operator==(const Manifest&) const = default;
 };
 
-std::string manifest_text(const Manifest& manifest);
+std::string manifest_text(const Manifest& manifest, const CheckpointSeal& seal = {});
 // `path` is for messages.
-Result<Manifest> parse_manifest(const std::string& text, const std::string& path);
+Result<Manifest> parse_manifest(const std::string& text, const std::string& path, const CheckpointSeal& seal = {});
 
-Status write_manifest(Files& files, const std::string& directory, const Manifest& manifest);
-Result<Manifest> read_manifest(Files& files, const std::string& folder);
+Status write_manifest(Files& files, const std::string& directory, const Manifest& manifest, const CheckpointSeal& seal = {});
+Result<Manifest> read_manifest(Files& files, const std::string& folder, const CheckpointSeal& seal = {});
+// Of a checkpoint's part, as its manifest knows it.
+Result<PartReader> open_part(Files& files, const std::string& folder, const std::string& name, const CheckpointSeal& seal);
 // Reads every byte of the checkpoint. kCorrupt or kIo naming file and tensor.
-Status verify_checkpoint(Files& files, const std::string& folder, const Manifest& manifest);
+Status verify_checkpoint(Files& files, const std::string& folder, const Manifest& manifest, const CheckpointSeal& seal = {});
 
 struct FoundCheckpoint {
   std::string folder;
   Manifest manifest;
   std::vector<std::string> warnings;  // newer ones that are not good, and why
 };
-// The newest checkpoint in `directory` of which every byte is good. kBadRequest when there is none, kCorrupt when all are damaged.
-Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory);
+// The newest checkpoint in `directory` of which every byte is good. kBadRequest when there is none, kCorrupt when all are
+// damaged. With `seal` kBadRequest when the newest is: whoever spoils one must not choose which older one is taken.
+Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory, const CheckpointSeal& seal = {});
 
 // Whether a job can go on from the checkpoint without changing what it computes: kBadRequest naming the first difference in
 // workers, model, tensors, data, optimizer, learning rate, mini-batch or seed, or in the order in which gradients are summed.

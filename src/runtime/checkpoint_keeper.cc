@@ -27,6 +27,7 @@ Status CheckpointKeeper::begin(job::JobSpec& spec, const wire::TensorTable& tabl
   spec.loop.link.reset();
   job_ = spec;
   if (job_.saving.directory.empty()) return {};
+  PACELINE_ASSIGN_OR_RETURN(seal_, CheckpointSeal::from_file(job_.saving.key_file));
   if (!job_.saving.resume) PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.saving.directory));
   PACELINE_RETURN_IF_ERROR(lock_directory());
   if (job_.saving.resume) {
@@ -66,7 +67,7 @@ Status CheckpointKeeper::lock_directory() {
 }
 
 Status CheckpointKeeper::resume(job::JobSpec& spec, const wire::TensorTable& table) {
-  PACELINE_ASSIGN_OR_RETURN(const FoundCheckpoint found, newest_good_checkpoint(files_, job_.saving.directory));
+  PACELINE_ASSIGN_OR_RETURN(const FoundCheckpoint found, newest_good_checkpoint(files_, job_.saving.directory, seal_));
   for (const std::string& warning : found.warnings) options_.warn(warning);
   if (const auto saved = job::from_saved(found.manifest.settings); saved.ok()) keep_choices(*saved, spec);
   PACELINE_RETURN_IF_ERROR(can_resume(found, spec, table, options_.workers));
@@ -122,7 +123,7 @@ void CheckpointKeeper::on_saved(const session::PeerName& from, Iteration iterati
 
 // On the thread.
 void CheckpointKeeper::complete(const Manifest& manifest) {
-  if (const Status status = write_manifest(files_, job_.saving.directory, manifest); !status.ok()) {
+  if (const Status status = write_manifest(files_, job_.saving.directory, manifest, seal_); !status.ok()) {
     note_void(manifest.iteration, status.message());
     options_.warn(
         fmt::format("there is no checkpoint of iteration {}: {}; training goes on", manifest.iteration, status.message()));

@@ -65,6 +65,7 @@ class CheckpointKeeper {
   const Options options_;
   std::unique_ptr<DirectoryLock> lock_;  // of the directory: two jobs never write into the same one
   job::JobSpec job_;
+  CheckpointSeal seal_;
   Manifest model_;  // of every checkpoint of this job, less iteration and parts
   std::set<std::string> expected_;
   std::map<Iteration, Collected> collected_;

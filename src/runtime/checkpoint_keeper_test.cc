@@ -55,8 +55,9 @@ TEST_F(Keeper, APartThatCouldNotBeWrittenVoidsItsCheckpointAndGivesTheRoomBack) 
   job::JobSpec agreed = spec();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   save_all(keeper, 10);
-  keeper.on_saved({session::Role::kServer, Rank{0}}, 20,
-                  said({"server-0.bin", 0, 0, "cannot write /runs/a/00000020/server-0.bin.tmp: No space left on device"}));
+  keeper.on_saved(
+      {session::Role::kServer, Rank{0}}, 20,
+      said({.name = "server-0.bin", .failure = "cannot write /runs/a/00000020/server-0.bin.tmp: No space left on device"}));
   for (std::int32_t rank = 0; rank < 2; ++rank)
     keeper.on_saved({session::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
   keeper.finish();
@@ -92,7 +93,7 @@ TEST_F(Keeper, TheOnlyCheckpointThatCouldNotBeWrittenIsAnErrorAndOneOfSeveralIsA
     job::JobSpec agreed = spec();
     agreed.saving.every = every;
     ASSERT_TRUE(keeper.begin(agreed, table()).ok());
-    keeper.on_saved({session::Role::kWorker, Rank{0}}, 20, said({"worker-0.bin", 0, 0, "No space left"}));
+    keeper.on_saved({session::Role::kWorker, Rank{0}}, 20, said({.name = "worker-0.bin", .failure = "No space left"}));
     keeper.on_saved({session::Role::kServer, Rank{0}}, 20, said(write_server(files, 0, 20, {{0, kElements}}).value()));
     keeper.finish();
     EXPECT_THAT(keeper.last_one().message(), every == 0 ? HasSubstr("No space left") : HasSubstr(""));

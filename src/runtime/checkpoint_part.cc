@@ -55,6 +55,7 @@ Json to_json(const PartHead& head) {
                       {"steps", array.steps},
                       {"bytes", array.bytes},
                       {"crc32c", hex(array.crc)}});
+    if (!array.seal.empty()) arrays.back()["hmac"] = array.seal;
   }
   return {{"format", kCheckpointFormat},     {"role", head.role}, {"rank", head.rank}, {"iteration", head.iteration},
           {"fingerprint", head.fingerprint}, {"arrays", arrays}};
@@ -77,6 +78,7 @@ PartHead part_head_from(const Json& json) {
     array.steps = from.at("steps");
     array.bytes = from.at("bytes");
     array.crc = crc_in(from, "crc32c");
+    array.seal = from.value("hmac", "");
     head.arrays.push_back(std::move(array));
   }
   return head;
@@ -106,6 +108,7 @@ std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
 Json to_json(const PartSummary& part) {
   Json json{{"name", part.name}, {"bytes", part.bytes}, {"crc32c", hex(part.crc)}};
+  if (!part.seal.empty()) json["hmac"] = part.seal;
   if (!part.failure.empty()) json["failure"] = part.failure;
   return json;
 }
@@ -117,6 +120,7 @@ PartSummary part_summary_from(const Json& json) {
   part.crc = crc_in(json, "crc32c");
   if (!is_part_name(part.name))
     throw nlohmann::json::other_error::create(501, fmt::format("'{}' is no part of a checkpoint", part.name), nullptr);
+  part.seal = json.value("hmac", "");
   part.failure = json.value("failure", "");
   return part;
 }
@@ -133,11 +137,12 @@ Result<PartSummary> decode_part_summary(const std::string& text) {
 }
 
 Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head,
-                               const std::vector<std::span<const std::byte>>& contents) {
+                               const std::vector<std::span<const std::byte>>& contents, const CheckpointSeal& seal) {
   PACELINE_CHECK(head.arrays.size() == contents.size(), "{} arrays, {} contents", head.arrays.size(), contents.size());
   for (std::size_t i = 0; i < contents.size(); ++i) {
     head.arrays[i].bytes = contents[i].size();
     head.arrays[i].crc = crc32c(contents[i]);
+    head.arrays[i].seal = seal.tag(kSealedArray, contents[i]);
   }
   const std::string header = to_json(head).dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto length = little_endian(static_cast<std::uint64_t>(header.size()));
@@ -146,7 +151,7 @@ Result<PartSummary> write_part(Files& files, const std::string& directory, PartH
 
   std::vector<std::span<const std::byte>> pieces = {bytes_of(kPartMagic), length, bytes_of(header), header_crc_bytes};
   pieces.insert(pieces.end(), contents.begin(), contents.end());
-  PartSummary summary{head.file_name(), 0, 0, ""};
+  PartSummary summary{.name = head.file_name(), .seal = seal.tag(kSealedHead, bytes_of(header))};
   for (const auto piece : pieces) {
     summary.bytes += piece.size();
     summary.crc = crc32c(piece, summary.crc);
@@ -157,9 +162,10 @@ Result<PartSummary> write_part(Files& files, const std::string& directory, PartH
   return summary;
 }
 
-Result<PartReader> PartReader::open(Files& files, const std::string& path) {
+Result<PartReader> PartReader::open(Files& files, const std::string& path, const CheckpointSeal& seal, const std::string& sealed) {
   PartReader part;
   part.path_ = path;
+  part.seal_ = seal;
   PACELINE_ASSIGN_OR_RETURN(part.file_, files.open(path));
   const auto damaged = [&](const std::string& what) { return error(ErrorKind::kCorrupt, "{} is damaged: {}", path, what); };
   const std::uint64_t size = part.file_->size();
@@ -177,6 +183,7 @@ Result<PartReader> PartReader::open(Files& files, const std::string& path) {
   PACELINE_RETURN_IF_ERROR(part.file_->read(kPrefixBytes + length, crc));
   if (crc32c(bytes_of(header), crc32c(prefix)) != from_little_endian<std::uint32_t>(crc))
     return damaged("its header does not match its checksum");
+  PACELINE_RETURN_IF_ERROR(seal.check(kSealedHead, bytes_of(header), sealed, path));
   try {
     PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(header, fmt::format("{} is damaged: its header", path)));
     if (json.at("format") != kCheckpointFormat) return damaged("it is of another format than this release reads");
@@ -200,7 +207,8 @@ Status PartReader::read(std::size_t index, std::span<std::byte> to) const {
   const SavedArray& array = head_.arrays[index];
   PACELINE_CHECK(to.size() == array.bytes, "{} bytes for an array of {}", to.size(), array.bytes);
   PACELINE_RETURN_IF_ERROR(file_->read(places_[index], to));
-  if (crc32c(to) == array.crc) return {};
+  if (crc32c(to) == array.crc)
+    return seal_.check(kSealedArray, to, array.seal, fmt::format("{}: tensor \"{}\"", path_, array.name));
   return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" (arena offset {}, {} elements) does not match its checksum",
                path_, array.name, array.offset, array.elements);
 }
@@ -226,6 +234,12 @@ Status PartReader::verify(const PartSummary& expected) const {
     if (crc != array.crc) {
       return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" (arena offset {}, {} elements) does not match its checksum",
                    path_, array.name, array.offset, array.elements);
+    }
+  }
+  if (seal_) {
+    for (std::size_t i = 0; i < head_.arrays.size(); ++i) {
+      buffer.resize(head_.arrays[i].bytes);
+      PACELINE_RETURN_IF_ERROR(read(i, buffer));
     }
   }
   if (file_->size() != expected.bytes || whole != expected.crc) {

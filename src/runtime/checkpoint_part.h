@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/quantity.h"
 #include "base/status.h"
+#include "runtime/checkpoint_seal.h"
 
 namespace paceline::runtime {
 
@@ -25,7 +26,8 @@ struct SavedArray {
   std::int64_t offset = 0, elements = 0, planes = 0;
   std::int64_t steps = 0;  // updates made
   std::uint64_t bytes = 0;
-  std::uint32_t crc = 0;  // filled in by write_part
+  std::uint32_t crc = 0;  // filled in by write_part, like the next
+  std::string seal;       // "": none
 
   bool operator==(const SavedArray&) const = default;
 };
@@ -45,6 +47,7 @@ struct PartSummary {
   std::string name;
   std::uint64_t bytes = 0;
   std::uint32_t crc = 0;
+  std::string seal;     // of its header; "": none
   std::string failure;  // not empty: it could not be written, and why
 
   bool operator==(const PartSummary&) const = default;
@@ -54,13 +57,15 @@ Result<PartSummary> decode_part_summary(const std::string& text);
 
 // Writes a part into the checkpoint of its iteration below `directory`. `contents[i]` are the bytes of head.arrays[i].
 Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head,
-                               const std::vector<std::span<const std::byte>>& contents);
+                               const std::vector<std::span<const std::byte>>& contents, const CheckpointSeal& seal = {});
 
 // A part that is open for reading; its header has passed its checks.
 class PartReader {
  public:
   // Errors: kIo when it cannot be read, kCorrupt when it is not as it was written; both name the file.
-  static Result<PartReader> open(Files& files, const std::string& path);
+  // With `seal` it has to be the part that the manifest's `sealed` is about, and what read() gives passes its seal too.
+  static Result<PartReader> open(Files& files, const std::string& path, const CheckpointSeal& seal = {},
+                                 const std::string& sealed = "");
 
   const PartHead& head() const { return head_; }
   // All bytes of array `index`. kCorrupt that names file and tensor when they do not pass their check.
@@ -71,6 +76,7 @@ class PartReader {
  private:
   PartReader() = default;
   std::string path_;
+  CheckpointSeal seal_;
   std::shared_ptr<FileReader> file_;
   PartHead head_;
   std::vector<std::uint64_t> places_;  // of each array in the file

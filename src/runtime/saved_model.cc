@@ -5,12 +5,12 @@
 
 namespace paceline::runtime {
 
-Result<SavedModel> SavedModel::open(Files& files, const std::string& folder) {
+Result<SavedModel> SavedModel::open(Files& files, const std::string& folder, const CheckpointSeal& seal) {
   SavedModel model;
-  PACELINE_ASSIGN_OR_RETURN(model.manifest_, read_manifest(files, folder));
+  PACELINE_ASSIGN_OR_RETURN(model.manifest_, read_manifest(files, folder, seal));
   for (const PartSummary& expected : model.manifest_.parts) {
     if (!expected.name.starts_with("server-")) continue;
-    PACELINE_ASSIGN_OR_RETURN(PartReader part, PartReader::open(files, folder + "/" + expected.name));
+    PACELINE_ASSIGN_OR_RETURN(PartReader part, PartReader::open(files, folder + "/" + expected.name, seal, expected.seal));
     for (std::size_t array = 0; array < part.head().arrays.size(); ++array) {
       model.by_offset_[part.head().arrays[array].offset] = {model.servers_.size(), array};
     }

@@ -13,7 +13,7 @@ namespace paceline::runtime {
 
 class SavedModel {
  public:
-  static Result<SavedModel> open(Files& files, const std::string& folder);
+  static Result<SavedModel> open(Files& files, const std::string& folder, const CheckpointSeal& seal = {});
   const Manifest& manifest() const { return manifest_; }
 
   // Fills `value` with the values from `offset` on, and `state` with as many optimizer planes as it has room for; returns the

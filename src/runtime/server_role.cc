@@ -25,10 +25,11 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpe
     pace_ = std::make_unique<PaceRecord>(std::move(tell));
     service_->core().observe(*pace_);
   }
+  PACELINE_ASSIGN_OR_RETURN(const CheckpointSeal seal, CheckpointSeal::from_file(settings.saving.key_file));
   if (!settings.saving.from.empty())
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.saving.from, service_->core()));
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.saving.from, seal, service_->core()));
   if (!settings.saving.directory.empty()) {
-    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings, loop_, source_of(*service_),
+    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings, seal, loop_, source_of(*service_),
                                                       [this](Iteration iteration, const PartSummary& summary) {
                                                         member_.send_saved(session::Role::kServer, iteration, encode(summary));
                                                       });

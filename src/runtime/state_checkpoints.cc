@@ -56,7 +56,7 @@ StateCopy copy_of(const collectives::CollectiveCarrier& carrier) {
   return copy;
 }
 
-PartSummary write(Files& files, const std::string& directory, StateCopy copy) {
+PartSummary write(Files& files, const std::string& directory, const CheckpointSeal& seal, StateCopy copy) {
   std::vector<std::span<const std::byte>> contents;
   auto rest = std::as_bytes(std::span<const float>(copy.numbers));
   for (const SavedArray& array : copy.head.arrays) {
@@ -65,8 +65,8 @@ PartSummary write(Files& files, const std::string& directory, StateCopy copy) {
     rest = rest.subspan(bytes);
   }
   const std::string name = copy.head.file_name();
-  const auto written = write_part(files, directory, std::move(copy.head), contents);
-  return written.ok() ? *written : PartSummary{name, 0, 0, written.status().message()};
+  const auto written = write_part(files, directory, std::move(copy.head), contents, seal);
+  return written.ok() ? *written : PartSummary{.name = name, .failure = written.status().message()};
 }
 
 }  // namespace
@@ -82,11 +82,12 @@ StateSource source_of(collectives::CollectiveCarrier& carrier) {
           [&carrier] { carrier.release_updates(); }, !carrier.plan().units().parts.empty()};
 }
 
-StateCheckpoints::StateCheckpoints(Files& files, const job::JobSpec& settings, transport::Loop& loop, StateSource source,
-                                   std::function<void(Iteration, const PartSummary&)> on_saved)
+StateCheckpoints::StateCheckpoints(Files& files, const job::JobSpec& settings, CheckpointSeal seal, transport::Loop& loop,
+                                   StateSource source, std::function<void(Iteration, const PartSummary&)> on_saved)
     : files_(files),
       directory_(settings.saving.directory),
       every_(settings.saving.every),
+      seal_(std::move(seal)),
       loop_(loop),
       source_(std::move(source)),
       on_saved_(std::move(on_saved)),
@@ -107,7 +108,7 @@ void StateCheckpoints::save() {
   auto copy = std::make_shared<StateCopy>(source_.copy());
   copy->head.iteration = complete_;
   thread_.run([this, copy, alive = alive_, iteration = complete_] {
-    const PartSummary summary = write(files_, directory_, std::move(*copy));
+    const PartSummary summary = write(files_, directory_, seal_, std::move(*copy));
     loop_.post([this, alive, iteration, summary] {
       if (*alive) written(iteration, summary);
     });
@@ -126,8 +127,8 @@ void StateCheckpoints::finish(std::function<void()> done) {
   done_ = std::move(done);
 }
 
-Status restore_state(Files& files, const std::string& folder, paramserver::Server& core) {
-  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder));
+Status restore_state(Files& files, const std::string& folder, const CheckpointSeal& seal, paramserver::Server& core) {
+  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder, seal));
   const paramserver::JobPlan& plan = core.plan();
   std::vector<float> value, state;
   for (const std::uint32_t part : parts_of(core)) {
@@ -141,8 +142,8 @@ Status restore_state(Files& files, const std::string& folder, paramserver::Serve
 }
 
 // The values come from rank 0, as at every job's start.
-Status restore_state(Files& files, const std::string& folder, collectives::CollectiveCarrier& carrier) {
-  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder));
+Status restore_state(Files& files, const std::string& folder, const CheckpointSeal& seal, collectives::CollectiveCarrier& carrier) {
+  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(files, folder, seal));
   const auto& parts = carrier.plan().units().parts;
   std::vector<float> value, state;
   for (std::uint32_t part = 0; part < parts.size(); ++part) {

@@ -39,7 +39,7 @@ class StateCheckpoints {
  public:
   // `on_saved`, on the loop, once per save() in their order: what to tell the coordinator. `files`, `loop` and the source outlive
   // it.
-  StateCheckpoints(Files& files, const job::JobSpec& settings, transport::Loop& loop, StateSource source,
+  StateCheckpoints(Files& files, const job::JobSpec& settings, CheckpointSeal seal, transport::Loop& loop, StateSource source,
                    std::function<void(Iteration, const PartSummary&)> on_saved);
   ~StateCheckpoints();
 
@@ -56,6 +56,7 @@ class StateCheckpoints {
   Files& files_;
   const std::string directory_;
   const std::int64_t every_;
+  const CheckpointSeal seal_;
   transport::Loop& loop_;
   StateSource source_;
   std::function<void(Iteration, const PartSummary&)> on_saved_;
@@ -68,7 +69,7 @@ class StateCheckpoints {
 
 // Fills values and optimizer state of a server, or the optimizer state of a worker that updates, from the checkpoint in `folder`.
 // Errors: kCorrupt, kIo, kBadRequest naming file and tensor.
-Status restore_state(Files& files, const std::string& folder, paramserver::Server& core);
-Status restore_state(Files& files, const std::string& folder, collectives::CollectiveCarrier& carrier);
+Status restore_state(Files& files, const std::string& folder, const CheckpointSeal& seal, paramserver::Server& core);
+Status restore_state(Files& files, const std::string& folder, const CheckpointSeal& seal, collectives::CollectiveCarrier& carrier);
 
 }  // namespace paceline::runtime

@@ -40,7 +40,8 @@ struct Range {
   std::int64_t offset, elements;
 };
 
-inline Result<PartSummary> write_server(Files& files, std::int32_t rank, Iteration iteration, const std::vector<Range>& ranges) {
+inline Result<PartSummary> write_server(Files& files, std::int32_t rank, Iteration iteration, const std::vector<Range>& ranges,
+                                        const CheckpointSeal& seal = {}) {
   PartHead head{"server", rank, iteration, "", {}};
   std::vector<std::vector<float>> numbers;
   std::vector<std::span<const std::byte>> contents;
@@ -57,31 +58,32 @@ inline Result<PartSummary> write_server(Files& files, std::int32_t rank, Iterati
                            .steps = iteration});
   }
   for (const auto& all : numbers) contents.push_back(std::as_bytes(std::span(all)));
-  return write_part(files, kDirectory, head, contents);
+  return write_part(files, kDirectory, head, contents, seal);
 }
 
-inline Result<PartSummary> write_worker(Files& files, std::int32_t rank, Iteration iteration) {
+inline Result<PartSummary> write_worker(Files& files, std::int32_t rank, Iteration iteration, const CheckpointSeal& seal = {}) {
   const std::int64_t count = 7 * iteration + rank;
   PartHead head{
       "worker", rank, iteration, "torch 2.13", {{.name = "bn.num_batches_tracked", .dtype = "int64", .shape = {}, .elements = 1}}};
-  return write_part(files, kDirectory, head, {std::as_bytes(std::span(&count, 1))});
+  return write_part(files, kDirectory, head, {std::as_bytes(std::span(&count, 1))}, seal);
 }
 
 inline const std::vector<std::vector<Range>> kTwoServers = {{{0, 20}, {56, 4}}, {{20, 36}}};
 
 // What servers and workers and the coordinator do for one checkpoint; stops at the first failure, as a job would void it.
 inline Status save(Files& files, Iteration iteration, std::int32_t workers = 2,
-                   const std::vector<std::vector<Range>>& servers = kTwoServers) {
+                   const std::vector<std::vector<Range>>& servers = kTwoServers, const CheckpointSeal& seal = {}) {
   Manifest manifest{iteration, "0.1.0", workers, static_cast<std::int32_t>(servers.size()), to_settings(spec()), table(), {}};
   for (std::size_t rank = 0; rank < servers.size(); ++rank) {
-    PACELINE_ASSIGN_OR_RETURN(PartSummary part, write_server(files, static_cast<std::int32_t>(rank), iteration, servers[rank]));
+    PACELINE_ASSIGN_OR_RETURN(PartSummary part,
+                              write_server(files, static_cast<std::int32_t>(rank), iteration, servers[rank], seal));
     manifest.parts.push_back(std::move(part));
   }
   for (std::int32_t rank = 0; rank < workers; ++rank) {
-    PACELINE_ASSIGN_OR_RETURN(PartSummary part, write_worker(files, rank, iteration));
+    PACELINE_ASSIGN_OR_RETURN(PartSummary part, write_worker(files, rank, iteration, seal));
     manifest.parts.push_back(std::move(part));
   }
-  PACELINE_RETURN_IF_ERROR(write_manifest(files, kDirectory, manifest));
+  PACELINE_RETURN_IF_ERROR(write_manifest(files, kDirectory, manifest, seal));
   return prune_checkpoints(files, kDirectory, 2);
 }
 

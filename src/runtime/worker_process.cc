@@ -88,6 +88,7 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   workers_ = welcome.workers;
   PACELINE_ASSIGN_OR_RETURN(settings_, job::from_settings(welcome.settings));
   PACELINE_ASSIGN_OR_RETURN(compute_speed_, job::compute_speed(settings_, workers_));
+  PACELINE_ASSIGN_OR_RETURN(seal_, CheckpointSeal::from_file(settings_.saving.key_file));
   first_ = settings_.saving.iteration + 1;
   begun_ = first_;
   PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers,
@@ -131,10 +132,10 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const param
   // One of those that update writes the state of all.
   const Rank keeper = collectives::root_of(training, workers_);
   if (!settings_.saving.from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.saving.from, *carrier));
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.saving.from, seal_, *carrier));
   if (!settings_.saving.directory.empty() && rank_ == keeper) {
     carrier->set_on_updated([this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); });
-    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings_, transport_->loop(), source_of(*carrier),
+    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings_, seal_, transport_->loop(), source_of(*carrier),
                                                       [this](Iteration iteration, const PartSummary& part) {
                                                         member_->send_saved(session::Role::kWorker, iteration, encode(part));
                                                       });
@@ -145,7 +146,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const param
 }
 
 Status WorkerProcess::restore_parameters() {
-  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(system_files(), settings_.saving.from));
+  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(system_files(), settings_.saving.from, seal_));
   return model.read(0, parameters_, {}).status();
 }
 

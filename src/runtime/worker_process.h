@@ -44,6 +44,7 @@ class WorkerProcess final : public MemberEvents {
   std::int32_t workers() const { return workers_; }
   Iteration first() const { return first_; }
   const job::JobSpec& settings() const { return settings_; }
+  const CheckpointSeal& seal() const { return seal_; }  // of its part of a checkpoint
   const job::ComputeSpeed& compute_speed() const { return compute_speed_; }
   paramserver::GradientExchange& exchange() { return *exchange_; }
 
@@ -97,6 +98,7 @@ class WorkerProcess final : public MemberEvents {
   std::int32_t workers_ = 0;
   Iteration first_ = 1;
   job::JobSpec settings_;
+  CheckpointSeal seal_;
   job::ComputeSpeed compute_speed_;
   Duration farewell_ = std::chrono::seconds(1);  // the loop's: what is being sent may take so long at the end
 
