@@ -41,8 +41,7 @@ class Front:
         self.lock = Lock()
         self.ledger = Ledger([entry.layer for entry in table.entries], exchange.node.first_iteration, expected)
         self.order = Order(len(table.layers))
-        self.updates = Updates(table, exchange, stepper, self.ledger, self.account)
-        self.updates.after = self.order.after
+        self.updates = Updates(table, exchange, stepper, self.ledger, self.account, self.order.after)
         self.inert = False  # closed, or a child of fork
         self.paused = False  # within no_sync()
         self.on_due: list[Callable[[], None]] = []  # a step was asked for
@@ -55,16 +54,9 @@ class Front:
         self._said_nothing_finished = False
 
     def on_gradient(self, entry: Entry) -> None:
-        """Autograd has added to the parameter's gradient, for the last time in this backward pass."""
+        """Autograd has added to the parameter's gradient, for the last time in this backward pass. Gradients are off."""
         if self.inert:
             return
-        if torch.is_grad_enabled():  # create_graph=True
-            with torch.no_grad():
-                self._on_gradient(entry)
-        else:
-            self._on_gradient(entry)
-
-    def _on_gradient(self, entry: Entry) -> None:
         with self.lock, torch._C.DisableTorchFunction():
             grad = entry.parameter.grad
             if grad is None:

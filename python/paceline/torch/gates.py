@@ -101,7 +101,11 @@ class Arrival:
         self.entry = entry
 
     def __call__(self, parameter: torch.Tensor) -> None:
-        self.front.on_gradient(self.entry)
+        if torch.is_grad_enabled():  # backward(create_graph=True)
+            with torch.no_grad():
+                self.front.on_gradient(self.entry)
+        else:
+            self.front.on_gradient(self.entry)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Inert, ()

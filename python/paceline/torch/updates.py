@@ -32,7 +32,8 @@ class Pending:
 
 
 class Updates:
-    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, account: Account) -> None:
+    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, account: Account, after: Callable[[int], Iterable[int]]) -> None:
+        """`after`: the layers that are needed after one, in that order."""
         self.table = table
         self.exchange = exchange
         self.stepper = stepper
@@ -40,7 +41,7 @@ class Updates:
         self.account = account
         self.pending: Pending | None = None
         self.on_applied: list[Callable[[], None]] = []  # all layers have their update
-        self.after: Callable[[int], Iterable[int]] = lambda layer: ()  # the layers that are needed after it
+        self.after = after
         self._applying = False
 
     def begin(self, pending: Pending) -> None:
