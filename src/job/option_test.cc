@@ -60,6 +60,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"non-finite", "skip"},
                                                                   {"verdict", "1"},
                                                                   {"checkpoint", "a=b c"},
+                                                                  {"checkpoint-key", "/tmp/key"},
                                                                   {"checkpoint-every", "7"},
                                                                   {"resume", "1"},
                                                                   {"resume-from", "d"},
