@@ -19,8 +19,8 @@ using ::testing::HasSubstr;
 
 class ExchangeStall : public ::testing::Test {
  protected:
-  ExchangeStall() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)));
+  ExchangeStall() : before_(log::logger()) {
+    log::set_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)));
     JobOptions options;
     options.schedule = *scheduling::parse_schedule_name("layer-wise");
     plan_ = *JobPlan::make(testing::table_of({{8}, {16}}), options);
@@ -28,7 +28,7 @@ class ExchangeStall : public ::testing::Test {
     gradients_.resize(24);
     client_ = exchange_by(server_, plan_, loop_, parameters_, gradients_);
   }
-  ~ExchangeStall() override { spdlog::set_default_logger(before_); }
+  ~ExchangeStall() override { log::set_logger(before_); }
 
   // Up to the end of its backward.
   void iterate(Iteration iteration, Duration computing) {
