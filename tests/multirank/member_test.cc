@@ -135,6 +135,13 @@ TEST_F(MemberTest, TheUsersWishToEndIsToldAtOnceAndIsNoFailure) {
   EXPECT_THAT(stop.reason, HasSubstr("signal"));
 }
 
+TEST_F(MemberTest, AMessageOfTheCoordinatorsThatIsNotOfTheControlPlaneEndsTheJobWithASentence) {
+  coordinator_.send_owned(worker_, {.kind = MessageKind::kDone, .layer = wire::kControlLayer}, {});
+  const wire::Stop stop = told();
+  EXPECT_EQ(stop.error, ErrorKind::kCorrupt);
+  EXPECT_THAT(stop.reason, HasSubstr("the coordinator sent a message of the unexpected kind"));
+}
+
 // A server that has been welcomed to a job of two workers, and those who connect to it.
 TEST(MemberOfAJob, HearsOnlyThoseWhomTheWelcomeNamesAndWhoKnowTheSecret) {
   using session::PeerName;

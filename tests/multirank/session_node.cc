@@ -160,10 +160,11 @@ void Node::on_message(PeerId peer, const wire::MessageHead& head, std::span<std:
   look();
 }
 
-void Node::on_delivered(PeerId peer, wire::Channel, std::uint64_t ticket) {
+void Node::on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) {
   if (delivered_hook) {
     delivered_hook(peer, ticket);
   } else {
+    channels.push_back(channel);
     EXPECT_TRUE(delivered.insert(ticket).second) << "ticket " << ticket << " delivered twice";
   }
   look();

@@ -59,6 +59,7 @@ class Node : public EndpointHandler {
   std::map<PeerId, Lost> lost;
   std::vector<Arrival> arrived;
   std::set<std::uint64_t> delivered;
+  std::vector<wire::Channel> channels;  // of what was delivered, in that order
   std::function<Status(const PeerName&)> hello_hook;
   std::function<Result<std::span<std::byte>>(PeerId, const wire::MessageHead&)> begin_hook;
   std::function<void(PeerId, const wire::MessageHead&, std::span<std::byte>)> message_hook;  // instead of `arrived`
