@@ -304,10 +304,12 @@ bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
 // done.
 std::optional<std::string> Engine::misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes) {
   if (bytes > 0) return live.runner.misfit(peer, index, bytes);
-  const std::size_t size = tensor::size_of(live.job.dtype);
   const std::uint32_t own = live.runner.program().cut;
-  if (index != own) return fmt::format("blocks of {} bytes instead of {}", index * size, own * size);
-  return live.runner.misfit(peer, 0, 0);
+  if (index == own) return live.runner.misfit(peer, 0, 0);
+  const auto text = [size = tensor::size_of(live.job.dtype)](std::uint32_t cut) {
+    return fmt::format("{}{}", cut * size, cut == kMostCut ? " or more" : "");
+  };
+  return fmt::format("blocks of {} bytes instead of {}", text(index), text(own));
 }
 
 // Both call the same operation, but one of them cuts it into other messages.
