@@ -119,6 +119,7 @@ print("same", flush=True)
 """
 INTERRUPT = """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts the tests in the background has it ignored
 step()
 waits = []
 def never(self, layer, iteration, seconds):
