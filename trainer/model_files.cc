@@ -6,7 +6,7 @@
 #include <torch/torch.h>
 
 #include "base/log.h"
-#include "runtime/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 namespace paceline::trainer {
 namespace {
@@ -55,13 +55,13 @@ std::string fingerprint() {
   return fmt::format("torch {}, {} on {}, {} thread", TORCH_VERSION, at::get_cpu_capability(), processor(), at::get_num_threads());
 }
 
-Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration,
-                                           const ModuleAdapter& adapter, const runtime::CheckpointSeal& seal) {
-  runtime::PartHead head{"worker", rank.value, iteration, fingerprint(), {}};
+Result<checkpoint::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration,
+                                              const ModuleAdapter& adapter, const checkpoint::CheckpointSeal& seal) {
+  checkpoint::PartHead head{"worker", rank.value, iteration, fingerprint(), {}};
   std::vector<std::span<const std::byte>> contents;
   const auto buffers = contiguous_buffers(adapter);
   for (const auto& [name, buffer] : buffers) {
-    runtime::SavedArray array;
+    checkpoint::SavedArray array;
     array.name = name;
     array.dtype = dtype_name(buffer);
     array.shape = buffer.sizes().vec();
@@ -69,7 +69,7 @@ Result<runtime::PartSummary> write_buffers(const std::string& directory, Rank ra
     head.arrays.push_back(std::move(array));
     contents.push_back(bytes_of(buffer));
   }
-  return runtime::write_part(system_files(), directory, std::move(head), contents, seal);
+  return checkpoint::write_part(system_files(), directory, std::move(head), contents, seal);
 }
 
 }  // namespace
@@ -79,19 +79,19 @@ bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adap
   const bool due = place == Place::kLast || (settings.saving.every > 0 && iteration % settings.saving.every == 0);
   if (settings.saving.directory.empty() || !due) return false;
   const auto written = write_buffers(settings.saving.directory, process.rank(), iteration, adapter, process.seal());
-  const std::string name = runtime::PartHead{"worker", process.rank().value, iteration, "", {}}.file_name();
+  const std::string name = checkpoint::PartHead{"worker", process.rank().value, iteration, "", {}}.file_name();
   process.send_saved(iteration,
-                     written.ok() ? *written : runtime::PartSummary{.name = name, .failure = written.status().message()});
+                     written.ok() ? *written : checkpoint::PartSummary{.name = name, .failure = written.status().message()});
   return true;
 }
 
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter) {
   const job::JobSpec& settings = process.settings();
-  const std::string file = runtime::PartHead{"worker", process.rank().value, settings.saving.iteration, "", {}}.file_name();
+  const std::string file = checkpoint::PartHead{"worker", process.rank().value, settings.saving.iteration, "", {}}.file_name();
   const std::string path = settings.saving.from + "/" + file;
-  PACELINE_ASSIGN_OR_RETURN(const runtime::PartReader part,
-                            runtime::open_part(system_files(), settings.saving.from, file, process.seal()));
-  const runtime::PartHead& head = part.head();
+  PACELINE_ASSIGN_OR_RETURN(const checkpoint::PartReader part,
+                            checkpoint::open_part(system_files(), settings.saving.from, file, process.seal()));
+  const checkpoint::PartHead& head = part.head();
   auto buffers = adapter.buffers();
   if (head.arrays.size() != buffers.size()) {
     return error(ErrorKind::kBadRequest, "{} holds {} buffers, the model has {}; resume with the model it was made with", path,
@@ -100,7 +100,7 @@ Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& 
   torch::NoGradGuard no_gradients;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     auto& [name, buffer] = buffers[i];
-    const runtime::SavedArray& saved = head.arrays[i];
+    const checkpoint::SavedArray& saved = head.arrays[i];
     if (saved.name != name || saved.dtype != dtype_name(buffer) || saved.shape != buffer.sizes().vec() ||
         saved.bytes != buffer.nbytes()) {
       return error(ErrorKind::kBadRequest,
@@ -119,7 +119,7 @@ Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& 
 }
 
 Status export_model(const std::string& path, ModuleAdapter& adapter, const job::JobSpec& settings) {
-  std::vector<runtime::ExportedTensor> tensors;
+  std::vector<checkpoint::ExportedTensor> tensors;
   const wire::TensorTable& table = adapter.table();
   const std::vector<std::int64_t> offsets = table.offsets();
   for (std::size_t i = 0; i < table.tensors.size(); ++i) {
@@ -129,8 +129,8 @@ Status export_model(const std::string& path, ModuleAdapter& adapter, const job::
   }
   const auto buffers = contiguous_buffers(adapter);
   for (const auto& [name, buffer] : buffers) tensors.push_back({name, dtype_name(buffer), buffer.sizes().vec(), bytes_of(buffer)});
-  return runtime::write_safetensors(system_files(), path, tensors,
-                                    {{"format", "pt"}, {"model", settings.task.model}, {"dataset", settings.task.dataset}});
+  return checkpoint::write_safetensors(system_files(), path, tensors,
+                                       {{"format", "pt"}, {"model", settings.task.model}, {"dataset", settings.task.dataset}});
 }
 
 }  // namespace paceline::trainer

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "runtime/reference_update.h"
+#include "training/reference_update.h"
 
 namespace paceline::trainer {
 namespace {
@@ -13,7 +13,7 @@ struct VirtualWorker {
   std::vector<torch::Tensor> buffers;
   std::vector<float> gradient;
   std::vector<char> used;  // by tensor
-  runtime::WorkerReport report;
+  report::WorkerReport report;
 };
 
 void copy_buffers(const ModuleAdapter& adapter, std::vector<torch::Tensor>& saved, bool restore) {
@@ -34,15 +34,15 @@ void copy_buffers(const ModuleAdapter& adapter, std::vector<torch::Tensor>& save
 
 }  // namespace
 
-Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const job::JobSpec& settings, std::int32_t workers,
-                                                         const std::function<void(const Progress&)>& progress,
-                                                         const std::function<bool()>& stopped) {
-  using runtime::Phase;
+Result<std::vector<report::WorkerReport>> run_reference(Workload& workload, const job::JobSpec& settings, std::int32_t workers,
+                                                        const std::function<void(const Progress&)>& progress,
+                                                        const std::function<bool()>& stopped) {
+  using report::Phase;
   const SystemClock clock;
   ModuleAdapter& adapter = workload.adapter();
   wire::TensorTable table = adapter.table();
-  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings, table));
-  runtime::ReferenceUpdate update(rules, table);
+  PACELINE_ASSIGN_OR_RETURN(const training::UpdateRules rules, training::update_rules(settings, table));
+  training::ReferenceUpdate update(rules, table);
   update.begin(adapter.parameters());
   NoObserver observer;
 
@@ -111,10 +111,10 @@ Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, con
     if (last) break;
   }
 
-  std::vector<runtime::WorkerReport> reports;
+  std::vector<report::WorkerReport> reports;
   for (VirtualWorker& worker : virtual_workers) {
     worker.report.parameters_hash = workload.parameters_hash();
-    worker.report.peak_bytes = runtime::peak_memory();
+    worker.report.peak_bytes = report::peak_memory();
     reports.push_back(worker.report);
   }
   return reports;

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "runtime/report.h"
+#include "report/report.h"
 #include "trainer/workload.h"
 
 namespace paceline::trainer {
@@ -16,8 +16,8 @@ struct Progress {
 };
 
 // Runs the whole job; `progress` after every iteration; stops early with kCancelled when `stopped()` says so.
-Result<std::vector<runtime::WorkerReport>> run_reference(Workload& workload, const job::JobSpec& settings, std::int32_t workers,
-                                                         const std::function<void(const Progress&)>& progress,
-                                                         const std::function<bool()>& stopped);
+Result<std::vector<report::WorkerReport>> run_reference(Workload& workload, const job::JobSpec& settings, std::int32_t workers,
+                                                        const std::function<void(const Progress&)>& progress,
+                                                        const std::function<bool()>& stopped);
 
 }  // namespace paceline::trainer

@@ -7,7 +7,7 @@
 
 #include <torch/torch.h>
 
-#include "runtime/report.h"
+#include "report/report.h"
 #include "trainer/memory_watch.h"
 #include "trainer/models/convolution.h"
 #include "trainer/models/network.h"
@@ -100,7 +100,7 @@ class StepProfiler {
       : options_(options), description_(std::move(description)), probe_(clock_, watch_) {}
 
   Result<StepProfile> run(const std::function<void(std::int64_t, std::int64_t)>& on_step) {
-    profile_.process_before = Bytes{runtime::peak_memory()};
+    profile_.process_before = Bytes{report::peak_memory()};
     PACELINE_RETURN_IF_ERROR(prepare());
     watch_.reset_peak();  // making the network is no part of a step
     const auto contestants = contestants_of_job();
@@ -233,7 +233,7 @@ class StepProfiler {
 
   void first_step_done(double took, double& fastest) {
     fastest = took;
-    profile_.process_peak = Bytes{runtime::peak_memory()};
+    profile_.process_peak = Bytes{report::peak_memory()};
     profile_.tensors_peak = Bytes{probe_.highest()};
   }
 

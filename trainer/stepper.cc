@@ -4,7 +4,7 @@
 
 namespace paceline::trainer {
 
-using runtime::Phase;
+using report::Phase;
 
 Stepper::Stepper(ModuleAdapter& adapter, runtime::WorkerProcess& process)
     : adapter_(adapter),

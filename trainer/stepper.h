@@ -7,9 +7,9 @@
 
 #include <torch/types.h>
 
-#include "runtime/phase_timer.h"
-#include "runtime/slowdown.h"
 #include "trainer/module_adapter.h"
+#include "training/phase_timer.h"
+#include "training/slowdown.h"
 
 namespace paceline::trainer {
 
@@ -20,7 +20,7 @@ class Stepper final : private LayerObserver {
 
   // Marks the beginning of an iteration; what passes until the next mark belongs to the phase named there.
   void begin() { timer_.begin(); }
-  runtime::PhaseTimer& timer() { return timer_; }
+  training::PhaseTimer& timer() { return timer_; }
 
   // Forward and backward of `iteration`: `loss` computes the loss, its layers' gates open as their parameters arrive, and gradients
   // leave as they are finished. Returns the loss.
@@ -29,20 +29,20 @@ class Stepper final : private LayerObserver {
   // Returns when the parameters hold every update up to `iteration`.
   Status synchronise(Iteration iteration) { return timer_.synchronise(iteration); }
 
-  runtime::WorkerReport& report() { return report_; }
+  report::WorkerReport& report() { return report_; }
 
  private:
   Status before_layer(Layer layer) override;
   void on_gradient(int tensor) override;
 
   ModuleAdapter& adapter_;
-  paramserver::GradientExchange& exchange_;
+  exchange::GradientExchange& exchange_;
   Iteration iteration_ = 0;
   Status gradient_failure_;
   std::vector<std::uint32_t> unused_;
-  runtime::WorkerReport report_;
-  runtime::PhaseTimer timer_;
-  runtime::Slowdown slowdown_;
+  report::WorkerReport report_;
+  training::PhaseTimer timer_;
+  training::Slowdown slowdown_;
 };
 
 }  // namespace paceline::trainer

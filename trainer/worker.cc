@@ -90,8 +90,8 @@ bool Worker::stopping() const { return state_->stopping; }
 
 double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t samples) {
   State& s = *state_;
-  runtime::WorkerReport& report = s.stepper->report();
-  s.stepper->timer().end(runtime::Phase::kLoad);  // whatever the program did since the last step
+  report::WorkerReport& report = s.stepper->report();
+  s.stepper->timer().end(report::Phase::kLoad);  // whatever the program did since the last step
   const double before = report.phases.total();
   const auto value = s.stepper->step(s.next, samples, loss);
   if (!value.ok()) s.fail(value.status());
@@ -100,7 +100,7 @@ double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t sam
   s.stopping = *last;
   s.saved = trainer::save_part_if_due(*s.process, *s.adapter, s.next, trainer::Place::kMiddle);
   report.iteration_seconds.add(report.phases.total() - before);
-  const runtime::Json progress{
+  const report::Json progress{
       {"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.last()}};
   s.process->send_progress(progress.dump());
   ++s.next;
@@ -121,9 +121,9 @@ void Worker::finish() {
   if (const Status status = state_->stepper->timer().finish(state_->next - 1); !status.ok()) state_->fail(status);
   if (!state_->saved && state_->next > state_->process->first())
     trainer::save_part_if_due(*state_->process, *state_->adapter, state_->next - 1, trainer::Place::kLast);
-  runtime::WorkerReport& report = state_->stepper->report();
+  report::WorkerReport& report = state_->stepper->report();
   report.parameters_hash = parameters_hash();
-  report.peak_bytes = runtime::peak_memory();
+  report.peak_bytes = report::peak_memory();
   require(state_->process->finish(report));
 }
 

@@ -5,9 +5,9 @@
 #include <torch/torch.h>
 
 #include "base/new_file.h"
-#include "runtime/mini_batches.h"
 #include "trainer/model_files.h"
 #include "trainer/stepper.h"
+#include "training/mini_batches.h"
 
 namespace paceline::trainer {
 namespace {
@@ -30,7 +30,7 @@ class WorkerLoop {
     PACELINE_RETURN_IF_ERROR(prepare());
     PACELINE_RETURN_IF_ERROR(start_loader());
     bool last = false;
-    runtime::MiniBatches mini_batches(process_, stepper_.timer(), workload_.last_iteration());
+    training::MiniBatches mini_batches(process_, stepper_.timer(), workload_.last_iteration());
     PACELINE_RETURN_IF_ERROR(mini_batches.begin());
     for (Iteration iteration = process_.first(); !last; ++iteration) {
       PACELINE_RETURN_IF_ERROR(train(iteration));
@@ -46,11 +46,11 @@ class WorkerLoop {
     }
     PACELINE_RETURN_IF_ERROR(evaluate_kept());
     stepper_.report().parameters_hash = workload_.parameters_hash();
-    stepper_.report().peak_bytes = runtime::peak_memory();
+    stepper_.report().peak_bytes = report::peak_memory();
     return {};
   }
 
-  const runtime::WorkerReport& report() { return stepper_.report(); }
+  const report::WorkerReport& report() { return stepper_.report(); }
 
   // After run(): the trained model, which all updates have reached.
   Status export_if_asked() {
@@ -59,7 +59,7 @@ class WorkerLoop {
   }
 
  private:
-  using Importance = runtime::ProgressTeller::Importance;
+  using Importance = training::ProgressTeller::Importance;
 
   // What can fail is found out before hours of training.
   Status prepare() {
@@ -76,13 +76,13 @@ class WorkerLoop {
   }
 
   Status train(Iteration iteration) {
-    runtime::WorkerReport& report = stepper_.report();
+    report::WorkerReport& report = stepper_.report();
     const double before = report.phases.total();
     stepper_.begin();
     PACELINE_ASSIGN_OR_RETURN(const data::MiniBatch* batch, loader_->next());
     stepper_.timer().end_loading(batch->load_seconds, batch->preprocess_seconds);
     const Workload::Tensors tensors = workload_.to_tensors(*batch);
-    stepper_.timer().end(runtime::Phase::kTransfer);
+    stepper_.timer().end(report::Phase::kTransfer);
     workload_.seed(iteration, process_.rank());
     PACELINE_RETURN_IF_ERROR(
         stepper_.step(iteration, static_cast<std::int64_t>(batch->indices.size()), [&] { return workload_.loss(tensors); })
@@ -98,7 +98,7 @@ class WorkerLoop {
     }
     PACELINE_ASSIGN_OR_RETURN(loader_, workload_.start_loader_of_handed_out(clock_));
     process_.exchange().read_ahead([this, workers = process_.workers()](std::int64_t number) {
-      const runtime::MiniBatchPlace place = runtime::place_of(number, workers);
+      const training::MiniBatchPlace place = training::place_of(number, workers);
       if (place.iteration <= workload_.last_iteration()) loader_->hand_out(place.iteration, place.rank);
     });
     return {};
@@ -109,8 +109,8 @@ class WorkerLoop {
   Result<double> synchronise_and_evaluate(Iteration iteration, bool last) {
     PACELINE_RETURN_IF_ERROR(last ? stepper_.timer().finish(iteration) : stepper_.synchronise(iteration));
     if (process_.rank() != Rank{0}) return -1.0;
-    runtime::WorkerReport& report = stepper_.report();
-    runtime::add_evaluation(report.evaluations, {iteration, report.phases.total(), -1});
+    report::WorkerReport& report = stepper_.report();
+    report::add_evaluation(report.evaluations, {iteration, report.phases.total(), -1});
     if (settings_.task.evaluate_late && !last) {
       kept_.emplace(iteration, workload_.snapshot());
       return -1.0;
@@ -124,7 +124,7 @@ class WorkerLoop {
   Status evaluate_kept() {
     if (kept_.empty()) return {};
     const Workload::Snapshot final_state = workload_.snapshot();
-    for (runtime::WorkerReport::Evaluation& evaluation : stepper_.report().evaluations) {
+    for (report::WorkerReport::Evaluation& evaluation : stepper_.report().evaluations) {
       const auto then = kept_.find(evaluation.iteration);
       if (then == kept_.end()) continue;
       workload_.restore(then->second);
@@ -141,7 +141,7 @@ class WorkerLoop {
   Stepper stepper_;
   std::unique_ptr<data::Loader> loader_;
   std::map<Iteration, Workload::Snapshot> kept_;  // of --evaluate-late
-  runtime::ProgressTeller progress_;
+  training::ProgressTeller progress_;
 };
 
 }  // namespace

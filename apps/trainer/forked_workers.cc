@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 #include "process/handed_text.h"
-#include "runtime/report.h"
+#include "report/report.h"
 
 namespace paceline::trainer {
 namespace {
 
-using runtime::Json;
+using report::Json;
 
 struct Fork {
   Json request;

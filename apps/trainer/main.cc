@@ -20,7 +20,7 @@
 namespace paceline::trainer {
 namespace {
 
-using runtime::Json;
+using report::Json;
 using worker::WorkerRequest;
 
 Json to_json(const Progress& progress) {

@@ -8,7 +8,7 @@
 namespace paceline::trainer {
 namespace {
 
-using runtime::Json;
+using report::Json;
 
 Json to_json(const StepProfileOptions& options, const StepProfile& profile) {
   Json layers = Json::array();

@@ -4,10 +4,10 @@
 // {"measurement": ...} line.
 #pragma once
 
-#include "runtime/report.h"
+#include "report/report.h"
 
 namespace paceline::trainer {
 
-Status run_profile_mode(const runtime::Json& request);
+Status run_profile_mode(const report::Json& request);
 
 }  // namespace paceline::trainer

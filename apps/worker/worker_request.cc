@@ -9,7 +9,7 @@
 namespace paceline::worker {
 namespace {
 
-using runtime::Json;
+using report::Json;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -107,8 +107,8 @@ Status print_reference(const WorkerRequest& request, const RunReference& run) {
   PACELINE_ASSIGN_OR_RETURN(const auto reports, run([] { return interrupted != 0; }));
   PACELINE_ASSIGN_OR_RETURN(
       const Json report,
-      runtime::job_report(request.settings, {.workers = request.workers, .processes = runtime::JobShape::Processes::kOne}, reports,
-                          {}));
+      report::job_report(request.settings, {.workers = request.workers, .processes = report::JobShape::Processes::kOne}, reports,
+                         {}));
   std::cout << Json{{"report", report}}.dump() << std::endl;
   return interrupted != 0 ? Status(ErrorKind::kCancelled, "interrupted") : Status();
 }

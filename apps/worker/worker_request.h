@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "job/option.h"
 #include "process/handed_text.h"
+#include "report/report.h"
 #include "runtime/member.h"
-#include "runtime/report.h"
 
 namespace paceline::worker {
 
@@ -50,8 +50,8 @@ Result<std::optional<JobKey>> job_key(const WorkerRequest& request);
 Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire::TensorTable table);
 
 // What --reference prints while it runs, and its end: the report, and kCancelled when a signal stopped it early.
-void print_reference_progress(const runtime::Json& progress);
-using RunReference = std::function<Result<std::vector<runtime::WorkerReport>>(const std::function<bool()>& stopped)>;
+void print_reference_progress(const report::Json& progress);
+using RunReference = std::function<Result<std::vector<report::WorkerReport>>(const std::function<bool()>& stopped)>;
 Status print_reference(const WorkerRequest& request, const RunReference& run);
 
 // 0, 2, 130 or 1, after one line of error when there is one.

@@ -115,8 +115,8 @@ std::vector<std::string> words_of(const RandomJob& job, const std::string& table
   return words;
 }
 
-prediction::Job job_of(const RandomJob& job) {
-  prediction::Job told{.table = replay::tensors_of(job.table)};
+simulation::Job job_of(const RandomJob& job) {
+  simulation::Job told{.table = replay::tensors_of(job.table)};
   for (const replay::LayerRow& layer : job.table.layers) {
     told.forward.push_back(layer.forward);
     told.backward.push_back(layer.backward);

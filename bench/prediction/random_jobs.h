@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "job/compute_speed.h"
-#include "prediction/predict.h"
 #include "replay/table.h"
+#include "simulation/predict.h"
 #include "sync/sync_options.h"
 
 namespace paceline::bench {
@@ -37,6 +37,6 @@ RandomJob random_job(std::uint64_t seed, double length);
 std::vector<std::string> words_of(const RandomJob& job, const std::string& table);
 
 // What a prediction is told of it.
-prediction::Job job_of(const RandomJob& job);
+simulation::Job job_of(const RandomJob& job);
 
 }  // namespace paceline::bench

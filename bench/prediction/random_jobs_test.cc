@@ -26,7 +26,7 @@ TEST(RandomJobs, WhatIsPredictedIsWhatIsRun) {
     EXPECT_TRUE(different.insert(job.text()).second);
     EXPECT_EQ(job.text(), random_job(seed, 10).text());
     const job::JobSpec spec = spec_of_words(words_of(job, "table.json"));
-    const prediction::Job told = job_of(job);
+    const simulation::Job told = job_of(job);
     ASSERT_TRUE(job::schedule_of(spec).ok());
     EXPECT_EQ(*job::schedule_of(spec), job.schedule);
     EXPECT_EQ(spec.sync, told.sync);

@@ -63,7 +63,7 @@ class Bench {
     PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond goodput, lab->goodput(0, 1));
     const double share = goodput.value / std::min(job.links[0].value, job.links[1].value);
     PACELINE_ASSIGN_OR_RETURN(const double predicted,
-                              prediction::predict_job(job_of(job), job.schedule, cluster_of(job, share, options_), job.iterations));
+                              simulation::predict_job(job_of(job), job.schedule, cluster_of(job, share, options_), job.iterations));
     LabJob run{.commands = paceline_commands(options_.paceline, job.hosts(), HostRole::kWorkerAndServer, words_of(job, table)),
                .limit = from_seconds(60 + 10 * predicted),
                .interrupt = options_.interrupt};
@@ -94,10 +94,10 @@ Json spread_of(const std::vector<const Json*>& cells, const char* name) {
 
 }  // namespace
 
-prediction::Cluster cluster_of(const RandomJob& job, double share, const ReplaysBenchOptions& options) {
-  prediction::Cluster cluster{.workers = job.hosts(),
+simulation::Cluster cluster_of(const RandomJob& job, double share, const ReplaysBenchOptions& options) {
+  simulation::Cluster cluster{.workers = job.hosts(),
                               .servers = job.hosts(),
-                              .layout = prediction::Cluster::Layout::kShared,
+                              .layout = simulation::Cluster::Layout::kShared,
                               .start_up = options.start_up,
                               .processing = options.processing};
   for (const BytesPerSecond link : job.links) cluster.links.push_back({link.value * share});

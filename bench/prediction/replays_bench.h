@@ -33,7 +33,7 @@ struct ReplaysBenchResult {
 Result<ReplaysBenchResult> run_replays_bench(const ReplaysBenchOptions& options);
 
 // The cluster that a job is predicted on, a plain stream getting `share` of every link.
-prediction::Cluster cluster_of(const RandomJob& job, double share, const ReplaysBenchOptions& options);
+simulation::Cluster cluster_of(const RandomJob& job, double share, const ReplaysBenchOptions& options);
 
 // Of the cells of each job: [{"seed", "job", "iterations", "predicted_seconds": spread, "measured_seconds": spread, "ratio": spread
 // of measured over predicted}], and of all jobs: {"jobs", "within_10_per_cent", "median_error", "largest_error": of the medians of

@@ -32,7 +32,7 @@ TEST(ReplaysBench, AJobCountsWithTheMedianOfItsTurns) {
 
 TEST(ReplaysBench, AStreamsShareIsThatOfEveryLink) {
   RandomJob job{.links = {{1e7}, {5e6}, {1e7}}};
-  const prediction::Cluster cluster = cluster_of(job, 0.95, {});
+  const simulation::Cluster cluster = cluster_of(job, 0.95, {});
   EXPECT_EQ(cluster.workers, 3);
   ASSERT_EQ(cluster.links.size(), 3U);
   EXPECT_DOUBLE_EQ(cluster.links[1].value, 4.75e6);

@@ -2,10 +2,10 @@
 
 #include <ctime>
 
-#include "prediction/predict.h"
 #include "replay/table.h"
-#include "runtime/report.h"
+#include "report/report.h"
 #include "scheduling/unit_plan.h"
+#include "simulation/predict.h"
 
 namespace paceline::bench {
 namespace {
@@ -25,7 +25,7 @@ constexpr double kStartUp = 50e-6, kProcessing = 30e-6, kAggregation = 1e-10;
 Result<ScaleBenchReport> run_scale_bench(const ScaleBenchOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(const replay::LayerTable table, replay::read_table(options.table));
   PACELINE_ASSIGN_OR_RETURN(const auto schedule, scheduling::parse_schedule_name(options.schedule));
-  prediction::Job job{.table = replay::tensors_of(table)};
+  simulation::Job job{.table = replay::tensors_of(table)};
   PACELINE_ASSIGN_OR_RETURN(job.sync.kind, sync::parse_sync_kind(options.sync));
   std::vector<scheduling::TensorExtent> extents;
   for (std::size_t layer = 0; layer < table.layers.size(); ++layer) {
@@ -34,7 +34,7 @@ Result<ScaleBenchReport> run_scale_bench(const ScaleBenchOptions& options) {
     extents.push_back({table.layers[layer].parameters, Layer{static_cast<std::int32_t>(layer)}});
   }
   PACELINE_ASSIGN_OR_RETURN(const auto units, scheduling::make_unit_plan(extents, schedule.cut, options.servers));
-  const prediction::Cluster cluster{.workers = options.workers,
+  const simulation::Cluster cluster{.workers = options.workers,
                                     .servers = options.servers,
                                     .link = {options.bytes_per_second},
                                     .start_up = kStartUp,
@@ -42,9 +42,9 @@ Result<ScaleBenchReport> run_scale_bench(const ScaleBenchOptions& options) {
                                     .aggregation = kAggregation};
   ScaleBenchReport report{.units = static_cast<std::int64_t>(units.units.size())};
   const double began = processor_seconds();
-  PACELINE_ASSIGN_OR_RETURN(report.iteration, prediction::predict_job(job, schedule, cluster, 1));
+  PACELINE_ASSIGN_OR_RETURN(report.iteration, simulation::predict_job(job, schedule, cluster, 1));
   report.seconds = processor_seconds() - began;
-  report.peak_bytes = static_cast<double>(runtime::peak_memory());
+  report.peak_bytes = static_cast<double>(report::peak_memory());
   return report;
 }
 

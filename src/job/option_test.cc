@@ -75,7 +75,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"speed", "1,0.5"},
                                                                   {"jitter", "0.5"}};
 
-TEST(JobOptions, EachTravelsUnderItsOwnName) {
+TEST(PlanOptions, EachTravelsUnderItsOwnName) {
   const wire::Settings defaults = to_settings({});
   ASSERT_EQ(defaults.size(), options().size());
   std::set<std::string> tried;
@@ -95,7 +95,7 @@ TEST(JobOptions, EachTravelsUnderItsOwnName) {
   EXPECT_EQ(tried.size(), options().size());
 }
 
-TEST(JobOptions, HaveOneTextForOneValueHoweverItWasTyped) {
+TEST(PlanOptions, HaveOneTextForOneValueHoweverItWasTyped) {
   const auto text = [](const char* name, const char* typed) { return find_option(name)->text(spec_of({{name, typed}})); };
   EXPECT_EQ(text("slice", "200KB"), "50000");
   EXPECT_EQ(text("learning-rate", "constant:0.10"), "0.1");
@@ -105,7 +105,7 @@ TEST(JobOptions, HaveOneTextForOneValueHoweverItWasTyped) {
   EXPECT_EQ(text("momentum", "0.50"), "0.5");
 }
 
-TEST(JobOptions, NumbersArriveBitForBit) {
+TEST(PlanOptions, NumbersArriveBitForBit) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 2000; ++i) {
     JobSpec spec;
@@ -117,7 +117,7 @@ TEST(JobOptions, NumbersArriveBitForBit) {
   }
 }
 
-TEST(JobOptions, WhatIsNoValueIsRefusedNamingTheOption) {
+TEST(PlanOptions, WhatIsNoValueIsRefusedNamingTheOption) {
   for (const Option& option : options()) {
     SCOPED_TRACE(option.name);
     if (option.type == OptionType::kText) continue;
@@ -143,7 +143,7 @@ TEST(JobOptions, WhatIsNoValueIsRefusedNamingTheOption) {
   EXPECT_EQ(unknown.code(), "unknown");
 }
 
-TEST(JobOptions, ChoicesAreThoseThatTheirReaderTakes) {
+TEST(PlanOptions, ChoicesAreThoseThatTheirReaderTakes) {
   for (const Option& option : options()) {
     for (const std::string& choice : option.choices) {
       JobSpec spec;
@@ -154,7 +154,7 @@ TEST(JobOptions, ChoicesAreThoseThatTheirReaderTakes) {
   }
 }
 
-TEST(JobOptions, APersonGivesTimesWithTheirUnitAndNeverWhatStandsForNothing) {
+TEST(PlanOptions, APersonGivesTimesWithTheirUnitAndNeverWhatStandsForNothing) {
   const auto typed = [](const char* name, const char* text) {
     JobSpec spec;
     const Status status = set_typed(spec, *find_option(name), text);
@@ -172,7 +172,7 @@ TEST(JobOptions, APersonGivesTimesWithTheirUnitAndNeverWhatStandsForNothing) {
   EXPECT_TRUE(typed("algorithm", "lp").ok());
 }
 
-TEST(JobOptions, AnEarlierReleasesTextsAreReadAsFarAsTheyDecideBits) {
+TEST(PlanOptions, AnEarlierReleasesTextsAreReadAsFarAsTheyDecideBits) {
   const auto saved = from_saved({{"momentum", "0.5"}, {"no-longer-there", "1"}, {"iterations", "0"}, {"objective", "height"}});
   ASSERT_TRUE(saved.ok()) << saved.status().message();
   EXPECT_EQ(saved->update.optimizer.momentum, 0.5);

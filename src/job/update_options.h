@@ -35,7 +35,7 @@ struct UpdateOptions {
   // servers and any cut (tensor/exact_square_sum.h). Costs overlap like NonFinitePolicy::kSkip.
   double clip_norm = 0;
   NonFinitePolicy non_finite = NonFinitePolicy::kStop;
-  bool verdict = false;                // kMean: workers hear of every iteration what paramserver/core/verdict.h says
+  bool verdict = false;                // kMean: workers hear of every iteration what exchange/verdict.h says
   std::vector<ParameterGroup> groups;  // empty: one group
 
   // Whether updates are held until the whole iteration is there on all servers.

@@ -45,7 +45,7 @@ class CoordinatorNode final : public HostedNode {
   std::int32_t workers_ = 0, servers_ = 0;
   std::unique_ptr<runtime::CoordinatorProcess> process_;
   std::string address_;
-  std::optional<runtime::Json> report_;  // once ended
+  std::optional<report::Json> report_;  // once ended
 };
 
 Result<runtime::CoordinatorProcessOptions> options_of(const paceline_place& place, const job::JobSpec& spec) {

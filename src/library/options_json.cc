@@ -9,7 +9,7 @@ namespace {
 
 using job::Option;
 using job::OptionType;
-using runtime::Json;
+using report::Json;
 
 const char* section_of(const Option& option) {
   constexpr const char* kNames[] = {"what", "how", "files", "limits", "processes"};
@@ -55,7 +55,7 @@ Json property(const Option& option) {
 
 }  // namespace
 
-runtime::Json options_json() {
+report::Json options_json() {
   Json all = Json::array();
   for (const Option& option : job::options()) {
     all.push_back({{"name", option.name},
@@ -74,7 +74,7 @@ runtime::Json options_json() {
   return all;
 }
 
-runtime::Json options_schema() {
+report::Json options_schema() {
   Json properties = Json::object();
   for (const Option& option : job::options())
     if (option.section != job::Section::kNone) properties[option.name] = property(option);

@@ -4,12 +4,12 @@
 
 #include "base/text.h"
 #include "library/options_json.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::library {
 namespace {
 
-using runtime::Json;
+using report::Json;
 
 struct Question {
   const char* name;
@@ -44,7 +44,7 @@ Json names() {
 Result<std::string> ask(std::string_view question, std::string_view settings) {
   Json given = Json::object();
   if (!settings.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(given, runtime::parse_json(std::string(settings), "the settings", runtime::CaseIndex::kNone));
+    PACELINE_ASSIGN_OR_RETURN(given, report::parse_json(std::string(settings), "the settings", report::CaseIndex::kNone));
     if (!given.is_object()) return error(ErrorKind::kBadRequest, "the settings are no JSON object");
   }
   for (const Question& row : kQuestions) {

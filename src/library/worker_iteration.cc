@@ -6,7 +6,7 @@
 
 namespace paceline::library {
 
-using runtime::Phase;
+using report::Phase;
 
 Result<bool> WorkerNode::wait_layer(std::int32_t layer, Iteration iteration, Duration limit) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_layer"));
@@ -39,7 +39,7 @@ Result<bool> WorkerNode::wait_free(std::int32_t layer, Duration limit) {
 
 Result<bool> WorkerNode::wait_verdict(Iteration iteration, Duration limit, paceline_verdict& verdict) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_verdict"));
-  paramserver::Verdict heard;
+  exchange::Verdict heard;
   PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_verdict(iteration, limit, heard)));
   if (!over) return false;
   verdict.square_sum = heard.square_sum;
@@ -115,7 +115,7 @@ Result<bool> WorkerNode::step_done(const paceline_step& step) {
                    current_.load());
   const double before = report_.phases.total();
   const TimePoint ended = std::chrono::steady_clock::now();
-  const double waited = runtime::add(exchange().take_account(), report_);
+  const double waited = training::add(exchange().take_account(), report_);
   if (step.phases == 0) report_.phases[Phase::kForward] += std::max(0.0, seconds(ended - mark_) - waited);
   for (std::size_t phase = 0; phase < step.phases; ++phase) report_.phases.seconds[phase] += step.phase_seconds[phase];
   mark_ = ended;
@@ -127,7 +127,7 @@ Result<bool> WorkerNode::step_done(const paceline_step& step) {
   const Result<bool> last = process_->end_iteration(stepped_);
   if (!last.ok()) return settled(last);
   progress_->tell(report_, stepped_, stepped_, -1,
-                  *last ? runtime::ProgressTeller::Importance::kLast : runtime::ProgressTeller::Importance::kUsual);
+                  *last ? training::ProgressTeller::Importance::kLast : training::ProgressTeller::Importance::kUsual);
   return last;
 }
 

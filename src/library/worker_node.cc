@@ -75,7 +75,7 @@ void WorkerNode::begin_training() {
   report_.rank = process_->rank().value;
   stepped_ = process_->first() - 1;
   mark_ = now();
-  progress_ = std::make_unique<runtime::ProgressTeller>(*process_, job_.spec.task.iterations);
+  progress_ = std::make_unique<training::ProgressTeller>(*process_, job_.spec.task.iterations);
   current_ = process_->first();
   for (auto& passed : passed_) passed = process_->first();  // the values are there
   turn_ = Turn::kTraining;
@@ -112,11 +112,11 @@ Result<bool> WorkerNode::finish(Duration limit) {
 
 void WorkerNode::hand_in() {
   const std::lock_guard lock(steps_);
-  runtime::add(exchange().take_account(), report_);
+  training::add(exchange().take_account(), report_);
   Hash128 hash;
   hash.update(std::as_bytes(std::span(values_)));
   report_.parameters_hash = hash.hex();
-  report_.peak_bytes = runtime::peak_memory();
+  report_.peak_bytes = report::peak_memory();
   process_->hand_in(report_);
 }
 

@@ -10,8 +10,8 @@
 
 #include "library/job.h"
 #include "library/node.h"
-#include "runtime/phase_timer.h"
 #include "runtime/worker_process.h"
+#include "training/phase_timer.h"
 
 namespace paceline::library {
 
@@ -71,7 +71,7 @@ class WorkerNode final : public Node {
   void begin_training();
   void begin_backward();
   void hand_in();
-  paramserver::GradientExchange& exchange() const { return process_->exchange(); }
+  exchange::GradientExchange& exchange() const { return process_->exchange(); }
 
   const Job::Description job_;
   const std::int32_t role_;
@@ -89,9 +89,9 @@ class WorkerNode final : public Node {
   std::mutex steps_;  // what follows
   Iteration stepped_ = 0;
   TimePoint mark_{};
-  runtime::WorkerReport report_;
+  report::WorkerReport report_;
   std::vector<std::uint32_t> unused_;  // while backward_done runs
-  std::unique_ptr<runtime::ProgressTeller> progress_;
+  std::unique_ptr<training::ProgressTeller> progress_;
   std::mutex ends_;  // one thread joins or finishes at a time
 };
 

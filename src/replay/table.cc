@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "base/text.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::replay {
 namespace {
@@ -27,7 +27,7 @@ Status wrong(const std::string& where, fmt::format_string<Args...> format, Args&
 }
 
 Status check_keys(const Json& object, const std::vector<std::string>& legal, const std::string& where) {
-  if (!object.is_object()) return wrong(where, "is {} (a {}); it must be an object", runtime::brief(object), object.type_name());
+  if (!object.is_object()) return wrong(where, "is {} (a {}); it must be an object", report::brief(object), object.type_name());
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(legal, key) != legal.end()) continue;
     return wrong(where, "unknown key '{}'{}; the keys are {}", key, suggestion(key, legal), fmt::join(legal, ", "));
@@ -39,9 +39,9 @@ Result<double> number(const Json& layer, const std::string& key, double most, co
   const auto found = layer.find(key);
   if (found == layer.end()) return wrong(where, "key '{}' is missing", key);
   if (!found->is_number())
-    return wrong(where, "key '{}' is {} (a {}); it must be a number", key, runtime::brief(*found), found->type_name());
+    return wrong(where, "key '{}' is {} (a {}); it must be a number", key, report::brief(*found), found->type_name());
   const auto value = found->get<double>();
-  if (!(value >= 0 && value <= most)) return wrong(where, "key '{}' is {}; legal: 0 to {}", key, runtime::brief(*found), most);
+  if (!(value >= 0 && value <= most)) return wrong(where, "key '{}' is {}; legal: 0 to {}", key, report::brief(*found), most);
   return value;
 }
 
@@ -51,7 +51,7 @@ Result<LayerRow> read_layer(const Json& json, const std::string& place) {
   const auto name = json.find("name");
   if (name == json.end()) return wrong(place, "key 'name' is missing");
   if (!name->is_string() || name->get_ref<const std::string&>().empty())
-    return wrong(place, "key 'name' is {} (a {}); it must be a text that is not empty", runtime::brief(*name), name->type_name());
+    return wrong(place, "key 'name' is {} (a {}); it must be a text that is not empty", report::brief(*name), name->type_name());
   row.name = *name;
   const std::string where = fmt::format("{} '{}'", place, row.name);
   PACELINE_ASSIGN_OR_RETURN(const double parameters, number(json, "parameters", kMostParameters, where));
@@ -65,12 +65,12 @@ Result<LayerRow> read_layer(const Json& json, const std::string& place) {
 }  // namespace
 
 Result<LayerTable> parse_table(const std::string& text, const std::string& source) {
-  PACELINE_ASSIGN_OR_RETURN(const Json json, runtime::parse_json(text, source, runtime::CaseIndex::kNone));
+  PACELINE_ASSIGN_OR_RETURN(const Json json, report::parse_json(text, source, report::CaseIndex::kNone));
   PACELINE_RETURN_IF_ERROR(check_keys(json, kTableKeys, source));
   if (!json.contains("layers")) return wrong(source, "key 'layers' is missing");
   const Json& layers = json["layers"];
   if (!layers.is_array() || layers.empty()) {
-    return wrong(source, "key 'layers' is {} (a {}); it must be an array of at least one layer", runtime::brief(layers),
+    return wrong(source, "key 'layers' is {} (a {}); it must be an array of at least one layer", report::brief(layers),
                  layers.type_name());
   }
   LayerTable table;

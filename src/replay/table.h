@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/status.h"
-#include "runtime/report.h"
+#include "report/report.h"
 #include "wire/tensor_table.h"
 
 namespace paceline::replay {
 
-using runtime::Json;
+using report::Json;
 
 struct LayerRow {
   std::string name;

@@ -17,7 +17,7 @@ wire::TensorTable one_period() { return tensors_of({{{"period", kPeriod, 0, 0}}}
 
 Result<ValueCheck> ValueCheck::make(const job::JobSpec& settings, Rank rank, std::int32_t workers) {
   wire::TensorTable period = one_period();
-  PACELINE_ASSIGN_OR_RETURN(const runtime::UpdateRules rules, runtime::update_rules(settings, period));
+  PACELINE_ASSIGN_OR_RETURN(const training::UpdateRules rules, training::update_rules(settings, period));
   std::optional<collectives::TrainingOptions> training;
   if (!settings.has_servers()) {
     PACELINE_ASSIGN_OR_RETURN(training, job::training_of(settings));
@@ -30,14 +30,14 @@ Result<ValueCheck> ValueCheck::make(const job::JobSpec& settings, Rank rank, std
   return check;
 }
 
-ValueCheck::ValueCheck(Values values, const runtime::UpdateRules& rules, collectives::GradientAdditions additions, Rank rank,
+ValueCheck::ValueCheck(Values values, const training::UpdateRules& rules, collectives::GradientAdditions additions, Rank rank,
                        std::int32_t workers)
     : values_(std::move(values)),
       rank_(rank),
       additions_(std::move(additions)),
       gradients_(static_cast<std::size_t>(workers), std::vector<float>(kPeriod)) {
   for (const collectives::Additions& order : additions_.orders()) {
-    Expected& expected = expected_.emplace_back(runtime::ReferenceUpdate(rules, one_period(), order),
+    Expected& expected = expected_.emplace_back(training::ReferenceUpdate(rules, one_period(), order),
                                                 std::vector(values_.initial().begin(), values_.initial().end()));
     expected.update.begin(expected.period);
   }

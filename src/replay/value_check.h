@@ -17,7 +17,7 @@
 #include "collectives/training/gradient_additions.h"
 #include "job/spec.h"
 #include "replay/values.h"
-#include "runtime/reference_update.h"
+#include "training/reference_update.h"
 
 namespace paceline::replay {
 
@@ -47,7 +47,7 @@ class ValueCheck {
   std::optional<Difference> find_difference(std::int64_t offset, std::span<const float> values, Part& part) const;
 
  private:
-  ValueCheck(Values values, const runtime::UpdateRules& rules, collectives::GradientAdditions additions, Rank rank,
+  ValueCheck(Values values, const training::UpdateRules& rules, collectives::GradientAdditions additions, Rank rank,
              std::int32_t workers);
   std::optional<Difference> find_off_line(std::int64_t offset, std::span<const float> values, Part& part) const;
 
@@ -59,7 +59,7 @@ class ValueCheck {
   double own_ = 0;  // how far this worker's pushes alone have moved the values along the direction
   collectives::GradientAdditions additions_;
   struct Expected {
-    runtime::ReferenceUpdate update;
+    training::ReferenceUpdate update;
     std::vector<float> period;
   };
   std::vector<Expected> expected_;  // by order

@@ -68,9 +68,9 @@ TEST(ValueCheck, InBspItKnowsEveryBitOfEveryElement) {
     wire::TensorTable table;
     table.layers = {"a"};
     table.tensors = {{"a", "float32", {kElements}, Layer{0}, 0}};
-    const auto rules = runtime::update_rules(settings, table);
+    const auto rules = training::update_rules(settings, table);
     ASSERT_TRUE(rules.ok());
-    runtime::ReferenceUpdate servers(*rules, table);
+    training::ReferenceUpdate servers(*rules, table);
     std::vector<float> arena = initial_of(values);
     ValueCheck::Part part;
     for (Iteration iteration = 1; iteration <= 4; ++iteration) {

@@ -5,16 +5,16 @@
 #include <limits>
 
 #include "base/checksum.h"
+#include "checkpoint/checkpoint_part.h"
 #include "replay/value_check.h"
-#include "runtime/checkpoint_part.h"
-#include "runtime/mini_batches.h"
-#include "runtime/phase_timer.h"
-#include "runtime/precise_sleep.h"
+#include "training/mini_batches.h"
+#include "training/phase_timer.h"
+#include "training/precise_sleep.h"
 
 namespace paceline::replay {
 namespace {
 
-using runtime::Phase;
+using report::Phase;
 
 // What is made or checked between two looks at the clock: some 10 us of memory.
 constexpr std::int64_t kPieceElements = 16'384;
@@ -39,7 +39,7 @@ struct Run {
   std::size_t order = 0;
 };
 
-std::vector<Run> runs_of(const paramserver::JobPlan& plan, const collectives::GradientAdditions& additions) {
+std::vector<Run> runs_of(const job::Plan& plan, const collectives::GradientAdditions& additions) {
   std::vector<Run> runs;
   for (const scheduling::Unit& unit : plan.units().units) {
     std::int64_t end = unit.offset;
@@ -48,7 +48,7 @@ std::vector<Run> runs_of(const paramserver::JobPlan& plan, const collectives::Gr
   return runs;
 }
 
-Pieces cut(const paramserver::JobPlan& plan, const collectives::GradientAdditions& additions) {
+Pieces cut(const job::Plan& plan, const collectives::GradientAdditions& additions) {
   Pieces pieces;
   const auto offsets = plan.table().offsets();
   const auto runs = runs_of(plan, additions);
@@ -85,7 +85,7 @@ class Worker {
   }
 
   Status run() {
-    runtime::want_precise_sleep();
+    training::want_precise_sleep();
     PACELINE_RETURN_IF_ERROR(prepare());
     at_ = clock_.now();
     bool last = false;
@@ -102,11 +102,11 @@ class Worker {
     return {};
   }
 
-  const runtime::WorkerReport& report() const { return report_; }
+  const report::WorkerReport& report() const { return report_; }
 
  private:
-  using Importance = runtime::ProgressTeller::Importance;
-  using MiniBatches = runtime::MiniBatches;
+  using Importance = training::ProgressTeller::Importance;
+  using MiniBatches = training::MiniBatches;
 
   Status prepare() {
     if (process_.first() > settings_.task.iterations) {
@@ -171,7 +171,7 @@ class Worker {
       if (to_check_ == opened_) break;
       PACELINE_RETURN_IF_ERROR(check_next(iteration));
     }
-    runtime::sleep_until(deadline);
+    training::sleep_until(deadline);
     return {};
   }
 
@@ -225,7 +225,7 @@ class Worker {
     Hash128 hash;
     hash.update(std::as_bytes(std::span(arena_.parameters)));
     report_.parameters_hash = hash.hex();
-    report_.peak_bytes = runtime::peak_memory();
+    report_.peak_bytes = report::peak_memory();
     return {};
   }
 
@@ -233,10 +233,11 @@ class Worker {
   void save_part_if_due(Iteration iteration, bool last) {
     const bool due = last || (settings_.saving.every > 0 && iteration % settings_.saving.every == 0);
     if (settings_.saving.directory.empty() || !due) return;
-    const runtime::PartHead head{"worker", process_.rank().value, iteration, "replay", {}};
-    const auto written = runtime::write_part(system_files(), settings_.saving.directory, head, {}, process_.seal());
-    process_.send_saved(
-        iteration, written.ok() ? *written : runtime::PartSummary{.name = head.file_name(), .failure = written.status().message()});
+    const checkpoint::PartHead head{"worker", process_.rank().value, iteration, "replay", {}};
+    const auto written = checkpoint::write_part(system_files(), settings_.saving.directory, head, {}, process_.seal());
+    process_.send_saved(iteration, written.ok()
+                                       ? *written
+                                       : checkpoint::PartSummary{.name = head.file_name(), .failure = written.status().message()});
   }
 
   static std::span<float> part(std::vector<float>& arena, const Piece& piece) {
@@ -247,7 +248,7 @@ class Worker {
   const LayerTable& table_;
   Arena& arena_;
   runtime::WorkerProcess& process_;
-  paramserver::GradientExchange& exchange_;
+  exchange::GradientExchange& exchange_;
   const job::JobSpec& settings_;
   const Values values_;
   ValueCheck check_;
@@ -257,12 +258,12 @@ class Worker {
   std::size_t to_check_ = 0;     // pieces before it have been checked in this iteration,
   std::size_t opened_ = 0;       // those before this one may be
   TimePoint at_{};               // where the computing would be
-  runtime::WorkerReport report_;
-  runtime::PhaseTimer timer_;
-  runtime::ProgressTeller progress_;
+  report::WorkerReport report_;
+  training::PhaseTimer timer_;
+  training::ProgressTeller progress_;
 };
 
-Result<runtime::WorkerReport> train(const LayerTable& table, Arena& arena, runtime::WorkerProcess& process) {
+Result<report::WorkerReport> train(const LayerTable& table, Arena& arena, runtime::WorkerProcess& process) {
   PACELINE_ASSIGN_OR_RETURN(ValueCheck check, ValueCheck::make(process.settings(), process.rank(), process.workers()));
   Worker worker(table, arena, process, std::move(check));
   PACELINE_RETURN_IF_ERROR(worker.run());

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "job/option.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::runtime {
 namespace {
@@ -20,7 +20,7 @@ constexpr std::uint64_t kProbeTicket = 1;
 std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // What everybody who shows progress relies on; the rest of the object is the member's own.
-bool is_progress(const Json& json) {
+bool is_progress(const report::Json& json) {
   if (!json.is_object()) return false;
   for (const char* key : {"rank", "iteration", "done", "last"})
     if (json.contains(key) && !json[key].is_number_integer()) return false;
@@ -103,7 +103,7 @@ void Coordinator::on_join(PeerId peer, std::span<const std::byte> payload) {
 // Of its own, and of nobody else's.
 void Coordinator::on_progress(PeerId peer, std::span<const std::byte> payload) {
   const auto name = roster_.name_of(peer);
-  const auto progress = parse_foreign(text_of(payload), "a worker's progress");
+  const auto progress = report::parse_foreign(text_of(payload), "a worker's progress");
   if (!name || !progress.ok() || !is_progress(*progress) || progress->value("rank", name->rank.value) != name->rank.value) return;
   if (callbacks_.on_progress) callbacks_.on_progress(*progress);
 }
@@ -154,7 +154,7 @@ void Coordinator::ask_clocks() {
   for (const auto& [peer, role] : roles_) {
     if (roster_.name_of(peer)) ask_clock(peer);
   }
-  clock_timer_ = transport_.loop().run_after(TimelineCollector::kAskEvery, [this] { ask_clocks(); });
+  clock_timer_ = transport_.loop().run_after(timeline::TimelineCollector::kAskEvery, [this] { ask_clocks(); });
 }
 
 void Coordinator::send_question(PeerId peer, std::optional<std::uint32_t> question) {
@@ -285,19 +285,19 @@ void Coordinator::welcome(const membership::SendWelcome& action) {
   send(action.to, MessageKind::kWelcome, 0, encode(welcome));
 }
 
-std::optional<Json> Coordinator::final_report(wire::Stop& stop) const {
+std::optional<report::Json> Coordinator::final_report(wire::Stop& stop) const {
   if (static_cast<std::int32_t>(roster_.worker_reports().size()) < options_.workers) return std::nullopt;
-  std::vector<WorkerReport> workers;
-  std::vector<ServerReport> servers;
+  std::vector<report::WorkerReport> workers;
+  std::vector<report::ServerReport> servers;
   for (const auto& [rank, text] : roster_.worker_reports()) {
-    auto report = decode_worker_report(text);
+    auto report = report::decode_worker_report(text);
     if (!report.ok())
       stop = wire::stop_for(report.status());
     else
       workers.push_back(std::move(*report));
   }
   for (const auto& [rank, text] : roster_.server_reports()) {
-    if (auto report = decode_server_report(text); report.ok()) servers.push_back(*report);
+    if (auto report = report::decode_server_report(text); report.ok()) servers.push_back(*report);
   }
   if (!agreed_ || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
   auto report =

@@ -8,14 +8,14 @@
 #include <map>
 #include <memory>
 
+#include "base/task_thread.h"
 #include "job/spec.h"
 #include "membership/joiners.h"
 #include "membership/roster.h"
+#include "report/report.h"
 #include "runtime/link_probe.h"
-#include "runtime/report.h"
-#include "runtime/task_thread.h"
-#include "runtime/timeline_collector.h"
 #include "session/endpoint.h"
+#include "timeline/collector.h"
 #include "transport/transport.h"
 
 namespace paceline::runtime {
@@ -28,7 +28,7 @@ struct CoordinatorOptions {
   std::string release;
   std::uint64_t job = 0;  // not 0, unlikely to be another job's
   // Gets what the processes record, which they do when it is there. Outlives the coordinator.
-  TimelineCollector* timeline = nullptr;
+  timeline::TimelineCollector* timeline = nullptr;
 };
 
 // Who has gathered.
@@ -40,14 +40,14 @@ struct Gathering {
 
 struct CoordinatorCallbacks {
   // A worker has done an iteration, as JSON (trainer/worker_loop.cc writes it).
-  std::function<void(const Json& progress)> on_progress;
+  std::function<void(const report::Json& progress)> on_progress;
   // Everybody has joined and agreed; may add to the specification (where to resume from, which slices). An error ends the job.
   // Called once, on a thread of its own, which has returned before anything else is called; it may take its time.
   std::function<Status(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering)> on_agreed;
   // A server's or worker's part of a checkpoint is on the disk.
   std::function<void(const session::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
   // Once, last. The report is there when every worker has reported.
-  std::function<void(const wire::Stop& stop, const std::optional<Json>& report)> on_ended;
+  std::function<void(const wire::Stop& stop, const std::optional<report::Json>& report)> on_ended;
 };
 
 class Coordinator final : public session::EndpointHandler {
@@ -90,7 +90,7 @@ class Coordinator final : public session::EndpointHandler {
   void on_timeline(session::PeerId peer, std::span<const std::byte> payload);
   session::Role part_of(session::PeerId peer, const wire::MessageHead& head) const;
   void send(session::PeerId to, wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
-  std::optional<Json> final_report(wire::Stop& stop) const;
+  std::optional<report::Json> final_report(wire::Stop& stop) const;
 
   transport::Transport& transport_;
   CoordinatorOptions options_;

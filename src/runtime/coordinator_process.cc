@@ -44,7 +44,7 @@ CoordinatorCallbacks CoordinatorProcess::callbacks() {
   callbacks.on_saved = [this](const session::PeerName& from, Iteration iteration, const std::string& part) {
     checkpoints_.on_saved(from, iteration, part);
   };
-  callbacks.on_ended = [this](const wire::Stop& stop, const std::optional<Json>& report) {
+  callbacks.on_ended = [this](const wire::Stop& stop, const std::optional<report::Json>& report) {
     stop_ = stop;
     report_ = report;
     options_.on_ended();
@@ -60,7 +60,7 @@ Status CoordinatorProcess::on_agreed(job::JobSpec& spec, const wire::TensorTable
   return {};
 }
 
-Json CoordinatorProcess::write_timeline() const {
+report::Json CoordinatorProcess::write_timeline() const {
   if (!traces_) return nullptr;
   const std::string& path = options_.trace_file;
   if (timeline_.empty()) {
@@ -76,7 +76,7 @@ Json CoordinatorProcess::write_timeline() const {
 CoordinatorProcess::Ending CoordinatorProcess::ending() {
   checkpoints_.finish();
   const std::string newest = checkpoints_.newest();
-  Json trace = write_timeline();
+  report::Json trace = write_timeline();
   if (report_) {
     report_->update(decided_);
     (*report_)["trace"] = std::move(trace);

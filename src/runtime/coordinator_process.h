@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "runtime/checkpoint_keeper.h"
+#include "checkpoint/checkpoint_keeper.h"
 #include "runtime/coordinator.h"
-#include "runtime/timeline_collector.h"
+#include "timeline/collector.h"
 
 namespace paceline::runtime {
 
@@ -16,8 +16,8 @@ struct CoordinatorProcessOptions {
   CoordinatorOptions coordinator;  // its timeline is this object's matter
   std::string trace_file;          // of --trace; "": none. One that cannot be written is warned of
   // Fills in what the specification leaves open. Returns an object whose keys become the report's. Errors end the job.
-  std::function<Result<Json>(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering)> decide;
-  std::function<void(const Json& progress)> on_progress;  // may be empty
+  std::function<Result<report::Json>(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering)> decide;
+  std::function<void(const report::Json& progress)> on_progress;  // may be empty
   // Once, last: the job is over and everybody has left. ending() says how.
   std::function<void()> on_ended;
 };
@@ -35,8 +35,8 @@ class CoordinatorProcess {
   void fail(const Status& reason) { coordinator_.fail(reason); }
 
   struct Ending {
-    Status status;               // of the whole job; names the last checkpoint when one can go on from it
-    std::optional<Json> report;  // when every worker has reported
+    Status status;                       // of the whole job; names the last checkpoint when one can go on from it
+    std::optional<report::Json> report;  // when every worker has reported
   };
   // After on_ended, when the loop runs no more. Blocks until the last checkpoint and the timeline are written.
   Ending ending();
@@ -45,15 +45,15 @@ class CoordinatorProcess {
   CoordinatorOptions options_of(const CoordinatorProcessOptions& options);
   CoordinatorCallbacks callbacks();
   Status on_agreed(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering);
-  Json write_timeline() const;
+  report::Json write_timeline() const;
 
   CoordinatorProcessOptions options_;
   bool traces_ = false;
-  Json decided_ = Json::object();
+  report::Json decided_ = report::Json::object();
   wire::Stop stop_;
-  std::optional<Json> report_;
-  TimelineCollector timeline_;
-  CheckpointKeeper checkpoints_;
+  std::optional<report::Json> report_;
+  timeline::TimelineCollector timeline_;
+  checkpoint::CheckpointKeeper checkpoints_;
   Coordinator coordinator_;
 };
 

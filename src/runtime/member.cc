@@ -128,7 +128,7 @@ void Member::tell_clock(std::uint32_t question) {
 void Member::parked(Iteration iteration) { send_control(MessageKind::kParked, iteration, {}); }
 void Member::leave(Duration limit, std::function<void()> done) { endpoint_->close(limit, std::move(done)); }
 
-LinkReport Member::link() const {
+report::LinkReport Member::link() const {
   const session::LinkState link = endpoint_->link();
   const session::EndpointCounters& counters = endpoint_->counters();
   return {.window = link.window.count,
@@ -157,7 +157,7 @@ void Member::send_to(const PeerName& name, const Peers::Held& message) {
 }
 
 // A message that no part of this process takes goes to one that refuses it.
-paramserver::MessageSink* Member::sink_at(Role Peers::Way::*end, Channel channel) const {
+exchange::MessageSink* Member::sink_at(Role Peers::Way::*end, Channel channel) const {
   return sink_of(options_.role == Role::kBoth ? Peers::way_of(channel).*end : options_.role);
 }
 
@@ -202,7 +202,7 @@ Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::M
     return std::span<std::byte>(probe_);
   }
   if (peer == coordinator_) return misplaced(head.kind);
-  paramserver::MessageSink* sink = sink_at(&Peers::Way::to, channel);
+  exchange::MessageSink* sink = sink_at(&Peers::Way::to, channel);
   if (sink == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
   return sink->on_message_begin(peers_.sender(peer, channel), head);
 }
@@ -213,7 +213,7 @@ void Member::on_message(PeerId peer, const wire::MessageHead& head, std::span<st
     if (peer == coordinator_) on_control(head, payload);
   } else if (peer == coordinator_) {
     fail(misplaced(head.kind));
-  } else if (paramserver::MessageSink* sink = sink_at(&Peers::Way::to, channel)) {
+  } else if (exchange::MessageSink* sink = sink_at(&Peers::Way::to, channel)) {
     sink->on_message(peers_.sender(peer, channel), head, payload);
   }
 }
@@ -308,8 +308,7 @@ void Member::check_connected() {
 
 void Member::on_delivered(PeerId peer, Channel channel, std::uint64_t ticket) {
   if (channel == Channel::kControl || !peers_.name_of(peer)) return;
-  if (paramserver::MessageSink* sink = sink_at(&Peers::Way::from, channel))
-    sink->on_delivered(peers_.receiver(peer, channel), ticket);
+  if (exchange::MessageSink* sink = sink_at(&Peers::Way::from, channel)) sink->on_delivered(peers_.receiver(peer, channel), ticket);
 }
 
 void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
@@ -323,7 +322,7 @@ void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reaso
   // lost.
   if (failure_.ok() && reason.kind() == ErrorKind::kCancelled) echo_ = true;
   for (const Role part : kParts) {
-    for (paramserver::MessageSink* sink : {sinks_.worker, sinks_.server}) {
+    for (exchange::MessageSink* sink : {sinks_.worker, sinks_.server}) {
       if (sink != nullptr && session::plays(name.role, part)) sink->on_peer_lost({part, name.rank}, reason);
     }
   }

@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "paramserver/service/mailbox.h"
+#include "exchange/mailbox.h"
+#include "report/report.h"
 #include "runtime/peers.h"
-#include "runtime/report.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
 #include "wire/control.h"
@@ -54,8 +54,8 @@ struct MemberOptions {
 
 // What the halves of a process do with messages; null: there is no such half.
 struct Sinks {
-  paramserver::MessageSink* worker = nullptr;
-  paramserver::MessageSink* server = nullptr;
+  exchange::MessageSink* worker = nullptr;
+  exchange::MessageSink* server = nullptr;
 };
 
 // What a member needs to know of a job that has begun.
@@ -77,7 +77,7 @@ class MemberEvents {
   virtual void on_end(const wire::Stop& stop) = 0;  // once, last
 };
 
-class Member final : public session::EndpointHandler, public paramserver::Outbox {
+class Member final : public session::EndpointHandler, public exchange::Outbox {
  public:
   Member(transport::Transport& transport, MemberOptions options, MemberEvents& events);
   ~Member() override;
@@ -102,7 +102,7 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
 
   const session::EndpointCounters& counters() const { return endpoint_->counters(); }
   // For the report.
-  LinkReport link() const;
+  report::LinkReport link() const;
   session::Role role() const { return options_.role; }
   std::int64_t reading(TimePoint at) const { return options_.clock ? options_.clock(at) : at.time_since_epoch().count(); }
 
@@ -136,11 +136,11 @@ class Member final : public session::EndpointHandler, public paramserver::Outbox
   bool plays(session::Role part) const { return session::plays(options_.role, part); }
   bool listens() const { return plays(session::Role::kServer) || options_.meets == Meets::kWorkers; }
   void send_to(const session::PeerName& name, const Peers::Held& message);
-  paramserver::MessageSink* sink_of(session::Role part) const {
+  exchange::MessageSink* sink_of(session::Role part) const {
     return part == session::Role::kWorker ? sinks_.worker : sinks_.server;
   }
   // Of this process's parts the one at that end of a channel.
-  paramserver::MessageSink* sink_at(session::Role Peers::Way::*end, wire::Channel channel) const;
+  exchange::MessageSink* sink_at(session::Role Peers::Way::*end, wire::Channel channel) const;
 
   transport::Transport& transport_;
   MemberOptions options_;

@@ -1,7 +1,7 @@
 #include "runtime/server_process.h"
 
+#include "job/make_plan.h"
 #include "job/option.h"
-#include "runtime/make_job_plan.h"
 
 namespace paceline::runtime {
 namespace {
@@ -20,10 +20,9 @@ ServerProcess::ServerProcess(transport::Transport& transport, MemberOptions opti
 
 Result<JobStart> ServerProcess::on_welcome(const wire::Welcome& welcome) {
   PACELINE_ASSIGN_OR_RETURN(const job::JobSpec settings, job::from_settings(welcome.settings));
-  PACELINE_ASSIGN_OR_RETURN(
-      auto plan, make_job_plan(settings, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()),
-                               settings.saving.iteration + 1));
-  if (settings.watching.trace) recorder_ = std::make_unique<TimelineRecorder>();
+  PACELINE_ASSIGN_OR_RETURN(auto plan, make_plan(settings, welcome.table, welcome.workers,
+                                                 static_cast<std::int32_t>(welcome.servers.size()), settings.saving.iteration + 1));
+  if (settings.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
   JobStart start{.egress = scheduling::egress_rules(plan->options().schedule), .observer = recorder_.get()};
   PACELINE_ASSIGN_OR_RETURN(start.sinks.server, role_.begin(Rank{welcome.rank}, settings, std::move(plan), recorder_.get()));
   return start;
@@ -31,7 +30,7 @@ Result<JobStart> ServerProcess::on_welcome(const wire::Welcome& welcome) {
 
 void ServerProcess::on_end(const wire::Stop& stop) {
   const bool recorded = recorder_ != nullptr && stop.kind != wire::StopKind::kFailed;
-  const Duration limit = recorded ? TimelineRecorder::kFarewellLimit : kFarewellLimit;
+  const Duration limit = recorded ? timeline::TimelineRecorder::kFarewellLimit : kFarewellLimit;
   role_.end(stop, [this, stop, limit] { member_.leave(limit, [this, stop] { ended_(stop); }); });
 }
 

@@ -26,7 +26,7 @@ class ServerProcess final : public MemberEvents {
 
  private:
   std::function<void(const wire::Stop&)> ended_;
-  std::unique_ptr<TimelineRecorder> recorder_;  // with --trace
+  std::unique_ptr<timeline::TimelineRecorder> recorder_;  // with --trace
   Member member_;
   ServerRole role_;
 };

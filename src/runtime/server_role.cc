@@ -1,11 +1,12 @@
 #include "runtime/server_role.h"
 
 #include "base/clock.h"
+#include "runtime/saved_state.h"
 
 namespace paceline::runtime {
 
-Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpec& settings,
-                                                    std::shared_ptr<const paramserver::JobPlan> plan, TimelineRecorder* recorder) {
+Result<exchange::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpec& settings, std::shared_ptr<const job::Plan> plan,
+                                                 timeline::TimelineRecorder* recorder) {
   rank_ = rank;
   recorder_ = recorder;
   paramserver::ServerCallbacks callbacks;
@@ -15,24 +16,26 @@ Result<paramserver::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpe
   };
   callbacks.on_question = [this](sync::BarrierQuestion question) { predict(std::move(question)); };
   if (recorder_ != nullptr) callbacks.on_work = [this](const paramserver::WorkDone& work) { recorder_->on_work(work); };
-  paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(member_) : member_;
+  exchange::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(member_) : member_;
   PACELINE_ASSIGN_OR_RETURN(service_,
                             paramserver::ServerService::make(std::move(plan), rank_, loop_, outbox, std::move(callbacks)));
   uneven_ = service_->core().plan().uneven();
   if (service_->core().paces() && (uneven_ || settings.watching.pace)) {
-    PaceRecord::Tell tell;
-    if (settings.watching.pace) tell = [this](Json event) { member_.send_progress(Json{{"pace", std::move(event)}}.dump()); };
-    pace_ = std::make_unique<PaceRecord>(std::move(tell));
+    report::PaceRecord::Tell tell;
+    if (settings.watching.pace)
+      tell = [this](report::Json event) { member_.send_progress(report::Json{{"pace", std::move(event)}}.dump()); };
+    pace_ = std::make_unique<report::PaceRecord>(std::move(tell));
     service_->core().observe(*pace_);
   }
-  PACELINE_ASSIGN_OR_RETURN(const CheckpointSeal seal, CheckpointSeal::from_file(settings.saving.key_file));
+  PACELINE_ASSIGN_OR_RETURN(const checkpoint::CheckpointSeal seal, checkpoint::CheckpointSeal::from_file(settings.saving.key_file));
   if (!settings.saving.from.empty())
     PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.saving.from, seal, service_->core()));
   if (!settings.saving.directory.empty()) {
-    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings, seal, loop_, source_of(*service_),
-                                                      [this](Iteration iteration, const PartSummary& summary) {
-                                                        member_.send_saved(session::Role::kServer, iteration, encode(summary));
-                                                      });
+    checkpoints_ =
+        std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings, seal, loop_, source_of(*service_),
+                                                       [this](Iteration iteration, const checkpoint::PartSummary& summary) {
+                                                         member_.send_saved(session::Role::kServer, iteration, encode(summary));
+                                                       });
   }
   return recorder_ != nullptr ? recorder_->sink(service_.get()) : service_.get();
 }
@@ -68,9 +71,9 @@ void ServerRole::end(const wire::Stop& stop, std::function<void()> done) {
 
 void ServerRole::report(const wire::Stop& stop) {
   if (stop.kind == wire::StopKind::kFailed || service_ == nullptr) return;
-  ServerReport report;
+  report::ServerReport report;
   report.rank = rank_.value;
-  report.peak_bytes = peak_memory();
+  report.peak_bytes = report::peak_memory();
   report.gradient_bytes_high = service_->core().counters().gradient_bytes_high;
   report.updates = service_->core().counters().updates;
   report.reorderings = static_cast<std::int64_t>(service_->counters().reorderings);

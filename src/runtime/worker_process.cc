@@ -2,11 +2,12 @@
 
 #include <future>
 
+#include "checkpoint/saved_model.h"
 #include "collectives/training/collective_carrier.h"
 #include "collectives/training/loop_options.h"
+#include "job/make_plan.h"
 #include "paramserver/service/server_carrier.h"
-#include "runtime/make_job_plan.h"
-#include "runtime/saved_model.h"
+#include "runtime/saved_state.h"
 
 namespace paceline::runtime {
 namespace {
@@ -33,7 +34,7 @@ WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, Me
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& make_transport, MemberOptions options,
                                                            std::span<float> parameters, std::span<float> gradients) {
   PACELINE_ASSIGN_OR_RETURN(auto process, begin(make_transport, std::move(options), parameters, gradients));
-  PACELINE_RETURN_IF_ERROR(process->joined(paramserver::Gatehouse::kNoLimit).status());
+  PACELINE_RETURN_IF_ERROR(process->joined(exchange::Gatehouse::kNoLimit).status());
   return process;
 }
 
@@ -88,14 +89,14 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   workers_ = welcome.workers;
   PACELINE_ASSIGN_OR_RETURN(settings_, job::from_settings(welcome.settings));
   PACELINE_ASSIGN_OR_RETURN(compute_speed_, job::compute_speed(settings_, workers_));
-  PACELINE_ASSIGN_OR_RETURN(seal_, CheckpointSeal::from_file(settings_.saving.key_file));
+  PACELINE_ASSIGN_OR_RETURN(seal_, checkpoint::CheckpointSeal::from_file(settings_.saving.key_file));
   first_ = settings_.saving.iteration + 1;
   begun_ = first_;
-  PACELINE_ASSIGN_OR_RETURN(auto plan, make_job_plan(settings_, welcome.table, welcome.workers,
-                                                     static_cast<std::int32_t>(welcome.servers.size()), first_));
+  PACELINE_ASSIGN_OR_RETURN(
+      auto plan, make_plan(settings_, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.saving.from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
-  if (settings_.watching.trace) recorder_ = std::make_unique<TimelineRecorder>();
+  if (settings_.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
   JobStart start{.egress = scheduling::egress_rules(plan->options().schedule), .observer = recorder_.get()};
   if (server_ != nullptr) {
     PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan, recorder_.get()));
@@ -106,47 +107,48 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   return start;
 }
 
-paramserver::GatehouseOptions WorkerProcess::gatehouse_options() {
+exchange::GatehouseOptions WorkerProcess::gatehouse_options() {
   return {from_seconds(settings_.limits.stall_deadline), [this](const Status& reason) { member_->fail(reason); }};
 }
 
-Status WorkerProcess::make_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
+Status WorkerProcess::make_exchange(const std::shared_ptr<const job::Plan>& plan) {
   if (!settings_.has_servers()) return make_collective_exchange(plan);
-  auto house = std::make_unique<paramserver::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
-                                                        transport_->loop(), gatehouse_options());
-  paramserver::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
-  auto carrier =
-      std::make_unique<paramserver::ServerCarrier>(*house, outbox, paramserver::TensorMemory(plan, parameters_, gradients_),
-                                                   server_ == nullptr ? std::nullopt : std::optional(rank_));
-  exchange_ = std::make_unique<paramserver::GradientExchange>(std::move(house), std::move(carrier),
-                                                              recorder_ == nullptr ? nullptr : &recorder_->training());
+  auto house = std::make_unique<exchange::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
+                                                     transport_->loop(), gatehouse_options());
+  exchange::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
+  auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, outbox, exchange::TensorMemory(plan, parameters_, gradients_),
+                                                              server_ == nullptr ? std::nullopt : std::optional(rank_));
+  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier),
+                                                           recorder_ == nullptr ? nullptr : &recorder_->training());
   return {};
 }
 
-Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan) {
+Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::Plan>& plan) {
   PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, job::training_of(settings_));
-  auto house = std::make_unique<paramserver::Gatehouse>(plan, rank_, collectives::gate_rule(training), transport_->loop(),
-                                                        gatehouse_options());
-  auto carrier = std::make_unique<collectives::CollectiveCarrier>(
-      *house, *member_, paramserver::TensorMemory(plan, parameters_, gradients_), training);
+  auto house =
+      std::make_unique<exchange::Gatehouse>(plan, rank_, collectives::gate_rule(training), transport_->loop(), gatehouse_options());
+  auto carrier = std::make_unique<collectives::CollectiveCarrier>(*house, *member_,
+                                                                  exchange::TensorMemory(plan, parameters_, gradients_), training);
   // One of those that update writes the state of all.
   const Rank keeper = collectives::root_of(training, workers_);
   if (!settings_.saving.from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
     PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.saving.from, seal_, *carrier));
   if (!settings_.saving.directory.empty() && rank_ == keeper) {
     carrier->set_on_updated([this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); });
-    checkpoints_ = std::make_unique<StateCheckpoints>(system_files(), settings_, seal_, transport_->loop(), source_of(*carrier),
-                                                      [this](Iteration iteration, const PartSummary& part) {
-                                                        member_->send_saved(session::Role::kWorker, iteration, encode(part));
-                                                      });
+    checkpoints_ =
+        std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings_, seal_, transport_->loop(), source_of(*carrier),
+                                                       [this](Iteration iteration, const checkpoint::PartSummary& part) {
+                                                         member_->send_saved(session::Role::kWorker, iteration, encode(part));
+                                                       });
   }
-  exchange_ = std::make_unique<paramserver::GradientExchange>(std::move(house), std::move(carrier),
-                                                              recorder_ == nullptr ? nullptr : &recorder_->training());
+  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier),
+                                                           recorder_ == nullptr ? nullptr : &recorder_->training());
   return {};
 }
 
 Status WorkerProcess::restore_parameters() {
-  PACELINE_ASSIGN_OR_RETURN(SavedModel model, SavedModel::open(system_files(), settings_.saving.from, seal_));
+  PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model,
+                            checkpoint::SavedModel::open(system_files(), settings_.saving.from, seal_));
   return model.read(0, parameters_, {}).status();
 }
 
@@ -173,7 +175,7 @@ void WorkerProcess::on_finish_at(Iteration last) {
 void WorkerProcess::on_end(const wire::Stop& stop) {
   if (exchange_ != nullptr && stop.kind != wire::StopKind::kDone) exchange_->cancel(stop.status());
   if (server_ == nullptr) return set_end(stop);
-  if (recorder_ != nullptr && stop.kind != wire::StopKind::kFailed) farewell_ = TimelineRecorder::kFarewellLimit;
+  if (recorder_ != nullptr && stop.kind != wire::StopKind::kFailed) farewell_ = timeline::TimelineRecorder::kFarewellLimit;
   server_->end(stop, [this, stop] { set_end(stop); });
 }
 
@@ -187,7 +189,7 @@ void WorkerProcess::send_progress(std::string json) {
   transport_->loop().post([this, json = std::move(json)] { member_->send_progress(json); });
 }
 
-void WorkerProcess::send_saved(Iteration iteration, const PartSummary& part) {
+void WorkerProcess::send_saved(Iteration iteration, const checkpoint::PartSummary& part) {
   transport_->loop().post([this, iteration, text = encode(part)] { member_->send_saved(session::Role::kWorker, iteration, text); });
 }
 
@@ -205,9 +207,9 @@ Result<bool> WorkerProcess::end_iteration(Iteration iteration) {
   return last_ && (iteration >= *last_ || exchange_->plan().uneven());
 }
 
-Status WorkerProcess::wait_for_verdict() { return ended(paramserver::Gatehouse::kNoLimit).status(); }
+Status WorkerProcess::wait_for_verdict() { return ended(exchange::Gatehouse::kNoLimit).status(); }
 
-Status WorkerProcess::finish(WorkerReport report) {
+Status WorkerProcess::finish(report::WorkerReport report) {
   hand_in(std::move(report));
   return wait_for_verdict();
 }
@@ -219,9 +221,9 @@ Result<bool> WorkerProcess::ended(Duration limit) {
   return true;
 }
 
-void WorkerProcess::hand_in(WorkerReport report) {
+void WorkerProcess::hand_in(report::WorkerReport report) {
   if (const auto batches = exchange_->batches())
-    report.batching = batching_json(exchange_->plan().options().schedule.batching, *batches);
+    report.batching = report::batching_json(exchange_->plan().options().schedule.batching, *batches);
   auto hand_in = [this, report = std::move(report)]() mutable {
     report.link = member_->link();
     // What the server's half still does belongs to the same record.

@@ -12,15 +12,15 @@
 #include <optional>
 #include <thread>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/state_checkpoints.h"
+#include "exchange/gradient_exchange.h"
 #include "job/compute_speed.h"
 #include "job/option.h"
-#include "paramserver/service/gradient_exchange.h"
-#include "runtime/checkpoint.h"
+#include "report/report.h"
 #include "runtime/member.h"
-#include "runtime/report.h"
 #include "runtime/server_role.h"
-#include "runtime/state_checkpoints.h"
-#include "runtime/timeline_recorder.h"
+#include "timeline/recorder.h"
 
 namespace paceline::runtime {
 
@@ -44,19 +44,19 @@ class WorkerProcess final : public MemberEvents {
   std::int32_t workers() const { return workers_; }
   Iteration first() const { return first_; }
   const job::JobSpec& settings() const { return settings_; }
-  const CheckpointSeal& seal() const { return seal_; }  // of its part of a checkpoint
+  const checkpoint::CheckpointSeal& seal() const { return seal_; }  // of its part of a checkpoint
   const job::ComputeSpeed& compute_speed() const { return compute_speed_; }
-  paramserver::GradientExchange& exchange() { return *exchange_; }
+  exchange::GradientExchange& exchange() { return *exchange_; }
 
   void send_progress(std::string json);
   // This worker's part of the checkpoint of `iteration` is written, or could not be.
-  void send_saved(Iteration iteration, const PartSummary& part);
+  void send_saved(Iteration iteration, const checkpoint::PartSummary& part);
   // After the backward pass of `iteration`. True: it is the job's last one, because somebody asked to stop.
   Result<bool> end_iteration(Iteration iteration);
   // Hands in the report and waits for the coordinator's verdict.
-  Status finish(WorkerReport report);
+  Status finish(report::WorkerReport report);
   // The same in two steps: hands it in, once, and waits for the verdict, at most so long. False: not yet, ask again.
-  void hand_in(WorkerReport report);
+  void hand_in(report::WorkerReport report);
   Result<bool> ended(Duration limit);
   // This process cannot go on; the coordinator is told. Returns the verdict.
   Status fail(const Status& reason);
@@ -82,23 +82,23 @@ class WorkerProcess final : public MemberEvents {
   bool wait(std::unique_lock<std::mutex>& lock, Duration limit, Done done);
   Status wait_for_verdict();
   Status restore_parameters();
-  Status make_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan);
-  Status make_collective_exchange(const std::shared_ptr<const paramserver::JobPlan>& plan);
-  paramserver::GatehouseOptions gatehouse_options();
+  Status make_exchange(const std::shared_ptr<const job::Plan>& plan);
+  Status make_collective_exchange(const std::shared_ptr<const job::Plan>& plan);
+  exchange::GatehouseOptions gatehouse_options();
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;
   std::unique_ptr<transport::Transport> transport_;
-  std::unique_ptr<TimelineRecorder> recorder_;  // with --trace
+  std::unique_ptr<timeline::TimelineRecorder> recorder_;  // with --trace
   std::unique_ptr<Member> member_;
   std::unique_ptr<ServerRole> server_;  // Role::kBoth
-  std::unique_ptr<paramserver::GradientExchange> exchange_;
-  std::unique_ptr<StateCheckpoints> checkpoints_;  // --collective with --checkpoint, on the rank that holds the state
+  std::unique_ptr<exchange::GradientExchange> exchange_;
+  std::unique_ptr<checkpoint::StateCheckpoints> checkpoints_;  // --collective with --checkpoint, on the rank that holds the state
   Rank rank_;
   std::int32_t workers_ = 0;
   Iteration first_ = 1;
   job::JobSpec settings_;
-  CheckpointSeal seal_;
+  checkpoint::CheckpointSeal seal_;
   job::ComputeSpeed compute_speed_;
   Duration farewell_ = std::chrono::seconds(1);  // the loop's: what is being sent may take so long at the end
 

@@ -119,7 +119,7 @@ ScheduleOptions
 ibatch_schedule();          // iBatch, "Algorithm Design"; its batches are planned while the job runs (scheduling/live_profile.h)
 ScheduleOptions kvstore();  // MXNet's parameter server, the baseline of P3
 ScheduleOptions slicing();
-ScheduleOptions tuned();  // before anything is chosen: p3's (prediction/tune.h chooses)
+ScheduleOptions tuned();  // before anything is chosen: p3's (tuning/tune.h chooses)
 ScheduleOptions p3();     // Priority-based Parameter Propagation, section 4
 
 // The cut of a model that is `scale` >= 1 times smaller than the one it is made for: sizes divided by it, rounded, at least 1.

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "collectives/exec/calibration.h"
 #include "collectives/training/loop_options.h"
-#include "runtime/make_job_plan.h"
+#include "job/make_plan.h"
 #include "tensor/reduce.h"
 #include "tuning/choice.h"
 
@@ -23,7 +23,7 @@ using collectives::call_of;
 using collectives::rules_of;
 using collectives::TrainingOptions;
 using collectives::TrainingStep;
-using runtime::Json;
+using report::Json;
 
 constexpr std::int64_t kMostMerged = 8'000'000 / kParameterBytes;  // parameters: more would be sent too late
 
@@ -120,7 +120,7 @@ Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& 
     settings.schedule.merge = static_cast<std::int64_t>(merge);
   }
 
-  PACELINE_ASSIGN_OR_RETURN(const auto plan, runtime::make_job_plan(settings, table, workers, 0, 1));
+  PACELINE_ASSIGN_OR_RETURN(const auto plan, job::make_plan(settings, table, workers, 0, 1));
   Json operations = Json::array();
   double seconds_of_all = 0;
   for (const scheduling::Unit& unit : plan->units().units) {

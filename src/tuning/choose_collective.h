@@ -2,8 +2,8 @@
 #pragma once
 
 #include "job/spec.h"
+#include "report/report.h"
 #include "runtime/coordinator.h"
-#include "runtime/report.h"
 #include "wire/control.h"
 
 namespace paceline::tuning {
@@ -12,7 +12,7 @@ namespace paceline::tuning {
 // `link-cost` that is there, because the job goes on from a checkpoint, is kept, and with it what was chosen for it. Returns
 // what the report says under "collective": null for a job with servers. A link that was not measured is taken for one of 1 Gb/s
 // with a start-up of 200 us, and a warning is logged.
-Result<runtime::Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
-                                        const runtime::Gathering& gathering);
+Result<report::Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
+                                       const runtime::Gathering& gathering);
 
 }  // namespace paceline::tuning

@@ -5,18 +5,18 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "prediction/tune.h"
 #include "replay/table.h"
 #include "tuning/choice.h"
+#include "tuning/tune.h"
 
 namespace paceline::tuning {
 namespace {
 
-using prediction::Cluster;
-using prediction::Given;
-using runtime::Json;
+using report::Json;
 using scheduling::ScheduleOptions;
 using scheduling::SliceLimits;
+using simulation::Cluster;
+using tuning::Given;
 
 // Seconds of processor time that a message costs its two ends, however fast the link is: slices of 20 KB took 1.2 s more for each
 // GB than slices of 90 KB (docs/results/2026-11-link.md).
@@ -51,18 +51,18 @@ Given given_by(const job::JobSpec& settings, const ScheduleOptions& typed) {
 }
 
 // How long the layers compute on a worker that nothing slows down. Errors say why nobody knows.
-Result<prediction::Job> profile_of(const job::JobSpec& settings, const wire::TensorTable& table,
+Result<simulation::Job> profile_of(const job::JobSpec& settings, const wire::TensorTable& table,
                                    const wire::LayerSeconds& measured) {
   const auto file = job::replay_file(settings);
   if (!file && measured.empty())
     return error(ErrorKind::kBadRequest, "how long the layers of {} compute was not measured", settings.task.model);
-  if (!file) return prediction::Job{.table = table, .forward = measured.forward, .backward = measured.backward};
+  if (!file) return simulation::Job{.table = table, .forward = measured.forward, .backward = measured.backward};
   PACELINE_ASSIGN_OR_RETURN(replay::LayerTable rows, replay::read_table(*file));
   rows = replay::scaled(std::move(rows), settings.task.scale);
   if (replay::tensors_of(rows) != table) {
     return error(ErrorKind::kBadRequest, "{} is not the same file here as where the workers are", *file);
   }
-  prediction::Job job{.table = table};
+  simulation::Job job{.table = table};
   for (const replay::LayerRow& row : rows.layers) {
     job.forward.push_back(row.forward);
     job.backward.push_back(row.backward);
@@ -71,9 +71,9 @@ Result<prediction::Job> profile_of(const job::JobSpec& settings, const wire::Ten
 }
 
 // The job that is to be predicted. Errors: as profile_of().
-Result<prediction::Job> job_of(const job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
+Result<simulation::Job> job_of(const job::JobSpec& settings, const wire::TensorTable& table, std::int32_t workers,
                                const wire::LayerSeconds& measured) {
-  PACELINE_ASSIGN_OR_RETURN(prediction::Job job, profile_of(settings, table, measured));
+  PACELINE_ASSIGN_OR_RETURN(simulation::Job job, profile_of(settings, table, measured));
   PACELINE_ASSIGN_OR_RETURN(job.speed, job::compute_speed(settings, workers));
   PACELINE_ASSIGN_OR_RETURN(const job::WireOptions wire, job::wire_of(settings));
   if (wire.drops()) job.pushed = std::min(1.0, wire.share * kSparseElement);
@@ -133,18 +133,18 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kParameterBytes};
 
-  ScheduleOptions chosen = prediction::by_formula(model, cluster, limits, given);
+  ScheduleOptions chosen = tuning::by_formula(model, cluster, limits, given);
   Json predicted, candidates = Json::array();
   std::string why;
   auto job = job_of(settings, table, workers, gathering.seconds);
   if (job.ok() && messages_of(model, table, chosen, workers) * static_cast<double>(predicted_iterations(*job)) > kMostMessages)
     job = error(ErrorKind::kBadRequest, "an iteration of {} workers has too many messages to predict", workers);
   if (job.ok()) {
-    PACELINE_ASSIGN_OR_RETURN(const prediction::Choice choice, prediction::tune(*job, cluster, limits, given));
+    PACELINE_ASSIGN_OR_RETURN(const tuning::Choice choice, tuning::tune(*job, cluster, limits, given));
     chosen = choice.schedule;
     predicted = {{"seconds", choice.predicted.iteration},
                  {"lower_bound", choice.predicted.lower_bound > 0 ? Json(choice.predicted.lower_bound) : Json(nullptr)}};
-    for (const prediction::Candidate& candidate : choice.candidates) {
+    for (const tuning::Candidate& candidate : choice.candidates) {
       candidates.push_back(json_of(candidate.schedule, settings.task.scale));
       candidates.back()["seconds"] = candidate.predicted.iteration;
     }

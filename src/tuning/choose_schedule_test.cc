@@ -9,18 +9,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "job/make_plan.h"
 #include "job/testing.h"
-#include "prediction/predict.h"
 #include "replay/table.h"
-#include "runtime/make_job_plan.h"
 #include "scheduling/slice_size.h"
+#include "simulation/predict.h"
 
 namespace paceline::tuning {
 namespace {
 
 using job::testing::give;
 using job::testing::spec_of;
-using runtime::Json;
+using report::Json;
 using ::testing::HasSubstr;
 
 constexpr cost::LinkFit kLink{.start_up = 100e-6, .bandwidth = {117e6}, .residual = 0.02};
@@ -55,7 +55,7 @@ class ChooseSchedule : public ::testing::Test {
   }
   std::int64_t largest_unit() const {
     std::int64_t largest = 0;
-    const auto plan = runtime::make_job_plan(chosen_, tensors(), 4, 4, 1);
+    const auto plan = job::make_plan(chosen_, tensors(), 4, 4, 1);
     EXPECT_TRUE(plan.ok()) << plan.status().message();
     for (const scheduling::Unit& unit : (*plan)->units().units) largest = std::max(largest, unit.elements);
     return largest;
@@ -141,14 +141,14 @@ TEST_F(ChooseSchedule, WhatIsTypedStays) {
 
 // What a prediction of the same job says that is given the batches' algorithm and the way gradients are pushed.
 TEST_F(ChooseSchedule, PredictsBatchesAsTheyWereAskedFor) {
-  prediction::Job job{.table = tensors()};
+  simulation::Job job{.table = tensors()};
   for (const replay::LayerRow& row : table().layers) {
     job.forward.push_back(row.forward);
     job.backward.push_back(row.backward);
   }
-  const prediction::Cluster cluster{.workers = 4,
+  const simulation::Cluster cluster{.workers = 4,
                                     .servers = 4,
-                                    .layout = prediction::Cluster::Layout::kShared,
+                                    .layout = simulation::Cluster::Layout::kShared,
                                     .link = kLink.bandwidth,
                                     .start_up = 0.5,
                                     .processing = 30e-6};
@@ -167,7 +167,7 @@ TEST_F(ChooseSchedule, PredictsBatchesAsTheyWereAskedFor) {
       const Json tuned = choose({.both = 4, .link = link});
       auto schedule = *job::schedule_of(settings_);
       schedule.cut = scheduling::scaled(schedule.cut, settings_.task.scale);
-      const auto expected = prediction::predict(job, schedule, cluster);
+      const auto expected = simulation::predict(job, schedule, cluster);
       ASSERT_TRUE(expected.ok()) << expected.status().message();
       EXPECT_EQ(tuned["predicted"]["seconds"], expected->iteration) << "'" << batching << "' '" << push << "'";
       different.insert(expected->iteration);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "job/make_plan.h"
 #include "paramserver/core/server.h"
-#include "runtime/make_job_plan.h"
 
 namespace paceline::tuning {
 namespace {
@@ -32,7 +32,7 @@ class Server {
     wire::TensorTable table;
     table.layers = {"measured"};
     table.tensors = {{"measured", "float32", {kElements}, Layer{0}, 0}};
-    PACELINE_ASSIGN_OR_RETURN(const auto plan, runtime::make_job_plan(updates_of(settings), table, workers, 1, 1));
+    PACELINE_ASSIGN_OR_RETURN(const auto plan, job::make_plan(updates_of(settings), table, workers, 1, 1));
     PACELINE_ASSIGN_OR_RETURN(auto core, paramserver::Server::make(plan, Rank{0}));
     return Server(plan, std::move(core));
   }
@@ -60,7 +60,7 @@ class Server {
   }
 
  private:
-  Server(std::shared_ptr<const paramserver::JobPlan> plan, std::unique_ptr<paramserver::Server> core)
+  Server(std::shared_ptr<const job::Plan> plan, std::unique_ptr<paramserver::Server> core)
       : plan_(std::move(plan)), core_(std::move(core)) {}
 
   // The workers have got what was sent.
@@ -71,7 +71,7 @@ class Server {
   }
 
   SystemClock clock_;
-  std::shared_ptr<const paramserver::JobPlan> plan_;
+  std::shared_ptr<const job::Plan> plan_;
   std::unique_ptr<paramserver::Server> core_;
   std::vector<paramserver::ServerAction> actions_;
 };

@@ -72,7 +72,7 @@ enum class MessageKind : std::uint8_t {
 
   // mini-batch number `iteration` (from 1, each handed out once) is for your `unit`-th iteration (from 1); no payload
   kMiniBatch = detail::kind_of(Channel::kPace, 0),
-  // the server's part of the verdict of `iteration` (paramserver/core/verdict.h)
+  // the server's part of the verdict of `iteration` (exchange/verdict.h)
   kVerdict,
 
   // the server's part of the gradient's squared norm of `iteration`

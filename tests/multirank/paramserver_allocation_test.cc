@@ -24,7 +24,7 @@ constexpr std::int32_t kWorkers = 3;
 struct Case {
   const char* schedule;
   sync::SyncKind sync;
-  WireKind wire = WireKind::kFloat32;
+  job::WireKind wire = job::WireKind::kFloat32;
 };
 
 class ParameterServerAllocation : public ::testing::TestWithParam<std::tuple<transport::testing::MakeBackend, Case>> {};
@@ -38,7 +38,7 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
   setting.options.schedule = *scheduling::parse_schedule_name(wanted.schedule);
   setting.options.sync.kind = wanted.sync;
   setting.options.wire.kind = wanted.wire;
-  if (wanted.wire == WireKind::kDropping) setting.options.wire.share = 0.1;
+  if (wanted.wire == job::WireKind::kDropping) setting.options.wire.share = 0.1;
   setting.options.update.optimizer.kind = tensor::OptimizerKind::kAdam;
   setting.iterations = kWarm + kWindow * static_cast<Iteration>(kWindows) + 10;
   Job job(make_backend(), setting);
@@ -72,7 +72,7 @@ std::string name_of(const ::testing::TestParamInfo<ParameterServerAllocation::Pa
   const auto& [make_backend, wanted] = info.param;
   const bool by_default = std::string(wanted.schedule) == "default";
   const std::string kind(sync::to_text(wanted.sync));
-  std::string wire = wanted.wire == WireKind::kFloat32 ? "" : "_" + WireOptions{.kind = wanted.wire}.text();
+  std::string wire = wanted.wire == job::WireKind::kFloat32 ? "" : "_" + job::WireOptions{.kind = wanted.wire}.text();
   wire = wire.substr(0, wire.find(':'));
   return make_backend().name + (by_default ? "_default_" : "_layer_wise_") + kind + wire;
 }
@@ -82,9 +82,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend),
                        ::testing::Values(Case{"default", sync::SyncKind::kBsp}, Case{"layer-wise", sync::SyncKind::kBsp},
                                          Case{"layer-wise", sync::SyncKind::kAsp}, Case{"layer-wise", sync::SyncKind::kSsp},
-                                         Case{"default", sync::SyncKind::kBsp, WireKind::kBFloat16},
-                                         Case{"layer-wise", sync::SyncKind::kBsp, WireKind::kFloat16},
-                                         Case{"layer-wise", sync::SyncKind::kBsp, WireKind::kDropping})),
+                                         Case{"default", sync::SyncKind::kBsp, job::WireKind::kBFloat16},
+                                         Case{"layer-wise", sync::SyncKind::kBsp, job::WireKind::kFloat16},
+                                         Case{"layer-wise", sync::SyncKind::kBsp, job::WireKind::kDropping})),
     name_of);
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "paramserver/service/server_carrier.h"
-#include "runtime/reference_dropping.h"
-#include "runtime/reference_wire.h"
+#include "training/reference_dropping.h"
+#include "training/reference_wire.h"
 
 namespace paceline::paramserver::testing {
 namespace {
@@ -23,14 +23,14 @@ session::EndpointOptions options_of(const session::PeerName& name, const JobSett
 }
 
 // What workers see of the servers' values.
-std::vector<float> returned(const WireOptions& wire, std::vector<float> values) {
-  for (float& value : values) value = runtime::reference_rounded(wire, value);
+std::vector<float> returned(const job::WireOptions& wire, std::vector<float> values) {
+  for (float& value : values) value = training::reference_rounded(wire, value);
   return values;
 }
 
 // What an update takes of a worker's gradient.
-std::vector<float> received(const WireOptions& wire, std::vector<float> gradient) {
-  for (float& value : gradient) value = runtime::reference_sent(wire, value) / static_cast<float>(wire.loss_scale);
+std::vector<float> received(const job::WireOptions& wire, std::vector<float> gradient) {
+  for (float& value : gradient) value = training::reference_sent(wire, value) / static_cast<float>(wire.loss_scale);
   return gradient;
 }
 
@@ -80,7 +80,7 @@ void Process::send_to_server(Rank to, const wire::MessageHead& head, std::span<c
 }
 
 Job::Job(const Backend& backend, JobSetting setting)
-    : plan(*JobPlan::make(setting.table, setting.options)), setting_(std::move(setting)), offsets_(setting_.table.offsets()) {
+    : plan(*job::Plan::make(setting.table, setting.options)), setting_(std::move(setting)), offsets_(setting_.table.offsets()) {
   const auto elements = static_cast<std::size_t>(plan->units().elements);
   const auto all = static_cast<std::size_t>(setting_.options.workers + setting_.options.servers - 1);
   for (std::int32_t s = 0; s < setting_.options.servers; ++s) {
@@ -98,11 +98,11 @@ Job::Job(const Backend& backend, JobSetting setting)
     made.parameters.resize(elements);
     made.gradients.resize(elements);
     if (w == 0 && !setting_.ledger) made.parameters = initial;
-    auto house = std::make_unique<Gatehouse>(
+    auto house = std::make_unique<exchange::Gatehouse>(
         plan, Rank{w}, gate_rule(plan->options().schedule), made.node.rank.loop(),
-        GatehouseOptions{setting_.stall_deadline, [&made](const Status& why) { made.reported.push_back(why); }});
-    auto carrier = std::make_unique<ServerCarrier>(*house, made, TensorMemory(plan, made.parameters, made.gradients));
-    made.worker = std::make_unique<GradientExchange>(std::move(house), std::move(carrier));
+        exchange::GatehouseOptions{setting_.stall_deadline, [&made](const Status& why) { made.reported.push_back(why); }});
+    auto carrier = std::make_unique<ServerCarrier>(*house, made, exchange::TensorMemory(plan, made.parameters, made.gradients));
+    made.worker = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier));
   }
   for (std::size_t s = 0; s < servers.size(); ++s) {
     const auto address = servers[s]->node.listen(backend.host);
@@ -118,7 +118,7 @@ Job::Job(const Backend& backend, JobSetting setting)
   for (auto& process : workers) process->connect_all();
 
   Reference reference(setting_.table, setting_.options.update, initial);
-  std::vector<runtime::ReferenceDropping> dropping(workers.size(), {setting_.options.wire, offsets_});
+  std::vector<training::ReferenceDropping> dropping(workers.size(), {setting_.options.wire, offsets_});
   for (Iteration i = setting_.options.first; i < setting_.options.first + setting_.iterations; ++i) {
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<bool>> unused(workers.size());

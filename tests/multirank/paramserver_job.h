@@ -8,19 +8,21 @@
 #include <thread>
 #include <vector>
 
-#include "paramserver/core/testing.h"
-#include "paramserver/service/gradient_exchange.h"
+#include "exchange/gradient_exchange.h"
+#include "job/testing_jobs.h"
 #include "paramserver/service/server_service.h"
 #include "session_node.h"
 
 namespace paceline::paramserver::testing {
+
+using namespace job::testing;
 
 using session::testing::Backend;
 
 struct JobSetting {
   std::uint64_t seed = 1;
   wire::TensorTable table;
-  JobOptions options;
+  job::PlanOptions options;
   Iteration iterations = 4;
   unsigned unused_per_cent = 0;
   bool ledger = false;  // all values begin at 0 and all gradients are 1
@@ -29,7 +31,7 @@ struct JobSetting {
 };
 
 // A node that sends through its endpoint and hands what comes to a sink.
-class Process final : public Outbox {
+class Process final : public exchange::Outbox {
  public:
   Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting);
   ~Process() override;
@@ -43,15 +45,15 @@ class Process final : public Outbox {
 
   session::testing::Node node;
   std::unique_ptr<ServerService> server;
-  std::unique_ptr<GradientExchange> worker;
+  std::unique_ptr<exchange::GradientExchange> worker;
   std::vector<float> parameters, gradients;
-  Account account;                                 // of all iterations
+  exchange::Account account;                       // of all iterations
   Iteration iterations = 0;                        // done by the training thread
   Status failure;                                  // what the training thread ended with
   std::vector<Status> reported;                    // on_failed; loop only
   std::map<wire::MessageKind, std::int64_t> sent;  // messages; loop only
 
-  MessageSink& sink() { return server ? static_cast<MessageSink&>(*server) : worker->carrier(); }
+  exchange::MessageSink& sink() { return server ? static_cast<exchange::MessageSink&>(*server) : worker->carrier(); }
 
  private:
   std::map<session::PeerName, session::PeerId> peers_;
@@ -73,7 +75,7 @@ class Job {
   const std::vector<float>& expected();
 
   std::vector<std::unique_ptr<Process>> servers, workers;
-  std::shared_ptr<const JobPlan> plan;
+  std::shared_ptr<const job::Plan> plan;
 
  private:
   Status train_one(Process& process, std::int32_t worker, const AtIteration& at_iteration, const Vanishes& vanishes);

@@ -53,7 +53,7 @@ JobSetting setting_of(std::uint64_t seed) {
   setting.options.update.optimizer.kind = static_cast<tensor::OptimizerKind>(random() % 5);
   setting.options.update.optimizer.weight_decay = 0.01;
   if (random() % 3 == 0) setting.options.update.clip_norm = 1;
-  if (random() % 3 == 0) setting.options.update.non_finite = NonFinitePolicy::kSkip;
+  if (random() % 3 == 0) setting.options.update.non_finite = job::NonFinitePolicy::kSkip;
   setting.unused_per_cent = random() % 2 == 0 ? 0 : 30;
   setting.threads = seed % 3 == 0 ? 3 : 1;
   return setting;
@@ -158,12 +158,12 @@ TEST_F(ParameterServer, ABatchTravelsAsOnePushOneRequestAndOneReplyPerServer) {
   EXPECT_EQ(values, 2 * static_cast<std::int64_t>(job.plan->units().units.size())) << "the initial values of two workers";
 }
 
-constexpr std::array kNarrowKinds = {WireKind::kBFloat16, WireKind::kFloat16};
+constexpr std::array kNarrowKinds = {job::WireKind::kBFloat16, job::WireKind::kFloat16};
 
 // Every schedule meets every kind, with different numbers of workers and servers, cuts, and optimizers.
 TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowCodecs) {
-  for (const WireKind kind : kNarrowKinds) {
-    SCOPED_TRACE(WireOptions{.kind = kind}.text());
+  for (const job::WireKind kind : kNarrowKinds) {
+    SCOPED_TRACE(job::WireOptions{.kind = kind}.text());
     train_each(2 * scheduling::schedule_names().size(), inproc, [kind](std::uint64_t seed) {
       JobSetting setting = setting_of(200 + seed);
       setting.options.wire = {.kind = kind, .loss_scale = seed % 3 == 0 ? 64.0 : 1.0};
@@ -203,7 +203,7 @@ TEST_F(ParameterServer, GivesTheReferencesBitsWithNarrowPushesInBatches) {
 
 TEST_F(ParameterServer, PushesAndPullsHalfTheBytesWithANarrowCodec) {
   JobSetting setting = setting_of(2);
-  setting.options.wire.kind = WireKind::kBFloat16;
+  setting.options.wire.kind = job::WireKind::kBFloat16;
   expect_moved(setting, kElements * 2, kElements * 2);
 }
 
@@ -211,7 +211,7 @@ TEST_F(ParameterServer, GivesTheReferencesBitsWithDropping) {
   constexpr std::array kShares = {0.5, 0.1, 0.01, 1e-9, 1.0};
   train_each(2 * scheduling::schedule_names().size(), inproc, [&](std::uint64_t seed) {
     JobSetting setting = setting_of(500 + seed);
-    setting.options.wire = {.kind = WireKind::kDropping, .share = kShares[seed % kShares.size()]};
+    setting.options.wire = {.kind = job::WireKind::kDropping, .share = kShares[seed % kShares.size()]};
     setting.iterations = 6;
     return setting;
   });
@@ -222,7 +222,7 @@ TEST_F(ParameterServer, GivesTheReferencesBitsWithDeepGradientCompression) {
     JobSetting setting = setting_of(700 + seed);
     setting.options.update.optimizer = {};
     setting.options.update.clip_norm = 0;
-    setting.options.wire = {.kind = WireKind::kDgc,
+    setting.options.wire = {.kind = job::WireKind::kDgc,
                             .share = std::array{0.01, 0.3, 1.0}[seed % 3],
                             .momentum = seed % 4 == 0 ? 0 : 0.9,
                             .nesterov = seed % 5 == 0,
@@ -236,14 +236,14 @@ TEST_F(ParameterServer, GivesTheReferencesBitsWithDeepGradientCompression) {
 TEST_F(ParameterServer, GivesTheReferencesBitsWithDroppingOverAFaultyNetwork) {
   train_each(5, faulty_backend, [](std::uint64_t seed) {
     JobSetting setting = setting_of(600 + seed);
-    setting.options.wire = {.kind = WireKind::kDropping, .share = 0.1};
+    setting.options.wire = {.kind = job::WireKind::kDropping, .share = 0.1};
     return setting;
   });
 }
 
 TEST_F(ParameterServer, PushesEightBytesForEachElementThatIsNotDropped) {
   JobSetting setting = setting_of(2);
-  setting.options.wire = {.kind = WireKind::kDropping, .share = 0.1};
+  setting.options.wire = {.kind = job::WireKind::kDropping, .share = 0.1};
   setting.options.schedule = *scheduling::parse_schedule_name("layer-wise");
   expect_moved(setting, (60 + 2 + 300 + 5 + 900 + 50 + 120 + 1) * 8, kElements * 4);
 }

@@ -5,20 +5,20 @@
 #include <future>
 
 #include "base/checksum.h"
-#include "paramserver/core/testing.h"
+#include "job/testing_jobs.h"
 #include "runtime/server_process.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace paceline::runtime::testing {
 namespace {
 
-using paramserver::testing::gradient_of;
+using job::testing::gradient_of;
 
 constexpr Duration kDeadline = std::chrono::seconds(20);
 
 Status train(WorkerProcess& worker, Iteration iteration, const wire::TensorTable& tensors, std::vector<float>& gradients,
              const Job& job) {
-  paramserver::GradientExchange& client = worker.exchange();
+  exchange::GradientExchange& client = worker.exchange();
   for (std::size_t layer = 0; layer < tensors.layers.size(); ++layer) {
     PACELINE_RETURN_IF_ERROR(client.wait_layer(Layer{static_cast<std::int32_t>(layer)}, iteration));
   }
@@ -44,17 +44,17 @@ std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
 }
 
 wire::TensorTable table(bool frozen) {
-  wire::TensorTable made = paramserver::testing::table_of({{3000, 7}, {40'000}, {1, 500}});
+  wire::TensorTable made = job::testing::table_of({{3000, 7}, {40'000}, {1, 500}});
   for (wire::TensorInfo& tensor : made.tensors) tensor.frozen = frozen && tensor.layer == Layer{2};
   return made;
 }
 
 std::vector<float> expected_parameters(const Job& job, Iteration iterations) {
   const wire::TensorTable tensors = table();
-  const auto plan = make_job_plan(job.settings, tensors, job.workers, job.servers, 1);
+  const auto plan = make_plan(job.settings, tensors, job.workers, job.servers, 1);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  paramserver::testing::Reference reference((*plan)->table(), (*plan)->options().update,
-                                            paramserver::testing::initial_values(kSeed, tensors.elements()));
+  job::testing::Reference reference((*plan)->table(), (*plan)->options().update,
+                                    job::testing::initial_values(kSeed, tensors.elements()));
   const std::vector<std::vector<bool>> none(static_cast<std::size_t>(job.workers), std::vector<bool>(tensors.tensors.size()));
   for (Iteration iteration = 1; iteration <= iterations; ++iteration) {
     std::vector<std::vector<float>> gradients;
@@ -111,12 +111,12 @@ Cluster::Cluster(Backend backend, const Job& job) : backend_(backend), job_(job)
   options.job = 77;
   if (job.traced) options.timeline = &timeline;
   CoordinatorCallbacks callbacks;
-  callbacks.on_ended = [this](const wire::Stop& stop, const std::optional<Json>& report) {
+  callbacks.on_ended = [this](const wire::Stop& stop, const std::optional<report::Json>& report) {
     verdict = stop;
     final_report = report;
     coordinator_transport_->loop().stop();
   };
-  callbacks.on_progress = [this](const Json& told) { progress.push_back(told); };
+  callbacks.on_progress = [this](const report::Json& told) { progress.push_back(told); };
   coordinator_ = std::make_unique<Coordinator>(*coordinator_transport_, options, callbacks);
   const auto address = coordinator_->start();
   EXPECT_TRUE(address.ok()) << address.status().message();
@@ -152,7 +152,7 @@ Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const jo
                      const std::function<void(WorkerProcess&, Iteration)>& at_iteration) {
   const wire::TensorTable tensors = table(job_.frozen);
   const std::int64_t elements = tensors.elements();
-  parameters = paramserver::testing::initial_values(kSeed + static_cast<std::uint64_t>(rank), elements);  // only rank 0's count
+  parameters = job::testing::initial_values(kSeed + static_cast<std::uint64_t>(rank), elements);  // only rank 0's count
   std::vector<float> gradients(parameters.size());
   MemberOptions options = member(1000 + static_cast<std::uint64_t>(rank));
   options.wanted_rank = rank;
@@ -163,7 +163,7 @@ Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const jo
                                            options, parameters, gradients);
   if (!process.ok()) return process.status();
   WorkerProcess& worker = **process;
-  WorkerReport report;
+  report::WorkerReport report;
   report.rank = rank;
   for (Iteration iteration = 1; iteration <= job_.iterations; ++iteration) {
     const Status status = train(worker, iteration, tensors, gradients, job_);

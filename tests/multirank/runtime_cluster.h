@@ -10,10 +10,10 @@
 
 #include <gtest/gtest.h>
 
+#include "job/make_plan.h"
 #include "job/testing.h"
 #include "replay/worker.h"
 #include "runtime/coordinator.h"
-#include "runtime/make_job_plan.h"
 #include "runtime/worker_process.h"
 #include "transport/faulty/faulty_transport.h"
 #include "transport/inproc/inproc_transport.h"
@@ -74,9 +74,9 @@ class Cluster {
   transport::FaultCounts faults();
 
   std::optional<wire::Stop> verdict;  // after join()
-  std::optional<Json> final_report;
-  std::vector<Json> progress;
-  TimelineCollector timeline;
+  std::optional<report::Json> final_report;
+  std::vector<report::Json> progress;
+  timeline::TimelineCollector timeline;
 
  private:
   class Counted;

@@ -3,13 +3,13 @@
 #include <numeric>
 
 #include "collectives/plan/plan_player.h"
-#include "paramserver/core/testing.h"
+#include "job/testing_jobs.h"
 #include "runtime_cluster.h"
 
 namespace paceline::runtime::testing {
 namespace {
 
-using paramserver::testing::gradient_of;
+using job::testing::gradient_of;
 
 class CollectiveJobTest : public ::testing::TestWithParam<Backend> {};
 
@@ -48,8 +48,8 @@ TEST_P(CollectiveJobTest, AJobWithoutServersGivesTheBitsOfPlainLoopsWhateverTheL
 }
 
 // The sums of all units in the order in which the plan of `algorithm` adds.
-std::vector<float> sums_by_plan(const paramserver::JobPlan& plan, collectives::Operation operation,
-                                collectives::Algorithm algorithm, const std::vector<std::vector<float>>& gradients) {
+std::vector<float> sums_by_plan(const job::Plan& plan, collectives::Operation operation, collectives::Algorithm algorithm,
+                                const std::vector<std::vector<float>>& gradients) {
   std::vector<float> sums;
   const auto ranks = static_cast<int>(gradients.size());
   for (const scheduling::Unit& unit : plan.units().units) {
@@ -91,9 +91,9 @@ TEST_P(CollectiveJobTest, AnAlgorithmWithAnOrderOfItsOwnGivesTheBitsOfItsPlan) {
     Cluster cluster(GetParam(), job);
     const std::vector<std::vector<float>> parameters = cluster.work_all();
     const wire::TensorTable tensors = table();
-    const auto plan = make_job_plan(job.settings, tensors, job.workers, 0, 1);
+    const auto plan = make_plan(job.settings, tensors, job.workers, 0, 1);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
-    std::vector<float> expected = paramserver::testing::initial_values(kSeed, tensors.elements());
+    std::vector<float> expected = job::testing::initial_values(kSeed, tensors.elements());
     for (Iteration iteration = 1; iteration <= job.iterations; ++iteration) {
       std::vector<std::vector<float>> gradients;
       for (std::int32_t worker = 0; worker < job.workers; ++worker)

@@ -4,14 +4,14 @@
 #include <limits>
 #include <mutex>
 
-#include "paramserver/core/testing.h"
+#include "job/testing_jobs.h"
 #include "runtime_cluster.h"
 
 namespace paceline::runtime::testing {
 namespace {
 
-using paramserver::Verdict;
-using paramserver::testing::gradient_of;
+using exchange::Verdict;
+using job::testing::gradient_of;
 
 constexpr std::int32_t kWorkers = 3;
 constexpr Iteration kIterations = 8;
@@ -38,7 +38,7 @@ struct Plain {
 Plain plain_job(bool frozen) {
   const wire::TensorTable tensors = table(frozen);
   const auto offsets = tensors.offsets();
-  Plain plain{paramserver::testing::initial_values(kSeed, tensors.elements()), {}};
+  Plain plain{job::testing::initial_values(kSeed, tensors.elements()), {}};
   for (Iteration iteration = 1; iteration <= kIterations; ++iteration) {
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<std::uint32_t>> unused;

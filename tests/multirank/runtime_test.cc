@@ -152,11 +152,11 @@ TEST_P(RuntimeTest, WhatIsNoProgressIsShownToNobody) {
 // Reads a timeline as a viewer does: how many ways of units there are, and that none of their stages begins before the one before
 // it, whichever process's clock said so, by more than the clocks' error. Nanoseconds would be lost in minutes if they were not
 // aligned.
-std::size_t count_ordered_trips(const Json& trace) {
+std::size_t count_ordered_trips(const report::Json& trace) {
   const double error = trace["otherData"]["clock_error_seconds"].get<double>() * 1e6;
   std::size_t trips = 0;
   double before = 0;
-  for (const Json& event : trace["traceEvents"]) {
+  for (const report::Json& event : trace["traceEvents"]) {
     if (event["ph"] != "b") continue;
     const double at = event["ts"];
     if (event["name"] == "unit") {
@@ -185,8 +185,8 @@ TEST_P(RuntimeTest, ATimelineIsInOrderThoughNoTwoClocksAgree) {
   EXPECT_LT((*written)["clock_error_seconds"].get<double>(), 1) << "clocks are minutes apart";
   EXPECT_EQ(files.files.size(), 1u);
   const auto& bytes = files.files.at("job.json")->bytes;
-  const Json trace = Json::parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  const auto plan = make_job_plan(job.settings, table(), job.workers, job.servers, 1);
+  const report::Json trace = report::Json::parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  const auto plan = make_plan(job.settings, table(), job.workers, job.servers, 1);
   EXPECT_EQ(count_ordered_trips(trace), (*plan)->units().units.size() * 3 * static_cast<std::size_t>(job.iterations));
   expect_same_bits(parameters, expected_parameters(job, job.iterations));
 }

@@ -159,7 +159,7 @@ def test_tuned_predicts_its_candidates_from_the_table_and_keeps_the_bits(heavy_t
     assert report["parameters_hash"] == reference(*task, "--scale", 4)["parameters_hash"]
     tuned = report["tuned"]
     assert tuned["by"] == "prediction" and len(tuned["candidates"]) >= 8 and tuned["predicted"]["seconds"] > 0
-    # A candidate must be a percent faster to be preferred (prediction/tune.h); the seconds are rounded to nanoseconds.
+    # A candidate must be a percent faster to be preferred (tuning/tune.h); the seconds are rounded to nanoseconds.
     assert tuned["predicted"]["seconds"] <= (1 / 0.99 + 1e-5) * min(candidate["seconds"] for candidate in tuned["candidates"])
     assert report["link"]["rule"] == tuned["window"] and report["ordering"]["places"] == tuned["ordered-places"]
     for way in ("pull-by-layer", "pull-in-batches"):

@@ -9,14 +9,14 @@
 
 #include "base/text.h"
 #include "paceline/wrong.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::brief;
-using runtime::CaseIndex;
-using runtime::parse_json;
+using report::brief;
+using report::CaseIndex;
+using report::parse_json;
 
 constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;  // doubles are exact up to here
 

@@ -3,13 +3,13 @@
 #include "paceline/wrong.h"
 #include "planner/gpus.h"
 #include "planner/servers.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 #include "sync/barrier.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::brief;
+using report::brief;
 
 // ---- plan barrier
 

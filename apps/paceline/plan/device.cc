@@ -8,12 +8,12 @@
 #include "planner/algorithm_choice.h"
 #include "planner/memory.h"
 #include "planner/mini_batch.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::brief;
+using report::brief;
 
 // ---- plan memory
 

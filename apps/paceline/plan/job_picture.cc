@@ -63,6 +63,6 @@ figure.savefig(sys.argv[1], dpi=120)
 
 }  // namespace
 
-Status draw_job(const runtime::Json& answer, const std::string& file) { return draw(kPicture, answer.dump(), file); }
+Status draw_job(const report::Json& answer, const std::string& file) { return draw(kPicture, answer.dump(), file); }
 
 }  // namespace paceline::cli

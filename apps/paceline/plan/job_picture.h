@@ -5,12 +5,12 @@
 #include <string>
 
 #include "base/status.h"
-#include "runtime/report.h"
+#include "report/report.h"
 
 namespace paceline::cli {
 
 // `answer` as recommend() gives it; the end of `file`'s name (.png, .svg, .pdf) is the format. kIo with what Python says when it
 // fails.
-Status draw_job(const runtime::Json& answer, const std::string& file);
+Status draw_job(const report::Json& answer, const std::string& file);
 
 }  // namespace paceline::cli

@@ -4,12 +4,12 @@
 
 #include "base/text.h"
 #include "planner/layer_chain.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::brief;
+using report::brief;
 
 constexpr double kLargestSize = 9007199254740992.0;
 

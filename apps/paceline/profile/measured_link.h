@@ -8,11 +8,11 @@
 #include "base/quantity.h"
 #include "base/status.h"
 #include "cost/link_fit.h"
-#include "runtime/report.h"
+#include "report/report.h"
 
 namespace paceline::cli {
 
-using runtime::Json;
+using report::Json;
 
 struct Spread {
   double median = 0, least = 0, most = 0;

@@ -12,14 +12,14 @@
 #include "paceline/machine.h"
 #include "paceline/option_files.h"
 #include "paceline/wrong.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::brief;
-using runtime::CaseIndex;
-using runtime::parse_json;
+using report::brief;
+using report::CaseIndex;
+using report::parse_json;
 
 Status check_object(const Json& json, const std::vector<std::string>& legal, const std::string& where) {
   if (!json.is_object()) return wrong("{}: {} (a {}) where an object is expected", where, brief(json), json.type_name());

@@ -17,11 +17,11 @@
 #include "base/quantity.h"
 #include "base/status.h"
 #include "model/convolution_algorithm.h"
-#include "runtime/report.h"
+#include "report/report.h"
 
 namespace paceline::cli {
 
-using runtime::Json;
+using report::Json;
 
 struct MeasuredAlgorithm {
   model::ConvolutionAlgorithm algorithm{};

@@ -19,7 +19,7 @@
 namespace paceline::cli {
 namespace {
 
-using runtime::Json;
+using report::Json;
 
 std::uint64_t drawn() {
   std::random_device device;
@@ -86,7 +86,7 @@ int run_coordinator(const CoordinatorRequest& request) {
     else if (request.json)
       std::cout << report->dump(2) << "\n";
     else
-      std::cout << runtime::report_text(*report);
+      std::cout << report::report_text(*report);
   }
   std::cout.flush();
   return status.ok() ? kDone : report_error(status);

@@ -4,15 +4,15 @@
 #include "model/convolution_algorithm.h"
 #include "paceline/option_files.h"
 #include "paceline/wrong.h"
-#include "runtime/json_text.h"
+#include "report/json_text.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::brief;
-using runtime::CaseIndex;
-using runtime::Json;
-using runtime::parse_json;
+using report::brief;
+using report::CaseIndex;
+using report::Json;
+using report::parse_json;
 
 // The file's one JSON object. `option`: what named the file.
 Result<Json> object_in(const char* option, const std::string& path) {

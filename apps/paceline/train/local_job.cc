@@ -19,14 +19,14 @@
 #include "paceline/train/roles.h"
 #include "paceline/train/trainer_program.h"
 #include "process/child.h"
-#include "runtime/report.h"
+#include "report/report.h"
 #include "session/endpoint.h"
 #include "worker/worker_request.h"
 
 namespace paceline::cli {
 namespace {
 
-using runtime::Json;
+using report::Json;
 
 // How long children may take to end by themselves once one of them has said why, or the user has asked twice; and how long what
 // they print is read when they have ended and somebody else still holds the other end.
@@ -346,7 +346,7 @@ class LocalJob {
       if (request_.json)
         std::cout << report_->dump(2) << "\n";
       else
-        std::cout << runtime::report_text(*report_);
+        std::cout << report::report_text(*report_);
       std::cout.flush();
     }
     const int status = children_[0]->wait_status();

@@ -36,14 +36,14 @@ void MetricsFile::begin() {
   [[maybe_unused]] const int emptied = ftruncate(fileno(file_), 0);  // a pipe or device has nothing to empty
 }
 
-void MetricsFile::on_progress(const runtime::Json& progress) {
+void MetricsFile::on_progress(const report::Json& progress) {
   // What is not there, or not finite, is written as null.
   const auto number = [&](const char* key) {
     return progress.contains(key) && progress[key].is_number() ? progress[key].get<double>() : std::nan("");
   };
   const auto iteration = progress.value("iteration", std::int64_t{0});
   if (lines_ == Lines::kPerWorker) {
-    runtime::Json line{{"rank", progress.value("rank", 0)}, {"iteration", iteration}};
+    report::Json line{{"rank", progress.value("rank", 0)}, {"iteration", iteration}};
     for (const char* key : {"loss", "seconds", "computing", "waiting_barrier", "waiting_parameters", "accuracy"})
       line[key] = number(key);
     return write(line);
@@ -66,7 +66,7 @@ void MetricsFile::on_progress(const runtime::Json& progress) {
   open_iterations_.erase(iteration);
 }
 
-void MetricsFile::write(const runtime::Json& line) {
+void MetricsFile::write(const report::Json& line) {
   if (!problem_.ok()) return;
   begin();
   const std::string text = line.dump() + "\n";

@@ -1,6 +1,6 @@
 // `--metrics FILE`: one JSON object per line. In BSP one for each iteration, means over the workers, written when the last of them
 // has told; where workers do different numbers of iterations, one for each iteration of a worker, with its rank. `--pace FILE`:
-// what the pacing server tells (runtime/pace_record.h). A job that does not come to its first line leaves no file behind and an
+// what the pacing server tells (report/pace_record.h). A job that does not come to its first line leaves no file behind and an
 // older one as it was. A device is written to, and a pipe that somebody reads. One thread.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/report.h"
+#include "report/report.h"
 
 namespace paceline::cli {
 
@@ -23,8 +23,8 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
 
   // What a worker (or the reference, which speaks for all) says of one iteration.
-  void on_progress(const runtime::Json& progress);
-  void write(const runtime::Json& line);
+  void on_progress(const report::Json& progress);
+  void write(const report::Json& line);
   // Why lines are missing. The first that cannot be written warns, and is the last that is tried.
   const Status& problem() const { return problem_; }
 
@@ -36,7 +36,7 @@ class MetricsFile {
   struct Sum {
     std::int32_t told = 0;
     double loss = 0, seconds = 0, computing = 0, waiting_barrier = 0, waiting_parameters = 0;
-    runtime::Json accuracy;
+    report::Json accuracy;
   };
   std::FILE* file_;
   std::string name_;  // for messages: "--metrics FILE"

@@ -12,7 +12,7 @@
 namespace paceline::cli {
 namespace {
 
-using runtime::Json;
+using report::Json;
 using worker::WorkerRequest;
 
 Bytes machine_memory() { return Bytes{static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)}; }

@@ -16,7 +16,7 @@
 namespace paceline::cli {
 namespace {
 
-using runtime::Json;
+using report::Json;
 
 // Waits for the end of the process; `on_line` gets every line that it prints.
 Status run_child(const char* label, const std::vector<std::string>& arguments, const std::vector<int>& kept,
@@ -81,12 +81,12 @@ std::unique_ptr<Child> ForkingTrainer::adopt(const std::string& line) {
   return Child::adopt(worker.label, std::stoi(line), worker.output, worker.errors);
 }
 
-Status run_trainer(const runtime::Json& request, const std::function<void(const runtime::Json&)>& on_line) {
+Status run_trainer(const report::Json& request, const std::function<void(const report::Json&)>& on_line) {
   PACELINE_RETURN_IF_ERROR(trainer_exists());
   PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(request.dump()));
   const std::vector<std::string> command = {trainer_path(), worker::argument_of(-1, handed)};
   return run_child("the trainer", command, {handed.descriptor()}, [&](const std::string& line) {
-    const runtime::Json json = runtime::Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const report::Json json = report::Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_object()) on_line(json);
   });
 }

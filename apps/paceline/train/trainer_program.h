@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "process/child.h"
-#include "runtime/report.h"
+#include "report/report.h"
 
 namespace paceline::cli {
 
@@ -26,7 +26,7 @@ Status trainer_exists();
 // order of the requests, and ends; they are this process's children then.
 class ForkingTrainer {
  public:
-  using NamedRequest = std::pair<std::string, runtime::Json>;
+  using NamedRequest = std::pair<std::string, report::Json>;
   // `kept`: descriptors that the workers inherit.
   static Result<ForkingTrainer> start(const std::vector<NamedRequest>& requests, std::vector<int> kept);
   // To be read, waited for and ended like any child. Once.
@@ -47,7 +47,7 @@ class ForkingTrainer {
 
 // Runs it with `request` and waits for its end. `on_line` gets every JSON object that it prints. Errors: what the trainer says went
 // wrong, kBadRequest where it says so; kCancelled after Ctrl-C.
-Status run_trainer(const runtime::Json& request, const std::function<void(const runtime::Json&)>& on_line);
+Status run_trainer(const report::Json& request, const std::function<void(const report::Json&)>& on_line);
 
 // Runs this program with `arguments`; its standard output. Errors: what it says went wrong, kBadRequest where it says so.
 Result<std::string> run_paceline(std::vector<std::string> arguments);

@@ -12,7 +12,7 @@ namespace paceline::collectives {
 namespace {
 
 using Kind = RoundLedger::Action::Kind;
-using Lock = paramserver::Gatehouse::Lock;
+using Lock = exchange::Gatehouse::Lock;
 
 // How long ranks may take to agree on whom they blame.
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);
@@ -29,8 +29,8 @@ std::span<T> range(std::span<T> of, std::int64_t offset, std::int64_t elements) 
   return of.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(elements));
 }
 
-paramserver::Shard shard_for(const RoundLedger& ledger, std::shared_ptr<const paramserver::JobPlan> plan) {
-  using Steps = paramserver::Shard::Steps;
+exchange::Shard shard_for(const RoundLedger& ledger, std::shared_ptr<const job::Plan> plan) {
+  using Steps = exchange::Shard::Steps;
   std::vector<std::uint32_t> units(plan->units().moving);
   std::iota(units.begin(), units.end(), 0U);
   return {std::move(plan), units, ledger.updates_here() ? Steps::kHere : Steps::kElsewhere};
@@ -38,7 +38,7 @@ paramserver::Shard shard_for(const RoundLedger& ledger, std::shared_ptr<const pa
 
 }  // namespace
 
-CollectiveCarrier::CollectiveCarrier(paramserver::Gatehouse& house, paramserver::Outbox& outbox, paramserver::TensorMemory memory,
+CollectiveCarrier::CollectiveCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory,
                                      TrainingOptions options)
     : house_(house),
       plan_(house.plan()),
@@ -53,7 +53,7 @@ CollectiveCarrier::CollectiveCarrier(paramserver::Gatehouse& house, paramserver:
       engine_(self_, plan_.options().workers, *this),
       group_(std::make_shared<const Group>(all_workers(self_, plan_.options().workers))) {
   if (plan_.options().update.verdict) {
-    verdicts_.emplace(Verdicts{paramserver::VerdictLedger(plan_, {self_}), paramserver::VerdictPart(plan_.table().tensors.size())});
+    verdicts_.emplace(Verdicts{exchange::VerdictLedger(plan_, {self_}), exchange::VerdictPart(plan_.table().tensors.size())});
   }
   std::size_t begin = 0;
   for (const scheduling::Unit& unit : plan_.units().units) {
@@ -74,7 +74,7 @@ std::span<float> CollectiveCarrier::staged(std::uint32_t unit) const {
 
 // --- user's threads ---
 
-Status CollectiveCarrier::take(std::span<const paramserver::GateLedger::Complete> units, Iteration iteration) {
+Status CollectiveCarrier::take(std::span<const exchange::GateLedger::Complete> units, Iteration iteration) {
   for (const auto& [unit, unused] : units) {
     if (const Status finite = check_own(unit, unused, iteration); !finite.ok()) {
       house_.loop().post([this, finite] { house_.fail(finite); });
@@ -93,7 +93,7 @@ std::string CollectiveCarrier::awaited_verdict(Iteration iteration) const {
 
 // Why this worker's gradient must not be used, naming it: once it is summed nobody knows whose it was.
 Status CollectiveCarrier::check_own(std::uint32_t unit, std::uint32_t unused_parts, Iteration iteration) const {
-  if (plan_.options().update.non_finite != paramserver::NonFinitePolicy::kStop) return {};
+  if (plan_.options().update.non_finite != job::NonFinitePolicy::kStop) return {};
   const std::span<const float> gradient = memory_.gradient(unit);
   if (tensor::all_finite(gradient)) return {};
   const scheduling::Unit& planned = plan_.units().units[unit];
@@ -143,7 +143,7 @@ void CollectiveCarrier::carry_on() {
 // Locked.
 void CollectiveCarrier::step_told() {
   const TimePoint now = house_.loop().now();
-  for (const paramserver::Gatehouse::Told& told : house_.told()) {
+  for (const exchange::Gatehouse::Told& told : house_.told()) {
     if (told.backward_done) {
       ledger_.on_free(now, actions_);
     } else {

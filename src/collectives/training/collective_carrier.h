@@ -19,17 +19,16 @@
 #include "collectives/exec/engine.h"
 #include "collectives/training/round_ledger.h"
 #include "collectives/training/unit_flags.h"
-#include "paramserver/core/shard.h"
-#include "paramserver/service/carrier.h"
-#include "paramserver/service/tensor_memory.h"
+#include "exchange/carrier.h"
+#include "exchange/shard.h"
+#include "exchange/tensor_memory.h"
 
 namespace paceline::collectives {
 
-class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox {
+class CollectiveCarrier final : public exchange::Carrier, private PeerOutbox {
  public:
   // `house`, made with gate_rule(options), and `outbox` outlive it.
-  CollectiveCarrier(paramserver::Gatehouse& house, paramserver::Outbox& outbox, paramserver::TensorMemory memory,
-                    TrainingOptions options);
+  CollectiveCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory, TrainingOptions options);
   ~CollectiveCarrier() override;
 
   // Where updates are made: all of the iteration are, and parameters and optimizer state stay so until the next one's. On the loop.
@@ -38,21 +37,21 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   // For checkpoints, on the loop or before start(): no update is made between the two calls; and what updates have made so far.
   void hold_updates() { held_ = true; }
   void release_updates();
-  paramserver::Shard& shard() { return shard_; }
-  const paramserver::Shard& shard() const { return shard_; }
-  const paramserver::TensorMemory& memory() const { return memory_; }
-  const paramserver::JobPlan& plan() const { return plan_; }
+  exchange::Shard& shard() { return shard_; }
+  const exchange::Shard& shard() const { return shard_; }
+  const exchange::TensorMemory& memory() const { return memory_; }
+  const job::Plan& plan() const { return plan_; }
 
   // Carrier
   void start() override { start_signal_->raise(); }
   void on_units_told() override { signal_->raise(); }
   void on_backward_told() override { signal_->raise(); }
   bool takes_copies() const override { return true; }
-  Status take(std::span<const paramserver::GateLedger::Complete> units, Iteration iteration) override;
+  Status take(std::span<const exchange::GateLedger::Complete> units, Iteration iteration) override;
   bool takes_gradients() const override { return ledger_.takes_gradients(); }
   std::string awaited(std::optional<std::uint32_t> unit) const override { return ledger_.describe(unit); }
   std::string awaited_verdict(Iteration iteration) const override;
-  const paramserver::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
+  const exchange::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
   bool blames(const std::string& awaited, Duration waited) override;
 
   // MessageSink
@@ -88,11 +87,11 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   bool counts(const wire::MessageHead& head) const;
   std::span<float> staged(std::uint32_t unit) const;
 
-  paramserver::Gatehouse& house_;
-  const paramserver::JobPlan& plan_;
+  exchange::Gatehouse& house_;
+  const job::Plan& plan_;
   Rank self_;
-  paramserver::Outbox& outbox_;
-  paramserver::TensorMemory memory_;
+  exchange::Outbox& outbox_;
+  exchange::TensorMemory memory_;
   TrainingOptions options_;
   Rules rules_;
   UnitFlags flags_;
@@ -104,10 +103,10 @@ class CollectiveCarrier final : public paramserver::Carrier, private PeerOutbox 
   RoundLedger ledger_;
 
   // Loop only.
-  paramserver::Shard shard_;
+  exchange::Shard shard_;
   struct Verdicts {
-    paramserver::VerdictLedger ledger;  // locked
-    paramserver::VerdictPart part;      // of this round
+    exchange::VerdictLedger ledger;  // locked
+    exchange::VerdictPart part;      // of this round
   };
   std::optional<Verdicts> verdicts_;  // UpdateOptions::verdict
   Engine engine_;

@@ -8,7 +8,7 @@
 namespace paceline::collectives {
 
 using Kind = RoundLedger::Action::Kind;
-using Lock = paramserver::Gatehouse::Lock;
+using Lock = exchange::Gatehouse::Lock;
 
 void CollectiveCarrier::release_updates() {
   held_ = false;

@@ -6,7 +6,7 @@ namespace paceline::collectives {
 
 using Kind = RoundLedger::Action::Kind;
 
-RoundLedger::RoundLedger(paramserver::GateLedger& gates, Rank self, TrainingOptions options)
+RoundLedger::RoundLedger(exchange::GateLedger& gates, Rank self, TrainingOptions options)
     : gates_(gates),
       self_(self),
       root_(root_of(options, gates.plan().options().workers)),
@@ -43,7 +43,7 @@ void RoundLedger::begin_reduce(std::uint32_t unit, TimePoint now, Actions& actio
   actions.push_back({Kind::kReduce, unit});
 }
 
-void RoundLedger::on_staged(const paramserver::GateLedger::Complete& complete, TimePoint now, Actions& actions) {
+void RoundLedger::on_staged(const exchange::GateLedger::Complete& complete, TimePoint now, Actions& actions) {
   if (free_) begin_round();
   units_[complete.unit].staged = true;
   if (complete.unused_parts != scheduling::all_parts(plan().units().units[complete.unit])) gates_.on_free(complete.unit);

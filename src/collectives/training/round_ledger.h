@@ -1,5 +1,5 @@
 // One worker's side of training without servers: which collective operation of which unit begins when, and when a unit may be
-// updated. Steps the gate ledger of the same worker (paramserver/core/gate_ledger.h), which says what is complete and which layers
+// updated. Steps the gate ledger of the same worker (exchange/gate_ledger.h), which says what is complete and which layers
 // may run. Pure: events in, actions out; no thread, clock, memory of parameters, or loop. Whoever drives it owns it.
 //
 // The units of the job's plan (scheduling/unit_plan.h) are the buckets. A round belongs to an iteration and takes each unit through
@@ -13,7 +13,7 @@
 // order when backward is over. Then the broadcasts in forward order. A round's operations are all over before the next round
 // begins.
 //
-// With clipping or skipping (JobPlan::holds_updates) no unit is updated before the sums of all units have been looked at.
+// With clipping or skipping (job::Plan::holds_updates) no unit is updated before the sums of all units have been looked at.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "collectives/training/loop_options.h"
-#include "paramserver/core/gate_ledger.h"
+#include "exchange/gate_ledger.h"
 
 namespace paceline::collectives {
 
 // What a layer's forward waits for in the loop.
-inline paramserver::GateLedger::Rule gate_rule(const TrainingOptions& options) {
-  using Rule = paramserver::GateLedger::Rule;
+inline exchange::GateLedger::Rule gate_rule(const TrainingOptions& options) {
+  using Rule = exchange::GateLedger::Rule;
   return overlaps(options.loop) ? Rule::kOwnUnits : Rule::kEverything;
 }
 
@@ -48,14 +48,14 @@ class RoundLedger {
   using Actions = std::vector<Action>;
 
   // `gates` is the worker's, made with gate_rule(options), outlives it, and belongs to the same owner.
-  RoundLedger(paramserver::GateLedger& gates, Rank self, TrainingOptions options);
+  RoundLedger(exchange::GateLedger& gates, Rank self, TrainingOptions options);
 
   // The round before the first iteration: rank 0's parameters go to all.
   void on_start(TimePoint now, Actions& actions);
 
   // The unit's gradient stands where it is reduced, so that its own place is free. The first one of an iteration begins its round;
   // takes_gradients() held when it was told.
-  void on_staged(const paramserver::GateLedger::Complete& complete, TimePoint now, Actions& actions);
+  void on_staged(const exchange::GateLedger::Complete& complete, TimePoint now, Actions& actions);
   // Everything is staged, and nobody reads the parameters.
   void on_free(TimePoint now, Actions& actions);
 
@@ -79,8 +79,8 @@ class RoundLedger {
   std::string describe(std::optional<std::uint32_t> unit) const;
 
  private:
-  using Mark = paramserver::GateLedger::Mark;
-  using Flow = paramserver::GateLedger::Flow;
+  using Mark = exchange::GateLedger::Mark;
+  using Flow = exchange::GateLedger::Flow;
   struct Unit {
     bool staged = false, reduced = false, updated = false, returning = false;
   };
@@ -92,9 +92,9 @@ class RoundLedger {
   void complete(std::uint32_t unit, TimePoint now);
   // Of the round; frozen ones take part in the first alone.
   std::uint32_t count() const { return starting_ ? static_cast<std::uint32_t>(units_.size()) : plan().units().moving; }
-  const paramserver::JobPlan& plan() const { return gates_.plan(); }
+  const job::Plan& plan() const { return gates_.plan(); }
 
-  paramserver::GateLedger& gates_;
+  exchange::GateLedger& gates_;
   Rank self_, root_;
   TrainingOptions options_;
   bool updates_here_;

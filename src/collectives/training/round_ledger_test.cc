@@ -10,31 +10,31 @@ namespace paceline::collectives {
 namespace {
 
 using Kind = RoundLedger::Action::Kind;
-using paramserver::GateLedger;
+using exchange::GateLedger;
 using ::testing::ElementsAre;
 
 // Layers of one tensor each.
-std::shared_ptr<const paramserver::JobPlan> plan_of(std::int32_t layers, std::int32_t workers, double clip_norm = 0) {
+std::shared_ptr<const job::Plan> plan_of(std::int32_t layers, std::int32_t workers, double clip_norm = 0) {
   wire::TensorTable table;
   for (std::int32_t layer = 0; layer < layers; ++layer) {
     table.tensors.push_back({fmt::format("t{}", layer), "float32", {10 + layer}, Layer{layer}});
     table.layers.push_back(fmt::format("l{}", layer));
   }
-  paramserver::JobOptions options;
+  job::PlanOptions options;
   options.workers = workers;
   options.schedule = scheduling::layer_wise();
   options.schedule.cut = scheduling::whole_tensors();
   options.update.clip_norm = clip_norm;
-  return paramserver::JobPlan::make(table, options).value();
+  return job::Plan::make(table, options).value();
 }
 
 TimePoint at(int milliseconds) { return TimePoint{} + std::chrono::milliseconds(milliseconds); }
 
 // A worker's two ledgers.
 struct Bench {
-  Bench(std::shared_ptr<const paramserver::JobPlan> plan, Rank rank, TrainingOptions options)
+  Bench(std::shared_ptr<const job::Plan> plan, Rank rank, TrainingOptions options)
       : gates(std::move(plan), rank, gate_rule(options)), core(gates, rank, options) {}
-  paramserver::GateLedger gates;
+  exchange::GateLedger gates;
   RoundLedger core;
 };
 

@@ -1,5 +1,5 @@
 // What is added up of a unit beside its gradient: behind it stand flags of its parts (tensors), each a float32. First of each part
-// how often it was used. Then, where the job tells verdicts (paramserver/core/verdict.h), of each part words of bits that say which
+// how often it was used. Then, where the job tells verdicts (exchange/verdict.h), of each part words of bits that say which
 // ranks' gradients are not finite; each rank has bits of its own, so that their sum is exact in any order. Pure.
 #pragma once
 

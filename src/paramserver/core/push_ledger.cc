@@ -6,7 +6,7 @@
 
 namespace paceline::paramserver {
 
-PushLedger::PushLedger(GateLedger& gates, Rank worker)
+PushLedger::PushLedger(exchange::GateLedger& gates, Rank worker)
     : gates_(gates), plan_(gates.plan()), worker_(worker), current_(plan_.options().first) {
   const auto layers = static_cast<std::size_t>(plan_.layers());
   units_.resize(plan_.units().units.size());
@@ -45,12 +45,13 @@ scheduling::UnitRange PushLedger::begun_in(std::size_t layer) const {
 void PushLedger::on_initial_received(std::uint32_t unit) {
   const Iteration initial = plan_.options().first - 1;
   PACELINE_CHECK(unit < units_.size() && gates_.held(unit) < initial, "unit {} has an initial value already", unit);
-  gates_.on_mark(unit, GateLedger::Mark::kComplete, TimePoint{});
+  gates_.on_mark(unit, exchange::GateLedger::Mark::kComplete, TimePoint{});
 }
 
 // --- gradients ---
 
-void PushLedger::on_complete(std::span<const GateLedger::Complete> units, TimePoint now, std::vector<WorkerAction>& actions) {
+void PushLedger::on_complete(std::span<const exchange::GateLedger::Complete> units, TimePoint now,
+                             std::vector<WorkerAction>& actions) {
   waiting_.insert(waiting_.end(), units.begin(), units.end());
   if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, actions);
 }
@@ -71,11 +72,11 @@ void PushLedger::on_finished() {
 // Pushes what is waiting, unless values of the iteration before have not come.
 void PushLedger::flush(TimePoint now, std::vector<WorkerAction>& actions) {
   if (!gates_.all_open(current_)) return;
-  for (const GateLedger::Complete& complete : waiting_) settle(complete, now, actions);
+  for (const exchange::GateLedger::Complete& complete : waiting_) settle(complete, now, actions);
   waiting_.clear();
 }
 
-void PushLedger::settle(const GateLedger::Complete& complete, TimePoint now, std::vector<WorkerAction>& actions) {
+void PushLedger::settle(const exchange::GateLedger::Complete& complete, TimePoint now, std::vector<WorkerAction>& actions) {
   ++settled_;
   units_[complete.unit].unused_parts = complete.unused_parts;
   if (plan_.options().schedule.push != scheduling::PushWhen::kInBatches) return push(complete.unit, now, actions);
@@ -129,10 +130,10 @@ void PushLedger::push_run(std::span<const std::uint32_t> units, TimePoint now, s
 void PushLedger::begin_push(std::uint32_t unit, TimePoint now) {
   UnitState& of = units_[unit];
   of.pushed = current_;
-  gates_.on_mark(unit, GateLedger::Mark::kLeft, now);
+  gates_.on_mark(unit, exchange::GateLedger::Mark::kLeft, now);
   if (of.unused_parts == scheduling::all_parts(plan_.units().units[unit]))
-    return gates_.on_mark(unit, GateLedger::Mark::kDelivered, now);
-  gates_.begin(GateLedger::Flow::kPush, now);
+    return gates_.on_mark(unit, exchange::GateLedger::Mark::kDelivered, now);
+  gates_.begin(exchange::GateLedger::Flow::kPush, now);
   if (!plan_.options().wire.drops()) gates_.count_bytes(static_cast<std::int64_t>(plan_.payload_bytes(unit)), 0);
 }
 
@@ -192,8 +193,8 @@ std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit,
   const auto units = units_between(unit, units_[unit].push_last);
   for (const std::uint32_t delivered : units) {
     gates_.on_free(delivered);
-    gates_.on_mark(delivered, GateLedger::Mark::kDelivered, now);
-    gates_.end(GateLedger::Flow::kPush, now);
+    gates_.on_mark(delivered, exchange::GateLedger::Mark::kDelivered, now);
+    gates_.end(exchange::GateLedger::Flow::kPush, now);
   }
   return units;
 }

@@ -23,7 +23,7 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "paramserver/core/gate_ledger.h"
+#include "exchange/gate_ledger.h"
 #include "scheduling/batching.h"
 
 namespace paceline::paramserver {
@@ -41,24 +41,25 @@ struct WorkerAction {
 };
 
 // What a layer's forward waits for with the schedule.
-inline GateLedger::Rule gate_rule(const scheduling::ScheduleOptions& schedule) {
-  return schedule.back == scheduling::Return::kPullAtOnce ? GateLedger::Rule::kEverything : GateLedger::Rule::kOwnUnits;
+inline exchange::GateLedger::Rule gate_rule(const scheduling::ScheduleOptions& schedule) {
+  return schedule.back == scheduling::Return::kPullAtOnce ? exchange::GateLedger::Rule::kEverything
+                                                          : exchange::GateLedger::Rule::kOwnUnits;
 }
 
 class PushLedger {
  public:
   // `gates` is the worker's, outlives it, and belongs to the same owner.
-  PushLedger(GateLedger& gates, Rank worker);
+  PushLedger(exchange::GateLedger& gates, Rank worker);
 
   // Rank 0 has the initial values; all others wait for them. Before anything else.
   void on_initial_received(std::uint32_t unit);  // rank 0: the server has it
 
   // GateLedger has called these units complete in the current iteration.
-  void on_complete(std::span<const GateLedger::Complete> units, TimePoint now, std::vector<WorkerAction>& actions);
+  void on_complete(std::span<const exchange::GateLedger::Complete> units, TimePoint now, std::vector<WorkerAction>& actions);
   // Backward of iteration current() is over, and all of its units have been told; it counts on.
   void on_backward_done(TimePoint now, std::vector<WorkerAction>& actions);
 
-  // JobPlan::uneven(): this worker computes no more. The values that every worker's pushes have gone into are awaited as if a push
+  // Plan::uneven(): this worker computes no more. The values that every worker's pushes have gone into are awaited as if a push
   // of iteration current() were to be answered; current() counts on. The gate ledger counts on by itself.
   void on_finished();
 
@@ -98,7 +99,7 @@ class PushLedger {
   // A unit of `units` whose value stands complete in the staging area, marked as taken; the caller copies it. None: nothing left.
   std::optional<std::uint32_t> take_staged(scheduling::UnitRange units);
 
-  const JobPlan& plan() const { return gates_.plan(); }
+  const job::Plan& plan() const { return gates_.plan(); }
   Rank rank() const { return worker_; }
 
  private:
@@ -122,19 +123,20 @@ class PushLedger {
   void check_batches_may_change() const;
   void begin_iteration();
   scheduling::UnitRange begun_in(std::size_t layer) const;
-  void settle(const GateLedger::Complete& complete, TimePoint now, std::vector<WorkerAction>& actions);
+  void settle(const exchange::GateLedger::Complete& complete, TimePoint now, std::vector<WorkerAction>& actions);
   Status check_value(Rank server, std::uint32_t unit) const;
   Status check_values(Rank server, const Values& values) const;
 
-  GateLedger& gates_;
-  const JobPlan& plan_;
+  exchange::GateLedger& gates_;
+  const job::Plan& plan_;
   Rank worker_;
   Iteration current_;
   std::vector<UnitState> units_;
-  std::vector<GateLedger::Complete> waiting_;  // of the current iteration, not pushed yet, in the order in which they were complete
-  std::size_t settled_ = 0;                    // units of it that were
-  std::vector<std::int64_t> to_push_;          // by layer: units begun in it and not pushed in the current iteration
-  std::vector<std::int64_t> to_notify_;        // by layer: units begun in it and not notified since the last pull of it
+  std::vector<exchange::GateLedger::Complete>
+      waiting_;                          // of the current iteration, not pushed yet, in the order in which they were complete
+  std::size_t settled_ = 0;              // units of it that were
+  std::vector<std::int64_t> to_push_;    // by layer: units begun in it and not pushed in the current iteration
+  std::vector<std::int64_t> to_notify_;  // by layer: units begun in it and not notified since the last pull of it
   struct PullBatch {
     std::vector<WorkerAction> requests;  // without the iteration
     int layers = 0, awaited = 0;         // in which units begin; of them not pushed in the current iteration

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "paramserver/core/testing.h"
+#include "job/testing_jobs.h"
 
 namespace paceline::paramserver {
 namespace {
@@ -17,12 +17,12 @@ TimePoint at(int milliseconds) { return TimePoint{} + std::chrono::milliseconds(
 class Bench {
  public:
   explicit Bench(scheduling::ScheduleOptions schedule, std::int32_t rank = 1, std::int32_t servers = 1) {
-    JobOptions options;
+    job::PlanOptions options;
     options.workers = 2;
     options.servers = servers;
     options.schedule = schedule;
-    plan = *JobPlan::make(testing::table_of({{2, 2}, {2}}), options);
-    gates = std::make_unique<GateLedger>(plan, Rank{rank}, gate_rule(schedule));
+    plan = *job::Plan::make(job::testing::table_of({{2, 2}, {2}}), options);
+    gates = std::make_unique<exchange::GateLedger>(plan, Rank{rank}, gate_rule(schedule));
     core = std::make_unique<PushLedger>(*gates, Rank{rank});
   }
   Status value(std::uint32_t unit, Iteration label, int began = 0, int complete = 0, std::uint32_t micros = 0) {
@@ -37,13 +37,13 @@ class Bench {
     for (std::uint32_t unit = 0; unit < plan->units().units.size(); ++unit) ASSERT_TRUE(value(unit, label).ok());
   }
   Status ready(std::uint32_t tensor, int now = 0) {
-    std::vector<GateLedger::Complete> complete;
+    std::vector<exchange::GateLedger::Complete> complete;
     PACELINE_RETURN_IF_ERROR(gates->on_gradient(tensor, complete));
     core->on_complete(complete, at(now), actions);
     return {};
   }
   Status done(Iteration iteration, std::vector<std::uint32_t> unused = {}) {
-    std::vector<GateLedger::Complete> complete;
+    std::vector<exchange::GateLedger::Complete> complete;
     PACELINE_RETURN_IF_ERROR(gates->on_backward_done(iteration, unused, complete));
     core->on_complete(complete, at(0), actions);
     core->on_backward_done(at(0), actions);
@@ -68,8 +68,8 @@ class Bench {
     return lines;
   }
 
-  std::shared_ptr<const JobPlan> plan;
-  std::unique_ptr<GateLedger> gates;
+  std::shared_ptr<const job::Plan> plan;
+  std::unique_ptr<exchange::GateLedger> gates;
   std::unique_ptr<PushLedger> core;
   std::vector<WorkerAction> actions;
   PushLedger::Place last_place = PushLedger::Place::kParameters;
@@ -350,7 +350,7 @@ TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
   bench.core->on_push_delivered(0, at(30));
   ASSERT_TRUE(bench.value(0, 1, 50, 58, 5000).ok());  // the last of layer 0, so the one that counts
   bench.gates->account_gate(Layer{0}, 2, at(20), at(60));
-  const Account account = bench.gates->take_account(at(60));
+  const exchange::Account account = bench.gates->take_account(at(60));
   EXPECT_EQ(account.push, std::chrono::milliseconds(10));
   EXPECT_EQ(account.wait, std::chrono::milliseconds(15));
   EXPECT_EQ(account.update, std::chrono::milliseconds(5));
@@ -370,18 +370,18 @@ TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
   for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5));
   for (const std::uint32_t unit : {0U, 1U, 2U}) ASSERT_TRUE(bench.value(unit, 1, 6, 8).ok());
   bench.gates->account_gate(Layer{0}, 2, at(20), at(20));
-  const Account account = bench.gates->take_account(at(30));
+  const exchange::Account account = bench.gates->take_account(at(30));
   EXPECT_EQ(account.push + account.wait + account.update + account.pull, Duration{});
   EXPECT_EQ(account.overlapped_push, std::chrono::milliseconds(5));
   EXPECT_EQ(account.overlapped_pull, std::chrono::milliseconds(2 * 3));
 }
 
-TEST(JobPlan, RefusesWhatCannotBeTrained) {
-  const auto refused = [](const std::function<void(wire::TensorTable&, JobOptions&)>& change, const char* part) {
-    wire::TensorTable table = testing::table_of({{2}, {3}});
-    JobOptions options;
+TEST(Plan, RefusesWhatCannotBeTrained) {
+  const auto refused = [](const std::function<void(wire::TensorTable&, job::PlanOptions&)>& change, const char* part) {
+    wire::TensorTable table = job::testing::table_of({{2}, {3}});
+    job::PlanOptions options;
     change(table, options);
-    const auto plan = JobPlan::make(table, options);
+    const auto plan = job::Plan::make(table, options);
     ASSERT_FALSE(plan.ok()) << part;
     EXPECT_EQ(plan.status().kind(), ErrorKind::kBadRequest);
     EXPECT_THAT(plan.status().message(), HasSubstr(part));
@@ -398,12 +398,12 @@ TEST(JobPlan, RefusesWhatCannotBeTrained) {
   refused([](auto& table, auto&) { table.tensors[1].group = 1; }, "parameter group 1; legal are 0 to 0");
   refused([](auto& table, auto&) { table.tensors[1].dtype = "int32"; }, "int32");
   refused([](auto&, auto& options) { options.sync.kind = sync::SyncKind::kAsp, options.update.clip_norm = 1; }, "--clip-norm");
-  refused(
-      [](auto&, auto& options) { options.sync.kind = sync::SyncKind::kSsp, options.update.non_finite = NonFinitePolicy::kSkip; },
-      "skipping");
-  EXPECT_TRUE(JobPlan::make(testing::table_of({{2}}), {}).ok());
+  refused([](auto&,
+             auto& options) { options.sync.kind = sync::SyncKind::kSsp, options.update.non_finite = job::NonFinitePolicy::kSkip; },
+          "skipping");
+  EXPECT_TRUE(job::Plan::make(job::testing::table_of({{2}}), {}).ok());
   EXPECT_THAT(job::parse_non_finite_policy("skp").status().message(), HasSubstr("did you mean 'skip'"));
-  EXPECT_EQ(*job::parse_non_finite_policy("apply"), NonFinitePolicy::kApply);
+  EXPECT_EQ(*job::parse_non_finite_policy("apply"), job::NonFinitePolicy::kApply);
 }
 
 }  // namespace

@@ -55,8 +55,8 @@ Result<PushLedger::Place> PushLedger::on_value_begin(Rank server, const Values& 
   for (const std::uint32_t unit : units) {
     units_[unit].arriving = values.label;
     units_[unit].staging = staging;
-    gates_.on_mark(unit, GateLedger::Mark::kReturning, now);
-    if (values.label != initial) gates_.begin(GateLedger::Flow::kPull, now);
+    gates_.on_mark(unit, exchange::GateLedger::Mark::kReturning, now);
+    if (values.label != initial) gates_.begin(exchange::GateLedger::Flow::kPull, now);
   }
   return staging ? Place::kStaging : Place::kParameters;
 }
@@ -75,11 +75,11 @@ Status PushLedger::on_value(Rank server, const Values& values, std::uint32_t mic
     of.arriving = -1;
     of.staged = of.staging;
     if (values.label != plan_.options().first - 1) {
-      gates_.end(GateLedger::Flow::kPull, now);
+      gates_.end(exchange::GateLedger::Flow::kPull, now);
       gates_.count_bytes(0, static_cast<std::int64_t>(plan_.payload_bytes(unit)));
     }
     gates_.on_updated_elsewhere(unit, std::chrono::microseconds(micros));
-    gates_.on_mark(unit, GateLedger::Mark::kComplete, now);
+    gates_.on_mark(unit, exchange::GateLedger::Mark::kComplete, now);
   }
   if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, actions);
   return {};

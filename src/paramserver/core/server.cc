@@ -4,7 +4,7 @@
 
 namespace paceline::paramserver {
 
-Result<std::unique_ptr<Server>> Server::make(std::shared_ptr<const JobPlan> plan, Rank server) {
+Result<std::unique_ptr<Server>> Server::make(std::shared_ptr<const job::Plan> plan, Rank server) {
   PACELINE_ASSIGN_OR_RETURN(ServerLedger ledger, ServerLedger::make(std::move(plan), server));
   return std::unique_ptr<Server>(new Server(std::move(ledger)));
 }
@@ -177,7 +177,7 @@ void Server::send_verdict(const ServerEffect& effect, Actions& actions) {
 }
 
 void Server::decide(Iteration iteration, Actions& actions) {
-  const Shard::Decision& decision = memory_.shard().decide(iteration);
+  const exchange::Shard::Decision& decision = memory_.shard().decide(iteration);
   if (decision.skip) actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = decision.reason});
 }
 

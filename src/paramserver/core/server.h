@@ -16,8 +16,8 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "paramserver/core/job_plan.h"
-#include "paramserver/core/pace_observer.h"
+#include "exchange/pace_observer.h"
+#include "job/plan.h"
 #include "paramserver/core/server_ledger.h"
 #include "paramserver/core/server_memory.h"
 
@@ -52,7 +52,7 @@ class Server {
   using Actions = std::vector<ServerAction>;  // what an event adds stands behind what is there already
 
   // kBadRequest: the job has no such server.
-  static Result<std::unique_ptr<Server>> make(std::shared_ptr<const JobPlan> plan, Rank server);
+  static Result<std::unique_ptr<Server>> make(std::shared_ptr<const job::Plan> plan, Rank server);
 
   // As in ServerLedger. The places are valid until the event that says that the payload is there, or on_left.
   Result<std::span<float>> place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes);
@@ -69,7 +69,7 @@ class Server {
   // none.
   void on_delivered(std::uint64_t ticket) { memory_.release(static_cast<std::uint32_t>(ticket)); }
 
-  void observe(PaceObserver& observer) { ledger_.observe(observer); }
+  void observe(exchange::PaceObserver& observer) { ledger_.observe(observer); }
 
   // For checkpoints, on the loop that owns this object. `state` is as in tensor/optimizer.h: planes of elements() floats each.
   struct PartSnapshot {
@@ -84,7 +84,7 @@ class Server {
   Status import_part(const PartSnapshot& snapshot);
 
   const ServerMemory::Counters& counters() const { return memory_.counters(); }
-  const JobPlan& plan() const { return ledger_.plan(); }
+  const job::Plan& plan() const { return ledger_.plan(); }
   Rank rank() const { return ledger_.rank(); }
   bool paces() const { return ledger_.paces(); }
   // This server's units from `unit` to `last`, which live on it.

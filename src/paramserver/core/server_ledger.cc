@@ -6,8 +6,8 @@
 
 namespace paceline::paramserver {
 
-Result<ServerLedger> ServerLedger::make(std::shared_ptr<const JobPlan> plan, Rank server) {
-  const JobOptions& options = plan->options();
+Result<ServerLedger> ServerLedger::make(std::shared_ptr<const job::Plan> plan, Rank server) {
+  const job::PlanOptions& options = plan->options();
   if (server.value < 0 || server.value >= options.servers)
     return error(ErrorKind::kBadRequest, "server {} does not exist; the job has {}", server.value, options.servers);
   sync::PaceCluster cluster{.workers = {}, .first = options.first};
@@ -16,7 +16,7 @@ Result<ServerLedger> ServerLedger::make(std::shared_ptr<const JobPlan> plan, Ran
   return ServerLedger(std::move(plan), server, std::move(rule));
 }
 
-ServerLedger::ServerLedger(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::PaceRule> rule)
+ServerLedger::ServerLedger(std::shared_ptr<const job::Plan> plan, Rank server, std::unique_ptr<sync::PaceRule> rule)
     : plan_(std::move(plan)),
       server_(server),
       rule_(std::move(rule)),

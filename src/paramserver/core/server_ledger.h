@@ -32,8 +32,8 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "paramserver/core/job_plan.h"
-#include "paramserver/core/pace_observer.h"
+#include "exchange/pace_observer.h"
+#include "job/plan.h"
 #include "sync/pace_rule.h"
 
 namespace paceline::paramserver {
@@ -65,7 +65,7 @@ struct ServerEffect {
     kDecide,             // all parts of `iteration` are there: whether it is skipped, and how far its gradients are clipped
     kIterationComplete,  // BSP: every unit has been updated (or skipped) for `iteration`, and none further; before values leave
     kMiniBatch,          // mini-batch number `iteration` is for the `unit`-th iteration of worker `to`; both from 1
-    kSendVerdict,        // UpdateOptions::verdict: this server's part of `iteration`, to worker `to`
+    kSendVerdict,        // job::UpdateOptions::verdict: this server's part of `iteration`, to worker `to`
   };
   Kind kind = Kind::kSendValue;
   bool kept = false;  // kSendValue, kSendValues: the kept values
@@ -79,7 +79,7 @@ class ServerLedger {
   using Effects = std::vector<ServerEffect>;  // what an event adds stands behind what is there already
 
   // All workers of the plan take part from options().first.
-  static Result<ServerLedger> make(std::shared_ptr<const JobPlan> plan, Rank server);
+  static Result<ServerLedger> make(std::shared_ptr<const job::Plan> plan, Rank server);
 
   // Rank 0's initial value of a unit, labelled first - 1: begins to arrive, and is there. Once per unit; it is sent on to all other
   // workers as soon as it is there.
@@ -102,12 +102,12 @@ class ServerLedger {
   std::optional<Update> next();
   void on_updated(const Update& update, TimePoint now, Effects& effects);
 
-  // ElasticBSP. The pacing server (JobPlan::pacing_server) takes the question after each of its events, answers it on any thread,
+  // ElasticBSP. The pacing server (job::Plan::pacing_server) takes the question after each of its events, answers it on any thread,
   // and tells itself and all others; on the others questions stay where they are.
   std::optional<sync::BarrierQuestion> take_question() { return rule_->take_question(); }
   Status on_barrier(Rank worker, Iteration barrier, TimePoint now, Effects& effects);
 
-  // JobPlan::uneven(): the worker has got the values of its last iteration, `last`, and computes no more. When the last worker is
+  // job::Plan::uneven(): the worker has got the values of its last iteration, `last`, and computes no more. When the last worker is
   // done all get the values that every push has gone into, labelled with the iteration that the worker would have come to next.
   Status on_done(Rank worker, Iteration last, TimePoint now, Effects& effects);
 
@@ -119,12 +119,12 @@ class ServerLedger {
   Iteration earliest_join() const { return std::max(rule_->earliest_join(), newest_summed_ + 1); }
 
   // Tells `observer` from here on; it outlives the ledger.
-  void observe(PaceObserver& observer) { observer_ = &observer; }
+  void observe(exchange::PaceObserver& observer) { observer_ = &observer; }
 
   Iteration version(std::uint32_t unit) const { return at(unit).version; }  // iterations counted
   bool awaits_initial(std::uint32_t unit) const { return at(unit).initial == Initial::kAwaited; }
-  const JobPlan& plan() const { return *plan_; }
-  const std::shared_ptr<const JobPlan>& plan_pointer() const { return plan_; }
+  const job::Plan& plan() const { return *plan_; }
+  const std::shared_ptr<const job::Plan>& plan_pointer() const { return plan_; }
   Rank rank() const { return server_; }
   bool paces() const { return server_ == plan_->pacing_server(); }
   std::span<const std::uint32_t> units() const { return plan_->units().moving_of(server_); }  // those that have gradients
@@ -175,7 +175,7 @@ class ServerLedger {
     std::optional<Rank> pusher = {};  // of an update with his gradient alone
   };
 
-  ServerLedger(std::shared_ptr<const JobPlan> plan, Rank server, std::unique_ptr<sync::PaceRule> rule);
+  ServerLedger(std::shared_ptr<const job::Plan> plan, Rank server, std::unique_ptr<sync::PaceRule> rule);
 
   Status check_initial(Rank worker, std::uint32_t unit, Iteration label) const;
   Status check_push(Rank worker, std::uint32_t unit, Iteration iteration) const;
@@ -224,10 +224,10 @@ class ServerLedger {
   void clear(std::uint32_t unit, Rank worker, Flag flag) { flags_[index(unit, worker)] &= static_cast<std::uint8_t>(~flag); }
   std::int32_t workers() const { return static_cast<std::int32_t>(workers_.size()); }
 
-  std::shared_ptr<const JobPlan> plan_;
+  std::shared_ptr<const job::Plan> plan_;
   Rank server_;
   std::unique_ptr<sync::PaceRule> rule_;
-  PaceObserver* observer_ = nullptr;
+  exchange::PaceObserver* observer_ = nullptr;
   std::vector<Unit> units_;          // by place in this server
   std::vector<std::uint8_t> flags_;  // by place in this server, then worker
   std::vector<Worker> workers_;

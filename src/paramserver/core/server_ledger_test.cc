@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "paramserver/core/testing.h"
+#include "job/testing_jobs.h"
 
 namespace paceline::paramserver {
 namespace {
@@ -40,14 +40,14 @@ sync::SyncOptions elastic(std::int64_t history) {
 class Ledger {
  public:
   Ledger(const sync::SyncOptions& sync, std::int32_t workers, std::int32_t units = 1, Iteration first = 1) {
-    JobOptions options;
+    job::PlanOptions options;
     options.workers = workers;
     options.schedule.cut = scheduling::whole_tensors();
     options.schedule.back = scheduling::Return::kBroadcast;
     options.sync = sync;
     options.first = first;
-    const auto plan =
-        *JobPlan::make(testing::table_of(std::vector<std::vector<std::int64_t>>(static_cast<std::size_t>(units), {1})), options);
+    const auto plan = *job::Plan::make(
+        job::testing::table_of(std::vector<std::vector<std::int64_t>>(static_cast<std::size_t>(units), {1})), options);
     ledger = std::make_unique<ServerLedger>(std::move(ServerLedger::make(plan, r0)).value());
     for (std::uint32_t unit = 0; unit < static_cast<std::uint32_t>(units); ++unit) {
       EXPECT_TRUE(ledger->on_initial_begin(r0, unit, first - 1, sizeof(float)).ok());

@@ -8,7 +8,7 @@
 
 namespace paceline::paramserver {
 
-ServerMemory::ServerMemory(std::shared_ptr<const JobPlan> plan, Rank server)
+ServerMemory::ServerMemory(std::shared_ptr<const job::Plan> plan, Rank server)
     : plan_(std::move(plan)),
       server_(server),
       shard_(plan_, plan_->units().moving_of(server)),
@@ -73,7 +73,7 @@ std::span<const std::byte> ServerMemory::bytes_of(std::uint32_t buffer, std::siz
 
 // The buffer that holds the unit's value as it is sent.
 std::uint32_t ServerMemory::sent_buffer(std::uint32_t unit) {
-  const WireOptions& wire = plan_->options().wire;
+  const job::WireOptions& wire = plan_->options().wire;
   Unit& of = at(unit);
   if (!wire.narrow()) return of.value;
   if (of.narrow == kNoBuffer) {
@@ -141,7 +141,7 @@ std::span<float> ServerMemory::writable_value(std::uint32_t unit) {
 
 ServerMemory::PartState ServerMemory::save(std::uint32_t part) const {
   const std::uint32_t unit = planned(part).unit;
-  const Shard::PartState of = shard_.save(part);
+  const exchange::Shard::PartState of = shard_.save(part);
   return {part_of(pool_.of(at(unit).value, elements(unit)), part), of.state, of.steps};
 }
 

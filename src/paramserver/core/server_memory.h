@@ -21,11 +21,11 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "paramserver/core/buffer_pool.h"
-#include "paramserver/core/job_plan.h"
+#include "exchange/buffer_pool.h"
+#include "exchange/shard.h"
+#include "exchange/verdict.h"
+#include "job/plan.h"
 #include "paramserver/core/server_ledger.h"
-#include "paramserver/core/shard.h"
-#include "paramserver/core/verdict.h"
 #include "tensor/sparse.h"
 
 namespace paceline::paramserver {
@@ -33,7 +33,7 @@ namespace paceline::paramserver {
 class ServerMemory {
  public:
   // The units that live on `server`.
-  ServerMemory(std::shared_ptr<const JobPlan> plan, Rank server);
+  ServerMemory(std::shared_ptr<const job::Plan> plan, Rank server);
 
   // The value of a unit, to be received or restored; before its first update.
   std::span<float> initial(std::uint32_t unit) { return pool_.of(at(unit).value, elements(unit)); }
@@ -55,7 +55,7 @@ class ServerMemory {
   void step(const Update& update);
 
   // The arithmetic, and optimizer state.
-  Shard& shard() { return shard_; }
+  exchange::Shard& shard() { return shard_; }
 
   // Values as they travel. The payload stays as it is until release(ticket), once.
   struct Sent {
@@ -65,7 +65,7 @@ class ServerMemory {
   enum class Which { kNow, kKept };
   Sent send(std::span<const std::uint32_t> units, Which which);  // several: one behind the other
   void release(std::uint32_t ticket);
-  // UpdateOptions::verdict: what is known of `iteration`, of which every unit has been updated, and of no later one. As above.
+  // job::UpdateOptions::verdict: what is known of `iteration`, of which every unit has been updated, and of no later one. As above.
   Sent send_verdict(Iteration iteration);
   // Keeps the value as it is now beside the current one, until forget_kept().
   void keep(std::uint32_t unit);
@@ -90,7 +90,7 @@ class ServerMemory {
   const Counters& counters() const { return counters_; }
 
  private:
-  static constexpr std::uint32_t kNoBuffer = BufferPool::kNone;
+  static constexpr std::uint32_t kNoBuffer = exchange::BufferPool::kNone;
 
   struct Arrival {  // between a worker and a unit
     std::uint32_t gradient = kNoBuffer;
@@ -148,18 +148,18 @@ class ServerMemory {
   // That a received gradient takes.
   std::size_t gradient_floats(std::uint32_t unit) const { return (plan_->payload_bytes(unit) + sizeof(float) - 1) / sizeof(float); }
 
-  std::shared_ptr<const JobPlan> plan_;
+  std::shared_ptr<const job::Plan> plan_;
   Rank server_;
-  Shard shard_;
+  exchange::Shard shard_;
   std::vector<Unit> units_;        // by place in this server
   std::vector<Arrival> arrivals_;  // by place in this server, then worker
-  BufferPool pool_;
+  exchange::BufferPool pool_;
   std::vector<float> sum_;                        // scratch, as long as the largest unit
   std::vector<float> zeros_;                      // what a worker that did not use a unit contributes; made when first needed
   std::vector<tensor::ConstTensorView> sources_;  // of the update in progress
   std::vector<tensor::SparseSource> sparse_;      // the same with dropping
-  // UpdateOptions::verdict
-  VerdictPart verdict_;                    // of the iteration that is being summed
+  // job::UpdateOptions::verdict
+  exchange::VerdictPart verdict_;          // of the iteration that is being summed
   Iteration told_ = -1;                    // the newest one that was sent
   std::uint32_t told_buffer_ = kNoBuffer;  // as it is sent
   Counters counters_;

@@ -48,7 +48,7 @@ bool ServerMemory::gather(std::uint32_t part, const Update& update) {
 
 // What gather() found.
 void ServerMemory::add_up(std::span<float> sum, double scale) const {
-  const WireOptions& wire = plan_->options().wire;
+  const job::WireOptions& wire = plan_->options().wire;
   if (wire.drops()) return tensor::sum_sparse(sum, sparse_, scale);
   tensor::sum_widened(sum, sources_, scale / wire.loss_scale);
 }
@@ -83,7 +83,7 @@ Status ServerMemory::broken(std::uint32_t part, const Update& update) const {
 void ServerMemory::judge(std::uint32_t part, const Update& update, std::span<const float> mean) {
   if (verdict_.add(mean)) return;
   const auto found = find_broken(update);
-  verdict_.add_non_finite({.rank = found ? found->worker : Verdict::kNobody, .tensor = planned(part).tensor});
+  verdict_.add_non_finite({.rank = found ? found->worker : exchange::Verdict::kNobody, .tensor = planned(part).tensor});
 }
 
 // --- at once ---
@@ -143,7 +143,7 @@ Status ServerMemory::sum(const Update& update) {
 
 void ServerMemory::step(const Update& update) {
   Unit& of = at(update.unit);
-  const Shard::Decision& decision = shard_.decision();
+  const exchange::Shard::Decision& decision = shard_.decision();
   const bool skipped = decision.skip || of.sum == kNoBuffer;
   const scheduling::Unit& unit = plan_->units().units[update.unit];
   for (std::uint32_t part = unit.first_part; part < unit.first_part + unit.parts; ++part) {

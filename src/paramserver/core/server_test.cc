@@ -250,7 +250,7 @@ TEST(Server, WithoutUnitsHasNothingToDo) {
 }
 
 TEST(BufferPool, GivesBlocksOutAgainAndNeverToTwo) {
-  BufferPool pool;
+  exchange::BufferPool pool;
   const auto a = pool.take(1000), b = pool.take(1000);
   EXPECT_NE(a, b);
   pool.add_reference(a);
@@ -307,11 +307,11 @@ TEST(Server, AnswersAPullOfSeveralUnitsOnceWithAllOfThem) {
 }
 
 TEST(Server, StepsOnlyTheTensorsOfAMergedUnitThatSomebodyUsed) {
-  JobOptions options;
+  job::PlanOptions options;
   options.workers = 2;
   options.schedule.cut.merge = 100;
   options.update.learning_rate.base = 1;
-  const auto plan = *JobPlan::make(testing::table_of({{1, 2}, {1}}), options);
+  const auto plan = *job::Plan::make(job::testing::table_of({{1, 2}, {1}}), options);
   ASSERT_EQ(plan->units().units.size(), 1U);
   const auto server = std::move(Server::make(plan, Rank{0})).value();
   Server& core = *server;

@@ -10,17 +10,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "job/testing_jobs.h"
 #include "paramserver/core/server.h"
-#include "paramserver/core/testing.h"
 
 namespace paceline::paramserver::testing {
+
+using namespace job::testing;
 
 struct Setting {
   std::int32_t workers = 3, servers = 1;
   scheduling::Return back = scheduling::Return::kBroadcast;
-  UpdateOptions update{.learning_rate = {.base = 1.0}};
+  job::UpdateOptions update{.learning_rate = {.base = 1.0}};
   sync::SyncOptions sync;
-  WireOptions wire = {};
+  job::WireOptions wire = {};
   Iteration first = 1;
   std::vector<std::vector<std::int64_t>> layers = {{2}, {3}};
 };
@@ -29,7 +31,7 @@ struct Setting {
 class Bench {
  public:
   explicit Bench(const Setting& setting, std::int32_t server = 0) {
-    JobOptions options;
+    job::PlanOptions options;
     options.workers = setting.workers;
     options.servers = setting.servers;
     options.schedule.cut = scheduling::whole_tensors();
@@ -38,7 +40,7 @@ class Bench {
     options.sync = setting.sync;
     options.wire = setting.wire;
     options.first = setting.first;
-    plan = *JobPlan::make(testing::table_of(setting.layers), options);
+    plan = *job::Plan::make(testing::table_of(setting.layers), options);
     core = std::move(Server::make(plan, Rank{server})).value();
   }
 
@@ -110,7 +112,7 @@ class Bench {
     return {value.begin(), value.end()};
   }
 
-  std::shared_ptr<const JobPlan> plan;
+  std::shared_ptr<const job::Plan> plan;
   std::unique_ptr<Server> core;
   std::vector<ServerAction> actions;
 };

@@ -12,11 +12,11 @@ using ::testing::HasSubstr;
 // Pushes of three elements, in bfloat16.
 class NarrowServer : public ::testing::Test {
  protected:
-  static Setting setting_of(const UpdateOptions& update) {
+  static Setting setting_of(const job::UpdateOptions& update) {
     Setting setting;
     setting.workers = 2;
     setting.update = update;
-    setting.wire.kind = WireKind::kBFloat16;
+    setting.wire.kind = job::WireKind::kBFloat16;
     setting.layers = {{3}};
     return setting;
   }
@@ -75,7 +75,7 @@ TEST_F(NarrowServer, NamesTheTypeInWhichAGradientIsNotFinite) {
 TEST(Server, AddsUpSparseGradientsOfOneTensorAndRefusesThoseThatAreNone) {
   Setting setting;
   setting.workers = 2;
-  setting.wire = {.kind = WireKind::kDropping, .share = 0.1};
+  setting.wire = {.kind = job::WireKind::kDropping, .share = 0.1};
   setting.layers = {{10}};
   Bench bench(setting);
   bench.start();

@@ -109,7 +109,7 @@ void System::receive(const Message& message) {
   }
   if (message.kind == Message::Kind::kVerdict) {
     Worker& worker = *workers_[static_cast<std::size_t>(message.to)];
-    VerdictPart part(job_.table.tensors.size());
+    exchange::VerdictPart part(job_.table.tensors.size());
     part.read(message.place);
     status = worker.verdicts.on_part(Rank{message.from}, message.iteration, part, worker.gates.current());
     ASSERT_TRUE(status.ok()) << status.message();

@@ -69,7 +69,7 @@ TEST(System, IsTheSameForEveryNumberOfServersAndEveryCutWithClipping) {
          {scheduling::whole_tensors(), scheduling::balanced_tensors(), scheduling::slices_of(3), scheduling::slices_of(1000)}) {
       Case job;
       job.seed = 5;
-      job.table = testing::table_of({{40, 7}, {13}, {64, 1}});
+      job.table = job::testing::table_of({{40, 7}, {13}, {64, 1}});
       job.options.workers = 3;
       job.options.servers = servers;
       job.options.schedule.cut = cut;
@@ -96,9 +96,10 @@ Case random_mean_case(std::uint64_t seed) {
     tensor.frozen = seed % 2 == 0 && last > Layer{0} && tensor.layer == last;
   }
   if (seed % 3 == 0) return job;
-  job.options.update.non_finite = NonFinitePolicy::kApply;
+  job.options.update.non_finite = job::NonFinitePolicy::kApply;
   job.gradient = [seed](std::int32_t worker, Iteration iteration, std::int64_t index) {
-    switch (testing::mixed(seed + static_cast<std::uint64_t>(worker), static_cast<std::uint64_t>(iteration * 1000 + index)) % 300) {
+    switch (job::testing::mixed(seed + static_cast<std::uint64_t>(worker), static_cast<std::uint64_t>(iteration * 1000 + index)) %
+            300) {
       case 0:
         return std::numeric_limits<float>::quiet_NaN();
       case 1:
@@ -108,7 +109,7 @@ Case random_mean_case(std::uint64_t seed) {
       case 4:
         return std::numeric_limits<float>::max();
       default:
-        return testing::gradient_element(seed, worker, iteration, index);
+        return job::testing::gradient_element(seed, worker, iteration, index);
     }
   };
   return job;
@@ -131,10 +132,10 @@ TEST(System, BringsMeansAndVerdictsOfPlainLoopsForEveryScheduleAndOrderOfMessage
   EXPECT_GT(early, 100) << "means wait for nothing, and neither does the verdict";
 }
 
-Case with_nan(NonFinitePolicy policy, std::int32_t servers, std::uint64_t seed) {
+Case with_nan(job::NonFinitePolicy policy, std::int32_t servers, std::uint64_t seed) {
   Case job;
   job.seed = seed;
-  job.table = testing::table_of({{10}, {10, 3}, {10}});
+  job.table = job::testing::table_of({{10}, {10, 3}, {10}});
   job.options.workers = 3;
   job.options.servers = servers;
   job.options.update.non_finite = policy;
@@ -142,14 +143,14 @@ Case with_nan(NonFinitePolicy policy, std::int32_t servers, std::uint64_t seed) 
   job.iterations = 4;
   job.gradient = [seed](std::int32_t worker, Iteration iteration, std::int64_t index) {
     if (worker == 1 && iteration == 2 && index == 12) return std::numeric_limits<float>::quiet_NaN();
-    return testing::gradient_element(seed, worker, iteration, index);
+    return job::testing::gradient_element(seed, worker, iteration, index);
   };
   return job;
 }
 
 TEST(System, StopsAtANonFiniteGradientAndNamesWorkerLayerAndIteration) {
   for (std::int32_t servers = 1; servers <= 3; ++servers) {
-    System system(with_nan(NonFinitePolicy::kStop, servers, 8));
+    System system(with_nan(job::NonFinitePolicy::kStop, servers, 8));
     system.run();
     ASSERT_FALSE(HasFailure());
     ASSERT_EQ(system.stops.size(), 1U);
@@ -163,7 +164,7 @@ TEST(System, StopsAtANonFiniteGradientAndNamesWorkerLayerAndIteration) {
 TEST(System, SkipsAnIterationWithANonFiniteGradientOnAllServers) {
   for (std::int32_t servers = 1; servers <= 3; ++servers) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-      const Case job = with_nan(NonFinitePolicy::kSkip, servers, seed);
+      const Case job = with_nan(job::NonFinitePolicy::kSkip, servers, seed);
       System system(job);
       system.run();
       ASSERT_FALSE(HasFailure());

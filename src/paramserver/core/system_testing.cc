@@ -14,9 +14,9 @@ Case random_case(std::uint64_t seed) {
     for (auto& size : layer) size = static_cast<std::int64_t>(draw(0, 8) == 0 ? draw(0, 1) : draw(1, 40));
   }
   sizes[0][0] += 1;
-  JobOptions& options = job.options;
+  job::PlanOptions& options = job.options;
   const auto groups = static_cast<std::int32_t>(draw(1, 2));
-  job.table = testing::table_of(sizes, groups);
+  job.table = job::testing::table_of(sizes, groups);
   if (groups == 2) options.update.groups = {{1.0, 0.0}, {0.5, 0.01}};
   options.workers = static_cast<std::int32_t>(draw(1, 4));
   options.servers = static_cast<std::int32_t>(draw(1, 3));
@@ -34,7 +34,7 @@ Case random_case(std::uint64_t seed) {
   options.update.optimizer.weight_decay = draw(0, 1) == 0 ? 0 : 0.1;
   options.update.learning_rate = *tensor::parse_schedule("step:0.1,every=2,factor=0.5");
   if (draw(0, 2) == 0) options.update.clip_norm = draw(0, 1) == 0 ? 0.5 : 1e6;
-  options.update.non_finite = static_cast<NonFinitePolicy>(draw(0, 2));
+  options.update.non_finite = static_cast<job::NonFinitePolicy>(draw(0, 2));
   options.first = draw(0, 3) == 0 ? 17 : 1;
   job.unused_per_cent = static_cast<unsigned>(draw(0, 2) * 25);
   job.iterations = static_cast<Iteration>(draw(1, 4));
@@ -44,7 +44,7 @@ Case random_case(std::uint64_t seed) {
 System::System(const Case& job)
     : job_(job),
       random_(job.seed),
-      plan_(*JobPlan::make(job.table, job.options)),
+      plan_(*job::Plan::make(job.table, job.options)),
       elements_(static_cast<std::size_t>(plan_->units().elements)) {
   for (std::int32_t s = 0; s < job.options.servers; ++s) {
     servers_.push_back(std::move(Server::make(plan_, Rank{s})).value());
@@ -55,7 +55,7 @@ System::System(const Case& job)
     if (job.options.schedule.back == scheduling::Return::kPullInBatches) workers_.back()->core.set_batches(random_batches());
     if (job.options.schedule.push == scheduling::PushWhen::kInBatches) workers_.back()->core.set_push_batches(random_batches());
   }
-  auto initial = testing::initial_values(job.seed, plan_->units().elements);
+  auto initial = job::testing::initial_values(job.seed, plan_->units().elements);
   if (job.zero_initial) std::ranges::fill(initial, 0.0F);
   workers_[0]->parameters = initial;
   history_.push_back(initial);
@@ -186,7 +186,8 @@ void System::step_forward(Worker& worker) {
 
 bool System::used_in(Layer layer, std::int32_t rank, Iteration iteration) const {
   for (std::uint32_t tensor = 0; tensor < job_.table.tensors.size(); ++tensor) {
-    if (job_.table.tensors[tensor].layer == layer && !testing::is_unused(job_.seed, rank, iteration, tensor, job_.unused_per_cent))
+    if (job_.table.tensors[tensor].layer == layer &&
+        !job::testing::is_unused(job_.seed, rank, iteration, tensor, job_.unused_per_cent))
       return true;
   }
   return false;

@@ -12,16 +12,18 @@
 
 #include <gtest/gtest.h>
 
+#include "exchange/verdict.h"
+#include "job/testing_jobs.h"
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/core/server.h"
-#include "paramserver/core/testing.h"
-#include "paramserver/core/verdict.h"
 
 namespace paceline::paramserver::testing {
 
+using namespace job::testing;
+
 struct Case {
   std::uint64_t seed = 0;
-  JobOptions options;
+  job::PlanOptions options;
   wire::TensorTable table;
   Iteration iterations = 3;
   unsigned unused_per_cent = 0;
@@ -61,7 +63,7 @@ struct Message {
   std::vector<std::span<std::byte>> places;  // of several gradients
 };
 
-class System final : private PaceObserver {
+class System final : private exchange::PaceObserver {
  public:
   explicit System(const Case& job);
 
@@ -69,16 +71,16 @@ class System final : private PaceObserver {
   void run();
 
   struct Worker {
-    Worker(const std::shared_ptr<const JobPlan>& plan, Rank rank, std::size_t elements)
+    Worker(const std::shared_ptr<const job::Plan>& plan, Rank rank, std::size_t elements)
         : gates(plan, rank, gate_rule(plan->options().schedule)),
           core(gates, rank),
           verdicts(*plan, plan->servers_with_units()),
           parameters(elements),
           staging(elements),
           gradients(elements) {}
-    GateLedger gates;
+    exchange::GateLedger gates;
     PushLedger core;
-    VerdictLedger verdicts;
+    exchange::VerdictLedger verdicts;
     Iteration judged = 0;  // whose verdict was checked last
     std::vector<float> parameters, staging, gradients, seen;
     enum class Phase { kForward, kBackward, kFinishing, kDone } phase = Phase::kForward;
@@ -89,7 +91,7 @@ class System final : private PaceObserver {
     std::vector<std::uint32_t> order, unused;  // backward: tensors to come
   };
 
-  const JobPlan& plan() const { return *plan_; }
+  const job::Plan& plan() const { return *plan_; }
   Server& server(std::size_t s) { return *servers_[s]; }
   Worker& worker(std::size_t w) { return *workers_[w]; }
   // The parameters after every iteration, as the reference has them (BSP).
@@ -142,7 +144,7 @@ class System final : private PaceObserver {
 
   // UpdateOptions::verdict: that of the iteration before is there, and is what plain loops say. Now and then it is not asked for.
   bool verdict_checked(Worker& worker, Iteration iteration);
-  Verdict plain_verdict(Iteration iteration);
+  exchange::Verdict plain_verdict(Iteration iteration);
   // In BSP the layer's parameters are those after the iteration before.
   void check_values(const Worker& worker, Layer layer, Iteration iteration);
   const std::vector<float>& parameters_after(Iteration iteration);
@@ -179,7 +181,7 @@ class System final : private PaceObserver {
 
   Case job_;
   std::mt19937_64 random_;
-  std::shared_ptr<const JobPlan> plan_;
+  std::shared_ptr<const job::Plan> plan_;
   std::size_t elements_;
   TimePoint now_{};
   std::vector<std::unique_ptr<Server>> servers_;
@@ -188,7 +190,7 @@ class System final : private PaceObserver {
   std::deque<std::vector<std::byte>> places_;  // of square sums and verdicts
   std::vector<ServerAction> actions_;
   std::vector<WorkerAction> worker_actions_;
-  std::vector<GateLedger::Complete> complete_;
+  std::vector<exchange::GateLedger::Complete> complete_;
 };
 
 }  // namespace paceline::paramserver::testing

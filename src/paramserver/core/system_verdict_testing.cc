@@ -5,13 +5,13 @@ namespace paceline::paramserver::testing {
 
 bool System::verdict_checked(Worker& worker, Iteration iteration) {
   if (!job_.options.update.verdict || iteration == job_.options.first || worker.judged == iteration - 1) return true;
-  const Verdict* const verdict = worker.verdicts.of(iteration - 1);
+  const exchange::Verdict* const verdict = worker.verdicts.of(iteration - 1);
   const bool asked = worker.core.rank().value != 1 || iteration % 2 == 0;  // who does not ask is not held up
   if (asked && verdict == nullptr) return false;
   worker.judged = iteration - 1;
   if (!asked) return true;
   ++verdicts_checked;
-  const Verdict expected = plain_verdict(iteration - 1);
+  const exchange::Verdict expected = plain_verdict(iteration - 1);
   EXPECT_TRUE(same_bits(std::span(&verdict->square_sum, 1), std::span(&expected.square_sum, 1)))
       << "seed " << job_.seed << ": " << verdict->square_sum << " instead of " << expected.square_sum;
   EXPECT_EQ(verdict->non_finite, expected.non_finite) << "seed " << job_.seed;
@@ -19,8 +19,8 @@ bool System::verdict_checked(Worker& worker, Iteration iteration) {
   return true;
 }
 
-Verdict System::plain_verdict(Iteration iteration) {
-  Verdict verdict;
+exchange::Verdict System::plain_verdict(Iteration iteration) {
+  exchange::Verdict verdict;
   verdict.unused.resize((job_.table.tensors.size() + 63) / 64);
   const auto offsets = job_.table.offsets();
   tensor::ExactSquareSum squares;
@@ -41,7 +41,7 @@ Verdict System::plain_verdict(Iteration iteration) {
       }
     }
     if (finite || verdict.non_finite) continue;
-    verdict.non_finite = {.rank = broken < job_.options.workers ? Rank{broken} : Verdict::kNobody, .tensor = t};
+    verdict.non_finite = {.rank = broken < job_.options.workers ? Rank{broken} : exchange::Verdict::kNobody, .tensor = t};
   }
   verdict.square_sum = squares.value();
   return verdict;

@@ -7,13 +7,13 @@
 
 namespace paceline::paramserver {
 
-GradientPayloads::GradientPayloads(const JobPlan& plan, const PushLedger& ledger, TensorMemory memory)
+GradientPayloads::GradientPayloads(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory)
     : plan_(plan), ledger_(ledger), memory_(std::move(memory)) {
   if (plan.options().wire.narrow() || plan.options().wire.drops()) sent_.emplace(plan);
 }
 
 std::span<const std::byte> GradientPayloads::of(const WorkerAction& push) {
-  const WireOptions& wire = plan_.options().wire;
+  const job::WireOptions& wire = plan_.options().wire;
   if (push.kind == WorkerAction::Kind::kPushBatch) return gathered(ledger_.units_between(push.unit, push.detail));
   if (push.detail == scheduling::all_parts(plan_.units().units[push.unit])) return {};
   if (wire.drops()) return sparse(push);
@@ -25,7 +25,7 @@ std::span<const std::byte> GradientPayloads::of(const WorkerAction& push) {
 
 // The gradient as it is sent.
 void GradientPayloads::put(std::uint32_t unit, std::span<std::byte> to) {
-  const WireOptions& wire = plan_.options().wire;
+  const job::WireOptions& wire = plan_.options().wire;
   const std::span<const float> gradient = memory_.gradient(unit);
   if (!wire.narrow()) {
     std::ranges::copy(std::as_bytes(gradient), to.begin());
@@ -70,7 +70,7 @@ std::span<const std::byte> GradientPayloads::sparse(const WorkerAction& push) {
 // The ledger sends nothing of these units again before this has been delivered, so the memory is free by then. Nobody writes to
 // gradients that are not delivered, so the copy needs no lock.
 std::span<const std::byte> GradientPayloads::gathered(std::span<const std::uint32_t> units) {
-  const WireOptions& wire = plan_.options().wire;
+  const job::WireOptions& wire = plan_.options().wire;
   std::size_t bytes = 0;
   for (const std::uint32_t unit : units) bytes += plan_.payload_bytes(unit);
   if (wire.drops()) dropped_bytes_ += static_cast<std::int64_t>(bytes);

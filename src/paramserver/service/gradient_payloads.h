@@ -11,16 +11,16 @@
 #include <utility>
 #include <vector>
 
+#include "exchange/tensor_memory.h"
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/service/sent_area.h"
-#include "paramserver/service/tensor_memory.h"
 
 namespace paceline::paramserver {
 
 class GradientPayloads {
  public:
   // The plan and the ledger outlive it.
-  GradientPayloads(const JobPlan& plan, const PushLedger& ledger, TensorMemory memory);
+  GradientPayloads(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory);
 
   // Of a push: stays as it is until the push has been delivered. Empty: the unit has no gradient.
   std::span<const std::byte> of(const WorkerAction& push);
@@ -32,9 +32,9 @@ class GradientPayloads {
   std::span<const std::byte> gathered(std::span<const std::uint32_t> units);
   void put(std::uint32_t unit, std::span<std::byte> to);
 
-  const JobPlan& plan_;
+  const job::Plan& plan_;
   const PushLedger& ledger_;
-  TensorMemory memory_;
+  exchange::TensorMemory memory_;
   std::optional<SentArea> sent_;                            // gradients as they are sent, when not as they stand
   std::map<std::uint32_t, std::vector<std::byte>> pieces_;  // on their way in one piece, by first unit
   std::int64_t dropped_bytes_ = 0;

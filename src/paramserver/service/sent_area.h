@@ -5,14 +5,14 @@
 #include <memory>
 #include <span>
 
-#include "paramserver/core/job_plan.h"
+#include "job/plan.h"
 
 namespace paceline::paramserver {
 
 class SentArea {
  public:
   // The plan outlives it.
-  explicit SentArea(const JobPlan& plan) : plan_(plan), element_bytes_(plan.options().wire.element_bytes()) {
+  explicit SentArea(const job::Plan& plan) : plan_(plan), element_bytes_(plan.options().wire.element_bytes()) {
     const std::size_t bytes = static_cast<std::size_t>(plan.units().elements) * element_bytes_;
     memory_.reset(new float[(bytes + sizeof(float) - 1) / sizeof(float)]);
   }
@@ -27,7 +27,7 @@ class SentArea {
   std::span<std::byte> of(std::uint32_t unit) const { return of(unit, unit); }
 
  private:
-  const JobPlan& plan_;
+  const job::Plan& plan_;
   std::size_t element_bytes_;
   std::unique_ptr<float[]> memory_;
 };

@@ -5,14 +5,15 @@
 namespace paceline::paramserver {
 namespace {
 
-scheduling::LiveProfile::Sides sides_of(const JobPlan& plan) {
+scheduling::LiveProfile::Sides sides_of(const job::Plan& plan) {
   using Sides = scheduling::LiveProfile::Sides;
   return plan.options().schedule.push == scheduling::PushWhen::kInBatches ? Sides::kPullsAndPushes : Sides::kPulls;
 }
 
 }  // namespace
 
-ServerCarrier::ServerCarrier(Gatehouse& house, Outbox& outbox, TensorMemory memory, std::optional<Rank> own_server)
+ServerCarrier::ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory,
+                             std::optional<Rank> own_server)
     : house_(house),
       plan_(house.plan()),
       worker_(house.worker()),
@@ -23,9 +24,9 @@ ServerCarrier::ServerCarrier(Gatehouse& house, Outbox& outbox, TensorMemory memo
       gradients_(plan_, ledger_, memory_),
       values_(plan_, ledger_, memory_) {
   if (plan_.options().update.verdict) {
-    const VerdictPart part(plan_.table().tensors.size());
+    const exchange::VerdictPart part(plan_.table().tensors.size());
     const std::vector<std::byte> place(part.bytes());
-    verdicts_.emplace(Verdicts{VerdictLedger(plan_, plan_.servers_with_units()), part, {}});
+    verdicts_.emplace(Verdicts{exchange::VerdictLedger(plan_, plan_.servers_with_units()), part, {}});
     verdicts_->places.resize(static_cast<std::size_t>(plan_.options().servers), {place, place});
   }
   if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
@@ -82,7 +83,7 @@ std::span<const std::uint32_t> ServerCarrier::prepare_rest(Iteration iteration) 
 
 // Nobody writes to these parts of the staging area until their units have been pushed again, so the copy needs no lock. Another
 // thread at the same gate waits for it.
-void ServerCarrier::settle(Gatehouse::Lock& lock, scheduling::UnitRange units) {
+void ServerCarrier::settle(exchange::Gatehouse::Lock& lock, scheduling::UnitRange units) {
   while (const auto unit = ledger_.take_staged(units)) {
     units.begin = *unit + 1;
     ++settling_;
@@ -148,7 +149,7 @@ void ServerCarrier::on_iteration_done() {
 
 void ServerCarrier::carry_told() {
   {
-    const Gatehouse::Lock lock = house_.lock();
+    const exchange::Gatehouse::Lock lock = house_.lock();
     if (!house_.failure().ok()) return;
     if (const auto round_trip = outbox_.round_trip(); profile_ && round_trip) profile_->on_round_trip(*round_trip);
     step_told();
@@ -159,7 +160,7 @@ void ServerCarrier::carry_told() {
 // Locked.
 void ServerCarrier::step_told() {
   const TimePoint now = house_.loop().now();
-  for (const Gatehouse::Told& told : house_.told()) {
+  for (const exchange::Gatehouse::Told& told : house_.told()) {
     if (!told.backward_done) {
       ledger_.on_complete({&told.complete, 1}, now, actions_);
       continue;
@@ -186,7 +187,7 @@ void ServerCarrier::send_initial() {
 void ServerCarrier::send_done() {
   Iteration last = 0;
   {
-    const Gatehouse::Lock lock = house_.lock();
+    const exchange::Gatehouse::Lock lock = house_.lock();
     if (!house_.failure().ok()) return;
     step_told();
     last = ledger_.current() - 1;

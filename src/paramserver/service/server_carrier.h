@@ -18,20 +18,21 @@
 #include <string>
 #include <vector>
 
-#include "paramserver/core/gradient_dropping.h"
+#include "exchange/carrier.h"
+#include "exchange/gradient_dropping.h"
+#include "exchange/tensor_memory.h"
 #include "paramserver/core/push_ledger.h"
-#include "paramserver/service/carrier.h"
 #include "paramserver/service/gradient_payloads.h"
-#include "paramserver/service/tensor_memory.h"
 #include "paramserver/service/value_places.h"
 
 namespace paceline::paramserver {
 
-class ServerCarrier final : public Carrier {
+class ServerCarrier final : public exchange::Carrier {
  public:
   // `house`, made with gate_rule of the schedule, and `outbox` outlive it. `own_server`: the one in this process, if any: its
   // values come through memory.
-  ServerCarrier(Gatehouse& house, Outbox& outbox, TensorMemory memory, std::optional<Rank> own_server = std::nullopt);
+  ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory,
+                std::optional<Rank> own_server = std::nullopt);
   ~ServerCarrier() override;
 
   // Carrier
@@ -43,12 +44,12 @@ class ServerCarrier final : public Carrier {
   bool prepare(std::uint32_t tensor, Iteration iteration) override;
   std::span<const std::uint32_t> prepare_rest(Iteration iteration) override;
   void on_started() override;
-  void settle(Gatehouse::Lock& lock, scheduling::UnitRange units) override;
+  void settle(exchange::Gatehouse::Lock& lock, scheduling::UnitRange units) override;
   std::string awaited(std::optional<std::uint32_t> unit) const override;
   std::string reading(std::uint32_t unit) const override;
   std::string awaited_verdict(Iteration iteration) const override;
-  const VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
-  MiniBatches* mini_batches() override { return &mini_batches_; }
+  const exchange::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
+  exchange::MiniBatches* mini_batches() override { return &mini_batches_; }
   std::optional<scheduling::LiveProfile::Plan> batches() const override;
 
   // GateObserver
@@ -89,16 +90,16 @@ class ServerCarrier final : public Carrier {
   Result<std::span<std::byte>> place_for_verdict(Rank server, const wire::MessageHead& head);
   Status on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload);
 
-  Gatehouse& house_;
-  const JobPlan& plan_;
+  exchange::Gatehouse& house_;
+  const job::Plan& plan_;
   Rank worker_;
-  Outbox& outbox_;
-  TensorMemory memory_;
+  exchange::Outbox& outbox_;
+  exchange::TensorMemory memory_;
   std::optional<Rank> own_server_;
   std::unique_ptr<transport::Signal> told_signal_, initial_signal_, done_signal_;
 
   std::mutex dropping_mutex_;  // guards what follows up to the next empty line
-  std::optional<GradientDropping> dropping_;
+  std::optional<exchange::GradientDropping> dropping_;
   std::vector<std::uint32_t> held_back_, released_;  // tensors whose gradients are there and not told; and being told
 
   // Locked; the ledger by the loop alone, but for what is staged.
@@ -107,13 +108,13 @@ class ServerCarrier final : public Carrier {
   GradientPayloads gradients_;
   ValuePlaces values_;
   struct Verdicts {
-    VerdictLedger ledger;
-    VerdictPart part;                                           // loop only, as the next one
+    exchange::VerdictLedger ledger;
+    exchange::VerdictPart part;                                 // loop only, as the next one
     std::vector<std::array<std::vector<std::byte>, 2>> places;  // where parts are received, by server and parity of the iteration
   };
-  std::optional<Verdicts> verdicts_;  // UpdateOptions::verdict
+  std::optional<Verdicts> verdicts_;  // job::UpdateOptions::verdict
   int settling_ = 0;                  // values that are being copied from the staging area
-  MiniBatches mini_batches_;
+  exchange::MiniBatches mini_batches_;
   std::optional<scheduling::LiveProfile> profile_;             // with Return::kPullInBatches
   std::optional<scheduling::LiveProfile::Plan> next_batches_;  // from the next iteration on
 };

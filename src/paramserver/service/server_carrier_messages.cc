@@ -44,7 +44,7 @@ void ServerCarrier::send_actions() {
 // Sessions keep order and lose nothing, so another count than the next is a fault of the server.
 Status ServerCarrier::on_mini_batch(const wire::MessageHead& head) {
   {
-    const Gatehouse::Lock lock = house_.lock();
+    const exchange::Gatehouse::Lock lock = house_.lock();
     if (!plan_.uneven() || head.unit != mini_batches_.added() + 1 || head.iteration < 1) {
       return error(ErrorKind::kBadRequest, "worker {} was handed out mini-batch {} for its {}. iteration; so far it has {}",
                    worker_.value, head.iteration, head.unit, mini_batches_.added());
@@ -63,7 +63,7 @@ Result<std::span<std::byte>> ServerCarrier::place_for_verdict(Rank server, const
 
 Status ServerCarrier::on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload) {
   {
-    const Gatehouse::Lock lock = house_.lock();
+    const exchange::Gatehouse::Lock lock = house_.lock();
     verdicts_->part.read(payload);
     PACELINE_RETURN_IF_ERROR(verdicts_->ledger.on_part(server, iteration, verdicts_->part, house_.gates().current()));
   }
@@ -87,7 +87,7 @@ Result<std::span<std::byte>> ServerCarrier::on_message_begin(const session::Peer
   if (!takes(from, head) || head.payload_bytes == 0) return unexpected(from, head);
   if (head.kind == wire::MessageKind::kVerdict) return place_for_verdict(from.rank, head);
   const PushLedger::Values values = values_of(head);
-  const Gatehouse::Lock lock = house_.lock();
+  const exchange::Gatehouse::Lock lock = house_.lock();
   const TimePoint now = house_.loop().now();
   PACELINE_ASSIGN_OR_RETURN(const auto place, ledger_.on_value_begin(from.rank, values, head.payload_bytes, now));
   if (profile_ && from.rank != own_server_) profile_->on_pull_begun(values.unit, now);
@@ -109,7 +109,7 @@ void ServerCarrier::on_message(const session::PeerName& from, const wire::Messag
   Status status;
   bool opened = false;
   {
-    const Gatehouse::Lock lock = house_.lock();
+    const exchange::Gatehouse::Lock lock = house_.lock();
     const TimePoint now = house_.loop().now();
     if (head.kind == wire::MessageKind::kNotify) {
       status = ledger_.on_notify(from.rank, head.unit, head.iteration, actions_);
@@ -133,8 +133,8 @@ void ServerCarrier::on_delivered(const session::PeerName&, std::uint64_t ticket)
   const auto unit = static_cast<std::uint32_t>(ticket);
   bool changed = false;
   {
-    const Gatehouse::Lock lock = house_.lock();
-    GateLedger& gates = house_.gates();
+    const exchange::Gatehouse::Lock lock = house_.lock();
+    exchange::GateLedger& gates = house_.gates();
     if (ticket == ticket_of(wire::MessageKind::kInitial, unit)) {
       ledger_.on_initial_received(unit);
       changed = gates.all_open(plan_.options().first);

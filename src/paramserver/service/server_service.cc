@@ -15,13 +15,15 @@ constexpr std::uint64_t kNothingBorrowed = std::uint64_t{1} << 32;
 
 }  // namespace
 
-Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop,
-                                                           Outbox& outbox, ServerCallbacks callbacks) {
+Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const job::Plan> plan, Rank server,
+                                                           transport::Loop& loop, exchange::Outbox& outbox,
+                                                           ServerCallbacks callbacks) {
   PACELINE_ASSIGN_OR_RETURN(auto core, Server::make(std::move(plan), server));
   return std::unique_ptr<ServerService>(new ServerService(std::move(core), loop, outbox, std::move(callbacks)));
 }
 
-ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& loop, Outbox& outbox, ServerCallbacks callbacks)
+ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& loop, exchange::Outbox& outbox,
+                             ServerCallbacks callbacks)
     : server_(std::move(server)),
       plan_(server_->plan()),
       loop_(loop),

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "exchange/mailbox.h"
 #include "paramserver/core/server.h"
-#include "paramserver/service/mailbox.h"
 #include "scheduling/ingress_queue.h"
 #include "transport/transport.h"
 
@@ -55,11 +55,11 @@ struct ServerCallbacks {
   std::function<void(const WorkDone&)> on_work;
 };
 
-class ServerService final : public MessageSink {
+class ServerService final : public exchange::MessageSink {
  public:
   // `loop` and `outbox` outlive it. Destroy on the loop or when it does not run.
-  static Result<std::unique_ptr<ServerService>> make(std::shared_ptr<const JobPlan> plan, Rank server, transport::Loop& loop,
-                                                     Outbox& outbox, ServerCallbacks callbacks);
+  static Result<std::unique_ptr<ServerService>> make(std::shared_ptr<const job::Plan> plan, Rank server, transport::Loop& loop,
+                                                     exchange::Outbox& outbox, ServerCallbacks callbacks);
   ServerService(const ServerService&) = delete;
   ServerService& operator=(const ServerService&) = delete;
 
@@ -104,7 +104,7 @@ class ServerService final : public MessageSink {
   };
   using SquareSumBytes = std::array<std::byte, tensor::kSquareSumBytes>;
 
-  ServerService(std::unique_ptr<Server> server, transport::Loop& loop, Outbox& outbox, ServerCallbacks callbacks);
+  ServerService(std::unique_ptr<Server> server, transport::Loop& loop, exchange::Outbox& outbox, ServerCallbacks callbacks);
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
   Result<std::span<std::byte>> place_for_pushes(Rank worker, const wire::MessageHead& head);
   Status deal_out(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload);
@@ -121,9 +121,9 @@ class ServerService final : public MessageSink {
   void fail(const Status& reason);
 
   std::unique_ptr<Server> server_;
-  const JobPlan& plan_;
+  const job::Plan& plan_;
   transport::Loop& loop_;
-  Outbox& outbox_;
+  exchange::Outbox& outbox_;
   ServerCallbacks callbacks_;
   std::unique_ptr<transport::Signal> work_signal_;
   scheduling::IngressQueue<Waiting> queue_;

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "paramserver/core/testing.h"
+#include "job/testing_jobs.h"
 #include "paramserver/service/testing.h"
 
 namespace paceline::paramserver {
@@ -12,7 +12,7 @@ namespace {
 
 using testing::HandLoop;
 
-class Sent final : public Outbox {
+class Sent final : public exchange::Outbox {
  public:
   void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
     values.push_back({worker, head, ticket});
@@ -32,10 +32,10 @@ class Sent final : public Outbox {
 class LostWorker : public ::testing::Test {
  protected:
   LostWorker() {
-    JobOptions options;
+    job::PlanOptions options;
     options.workers = 2;
     options.schedule.cut = scheduling::whole_tensors();
-    plan_ = *JobPlan::make(testing::table_of({{2}, {3}}), options);
+    plan_ = *job::Plan::make(job::testing::table_of({{2}, {3}}), options);
     ServerCallbacks callbacks;
     callbacks.on_failed = [](const Status& reason) { FAIL() << reason.message(); };
     callbacks.on_iteration_complete = [this](Iteration iteration) { complete_.push_back(iteration); };
@@ -65,7 +65,7 @@ class LostWorker : public ::testing::Test {
 
   HandLoop loop_;
   Sent sent_;
-  std::shared_ptr<const JobPlan> plan_;
+  std::shared_ptr<const job::Plan> plan_;
   std::unique_ptr<ServerService> service_;
   std::vector<Iteration> complete_;
 };

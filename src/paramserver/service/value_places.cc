@@ -7,7 +7,7 @@
 
 namespace paceline::paramserver {
 
-ValuePlaces::ValuePlaces(const JobPlan& plan, const PushLedger& ledger, TensorMemory memory)
+ValuePlaces::ValuePlaces(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory)
     : plan_(plan), ledger_(ledger), memory_(std::move(memory)), staging_(plan), arriving_(plan.units().units.size()) {}
 
 std::span<std::byte> ValuePlaces::place_of(std::uint32_t first, std::uint32_t last, bool staged) const {

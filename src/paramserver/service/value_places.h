@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "exchange/tensor_memory.h"
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/service/sent_area.h"
-#include "paramserver/service/tensor_memory.h"
 
 namespace paceline::paramserver {
 
@@ -20,7 +20,7 @@ class ValuePlaces {
   using Place = PushLedger::Place;
 
   // The plan and the ledger outlive it.
-  ValuePlaces(const JobPlan& plan, const PushLedger& ledger, TensorMemory memory);
+  ValuePlaces(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory);
 
   // For values that begin to come.
   std::span<std::byte> begin(const PushLedger::Values& values, Place place);
@@ -41,9 +41,9 @@ class ValuePlaces {
 
   std::span<std::byte> place_of(std::uint32_t first, std::uint32_t last, bool staged) const;
 
-  const JobPlan& plan_;
+  const job::Plan& plan_;
   const PushLedger& ledger_;
-  TensorMemory memory_;
+  exchange::TensorMemory memory_;
   SentArea staging_;
   std::vector<Arriving> arriving_;                       // by the first unit
   std::map<std::uint32_t, std::vector<float>> parcels_;  // by the first unit: memory of what is to be dealt out

@@ -1,0 +1,70 @@
+#include "checkpoint/saved_model.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace paceline::checkpoint {
+
+Result<SavedModel> SavedModel::open(Files& files, const std::string& folder, const CheckpointSeal& seal) {
+  SavedModel model;
+  PACELINE_ASSIGN_OR_RETURN(model.manifest_, read_manifest(files, folder, seal));
+  for (const PartSummary& expected : model.manifest_.parts) {
+    if (!expected.name.starts_with("server-")) continue;
+    PACELINE_ASSIGN_OR_RETURN(PartReader part, PartReader::open(files, folder + "/" + expected.name, seal, expected.seal));
+    for (std::size_t array = 0; array < part.head().arrays.size(); ++array) {
+      model.by_offset_[part.head().arrays[array].offset] = {model.servers_.size(), array};
+    }
+    model.servers_.push_back(std::move(part));
+  }
+  return model;
+}
+
+Status SavedModel::load(const Place& place) {
+  const SavedArray& array = servers_[place.part].head().arrays[place.array];
+  if (loaded_offset_ == array.offset) return {};
+  loaded_offset_.reset();
+  loaded_.resize(array.bytes);
+  PACELINE_RETURN_IF_ERROR(servers_[place.part].read(place.array, loaded_));
+  loaded_offset_ = array.offset;
+  return {};
+}
+
+Result<std::int64_t> SavedModel::read(std::int64_t offset, std::span<float> value, std::span<float> state) {
+  PACELINE_CHECK(!value.empty() && state.size() % value.size() == 0, "{} values, {} numbers of state", value.size(), state.size());
+  const auto planes = static_cast<std::int64_t>(state.size() / value.size());
+  std::optional<std::int64_t> steps;
+  for (std::size_t done = 0; done < value.size();) {
+    const std::int64_t at = offset + static_cast<std::int64_t>(done);
+    auto entry = by_offset_.upper_bound(at);
+    if (entry == by_offset_.begin()) return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
+    const Place place = (--entry)->second;
+    const SavedArray& array = servers_[place.part].head().arrays[place.array];
+    if (at >= array.offset + array.elements)
+      return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
+    if (planes != 0 && planes != array.planes) {
+      return error(ErrorKind::kBadRequest, "the checkpoint has {} planes of optimizer state for tensor \"{}\", the job has {}",
+                   array.planes, array.name, planes);
+    }
+    if (steps && *steps != array.steps) {
+      return error(ErrorKind::kBadRequest,
+                   "the checkpoint has parts of tensor \"{}\" after {} and after {} updates, and this job keeps them as one; use "
+                   "the schedule it was made with",
+                   array.name, *steps, array.steps);
+    }
+    steps = array.steps;
+    PACELINE_RETURN_IF_ERROR(load(place));
+    const auto skip = static_cast<std::size_t>(at - array.offset);
+    const std::size_t count = std::min(value.size() - done, static_cast<std::size_t>(array.elements) - skip);
+    const auto copy = [&](std::int64_t plane, std::span<float> to) {
+      const std::size_t from = static_cast<std::size_t>(plane * array.elements) + skip;
+      std::memcpy(to.data() + done, loaded_.data() + from * sizeof(float), count * sizeof(float));
+    };
+    copy(0, value);
+    for (std::int64_t plane = 0; plane < planes; ++plane)
+      copy(plane + 1, state.subspan(static_cast<std::size_t>(plane) * value.size(), value.size()));
+    done += count;
+  }
+  return *steps;
+}
+
+}  // namespace paceline::checkpoint

@@ -1,0 +1,38 @@
+// The model in a checkpoint, whatever ranges it was saved in: how a job with another number of servers goes on. One thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace paceline::checkpoint {
+
+class SavedModel {
+ public:
+  static Result<SavedModel> open(Files& files, const std::string& folder, const CheckpointSeal& seal = {});
+  const Manifest& manifest() const { return manifest_; }
+
+  // Fills `value` with the values from `offset` on, and `state` with as many optimizer planes as it has room for; returns the
+  // update steps. kCorrupt naming file and tensor; kBadRequest when the checkpoint holds another number of planes (an empty `state`
+  // asks for none).
+  Result<std::int64_t> read(std::int64_t offset, std::span<float> value, std::span<float> state);
+
+ private:
+  SavedModel() = default;
+  struct Place {
+    std::size_t part = 0, array = 0;
+  };
+  Status load(const Place& place);
+
+  Manifest manifest_;
+  std::vector<PartReader> servers_;
+  std::map<std::int64_t, Place> by_offset_;
+  std::vector<std::byte> loaded_;  // the array read last
+  std::optional<std::int64_t> loaded_offset_;
+};
+
+}  // namespace paceline::checkpoint

@@ -1,0 +1,47 @@
+// Where a worker's time went between computing and communication, and how much of it was hidden. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/quantity.h"
+
+namespace paceline::exchange {
+
+// Where the training thread's time went at gates, and what was hidden; seconds since the last account. Exposed parts add up to the
+// time that the gates took. At a gate, of the unit that came last: until its gradient was received = push; from then until its
+// value began to come = wait, of which the time that its update took = update; from then on = pull.
+struct Account {
+  Duration push{}, pull{}, wait{}, update{};
+  Duration overlapped_push{}, overlapped_pull{};  // time with at least one push (pull) on its way, less the exposed part
+  // Payload. With WireOptions::drops() whoever sends the pushes counts them.
+  std::int64_t bytes_pushed = 0, bytes_pulled = 0;
+
+  Account& operator+=(const Account& other);
+};
+
+// When a unit passed the stations of its way in one iteration; nothing: not yet, or never.
+struct UnitTimes {
+  std::optional<TimePoint> delivered, updated, returning;
+  TimePoint complete{};
+  Duration updating{};  // how long its update took elsewhere; counts where `updated` says nothing
+
+  // Adds the exposed parts of a wait for this unit, from `entered` to `opened`.
+  void split(TimePoint entered, TimePoint opened, Account& account) const;
+};
+
+// Time during which at least one of something was under way.
+class BusyTime {
+ public:
+  void begin(TimePoint now);
+  void end(TimePoint now);
+  // Since the last call.
+  Duration take(TimePoint now);
+
+ private:
+  std::int64_t running_ = 0;
+  TimePoint since_{};
+  Duration total_{};
+};
+
+}  // namespace paceline::exchange

@@ -1,0 +1,102 @@
+// How gradients travel and new parameters come: by servers (server_carrier.h), or by collective operations between the workers
+// (collectives/training/collective_carrier.h). It stands behind a GradientExchange, which owns it: the exchange keeps the gates and
+// lets threads wait, the carrier steps a ledger of its own on the loop and moves bytes. Both share a Gatehouse.
+//
+// Threads: as a MessageSink and where nothing else is said, the loop. "Locked": the gatehouse's lock is held.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "exchange/gatehouse.h"
+#include "exchange/mailbox.h"
+#include "exchange/verdict.h"
+#include "scheduling/live_profile.h"
+
+namespace paceline::exchange {
+
+// Is told what the training side of a worker does: a live profile of it, a timeline. On the calling thread, locked.
+class GateObserver {
+ public:
+  virtual ~GateObserver() = default;
+
+  enum class Wait : std::uint8_t { kGradients, kValues, kMiniBatch };
+  // The gate of `layer` was asked for, and had opened.
+  virtual void on_gate(Layer /*layer*/, Iteration /*iteration*/, TimePoint /*asked*/, TimePoint /*opened*/) {}
+  virtual void on_forward_done(TimePoint /*now*/) {}
+  virtual void on_backward_begun(TimePoint /*now*/) {}
+  virtual void on_gradient(Layer /*layer*/, TimePoint /*now*/) {}
+  virtual void on_backward_done(TimePoint /*now*/) {}
+  // All gradients of the iteration are known; the next one's may come.
+  virtual void on_iteration_done() {}
+  // Something else was waited for.
+  virtual void on_waited(Wait /*what*/, TimePoint /*asked*/, TimePoint /*over*/) {}
+};
+
+// The numbers of mini-batches that were handed out to this worker and not taken, in order. Locked.
+class MiniBatches {
+ public:
+  void add(std::int64_t number);
+  std::int64_t added() const { return added_; }
+  bool empty() const { return numbers_.empty(); }
+  std::int64_t take();
+  // Is told every number that take() will return, as soon as it is known: those that wait already inside the call.
+  void read_ahead(std::function<void(std::int64_t number)> reader);
+
+ private:
+  std::deque<std::int64_t> numbers_;
+  std::int64_t added_ = 0;
+  std::function<void(std::int64_t)> reader_;
+};
+
+class Carrier : public MessageSink, public GateObserver {
+ public:
+  // --- any thread, not locked: raise something for the loop ---
+
+  // The initial values go from rank 0 to all. Once, before anything is told.
+  virtual void start() = 0;
+  // Complete units were told in the gatehouse; that backward is over, behind the last of them.
+  virtual void on_units_told() = 0;
+  virtual void on_backward_told() = 0;
+  // job::Plan::uneven(): this worker computes no more, and the gate ledger has counted on. All values have come.
+  virtual void finish() {}
+
+  // --- user's threads, not locked ---
+
+  // Whether prepare() has to see gradients before they are told: then the gradient becomes what is sent of it.
+  virtual bool prepares() const { return false; }
+  // False: it is held back until prepare_rest(), which returns those that were, for the end of backward.
+  virtual bool prepare(std::uint32_t /*tensor*/, Iteration /*iteration*/) { return true; }
+  virtual std::span<const std::uint32_t> prepare_rest(Iteration /*iteration*/) { return {}; }
+  // Whether take() has to see complete units before they are told: it copies their gradients. An error fails the job too.
+  virtual bool takes_copies() const { return false; }
+  virtual Status take(std::span<const exchange::GateLedger::Complete> /*units*/, Iteration /*iteration*/) { return {}; }
+  // Rank 0: its initial values are with all others.
+  virtual void on_started() {}
+
+  // --- locked ---
+
+  // Whether gradients of the gate ledger's iteration may be told.
+  virtual bool takes_gradients() const { return true; }
+  // The gate of these units is open on the calling thread: moves their values into the parameters, unless they are there. Gives the
+  // lock back on the way.
+  virtual void settle(Gatehouse::Lock& /*lock*/, scheduling::UnitRange /*units*/) {}
+  // For messages: what the value of `unit` (of nothing: the end of the iteration) waits for, and who reads its gradient.
+  virtual std::string awaited(std::optional<std::uint32_t> unit) const = 0;
+  virtual std::string reading(std::uint32_t /*unit*/) const { return "nothing"; }
+  virtual std::string awaited_verdict(Iteration /*iteration*/) const { return "nothing"; }
+  // Whether it finds out who is to blame for a wait of that long, and fails the job with it soon.
+  virtual bool blames(const std::string& /*awaited*/, Duration /*waited*/) { return false; }
+  // Nothing: mini-batches are not handed out.
+  virtual MiniBatches* mini_batches() { return nullptr; }
+  // Nothing: the job has none (job::UpdateOptions::verdict).
+  virtual const exchange::VerdictLedger* verdicts() const { return nullptr; }
+  // Return::kPullInBatches: the batches pulled in and what they were planned from; nothing before there was a plan.
+  virtual std::optional<scheduling::LiveProfile::Plan> batches() const { return std::nullopt; }
+};
+
+}  // namespace paceline::exchange

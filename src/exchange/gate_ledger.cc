@@ -1,0 +1,234 @@
+#include "exchange/gate_ledger.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace paceline::exchange {
+
+GateLedger::GateLedger(std::shared_ptr<const job::Plan> plan, Rank self, Rule rule)
+    : plan_(std::move(plan)),
+      first_server_{self.value % plan_->options().servers},
+      rule_(rule),
+      current_(plan_->options().first),
+      units_(plan_->units().units.size()),
+      tensors_(plan_->table().tensors.size()),
+      missing_in_(static_cast<std::size_t>(plan_->layers())),
+      undelivered_(static_cast<std::size_t>(plan_->layers())) {
+  PACELINE_CHECK(self.value >= 0 && self.value < plan_->options().workers, "worker {} of {}", self.value, plan_->options().workers);
+  for (UnitState& unit : units_) unit.held = current_ - 2;
+  begin_iteration();
+}
+
+// Of every layer that the unit holds something of; one without elements may lie between two of them.
+void GateLedger::count(const scheduling::Unit& unit, std::vector<std::int64_t>& by_layer, std::int64_t change) const {
+  for (auto layer = static_cast<std::size_t>(unit.layer.index); layer <= static_cast<std::size_t>(unit.last_layer.index); ++layer) {
+    if (!plan_->units().of_layer[layer].empty()) by_layer[layer] += change;
+  }
+}
+
+// Nothing of `current_` is known, and the values of the iteration before are awaited.
+void GateLedger::begin_iteration() {
+  settled_ = 0;
+  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+    tensors_[tensor] = plan_->table().tensors[tensor].frozen ? TensorState::kFrozen : TensorState::kAwaited;
+  for (const scheduling::Unit& unit : plan_->units().units) {
+    // The initial value of what is frozen is that of every iteration.
+    if (unit.id >= plan_->units().moving && current_ > plan_->options().first) units_[unit.id].held = current_ - 1;
+    units_[unit.id].awaited_parts = unit.parts;
+    units_[unit.id].unused_parts = 0;
+    if (units_[unit.id].held >= current_ - 1) continue;
+    count(unit, missing_in_, 1);
+    ++missing_;
+  }
+}
+
+void GateLedger::next_iteration() {
+  PACELINE_CHECK(missing_ == 0, "iteration {} is over while {} values are on their way", current_, missing_);
+  ++current_;
+  begin_iteration();
+}
+
+// --- gradients ---
+
+Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& complete) {
+  if (tensor >= tensors_.size())
+    return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
+  if (tensors_[tensor] == TensorState::kFrozen) {
+    return error(ErrorKind::kBadRequest, "a gradient came for \"{}\" in iteration {}; it is frozen",
+                 plan_->table().tensors[tensor].name, current_);
+  }
+  if (tensors_[tensor] != TensorState::kAwaited) {
+    return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
+                 plan_->table().tensors[tensor].name, current_);
+  }
+  settle(tensor, TensorState::kReady, complete);
+  return {};
+}
+
+// Names the tensors on the way, so that one that comes twice is seen in one look at each; all of it is undone.
+Status GateLedger::check_unused(Iteration iteration, std::span<const std::uint32_t> unused) {
+  Status status;
+  std::size_t named = 0;
+  for (; named < unused.size() && status.ok(); ++named) {
+    const std::uint32_t tensor = unused[named];
+    if (tensor >= tensors_.size()) {
+      status = error(ErrorKind::kBadRequest, "tensor {} cannot be unused in iteration {}; the model has {}", tensor, iteration,
+                     tensors_.size());
+    } else if (tensors_[tensor] == TensorState::kFrozen) {
+      continue;
+    } else if (tensors_[tensor] != TensorState::kAwaited) {
+      status = error(ErrorKind::kBadRequest, "tensor {} cannot be unused in iteration {}: \"{}\" {}", tensor, iteration,
+                     plan_->table().tensors[tensor].name,
+                     tensors_[tensor] == TensorState::kNamed ? "is called so twice" : "has a gradient");
+    } else {
+      tensors_[tensor] = TensorState::kNamed;
+    }
+  }
+  if (status.ok()) status = check_all_known(iteration);
+  for (const std::uint32_t tensor : unused.first(named)) {
+    if (tensor < tensors_.size() && tensors_[tensor] == TensorState::kNamed) tensors_[tensor] = TensorState::kAwaited;
+  }
+  return status;
+}
+
+Status GateLedger::check_all_known(Iteration iteration) const {
+  for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+    if (tensors_[tensor] != TensorState::kAwaited || plan_->units().of_tensor[tensor].empty()) continue;
+    return error(ErrorKind::kBadRequest,
+                 "the backward of iteration {} is over, but tensor {} \"{}\" has neither a gradient nor is it called unused",
+                 iteration, tensor, plan_->table().tensors[tensor].name);
+  }
+  return {};
+}
+
+Status GateLedger::on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<Complete>& complete) {
+  if (iteration != current_)
+    return error(ErrorKind::kBadRequest, "the backward of iteration {} is over in iteration {}", iteration, current_);
+  if (missing_ > 0)
+    return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come",
+                 iteration, missing_);
+  PACELINE_RETURN_IF_ERROR(check_unused(iteration, unused));
+  for (const std::uint32_t tensor : unused) {
+    if (tensors_[tensor] != TensorState::kFrozen) settle(tensor, TensorState::kUnused, complete);
+  }
+  return {};
+}
+
+void GateLedger::settle(std::uint32_t tensor, TensorState state, std::vector<Complete>& complete) {
+  tensors_[tensor] = state;
+  ++settled_;
+  const bool used = state == TensorState::kReady;
+  const scheduling::UnitRange units = plan_->units().of_tensor[tensor];
+  std::uint32_t first = units.begin;
+  while (first < units.end && plan_->units().units[first].server != first_server_) ++first;
+  if (first == units.end) first = units.begin;
+  for (std::uint32_t unit = first; unit < units.end; ++unit) settle_unit(tensor, unit, used, complete);
+  for (std::uint32_t unit = units.begin; unit < first; ++unit) settle_unit(tensor, unit, used, complete);
+}
+
+void GateLedger::settle_unit(std::uint32_t tensor, std::uint32_t unit, bool used, std::vector<Complete>& complete) {
+  const scheduling::Unit& planned = plan_->units().units[unit];
+  UnitState& of = units_[unit];
+  if (!used) {
+    const auto parts = plan_->units().parts_of(planned);
+    for (std::uint32_t i = 0; i < planned.parts; ++i) of.unused_parts |= parts[i].tensor == tensor ? 1U << i : 0U;
+  }
+  if (--of.awaited_parts > 0) return;
+  complete.push_back({unit, of.unused_parts});
+  if (static_cast<std::uint32_t>(std::popcount(of.unused_parts)) == planned.parts) return;
+  ++of.borrowed;
+  count(planned, undelivered_, 1);
+  ++undelivered_total_;
+}
+
+void GateLedger::on_free(std::uint32_t unit) {
+  PACELINE_CHECK(unit < units_.size() && units_[unit].borrowed > 0, "the push of unit {} was delivered, but not sent", unit);
+  --units_[unit].borrowed;
+  count(plan_->units().units[unit], undelivered_, -1);
+  --undelivered_total_;
+}
+
+std::optional<std::uint32_t> GateLedger::undelivered() const {
+  const auto found = std::ranges::find_if(units_, [](const UnitState& unit) { return unit.borrowed > 0; });
+  if (found == units_.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(found - units_.begin());
+}
+
+// --- gates ---
+
+void GateLedger::on_mark(std::uint32_t unit, Mark mark, TimePoint now) {
+  UnitState& of = units_[unit];
+  switch (mark) {
+    case Mark::kLeft:
+      of.times = {.complete = of.times.complete};
+      return;
+    case Mark::kDelivered:
+      of.times.delivered = now;
+      return;
+    case Mark::kUpdated:
+      of.times.updated = now;
+      return;
+    case Mark::kReturning:
+      of.times.returning = now;
+      return;
+    case Mark::kComplete:
+      break;
+  }
+  of.times.complete = now;
+  PACELINE_CHECK(of.held < current_, "unit {} has the value of iteration {} already", unit, current_);
+  if (++of.held != current_ - 1) return;
+  count(plan_->units().units[unit], missing_in_, -1);
+  --missing_;
+}
+
+bool GateLedger::open(Layer layer, Iteration iteration) const {
+  if (iteration != current_) return iteration < current_;
+  return rule_ == Rule::kEverything ? missing_ == 0 : missing_in_[static_cast<std::size_t>(layer.index)] == 0;
+}
+
+scheduling::UnitRange GateLedger::awaited(std::optional<Layer> layer) const {
+  if (!layer || rule_ == Rule::kEverything) return {0, static_cast<std::uint32_t>(units_.size())};
+  return plan_->units().of_layer[static_cast<std::size_t>(layer->index)];
+}
+
+std::optional<std::uint32_t> GateLedger::missing(std::optional<Layer> layer) const {
+  const scheduling::UnitRange units = awaited(layer);
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+    if (units_[unit].held < current_ - 1) return unit;
+  }
+  return std::nullopt;
+}
+
+TimePoint GateLedger::opened_at(Layer layer) const {
+  const scheduling::UnitRange units = awaited(layer);
+  TimePoint last{};
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) last = std::max(last, units_[unit].times.complete);
+  return last;
+}
+
+// --- where the time went ---
+
+void GateLedger::count_bytes(std::int64_t pushed, std::int64_t pulled) {
+  account_.bytes_pushed += pushed;
+  account_.bytes_pulled += pulled;
+}
+
+void GateLedger::account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened) {
+  if (iteration - 1 < plan_->options().first || opened <= entered) return;
+  const scheduling::UnitRange units = awaited(layer);
+  const UnitTimes* last = nullptr;
+  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
+    const UnitTimes& times = units_[unit].times;
+    if (last == nullptr || times.complete > last->complete) last = &times;
+  }
+  if (last != nullptr) last->split(entered, opened, account_);
+}
+
+Account GateLedger::take_account(TimePoint now) {
+  account_.overlapped_push = std::max(Duration{}, flows_[0].take(now) - account_.push);
+  account_.overlapped_pull = std::max(Duration{}, flows_[1].take(now) - account_.pull);
+  return std::exchange(account_, Account{});
+}
+
+}  // namespace paceline::exchange

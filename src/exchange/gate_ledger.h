@@ -1,0 +1,141 @@
+// Which gradients of an iteration are there, which layers may run, and where the time went. One for each worker, however its
+// gradients travel: by servers (push_ledger.h) or by collectives (collectives/training/round_ledger.h). Pure: no thread, clock or
+// memory of tensors; whoever drives it owns it.
+//
+// One iteration i. The training side tells each tensor's gradient in any order, and at the end of backward the tensors that have
+// none; each call answers which units are complete by it. Then next_iteration() counts on. Whoever carries the units away and
+// values back marks the stations of a unit's way; when a layer has all it waits for, its forward of iteration i + 1 may run.
+//
+// O(1) but where something else is said.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/quantity.h"
+#include "base/status.h"
+#include "exchange/account.h"
+#include "job/plan.h"
+
+namespace paceline::exchange {
+
+class GateLedger {
+ public:
+  enum class Rule : std::uint8_t { kOwnUnits, kEverything };  // what a layer's forward waits for
+  // A unit's way in one iteration, in this order; a station that it does not pass is left out.
+  enum class Mark : std::uint8_t {
+    kLeft,       // its gradient sets out
+    kDelivered,  // and has been received
+    kUpdated,    // this worker has made its update
+    kReturning,  // its value begins to come
+    kComplete,   // its value is there
+  };
+  enum class Flow : std::uint8_t { kPush, kPull };
+  // A unit of which all gradients are known, and the parts that have none (bits).
+  struct Complete {
+    std::uint32_t unit = 0, unused_parts = 0;
+    bool operator==(const Complete&) const = default;
+  };
+
+  // Of a tensor's units those from the first one on server `self` % servers on come first, so that not all workers push to the same
+  // one at once (P3, section 4).
+  GateLedger(std::shared_ptr<const job::Plan> plan, Rank self, Rule rule);
+
+  // --- gradients ---
+
+  // The gradient of `tensor` of the current iteration is final; `complete` gets the units that it was the last one of. Their
+  // gradients are read until on_free. kBadRequest: no such tensor, a frozen one, or twice. O(units of the tensor)
+  Status on_gradient(std::uint32_t tensor, std::vector<Complete>& complete);
+  // Backward of `iteration` is over; `unused` are the tensors without a gradient; `complete` as above. kBadRequest, naming tensor
+  // or iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor unused, or
+  // both. Tensors without elements and frozen ones may be left out. O(tensors)
+  Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<Complete>& complete);
+  // Gradients of the next iteration may come. Requires all_open(current()). O(units)
+  void next_iteration();
+  // Nobody reads the unit's gradient any more. Requires that it has one, and was complete.
+  void on_free(std::uint32_t unit);
+
+  // The iteration whose gradients are awaited.
+  Iteration current() const { return current_; }
+  // Whether something of it has been told.
+  bool begun() const { return settled_ > 0; }
+  // Whether the layer's gradients (all gradients) may be overwritten.
+  bool free(Layer layer) const { return undelivered_[static_cast<std::size_t>(layer.index)] == 0; }
+  bool free() const { return undelivered_total_ == 0; }
+  // A unit whose gradient is still being read. O(units)
+  std::optional<std::uint32_t> undelivered() const;
+
+  // --- gates ---
+
+  // kComplete: the unit's value of one iteration more is there, first the initial one.
+  void on_mark(std::uint32_t unit, Mark mark, TimePoint now);
+  // How long the update took that the unit's value comes from, when another process made it.
+  void on_updated_elsewhere(std::uint32_t unit, Duration took) { units_[unit].times.updating = took; }
+
+  // Whether forward of `layer` in `iteration` <= current() may run; of all layers.
+  bool open(Layer layer, Iteration iteration) const;
+  bool all_open(Iteration iteration) const { return iteration < current_ || (iteration == current_ && missing_ == 0); }
+  // The newest iteration whose value of the unit is there.
+  Iteration held(std::uint32_t unit) const { return units_[unit].held; }
+  // The units whose values the gate of `layer` (of nothing: of all layers) waits for.
+  scheduling::UnitRange awaited(std::optional<Layer> layer) const;
+  // One of them whose value of iteration current() - 1 has not come, for messages. O(units)
+  std::optional<std::uint32_t> missing(std::optional<Layer> layer) const;
+  // When the last value of those that the open gate of `layer` waited for was complete. O(units of the layer)
+  TimePoint opened_at(Layer layer) const;
+
+  // --- where the time went ---
+
+  // Something begins (ends) to travel, of the iterations that count.
+  void begin(Flow flow, TimePoint now) { flows_[static_cast<std::size_t>(flow)].begin(now); }
+  void end(Flow flow, TimePoint now) { flows_[static_cast<std::size_t>(flow)].end(now); }
+  void count_bytes(std::int64_t pushed, std::int64_t pulled);
+  // The training thread stood at the gate of `layer` (nothing: of all layers) of `iteration` from `entered` to `opened`. O(units)
+  void account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened);
+  // Everything since the last call; the initial values do not count.
+  Account take_account(TimePoint now);
+
+  const job::Plan& plan() const { return *plan_; }
+
+ private:
+  struct UnitState {
+    std::uint32_t awaited_parts = 0;  // whose gradients are not known in the current iteration
+    std::uint32_t unused_parts = 0;   // bits, in the current iteration
+    std::uint32_t borrowed = 0;       // messages that read its gradient
+    Iteration held = -1;
+    UnitTimes times;
+  };
+  enum class TensorState : std::uint8_t {
+    kAwaited,
+    kReady,
+    kUnused,
+    kFrozen,
+    kNamed
+  };  // kNamed: only while unused tensors are checked
+
+  Status check_unused(Iteration iteration, std::span<const std::uint32_t> unused);
+  Status check_all_known(Iteration iteration) const;
+  void settle(std::uint32_t tensor, TensorState state, std::vector<Complete>& complete);
+  void settle_unit(std::uint32_t tensor, std::uint32_t unit, bool used, std::vector<Complete>& complete);
+  void count(const scheduling::Unit& unit, std::vector<std::int64_t>& by_layer, std::int64_t change) const;
+  void begin_iteration();
+
+  std::shared_ptr<const job::Plan> plan_;
+  Rank first_server_;
+  Rule rule_;
+  Iteration current_;
+  std::size_t settled_ = 0;  // tensors, in the current iteration
+  std::vector<UnitState> units_;
+  std::vector<TensorState> tensors_;
+  std::vector<std::int64_t> missing_in_;   // by layer: units without a value of iteration current - 1
+  std::int64_t missing_ = 0;               // the same of all layers
+  std::vector<std::int64_t> undelivered_;  // by layer: units whose gradients are being read
+  std::int64_t undelivered_total_ = 0;
+  BusyTime flows_[2];
+  Account account_;
+};
+
+}  // namespace paceline::exchange

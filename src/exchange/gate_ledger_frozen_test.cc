@@ -1,0 +1,44 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exchange/gate_ledger.h"
+#include "job/testing_jobs.h"
+
+namespace paceline::exchange {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Complete = GateLedger::Complete;
+using Mark = GateLedger::Mark;
+
+TEST(GateLedger, WhatIsFrozenIsAwaitedOnceAndHasNoGradient) {
+  wire::TensorTable table = job::testing::table_of({{2}, {3}});
+  table.tensors[1].frozen = true;
+  const auto plan = job::Plan::make(table, {}).value();
+  GateLedger gates(plan, Rank{0}, GateLedger::Rule::kEverything);
+  std::vector<Complete> complete;
+  gates.on_mark(0, Mark::kComplete, TimePoint{});
+  EXPECT_FALSE(gates.open(Layer{1}, 1)) << "the initial value comes like all others";
+  EXPECT_EQ(gates.missing(std::nullopt), 1U);
+  gates.on_mark(1, Mark::kComplete, TimePoint{});
+  for (Iteration iteration = 1; iteration <= 3; ++iteration) {
+    EXPECT_TRUE(gates.all_open(iteration));
+    EXPECT_THAT(gates.on_gradient(1, complete).message(), HasSubstr("\"layer1.tensor0\""));
+    EXPECT_THAT(gates.on_gradient(1, complete).message(), HasSubstr("it is frozen"));
+    ASSERT_TRUE(gates.on_gradient(0, complete).ok());
+    const std::vector<std::uint32_t> called = {1};
+    const auto unused = std::span(called).first(iteration == 2 ? 1 : 0);
+    ASSERT_TRUE(gates.on_backward_done(iteration, unused, complete).ok()) << "it may be called unused, or not";
+    EXPECT_THAT(complete, ElementsAre(Complete{0, 0}));
+    complete.clear();
+    gates.next_iteration();
+    EXPECT_TRUE(gates.open(Layer{1}, iteration)) << "of the iteration before";
+    EXPECT_EQ(gates.missing(Layer{1}), 0U) << "nothing of it is missing";
+    gates.on_mark(0, Mark::kComplete, TimePoint{});
+    gates.on_free(0);
+  }
+}
+
+}  // namespace
+}  // namespace paceline::exchange

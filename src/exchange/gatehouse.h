@@ -1,0 +1,131 @@
+// The gate ledger of a worker where its threads and its loop meet: the lock under which all of them use it, what has been told and
+// not been carried away, how long a wait may take, and why the job has failed. A GradientExchange and its Carrier share one.
+//
+// Threads: any. "Locked": the caller holds lock().
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "exchange/gate_ledger.h"
+#include "session/stall.h"
+#include "transport/transport.h"
+
+namespace paceline::exchange {
+
+struct GatehouseOptions {
+  Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take; above 0
+  // Gradients cannot be carried any more. Called at most once, on the loop; every wait then returns the same status.
+  std::function<void(const Status&)> on_failed;
+};
+
+class Gatehouse {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+  static constexpr Duration kNoLimit = Duration::max();
+
+  // What the training side has told, in its order: a complete unit, or that the iteration's backward is over.
+  struct Told {
+    exchange::GateLedger::Complete complete;
+    bool backward_done = false;
+  };
+
+  // `loop` outlives it.
+  Gatehouse(const std::shared_ptr<const job::Plan>& plan, Rank worker, exchange::GateLedger::Rule rule, transport::Loop& loop,
+            GatehouseOptions options);
+
+  Lock lock() { return Lock(mutex_); }
+  transport::Loop& loop() const { return loop_; }
+  const job::Plan& plan() const { return *plan_; }
+  const std::shared_ptr<const job::Plan>& shared_plan() const { return plan_; }
+  Rank worker() const { return worker_; }
+  const GatehouseOptions& options() const { return options_; }
+
+  // --- locked ---
+
+  exchange::GateLedger& gates() { return gates_; }
+  std::vector<Told>& told() { return told_; }
+  const Status& failure() const { return failure_; }
+  // The training side has done its part of an iteration.
+  void on_progress() { stall_.on_progress(loop_.now()); }
+
+  // Asked when a wait has reached the stall deadline: whether it finds out who is to blame, and fails the job with it soon. Locked.
+  using Blames = std::function<bool(const std::string& awaited, Duration waited)>;
+  void set_blames(Blames blames) { blames_ = std::move(blames); }
+  // Waits until done(), a failure, the stall deadline (kDeadline, with what describe() says), or `limit`. False: the limit has
+  // passed. A call that goes on with a wait that was cut short counts from that one's beginning. Warns of a wait that takes 10
+  // times the median iteration.
+  template <typename Done, typename Describe>
+  Result<bool> wait(Lock& lock, Duration limit, Done done, Describe describe) {
+    PACELINE_RETURN_IF_ERROR(failure_);
+    if (done()) {
+      cut_short_ = false;
+      return true;
+    }
+    const TimePoint until = begin_wait(limit);
+    const Result<bool> over = wait_until(lock, until, done, describe);
+    --waiting_;
+    return over;
+  }
+  // Waits for another thread's short work, without limit.
+  template <typename Done>
+  void wait_for_thread(Lock& lock, Done done) {
+    changed_.wait(lock, done);
+  }
+
+  // --- not locked ---
+
+  // What a wait that takes longer than the stall deadline ends with.
+  Status stalled(const std::string& awaited, Duration waited) const;
+  // What somebody waits for may have come.
+  void wake() { changed_.notify_all(); }
+  // Every wait, now and later, returns `reason`, which is not a success. The first reason stays.
+  void cancel(const Status& reason);
+  // cancel(), and on_failed. Loop only.
+  void fail(const Status& reason);
+
+ private:
+  template <typename Done, typename Describe>
+  Result<bool> wait_until(Lock& lock, TimePoint until, Done done, Describe describe) {
+    while (failure_.ok() && !done()) {
+      if (sleep(lock, until) == Woken::kByNews || done() || !failure_.ok()) continue;
+      if (loop_.now() >= until) {
+        cut_short_ = true;
+        return false;
+      }
+      PACELINE_RETURN_IF_ERROR(look_for_stall(lock, until, describe()));
+    }
+    PACELINE_RETURN_IF_ERROR(failure_);
+    return true;
+  }
+  enum class Woken { kByNews, kByTime };
+  Woken sleep(Lock& lock, TimePoint until);
+  TimePoint begin_wait(Duration limit);
+  Status look_for_stall(Lock& lock, TimePoint until, const std::string& awaited);
+
+  std::shared_ptr<const job::Plan> plan_;
+  Rank worker_;
+  transport::Loop& loop_;
+  GatehouseOptions options_;
+  bool reported_ = false;  // on_failed has been called; loop only
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  exchange::GateLedger gates_;
+  std::vector<Told> told_;
+  Blames blames_;
+  session::StallDetector stall_;
+  int waiting_ = 0;         // threads
+  bool cut_short_ = false;  // the last wait was, by its limit
+  bool blaming_ = false;    // somebody finds out who is to blame for a stall
+  Status failure_;
+};
+
+}  // namespace paceline::exchange

@@ -1,0 +1,300 @@
+#include "exchange/gradient_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fork.h"
+
+namespace paceline::exchange {
+
+using Wait = GateObserver::Wait;
+
+GradientExchange::GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier, GateObserver* observer)
+    : process_(process_generation()), house_(std::move(house)), carrier_(std::move(carrier)), observer_(observer) {
+  house_->set_blames([this](const std::string& awaited, Duration waited) { return carrier_->blames(awaited, waited); });
+}
+
+// In the child of a fork nothing is destroyed: the lock may be held, and what the carrier holds is the parent's.
+GradientExchange::~GradientExchange() {
+  if (check_process().ok()) return;
+  static_cast<void>(house_.release());
+  static_cast<void>(carrier_.release());
+}
+
+Status GradientExchange::check_process() const {
+  if (process_generation() == process_) return {};
+  return error(ErrorKind::kCancelled, "this process was forked from that of worker {}, which alone may exchange gradients",
+               house_->worker().value);
+}
+
+Status GradientExchange::check_layer(Layer layer) const {
+  if (layer.index >= 0 && layer.index < plan().layers()) return {};
+  return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer.index, plan().layers());
+}
+
+template <typename Event>
+void GradientExchange::tell(Event event) {
+  event(static_cast<GateObserver&>(*carrier_));
+  if (observer_ != nullptr) event(*observer_);
+}
+
+// False: it is there already, or beyond.
+bool GradientExchange::enter(Phase phase) {
+  const Lock lock = house_->lock();
+  return std::exchange(phase_, std::max(phase_, phase)) < phase;
+}
+
+GradientExchange::Phase GradientExchange::phase() {
+  const Lock lock = house_->lock();
+  return phase_;
+}
+
+// --- gates ---
+
+Result<bool> GradientExchange::start(Duration limit) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  if (enter(Phase::kStarting)) carrier_->start();
+  PACELINE_ASSIGN_OR_RETURN(const bool over, wait_open(std::nullopt, plan().options().first, limit));
+  if (over && enter(Phase::kTraining)) carrier_->on_started();
+  return over;
+}
+
+Result<bool> GradientExchange::wait_values(Lock& lock, std::optional<Layer> layer, Duration limit) {
+  exchange::GateLedger& gates = house_->gates();
+  // Who waits for everything also waits for what the others still receive from here, so that a job's figures hold all of it.
+  const auto open = [&] {
+    return layer ? gates.open(*layer, gates.current()) : gates.all_open(gates.current()) && carrier_->takes_gradients();
+  };
+  return house_->wait(lock, limit, open, [&] { return carrier_->awaited(gates.missing(layer)); });
+}
+
+Result<bool> GradientExchange::wait_open(std::optional<Layer> layer, Iteration iteration, Duration limit) {
+  Lock lock = house_->lock();
+  exchange::GateLedger& gates = house_->gates();
+  if (house_->failure().ok() && iteration != gates.current()) {
+    return error(ErrorKind::kBadRequest, "worker {} waits for the parameters of iteration {} in iteration {}",
+                 house_->worker().value, iteration, gates.current());
+  }
+  TimePoint entered = house_->loop().now();
+  if (cut_short_ && cut_short_->layer == layer && cut_short_->iteration == iteration) entered = cut_short_->entered;
+  cut_short_.reset();
+  PACELINE_ASSIGN_OR_RETURN(const bool over, wait_values(lock, layer, limit));
+  if (!over) {
+    cut_short_ = {layer, iteration, entered};
+    return false;
+  }
+  carrier_->settle(lock, gates.awaited(layer));
+  const TimePoint opened = house_->loop().now();
+  gates.account_gate(layer, iteration, entered, opened);
+  tell([&](GateObserver& observer) {
+    if (layer) return observer.on_gate(*layer, iteration, entered, opened);
+    if (phase_ != Phase::kStarting) observer.on_waited(Wait::kValues, entered, opened);
+  });
+  return true;
+}
+
+Result<bool> GradientExchange::wait_layer(Layer layer, Iteration iteration, Duration limit) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  PACELINE_RETURN_IF_ERROR(check_layer(layer));
+  return wait_open(layer, iteration, limit);
+}
+
+Result<bool> GradientExchange::wait_all(Iteration iteration, Duration limit) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  return wait_open(std::nullopt, iteration + 1, limit);
+}
+
+Result<bool> GradientExchange::finish(Iteration last, Duration limit) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  if (!plan().uneven()) return wait_all(last, limit);
+  if (phase() != Phase::kFinishing) {
+    PACELINE_ASSIGN_OR_RETURN(const bool over, wait_all(last, limit));
+    if (!over) return false;
+    if (enter(Phase::kFinishing)) {
+      {
+        const Lock lock = house_->lock();
+        house_->gates().next_iteration();
+        house_->on_progress();
+      }
+      carrier_->finish();
+    }
+  }
+  return wait_all(last + 1, limit);
+}
+
+TimePoint GradientExchange::opened_at(Layer layer) {
+  if (!check_process().ok()) return {};
+  const Lock lock = house_->lock();
+  return house_->gates().opened_at(layer);
+}
+
+// --- gradients ---
+
+Status GradientExchange::gradient_ready(std::uint32_t tensor) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  const bool prepares = carrier_->prepares() && tensor < plan().table().tensors.size();
+  if (prepares && !carrier_->prepare(tensor, current())) return {};
+  return announce(tensor);
+}
+
+Iteration GradientExchange::current() {
+  const Lock lock = house_->lock();
+  return house_->gates().current();
+}
+
+// What the last iteration still sends from here; hardly ever anything.
+Result<bool> GradientExchange::wait_for_round(Lock& lock) {
+  return house_->wait(
+      lock, Gatehouse::kNoLimit, [this] { return carrier_->takes_gradients(); },
+      [this] { return carrier_->awaited(house_->gates().missing(std::nullopt)); });
+}
+
+Status GradientExchange::announce(std::uint32_t tensor) {
+  thread_local std::vector<Complete> complete;
+  complete.clear();
+  Lock lock = house_->lock();
+  PACELINE_RETURN_IF_ERROR(whole(wait_for_round(lock)));
+  if (tensor < plan().table().tensors.size()) {
+    const TimePoint now = house_->loop().now();
+    const Layer layer = plan().table().tensors[tensor].layer;
+    tell([&](GateObserver& observer) { observer.on_gradient(layer, now); });
+  }
+  PACELINE_RETURN_IF_ERROR(house_->gates().on_gradient(tensor, complete));
+  if (complete.empty()) return {};
+  PACELINE_RETURN_IF_ERROR(take(lock, complete, house_->gates().current()));
+  lock.unlock();
+  carrier_->on_units_told();
+  return {};
+}
+
+// Where gradients are copied, nobody else touches their places before they are told, so that the copy needs no lock.
+Status GradientExchange::take(Lock& lock, std::span<const Complete> complete, Iteration iteration) {
+  if (carrier_->takes_copies()) {
+    lock.unlock();
+    PACELINE_RETURN_IF_ERROR(carrier_->take(complete, iteration));
+    lock.lock();
+  }
+  for (const Complete& unit : complete) house_->told().push_back({unit});
+  return {};
+}
+
+// Layers that this forward did not use; their values are on the way.
+Status GradientExchange::wait_unused_layers(Lock& lock, Iteration iteration) {
+  exchange::GateLedger& gates = house_->gates();
+  if (!house_->failure().ok() || iteration != gates.current() || gates.all_open(iteration)) return {};
+  const TimePoint entered = house_->loop().now();
+  PACELINE_RETURN_IF_ERROR(whole(house_->wait(
+      lock, Gatehouse::kNoLimit, [&] { return gates.all_open(iteration); },
+      [&] { return carrier_->awaited(gates.missing(std::nullopt)); })));
+  gates.account_gate(std::nullopt, iteration, entered, house_->loop().now());
+  return {};
+}
+
+Status GradientExchange::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  if (carrier_->prepares()) {
+    for (const std::uint32_t tensor : carrier_->prepare_rest(current())) PACELINE_RETURN_IF_ERROR(announce(tensor));
+  }
+  thread_local std::vector<Complete> complete;
+  complete.clear();
+  Lock lock = house_->lock();
+  const TimePoint now = house_->loop().now();
+  tell([&](GateObserver& observer) { observer.on_backward_done(now); });
+  PACELINE_RETURN_IF_ERROR(wait_unused_layers(lock, iteration));
+  PACELINE_RETURN_IF_ERROR(whole(wait_for_round(lock)));
+  PACELINE_RETURN_IF_ERROR(house_->gates().on_backward_done(iteration, unused, complete));
+  PACELINE_RETURN_IF_ERROR(take(lock, complete, iteration));
+  house_->gates().next_iteration();
+  house_->told().push_back({.backward_done = true});
+  tell([](GateObserver& observer) { observer.on_iteration_done(); });
+  house_->on_progress();
+  lock.unlock();
+  carrier_->on_backward_told();
+  return {};
+}
+
+void GradientExchange::forward_done() {
+  if (!check_process().ok()) return;
+  const Lock lock = house_->lock();
+  const TimePoint now = house_->loop().now();
+  tell([&](GateObserver& observer) {
+    observer.on_forward_done(now);
+    observer.on_backward_begun(now);
+  });
+}
+
+Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration limit) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  if (layer) PACELINE_RETURN_IF_ERROR(check_layer(*layer));
+  Lock lock = house_->lock();
+  exchange::GateLedger& gates = house_->gates();
+  const TimePoint entered = house_->loop().now();
+  if (!layer) tell([&](GateObserver& observer) { observer.on_forward_done(entered); });
+  const auto over = house_->wait(
+      lock, limit, [&] { return layer ? gates.free(*layer) : gates.free(); },
+      [&] {
+        const auto unit = gates.undelivered();
+        return unit ? carrier_->reading(*unit) : std::string("nothing");
+      });
+  if (layer) return over;
+  const TimePoint now = house_->loop().now();
+  tell([&](GateObserver& observer) {
+    observer.on_waited(Wait::kGradients, entered, now);
+    observer.on_backward_begun(now);
+  });
+  return over;
+}
+
+bool GradientExchange::gradients_free(Layer layer) {
+  if (!check_process().ok()) return false;
+  const Lock lock = house_->lock();
+  return house_->gates().free(layer);
+}
+
+Result<std::int64_t> GradientExchange::next_mini_batch() {
+  PACELINE_ASSIGN_OR_RETURN(const auto number, next_mini_batch(Gatehouse::kNoLimit));
+  return *number;
+}
+
+Result<std::optional<std::int64_t>> GradientExchange::next_mini_batch(Duration limit) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  MiniBatches* const numbers = carrier_->mini_batches();
+  if (numbers == nullptr) return error(ErrorKind::kBadRequest, "mini-batches are not handed out in this job");
+  Lock lock = house_->lock();
+  const TimePoint entered = house_->loop().now();
+  PACELINE_ASSIGN_OR_RETURN(const bool over, house_->wait(
+                                                 lock, limit, [&] { return !numbers->empty(); },
+                                                 [&] {
+                                                   return fmt::format("server {} to hand out a mini-batch for iteration {}",
+                                                                      plan().pacing_server().value, house_->gates().current());
+                                                 }));
+  const TimePoint now = house_->loop().now();
+  tell([&](GateObserver& observer) { observer.on_waited(Wait::kMiniBatch, entered, now); });
+  if (!over) return std::optional<std::int64_t>();
+  return std::optional(numbers->take());
+}
+
+void GradientExchange::read_ahead(std::function<void(std::int64_t)> reader) {
+  MiniBatches* const numbers = carrier_->mini_batches();
+  if (numbers == nullptr || !check_process().ok()) return;
+  const Lock lock = house_->lock();
+  numbers->read_ahead(std::move(reader));
+}
+
+void GradientExchange::cancel(const Status& reason) {
+  if (check_process().ok()) house_->cancel(reason);
+}
+
+std::optional<scheduling::LiveProfile::Plan> GradientExchange::batches() {
+  if (!check_process().ok()) return std::nullopt;
+  const Lock lock = house_->lock();
+  return carrier_->batches();
+}
+
+exchange::Account GradientExchange::take_account() {
+  if (!check_process().ok()) return {};
+  const Lock lock = house_->lock();
+  return house_->gates().take_account(house_->loop().now());
+}
+
+}  // namespace paceline::exchange

@@ -1,0 +1,455 @@
+#include "report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <sys/resource.h>
+
+#include "base/text.h"
+#include "report/json_text.h"
+
+namespace paceline::report {
+namespace {
+
+constexpr std::array<const char*, kPhases> kPhaseNames = {"load", "preprocess", "transfer", "forward", "backward",
+                                                          "push", "pull",       "update",   "wait"};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+template <typename Report, typename Field>
+double mean(const std::vector<Report>& reports, Field field) {
+  double sum = 0;
+  for (const Report& report : reports) sum += field(report);
+  return sum / static_cast<double>(reports.size());
+}
+
+Json json_of(const LinkReport& link) {
+  return {{"window", link.window},
+          {"bandwidth", link.bandwidth},
+          {"round_trip", link.round_trip},
+          {"overtakes", link.overtakes},
+          {"reply_overtakes", link.reply_overtakes},
+          {"turns", link.turns},
+          {"window_full", link.window_full}};
+}
+
+// Throws as Json does.
+LinkReport link_from(const Json& json) {
+  LinkReport link;
+  link.window = json.at("window");
+  link.bandwidth = json.at("bandwidth");
+  link.round_trip = json.at("round_trip");
+  link.overtakes = json.at("overtakes");
+  link.reply_overtakes = json.at("reply_overtakes");
+  link.turns = json.at("turns");
+  link.window_full = json.at("window_full");
+  return link;
+}
+
+std::vector<LinkReport> links_of(const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+  std::vector<LinkReport> links;
+  for (const WorkerReport& worker : workers) links.push_back(worker.link);
+  for (const ServerReport& server : servers)
+    if (server.shares_process == 0) links.push_back(server.link);
+  return links;
+}
+
+// How often urgency decided, at each of the places where it can.
+Json ordering(const job::JobSpec& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+  const auto sum = [](const auto& of, auto field) {
+    std::int64_t total = 0;
+    for (const auto& one : of) total += field(one);
+    return total;
+  };
+  const std::vector<LinkReport> links = links_of(workers, servers);
+  return {{"places", to_text(settings.schedule.places)},
+          {"worker_egress", sum(workers, [](const WorkerReport& worker) { return worker.link.overtakes; })},
+          {"server_ingress", sum(servers, [](const ServerReport& server) { return server.reorderings; })},
+          {"server_egress", sum(servers, [](const ServerReport& server) { return server.link.reply_overtakes; })},
+          {"turns", sum(links, [](const LinkReport& link) { return link.turns; })},
+          {"window_full", sum(links, [](const LinkReport& link) { return link.window_full; })}};
+}
+
+Json link_of(const job::JobSpec& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+  std::vector<double> windows, rates, round_trips;
+  for (const LinkReport& link : links_of(workers, servers)) {
+    windows.push_back(static_cast<double>(link.window));
+    if (link.bandwidth > 0) rates.push_back(link.bandwidth);
+    if (link.round_trip > 0) round_trips.push_back(link.round_trip);
+  }
+  return {{"rule", to_text(settings.schedule.window)},
+          {"window", std::llround(median(windows))},
+          {"bandwidth", rates.empty() ? Json(nullptr) : Json(median(rates))},
+          {"round_trip", round_trips.empty() ? Json(nullptr) : Json(median(round_trips))},
+          {"measured", rates.size()},
+          {"processes", windows.size()}};
+}
+
+Json per_worker(const std::vector<WorkerReport>& by_rank) {
+  Json workers = Json::array();
+  for (const WorkerReport& worker : by_rank) {
+    const double total = worker.phases.total();
+    const double computing = worker.phases[Phase::kForward] + worker.phases[Phase::kBackward];
+    const double waiting =
+        worker.phases[Phase::kPush] + worker.phases[Phase::kPull] + worker.phases[Phase::kUpdate] + worker.phases[Phase::kWait];
+    workers.push_back({{"rank", worker.rank},
+                       {"iterations", worker.iterations},
+                       {"seconds", total},
+                       {"computing", computing},
+                       {"waiting", waiting},
+                       {"waiting_barrier", worker.phases[Phase::kWait]},
+                       {"waiting_parameters", waiting - worker.phases[Phase::kWait]},
+                       {"waiting_share", total > 0 ? waiting / total : 0},
+                       {"peak_bytes", worker.peak_bytes}});
+  }
+  return workers;
+}
+
+Json per_server(const std::vector<ServerReport>& reports) {
+  Json servers = Json::array();
+  for (const ServerReport& server : reports) {
+    servers.push_back({{"rank", server.rank},
+                       {"updates", server.updates},
+                       {"gradient_bytes_high", server.gradient_bytes_high},
+                       {"peak_bytes", server.peak_bytes}});
+  }
+  return servers;
+}
+
+Json evaluations_json(const WorkerReport& worker) {
+  Json evaluations = Json::array();
+  for (const WorkerReport::Evaluation& one : worker.evaluations)
+    evaluations.push_back({{"iteration", one.iteration}, {"seconds", one.seconds}, {"accuracy", one.accuracy}});
+  return evaluations;
+}
+
+// One server knows the pace.
+Json sync_detail(const std::vector<ServerReport>& servers) {
+  for (const ServerReport& server : servers) {
+    if (!server.pace.is_null()) return server.pace;
+  }
+  return nullptr;
+}
+
+// Of waiting for others, staleness and predicted barriers, for people.
+std::string sync_text(const Json& detail) {
+  const Json& staleness = detail["staleness"];
+  std::string text = fmt::format("staleness      {:.2f} iterations in the mean, {} at most\n", staleness["mean"].get<double>(),
+                                 staleness["largest"].get<std::int64_t>());
+  if (const Json& supersteps = detail["supersteps"]; !supersteps.is_null()) {
+    std::string mean;
+    for (const Json& one : supersteps["mean_iterations"])
+      mean += fmt::format("{}{:.1f}", mean.empty() ? "" : ", ", one.get<double>());
+    text += fmt::format("supersteps     {}, {} of them uneven; iterations by worker in the mean: {}\n",
+                        supersteps["count"].get<std::int64_t>(), supersteps["uneven"].get<std::int64_t>(), mean);
+  }
+  if (const Json& prediction = detail["prediction"]; !prediction.is_null()) {
+    text += fmt::format("barriers       workers came {} off their predicted time in the mean, of supersteps of {}\n",
+                        to_text(from_seconds(prediction["mean_absolute_error"])), to_text(from_seconds(prediction["mean_length"])));
+  }
+  return text;
+}
+
+// Whether workers and servers are processes of their own.
+Json role_of(const JobShape& shape) {
+  if (shape.servers == 0) return nullptr;
+  if (shape.both == 0) return "separate";
+  return shape.both == shape.workers && shape.both == shape.servers ? "both" : "mixed";
+}
+
+std::string link_text(const Json& link) {
+  const std::string window = fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
+  if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate";
+  return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes", window,
+                     to_text(BytesPerSecond{link["bandwidth"].get<double>()}),
+                     to_text(from_seconds(link["round_trip"].is_null() ? 0 : link["round_trip"].get<double>())),
+                     link["measured"].get<int>(), link["processes"].get<int>());
+}
+
+std::string ordering_text(const Json& ordering) {
+  const auto count = [&](const char* key) { return ordering[key].get<std::int64_t>(); };
+  return fmt::format(
+      "{}: urgent chunks overtook {} times at workers' and {} at servers' egress, urgent gradients {} times at servers",
+      ordering["places"].get<std::string>(), count("worker_egress"), count("server_egress"), count("server_ingress"));
+}
+
+std::string timeline_text(const Json& trace) {
+  const auto dropped = trace["dropped"].get<std::uint64_t>();
+  return fmt::format("{}: {} events of {} processes{}, clocks agree within {}", trace["file"].get<std::string>(),
+                     trace["events"].get<std::uint64_t>(), trace["processes"].size(),
+                     dropped == 0 ? "" : fmt::format(" ({} older ones were dropped)", dropped),
+                     to_text(from_seconds(trace["clock_error_seconds"].get<double>())));
+}
+
+}  // namespace
+
+const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+
+double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+
+std::string encode(const WorkerReport& report) {
+  Json evaluations = Json::array();
+  for (const WorkerReport::Evaluation& one : report.evaluations) evaluations.push_back({one.iteration, one.seconds, one.accuracy});
+  return Json{{"rank", report.rank},
+              {"iterations", report.iterations},
+              {"samples", report.samples},
+              {"phases", report.phases.seconds},
+              {"overlapped_push", report.overlapped_push},
+              {"overlapped_pull", report.overlapped_pull},
+              {"bytes_pushed", report.bytes_pushed},
+              {"bytes_pulled", report.bytes_pulled},
+              {"loss_first", report.loss_first},
+              {"loss_last", report.loss_last},
+              {"accuracy", report.accuracy},
+              {"parameters_hash", report.parameters_hash},
+              {"iteration_seconds", report.iteration_seconds.to_json()},
+              {"peak_bytes", report.peak_bytes},
+              {"evaluations", evaluations},
+              {"batching", report.batching.is_null() ? std::string() : report.batching.dump()},
+              {"link", json_of(report.link)}}
+      .dump();
+}
+
+void add_evaluation(std::vector<WorkerReport::Evaluation>& evaluations, const WorkerReport::Evaluation& next) {
+  constexpr std::size_t kMost = 10'000;
+  if (evaluations.size() == kMost) {
+    for (std::size_t i = 0; i < kMost / 2; ++i) evaluations[i] = evaluations[2 * i];
+    evaluations.resize(kMost / 2);
+  }
+  evaluations.push_back(next);
+}
+
+Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::LiveProfile::Plan& plan) {
+  const scheduling::BatchingProblem& problem = plan.problem;
+  const double layer_wise = scheduling::makespan(problem, scheduling::layer_wise_batching(problem));
+  const double at_once = scheduling::makespan(problem, scheduling::default_batching(problem));
+  std::string why = fmt::format(
+      "of {} layers {} pulls, planned to take {} with the forward pass; layer by layer {}, all at once {}", problem.compute.size(),
+      plan.bounds.size(), to_text(from_seconds(plan.makespan)), to_text(from_seconds(layer_wise)), to_text(from_seconds(at_once)));
+  Json push = nullptr;
+  if (plan.push) {
+    const scheduling::BatchingProblem& pushes = plan.push->problem;
+    push = {{"bounds", plan.push->bounds},
+            {"makespan", plan.push->makespan},
+            {"makespan_layer_wise", scheduling::makespan(pushes, scheduling::layer_wise_batching(pushes))},
+            {"makespan_default", scheduling::makespan(pushes, scheduling::default_batching(pushes))}};
+    why += fmt::format("; {} pushes, planned to take {} with the backward pass", plan.push->bounds.size(),
+                       to_text(from_seconds(plan.push->makespan)));
+  }
+  return {{"algorithm", scheduling::to_string(algorithm)},
+          {"bounds", plan.bounds},
+          {"makespan", plan.makespan},
+          {"makespan_layer_wise", layer_wise},
+          {"makespan_default", at_once},
+          {"start_up", plan.link.start_up},
+          {"bandwidth", plan.link.bandwidth.value},
+          {"residual", plan.link.residual},
+          {"planned", plan.number},
+          {"push", push},
+          {"why", std::move(why)}};
+}
+
+std::string encode(const ServerReport& report) {
+  return Json{{"rank", report.rank},
+              {"peak_bytes", report.peak_bytes},
+              {"gradient_bytes_high", report.gradient_bytes_high},
+              {"updates", report.updates},
+              {"reorderings", report.reorderings},
+              {"link", json_of(report.link)},
+              {"shares_process", report.shares_process},
+              {"pace", report.pace.is_null() ? std::string() : report.pace.dump()}}
+      .dump();
+}
+
+Result<WorkerReport> decode_worker_report(const std::string& text) {
+  try {
+    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, "a worker's report"));
+    WorkerReport report;
+    report.rank = json.at("rank");
+    report.iterations = json.at("iterations");
+    report.samples = json.at("samples");
+    report.phases.seconds = json.at("phases");
+    report.overlapped_push = json.at("overlapped_push");
+    report.overlapped_pull = json.at("overlapped_pull");
+    report.bytes_pushed = json.at("bytes_pushed");
+    report.bytes_pulled = json.at("bytes_pulled");
+    // A loss that is not finite travels as null.
+    const auto number = [&](const char* key) { return json.at(key).is_null() ? std::nan("") : json.at(key).get<double>(); };
+    report.loss_first = number("loss_first");
+    report.loss_last = number("loss_last");
+    report.accuracy = json.at("accuracy");
+    report.parameters_hash = json.at("parameters_hash");
+    report.iteration_seconds = IterationTimes::from_json(json.at("iteration_seconds"));
+    report.peak_bytes = json.at("peak_bytes");
+    for (const Json& one : json.at("evaluations").get<std::vector<Json>>())
+      report.evaluations.push_back({one.at(0), one.at(1), one.at(2)});
+    if (const std::string batching = json.at("batching"); !batching.empty()) {
+      PACELINE_ASSIGN_OR_RETURN(report.batching, parse_foreign(batching, "a worker's batching"));
+    }
+    report.link = link_from(json.at("link"));
+    return report;
+  } catch (const nlohmann::json::exception& problem) {
+    return error(ErrorKind::kCorrupt, "a worker's report is malformed: {}", problem.what());
+  }
+}
+
+Result<ServerReport> decode_server_report(const std::string& text) {
+  try {
+    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, "a server's report"));
+    ServerReport report{json.at("rank"),        json.at("peak_bytes"),      json.at("gradient_bytes_high"), json.at("updates"),
+                        json.at("reorderings"), link_from(json.at("link")), json.at("shares_process"),      {}};
+    if (const std::string pace = json.at("pace"); !pace.empty()) {
+      PACELINE_ASSIGN_OR_RETURN(report.pace, parse_foreign(pace, "a server's pace"));
+    }
+    return report;
+  } catch (const nlohmann::json::exception& problem) {
+    return error(ErrorKind::kCorrupt, "a server's report is malformed: {}", problem.what());
+  }
+}
+
+Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
+                        const std::vector<ServerReport>& servers) {
+  PACELINE_CHECK(!by_rank.empty(), "a job has a worker");
+  for (const WorkerReport& worker : by_rank) {
+    if (worker.parameters_hash != by_rank[0].parameters_hash) {
+      return error(
+          ErrorKind::kCorrupt,
+          "workers 0 and {} hold different parameters at the end ({} against {}); this must not happen, do not use the model",
+          worker.rank, by_rank[0].parameters_hash, worker.parameters_hash);
+    }
+  }
+  std::int64_t iterations = 0, samples = 0, pushed = 0, pulled = 0;
+  double longest = 0, together = 0;
+  IterationTimes times;
+  for (const WorkerReport& worker : by_rank) {
+    iterations = std::max(iterations, worker.iterations);
+    samples += worker.samples;
+    pushed += worker.bytes_pushed;
+    pulled += worker.bytes_pulled;
+    longest = std::max(longest, worker.phases.total());
+    together += worker.phases.total();
+    times.add(worker.iteration_seconds);
+  }
+  const bool reference = shape.processes == JobShape::Processes::kOne;
+  const double trained = reference ? together : longest;
+  const auto per_iteration = [](double seconds, const WorkerReport& w) {
+    return w.iterations > 0 ? seconds / static_cast<double>(w.iterations) : 0;
+  };
+  Json phases = Json::object();
+  for (std::size_t i = 0; i < kPhases; ++i)
+    phases[kPhaseNames[i]] = mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.phases.seconds[i], w); });
+  const double accuracy = by_rank[0].accuracy;
+  return Json{{"model", settings.task.model},
+              {"dataset", settings.task.dataset},
+              {"workers", shape.workers},
+              {"servers", shape.servers},
+              {"role", role_of(shape)},
+              {"schedule", reference                ? "reference"
+                           : settings.has_servers() ? settings.schedule.name
+                                                    : to_string(*settings.loop.loop)},
+              {"batching", by_rank[0].batching},
+              {"tuned", nullptr},
+              {"collective", nullptr},
+              {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
+              {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
+              {"wire", settings.wire.text()},
+              {"loss_scale", settings.wire.loss_scale},
+              {"sync", to_text(settings.sync.kind)},
+              {"sync_detail", sync_detail(servers)},
+              {"optimizer", tensor::name_of(settings.update.optimizer.kind)},
+              {"seed", settings.task.seed},
+              {"iterations", iterations},
+              {"samples", samples},
+              {"seconds", trained},
+              {"samples_per_second", trained > 0 ? static_cast<double>(samples) / trained : 0},
+              {"loss_first", mean(by_rank, [](const WorkerReport& w) { return w.loss_first; })},
+              {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
+              {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
+              {"evaluations", evaluations_json(by_rank[0])},
+              {"parameters_hash", by_rank[0].parameters_hash},
+              {"checkpoint", nullptr},
+              {"trace", nullptr},
+              {"bytes_pushed", pushed},
+              {"bytes_pulled", pulled},
+              {"iteration_seconds", {{"median", times.median()}, {"min", times.least()}, {"max", times.most()}}},
+              {"per_worker", per_worker(by_rank)},
+              {"per_server", per_server(servers)},
+              {"phases", phases},
+              {"overlapped",
+               {{"push", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_push, w); })},
+                {"pull", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_pull, w); })}}}};
+}
+
+std::string report_text(const Json& report) {
+  std::string text;
+  const auto line = [&](const char* name, const std::string& value) { text += fmt::format("{:<14} {}\n", name, value); };
+  const auto duration = [](const Json& s) { return to_text(from_seconds(s.get<double>())); };
+  const auto number = [](const Json& value, const char* format) {
+    return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>());
+  };
+  const int servers = report["servers"];
+  const char* in_one = report["role"] == "both" ? ", each process both" : "";
+  line("trained", fmt::format("{} on {}, {} workers, {}", report["model"].get<std::string>(), report["dataset"].get<std::string>(),
+                              report["workers"].get<int>(),
+                              report["schedule"] == "reference" ? "no server (reference)"
+                              : servers == 0                    ? "no server"
+                                                                : fmt::format("{} servers{}", servers, in_one)));
+  line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
+                          report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
+  if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
+  if (!report["collective"].is_null()) line("operations", report["collective"]["why"].get<std::string>());
+  if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
+  if (!report["link"].is_null()) {
+    line("link", link_text(report["link"]));
+    line("ordering", ordering_text(report["ordering"]));
+  }
+  if (!report["accuracy"].is_null())
+    line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));
+  line("loss", fmt::format("{} at the first iteration, {} at the last", number(report["loss_first"], "{:.4f}"),
+                           number(report["loss_last"], "{:.4f}")));
+  line("speed",
+       fmt::format("{:.0f} samples/s: {} samples in {}, {} iterations", report["samples_per_second"].get<double>(),
+                   report["samples"].get<std::int64_t>(), duration(report["seconds"]), report["iterations"].get<std::int64_t>()));
+  const std::string wire = report["wire"];
+  line("moved", fmt::format("{} pushed, {} pulled by all workers{}", to_text(Bytes{report["bytes_pushed"]}),
+                            to_text(Bytes{report["bytes_pulled"]}), wire == "float32" ? "" : ", as " + wire));
+  const Json& iteration = report["iteration_seconds"];
+  line("iteration",
+       fmt::format("{} median, {} to {}", duration(iteration["median"]), duration(iteration["min"]), duration(iteration["max"])));
+  double total = 0;
+  for (const auto& [name, value] : report["phases"].items()) total += value.get<double>();
+  text += "\nwhere an iteration goes (mean over workers; communication counts only where nothing hid it)\n";
+  for (const auto& [name, value] : report["phases"].items()) {
+    const double share = total > 0 ? value.get<double>() / total : 0;
+    text += fmt::format("  {:<11} {:>9}  {:>5.1f} %  {}\n", name, duration(value), 100 * share,
+                        std::string(static_cast<std::size_t>(std::lround(share * 40)), '#'));
+  }
+  text += fmt::format("  hidden behind computing: {} of pushing, {} of pulling\n\n", duration(report["overlapped"]["push"]),
+                      duration(report["overlapped"]["pull"]));
+  text += "worker  iterations  computing  waiting for others  for parameters  waiting share\n";
+  for (const Json& worker : report["per_worker"]) {
+    text +=
+        fmt::format("{:>6}  {:>10}  {:>9}  {:>18}  {:>14}  {:>11.1f} %\n", worker["rank"].get<int>(),
+                    worker["iterations"].get<std::int64_t>(), duration(worker["computing"]), duration(worker["waiting_barrier"]),
+                    duration(worker["waiting_parameters"]), 100 * worker["waiting_share"].get<double>());
+  }
+  if (!report["sync_detail"].is_null()) text += "\n" + sync_text(report["sync_detail"]);
+  text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
+  if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());
+  if (!report["trace"].is_null()) line("timeline", timeline_text(report["trace"]));
+  return text;
+}
+
+std::int64_t peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+}  // namespace paceline::report

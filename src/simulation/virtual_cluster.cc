@@ -1,0 +1,271 @@
+#include "simulation/virtual_cluster.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "tensor/exact_square_sum.h"
+#include "wire/message.h"
+
+namespace paceline::simulation {
+namespace {
+
+using Is = Parcel::Is;
+
+// Here nobody makes a mistake that a ledger could refuse.
+void expect(const Status& status) { PACELINE_CHECK(status.ok(), "{}", status.message()); }
+
+bool comes_from_worker(Is is) { return is == Is::kPush || is == Is::kPull || is == Is::kDone; }
+bool goes_to_worker(Is is) { return is == Is::kValue || is == Is::kNotify || is == Is::kMiniBatch; }
+bool is_of_units(Is is) { return is == Is::kPush || is == Is::kPull || is == Is::kValue || is == Is::kNotify; }
+
+}  // namespace
+
+VirtualCluster::VirtualCluster(std::shared_ptr<const job::Plan> plan, const Job& job, const Cluster& cluster,
+                               const std::vector<VirtualNetwork::Link>& links)
+    : plan_(std::move(plan)),
+      job_(job),
+      cluster_(cluster),
+      tensors_(static_cast<std::size_t>(plan_->layers())),
+      network_(links, scheduling::egress_rules(plan_->options().schedule),
+               {.start_up = cluster.start_up, .processing = cluster.processing}, *this) {
+  for (std::uint32_t tensor = 0; tensor < job.table.tensors.size(); ++tensor)
+    tensors_[static_cast<std::size_t>(job.table.tensors[tensor].layer.index)].push_back(tensor);
+  workers_.reserve(static_cast<std::size_t>(cluster.workers));
+  for (std::int32_t rank = 0; rank < cluster.workers; ++rank) workers_.emplace_back(plan_, Rank{rank});
+  servers_.reserve(static_cast<std::size_t>(cluster.servers));
+  for (std::int32_t rank = 0; rank < cluster.servers; ++rank) {
+    auto ledger = paramserver::ServerLedger::make(plan_, Rank{rank});
+    PACELINE_CHECK(ledger.ok(), "{}", ledger.status().message());
+    servers_.emplace_back(std::move(*ledger), scheduling::ingress_order(plan_->options().schedule));
+  }
+  give_initial_values();
+}
+
+// Everybody has them when the first iteration begins, and the first mini-batch.
+void VirtualCluster::give_initial_values() {
+  const Iteration label = plan_->options().first - 1;
+  for (Server& server : servers_) {
+    for (const std::uint32_t unit : server.ledger.units()) {
+      const auto bytes = static_cast<std::uint64_t>(plan_->units().units[unit].elements) * sizeof(float);
+      expect(server.ledger.on_initial_begin(Rank{0}, unit, label, bytes));
+      expect(server.ledger.on_initial(Rank{0}, unit, label, now(), effects_));
+      for (const paramserver::ServerEffect& effect : effects_) {
+        if (effect.kind == paramserver::ServerEffect::Kind::kMiniBatch) worker(effect.to).handed_out.push_back(effect.iteration);
+      }
+      effects_.clear();
+    }
+  }
+  for (Worker& worker : workers_) {
+    for (const scheduling::Unit& unit : plan_->units().units) {
+      if (worker.core.rank() == Rank{0}) {
+        worker.core.on_initial_received(unit.id);
+        continue;
+      }
+      expect(worker.core.on_value_begin(unit.server, {unit.id, unit.id, label}, plan_->payload_bytes(unit.id), now()).status());
+      expect(worker.core.on_value(unit.server, {unit.id, unit.id, label}, 0, now(), actions_));
+    }
+  }
+}
+
+void VirtualCluster::set_batches(std::int32_t rank, const scheduling::Bounds& bounds) {
+  worker(Rank{rank}).core.set_batches(bounds);
+}
+
+void VirtualCluster::set_push_batches(std::int32_t rank, const scheduling::Bounds& bounds) {
+  worker(Rank{rank}).core.set_push_batches(bounds);
+}
+
+// --- runs ---
+
+void VirtualCluster::step_until_all(std::int64_t& count, std::int64_t all) {
+  for (Worker& worker : workers_) go_on(worker);
+  while (count < all) PACELINE_CHECK(network_.step(), "a predicted job stands still");
+}
+
+VirtualCluster::Pace VirtualCluster::run(const Horizon& horizon) {
+  last_ = horizon.iterations;
+  step_until_all(iterations_ended_, last_ * cluster_.workers);
+  const Mark& from = marks_[static_cast<std::size_t>(horizon.warm_up - 1)];
+  const Mark& to = marks_[static_cast<std::size_t>(last_ - 1)];
+  const auto counted = last_ - horizon.warm_up;
+  return {.iteration = plan_->uneven() ? mean_iteration(horizon)
+                                       : static_cast<double>(to.time - from.time) / 1e9 / static_cast<double>(counted),
+          .messages = static_cast<double>(to.sent - from.sent) / static_cast<double>(counted)};
+}
+
+double VirtualCluster::run_to_the_end(Iteration iterations) {
+  last_ = iterations;
+  to_the_end_ = true;
+  step_until_all(workers_done_, cluster_.workers);
+  return static_cast<double>(network_.now()) / 1e9;
+}
+
+// What all workers together do in an iteration of each, of the pace that each has between its own ends behind the warm-up: one that
+// ends few iterations would count too much or too little by the moment at which all stop.
+double VirtualCluster::mean_iteration(const Horizon& horizon) const {
+  const std::int64_t from = marks_[static_cast<std::size_t>(horizon.warm_up - 1)].time;
+  double per_nanosecond = 0;
+  for (const Worker& worker : workers_) {
+    const auto first = std::ranges::lower_bound(worker.ends, from);
+    const auto intervals = worker.ends.end() - first - 1;
+    if (intervals > 0)
+      per_nanosecond += static_cast<double>(intervals) / static_cast<double>(worker.ends.back() - *first);
+    else if (intervals == 0)
+      per_nanosecond += 1 / static_cast<double>(network_.now() - from);
+  }
+  return static_cast<double>(cluster_.workers) / per_nanosecond / 1e9;
+}
+
+// --- messages ---
+
+std::uint32_t VirtualCluster::node_of_server(Rank rank) const {
+  return static_cast<std::uint32_t>(cluster_.layout == Cluster::Layout::kShared ? rank.value : cluster_.workers + rank.value);
+}
+
+void VirtualCluster::send(const Parcel& parcel) {
+  const auto from = comes_from_worker(parcel.is) ? static_cast<std::uint32_t>(parcel.from.value) : node_of_server(parcel.from);
+  const auto to = goes_to_worker(parcel.is) ? static_cast<std::uint32_t>(parcel.to.value) : node_of_server(parcel.to);
+  const bool is_reply = parcel.is == Is::kValue || parcel.is == Is::kNotify;
+  network_.send(parcel, from, to, is_of_units(parcel.is) ? plan_->units().units[parcel.unit].layer : wire::kControlLayer,
+                is_reply ? scheduling::Flow::kReply : scheduling::Flow::kPush);
+}
+
+void VirtualCluster::on_begin(const Parcel& parcel) {
+  if (parcel.is != Is::kValue) return;
+  expect(worker(parcel.to)
+             .core
+             .on_value_begin(parcel.from, {parcel.unit, parcel.detail, parcel.iteration}, static_cast<std::uint64_t>(parcel.bytes),
+                             now())
+             .status());
+}
+
+void VirtualCluster::on_parcel(const Parcel& parcel) {
+  if (goes_to_worker(parcel.is))
+    on_message(worker(parcel.to), parcel);
+  else
+    on_message(server(parcel.to), parcel);
+}
+
+void VirtualCluster::on_woken(std::uint32_t sleeper) {
+  if (sleeper < workers_.size())
+    on_computed(workers_[sleeper]);
+  else
+    on_worked(servers_[sleeper - workers_.size()]);
+}
+
+std::span<const std::uint32_t> VirtualCluster::units_between(std::uint32_t unit, std::uint32_t last) const {
+  const scheduling::UnitPlan& units = plan_->units();
+  const std::size_t first = units.place_in_server[unit];
+  return std::span(units.of_server[static_cast<std::size_t>(units.units[unit].server.value)])
+      .subspan(first, units.place_in_server[last] - first + 1);
+}
+
+std::int64_t VirtualCluster::bytes_between(std::uint32_t unit, std::uint32_t last) const {
+  std::int64_t bytes = 0;
+  for (const std::uint32_t one : units_between(unit, last)) bytes += static_cast<std::int64_t>(plan_->payload_bytes(one));
+  return bytes;
+}
+
+// --- servers ---
+
+void VirtualCluster::on_message(Server& to, const Parcel& parcel) {
+  paramserver::ServerLedger& ledger = to.ledger;
+  switch (parcel.is) {
+    case Is::kPush:
+      worker(parcel.from).core.on_push_delivered(parcel.unit, now());
+      to.waiting.on_arrived(plan_->units().units[parcel.unit].layer, parcel);
+      work_on_next(to);
+      return go_on(worker(parcel.from));
+    case Is::kPull:
+      expect(ledger.on_pull(parcel.from, parcel.unit, parcel.detail, parcel.iteration, effects_));
+      break;
+    case Is::kSquareSum:
+      expect(ledger.on_square_sum(parcel.from, parcel.iteration, effects_));
+      break;
+    case Is::kBarrier:
+      expect(ledger.on_barrier(Rank{static_cast<std::int32_t>(parcel.unit)}, parcel.iteration, now(), effects_));
+      break;
+    default:
+      expect(ledger.on_done(parcel.from, parcel.iteration, now(), effects_));
+      break;
+  }
+  settle(to);
+}
+
+void VirtualCluster::work_on_next(Server& of) {
+  if (of.working) return;
+  const auto next = of.waiting.take();
+  if (!next) return;
+  of.working = true;
+  of.working_on = *next;
+  network_.wake(static_cast<std::uint32_t>(cluster_.workers + of.ledger.rank().value),
+                static_cast<double>(next->bytes) * cluster_.aggregation);
+}
+
+void VirtualCluster::on_worked(Server& of) {
+  const Parcel push = of.working_on;
+  of.working = false;
+  for (const std::uint32_t unit : units_between(push.unit, push.detail)) {
+    expect(of.ledger.on_push_begin(push.from, unit, push.iteration, plan_->payload_bytes(unit)));
+    expect(of.ledger.on_push(push.from, unit, push.iteration, 0, now(), effects_));
+    settle(of);
+  }
+  work_on_next(of);
+}
+
+// Makes what is due after an event, sends what follows, and answers where the next barrier is.
+void VirtualCluster::settle(Server& of) {
+  while (const auto update = of.ledger.next()) of.ledger.on_updated(*update, now(), effects_);
+  carry_out(of.ledger);
+  if (!of.ledger.paces()) return;
+  while (const auto question = of.ledger.take_question()) set_barriers(of, *question);
+}
+
+void VirtualCluster::carry_out(const paramserver::ServerLedger& ledger) {
+  using Effect = paramserver::ServerEffect::Kind;
+  for (const paramserver::ServerEffect& effect : effects_) {
+    Parcel parcel{
+        .from = ledger.rank(), .to = effect.to, .unit = effect.unit, .detail = effect.last, .iteration = effect.iteration};
+    switch (effect.kind) {
+      case Effect::kSendValue:
+      case Effect::kSendValues:
+        parcel.is = Is::kValue;
+        parcel.bytes = bytes_between(effect.unit, effect.last);
+        break;
+      case Effect::kNotify:
+        parcel.is = Is::kNotify;
+        break;
+      case Effect::kSendSquareSum:
+        parcel.is = Is::kSquareSum;
+        parcel.bytes = tensor::kSquareSumBytes;
+        break;
+      case Effect::kMiniBatch:
+        parcel.is = Is::kMiniBatch;
+        break;
+      default:
+        continue;  // of numbers
+    }
+    send(parcel);
+  }
+  effects_.clear();
+}
+
+void VirtualCluster::set_barriers(Server& of, const sync::BarrierQuestion& question) {
+  const std::vector<Iteration> barriers = sync::answer(question);
+  for (std::size_t i = 0; i < barriers.size(); ++i) {
+    for (const Server& other : servers_) {
+      if (&other == &of || other.ledger.units().empty()) continue;
+      send({.is = Is::kBarrier,
+            .from = of.ledger.rank(),
+            .to = other.ledger.rank(),
+            .unit = static_cast<std::uint32_t>(question.workers[i].value),
+            .iteration = barriers[i]});
+    }
+    expect(of.ledger.on_barrier(question.workers[i], barriers[i], now(), effects_));
+    while (const auto update = of.ledger.next()) of.ledger.on_updated(*update, now(), effects_);
+    carry_out(of.ledger);
+  }
+}
+
+}  // namespace paceline::simulation
