@@ -9,8 +9,8 @@
 #include "runtime/worker_process.h"
 #include "trainer/model_files.h"
 #include "trainer/stepper.h"
+#include "transport/open/open.h"
 #include "transport/security.h"
-#include "transport/tcp/tcp_transport.h"
 
 namespace paceline {
 namespace {
@@ -63,6 +63,7 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
   state_->adapter = require(trainer::ModuleAdapter::make(module, options.dry_run));
   runtime::MemberOptions member;
   member.coordinator = require(transport::parse_address(options.coordinator));
+  member.listen = require(transport::own_place("", member.coordinator));
   member.wanted_rank = options.rank;
   member.silence_deadline = from_seconds(settings.limits.deadline);
   member.release = PACELINE_VERSION;
@@ -71,8 +72,8 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
   member.settings = to_settings(settings);
   const auto key = require(transport::choose_security(options.security, options.job_key_file, {&member.coordinator, 1}));
   state_->process =
-      require(runtime::WorkerProcess::join([&key] { return transport::try_make_tcp_transport({.key = key}); }, std::move(member),
-                                           state_->adapter->parameters(), state_->adapter->gradients()));
+      require(runtime::WorkerProcess::join([&key, at = member.coordinator] { return transport::open(at, {.key = key}); },
+                                           std::move(member), state_->adapter->parameters(), state_->adapter->gradients()));
   state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, *state_->process);
   state_->next = state_->process->first();
   if (!state_->process->settings().saving.from.empty()) {

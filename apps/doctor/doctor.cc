@@ -14,7 +14,7 @@
 #include "paceline/data_root.h"
 #include "paceline/machine.h"
 #include "runtime/signals.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 #include "wire/frame.h"
 #include "wire/hello.h"
 
@@ -162,12 +162,13 @@ int examine(const Options& options) {
 }
 
 int serve(const Options& options) {
-  auto transport = transport::try_make_tcp_transport({});
+  const transport::Address place{options.bind, static_cast<std::uint16_t>(options.serve)};
+  auto transport = transport::open(place);
   if (!transport.ok()) return report_error(transport.status());
   transport::Loop& loop = (*transport)->loop();
   const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) { loop.stop(); });
   EchoServer server(**transport, PACELINE_VERSION);
-  const auto address = server.start({options.bind, static_cast<std::uint16_t>(options.serve)});
+  const auto address = server.start(place);
   if (!address.ok()) return report_error(address.status());
   if (options.json)
     std::cout << Json{{"listening", address->text()}}.dump() << std::endl;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
 
@@ -238,7 +238,7 @@ Result<transport::Address> doctor_address(const std::string& text, const std::st
 }
 
 Result<EchoAnswer> ask(const transport::Address& address, const EchoOptions& options) {
-  PACELINE_ASSIGN_OR_RETURN(const auto transport, transport::try_make_tcp_transport({}));
+  PACELINE_ASSIGN_OR_RETURN(const auto transport, transport::open(address));
   Asker asker(transport->loop(), address, options);
   transport->connect(address, options.deadline,
                      [&](Result<std::unique_ptr<Connection>> connection) { asker.adopt(std::move(connection)); });
@@ -250,9 +250,10 @@ Result<EchoAnswer> ask(const transport::Address& address, const EchoOptions& opt
 }
 
 Result<EchoAnswer> ask_loopback(const EchoOptions& options) {
-  PACELINE_ASSIGN_OR_RETURN(const auto transport, transport::try_make_tcp_transport({}));
+  const transport::Address loopback{"127.0.0.1", 0};
+  PACELINE_ASSIGN_OR_RETURN(const auto transport, transport::open(loopback));
   EchoServer server(*transport, PACELINE_VERSION);
-  PACELINE_ASSIGN_OR_RETURN(const transport::Address address, server.start({"127.0.0.1", 0}));
+  PACELINE_ASSIGN_OR_RETURN(const transport::Address address, server.start(loopback));
   std::thread answering([&] { transport->loop().run(); });
   auto answer = ask(address, options);
   transport->loop().stop();

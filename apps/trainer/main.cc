@@ -13,7 +13,7 @@
 #include "trainer/model_files.h"
 #include "trainer/reference.h"
 #include "trainer/worker_loop.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 #include "worker/end_by_signal.h"
 #include "worker/worker_request.h"
 
@@ -48,7 +48,7 @@ Status run_worker_mode(const WorkerRequest& request, Workload& workload, wire::L
   PACELINE_ASSIGN_OR_RETURN(const auto key, worker::job_key(request));
   PACELINE_ASSIGN_OR_RETURN(
       const auto process,
-      runtime::WorkerProcess::join([&key] { return transport::try_make_tcp_transport({.key = key}); }, std::move(member),
+      runtime::WorkerProcess::join([&key, at = member.coordinator] { return transport::open(at, {.key = key}); }, std::move(member),
                                    workload.adapter().parameters(), workload.adapter().gradients()));
   end_by_signal.set_process(process.get());
   Status status = workload.share_among(process->workers());

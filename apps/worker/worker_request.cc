@@ -87,7 +87,7 @@ Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire
   member.wanted_rank = request.rank;
   member.world_workers = request.workers;
   if (request.role == "both") member.role = session::Role::kBoth;
-  member.listen = {request.bind, 0};
+  PACELINE_ASSIGN_OR_RETURN(member.listen, transport::own_place(request.bind, member.coordinator));
   member.silence_deadline = from_seconds(request.settings.limits.deadline);
   if (request.alone) member.join_deadline = member.silence_deadline;
   // A launcher's ranks may come long before the coordinator, which is rank 0's; it waits as long for them.

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "bench/transport/plain_socket.h"
 #include "session/endpoint.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 
 namespace paceline::bench {
 namespace {
@@ -76,8 +76,9 @@ Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::Wi
                      std::span<const std::byte> bytes) {
   const Ends ends{options.lab};
   const SystemClock clock;
-  PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({}));
-  PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::try_make_tcp_transport({}));
+  const transport::Address place{ends.address(), 0};
+  PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::open(place));
+  PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::open(place));
   Side here(*here_transport, kSender, bytes), there(*there_transport, kReceiver, bytes);
   Shared shared;
   auto done = shared.done.get_future();
@@ -113,7 +114,7 @@ Result<Run> run_once(const PreemptionBenchOptions& options, const scheduling::Wi
 
   transport::Address address;
   PACELINE_RETURN_IF_ERROR(ends.on(1, [&]() -> Status {
-    PACELINE_ASSIGN_OR_RETURN(address, there.endpoint().listen({ends.address(), 0}));
+    PACELINE_ASSIGN_OR_RETURN(address, there.endpoint().listen(place));
     return {};
   }));
   std::thread there_thread([&] { there_transport->loop().run(); });

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "bench/transport/plain_socket.h"
 #include "lab/lab.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 
 namespace paceline::bench {
 namespace {
@@ -101,16 +101,17 @@ class End final : public ConnectionHandler {
 Result<Duration> run_tcp(End::Role here_role, End::Role there_role, const std::vector<std::vector<std::byte>>& chunks,
                          std::size_t count, const Ends& ends = {}, const std::optional<JobKey>& key = {},
                          Duration* connecting = nullptr) {
-  PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::try_make_tcp_transport({.key = key}));
-  PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::try_make_tcp_transport({.key = key}));
+  const transport::Address place{ends.address(), 0};
+  PACELINE_ASSIGN_OR_RETURN(const auto here_transport, transport::open(place, {.key = key}));
+  PACELINE_ASSIGN_OR_RETURN(const auto there_transport, transport::open(place, {.key = key}));
   End here(here_role, chunks, count);
   End there(there_role, chunks, count);
   auto done = here.done();
   std::unique_ptr<transport::Listener> listener;
   PACELINE_RETURN_IF_ERROR(ends.on(1, [&]() -> Status {
-    PACELINE_ASSIGN_OR_RETURN(
-        listener, there_transport->listen({ends.address(), 0}, {},
-                                          [&](std::unique_ptr<Connection> connection) { there.adopt(std::move(connection)); }));
+    PACELINE_ASSIGN_OR_RETURN(listener, there_transport->listen(place, {}, [&](std::unique_ptr<Connection> connection) {
+      there.adopt(std::move(connection));
+    }));
     return {};
   }));
   const SystemClock clock;

@@ -66,7 +66,10 @@ Status set_ranks(const paceline_communicator_options& options, Opening& opening)
 
 Status set_key(const paceline_communicator_options& options, runtime::CollectiveProcessOptions& process) {
   std::vector<transport::Address> places = process.addresses;
-  if (places.empty()) places = {process.meeting, transport::Address{process.bind, 0}};
+  if (places.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(const transport::Address own, own_place_of(process.bind.c_str(), "bind", process.meeting));
+    places = {process.meeting, own};
+  }
   PACELINE_ASSIGN_OR_RETURN(process.key, key_of(options.job_key_file, options.security, places));
   return {};
 }

@@ -2,7 +2,7 @@
 #include "library/hosting.h"
 #include "library/text.h"
 #include "runtime/coordinator_process.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 #include "tuning/decide.h"
 
 namespace paceline::library {
@@ -55,10 +55,8 @@ Result<runtime::CoordinatorProcessOptions> options_of(const paceline_place& plac
     return refusal("illegal", "place.servers", "{} servers; legal: 0 to {}", place.servers, kMostMembers);
   runtime::CoordinatorProcessOptions options;
   auto& coordinator = options.coordinator;
-  coordinator.listen = listening_at(place.bind);
-  if (place.coordinator != nullptr) {
-    PACELINE_ASSIGN_OR_RETURN(coordinator.listen, address_of(place.coordinator, "place.coordinator"));
-  }
+  PACELINE_ASSIGN_OR_RETURN(coordinator.listen, place.coordinator != nullptr ? address_of(place.coordinator, "place.coordinator")
+                                                                             : own_place_of(place.bind, "place.bind", {}));
   coordinator.workers = place.workers;
   coordinator.servers = place.servers;
   coordinator.silence_deadline = from_seconds(spec.limits.deadline);
@@ -76,7 +74,7 @@ Result<std::shared_ptr<CoordinatorNode>> CoordinatorNode::make(const paceline_pl
   PACELINE_ASSIGN_OR_RETURN(auto options, options_of(place, spec));
   PACELINE_ASSIGN_OR_RETURN(const auto key, key_of(place.job_key_file, place.security, {&options.coordinator.listen, 1}));
   const SignalsBlocked quiet;
-  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::try_make_tcp_transport({.key = key}));
+  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::open(options.coordinator.listen, {.key = key}));
   const std::shared_ptr<CoordinatorNode> node(new CoordinatorNode(std::move(transport)));
   node->workers_ = place.workers;
   node->servers_ = place.servers;

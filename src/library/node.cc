@@ -78,7 +78,11 @@ Result<transport::Address> address_of(const char* text, const char* field) {
   return address;
 }
 
-transport::Address listening_at(const char* host) { return {host == nullptr ? "127.0.0.1" : host, 0}; }
+Result<transport::Address> own_place_of(const char* bind, const char* field, const transport::Address& meeting) {
+  auto place = transport::own_place(bind == nullptr ? "" : bind, meeting);
+  if (!place.ok()) return place.status().because({"illegal", field});
+  return place;
+}
 
 Result<std::optional<JobKey>> key_of(const char* job_key_file, const char* security, std::span<const transport::Address> places) {
   const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
@@ -98,7 +102,7 @@ Result<runtime::MemberOptions> member_options(const paceline_place& place, const
   if (place.workers < 0) return refusal("illegal", "place.workers", "{} workers; legal: 0 (not known) and more", place.workers);
   member.wanted_rank = place.rank;
   member.world_workers = place.workers;
-  member.listen = listening_at(place.bind);
+  PACELINE_ASSIGN_OR_RETURN(member.listen, own_place_of(place.bind, "place.bind", member.coordinator));
   member.silence_deadline = from_seconds(spec.limits.deadline);
   member.release = PACELINE_VERSION;
   member.seed = draw_seed();

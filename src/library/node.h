@@ -69,8 +69,8 @@ class HostedNode : public Node {
 // A place as the runtime has it. Errors: kBadRequest naming the field.
 Result<runtime::MemberOptions> member_options(const paceline_place& place, const job::JobSpec& spec);
 Result<transport::Address> address_of(const char* text, const char* field);
-// Where a node listens on a host of this machine; NULL: on the loopback.
-transport::Address listening_at(const char* host);
+// Where a node listens whose `bind` may be NULL (transport::own_place). Errors: kBadRequest naming the field.
+Result<transport::Address> own_place_of(const char* bind, const char* field, const transport::Address& meeting);
 // The key of a member's connections.
 Result<std::optional<JobKey>> member_key(const paceline_place& place, const runtime::MemberOptions& member);
 // The key of a process's connections, by fields of its struct that may be NULL; nothing: in the clear. Errors as on the command

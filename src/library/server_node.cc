@@ -1,7 +1,7 @@
 // A server of a job on a thread of the library.
 #include "library/hosting.h"
 #include "runtime/server_process.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 
 namespace paceline::library {
 namespace {
@@ -39,7 +39,7 @@ Result<std::shared_ptr<ServerNode>> ServerNode::make(const paceline_place& place
   PACELINE_ASSIGN_OR_RETURN(const runtime::MemberOptions member, member_options(place, spec));
   PACELINE_ASSIGN_OR_RETURN(const auto key, member_key(place, member));
   const SignalsBlocked quiet;
-  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::try_make_tcp_transport({.key = key}));
+  PACELINE_ASSIGN_OR_RETURN(auto transport, transport::open(member.coordinator, {.key = key}));
   const std::shared_ptr<ServerNode> node(new ServerNode(std::move(transport)));
   node->process_ = std::make_unique<runtime::ServerProcess>(node->transport(), member, [node = node.get()](const wire::Stop& stop) {
     node->stop_ = stop;

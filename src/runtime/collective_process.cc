@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 #include "wire/control.h"
 
 namespace paceline::runtime {
@@ -61,8 +61,9 @@ Result<std::unique_ptr<CollectiveProcess>> CollectiveProcess::connect(Collective
   if (!options.addresses.empty()) options.ranks = static_cast<std::int32_t>(options.addresses.size());
   PACELINE_RETURN_IF_ERROR(check(options));
   std::unique_ptr<CollectiveProcess> process(new CollectiveProcess(std::move(options)));
-  PACELINE_ASSIGN_OR_RETURN(process->transport_,
-                            transport::try_make_tcp_transport({.spin = process->options_.spin, .key = process->options_.key}));
+  const auto& given = process->options_;
+  const transport::Address& place = process->meets() ? given.meeting : given.addresses[static_cast<std::size_t>(given.self.value)];
+  PACELINE_ASSIGN_OR_RETURN(process->transport_, transport::open(place, {.key = given.key, .spin = given.spin}));
   PACELINE_RETURN_IF_ERROR(process->start());
   auto ready = process->ready_.get_future();
   process->driver_ = std::make_unique<LoopDriver>(process->transport_->loop());
@@ -87,7 +88,9 @@ Status CollectiveProcess::start() {
 
   const auto own = static_cast<std::size_t>(options_.self.value);
   transport::Address where = !meets() ? options_.addresses[own] : options_.meeting;
-  if (meets() && options_.self != kMeetingRank) where = {options_.bind, 0};
+  if (meets() && options_.self != kMeetingRank) {
+    PACELINE_ASSIGN_OR_RETURN(where, transport::own_place(options_.bind, options_.meeting));
+  }
   if (options_.ranks > 1) {
     PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(where));
     listening_ = address.text();

@@ -34,12 +34,12 @@ struct CollectiveProcessOptions {
   std::int32_t ranks = 1;
   std::vector<transport::Address> addresses;  // of all ranks, in their order; empty: they meet at rank 0
   transport::Address meeting;                 // where rank 0 listens then
-  std::string bind = "127.0.0.1";             // where the others reach this process then
+  std::string bind;                           // where the others reach this process then, see transport::own_place
   Duration connect_deadline = std::chrono::seconds(30);
   Duration silence_deadline = std::chrono::seconds(10);
   std::string release;        // of the program; ranks of another one are refused at the meeting
   std::uint64_t seed = 1;     // differs between processes
-  Duration spin{0};           // see transport::TcpOptions
+  Duration spin{0};           // see transport::SocketOptions
   std::optional<JobKey> key;  // likewise
 };
 

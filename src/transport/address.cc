@@ -1,17 +1,33 @@
+#include "transport/address.h"
+
+#include <algorithm>
 #include <charconv>
 
-#include "transport/transport.h"
-
 namespace paceline::transport {
+namespace {
+
+// What names a file: lower-case letters, a colon and a path from the root on. "http://host" does not.
+std::string_view scheme_of(std::string_view text) {
+  const std::size_t end = std::min(text.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), text.size());
+  return text.substr(end).starts_with(":/") && !text.substr(end).starts_with("://") ? text.substr(0, end) : std::string_view();
+}
+
+}  // namespace
+
+std::string_view Address::scheme() const { return scheme_of(host); }
 
 std::string Address::text() const {
+  if (is_file()) return host;
   const bool ipv6 = host.find(':') != std::string::npos;
   return ipv6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
 Result<Address> parse_address(std::string_view text) {
+  if (!scheme_of(text).empty()) return Address{std::string(text), Address::kTheFile};
   const auto refuse = [&](const char* why) {
-    return error(ErrorKind::kBadRequest, "'{}' is not an address: {}; write host:port, for example 127.0.0.1:4100 or [::1]:4100",
+    return error(ErrorKind::kBadRequest,
+                 "'{}' is not an address: {}; write host:port, for example 127.0.0.1:4100 or [::1]:4100, or "
+                 "unix:/PATH",
                  text, why);
   };
   const std::size_t colon = text.rfind(':');
@@ -37,6 +53,19 @@ Result<Address> parse_address(std::string_view text) {
     return refuse("the port is not a number from 0 to 65535");
   }
   return Address{std::string(host), static_cast<std::uint16_t>(port)};
+}
+
+Result<Address> place_at(const std::string& host, std::uint16_t port) {
+  if (!Address{host}.is_file()) return Address{host, port};
+  if (port != 0) return error(ErrorKind::kBadRequest, "{} is a file and has no port {}; leave the port out", host, port);
+  return parse_address(host);
+}
+
+Result<Address> own_place(const std::string& bind, const Address& meeting) {
+  if (bind.empty()) return Address{meeting.is_file() ? meeting.host : "127.0.0.1", 0};
+  PACELINE_ASSIGN_OR_RETURN(Address place, place_at(bind, 0));
+  place.port = 0;
+  return place;
 }
 
 }  // namespace paceline::transport

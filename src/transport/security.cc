@@ -36,6 +36,8 @@ bool is_loopback(std::string_view host) {
   return ::inet_pton(AF_INET6, text.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }
 
+bool stays_on_machine(const Address& place) { return place.is_file() || is_loopback(place.host); }
+
 Result<std::optional<JobKey>> choose_security(Security wanted, const std::optional<JobKey>& key, std::span<const Address> places) {
   if (wanted == Security::kNone) {
     if (!key) return std::optional<JobKey>();
@@ -43,7 +45,7 @@ Result<std::optional<JobKey>> choose_security(Security wanted, const std::option
   }
   if (key) return key;
   if (wanted == Security::kPsk) return error(ErrorKind::kBadRequest, "--security psk needs the job's key; {}", kMend);
-  const auto open = std::ranges::find_if(places, [](const Address& place) { return !is_loopback(place.host); });
+  const auto open = std::ranges::find_if(places, [](const Address& place) { return !stays_on_machine(place); });
   if (open == places.end()) return std::optional<JobKey>();
   return error(ErrorKind::kBadRequest,
                "{} is not on the loopback, and without a key everybody who reaches it could join and read; {}, or, in a closed "

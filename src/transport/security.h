@@ -22,6 +22,9 @@ Result<Security> parse_security(std::string_view text);
 
 // Known to be without a look-up: "localhost", 127.0.0.0/8, ::1. The wildcards are not.
 bool is_loopback(std::string_view host);
+// Nobody on another machine can listen in: the loopback, or a file, which is its user's alone. It needs no key; one that is given
+// encrypts there too, for a process encrypts everything or nothing.
+bool stays_on_machine(const Address& place);
 
 // The key to encrypt with, or nothing: in the clear. `places`: where the process listens and connects. Errors: kBadRequest that
 // names the place and the commands that mend it.

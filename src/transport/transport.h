@@ -1,5 +1,6 @@
-// Moves frames between processes (tcp/), threads (inproc/) or through injected faults (faulty/). Nothing here knows what a
-// message, a worker or a gradient is: priority, window, acknowledgement, heartbeat and resend live once, above it, in session/.
+// Moves frames between processes (tcp/), threads (inproc/) or through injected faults (faulty/); open/ chooses. Nothing here knows
+// what a message, a worker or a gradient is: priority, window, acknowledgement, heartbeat and resend live once, above it, in
+// session/.
 //
 // Threads: everything of one Transport (its connections, listeners, timers) belongs to one Loop and is called and calls back on
 // that loop's thread only, except where a comment says "any thread". Callbacks never block.
@@ -14,19 +15,10 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "transport/address.h"
 #include "wire/frame.h"
 
 namespace paceline::transport {
-
-// "127.0.0.1:4100", "[::1]:4100", "host:4100"; port 0 when listening = the kernel chooses. inproc: any name and number.
-struct Address {
-  std::string host;
-  std::uint16_t port = 0;
-
-  bool operator==(const Address&) const = default;
-  std::string text() const;
-};
-Result<Address> parse_address(std::string_view text);
 
 // Wakes a loop from any thread without allocating. Raises that have not been served yet merge into one.
 class Signal {

@@ -13,7 +13,7 @@
 #include "runtime/coordinator_process.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 #include "tuning/decide.h"
 
 namespace paceline::cli {
@@ -35,17 +35,18 @@ std::uint64_t process_seed() { return drawn(); }
 
 int run_coordinator(const CoordinatorRequest& request) {
   log::start("coordinator", spdlog::level::warn);
-  const std::vector<transport::Address> places = {{request.bind, request.port}};
-  const auto key = choose_key(request.security, places);
+  const auto place = transport::place_at(request.bind, request.port);
+  if (!place.ok()) return report_error(place.status());
+  const auto key = choose_key(request.security, {&*place, 1});
   if (!key.ok()) return report_error(key.status());
-  auto transport = transport::try_make_tcp_transport({.key = *key});
+  auto transport = transport::open(*place, {.key = *key});
   if (!transport.ok()) return report_error(transport.status());
   transport::Loop& loop = (*transport)->loop();
 
   const SystemClock clock;
   std::unique_ptr<ProgressBar> bar;
   runtime::CoordinatorProcessOptions options;
-  options.coordinator.listen = {request.bind, request.port};
+  options.coordinator.listen = *place;
   options.coordinator.workers = request.workers;
   options.coordinator.servers = request.servers;
   options.coordinator.silence_deadline = from_seconds(request.spec.limits.deadline);
@@ -96,14 +97,16 @@ int run_server(const TrainRequest& request) {
   log::start("server", spdlog::level::warn);
   const auto coordinator = transport::parse_address(request.join);
   if (!coordinator.ok()) return report_error(coordinator.status());
-  auto transport = transport::try_make_tcp_transport({.key = request.key});
+  auto transport = transport::open(*coordinator, {.key = request.key});
   if (!transport.ok()) return report_error(transport.status());
   transport::Loop& loop = (*transport)->loop();
 
   runtime::MemberOptions member;
   member.coordinator = *coordinator;
   member.wanted_rank = request.rank;
-  member.listen = {request.bind, 0};
+  const auto own = transport::own_place(request.bind, *coordinator);
+  if (!own.ok()) return report_error(own.status());
+  member.listen = *own;
   member.silence_deadline = from_seconds(request.settings.limits.deadline);
   member.coordinator_deadline = member.join_deadline = member.silence_deadline;
   member.release = PACELINE_VERSION;

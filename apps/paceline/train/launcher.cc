@@ -87,7 +87,7 @@ Result<transport::Address> coordinator_of(const Variables& variables, const Laun
     const auto address = transport::parse_address(*given);
     if (!address.ok() || address->port == 0)
       return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} in the environment; legal: HOST:PORT", *given);
-    if (!bind && !transport::is_loopback(address->host)) {
+    if (!bind && !transport::stays_on_machine(*address)) {
       return error(
           ErrorKind::kBadRequest,
           "PACELINE_COORDINATOR={} is not on the loopback; give --bind ADDRESS, that host's address, and the job's key with "

@@ -61,12 +61,16 @@ Status check_role(const TrainRequest& r) {
 
 Status check_security(TrainRequest& r) {
   if (r.reference) return {};
-  std::vector<transport::Address> places = {{r.bind, 0}};
+  std::vector<transport::Address> places;
   if (!r.join.empty()) {
     const auto address = transport::parse_address(r.join);
     if (!address.ok()) return error(ErrorKind::kBadRequest, "--join {}: {}", r.join, address.status().message());
     places.push_back(*address);
   }
+  const auto own = transport::own_place(r.bind, places.empty() ? transport::Address() : places.front());
+  if (!own.ok()) return error(ErrorKind::kBadRequest, "--bind {}: {}", r.bind, own.status().message());
+  places.insert(places.begin(), *own);
+  r.bind = own->host;
   const bool all_here = r.join.empty() && !r.ranks_elsewhere;
   PACELINE_ASSIGN_OR_RETURN(r.key, choose_key(r.security, places, all_here ? MissingKey::kMakeOwn : MissingKey::kRefuse));
   return {};
@@ -143,7 +147,7 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
       ->capture_default_str();
   where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
   where->add_option("--bind", r.bind, "Address to listen on; one that is not the loopback needs a key (--job-key-file)")
-      ->capture_default_str();
+      ->default_str("127.0.0.1");
 
   add_limit_options(command, r);
 }

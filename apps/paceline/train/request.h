@@ -16,10 +16,10 @@ struct TrainRequest {
   std::int32_t servers = 1;
   bool servers_given = false;
   bool reference = false;
-  std::string join;             // HOST:PORT of a coordinator; "": start a whole job here
+  std::string join;             // address of a coordinator; "": start a whole job here
   std::string role = "worker";  // with join: worker, server or both; without: both, or servers are processes of their own
   std::int32_t rank = -1;       // with join; -1: the coordinator's choice
-  std::string bind = "127.0.0.1";
+  std::string bind;             // where to listen; "": the loopback, or beside the file that join names
   SecurityOptions security;
   std::optional<JobKey> key;           // what follows from it once validated; nothing: in the clear
   std::uint16_t coordinator_port = 0;  // of a whole job; 0: the kernel's choice

@@ -29,7 +29,11 @@ Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>
     typed.join = launch->coordinator.text();
     typed.rank = launch->rank;
   } else {
-    typed.coordinator_port = launch->coordinator.port;
+    if (launch->coordinator.is_file()) {
+      typed.bind = launch->coordinator.host;
+    } else {
+      typed.coordinator_port = launch->coordinator.port;
+    }
   }
   return typed;
 }

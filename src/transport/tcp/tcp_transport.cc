@@ -1,67 +1,121 @@
 #include "transport/tcp/tcp_transport.h"
 
-#include <system_error>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 
-#include "base/text.h"
-#include "transport/tcp/tcp_acceptor.h"
-#include "transport/tcp/tcp_connector.h"
-#include "transport/tcp/tcp_loop.h"
+#include <asio/ip/tcp.hpp>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 namespace paceline::transport {
 namespace {
 
-class TcpTransport final : public Transport {
+using asio::ip::tcp;
+using Resolver = asio::ip::basic_resolver<tcp, Executor>;
+
+class NameSearch final : public SocketFamily::Search {
  public:
-  explicit TcpTransport(const TcpOptions& options)
-      : options_(options), tls_(options.key ? std::make_shared<TlsContext>(*options.key) : nullptr), loop_(options.spin) {}
-  ~TcpTransport() override { loop_.shut_down(); }
-  TcpTransport(const TcpTransport&) = delete;
-  TcpTransport& operator=(const TcpTransport&) = delete;
-
-  Loop& loop() override { return loop_; }
-
-  Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) override {
-    auto acceptor = std::make_shared<TcpAcceptor>(loop_, options, options_, tls_, std::move(accepted));
-    PACELINE_RETURN_IF_ERROR(acceptor->open(address));
-    return std::unique_ptr<Listener>(std::make_unique<TcpListener>(std::move(acceptor)));
-  }
-
-  void connect(const Address& address, Duration deadline, Connected connected) override {
-    std::make_shared<TcpConnector>(loop_, options_, tls_, address, deadline, std::move(connected))->start();
+  NameSearch(SocketLoop& loop, const Address& address, SocketFamily::Found found) : resolver_(loop.io()) {
+    resolver_.async_resolve(address.host, std::to_string(address.port), Resolver::numeric_service,
+                            [found = std::move(found)](const asio::error_code& failure, const Resolver::results_type& results) {
+                              std::vector<SocketEndpoint> endpoints;
+                              for (const auto& entry : results) endpoints.emplace_back(entry.endpoint());
+                              found(failure, std::move(endpoints));
+                            });
   }
 
  private:
-  TcpOptions options_;
-  std::shared_ptr<const TlsContext> tls_;  // null in the clear
-  TcpLoop loop_;
+  Resolver resolver_;
 };
 
-Status check(const TcpOptions& options) {
-  if (options.user_timeout < std::chrono::seconds(1) || options.user_timeout > std::chrono::hours(1)) {
-    return error(ErrorKind::kBadRequest, "a connection cannot be given up after {}; from 1 s to 1 h is legal",
-                 to_text(options.user_timeout));
+class TcpFamily final : public SocketFamily {
+ public:
+  explicit TcpFamily(const SocketOptions& options)
+      : user_timeout_(static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(options.user_timeout).count())),
+        send_buffer_(options.send_buffer) {}
+
+  Result<std::vector<SocketEndpoint>> known(const Address& address) const override {
+    PACELINE_RETURN_IF_ERROR(check(address));
+    asio::error_code failure;
+    const auto literal = asio::ip::make_address(address.host, failure);
+    if (failure) return std::vector<SocketEndpoint>();
+    return std::vector<SocketEndpoint>{tcp::endpoint(literal, address.port)};
   }
-  if (options.send_buffer && (options.send_buffer->count < 4096 || options.send_buffer->count > (1 << 30))) {
-    return error(ErrorKind::kBadRequest, "a send buffer of {} bytes is not possible; from 4096 bytes to 1 GiB is legal",
-                 options.send_buffer->count);
+
+  std::unique_ptr<Search> search(SocketLoop& loop, const Address& address, Found found) const override {
+    return std::make_unique<NameSearch>(loop, address, std::move(found));
   }
-  if (options.spin < Duration::zero() || options.spin > std::chrono::seconds(1))
-    return error(ErrorKind::kBadRequest, "a loop cannot spin for {}; from 0 to 1 s is legal", to_text(options.spin));
-  return {};
-}
+
+  Result<Listening> listen(SocketLoop& loop, const Address& address) const override {
+    PACELINE_RETURN_IF_ERROR(check(address));
+    Resolver resolver(loop.io());
+    asio::error_code failure;
+    const auto found =
+        resolver.resolve(address.host, std::to_string(address.port), Resolver::numeric_service | Resolver::passive, failure);
+    if (failure) return error(ErrorKind::kBadRequest, "{}", failure.message());
+    Status status;
+    for (const auto& entry : found) {
+      Acceptor socket(loop.io());
+      status = bind(socket, entry.endpoint());
+      if (!status.ok()) continue;
+      const std::uint16_t port = ip_endpoint(socket.local_endpoint()).port();
+      return Listening{std::move(socket), Address{address.host, port}, nullptr};
+    }
+    return status;
+  }
+
+  bool configure(int descriptor) const override {
+    const auto set = [descriptor](int level, int name, int value) {
+      return ::setsockopt(descriptor, level, name, &value, sizeof value) == 0;
+    };
+    return set(IPPROTO_TCP, TCP_NODELAY, 1) && set(SOL_SOCKET, SO_KEEPALIVE, 1) && set(IPPROTO_TCP, TCP_KEEPIDLE, 1) &&
+           set(IPPROTO_TCP, TCP_KEEPINTVL, 1) && set(IPPROTO_TCP, TCP_KEEPCNT, 3) &&
+           set(IPPROTO_TCP, TCP_USER_TIMEOUT, user_timeout_) &&
+           // The kernel doubles what it is given, for its own bookkeeping.
+           (!send_buffer_ || set(SOL_SOCKET, SO_SNDBUF, static_cast<int>(send_buffer_->count / 2)));
+  }
+
+  std::string peer_text(int, const SocketEndpoint& peer) const override {
+    const tcp::endpoint endpoint = ip_endpoint(peer);
+    return Address{endpoint.address().to_string(), endpoint.port()}.text();
+  }
+
+ private:
+  static Status check(const Address& address) {
+    if (!address.is_file()) return {};
+    return error(ErrorKind::kBadRequest, "this process talks over TCP, and takes HOST:PORT");
+  }
+
+  static tcp::endpoint ip_endpoint(const SocketEndpoint& from) {
+    tcp::endpoint endpoint;
+    std::memcpy(endpoint.data(), from.data(), std::min(from.size(), endpoint.capacity()));
+    return endpoint;
+  }
+
+  static Status bind(Acceptor& socket, const SocketEndpoint& endpoint) {
+    PACELINE_RETURN_IF_ERROR(open_socket(socket, endpoint));
+    asio::error_code failure;
+    // A server that is started again is not kept waiting by the connections of its former life.
+    socket.set_option(Acceptor::reuse_address(true), failure);
+    if (!failure) socket.bind(endpoint, failure);
+    if (!failure) socket.listen(Acceptor::max_listen_connections, failure);
+    if (failure.value() == EADDRNOTAVAIL) return error(ErrorKind::kBadRequest, "this machine has no such address");
+    if (failure) return error(ErrorKind::kIo, "{}", failure.message());
+    return {};
+  }
+
+  int user_timeout_;  // milliseconds
+  std::optional<Bytes> send_buffer_;
+};
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> try_make_tcp_transport(const TcpOptions& options) {
-  PACELINE_RETURN_IF_ERROR(check(options));
-  try {
-    return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(options));
-  } catch (const std::system_error& failure) {  // Asio's only way to say that there was no descriptor
-    return error(ErrorKind::kIo, "cannot start a loop: {}", failure.what());
-  }
+Result<std::unique_ptr<Transport>> try_make_tcp_transport(const SocketOptions& options) {
+  return try_make_socket_transport(std::make_shared<TcpFamily>(options), options);
 }
 
-std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options) {
+std::unique_ptr<Transport> make_tcp_transport(const SocketOptions& options) {
   return std::move(try_make_tcp_transport(options)).value();
 }
 

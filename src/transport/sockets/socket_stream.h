@@ -4,18 +4,14 @@
 
 #include <optional>
 
+#include "transport/sockets/socket_loop.h"
 #include "transport/stream.h"
-#include "transport/tcp/tcp_loop.h"
-#include "transport/tcp/tcp_transport.h"
 
 namespace paceline::transport {
 
-class TcpStream : public Stream {
+class SocketStream : public Stream {
  public:
-  TcpStream(TcpLoop& loop, Socket socket, std::string peer);
-
-  // Sets the socket's options. Errors: kIo.
-  static Status configure(int descriptor, const TcpOptions& options);
+  SocketStream(SocketLoop& loop, Socket socket, std::string peer);
 
  protected:
   Moved read_some(std::span<const iovec> spaces) override;
@@ -28,24 +24,19 @@ class TcpStream : public Stream {
   // As want_read when there is something to read already.
   void read_soon();
   Socket& socket() { return *socket_; }
-  TcpLoop& tcp_loop() { return tcp_loop_; }
+  SocketLoop& socket_loop() { return socket_loop_; }
 
  private:
   struct ReadReady;
   struct WriteReady;
 
-  std::shared_ptr<TcpStream> self() { return std::static_pointer_cast<TcpStream>(shared_from_this()); }
+  std::shared_ptr<SocketStream> self() { return std::static_pointer_cast<SocketStream>(shared_from_this()); }
 
   HandlerMemory read_memory_;
   HandlerMemory write_memory_;
-  TcpLoop& tcp_loop_;
+  SocketLoop& socket_loop_;
   std::optional<Socket> socket_;
   int low_water_ = 1;  // SO_RCVLOWAT
 };
-
-// Makes `socket` a non-blocking TCP socket that child processes do not inherit.
-Status open_socket(Socket& socket, const asio::ip::tcp::endpoint& endpoint);
-std::string endpoint_text(const asio::ip::tcp::endpoint& endpoint);
-std::string system_message(int number);
 
 }  // namespace paceline::transport

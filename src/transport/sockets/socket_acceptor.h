@@ -4,21 +4,20 @@
 #include <optional>
 #include <vector>
 
+#include "transport/sockets/socket_family.h"
 #include "transport/stream.h"
-#include "transport/tcp/tcp_loop.h"
-#include "transport/tcp/tcp_transport.h"
 #include "transport/tls/tls_context.h"
 
 namespace paceline::transport {
 
 class TlsStream;
 
-class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this<TcpAcceptor> {
+class SocketAcceptor final : public LoopMember, public std::enable_shared_from_this<SocketAcceptor> {
  public:
   // `tls`: null in the clear.
-  TcpAcceptor(TcpLoop& loop, const ListenOptions& options, const TcpOptions& tcp, std::shared_ptr<const TlsContext> tls,
-              Transport::Accepted accepted);
-  ~TcpAcceptor() override;
+  SocketAcceptor(SocketLoop& loop, std::shared_ptr<const SocketFamily> family, std::shared_ptr<const TlsContext> tls,
+                 const ListenOptions& options, Transport::Accepted accepted);
+  ~SocketAcceptor() override;
 
   Status open(const Address& address);  // once, before all else
   Address address() const { return address_; }
@@ -30,22 +29,22 @@ class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this
  private:
   struct Ready;
 
-  Status bind(const asio::ip::tcp::endpoint& endpoint);
   void wait();
   void on_ready();
-  void take_in(int descriptor, const asio::ip::tcp::endpoint& peer);
+  void take_in(int descriptor, const SocketEndpoint& peer);
   void shake_hands(Socket socket, std::string peer);
   bool make_room();
   void hand_over(std::shared_ptr<Stream> stream);
   void refuse_one();
 
   HandlerMemory memory_;
-  TcpLoop* loop_;  // null once the loop is gone
-  ListenOptions options_;
-  TcpOptions tcp_;
+  SocketLoop* loop_;  // null once the loop is gone
+  std::shared_ptr<const SocketFamily> family_;
   std::shared_ptr<const TlsContext> tls_;
+  ListenOptions options_;
   Transport::Accepted accepted_;
   Address address_;
+  std::shared_ptr<void> kept_;  // see SocketFamily::Listening
   std::shared_ptr<StrangerCount> strangers_ = std::make_shared<StrangerCount>();
   std::vector<std::shared_ptr<TlsStream>> shaking_;  // hands; the one that has been here longest first
   std::optional<Acceptor> acceptor_;
@@ -54,16 +53,16 @@ class TcpAcceptor final : public LoopMember, public std::enable_shared_from_this
   Loop::TimerId retry_ = 0;
 };
 
-class TcpListener final : public Listener {
+class SocketListener final : public Listener {
  public:
-  explicit TcpListener(std::shared_ptr<TcpAcceptor> acceptor) : acceptor_(std::move(acceptor)) {}
-  ~TcpListener() override { acceptor_->close(); }
-  TcpListener(const TcpListener&) = delete;
-  TcpListener& operator=(const TcpListener&) = delete;
+  explicit SocketListener(std::shared_ptr<SocketAcceptor> acceptor) : acceptor_(std::move(acceptor)) {}
+  ~SocketListener() override { acceptor_->close(); }
+  SocketListener(const SocketListener&) = delete;
+  SocketListener& operator=(const SocketListener&) = delete;
   Address address() const override { return acceptor_->address(); }
 
  private:
-  std::shared_ptr<TcpAcceptor> acceptor_;
+  std::shared_ptr<SocketAcceptor> acceptor_;
 };
 
 }  // namespace paceline::transport

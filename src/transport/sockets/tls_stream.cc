@@ -1,4 +1,4 @@
-#include "transport/tcp/tls_stream.h"
+#include "transport/sockets/tls_stream.h"
 
 namespace paceline::transport {
 namespace {
@@ -8,9 +8,9 @@ constexpr std::size_t kMostHeld = 17U << 10;
 
 }  // namespace
 
-TlsStream::TlsStream(TcpLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context,
+TlsStream::TlsStream(SocketLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context,
                      TlsChannel::Side side)
-    : TcpStream(loop, std::move(socket), std::move(peer)), channel_(std::move(context), side, *this) {}
+    : SocketStream(loop, std::move(socket), std::move(peer)), channel_(std::move(context), side, *this) {}
 
 void TlsStream::shake_hands(std::function<void(const Status&)> done) {
   done_ = std::move(done);
@@ -33,7 +33,7 @@ void TlsStream::step() {
   const auto what = next == TlsChannel::Next::kWrite ? Socket::wait_write : Socket::wait_read;
   socket().async_wait(what, [self = self()](const asio::error_code& failure) {
     if (failure || !self->open()) return;
-    const TcpLoop::Turn turn(self->tcp_loop());
+    const SocketLoop::Turn turn(self->socket_loop());
     self->step();
   });
 }
@@ -45,12 +45,12 @@ void TlsStream::end_handshake(const Status& how) {
 void TlsStream::want_read(std::size_t least) {
   if (channel_.may_have_more()) return read_soon();
   if (channel_.reading_waits_for_write()) return wait_to_read(Socket::wait_write);
-  TcpStream::want_read(least > kMostHeld ? least - kMostHeld : 1);
+  SocketStream::want_read(least > kMostHeld ? least - kMostHeld : 1);
 }
 
 void TlsStream::close_stream() {
   channel_.say_goodbye();
-  TcpStream::close_stream();
+  SocketStream::close_stream();
   // The time for strangers was over, or the loop goes and takes this with it.
   if (done_ && loop() != nullptr) {
     loop()->post(
@@ -60,12 +60,12 @@ void TlsStream::close_stream() {
 
 Stream::Moved TlsStream::read_raw(std::span<std::byte> to) {
   const iovec space{to.data(), to.size()};
-  return TcpStream::read_some({&space, 1});
+  return SocketStream::read_some({&space, 1});
 }
 
 Stream::Moved TlsStream::write_raw(std::span<const std::byte> from) {
   const iovec piece{const_cast<std::byte*>(from.data()), from.size()};  // only read
-  return TcpStream::write_some({&piece, 1});
+  return SocketStream::write_some({&piece, 1});
 }
 
 }  // namespace paceline::transport

@@ -1,4 +1,4 @@
-#include "transport/tcp/tcp_acceptor.h"
+#include "transport/sockets/socket_acceptor.h"
 
 #include <cerrno>
 
@@ -6,13 +6,11 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
-#include "transport/tcp/tcp_stream.h"
-#include "transport/tcp/tls_stream.h"
+#include "transport/sockets/socket_stream.h"
+#include "transport/sockets/tls_stream.h"
 
 namespace paceline::transport {
 namespace {
-
-using asio::ip::tcp;
 
 constexpr int kMostAtOnce = 64;  // accepted before others get their turn
 constexpr Duration kRetry = std::chrono::milliseconds(100);
@@ -21,27 +19,28 @@ int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 }  // namespace
 
-struct TcpAcceptor::Ready {
+struct SocketAcceptor::Ready {
   using allocator_type = HandlerAllocator<void>;
   allocator_type get_allocator() const { return allocator_type(acceptor->memory_); }
   void operator()(const asio::error_code& failure) const {
     if (failure || !acceptor->acceptor_) return;
-    const TcpLoop::Turn turn(*acceptor->loop_);
+    const SocketLoop::Turn turn(*acceptor->loop_);
     acceptor->on_ready();
   }
 
-  std::shared_ptr<TcpAcceptor> acceptor;
+  std::shared_ptr<SocketAcceptor> acceptor;
 };
 
-TcpAcceptor::TcpAcceptor(TcpLoop& loop, const ListenOptions& options, const TcpOptions& tcp, std::shared_ptr<const TlsContext> tls,
-                         Transport::Accepted accepted)
-    : loop_(&loop), options_(options), tcp_(tcp), tls_(std::move(tls)), accepted_(std::move(accepted)) {
+SocketAcceptor::SocketAcceptor(SocketLoop& loop, std::shared_ptr<const SocketFamily> family, std::shared_ptr<const TlsContext> tls,
+                               const ListenOptions& options, Transport::Accepted accepted)
+    : loop_(&loop), family_(std::move(family)), tls_(std::move(tls)), options_(options), accepted_(std::move(accepted)) {
   loop.add_member(*this);
 }
 
-TcpAcceptor::~TcpAcceptor() { close(); }
+SocketAcceptor::~SocketAcceptor() { close(); }
 
-void TcpAcceptor::close() {
+void SocketAcceptor::close() {
+  kept_.reset();
   acceptor_.reset();
   shaking_.clear();
   if (spare_ >= 0) ::close(std::exchange(spare_, -1));
@@ -51,51 +50,25 @@ void TcpAcceptor::close() {
   loop_ = nullptr;
 }
 
-void TcpAcceptor::on_loop_gone() { close(); }
+void SocketAcceptor::on_loop_gone() { close(); }
 
-Status TcpAcceptor::open(const Address& address) {
-  Resolver resolver(loop_->io());
-  asio::error_code failure;
-  const auto found =
-      resolver.resolve(address.host, std::to_string(address.port), Resolver::numeric_service | Resolver::passive, failure);
-  if (failure) return error(ErrorKind::kBadRequest, "cannot listen on {}: {}", address.text(), failure.message());
-  Status status;
-  for (const auto& entry : found) {
-    status = bind(entry.endpoint());
-    if (status.ok()) break;
-  }
-  if (!status.ok()) return error(status.kind(), "cannot listen on {}: {}", address.text(), status.message());
-  address_ = Address{address.host, acceptor_->local_endpoint().port()};
+Status SocketAcceptor::open(const Address& address) {
+  auto listening = family_->listen(*loop_, address);
+  if (!listening.ok())
+    return error(listening.status().kind(), "cannot listen on {}: {}", address.text(), listening.status().message());
+  address_ = listening->address;
+  kept_ = listening->kept;
+  acceptor_.emplace(std::move(listening->socket));
   spare_ = open_spare();
   wait();
   return {};
 }
 
-Status TcpAcceptor::bind(const tcp::endpoint& endpoint) {
-  const int descriptor = ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
-  if (descriptor < 0) return error(ErrorKind::kIo, "{}", system_message(errno));
-  Acceptor acceptor(loop_->io());
-  asio::error_code failure;
-  acceptor.assign(endpoint.protocol(), descriptor, failure);
-  if (failure) {
-    ::close(descriptor);
-  } else {
-    // A server that is started again is not kept waiting by the connections of its former life.
-    acceptor.set_option(Acceptor::reuse_address(true), failure);
-    if (!failure) acceptor.bind(endpoint, failure);
-    if (!failure) acceptor.listen(Acceptor::max_listen_connections, failure);
-  }
-  if (failure.value() == EADDRNOTAVAIL) return error(ErrorKind::kBadRequest, "this machine has no such address");
-  if (failure) return error(ErrorKind::kIo, "{}", failure.message());
-  acceptor_.emplace(std::move(acceptor));
-  return {};
-}
+void SocketAcceptor::wait() { acceptor_->async_wait(Acceptor::wait_read, Ready{shared_from_this()}); }
 
-void TcpAcceptor::wait() { acceptor_->async_wait(Acceptor::wait_read, Ready{shared_from_this()}); }
-
-void TcpAcceptor::on_ready() {
+void SocketAcceptor::on_ready() {
   for (int taken = 0; taken < kMostAtOnce && acceptor_; ++taken) {
-    tcp::endpoint peer;
+    SocketEndpoint peer;
     auto length = static_cast<socklen_t>(peer.capacity());
     const int descriptor = ::accept4(acceptor_->native_handle(), peer.data(), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor >= 0) {
@@ -122,34 +95,35 @@ void TcpAcceptor::on_ready() {
   if (acceptor_) wait();
 }
 
-void TcpAcceptor::refuse_one() {
+void SocketAcceptor::refuse_one() {
   ::close(std::exchange(spare_, -1));
   const int descriptor = ::accept4(acceptor_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC);
   if (descriptor >= 0) ::close(descriptor);
   spare_ = open_spare();
 }
 
-void TcpAcceptor::take_in(int descriptor, const tcp::endpoint& peer) {
+void SocketAcceptor::take_in(int descriptor, const SocketEndpoint& peer) {
   if (strangers_->now >= options_.strangers && !make_room()) {
     ::close(descriptor);
     return;
   }
   Socket socket(loop_->io());
   asio::error_code failure;
-  if (TcpStream::configure(descriptor, tcp_).ok()) socket.assign(peer.protocol(), descriptor, failure);
+  if (family_->configure(descriptor)) socket.assign(peer.protocol(), descriptor, failure);
   if (failure || !socket.is_open()) {  // it was reset meanwhile, or memory is short: it is refused like one that never came
     ::close(descriptor);
     return;
   }
-  if (tls_ != nullptr) return shake_hands(std::move(socket), endpoint_text(peer));
-  auto stream = std::make_shared<TcpStream>(*loop_, std::move(socket), endpoint_text(peer));
+  std::string peer_text = family_->peer_text(descriptor, peer);
+  if (tls_ != nullptr) return shake_hands(std::move(socket), std::move(peer_text));
+  auto stream = std::make_shared<SocketStream>(*loop_, std::move(socket), std::move(peer_text));
   stream->become_stranger(strangers_, options_.stranger_deadline);
   hand_over(std::move(stream));
 }
 
 // Whoever holds the key has shown it after two journeys. So the one of those who have not, and have had most time, goes for
 // another: a crowd that only holds places keeps no member out.
-bool TcpAcceptor::make_room() {
+bool SocketAcceptor::make_room() {
   if (shaking_.empty()) return false;
   const auto longest = shaking_.front();
   shaking_.erase(shaking_.begin());
@@ -159,7 +133,7 @@ bool TcpAcceptor::make_room() {
 
 // It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever
 // counts strangers.
-void TcpAcceptor::shake_hands(Socket socket, std::string peer) {
+void SocketAcceptor::shake_hands(Socket socket, std::string peer) {
   auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(peer), tls_, TlsChannel::Side::kAccepts);
   stream->become_stranger(strangers_, options_.stranger_deadline);
   shaking_.push_back(stream);
@@ -172,7 +146,7 @@ void TcpAcceptor::shake_hands(Socket socket, std::string peer) {
   });
 }
 
-void TcpAcceptor::hand_over(std::shared_ptr<Stream> stream) {
+void SocketAcceptor::hand_over(std::shared_ptr<Stream> stream) {
   const auto self = shared_from_this();  // the callback may destroy the listener
   accepted_(std::make_unique<StreamConnection>(std::move(stream)));
 }

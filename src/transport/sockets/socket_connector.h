@@ -5,19 +5,18 @@
 #include <optional>
 #include <vector>
 
+#include "transport/sockets/socket_family.h"
 #include "transport/stream.h"
-#include "transport/tcp/tcp_loop.h"
-#include "transport/tcp/tcp_transport.h"
 #include "transport/tls/tls_context.h"
 
 namespace paceline::transport {
 
-class TcpConnector final : public LoopMember, public std::enable_shared_from_this<TcpConnector> {
+class SocketConnector final : public LoopMember, public std::enable_shared_from_this<SocketConnector> {
  public:
   // `tls`: null in the clear.
-  TcpConnector(TcpLoop& loop, const TcpOptions& tcp, std::shared_ptr<const TlsContext> tls, Address address, Duration deadline,
-               Transport::Connected connected);
-  ~TcpConnector() override;
+  SocketConnector(SocketLoop& loop, std::shared_ptr<const SocketFamily> family, std::shared_ptr<const TlsContext> tls,
+                  Address address, Duration deadline, Transport::Connected connected);
+  ~SocketConnector() override;
 
   void start();
 
@@ -25,7 +24,7 @@ class TcpConnector final : public LoopMember, public std::enable_shared_from_thi
   void on_turn_end() override {}
 
  private:
-  void on_resolved(const asio::error_code& failure, const Resolver::results_type& found);
+  void on_found(const asio::error_code& failure, std::vector<SocketEndpoint> found);
   void try_next();
   void on_connected(const asio::error_code& failure);
   void shake_hands(std::string peer);
@@ -35,15 +34,15 @@ class TcpConnector final : public LoopMember, public std::enable_shared_from_thi
   void finish(Result<std::unique_ptr<Connection>> result);
   Duration left() const { return until_ - loop_->now(); }
 
-  TcpLoop* loop_;  // null once finished
-  TcpOptions tcp_;
+  SocketLoop* loop_;  // null once finished
+  std::shared_ptr<const SocketFamily> family_;
   std::shared_ptr<const TlsContext> tls_;
   Address address_;
   Duration deadline_;
   TimePoint until_;
   Transport::Connected connected_;
-  std::optional<Resolver> resolver_;
-  std::vector<asio::ip::tcp::endpoint> endpoints_;
+  std::unique_ptr<SocketFamily::Search> search_;
+  std::vector<SocketEndpoint> endpoints_;
   std::size_t tried_ = 0;
   std::optional<Socket> socket_;
   std::shared_ptr<Stream> shaking_;  // hands; has the socket

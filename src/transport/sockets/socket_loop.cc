@@ -1,4 +1,4 @@
-#include "transport/tcp/tcp_loop.h"
+#include "transport/sockets/socket_loop.h"
 
 #include <thread>
 
@@ -6,17 +6,17 @@
 
 namespace paceline::transport {
 
-struct TcpLoop::Woken {
+struct SocketLoop::Woken {
   using allocator_type = HandlerAllocator<void>;
   allocator_type get_allocator() const { return allocator_type(loop->wake_memory_); }
   void operator()() const { loop->on_woken(); }
 
-  TcpLoop* loop;
+  SocketLoop* loop;
 };
 
-TcpLoop::TcpLoop(Duration spin) : spin_(spin), work_(io_.get_executor()), timer_(io_) {}
+SocketLoop::SocketLoop(Duration spin) : spin_(spin), work_(io_.get_executor()), timer_(io_) {}
 
-void TcpLoop::run() {
+void SocketLoop::run() {
   while (!stop_asked()) {
     io_.restart();
     serve();  // what an earlier stop left over
@@ -31,7 +31,7 @@ void TcpLoop::run() {
 }
 
 // Yields: with fewer processors than ranks on a machine, the one that is waited for has to run.
-void TcpLoop::run_spinning() {
+void SocketLoop::run_spinning() {
   TimePoint busy = now();
   while (!stop_asked()) {
     if (io_.poll() > 0) {
@@ -45,18 +45,18 @@ void TcpLoop::run_spinning() {
   }
 }
 
-void TcpLoop::wake() {
+void SocketLoop::wake() {
   if (!wake_posted_.exchange(true, std::memory_order_acq_rel)) asio::post(io_, Woken{this});
 }
 
-void TcpLoop::on_woken() {
+void SocketLoop::on_woken() {
   wake_posted_.exchange(false, std::memory_order_acq_rel);
   serve();
   obey_stop();
 }
 
 // The timer is only ever moved forward; when it fires too early because the work was cancelled, it is armed again.
-void TcpLoop::on_earlier_timer(TimePoint due) {
+void SocketLoop::on_earlier_timer(TimePoint due) {
   if (due >= armed_) return;
   armed_ = due;
   timer_.expires_at(due);
@@ -65,7 +65,7 @@ void TcpLoop::on_earlier_timer(TimePoint due) {
   });
 }
 
-void TcpLoop::on_timer() {
+void SocketLoop::on_timer() {
   armed_ = TimePoint::max();
   serve();
   if (const auto due = next_timer()) on_earlier_timer(*due);

@@ -1,18 +1,18 @@
-// A TcpStream whose bytes are encrypted (tls/tls_channel.h): the socket and its waiting are TcpStream's, between it and the frames
-// stands a TlsChannel. Its user gets it when the handshake is over, one way or the other; until then an accepted one counts as a
-// stranger, with a stranger's deadline.
+// A SocketStream whose bytes are encrypted (tls/tls_channel.h): the socket and its waiting are SocketStream's, between it and the
+// frames stands a TlsChannel. Its user gets it when the handshake is over, one way or the other; until then an accepted one counts
+// as a stranger, with a stranger's deadline.
 #pragma once
 
 #include <functional>
 
-#include "transport/tcp/tcp_stream.h"
+#include "transport/sockets/socket_stream.h"
 #include "transport/tls/tls_channel.h"
 
 namespace paceline::transport {
 
-class TlsStream final : public TcpStream, private RawStream {
+class TlsStream final : public SocketStream, private RawStream {
  public:
-  TlsStream(TcpLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context, TlsChannel::Side side);
+  TlsStream(SocketLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context, TlsChannel::Side side);
 
   // Before start(). `done` is called once, by the loop, unless that goes first: the stream is encrypted, or `how` says why not, and
   // then it is closed and says so as soon as it is started.

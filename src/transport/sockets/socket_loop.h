@@ -3,26 +3,28 @@
 
 #include <atomic>
 
+#include <asio/basic_socket_acceptor.hpp>
+#include <asio/basic_stream_socket.hpp>
+#include <asio/generic/stream_protocol.hpp>
 #include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
 #include <asio/steady_timer.hpp>
 
 #include "transport/loop_core.h"
-#include "transport/tcp/handler_memory.h"
+#include "transport/sockets/handler_memory.h"
 
 namespace paceline::transport {
 
 using Executor = asio::io_context::executor_type;
-using Socket = asio::basic_stream_socket<asio::ip::tcp, Executor>;
-using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, Executor>;
-using Resolver = asio::ip::basic_resolver<asio::ip::tcp, Executor>;
+using Socket = asio::basic_stream_socket<asio::generic::stream_protocol, Executor>;
+using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol, Executor>;
+using SocketEndpoint = asio::generic::stream_protocol::endpoint;
 
-class TcpLoop final : public LoopCore {
+class SocketLoop final : public LoopCore {
  public:
   // Exists while a handler called by Asio runs.
   class Turn {
    public:
-    explicit Turn(TcpLoop& loop) : loop_(loop) { loop_.begin_turn(); }
+    explicit Turn(SocketLoop& loop) : loop_(loop) { loop_.begin_turn(); }
     ~Turn() {
       loop_.end_turn();
       loop_.obey_stop();
@@ -31,10 +33,10 @@ class TcpLoop final : public LoopCore {
     Turn& operator=(const Turn&) = delete;
 
    private:
-    TcpLoop& loop_;
+    SocketLoop& loop_;
   };
 
-  explicit TcpLoop(Duration spin = Duration::zero());
+  explicit SocketLoop(Duration spin = Duration::zero());
 
   void run() override;
   asio::io_context& io() { return io_; }

@@ -1,0 +1,35 @@
+#include "transport/open/open.h"
+
+#include <algorithm>
+
+#include "transport/inproc/inproc_transport.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace paceline::transport {
+namespace {
+
+struct Backend {
+  std::string_view scheme;  // of its addresses
+  Result<std::unique_ptr<Transport>> (*open)(const SocketOptions& options);
+};
+constexpr Backend kBackends[] = {
+    {"", try_make_tcp_transport},
+};
+
+Result<std::unique_ptr<Transport>> open_plain(const Address& place, const OpenOptions& options) {
+  if (options.network != nullptr) return options.network->make_transport();
+  const auto backend = std::ranges::find(kBackends, place.scheme(), &Backend::scheme);
+  if (backend == std::end(kBackends))
+    return error(ErrorKind::kBadRequest, "{}: nothing here connects to addresses of this form", place.text());
+  return backend->open({.spin = options.spin, .key = options.key});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> open(const Address& place, const OpenOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(auto transport, open_plain(place, options));
+  if (!options.faults) return transport;
+  return std::unique_ptr<Transport>(make_faulty_transport(std::move(transport), *options.faults));
+}
+
+}  // namespace paceline::transport
