@@ -71,9 +71,9 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
   member.table = state_->adapter->table();
   member.settings = to_settings(settings);
   const auto key = require(transport::choose_security(options.security, options.job_key_file, {&member.coordinator, 1}));
+  const auto open = [&key, at = member.coordinator] { return transport::open(at, {.key = key}); };
   state_->process =
-      require(runtime::WorkerProcess::join([&key, at = member.coordinator] { return transport::open(at, {.key = key}); },
-                                           std::move(member), state_->adapter->parameters(), state_->adapter->gradients()));
+      require(runtime::WorkerProcess::join(open, std::move(member), state_->adapter->parameters(), state_->adapter->gradients()));
   state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, *state_->process);
   state_->next = state_->process->first();
   if (!state_->process->settings().saving.from.empty()) {

@@ -46,10 +46,10 @@ Status run_worker_mode(const WorkerRequest& request, Workload& workload, wire::L
   PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, worker::member_options(request, workload.adapter().table()));
   member.seconds = std::move(seconds);
   PACELINE_ASSIGN_OR_RETURN(const auto key, worker::job_key(request));
+  const auto open = [&key, at = member.coordinator] { return transport::open(at, {.key = key}); };
   PACELINE_ASSIGN_OR_RETURN(
       const auto process,
-      runtime::WorkerProcess::join([&key, at = member.coordinator] { return transport::open(at, {.key = key}); }, std::move(member),
-                                   workload.adapter().parameters(), workload.adapter().gradients()));
+      runtime::WorkerProcess::join(open, std::move(member), workload.adapter().parameters(), workload.adapter().gradients()));
   end_by_signal.set_process(process.get());
   Status status = workload.share_among(process->workers());
   status = status.ok() ? run_worker(workload, *process) : process->fail(status);

@@ -41,9 +41,9 @@ Result<std::shared_ptr<WorkerNode>> WorkerNode::begin(Job::Description job, runt
   member.table = node->job_.table;
   member.settings = to_settings(node->job_.spec);
   const SignalsBlocked quiet;
-  PACELINE_ASSIGN_OR_RETURN(
-      node->process_, runtime::WorkerProcess::begin([key, at = member.coordinator] { return transport::open(at, {.key = key}); },
-                                                    std::move(member), node->values_, node->gradients_));
+  const auto open = [key, at = member.coordinator] { return transport::open(at, {.key = key}); };
+  PACELINE_ASSIGN_OR_RETURN(node->process_,
+                            runtime::WorkerProcess::begin(open, std::move(member), node->values_, node->gradients_));
   return node;
 }
 

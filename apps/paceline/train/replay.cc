@@ -31,9 +31,9 @@ Status run_worker_mode(const WorkerRequest& request, const replay::LayerTable& t
   replay::Arena arena(table, static_cast<std::uint64_t>(request.settings.task.seed));
   PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, worker::member_options(request, replay::tensors_of(table)));
   PACELINE_ASSIGN_OR_RETURN(const auto key, worker::job_key(request));
-  PACELINE_ASSIGN_OR_RETURN(const auto process, runtime::WorkerProcess::join(
-                                                    [&key, at = member.coordinator] { return transport::open(at, {.key = key}); },
-                                                    std::move(member), arena.parameters, arena.gradients));
+  const auto open = [&key, at = member.coordinator] { return transport::open(at, {.key = key}); };
+  PACELINE_ASSIGN_OR_RETURN(const auto process,
+                            runtime::WorkerProcess::join(open, std::move(member), arena.parameters, arena.gradients));
   end_by_signal.set_process(process.get());
   const Status status = replay::run_worker(table, arena, *process);
   end_by_signal.set_process(nullptr);
