@@ -15,7 +15,8 @@ constexpr EnvironmentVariable kVariables[] = {
     {"HOME", "the user's folder, where neither is set"},
     {"PACELINE_PYTHON", "a Python with matplotlib, for pictures; default: .venv/bin/python beside the build or here, else python3"},
     {"PACELINE_COORDINATOR",
-     "HOST:PORT where the ranks that a launcher starts find their coordinator; default: derived from the launcher's variables "
+     "HOST:PORT, or unix:/PATH on one machine, where the ranks that a launcher starts find their coordinator; default: derived "
+     "from the launcher's variables "
      "below"},
     {"PACELINE_JOB_KEY_FILE", "file with the job's key, where --job-key-file does not name one and --security is not none"},
     {"RANK", "torchrun: this process's rank; makes 'paceline train' one worker of a job, with WORLD_SIZE"},

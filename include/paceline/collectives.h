@@ -131,7 +131,7 @@ struct CommunicatorOptions {
   // others reach it (its port is the kernel's choice).
   std::string coordinator;
   int ranks = 0;
-  std::string bind;  // "": 127.0.0.1
+  std::string bind;  // "": 127.0.0.1, or a file beside the coordinator's
 
   bool rank_order = false;  // add in rank order: the same bits whatever the algorithm; reduce then needs the last rank as root
   // A broadcast or reduce ends once all ranks have begun it, so that ranks that disagree all fail in it. Without that the root of a

@@ -30,7 +30,8 @@ typedef struct paceline_communicator_options {
   /* Either where each rank listens, by rank, the same list everywhere: "10.0.0.1:4200". */
   const char* const* addresses;
   size_t address_count;
-  /* Or where rank 0 listens and tells the others of each other, and this host as the others reach it; NULL: "127.0.0.1". */
+  /* Or where rank 0 listens and tells the others of each other, and this host as the others reach it; NULL: "127.0.0.1",
+     or a file beside the coordinator's, which may be "unix:/PATH". */
   const char* coordinator;
   const char* bind;
   /* Instead of measuring it; the same everywhere. */

@@ -96,11 +96,11 @@ typedef struct paceline_place {
   /* Of the job, those in workers' processes too; 0: the workers train by collective operations (option "collective").
      Coordinator only. */
   int32_t servers;
-  /* "HOST:PORT" of the coordinator. Of the coordinator itself: where to listen, port 0 for one that is free; NULL: `bind` and
-     port 0. */
+  /* "HOST:PORT" or "unix:/PATH" of the coordinator. Of the coordinator itself: where to listen, port 0 for one that is free;
+     NULL: `bind` and port 0. */
   const char* coordinator;
-  /* The host of this machine at which the others reach this node; NULL: "127.0.0.1". One beyond the loopback needs the job's
-     key, as does such a coordinator. */
+  /* The host of this machine at which the others reach this node; NULL: "127.0.0.1", or a file beside the coordinator's. One
+     beyond the loopback needs the job's key, as does such a coordinator. */
   const char* bind;
   /* The file of the job's key (docs/security.md), the same for all its processes: whoever holds it is a member, and every
      connection is TLS. NULL: what the environment variable PACELINE_JOB_KEY_FILE names, if it is set. */

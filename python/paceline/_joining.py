@@ -85,6 +85,8 @@ def host_coordinator(workers: int, servers: int, listen: str, settings: Mapping[
 
 def bound(here: Launch, coordinator: str) -> str:
     """The address of this machine by which the others reach it."""
+    if launch.is_file(coordinator):
+        return ""  # the library listens beside it
     interface = os.environ.get("PACELINE_INTERFACE")
     if interface:
         return address_of(interface)

@@ -12,6 +12,7 @@ from paceline import _interface, _library
 from paceline._errors import PacelineError
 from paceline._node import Place, TensorSpec, Verdict
 from paceline._waiting import wait
+from paceline.launch import is_file
 
 _PHASES = ("load", "preprocess", "transfer", "forward", "backward")
 _open: weakref.WeakSet[_Hosted] = weakref.WeakSet()
@@ -168,6 +169,8 @@ def _place(place: Place) -> _interface.Place:
 
 def _own_address(coordinator: str) -> str | None:
     """Of this machine, by which it reaches the coordinator; no packet is sent."""
+    if is_file(coordinator):
+        return None  # the library listens beside it
     host, _, port = coordinator.rpartition(":")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)[0]

@@ -36,7 +36,7 @@ class Place:
     rank: int = -1  # -1: any
     workers: int = 0  # 0: as the coordinator says
     servers: int = 0
-    coordinator: str = ""  # HOST:PORT
+    coordinator: str = ""  # HOST:PORT or unix:/PATH
     bind: str = ""  # HOST or HOST:PORT of this member; "": the address by which it reaches the coordinator
     job_key_file: str = ""  # of the job; "": what PACELINE_JOB_KEY_FILE names, if it is set
     security: str = "auto"  # as --security

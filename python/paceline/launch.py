@@ -91,8 +91,8 @@ def on_one_machine(variables: Mapping[str, str], launcher: str, workers: int) ->
     local = {"torchrun": "LOCAL_WORLD_SIZE", "mpirun": "OMPI_COMM_WORLD_LOCAL_SIZE"}.get(launcher)
     if local is not None and local in variables:
         return variables[local] == str(workers)
-    address = variables.get("MASTER_ADDR", variables.get("PACELINE_COORDINATOR", "127.0.0.1").rpartition(":")[0])
-    return is_loopback(address)
+    coordinator = variables.get("PACELINE_COORDINATOR", "127.0.0.1:0")
+    return is_file(coordinator) or is_loopback(variables.get("MASTER_ADDR", coordinator.rpartition(":")[0]))
 
 
 def slurm_store(variables: Mapping[str, str]) -> str:
@@ -129,9 +129,16 @@ def number(variables: Mapping[str, str], name: str, least: int, most: int) -> in
 
 
 def check_address(name: str, address: str) -> None:
+    if is_file(address):
+        return
     host, _, port = address.rpartition(":")
     if not host or not re.fullmatch(r"\d{1,5}", port) or not 1 <= int(port) <= 65535:
         raise PacelineError(f"{name}={address} is no HOST:PORT with a port from 1 to 65535", subject=name)
+
+
+def is_file(address: str) -> bool:
+    """Whether it is a file of this machine and no HOST:PORT; the library says more about it."""
+    return address.startswith("unix:/")
 
 
 def is_loopback(host: str) -> bool:

@@ -28,5 +28,29 @@ TEST(Address, WhatIsNotOneIsRefusedAndNamed) {
   }
 }
 
+TEST(Address, AFileIsNamedFromTheRootOnAndHasNoPort) {
+  const auto address = parse_address("unix:/run/a:b/job.sock");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address->text(), "unix:/run/a:b/job.sock");
+  EXPECT_EQ(address->scheme(), "unix");
+  EXPECT_EQ(parse_address("unix:4100").value(), (Address{"unix", 4100})) << "a host may be called so";
+  for (const char* const text : {"unix:job.sock", "unix://run/job.sock", "unix:", "Unix:/run/job.sock", ":/run/job.sock"})
+    EXPECT_FALSE(parse_address(text).ok()) << text;
+}
+
+TEST(Address, AHostAndAPortOfACommandLineArePlaces) {
+  EXPECT_EQ(place_at("127.0.0.1", 4100).value(), (Address{"127.0.0.1", 4100}));
+  EXPECT_EQ(place_at("unix:/run/job", 0).value(), parse_address("unix:/run/job").value());
+  EXPECT_EQ(place_at("unix:/run/job", 4100).status().kind(), ErrorKind::kBadRequest);
+}
+
+TEST(Address, WhoIsToldOnlyWhereTheOthersMeetListensWhereTheyReachIt) {
+  const Address port = {"10.0.0.1", 4100}, file = parse_address("unix:/run/job").value();
+  EXPECT_EQ(own_place("", port).value(), (Address{"127.0.0.1", 0}));
+  EXPECT_EQ(own_place("10.0.0.2", port).value(), (Address{"10.0.0.2", 0}));
+  EXPECT_EQ(own_place("", file).value(), (Address{"unix:/run/job", 0}));
+  EXPECT_EQ(own_place("unix:/run/other", file).value(), (Address{"unix:/run/other", 0}));
+}
+
 }  // namespace
 }  // namespace paceline::transport

@@ -15,6 +15,13 @@ TEST(Security, OnlyTheLoopbackIsTheLoopback) {
   }
 }
 
+TEST(Security, AFileIsThisMachinesAlone) {
+  const std::vector<Address> places = {parse_address("unix:/run/job.sock").value()};
+  EXPECT_TRUE(stays_on_machine(places[0]));
+  EXPECT_FALSE(choose_security(Security::kAuto, {}, places).value().has_value());
+  EXPECT_TRUE(choose_security(Security::kAuto, JobKey::draw(), places).value().has_value()) << "a key that is given counts";
+}
+
 TEST(Security, NamesAreReadAsTheyAreWritten) {
   for (const Security security : {Security::kAuto, Security::kPsk, Security::kNone})
     EXPECT_EQ(parse_security(to_string(security)).value(), security);

@@ -53,7 +53,8 @@ class Pump final : public ConnectionHandler {
 };
 
 class Allocation : public ::testing::TestWithParam<MakeBackend> {};
-INSTANTIATE_TEST_SUITE_P(Backends, Allocation, ::testing::Values(&inproc_backend, &tcp_backend, &tls_backend), backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, Allocation, ::testing::Values(&inproc_backend, &unix_backend, &tcp_backend, &tls_backend),
+                         backend_name);
 
 TEST_P(Allocation, FramesCostNoneOnceWarm) {
   for (const std::size_t bytes : {0UL, 64UL, 20000UL, 65536UL}) {

@@ -2,36 +2,46 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
-#include "transport/faulty/faulty_transport.h"
 #include "transport/inproc/inproc_transport.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/open/open.h"
 
 namespace paceline::transport::testing {
+namespace {
+
+Backend opened(const std::string& name, const std::string& host, const OpenOptions& options) {
+  return {name, [host, options] { return std::move(open({host, 0}, options)).value(); }, host};
+}
+
+}  // namespace
 
 Backend inproc_backend() {
   auto network = std::make_shared<InprocNetwork>();
-  return {"inproc", [network] { return network->make_transport(); }, "node"};
+  return {"inproc", [network] { return std::move(open({"node", 0}, {.network = network.get()})).value(); }, "node"};
 }
 
-Backend tcp_backend() {
-  return {"tcp", [] { return make_tcp_transport(); }, "127.0.0.1"};
+Backend unix_backend() {
+  struct Folder {
+    ~Folder() {  // not what is in it: who listened there has removed that
+      std::error_code failure;
+      EXPECT_TRUE(std::filesystem::remove(path, failure)) << path << ": " << failure.message();
+    }
+    std::string path = std::filesystem::temp_directory_path() / "paceline-conformance-XXXXXX";
+  };
+  const auto folder = std::make_shared<Folder>();
+  PACELINE_CHECK(::mkdtemp(folder->path.data()) != nullptr, "cannot make {}", folder->path);
+  Backend backend = opened("unix", "unix:" + folder->path + "/socket", {});
+  backend.make = [make = backend.make, folder] { return make(); };
+  return backend;
 }
 
-Backend tls_backend() {
-  return {"tls", [key = JobKey::draw()] { return make_tcp_transport({.key = key}); }, "127.0.0.1"};
-}
-
-Backend faultless_tls_backend() {
-  return {"faultless_tls", [key = JobKey::draw()] { return make_faulty_transport(make_tcp_transport({.key = key}), {}); },
-          "127.0.0.1"};
-}
-
-Backend faultless_backend() {
-  return {"faultless", [] { return make_faulty_transport(make_tcp_transport(), {}); }, "127.0.0.1"};
-}
+Backend tcp_backend() { return opened("tcp", "127.0.0.1", {}); }
+Backend tls_backend() { return opened("tls", "127.0.0.1", {.key = JobKey::draw()}); }
+Backend faultless_backend() { return opened("faultless", "127.0.0.1", {.faults = FaultOptions()}); }
+Backend faultless_tls_backend() { return opened("faultless_tls", "127.0.0.1", {.key = JobKey::draw(), .faults = FaultOptions()}); }
 
 std::string backend_name(const ::testing::TestParamInfo<MakeBackend>& info) { return info.param().name; }
 
@@ -239,12 +249,13 @@ End& World::wait_accepted(std::size_t index) {
   return *accepted_[index];
 }
 
+std::size_t World::accepted() {
+  const std::lock_guard lock(mutex_);
+  return accepted_.size();
+}
+
 World::Pair World::pair(int listening, int connecting) {
-  std::size_t before = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    before = accepted_.size();
-  }
+  const std::size_t before = accepted();
   const Address address = listen(listening);
   End& connected = connect(connecting, address);
   return {wait_accepted(before), connected};

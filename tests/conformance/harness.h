@@ -27,6 +27,7 @@ struct Backend {
 };
 using MakeBackend = Backend (*)();
 Backend inproc_backend();
+Backend unix_backend();
 Backend tcp_backend();
 Backend tls_backend();        // the same with a key
 Backend faultless_backend();  // the decorator that injects nothing must be invisible
@@ -147,6 +148,7 @@ class World {
   };
   Pair pair(int listening, int connecting);  // neither started; the accepted one admitted
   End& wait_accepted(std::size_t index);     // the index-th of all accepted ends
+  std::size_t accepted();                    // ends so far
   void stop();
   void destroy_transports();
 

@@ -23,7 +23,7 @@ class LoopConformance : public LeakCheck, public ::testing::WithParamInterface<M
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, LoopConformance, ::testing::Values(&inproc_backend, &tcp_backend), backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, LoopConformance, ::testing::Values(&inproc_backend, &unix_backend, &tcp_backend), backend_name);
 
 TEST_P(LoopConformance, PostedWorkRunsOnceInTheOrderOfPosting) {
   std::vector<int> order;

@@ -129,7 +129,9 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   command->add_option("--servers", request->servers, "Servers of the job; 0: the workers train with --collective")
       ->capture_default_str()
       ->check(CLI::Range(0, 100'000));
-  command->add_option("--bind", request->bind, "Address to listen on; one that is not the loopback needs a key (--job-key-file)")
+  command
+      ->add_option("--bind", request->bind,
+                   "Host to listen on, or unix:/PATH; a host that is not the loopback needs a key (--job-key-file)")
       ->capture_default_str();
   command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
   add_security_options(*command->add_option_group("Security"), request->security);

@@ -137,7 +137,7 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
   add_job_options(*group("Files"), r.settings, job::Section::kFiles);
 
   CLI::App* where = group("Where");
-  where->add_option("--join", r.join, "HOST:PORT of a coordinator: take part in a job that was started elsewhere")
+  where->add_option("--join", r.join, "HOST:PORT or unix:/PATH of a coordinator: take part in a job that was started elsewhere")
       ->check(not_empty);
   where
       ->add_option(
@@ -146,7 +146,9 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
           "makes every worker's process a server too")
       ->capture_default_str();
   where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
-  where->add_option("--bind", r.bind, "Address to listen on; one that is not the loopback needs a key (--job-key-file)")
+  where
+      ->add_option("--bind", r.bind,
+                   "Host to listen on, or unix:/PATH; a host that is not the loopback needs a key (--job-key-file)")
       ->default_str("127.0.0.1");
 
   add_limit_options(command, r);

@@ -4,6 +4,7 @@
 
 #include "transport/inproc/inproc_transport.h"
 #include "transport/tcp/tcp_transport.h"
+#include "transport/unix/unix_transport.h"
 
 namespace paceline::transport {
 namespace {
@@ -14,6 +15,7 @@ struct Backend {
 };
 constexpr Backend kBackends[] = {
     {"", try_make_tcp_transport},
+    {"unix", try_make_unix_transport},
 };
 
 Result<std::unique_ptr<Transport>> open_plain(const Address& place, const OpenOptions& options) {
