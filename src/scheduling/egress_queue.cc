@@ -66,8 +66,7 @@ void EgressQueue::make_room_for_lanes() {
 
 void EgressQueue::remove(Destination destination) {
   Lane& removed = lane(destination);
-  while (removed.oldest != kNone) unlink(removed, removed.oldest);
-  for (FlowLines& flow : removed.flows) flow = {};
+  units_.clear(removed.lines);
   in_flight_ -= removed.in_flight;
   removed.in_flight = 0;
   removed.paused = true;
@@ -88,7 +87,7 @@ void EgressQueue::resume(Destination destination) {
 
 // Active: has something on its way, or something that could leave.
 void EgressQueue::refresh(Lane& lane) {
-  const bool active = lane.in_flight > 0 || (!lane.paused && lane.waiting > 0);
+  const bool active = lane.in_flight > 0 || (!lane.paused && lane.lines.waiting > 0);
   active_ += static_cast<std::int64_t>(active) - static_cast<std::int64_t>(lane.active);
   lane.active = active;
   keep_order(lane);
@@ -97,84 +96,34 @@ void EgressQueue::refresh(Lane& lane) {
 void EgressQueue::keep_order(const Lane& lane) {
   if (are_few()) return;
   const auto player = static_cast<std::uint32_t>(&lane - lanes_.data());
-  const bool may_leave = !lane.paused && lane.waiting > 0;
+  const bool may_leave = !lane.paused && lane.lines.waiting > 0;
   for (std::size_t flow = 0; flow < kFlows; ++flow) {
-    const bool has_head = may_leave && !lane.flows[flow].empty();
+    const bool has_head = may_leave && !lane.lines.flows[flow].empty();
     orders_of_lanes_.heads[flow].set(player, has_head ? std::optional(urgency_of(lane, flow)) : std::nullopt);
   }
-  orders_of_lanes_.oldest.set(player, may_leave ? std::optional(lane.oldest_sequence) : std::nullopt);
+  orders_of_lanes_.oldest.set(player, may_leave ? std::optional(lane.lines.oldest_sequence) : std::nullopt);
   orders_of_lanes_.loads.set(player, lane.in_flight > 0 ? std::optional(-lane.in_flight) : std::nullopt);
 }
 
 // Requires: the flow has a unit there.
 EgressQueue::Urgency EgressQueue::urgency_of(const Lane& lane, std::size_t flow) {
-  const Front& front = lane.flows[flow].front;
+  const WaitingUnits::Front& front = lane.lines.flows[flow].front;
   return {front.layer, front.in_sequence ? 0 : lane.in_flight, front.sequence};
 }
 
 bool EgressQueue::has_room(const Lane& lane, std::size_t flow, std::int64_t room) const {
-  const FlowLines& of = lane.flows[flow];
+  const WaitingUnits::FlowLines& of = lane.lines.flows[flow];
   return !of.empty() && lane.in_flight + cost(next_size(of.front.rest)) <= room;
-}
-
-void EgressQueue::line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot) {
-  auto line =
-      std::lower_bound(flow.lines.begin(), flow.lines.end(), layer, [](const LayerLine& a, std::int32_t b) { return a.layer < b; });
-  if (line == flow.lines.end() || line->layer != layer) line = flow.lines.insert(line, {.layer = layer});
-  (line->first == kNone ? line->first : units_[line->last].next) = slot;
-  line->last = slot;
-  flow.urgent = std::min(flow.urgent, static_cast<std::size_t>(line - flow.lines.begin()));
-  if (flow.lines[flow.urgent].first == slot) look_at_front(flow);
-}
-
-// The first unit of the most urgent line goes.
-void EgressQueue::leave_line(FlowLines& flow) {
-  LayerLine& line = flow.lines[flow.urgent];
-  line.first = units_[line.first].next;
-  while (flow.urgent < flow.lines.size() && flow.lines[flow.urgent].first == kNone) ++flow.urgent;
-  look_at_front(flow);
-}
-
-void EgressQueue::look_at_front(FlowLines& flow) {
-  flow.front = {};
-  if (flow.urgent == flow.lines.size()) return;
-  const std::uint32_t slot = flow.lines[flow.urgent].first;
-  const Waiting& first = units_[slot];
-  flow.front = {slot, first.unit.layer.index, first.sequence, first.unit.size.count - first.taken, first.unit.in_sequence};
 }
 
 void EgressQueue::on_ready(const Unit& unit) {
   PACELINE_CHECK(unit.size.count >= 0, "a unit of {} bytes", unit.size.count);
   Lane& to = lane(unit.destination);
-  std::uint32_t slot = free_;
-  if (slot == kNone) {
-    slot = static_cast<std::uint32_t>(units_.size());
-    units_.emplace_back();
-  } else {
-    free_ = units_[slot].newer;
-  }
-  units_[slot] = {.unit = unit, .sequence = next_sequence_++, .older = to.newest};
-  if (to.newest == kNone) to.oldest_sequence = units_[slot].sequence;
-  (to.newest == kNone ? to.oldest : units_[to.newest].newer) = slot;
-  to.newest = slot;
+  Unit waiting = unit;
   // First in, first out is the same order with all layers alike.
-  Layer& layer = units_[slot].unit.layer;
-  if (orders_[index(unit.flow)] == Order::kFirstInFirstOut) layer.index = std::min(layer.index, 0);
-  line_up(to.flows[index(unit.flow)], layer.index, slot);
-  ++to.waiting;
-  ++waiting_;
+  if (orders_[index(unit.flow)] == Order::kFirstInFirstOut) waiting.layer.index = std::min(waiting.layer.index, 0);
+  units_.add(to.lines, waiting);
   refresh(to);
-}
-
-void EgressQueue::unlink(Lane& lane, std::uint32_t slot) {
-  Waiting& gone = units_[slot];
-  (gone.older == kNone ? lane.oldest : units_[gone.older].newer) = gone.newer;
-  (gone.newer == kNone ? lane.newest : units_[gone.newer].older) = gone.older;
-  if (lane.oldest != kNone) lane.oldest_sequence = units_[lane.oldest].sequence;
-  gone.newer = free_;
-  free_ = slot;
-  --lane.waiting;
-  --waiting_;
 }
 
 // A message of a few bytes, of the control plane for example, makes no second destination.
@@ -202,11 +151,11 @@ std::optional<Flow> EgressQueue::first_of(const Survey& survey) const {
   const Lane *pushes = survey.heads[push], *replies = survey.heads[reply];
   if (pushes == nullptr || replies == nullptr) return pushes == nullptr ? Flow::kReply : Flow::kPush;
   const auto lower = [](auto a, auto b) { return a < b ? Flow::kPush : Flow::kReply; };
-  const Front &a = pushes->flows[push].front, &b = replies->flows[reply].front;
+  const WaitingUnits::Front &a = pushes->lines.flows[push].front, &b = replies->lines.flows[reply].front;
   const bool a_controls = a.layer < 0, b_controls = b.layer < 0;
   if (a_controls != b_controls) return a_controls ? Flow::kPush : Flow::kReply;
   if (orders_[0] == Order::kFirstInFirstOut || orders_[1] == Order::kFirstInFirstOut) return std::nullopt;
-  const Iteration of_a = units_[a.slot].unit.iteration, of_b = units_[b.slot].unit.iteration;
+  const Iteration of_a = units_.unit(a.slot).iteration, of_b = units_.unit(b.slot).iteration;
   if (of_a != of_b) return lower(of_a, of_b);
   if (a.layer == b.layer) return std::nullopt;
   return lower(a.layer, b.layer);
@@ -218,7 +167,7 @@ EgressQueue::Survey EgressQueue::look_at_all(std::int64_t room) {
   Survey found;
   for (Lane& lane : lanes_) {
     found.counted += std::min(lane.in_flight, room);
-    if (lane.paused || lane.waiting == 0) continue;
+    if (lane.paused || lane.lines.waiting == 0) continue;
     bool any = false;
     for (std::size_t flow = 0; flow < kFlows; ++flow) {
       if (!has_room(lane, flow, room)) continue;
@@ -226,7 +175,7 @@ EgressQueue::Survey EgressQueue::look_at_all(std::int64_t room) {
       Lane*& head = found.heads[flow];
       if (head == nullptr || urgency_of(lane, flow) < urgency_of(*head, flow)) head = &lane;
     }
-    if (any && (found.oldest == nullptr || lane.oldest_sequence < found.oldest->oldest_sequence)) found.oldest = &lane;
+    if (any && (found.oldest == nullptr || lane.lines.oldest_sequence < found.oldest->lines.oldest_sequence)) found.oldest = &lane;
   }
   return found;
 }
@@ -245,33 +194,27 @@ EgressQueue::Survey EgressQueue::ask_orders(std::int64_t room) {
 }
 
 std::optional<EgressQueue::Chunk> EgressQueue::take() {
-  if (waiting_ == 0) return std::nullopt;
+  if (units_.count() == 0) return std::nullopt;
   const Survey found = survey(share().count);
   if (found.oldest == nullptr) return std::nullopt;
   const std::optional<Flow> first = first_of(found);
   const Flow flow = first.value_or(turn_);
   Lane& from = *found.heads[index(flow)];
-  FlowLines& lines = from.flows[index(flow)];
-  const Front chosen = lines.front;
+  const WaitingUnits::Front chosen = from.lines.flows[index(flow)].front;
   const std::int64_t size = next_size(chosen.rest);
   // A smaller chunk of a less urgent unit might fit, but would make the urgent one wait longer.
   if (found.counted + cost(size) > limit().count) return std::nullopt;
-  const Lane& oldest = *found.oldest;
+  const WaitingUnits::Lines& oldest = found.oldest->lines;
   const bool ordered = orders_[index(flow)] == Order::kByLayer && chosen.layer >= 0;
-  if (ordered && chosen.sequence > oldest.oldest_sequence && chosen.layer < units_[oldest.oldest].unit.layer.index)
+  if (ordered && chosen.sequence > oldest.oldest_sequence && chosen.layer < units_.unit(oldest.oldest).layer.index)
     ++overtakes_[index(flow)];
   if (!first) ++turns_;
   turn_ = other(flow);
-  Waiting& waiting = units_[chosen.slot];
-  const Chunk chunk{.destination = waiting.unit.destination, .tag = waiting.unit.tag, .offset = {waiting.taken}, .size = {size}};
-  waiting.taken += size;
-  lines.front.rest -= size;
+  const Unit& unit = units_.unit(chosen.slot);
+  Chunk chunk{.destination = unit.destination, .tag = unit.tag, .offset = {}, .size = {size}};
+  chunk.offset.count = units_.take(from.lines, index(flow), size);
   from.in_flight += cost(size);
   in_flight_ += cost(size);
-  if (lines.front.rest == 0) {
-    leave_line(lines);
-    unlink(from, chosen.slot);
-  }
   refresh(from);
   return chunk;
 }
@@ -286,6 +229,6 @@ void EgressQueue::on_acknowledged(Destination destination, Bytes size) {
 
 Bytes EgressQueue::in_flight(Destination destination) const { return {lanes_.at(destination).in_flight}; }
 
-std::size_t EgressQueue::waiting(Destination destination) const { return lanes_.at(destination).waiting; }
+std::size_t EgressQueue::waiting(Destination destination) const { return lanes_.at(destination).lines.waiting; }
 
 }  // namespace paceline::scheduling

@@ -36,6 +36,7 @@
 #include "base/quantity.h"
 #include "scheduling/schedule.h"
 #include "scheduling/tournament.h"
+#include "scheduling/waiting_units.h"
 
 namespace paceline::scheduling {
 
@@ -48,20 +49,8 @@ struct EgressOptions {
 
 class EgressQueue {
  public:
-  using Destination = std::uint32_t;  // small numbers, used again after remove()
-
-  // A message that is complete and may leave.
-  struct Unit {
-    Destination destination = 0;
-    Layer layer;
-    Bytes size;             // 0: leaves as one chunk without bytes
-    std::uint64_t tag = 0;  // the caller's own; comes back with each chunk
-    Flow flow = Flow::kPush;
-    Iteration iteration = 0;  // that it belongs to
-    // Within its layer, as if nothing were on its way to its destination: a step of a plan in which the node that has a message
-    // first hands it on while others still get theirs.
-    bool in_sequence = false;
-  };
+  using Destination = EgressUnit::Destination;  // small numbers, used again after remove()
+  using Unit = EgressUnit;
 
   struct Chunk {
     Destination destination = 0;
@@ -105,7 +94,7 @@ class EgressQueue {
   Bytes limit() const;
   // Bytes that one destination may hold at the moment.
   Bytes share() const;
-  std::size_t waiting() const { return waiting_; }  // units with chunks left
+  std::size_t waiting() const { return units_.count(); }  // units with chunks left
   std::size_t waiting(Destination destination) const;
   // Chunks that left before a less urgent unit which was the first to be ready of all that had room: what the priority of layers
   // changed. The control plane's do not count.
@@ -117,39 +106,8 @@ class EgressQueue {
   Bytes least_cost() const { return {least_cost_}; }
 
  private:
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-
-  struct alignas(64) Waiting {
-    Unit unit;
-    std::uint64_t sequence = 0;
-    std::int64_t taken = 0;                      // bytes
-    std::uint32_t older = kNone, newer = kNone;  // of the same destination, in the order of becoming ready; or the free list
-    std::uint32_t next = kNone;                  // of the same destination and layer
-  };
-  struct LayerLine {  // first come, first served within a layer
-    std::int32_t layer = 0;
-    std::uint32_t first = kNone, last = kNone;
-  };
-  // Of a unit what decisions compare, so that they look at no unit but the one that they choose.
-  struct Front {
-    std::uint32_t slot = kNone;
-    std::int32_t layer = 0;
-    std::uint64_t sequence = 0;
-    std::int64_t rest = 0;  // bytes that have not been taken
-    bool in_sequence = false;
-  };
-  struct FlowLines {
-    std::vector<LayerLine> lines;  // ascending layers; one that has become empty stays, for it will be used again
-    std::size_t urgent = 0;        // the first line that is not empty, or lines.size()
-    Front front;                   // the first unit of that line; kNone: all are empty
-
-    bool empty() const { return front.slot == kNone; }
-  };
   struct Lane {
-    std::array<FlowLines, kFlows> flows;
-    std::uint32_t oldest = kNone, newest = kNone;
-    std::uint64_t oldest_sequence = 0;  // with something waiting
-    std::size_t waiting = 0;
+    WaitingUnits::Lines lines;
     std::int64_t in_flight = 0;
     bool exists = false;
     bool paused = true;
@@ -192,11 +150,7 @@ class EgressQueue {
   Survey survey(std::int64_t room);
   Survey look_at_all(std::int64_t room);
   Survey ask_orders(std::int64_t room);
-  void line_up(FlowLines& flow, std::int32_t layer, std::uint32_t slot);
-  void leave_line(FlowLines& flow);
-  void look_at_front(FlowLines& flow);
   std::optional<Flow> first_of(const Survey& survey) const;
-  void unlink(Lane& lane, std::uint32_t slot);
 
   EgressOptions options_;
   std::array<Order, kFlows> orders_;
@@ -204,10 +158,7 @@ class EgressQueue {
   std::vector<Lane> lanes_;
   std::size_t existing_ = 0;  // lanes
   Orders orders_of_lanes_;    // of more than a few
-  std::vector<Waiting> units_;
-  std::uint32_t free_ = kNone;
-  std::uint64_t next_sequence_ = 0;
-  std::size_t waiting_ = 0;
+  WaitingUnits units_;
   std::int64_t in_flight_ = 0;
   std::int64_t active_ = 0;
   Flow turn_ = Flow::kPush;  // whose turn it is
