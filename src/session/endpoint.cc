@@ -43,11 +43,6 @@ void Link::on_frame(const transport::Frame& frame) { state.on_frame(*this, frame
 void Link::on_sent(std::uint64_t ticket) { state.on_sent(*this, ticket); }
 void Link::on_closed(const Status& reason) { state.on_closed(*this, reason); }
 
-std::span<std::byte> Link::scratch_of(std::size_t bytes) {
-  if (scratch.size() < bytes) scratch.resize(bytes);
-  return std::span(scratch).first(bytes);
-}
-
 namespace {
 
 EndpointOptions require_valid(const EndpointOptions& options) {
@@ -58,38 +53,24 @@ EndpointOptions require_valid(const EndpointOptions& options) {
 
 constexpr std::size_t kMostUnread = 64;  // frames
 
-// A stream of numbers that look random (splitmix64).
-std::uint64_t mix(std::uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
-
 }  // namespace
 
 EndpointState::EndpointState(transport::Transport& transport, EndpointOptions options, EndpointHandler& handler)
-    : transport_(transport),
-      options_(require_valid(options)),
-      handler_(handler),
+    : common_{.transport = transport, .options = require_valid(options), .handler = handler},
       queue_({.order = options.order, .window = options.window, .chunk = options.chunk}),
-      window_(scheduling::fixed_window(options.window)),
-      random_(mix(options.seed) ^
-              mix((static_cast<std::uint64_t>(options.self.role) << 32) + static_cast<std::uint32_t>(options.self.rank.value))),
-      // Two processes that were given the same seed must not draw the same session ids.
-      id_salt_(mix(static_cast<std::uint64_t>(now().time_since_epoch().count())) ^ mix(std::bit_cast<std::uintptr_t>(this))) {}
+      window_(scheduling::fixed_window(options.window)) {}
 
-EndpointState::~EndpointState() {
-  alive_.reset();
-  if (armed_ != TimePoint::max()) transport_.loop().cancel(timer_);
+EndpointState::~EndpointState() { alive_.reset(); }
+
+PeerId EndpointState::connect(const transport::Address& address, const PeerName& expected, Duration deadline) {
+  return dialler_.connect(address, expected, deadline);
 }
 
-std::uint64_t EndpointState::draw() { return mix(random_ += 0x9e3779b97f4a7c15ULL); }
-
 void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret) {
-  options_.self = self;
-  options_.job = job;
-  options_.epoch = epoch;
-  options_.secret = secret;
+  common_.options.self = self;
+  common_.options.job = job;
+  common_.options.epoch = epoch;
+  common_.options.secret = secret;
 }
 
 void EndpointState::set_egress(const scheduling::EgressRules& rules) {
@@ -105,29 +86,24 @@ void EndpointState::set_egress(const scheduling::EgressRules& rules) {
 LinkState EndpointState::link() const { return {queue_.window(), queue_.chunk(), window_.rate(), window_.round_trip()}; }
 
 void EndpointState::set_name(PeerId peer, const PeerName& name) {
-  if (Peer* named = find(peer)) named->name = name;
+  if (Peer* named = common_.find(peer)) named->name = name;
 }
 
 std::string EndpointState::address_of(PeerId peer) const {
-  const auto found = peers_.find(peer);
-  return found == peers_.end() ? std::string() : found->second->address_text;
+  const auto found = common_.peers.find(peer);
+  return found == common_.peers.end() ? std::string() : found->second->address_text;
 }
 
 const EndpointCounters& EndpointState::counters() {
-  counters_.overtakes = queue_.overtakes();
-  counters_.reply_overtakes = queue_.overtakes(scheduling::Flow::kReply);
-  counters_.turns = queue_.turns();
-  return counters_;
-}
-
-Peer* EndpointState::find(PeerId peer) {
-  const auto found = peers_.find(peer);
-  return found == peers_.end() || found->second->stage == Stage::kEnding ? nullptr : found->second.get();
+  common_.counters.overtakes = queue_.overtakes();
+  common_.counters.reply_overtakes = queue_.overtakes(scheduling::Flow::kReply);
+  common_.counters.turns = queue_.turns();
+  return common_.counters;
 }
 
 PeerId EndpointState::connect_self() {
   PACELINE_CHECK(loopback_ == nullptr, "a session with itself begins once");
-  loopback_ = std::make_unique<Loopback>(transport_.loop(), ++last_peer_, options_.self, handler_);
+  loopback_ = std::make_unique<Loopback>(common_.transport.loop(), ++last_peer_, common_.options.self, common_.handler);
   return loopback_->self();
 }
 
@@ -137,18 +113,18 @@ void EndpointState::send(PeerId peer, const wire::MessageHead& head, std::span<c
   PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
                  head.payload_bytes);
   if (loopback_ != nullptr && peer == loopback_->self()) return loopback_->send(head, payload, ticket);
-  if (Peer* to = find(peer)) enqueue(*to, head, to->session.outbox().add(head, payload, ticket));
+  if (Peer* to = common_.find(peer)) enqueue(*to, head, to->session.outbox().add(head, payload, ticket));
 }
 
 void EndpointState::send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload) {
   PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
                  head.payload_bytes);
-  if (Peer* to = find(peer)) enqueue(*to, head, to->session.outbox().add_owned(head, std::move(payload)));
+  if (Peer* to = common_.find(peer)) enqueue(*to, head, to->session.outbox().add_owned(head, std::move(payload)));
 }
 
 void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::Slot slot) {
-  ++counters_.messages_sent;
-  counters_.payload_bytes_sent += head.payload_bytes;
+  ++common_.counters.messages_sent;
+  common_.counters.payload_bytes_sent += head.payload_bytes;
   queue_.on_ready({.destination = peer.lane,
                    .layer = head.layer,
                    .size = {static_cast<std::int64_t>(head.payload_bytes)},
@@ -171,12 +147,12 @@ void EndpointState::pump() {
   while (const auto chunk = queue_.take()) {
     Peer& peer = *lanes_[chunk->destination];
     const auto piece = peer.session.outbox().take(static_cast<Outbox::Slot>(chunk->tag), chunk->offset, chunk->size);
-    const TimePoint at = now();
+    const TimePoint at = common_.now();
     if (observer_ != nullptr && chunk->offset.count == 0) observer_->on_leaving(peer.name, piece.body.head);
     window_.on_sent(chunk->destination, at);
-    transmit(*peer.link, peer.session.chunk(at, options_.epoch, piece));
+    transmit(*peer.link, peer.session.chunk(at, common_.options.epoch, piece));
   }
-  if (queue_.waiting() > 0 && queue_.in_flight().count > 0) ++counters_.window_full;
+  if (queue_.waiting() > 0 && queue_.in_flight().count > 0) ++common_.counters.window_full;
 }
 
 void EndpointState::release(Peer& peer) {
@@ -186,13 +162,13 @@ void EndpointState::release(Peer& peer) {
     queue_.on_acknowledged(peer.lane, released->chunk);
     const auto backlog =
         queue_.waiting() > 0 ? scheduling::WindowFollower::Backlog::kSome : scheduling::WindowFollower::Backlog::kNone;
-    if (window_.on_acknowledged(peer.lane, released->chunk, backlog, now()) == scheduling::WindowFollower::Window::kChanged)
+    if (window_.on_acknowledged(peer.lane, released->chunk, backlog, common_.now()) == scheduling::WindowFollower::Window::kChanged)
       queue_.set_window(window_.window(), window_.chunk());
     queue_.set_wide(window_.wide());
     if (released->message == Outbox::Released::Message::kDelivered)
-      handler_.on_delivered(peer.id, released->channel, released->ticket);
+      common_.handler.on_delivered(peer.id, released->channel, released->ticket);
   }
-  if (closing_) check_closed();
+  if (common_.closing) check_closed();
 }
 
 // While frames wait to be sent, a chunk among them may still carry the acknowledgement; when the last has left, on_sent() looks
@@ -200,8 +176,8 @@ void EndpointState::release(Peer& peer) {
 void EndpointState::acknowledge(Peer& peer) {
   const TimePoint by = peer.session.acknowledge_at();
   if (peer.stage != Stage::kUp || by == TimePoint::max() || peer.link->queued > 0) return;
-  if (by > now()) return arm(by);
-  transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kAcknowledge));
+  if (by > common_.now()) return liveness_.arm(by);
+  transmit(*peer.link, peer.session.control(common_.now(), common_.options.epoch, wire::FrameKind::kAcknowledge));
 }
 
 void EndpointState::on_sent(Link& link, std::uint64_t ticket) {
@@ -249,7 +225,7 @@ std::span<std::byte> EndpointState::place_of_chunk(Link& link, const wire::Frame
     case Inbox::Arrival::Kind::kBegins:
       break;
   }
-  const auto place = handler_.on_message_begin(peer.id, arrival->head);
+  const auto place = common_.handler.on_message_begin(peer.id, arrival->head);
   if (!place.ok()) {
     const std::string why = fmt::format("sent a message that cannot be accepted: {}", place.status().message());
     end(peer, place.status().kind(), why, fmt::format("it {}", why));
@@ -261,7 +237,7 @@ std::span<std::byte> EndpointState::place_of_chunk(Link& link, const wire::Frame
 void EndpointState::on_frame(Link& link, const transport::Frame& frame) {
   Peer* peer = link.peer;
   if (!link.failure.ok()) return;
-  if (peer == nullptr) return on_hello(link, frame);
+  if (peer == nullptr) return door_.on_hello(link, frame);
   const bool goodbye = frame.header.kind == wire::FrameKind::kGoodbye;
   if (peer->stage == Stage::kEnding) {
     if (goodbye) link.connection->close();
@@ -271,8 +247,8 @@ void EndpointState::on_frame(Link& link, const transport::Frame& frame) {
     if (goodbye && peer->parked == &link) on_event(*peer, {.kind = Session::Event::Kind::kGoodbye}, frame);
     return;
   }
-  if (peer->stage == Stage::kGreeting) return on_reply(*peer, frame);
-  const auto event = peer->session.on_frame(now(), frame.header, frame.body);
+  if (peer->stage == Stage::kGreeting) return dialler_.on_reply(*peer, frame);
+  const auto event = peer->session.on_frame(common_.now(), frame.header, frame.body);
   if (!event.ok()) {
     link.failure = event.status();
     link.connection->close();
@@ -290,10 +266,10 @@ void EndpointState::on_event(Peer& peer, const Session::Event& event, const tran
     case Session::Event::Kind::kHeartbeat:
       // A peer that asks without reading is not answered for ever; what waits for it shows that this process lives.
       if (peer.link->queued < kMostUnread)
-        transmit(*peer.link, peer.session.control(now(), options_.epoch, wire::FrameKind::kHeartbeatReply));
+        transmit(*peer.link, peer.session.control(common_.now(), common_.options.epoch, wire::FrameKind::kHeartbeatReply));
       break;
     case Session::Event::Kind::kDuplicate:
-      ++counters_.duplicates_dropped;
+      ++common_.counters.duplicates_dropped;
       break;
     case Session::Event::Kind::kGoodbye: {
       end(peer, ErrorKind::kCancelled, fmt::format("said goodbye: {}", wire::printable_reason(frame.payload)), {});
@@ -301,9 +277,9 @@ void EndpointState::on_event(Peer& peer, const Session::Event& event, const tran
     }
     case Session::Event::Kind::kMessage:
       acknowledge(peer);  // of receipt: whatever becomes of the message now
-      ++counters_.messages_received;
-      counters_.payload_bytes_received += event.head.payload_bytes;
-      handler_.on_message(peer.id, event.head, event.payload);
+      ++common_.counters.messages_received;
+      common_.counters.payload_bytes_received += event.head.payload_bytes;
+      common_.handler.on_message(peer.id, event.head, event.payload);
       peer.session.forget();
       return;
   }

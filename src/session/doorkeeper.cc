@@ -1,0 +1,140 @@
+#include "session/doorkeeper.h"
+
+#include <bit>
+
+#include "base/log.h"
+#include "session/endpoint_state.h"
+
+namespace paceline::session {
+
+void Doorkeeper::on_hello(Link& link, const transport::Frame& frame) {
+  const auto stranger = [&](const Status& reason) {
+    count_stranger(link, reason);
+    link.failure = reason;
+    link.connection->close();
+  };
+  if (link.counted) return;  // refused already
+  if (frame.header.kind != wire::FrameKind::kHello) return stranger(error(ErrorKind::kBadRequest, "its first frame is no hello"));
+  const auto hello = wire::decode_hello(frame.body);
+  if (!hello.ok()) return stranger(hello.status());
+  const auto name = to_name(hello->from);
+  if (!name.ok()) return stranger(name.status());
+  link.hello = *hello;
+  judge(link, *name);
+}
+
+// A hello that can be read: it is refused, or asked for a proof, or, if it has the right one, accepted. Until then nothing but the
+// connection's nonce is kept of it.
+void Doorkeeper::judge(Link& link, const PeerName& name) {
+  const wire::Hello& hello = link.hello;
+  Peer* const known = common_.find_session(hello.session);
+  if (known == nullptr) {
+    if (hello.resume == wire::Hello::Resume::kYes) return refuse(link, wire::Verdict::kUnknown, {});
+    // The coordinator's welcome has reached the other side first. It tries again, and then this process knows its rank.
+    if (!common_.closing && awaits_rank(hello.to)) {
+      link.counted = true;  // early, but no stranger
+      return link.connection->close();
+    }
+    if (const auto text = refusal(hello, name)) return refuse(link, wire::Verdict::kRefused, *text);
+  } else if (known->stage == Stage::kEnding) {
+    return refuse(link, wire::Verdict::kUnknown, {});
+  } else if (hello.attempt < known->attempt) {  // it was under way for long
+    link.counted = true;
+    return link.connection->close();
+  }
+  if (link.challenge == Nonce{}) {
+    link.challenge = draw_nonce();
+    return answer(link, {.verdict = wire::Verdict::kProve, .nonce = link.challenge}, {});
+  }
+  const Secret& secret = known != nullptr                      ? known->secret
+                         : common_.options.secret != kNoSecret ? common_.options.secret
+                                                               : hello.key;
+  if (secret == kNoSecret || !same(hello.proof, proof_for(hello, secret, link.challenge))) {
+    return refuse(link, wire::Verdict::kRefused,
+                  fmt::format("{} does not know the secret of {}; only members of the job can talk to {}", name.text(),
+                              known != nullptr ? "its session" : "this job", common_.options.self.text()));
+  }
+  if (known != nullptr) return resume(*known, link);
+  accept(link, name, secret);
+}
+
+std::optional<std::string> Doorkeeper::refusal(const wire::Hello& hello, const PeerName& name) {
+  if (common_.closing) return fmt::format("{} is closing", common_.options.self.text());
+  if (auto text = objection(hello, name, common_.identity())) return text;
+  for (const auto& [id, other] : common_.peers) {
+    if (other->known && other->stage != Stage::kEnding && same_process(other->name, name))
+      return fmt::format("{} is already in this job at {}", name.text(), other->address_text);
+  }
+  const Status status = common_.handler.on_hello(name);
+  return status.ok() ? std::nullopt : std::optional(status.message());
+}
+
+void Doorkeeper::accept(Link& link, const PeerName& name, const Secret& secret) {
+  Peer& peer = state_.add_peer(name, Stage::kDown);
+  peer.session_id = link.hello.session;
+  peer.secret = secret;
+  peer.attempt = link.hello.attempt;
+  peer.address_text = link.connection->peer();
+  state_.attach(peer, link, link.hello.received);
+}
+
+bool Doorkeeper::awaits_rank(const wire::Party& wanted) const {
+  const auto name = to_name(wanted);
+  return name.ok() && common_.options.self.rank.value == -1 && wanted.rank >= 0 && plays(common_.options.self.role, name->role);
+}
+
+// A second hello of a session: its connection was cut, or it was connected twice. The newest wins.
+void Doorkeeper::resume(Peer& peer, Link& link) {
+  link.peer = &peer;
+  link.connection->admit();
+  peer.attempt = link.hello.attempt;
+  peer.address_text = link.connection->peer();
+  if (peer.link == nullptr) return state_.attach(peer, link, link.hello.received);
+  if (peer.parked != nullptr) peer.parked->connection->close();
+  peer.parked = &link;
+  peer.parked_received = link.hello.received;
+  peer.link->connection->close();
+}
+
+void Doorkeeper::refuse(Link& link, wire::Verdict verdict, const std::string& reason) {
+  if (std::has_single_bit(++common_.counters.hellos_refused)) {
+    log::warn("refused {} ({}): {}", to_name(link.hello.from).value().text(), link.connection->peer(),
+              verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason);
+  }
+  link.counted = true;
+  link.text = reason.substr(0, wire::kMaxReason);
+  answer(link, {.verdict = verdict}, std::as_bytes(std::span(link.text)));
+  // The peer closes when it has read this; if it does not, the transport's deadline for strangers does.
+}
+
+void Doorkeeper::reply(Link& link, const Peer& peer) {
+  wire::HelloReply reply{.session = peer.session_id,
+                         .job = common_.options.job,
+                         .received = peer.session.received(),
+                         .epoch = common_.options.epoch,
+                         .from = to_party(peer.as)};
+  reply.proof = proof_for(reply, peer.secret, link.hello, link.challenge);
+  answer(link, reply, {});
+}
+
+void Doorkeeper::answer(Link& link, wire::HelloReply reply, std::span<const std::byte> text) {
+  if (reply.verdict != wire::Verdict::kAccepted) {
+    reply.session = link.hello.session;
+    reply.job = common_.options.job;
+    reply.epoch = common_.options.epoch;
+    reply.from = to_party(common_.options.self);
+  }
+  state_.transmit(link, {.head = wire::seal(
+                             {.kind = wire::FrameKind::kHelloReply, .acknowledged = reply.received, .epoch = common_.options.epoch},
+                             wire::encode(reply), text),
+                         .payload = text});
+}
+
+void Doorkeeper::count_stranger(Link& link, const Status& reason) {
+  if (std::exchange(link.counted, true)) return;
+  if (std::has_single_bit(++common_.counters.strangers_refused))
+    log::warn("closed a connection of a stranger, {} ({} so far): {}", link.connection->peer(), common_.counters.strangers_refused,
+              reason.message());
+}
+
+}  // namespace paceline::session

@@ -1,0 +1,39 @@
+// The half of an endpoint that is connected to: who may begin a session, who takes one up again, and who is a stranger. Not for
+// others. Loop thread.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "session/peer.h"
+
+namespace paceline::session {
+
+class EndpointState;
+
+class Doorkeeper {
+ public:
+  // Both outlive it.
+  Doorkeeper(EndpointCommon& common, EndpointState& state) : common_(common), state_(state) {}
+
+  void on_hello(Link& link, const transport::Frame& frame);  // the first frames of an accepted connection
+  void reply(Link& link, const Peer& peer);                  // that it is accepted
+  void refuse(Link& link, wire::Verdict verdict, const std::string& reason);
+  void count_stranger(Link& link, const Status& reason);
+
+ private:
+  void judge(Link& link, const PeerName& name);
+  // Why nobody of this name may begin a session now, whatever it can prove.
+  std::optional<std::string> refusal(const wire::Hello& hello, const PeerName& name);
+  // Whether a hello is for a rank that this process may still be given.
+  bool awaits_rank(const wire::Party& wanted) const;
+  void accept(Link& link, const PeerName& name, const Secret& secret);
+  void resume(Peer& peer, Link& link);
+  void answer(Link& link, wire::HelloReply reply, std::span<const std::byte> text);
+
+  EndpointCommon& common_;
+  EndpointState& state_;
+};
+
+}  // namespace paceline::session
