@@ -54,12 +54,10 @@ def main():
 
     torch.manual_seed(1)
     model = GPT()
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() < 2]
+    decayed, others = [p for p in model.parameters() if p.dim() > 1], [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=3e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=options.steps + 1)
     job = pt.attach(model, optimizer, clip_norm=1.0)
-
     text = torch.frombuffer(bytearray(options.text.read_bytes()), dtype=torch.uint8).long()
     mine = torch.Generator().manual_seed(job.rank)  # each rank reads other places
     for step in range(options.steps):

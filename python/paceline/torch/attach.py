@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Mapping
 
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from paceline import _joining
 from paceline._errors import PacelineError
 from paceline._node import Join, Place
-from paceline.torch import agreement, separable
+from paceline.torch import agreement, lifetime, separable
 from paceline.torch.buffers import Buffers
 from paceline.torch.exchange import Exchange
 from paceline.torch.front import Front
@@ -77,7 +78,7 @@ def attach(
     if clip_norm is not None and not clip_norm > 0:
         raise PacelineError(f"clip_norm={clip_norm} is not above 0", subject="clip_norm")
     table = Table(model)
-    refuse_attached(model, optimizer)
+    make_free(model, optimizer)
     refuse_strangers(table, optimizer)
     stepper = Stepper(optimizer, table)
     if apply == "at-step":
@@ -140,10 +141,13 @@ def refuse_choice(name: str, value: str, legal: tuple[str, ...]) -> None:
         raise PacelineError(f"{name}={value!r} is none of {', '.join(map(repr, legal))}", subject=name)
 
 
-def refuse_attached(model: nn.Module, optimizer: Optimizer) -> None:
-    if any(True for _ in attached_to(model)):
+def make_free(model: nn.Module, optimizer: Optimizer) -> None:
+    """A parameter belongs to one job. At a prompt or in a notebook a cell is run again: the old job is left then; in a script that is a mistake."""
+    if hasattr(sys, "ps1"):
+        lifetime.leave(model, optimizer)
+    elif any(True for _ in attached_to(model)):
         raise PacelineError("the model, or a part of it, is attached already: a parameter belongs to one job; job.close() of that one gives it back")
-    if isinstance(vars(type(optimizer)).get("state"), property):
+    elif isinstance(vars(type(optimizer)).get("state"), property):
         raise PacelineError("the optimizer is attached already; job.close() of that one gives it back")
 
 

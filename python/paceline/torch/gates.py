@@ -24,6 +24,7 @@ from torch.utils.hooks import RemovableHandle
 from paceline.torch.front import Front
 from paceline.torch.references import Window
 from paceline.torch.table import Entry, Table
+from paceline.torch.waiting import WaitingGrad
 
 
 class Inert:
@@ -207,8 +208,11 @@ class Gates:
             handle.remove()
         self._handles.clear()
         for module in self.model.modules():
-            if isinstance(module._parameters, GatedParameters):
+            if isinstance(module._parameters, GatedParameters) and module._parameters.front() is self.front:
                 module._parameters = dict(dict.items(module._parameters))
+        for entry, grad in zip(self.front.table.entries, self.front.gradients()):
+            if isinstance(grad, WaitingGrad) and grad.source == self.front.settle:
+                entry.parameter.grad = grad.arrived  # nobody awaits the others any more
 
 
 def attached_to(model: nn.Module) -> Iterator[Front]:

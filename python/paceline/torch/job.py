@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import types
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -120,6 +121,18 @@ class Job:
             self.close()
         else:
             self.fail(lifetime.sentence(self.rank, error))
+
+    def _holds(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> bool:
+        return self._front.stepper.optimizer is optimizer or self._front in attached_to(model)
+
+    def _leave(self) -> None:
+        """Closes, also a job that has failed."""
+        try:
+            self.close()
+        except PacelineError as error:
+            warnings.warn(f"the job that was left had failed: {error}", stacklevel=5)
+            self._node.close(LEAVE)
+        self._detach()
 
     def _detach(self) -> None:
         with self._front.lock:

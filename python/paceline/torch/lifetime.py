@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from paceline._errors import PacelineError
 
 if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
     from paceline.torch.job import Job
 
 _jobs: weakref.WeakSet[Job] = weakref.WeakSet()
@@ -45,6 +48,14 @@ def install() -> None:
         before(kind, error, trace)
 
     sys.excepthook = remember
+
+
+def leave(model: nn.Module, optimizer: Optimizer) -> None:
+    """Whatever job the model or the optimizer is in."""
+    for job in list(_jobs):
+        if job._holds(model, optimizer):
+            _jobs.discard(job)
+            job._leave()
 
 
 def before_fork() -> None:

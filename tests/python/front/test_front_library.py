@@ -1,24 +1,15 @@
 """The same over libpaceline: real processes, started by torchrun, have the bits of the plain loop."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import nets
 import pytest
 import scripts
 import torch
 from loops import bits, plain
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-from binding import environment  # noqa: E402  # of tests/python: where the library of this build is
+from processes import Members, torchrun
 
 RANKS = 2
-LIMIT = 240
 CASES = {
     "AdamW": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), dict(schedule=lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 4)), {}),
     "SGD, branches by rank, clipped": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9), dict(branch=lambda i, rank: (i // 2 + rank) % 2, clip=0.05), {}),
@@ -47,12 +38,6 @@ for name, (make, options, choices) in CASES.items():
     found[name] = bits([list(model.parameters()), log])
 open(f"{sys.argv[1]}/{os.environ['RANK']}", "w").write(json.dumps(found))
 """
-
-
-def torchrun(script, *arguments, limit=LIMIT):
-    paths = os.pathsep.join([str(HERE), str(HERE.parents[2] / "python")])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", str(script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment(PYTHONPATH=paths, OMP_NUM_THREADS="1"))
 
 
 def test_processes_over_the_library_have_the_bits_of_a_plain_loop(tmp_path):
@@ -109,17 +94,9 @@ open(f"{sys.argv[1]}/{rank}", "w").write("done")
 
 
 def ranks(tmp_path, end):
-    """Two processes without an agent above them, which would end the other one: (exit code, what it wrote) of each."""
-    script = tmp_path / "train.py"
-    script.write_text(ENDS.replace("END", end.replace("\n", "\n    ")))
-    paths = os.pathsep.join([str(HERE), str(HERE.parents[2] / "python")])
-    members = []
-    for rank in range(RANKS):
-        variables = dict(OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_LOCAL_SIZE="2", PMIX_NAMESPACE="x", TMPDIR=str(tmp_path), RANK=str(rank))
-        members.append(subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment(PYTHONPATH=paths, OMP_NUM_THREADS="1", **variables), stderr=subprocess.PIPE, text=True))
-    ended = [member.communicate(timeout=LIMIT)[1] for member in members]
-    said = [(tmp_path / str(rank)).read_text() if (tmp_path / str(rank)).exists() else "" for rank in range(RANKS)]
-    return [member.returncode for member in members], said, ended
+    """(exit code, what it wrote, its stderr) of each."""
+    with Members(tmp_path, ENDS.replace("END", end.replace("\n", "\n    ")), RANKS) as members:
+        return members.end(), [members.said(rank) for rank in range(RANKS)], members.errors
 
 
 def test_scripts_that_just_end_end_well(tmp_path):

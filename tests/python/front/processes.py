@@ -1,0 +1,59 @@
+"""Real processes over libpaceline, for tests of whole scripts."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+sys.path.insert(0, str(HERE.parent))
+
+from binding import environment  # noqa: E402  # of tests/python: where the library of this build is
+
+LIMIT = 240  # seconds, for a process that hangs
+
+
+def variables(**more):
+    """Of a process that finds the package and this folder's helpers."""
+    return environment(PYTHONPATH=os.pathsep.join([str(HERE), str(ROOT / "python")]), OMP_NUM_THREADS="1", **more)
+
+
+def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, **more):
+    """`module`: what runs the script, as python -m does."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *(["-m", module] if module else []), str(script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=variables(**more))
+
+
+class Members:
+    """Ranks without an agent above them, which would end the others when one ends."""
+
+    def __init__(self, folder, script, ranks=2, **more):
+        """`script` knows its rank as RANK, and finds `folder` as its argument."""
+        file = folder / "train.py"
+        file.write_text(script)
+        self.folder = folder
+        self.processes = []
+        for rank in range(ranks):
+            mine = dict(OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE=str(ranks), OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks), PMIX_NAMESPACE="x", TMPDIR=str(folder), RANK=str(rank))
+            command = [sys.executable, str(file), str(folder)]
+            self.processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables(**mine, **more), cwd=folder))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+    def end(self, *which, limit=LIMIT):
+        """Exit codes of these, of all by default, when they have ended; their stderr is in `errors`."""
+        chosen = [self.processes[rank] for rank in which or range(len(self.processes))]
+        self.errors = [process.communicate(timeout=limit)[1] for process in chosen]
+        return [process.returncode for process in chosen]
+
+    def said(self, rank):
+        """What its script wrote into the file of its rank."""
+        file = self.folder / str(rank)
+        return file.read_text() if file.exists() else ""
