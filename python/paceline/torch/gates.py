@@ -23,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from paceline.torch.front import Front
 from paceline.torch.references import Window
-from paceline.torch.table import Entry, Table
+from paceline.torch.table import Entry, Table, is_compiled, regions
 from paceline.torch.waiting import WaitingGrad
 
 
@@ -115,11 +115,14 @@ class Arrival:
 class GatedParameters(dict[str, Any]):
     """`module._parameters`: reading a parameter here opens its gate. Copies and pickles are plain dictionaries."""
 
-    __slots__ = ("front",)
+    __slots__ = ("front", "compiled")
     front: weakref.ref[Front]
+    compiled: bool  # its module stands in a compiled one, whose gate opens all of it: nothing to be traced, or guarded by what is due
 
     def __getitem__(self, key: str) -> Any:
         value = dict.__getitem__(self, key)
+        if self.compiled and torch.compiler.is_compiling():
+            return value
         front = self.front()
         if front is not None and front.ledger.due and value is not None and (entry := front.table.of(value)) is not None:
             front.passed((entry.layer,), "an attribute read")
@@ -176,10 +179,10 @@ class Gates:
         self._handles.append(self.model.register_forward_pre_hook(RootGate(self.front, self.window), prepend=True))
 
     def watch_parameters(self) -> None:
-        for module in self.model.modules():
+        for _, module, region, _ in list(regions(self.model)):
             if module._parameters:
                 gated = GatedParameters(module._parameters)
-                gated.front = weakref.ref(self.front)
+                gated.front, gated.compiled = weakref.ref(self.front), is_compiled(region)
                 module._parameters = gated
 
     def watch_state_dicts(self) -> None:

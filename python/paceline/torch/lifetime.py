@@ -1,4 +1,4 @@
-"""Ends of a process that the script does not spell out: a fork, the interpreter's exit, an exception that nobody caught."""
+"""Ends of a process that the script does not spell out: a fork, the interpreter's exit, an exception that nobody caught, sys.exit with a status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from paceline._errors import PacelineError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _jobs: weakref.WeakSet[Job] = weakref.WeakSet()
 _installed = False
-_uncaught: BaseException | None = None
+_failure: BaseException | None = None  # that ends this process
 
 
 def register(job: Job) -> None:
@@ -40,14 +40,20 @@ def install() -> None:
     # What a child reads of the model is what this process would read; nothing of the job is the child's.
     os.register_at_fork(before=before_fork, after_in_child=after_fork)
     atexit.register(at_exit)
-    before = sys.excepthook
+    before, leave = sys.excepthook, sys.exit
 
     def remember(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
-        global _uncaught
-        _uncaught = error
+        global _failure
+        _failure = error
         before(kind, error, trace)
 
+    def exit(status: object = None, /) -> NoReturn:
+        global _failure
+        _failure = SystemExit(status) if status and not hasattr(sys, "ps1") else None  # a prompt catches it
+        leave(status)  # type: ignore[arg-type]
+
     sys.excepthook = remember
+    sys.exit = exit
 
 
 def leave(model: nn.Module, optimizer: Optimizer) -> None:
@@ -73,8 +79,8 @@ def at_exit() -> None:
     """The others must not wait for this rank: it is done, or it has failed and they shall say why."""
     for job in list(_jobs):
         try:
-            if _uncaught is not None:
-                job.fail(sentence(job.rank, _uncaught))
+            if _failure is not None:
+                job.fail(sentence(job.rank, _failure))
             else:
                 job.close()
         except PacelineError as error:

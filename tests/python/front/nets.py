@@ -1,5 +1,8 @@
 """Small models with every way in which modules read parameters, and their data."""
 
+import pathlib
+import runpy
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -91,6 +94,41 @@ class Encoder(nn.Module):
     def forward(self, x):
         x = torch.cat([self.token.expand(len(x), -1, -1), x.view(len(x), 4, 8)], 1) + self.positions
         return self.out(self.inner(x)[:, 0])
+
+
+class VisionTransformer(nn.Module):
+    """Patches, a class token, positions, blocks that attend before they widen."""
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+            self.inner = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+        def forward(self, x):
+            y = self.first(x)
+            x = x + self.attention(y, y, y, need_weights=False)[0]
+            return x + self.inner(self.second(x))
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 4, 4)
+        self.token = nn.Parameter(torch.randn(1, 1, width) * 0.02)
+        self.positions = nn.Parameter(torch.randn(1, 5, width) * 0.02)
+        self.blocks = nn.Sequential(*[self.Block(width) for _ in range(2)])
+        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, 3)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.positions
+        return self.out(self.norm(self.blocks(x))[:, 0])
+
+
+def resnet18(width=4):
+    """The example's."""
+    example = pathlib.Path(__file__).resolve().parents[3] / "examples" / "torch" / "resnet18.py"
+    return runpy.run_path(str(example))["resnet18"](width, classes=3)
 
 
 class Odd(nn.Module):

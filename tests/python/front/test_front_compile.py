@@ -2,9 +2,10 @@
 
 import nets
 import pytest
+import standin
 import torch
 import torch.nn.functional as F
-from loops import attached, bits, compare
+from loops import attached, bits, compare, plain
 from paceline import PacelineError
 from paceline.torch.table import Table
 from torch import nn
@@ -28,11 +29,14 @@ class Blocks(nn.Module):
         self.first = nn.Linear(4, 6)
         self.blocks = nn.ModuleList(self.Block() for _ in range(3))
         self.last = nn.Linear(6, 3)
+        self.heard = None  # a list: what backward does, in its order
 
     def forward(self, x):
         x = self.first(x)
-        for block in self.blocks:
+        for number, block in enumerate(self.blocks):
             x = block(x)
+            if self.heard is not None and x.requires_grad:
+                x.register_hook(lambda _, number=number: self.heard.append(f"backward of block {number}"))
         return self.last(x)
 
 
@@ -105,8 +109,6 @@ def test_blocks_compiled_after_attach_train_right():
 
 def test_gates_of_compiled_blocks_stay_where_layers_are_used():
     """Also those within a block that was compiled after attach: norm before inner, block by block."""
-    import standin
-
     def later(model, optimizer, rank, job, log):
         compile_blocks(model)
         yield from script(model, optimizer, rank, job, log)
@@ -149,3 +151,56 @@ def test_a_model_that_was_compiled_and_run_before_attach_is_right_or_refused():
         assert "compile after attach" in error.message
     else:
         assert bits(list(result[0][0].state_dict().values())) == bits(list(template_state(None, template)))
+
+
+@pytest.mark.parametrize("backend", ("aot_eager", pytest.param("inductor", marks=pytest.mark.full)))
+def test_gradients_of_compiled_blocks_leave_block_by_block(backend, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    heard = []
+    send = standin.StandIn.gradient_ready
+
+    def noted(self, tensor, pointer):
+        heard.append(self.tensors[tensor].name)
+        send(self, tensor, pointer)
+
+    monkeypatch.setattr(standin.StandIn, "gradient_ready", noted)
+
+    def prepare(model):
+        for block in model.blocks:
+            block.compile(backend=backend)
+        model.heard = heard
+
+    attached(1, nets.seeded(Blocks), sgd, script, prepare=prepare)
+    iteration = heard[: heard.index("first.weight")]
+    for number in (2, 1):
+        assert iteration.index(f"blocks.{number}.inner.weight") < iteration.index(f"backward of block {number - 1}"), iteration
+
+
+def graphs_of(train):
+    """(its result, how many graphs were compiled for it)."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    result = train()
+    return result, torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+@pytest.mark.parametrize("whole", (False, True))
+@pytest.mark.parametrize("backend", ("aot_eager", pytest.param("inductor", marks=pytest.mark.full)))
+@pytest.mark.filterwarnings("ignore:the whole model is compiled")
+def test_what_is_compiled_before_attach_is_the_same_code_with_the_same_bits(backend, whole, monkeypatch, tmp_path):
+    """No graph more, so no guard on what is due: a block is compiled once, not in every iteration until the compiler gives up."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def compiled(model):
+        for part in [model] if whole else model.blocks:
+            part.compile(backend=backend)
+
+    def compiled_first(model, optimizer, rank, job, log):
+        compiled(model)
+        yield from script(model, optimizer, rank, job, log)
+
+    template = nets.seeded(Blocks)
+    ((expected, _, _),), before = graphs_of(lambda: plain(1, template, sgd, compiled_first))
+    ((model, _, _),), after = graphs_of(lambda: attached(1, template, sgd, script, prepare=compiled))
+    assert bits(list(model.state_dict().values())) == bits(list(expected.state_dict().values()))
+    assert (before, after) == (1, 1)

@@ -50,6 +50,48 @@ def test_processes_over_the_library_have_the_bits_of_a_plain_loop(tmp_path):
         assert [ranks[name] for ranks in found] == expected, name
 
 
+LARGE = {
+    "1000 tiny layers": (lambda: torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(999)], torch.nn.Linear(4, 3)), 4),
+    "one layer of 100 MB": (lambda: torch.nn.Sequential(torch.nn.Linear(4, 5000), torch.nn.Linear(5000, 5000), torch.nn.Linear(5000, 3)), 2),
+}
+LARGE_SCRIPT = """
+import os, sys, torch, nets, paceline.torch as pt
+from loops import bits
+from test_front_library import LARGE, large
+torch.set_num_threads(1)
+make, steps = LARGE[sys.argv[2]]
+model = nets.seeded(make)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+job = pt.attach(model, optimizer)
+for _ in large(steps)(model, optimizer, job.rank, job, []):
+    pass
+job.close()
+open(f"{sys.argv[1]}/{job.rank}", "w").write(bits(list(model.parameters())))
+"""
+
+
+def large(steps):
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(steps):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return script
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LARGE)
+def test_large_models_over_the_library_have_the_bits_of_a_plain_loop(tmp_path, name):
+    (tmp_path / "train.py").write_text(LARGE_SCRIPT)
+    result = torchrun(tmp_path / "train.py", tmp_path, name)
+    assert result.returncode == 0, result.stderr
+    make, steps = LARGE[name]
+    expected = [bits(list(model.parameters())) for model, _, _ in plain(RANKS, nets.seeded(make), lambda m: torch.optim.SGD(m.parameters(), lr=0.01), large(steps))]
+    assert [(tmp_path / str(rank)).read_text() for rank in range(RANKS)] == expected
+
+
 @pytest.mark.parametrize("wrong", ["torch.nn.Linear(4, 3 + rank)", "torch.nn.Linear(4, 3).to([torch.float32, torch.bfloat16][rank])"])
 def test_ranks_whose_models_differ_are_all_told(tmp_path, wrong):
     (tmp_path / "train.py").write_text(f"""

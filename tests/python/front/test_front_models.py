@@ -44,6 +44,8 @@ MODELS = {
     "CNN with batch norm": (lambda: seeded(nets.Convolutions), (4, 1, 5, 5)),
     "CNN, channels last": (lambda: seeded(nets.Convolutions).to(memory_format=torch.channels_last), (4, 1, 5, 5)),
     "encoder with a class token": (lambda: seeded(nets.Encoder), (4, 32)),
+    "vision transformer": (lambda: seeded(nets.VisionTransformer), (4, 3, 8, 8)),
+    "ResNet-18": (lambda: seeded(nets.resnet18), (4, 3, 8, 8)),
     "odd parameters, a module used twice": (lambda: seeded(nets.Odd), (5, 4)),
     "experts that get no sample": (lambda: seeded(nets.Experts), (3, 4)),
     "checkpointed": (lambda: seeded(lambda: nets.Checkpointed(False)), (5, 4)),

@@ -1,0 +1,148 @@
+"""What goes wrong with one rank ends every other rank's script within the deadline, with an exception that names it: whole processes over libpaceline."""
+
+import os
+import signal
+
+import pytest
+from processes import Members
+
+from jobs import full, wait_until
+
+RANKS = 3
+DEADLINE = 5
+TRAIN = """
+import os, signal, sys, torch, nets, paceline, paceline.torch as pt
+torch.set_num_threads(1)
+rank = int(os.environ["RANK"])
+folder = sys.argv[1]
+def say(text):
+    with open(f"{folder}/{rank}.new", "w") as file:
+        file.write(text)
+    os.rename(f"{folder}/{rank}.new", f"{folder}/{rank}")
+PREPARE
+model = nets.mlp()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+try:
+    job = pt.attach(model, optimizer, settings={"deadline": "DEADLINEs"})
+    for iteration in range(100000):
+        x, y = nets.numbers(iteration, rank, (5, 4))
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        AT
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if iteration == 3:
+            say("trains")
+except paceline.PacelineError as error:
+    say(f"{error.kind}: {error.message}")
+    sys.exit(7)
+say("done")
+"""
+
+
+def script(at, prepare=""):
+    return TRAIN.replace("PREPARE", prepare).replace("AT\n", at.replace("\n", "\n        ") + "\n").replace("DEADLINE", str(DEADLINE))
+
+
+def told(members, lost):
+    """All others have ended with an exception that names the lost rank."""
+    others = [rank for rank in range(RANKS) if rank != lost]
+    codes = members.end(*others)
+    said = [members.said(rank) for rank in others]
+    assert codes == [7] * len(others), (codes, said, members.errors)
+    names = (f"worker {lost}", f"server {lost}", f"rank {lost}", *(["coordinator"] if lost == 0 else []))
+    assert all(any(name in sentence for name in names) for sentence in said), said
+    return said
+
+
+def said_by(members, which, words):
+    """Waits until these ranks have said it."""
+
+    def there():
+        assert all(process.poll() is None for process in members.processes), members.end()
+        return all(members.said(rank) == words for rank in which)
+
+    wait_until(words, there)
+
+
+@pytest.mark.parametrize("lost", (2, full(0)))
+def test_a_rank_that_is_stopped_ends_the_others_with_its_name(tmp_path, lost):
+    with Members(tmp_path, script("pass"), RANKS) as members:
+        said_by(members, range(RANKS), "trains")
+        os.kill(members.processes[lost].pid, signal.SIGSTOP)
+        told(members, lost)
+
+
+KILLED_IN_BACKWARD = """
+if rank == LOST and iteration == 5:
+    model[2].register_full_backward_hook(lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+@pytest.mark.parametrize("lost", (0, full(1)))
+def test_a_rank_that_is_killed_within_backward_ends_the_others_with_its_name(tmp_path, lost):
+    with Members(tmp_path, script(KILLED_IN_BACKWARD.replace("LOST", str(lost))), RANKS) as members:
+        told(members, lost)
+
+
+RAISES_IN_BACKWARD = """
+def refuse(*_):
+    raise ValueError("no such layer")
+if rank == 1 and iteration == 5:
+    model[2].register_full_backward_hook(refuse)
+"""
+
+
+def test_an_exception_within_backward_is_what_all_ranks_print(tmp_path):
+    with Members(tmp_path, script(RAISES_IN_BACKWARD), RANKS) as members:
+        said = told(members, 1)
+        assert all("rank 1: ValueError: no such layer" in sentence for sentence in said), said
+        assert members.end(1) == [1] and "ValueError: no such layer" in members.errors[0], members.errors
+
+
+LOADERS = """
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 10**9
+    def __getitem__(self, index): return index
+loader = iter(torch.utils.data.DataLoader(Data(), num_workers=8, persistent_workers=True, multiprocessing_context="fork"))
+"""
+AFTER = """
+if iteration == 0:
+    exec(LOADERS, globals())
+next(loader)
+if rank == 1 and iteration == 5:
+    say(" ".join(str(worker.pid) for worker in loader._workers))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_rank_that_is_killed_beside_the_workers_of_its_data_loader(tmp_path):
+    """They hold descriptors of its connections: its peers must see its end all the same. Those of the others end with them."""
+    with Members(tmp_path, script(AFTER, f"LOADERS = {LOADERS!r}"), RANKS) as members:
+        told(members, 1)
+
+
+def test_a_rank_whose_script_exits_in_the_middle(tmp_path):
+    """With a status that says that something is wrong: the others are told it."""
+    with Members(tmp_path, script("if rank == 1 and iteration == 5:\n    sys.exit(3)"), RANKS) as members:
+        said = told(members, 1)
+        assert all("rank 1: SystemExit: 3" in sentence for sentence in said), said
+        assert members.end(1) == [3], members.errors
+
+
+INTERRUPTED = """
+if rank == 1 and iteration == 5:
+    say("waits")
+    signal.pause()
+"""
+
+
+def test_ctrl_c_in_a_gate_is_seen_though_the_mean_never_comes(tmp_path):
+    """Rank 0 waits for a mean that rank 1 does not send; SIGINT ends it as it ends any script, and the others are told."""
+    prepare = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    with Members(tmp_path, script(INTERRUPTED, prepare), RANKS) as members:
+        said_by(members, [1], "waits")
+        os.kill(members.processes[0].pid, signal.SIGINT)
+        codes = members.end(0, 2)
+        assert codes == [-2, 7], (codes, members.errors)
+        assert "KeyboardInterrupt" in members.errors[0] and "rank 0: KeyboardInterrupt" in members.said(2), members.said(2)
