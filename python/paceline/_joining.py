@@ -11,7 +11,7 @@ import datetime
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paceline import launch
 from paceline._errors import PacelineError
@@ -42,6 +42,10 @@ class Hosting:
     def finish(self, seconds: float) -> None:
         self._node.finish(seconds)
         self._coordinator.finish(seconds)
+
+    def report(self) -> Mapping[str, Any] | None:
+        told = self._coordinator.report()
+        return told if isinstance(told, dict) else None
 
     def close(self, seconds: float) -> None:
         self._node.close(seconds)

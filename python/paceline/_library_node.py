@@ -120,6 +120,9 @@ class LibraryNode(_Hosted):
     def set_order(self, layers: Sequence[int]) -> None:
         """The order of a job's layers is the one that it was joined with."""
 
+    def report(self) -> None:
+        """The coordinator has it."""
+
     def step_done(self, samples: int, loss: float, phases: Mapping[str, float]) -> bool:
         unknown = sorted(set(phases) - set(_PHASES))
         if unknown:

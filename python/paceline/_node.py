@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +82,9 @@ class Node(Protocol):
 
     def finish(self, seconds: float) -> None:
         """This rank has no more iterations: reports, and waits for the others' verdict on the job."""
+
+    def report(self) -> Mapping[str, Any] | None:
+        """After finish(), where it is known: the job's report, as `paceline train --json` prints it (docs/cli.md)."""
 
     def fail(self, reason: str) -> None:
         """Ends the job for everybody with `reason`, which all ranks report."""

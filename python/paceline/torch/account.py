@@ -1,15 +1,15 @@
-"""Where this rank waited for the exchange: seconds by reason, and what the report says about them."""
+"""Where this rank waited for the exchange: seconds by reason."""
 
 from __future__ import annotations
 
 import collections
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 FIRST = 1  # iterations that no report counts: the order of need is not known yet
-WORTH = 0.02  # of the time: less is not worth a hint
 
 
 class Account:
@@ -18,7 +18,13 @@ class Account:
         self._depth = 0
         self._iterations = 0
         self._begin = clock()
+        self._end: float | None = None
+        self.max_norm: float | None = None  # that the script clips by
         self.seconds: dict[str, float] = collections.defaultdict(float)
+
+    def ended(self) -> None:
+        """What comes now is no longer training."""
+        self._end = self._end or self._clock()
 
     @contextmanager
     def timed(self, reason: str) -> Iterator[None]:
@@ -39,39 +45,26 @@ class Account:
             self._begin = self._clock()
 
     def report(self) -> dict[str, float]:
-        """iterations, seconds of one, and of those the seconds waited, by reason as "waited: REASON"."""
+        """iterations, seconds of one, of those the seconds waited, by reason as "waited: REASON" and all together as "exposed", and "computing", the rest."""
         counted = max(0, self._iterations - FIRST)
         if counted == 0:
             return {"iterations": 0.0}
-        lines = {"iterations": float(counted), "seconds": (self._clock() - self._begin) / counted}
+        seconds = (self._end or self._clock()) - self._begin
+        waited = sum(self.seconds.values())
+        lines = {"iterations": float(counted), "seconds": seconds / counted, "computing": (seconds - waited) / counted, "exposed": waited / counted}
         lines.update({f"waited: {reason}": seconds / counted for reason, seconds in sorted(self.seconds.items())})
         return lines
 
-    def hint(self) -> str:
-        """One sentence on what would help most, or ""."""
-        lines = self.report()
-        for reason, remedy in HINTS.items():
-            waited = lines.get(f"waited: {reason}", 0.0)
-            if waited > WORTH * lines.get("seconds", 0.0):
-                return f"{reason} waited {1e3 * waited:.1f} ms in each iteration for all gradients; {remedy}"
-        return ""
-
-
-HINTS = {
-    "clip_grad_norm_": "attach(clip_norm=...) needs their norm only, which is known while they still travel",
-    "parameters()": "the script goes through all parameters right after step(); do that before step(), or less often",
-    "state_dict": "the script asks for a state dict right after step(); do that less often",
-}
-
-
-def reader() -> str:
-    """Who reads a gradient, by the names that the report's hint knows."""
-    frame = sys._getframe(1)
-    for _ in range(24):
-        name = frame.f_code.co_name
-        if name in ("clip_grad_norm_", "unscale_", "clip_grad_value_"):
-            return name
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    return "a gradient read"
+    def reader(self) -> str:
+        """Who reads a gradient, by the names that the report knows."""
+        frame: types.FrameType | None = sys._getframe(1)
+        for _ in range(24):
+            if frame is None:
+                break
+            name = frame.f_code.co_name
+            if name in ("clip_grad_norm_", "unscale_", "clip_grad_value_"):
+                if isinstance(norm := frame.f_locals.get("max_norm"), (int, float)):
+                    self.max_norm = norm
+                return name
+            frame = frame.f_back
+        return "a gradient read"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paceline._errors import PacelineError
 from paceline.torch import refusals
-from paceline.torch.account import Account, reader
+from paceline.torch.account import Account
 from paceline.torch.buffers import Buffers
 from paceline.torch.clipping import Clip
 from paceline.torch.exchange import Exchange
@@ -132,7 +132,7 @@ class Front:
                 raise PacelineError(f"the gradient of {entry.name} belongs to an iteration that has ended", subject=entry.name)
             if in_backward():
                 raise refusals.touched_in_backward(entry)
-            with self.account.timed(reader()):
+            with self.account.timed(self.account.reader()):
                 self.conclude()
                 return self._mean_of(grad)
 
@@ -145,7 +145,7 @@ class Front:
             if pending is not None and pending.grads[entry.index] is grad:
                 self.open([entry.layer], "a gradient read")
             elif self._waiting.get(entry.index) is grad:
-                with self.account.timed(reader()):
+                with self.account.timed(self.account.reader()):
                     self.conclude()
                     if self.exchange.nobody_used(entry.index, self.ledger.iteration):
                         entry.parameter.grad = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import types
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from paceline._errors import PacelineError
 from paceline._node import Node
-from paceline.torch import lifetime
+from paceline.torch import lifetime, summary
 from paceline.torch.clipping import Norm, clip_by_script
 from paceline.torch.front import Front
 from paceline.torch.gates import Gates, attached_to
@@ -31,6 +32,7 @@ class Job:
         self._gates = gates
         self._node = node
         self._samples = 0
+        self._told: summary.Exchanged | None = None
         self._loss = math.nan
         self.stopping = False  # somebody asked the job to stop: leave the loop
         front.on_iteration.append(self._iteration_done)
@@ -90,21 +92,35 @@ class Job:
         return clip_by_script(self._front, max_norm)
 
     def report(self) -> dict[str, float]:
-        """Iterations, seconds of one, and what of them this rank waited, by reason."""
-        return self._front.account.report()
+        """Iterations after the first, and of one of them: seconds, computing, exposed (waited by this rank), and what was waited by reason. On
+        rank 0 after close() also hidden (seconds of the exchange behind computing, mean of all ranks), link (that its bytes need there) and bound."""
+        return summary.complete(self._front.account.report(), self._told)
 
     def advice(self) -> str:
         """One sentence on what would save most waiting, "" if nothing is worth it."""
-        return self._front.account.hint()
+        return summary.advice(self.report(), self._front.account.max_norm)
 
     def close(self) -> None:
         """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were."""
         if self._front.inert:
             return
         self.synchronize()
+        self._front.account.ended()
         self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
+        self._summarize()
         self._detach()
         self._node.close(LEAVE)
+
+    def _summarize(self) -> None:
+        """At the job's end, by the rank that has heard of all."""
+        told = self._node.report()
+        if told is None or self.workers == 1:
+            return
+        self._told = summary.exchanged(told)
+        lines = self.report()
+        if "seconds" in lines:
+            for said in filter(None, (summary.sentence(lines, self.workers), self.advice())):
+                print(f"paceline: {said}", file=sys.stderr)
 
     def fail(self, reason: str) -> None:
         """Ends the job for all ranks with `reason`."""

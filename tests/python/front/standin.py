@@ -221,6 +221,9 @@ class StandIn:
             self.world.finished.add(self.rank)
             self.world.condition.notify_all()
 
+    def report(self):
+        return None
+
     def fail(self, reason):
         with self.world.condition:
             self.world.failure = self.world.failure or PacelineError(reason, kind="cancelled")

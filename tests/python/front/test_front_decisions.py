@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from paceline.torch import memory
+from paceline.torch import memory, summary
 from paceline.torch.account import Account
 from paceline.torch.ledger import COUNTED, Finish, Ledger, Order
 
@@ -103,4 +103,30 @@ def test_the_report_says_what_would_help():
     lines = account.report()
     assert lines["iterations"] == 4 and lines["seconds"] == pytest.approx(0.1)
     assert lines["waited: clip_grad_norm_"] == pytest.approx(0.03) and "waited: inner" not in lines
-    assert account.hint() == "clip_grad_norm_ waited 30.0 ms in each iteration for all gradients; attach(clip_norm=...) needs their norm only, which is known while they still travel"
+    assert lines["exposed"] == pytest.approx(0.031) and lines["computing"] == pytest.approx(0.069)
+    assert summary.advice(lines, 1.0) == "your script calls clip_grad_norm_, which waits 30.0 ms each iteration; attach(clip_norm=1) waits about 15.0 ms"
+    assert summary.advice({**lines, "waited: parameters()": 0.04}, None).startswith("your script waits 40.0 ms each iteration in parameters(): it goes through all parameters")
+    assert summary.advice({**lines, "waited: clip_grad_norm_": 0.001}, None) == ""
+
+
+TOLD = {
+    "workers": 4, "iterations": 10, "bytes_pushed": 4 * 10 * 8e6, "overlapped": {"push": 0.002, "pull": 0.001}, "collective": None,
+    "link": {"bandwidth": None}, "tuned": {"bandwidth": 100e6},
+}  # fmt: skip
+
+
+def test_the_end_says_what_was_hidden_and_what_the_bound_is():
+    """8 MB a rank, of which 3/4 leave the process, by a link of 100 MB/s: 60 ms."""
+    lines = {"iterations": 9.0, "seconds": 0.1, "computing": 0.05, "exposed": 0.05, "waited: forward": 0.05}
+    complete = summary.complete(lines, summary.exchanged(TOLD))
+    assert (complete["hidden"], complete["link"], complete["bound"]) == pytest.approx((0.003, 0.06, 0.06))
+    assert summary.sentence(complete, 4) == "4 ranks, 10 iterations of 100.0 ms: computing 50.0 ms, exposed 50.0 ms (forward 50.0 ms), hidden 3.0 ms; bound 60.0 ms, by the link"
+    assert "computing takes 50.0 ms, the bytes 60.0 ms on the link; settings={'wire': 'bfloat16'}" in summary.advice(complete, None)
+    assert summary.sentence({**complete, "computing": 0.08, "bound": 0.08}, 4).endswith("bound 80.0 ms, by computing")
+
+
+def test_rings_are_told_by_what_they_sent_and_links_that_nobody_measured_have_no_bound():
+    told = summary.exchanged({**TOLD, "collective": {"beta": 1e-8}, "tuned": None})
+    assert told.seconds == pytest.approx(0.08)
+    unknown = summary.exchanged({**TOLD, "tuned": None})
+    assert unknown.seconds is None and "bound" not in summary.complete({"computing": 1.0}, unknown)

@@ -146,6 +146,13 @@ def test_scripts_that_just_end_end_well(tmp_path):
     assert (codes, said) == ([0, 0], ["done", "done"]), errors
 
 
+def test_rank_0_says_at_the_end_where_the_time_went(tmp_path):
+    codes, _, errors = ranks(tmp_path, "steps(5)\njob.close()\nassert (rank == 0) == ('hidden' in job.report()), job.report()\nassert 'exposed' in job.report()")
+    assert codes == [0, 0], errors
+    said = [[line for line in error.splitlines() if line.startswith("paceline: 2 ranks, 8 iterations of")] for error in errors]
+    assert [len(lines) for lines in said] == [1, 0] and "computing" in said[0][0] and "hidden" in said[0][0], errors
+
+
 def test_an_exception_in_one_ranks_script_is_what_the_other_is_told(tmp_path):
     codes, said, errors = ranks(tmp_path, "if rank == 1:\n    raise ValueError('no such file')\nsteps(50)")
     assert codes == [7, 1] and "rank 1: ValueError: no such file" in said[0], (said, errors)

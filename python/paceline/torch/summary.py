@@ -1,0 +1,98 @@
+"""What a job says of its time: what of the exchange was exposed and what was hidden, the bound, and one sentence on what would help. Decides only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+WORTH = 0.02  # of the time: less is not worth a word
+REMEDIES = {
+    "unscale_": "only the loss scaler needs them there: bfloat16 needs none",
+    "clip_grad_value_": "it needs all means before step()",
+    "a gradient read": "it looks at gradients between backward() and step(); do that less often",
+    "parameters()": "it goes through all parameters right after step(); do that before step(), or less often",
+    "a held reference": "it reads parameters right after step() by references that are older than attach; do that before step(), or less often",
+    "state_dict": "it asks for a state dict right after step(); do that less often",
+    "zero_grad": "it throws gradients away that were sent; `with job.no_sync():` sends none",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchanged:
+    """Of one iteration, mean over the ranks."""
+
+    hidden: float  # seconds of the exchange behind computing
+    bytes: float  # that a rank sends over its link, and as many come back
+    rate: float | None  # bytes a second of a link, if it was measured
+
+    @property
+    def seconds(self) -> float | None:
+        """That the bytes need at least."""
+        return self.bytes / self.rate if self.rate else None
+
+
+def exchanged(report: Mapping[str, Any]) -> Exchanged:
+    """Of the coordinator's report (docs/cli.md)."""
+    workers, iterations = report["workers"], max(1, report["iterations"])
+    pushed = report["bytes_pushed"] / (iterations * workers)
+    collective = report.get("collective")
+    rate = (report.get("link") or {}).get("bandwidth") or (report.get("tuned") or {}).get("bandwidth")
+    if collective:
+        rate = 1.0 / collective["beta"] if collective.get("beta") else rate
+    else:
+        pushed *= (workers - 1) / workers  # its own server's part takes no link
+    return Exchanged(sum(report["overlapped"].values()), pushed, rate)
+
+
+def complete(lines: Mapping[str, float], told: Exchanged | None) -> dict[str, float]:
+    """The account's lines with "hidden", "link" (seconds that the bytes of an iteration need on the link) and "bound", as far as they are known."""
+    if told is None or "computing" not in lines:
+        return dict(lines)
+    more = {"hidden": told.hidden}
+    if told.seconds is not None:
+        more.update({"link": told.seconds, "bound": max(lines["computing"], told.seconds)})
+    return {**lines, **more}
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
+
+
+def advice(lines: Mapping[str, float], max_norm: float | None) -> str:
+    """One sentence on what would save most waiting, "" if nothing is worth it."""
+    waits = {reason.removeprefix("waited: "): seconds for reason, seconds in lines.items() if reason.startswith("waited: ")}
+    worth = {reason: seconds for reason, seconds in waits.items() if seconds > WORTH * lines["seconds"] and (reason in REMEDIES or reason in SPECIAL)}
+    if not worth:
+        return ""
+    reason = max(worth, key=lambda name: worth[name])
+    if reason in SPECIAL:
+        return SPECIAL[reason](worth[reason], lines, max_norm)
+    return f"your script waits {milliseconds(worth[reason])} each iteration in {reason}: {REMEDIES[reason]}"
+
+
+def of_clipping(waited: float, lines: Mapping[str, float], max_norm: float | None) -> str:
+    """The norm is known when the last push is in: what comes back, half of it, travels behind the forward pass."""
+    norm = "..." if max_norm is None else f"{max_norm:g}"
+    return f"your script calls clip_grad_norm_, which waits {milliseconds(waited)} each iteration; attach(clip_norm={norm}) waits about {milliseconds(waited / 2)}"
+
+
+def of_forward(waited: float, lines: Mapping[str, float], max_norm: float | None) -> str:
+    why = "computing is shorter than the exchange"
+    if "link" in lines:
+        why = f"computing takes {milliseconds(lines['computing'])}, the bytes {milliseconds(lines['link'])} on the link"
+    return f"the forward pass waits {milliseconds(waited)} each iteration for means: {why}; settings={{'wire': 'bfloat16'}} moves half the bytes"
+
+
+SPECIAL: dict[str, Callable[[float, Mapping[str, float], float | None], str]] = {"clip_grad_norm_": of_clipping, "forward": of_forward}
+
+
+def sentence(lines: Mapping[str, float], workers: int) -> str:
+    """What `paceline train` prints of an iteration."""
+    waits = ", ".join(f"{name.removeprefix('waited: ')} {milliseconds(seconds)}" for name, seconds in lines.items() if name.startswith("waited: ") and seconds > WORTH * lines["seconds"])
+    said = f"{workers} ranks, {lines['iterations'] + 1:.0f} iterations of {milliseconds(lines['seconds'])}: computing {milliseconds(lines['computing'])}, exposed {milliseconds(lines['exposed'])}"
+    said += f" ({waits})" if waits else ""
+    said += f", hidden {milliseconds(lines['hidden'])}" if "hidden" in lines else ""
+    if "bound" in lines:
+        said += f"; bound {milliseconds(lines['bound'])}, by {'computing' if lines['bound'] > lines['link'] else 'the link'}"
+    return said
