@@ -79,6 +79,7 @@ def attach(
         raise PacelineError(f"clip_norm={clip_norm} is not above 0", subject="clip_norm")
     table = Table(model)
     make_free(model, optimizer)
+    refuse_shared(table)
     refuse_strangers(table, optimizer)
     stepper = Stepper(optimizer, table)
     if apply == "at-step":
@@ -149,6 +150,18 @@ def make_free(model: nn.Module, optimizer: Optimizer) -> None:
         raise PacelineError("the model, or a part of it, is attached already: a parameter belongs to one job; job.close() of that one gives it back")
     elif isinstance(vars(type(optimizer)).get("state"), property):
         raise PacelineError("the optimizer is attached already; job.close() of that one gives it back")
+
+
+def refuse_shared(table: Table) -> None:
+    """Parameters that a model of another job holds too: both jobs would step them."""
+    for other in lifetime.attached():
+        for entry in table.entries:
+            if (theirs := other.of(entry.parameter)) is not None:
+                raise PacelineError(
+                    f"parameter {entry.name} belongs to another attached model too, as {theirs.name}: two jobs would exchange and step it. "
+                    f"Attach one model that holds both, e.g. nn.ModuleList([one, other]), with one optimizer",
+                    subject=entry.name,
+                )
 
 
 def refuse_strangers(table: Table, optimizer: Optimizer) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import types
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from paceline._errors import PacelineError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from paceline.torch.job import Job
+    from paceline.torch.table import Table
 
 _jobs: weakref.WeakSet[Job] = weakref.WeakSet()
 _installed = False
@@ -62,6 +64,11 @@ def leave(model: nn.Module, optimizer: Optimizer) -> None:
         if job._holds(model, optimizer):
             _jobs.discard(job)
             job._leave()
+
+
+def attached() -> Iterator[Table]:
+    """The parameters of every job that has not ended."""
+    return (job._front.table for job in list(_jobs) if not job._front.inert)
 
 
 def before_fork() -> None:

@@ -54,6 +54,7 @@ MODELS = {
     "weight norm": (lambda: wrapped(nn.utils.parametrizations.weight_norm), (5, 4)),
     "spectral norm": (lambda: wrapped(nn.utils.parametrizations.spectral_norm), (5, 4)),
     "bfloat16": (lambda: nets.mlp().to(torch.bfloat16), (5, 4)),
+    "float16": (lambda: nets.mlp().to(torch.float16), (5, 4)),
     "60 tiny layers": (lambda: seeded(lambda: nn.Sequential(*[nn.Linear(4, 4) for _ in range(59)], nn.Linear(4, 3))), (5, 4)),
 }
 
