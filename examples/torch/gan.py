@@ -41,10 +41,10 @@ def main():
 
         loss = F.softplus(-judge(real)).mean() + F.softplus(judge(fake.detach())).mean()
         loss.backward()
+        judge.requires_grad_(False)  # below it only passes gradients on: its own would be exchanged in vain
         judges.step()
         judges.zero_grad()
 
-        judge.requires_grad_(False)  # it only passes gradients on; without this line its own would be exchanged in vain
         F.softplus(-judge(fake)).mean().backward()
         makes.step()
         makes.zero_grad()

@@ -62,8 +62,8 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     rank = here.rank if place.rank < 0 else place.rank
     servers = 0 if settings.get("collective", "none") != "none" else place.servers or workers
     role = "both" if servers else "worker"
+    given = place.coordinator or nth(here.coordinator, _attached)
     name, _attached = f"paceline/{here.attempt}/{_attached}", _attached + 1
-    given = place.coordinator or here.coordinator
     bind = place.bind or bound(here, given)
     hosted: Coordinator | None = None
     try:
@@ -79,6 +79,14 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
                 hosted.close(1.0)
         raise
     return node if hosted is None else Hosting(node, hosted)
+
+
+def nth(coordinator: str, job: int) -> str:
+    """Where the coordinator of this process's next job listens: jobs that run side by side have ports of their own, in a row."""
+    host, _, port = coordinator.rpartition(":")
+    if coordinator and int(port) + job > 65535:
+        raise PacelineError(f"PACELINE_COORDINATOR={coordinator} leaves no port for job {job + 1} of this script; each takes the next one", subject="PACELINE_COORDINATOR")
+    return f"{host}:{int(port) + job}" if coordinator else ""
 
 
 def host_coordinator(workers: int, servers: int, listen: str, settings: Mapping[str, str], key: Place) -> Coordinator:

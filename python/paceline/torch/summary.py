@@ -78,10 +78,11 @@ def of_clipping(waited: float, lines: Mapping[str, float], max_norm: float | Non
 
 
 def of_forward(waited: float, lines: Mapping[str, float], max_norm: float | None) -> str:
-    why = "computing is shorter than the exchange"
-    if "link" in lines:
-        why = f"computing takes {milliseconds(lines['computing'])}, the bytes {milliseconds(lines['link'])} on the link"
-    return f"the forward pass waits {milliseconds(waited)} each iteration for means: {why}; settings={{'wire': 'bfloat16'}} moves half the bytes"
+    said = f"the forward pass waits {milliseconds(waited)} each iteration for means: "
+    if "link" not in lines:
+        return said + "the link is slower than computing, or another rank is"
+    took = f"computing takes {milliseconds(lines['computing'])}, the bytes {milliseconds(lines['link'])} on the link"
+    return said + took + ("; settings={'wire': 'bfloat16'} moves half of them" if lines["link"] > waited / 2 else ", so it is another rank that is late")
 
 
 SPECIAL: dict[str, Callable[[float, Mapping[str, float], float | None], str]] = {"clip_grad_norm_": of_clipping, "forward": of_forward}

@@ -122,6 +122,8 @@ def test_the_end_says_what_was_hidden_and_what_the_bound_is():
     assert (complete["hidden"], complete["link"], complete["bound"]) == pytest.approx((0.003, 0.06, 0.06))
     assert summary.sentence(complete, 4) == "4 ranks, 10 iterations of 100.0 ms: computing 50.0 ms, exposed 50.0 ms (forward 50.0 ms), hidden 3.0 ms; bound 60.0 ms, by the link"
     assert "computing takes 50.0 ms, the bytes 60.0 ms on the link; settings={'wire': 'bfloat16'}" in summary.advice(complete, None)
+    assert summary.advice({**complete, "link": 0.001}, None).endswith("the bytes 1.0 ms on the link, so it is another rank that is late")
+    assert summary.advice(lines, None).endswith("the link is slower than computing, or another rank is")
     assert summary.sentence({**complete, "computing": 0.08, "bound": 0.08}, 4).endswith("bound 80.0 ms, by computing")
 
 

@@ -68,6 +68,13 @@ def test_variables_that_make_no_sense_are_named(variables, named):
     assert caught.value.exit_code == 2
 
 
+def test_jobs_side_by_side_have_ports_in_a_row_where_one_is_given():
+    assert [_joining.nth("127.0.0.1:4100", job) for job in range(2)] == ["127.0.0.1:4100", "127.0.0.1:4101"]
+    assert _joining.nth("[::1]:4100", 1) == "[::1]:4101" and _joining.nth("", 1) == ""
+    with pytest.raises(PacelineError, match="PACELINE_COORDINATOR=host:65535 leaves no port for job 2"):
+        _joining.nth("host:65535", 1)
+
+
 def test_the_first_host_of_a_node_list():
     lists = {"gpu07": "gpu07", "a,b": "a", "gpu[03-07,9],login": "gpu03", "rack[2,4]n[1-3]": "rack2n1", "n[5]-ib,x": "n5-ib", "": ""}
     assert {hosts: first_host(hosts) for hosts in lists} == lists
