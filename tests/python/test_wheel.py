@@ -29,7 +29,7 @@ IMPORTED = "import sys; before = set(sys.modules); import paceline; print(*sorte
 def run(*command, **options):
     environment = {name: value for name, value in os.environ.items() if name not in ("PACELINE_LIBRARY", "PYTHONPATH")}
     environment.update(options.pop("variables", {}))
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900, env=environment, **options)
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=1800, env=environment, **options)
 
 
 def files(folder):
