@@ -1,9 +1,9 @@
 // A job's coordinator on a thread of the library.
 #include "library/hosting.h"
 #include "library/text.h"
+#include "planner/tuning/decide.h"
 #include "runtime/coordinator_process.h"
 #include "transport/tcp/tcp_transport.h"
-#include "tuning/decide.h"
 
 namespace paceline::library {
 namespace {
@@ -67,7 +67,7 @@ Result<runtime::CoordinatorProcessOptions> options_of(const paceline_place& plac
   coordinator.job = draw_seed();
   options.decide = [workers = place.workers, servers = place.servers](job::JobSpec& job, const wire::TensorTable& table,
                                                                       const runtime::Gathering& gathering) {
-    return tuning::decide(job, table, workers, servers, gathering);
+    return planner::decide(job, table, workers, servers, gathering);
   };
   return options;
 }

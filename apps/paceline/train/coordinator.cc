@@ -10,11 +10,11 @@
 #include "paceline/progress.h"
 #include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
+#include "planner/tuning/decide.h"
 #include "runtime/coordinator_process.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
 #include "transport/tcp/tcp_transport.h"
-#include "tuning/decide.h"
 
 namespace paceline::cli {
 namespace {
@@ -55,7 +55,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.trace_file = request.trace_file;
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
     if (request.tells_gathered) print_event("gathered", true);
-    return tuning::decide(spec, table, request.workers, request.servers, gathering);
+    return planner::decide(spec, table, request.workers, request.servers, gathering);
   };
   options.on_progress = [&](const Json& progress) {
     if (request.events) return print_event("progress", progress);
