@@ -100,7 +100,7 @@ Result<Json> checked_case(const Question& question, const Json& given, const Jso
     if (key == nullptr) {
       if (std::find(question.ignored.begin(), question.ignored.end(), name) != question.ignored.end()) continue;
       return wrong("unknown key '{}'{}; the keys are {}", name, suggestion(name, names), fmt::join(names, ", "))
-          .because({"unknown", name.substr(0, 63)});
+          .because({"unknown", name});
     }
     auto found = checked_value(*key, value, fmt::format("key '{}'", name));
     if (!found.ok()) return found.status().because({"", name});

@@ -5,9 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include <Cbc_C_Interface.h>
-
 #include "planner/sizing/frontier.h"
+#include "planner/sizing/solver.h"
 
 namespace paceline::planner {
 namespace {
@@ -95,12 +94,13 @@ struct Solution {
 class Program {
  public:
   // slack: what the smallest choices leave of the bound; above 0.
-  Program(const Options& options, long double slack) : options_(options), model_(Cbc_newModel(), Cbc_deleteModel) {
-    Cbc_setLogLevel(model_.get(), 0);
-    Cbc_setMaximumNodes(model_.get(), kMostNodes);
+  Program(const Solver& cbc, const Options& options, long double slack)
+      : cbc_(cbc), options_(options), model_(cbc.new_model(), cbc.delete_model) {
+    cbc_.set_log_level(model_.get(), 0);
+    cbc_.set_maximum_nodes(model_.get(), kMostNodes);
     for (const auto& [name, value] :
          {std::pair{"ratioGap", "0"}, {"allowableGap", "0"}, {"increment", "0"}, {"integerTolerance", "1e-9"}}) {
-      Cbc_setParameter(model_.get(), name, value);
+      cbc_.set_parameter(model_.get(), name, value);
     }
     add_columns();
     add_one_per_layer();
@@ -119,10 +119,10 @@ class Program {
   // The optimum, or what has been found after kMostNodes nodes (a count, not a time: the same question gets the same answer).
   std::optional<Solution> solve() const {
     // A solved model cannot be changed, so each attempt solves a copy.
-    const std::unique_ptr<Cbc_Model, void (*)(Cbc_Model*)> copy(Cbc_clone(model_.get()), Cbc_deleteModel);
-    Cbc_solve(copy.get());
-    const bool proven = Cbc_isProvenOptimal(copy.get()) != 0;
-    const double* solution = proven ? Cbc_getColSolution(copy.get()) : Cbc_bestSolution(copy.get());
+    const Model copy(cbc_.clone(model_.get()), cbc_.delete_model);
+    cbc_.solve(copy.get());
+    const bool proven = cbc_.is_proven_optimal(copy.get()) != 0;
+    const double* solution = proven ? cbc_.solution(copy.get()) : cbc_.best_solution(copy.get());
     if (solution == nullptr) return std::nullopt;
     std::vector<std::size_t> picks;
     for (std::size_t k = 0; k < options_.size(); ++k) {
@@ -133,6 +133,7 @@ class Program {
   }
 
  private:
+  using Model = std::unique_ptr<CbcModel, void (*)(CbcModel*)>;
   static constexpr int kMostNodes = 200;
   static constexpr double kTimeScale = 1e5;
   static constexpr double kMemoryScale = 1e4;
@@ -144,7 +145,7 @@ class Program {
     for (const auto& layer : options_) {
       first_column_.push_back(column);
       for (const Option& option : layer) {
-        Cbc_addCol(model_.get(), "", 0, 1, (option.time - layer.back().time) / largest * kTimeScale, 1, 0, nullptr, nullptr);
+        cbc_.add_column(model_.get(), "", 0, 1, (option.time - layer.back().time) / largest * kTimeScale, 1, 0, nullptr, nullptr);
         ++column;
       }
     }
@@ -171,17 +172,18 @@ class Program {
   }
 
   void add_row(const std::vector<int>& columns, const std::vector<double>& coefficients, char sense, double right) {
-    Cbc_addRow(model_.get(), "", static_cast<int>(columns.size()), columns.data(), coefficients.data(), sense, right);
+    cbc_.add_row(model_.get(), "", static_cast<int>(columns.size()), columns.data(), coefficients.data(), sense, right);
   }
 
+  const Solver& cbc_;
   const Options& options_;
-  std::unique_ptr<Cbc_Model, void (*)(Cbc_Model*)> model_;
+  Model model_;
   std::vector<int> first_column_;
 };
 
 // CBC's best choice that keeps the bound to the last digit; the smallest choices when it has none.
-Solution solve_program(const Options& options, long double bound, long double slack) {
-  Program program(options, slack);
+Solution solve_program(const Solver& cbc, const Options& options, long double bound, long double slack) {
+  Program program(cbc, options, slack);
   for (;;) {
     auto solution = program.solve();
     if (!solution) return {std::vector<std::size_t>(options.size(), 0), false};
@@ -209,7 +211,8 @@ Result<AlgorithmChoice> choose_algorithms(const std::vector<std::vector<Algorith
   }
   if (memory_of(options, fastest) <= bound) return chosen(options, fastest);
 
-  Solution solution = solve_program(options, bound, slack);
+  PACELINE_ASSIGN_OR_RETURN(const Solver* const cbc, solver());
+  Solution solution = solve_program(*cbc, options, bound, slack);
   double gap = 0;
   if (!solution.proven) {
     const double incumbent = time_of(options, solution.picks);

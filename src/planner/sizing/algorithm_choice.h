@@ -29,7 +29,8 @@ struct AlgorithmChoice {
 // layers[k]: what each algorithm of layer k costs. Sums of whole-numbered memory are compared with the bound exactly. Of equal
 // (time, memory) the first algorithm is taken. No layers: the empty choice. Prints nothing; 100 layers of 8 algorithms take less
 // than a second. Optimal, but for questions where time falls in exact proportion to memory over very many sizes: those end with a
-// small `gap`. kBadRequest: a layer without algorithms, a number out of range.
+// small `gap`. kBadRequest: a layer without algorithms, a number out of range. kIo: not
+// everything fits, and CBC is not there (solver.h).
 Result<AlgorithmChoice> choose_algorithms(const std::vector<std::vector<AlgorithmCost>>& layers, double bound);
 
 }  // namespace paceline::planner

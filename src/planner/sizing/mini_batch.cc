@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/wrong.h"
+
 namespace paceline::planner {
 namespace {
 
@@ -25,7 +27,7 @@ Result<MiniBatchChoice> choose_mini_batch(std::int64_t samples, const std::vecto
       return error(ErrorKind::kBadRequest, "candidates[{}]: mini_batch is {}; legal is 1 or more", c, candidate.mini_batch);
     }
     auto algorithms = choose_algorithms(candidate.layers, candidate.bound);
-    if (!algorithms.ok()) return error(algorithms.status().kind(), "candidates[{}]: {}", c, algorithms.status().message());
+    if (!algorithms.ok()) return at(fmt::format("candidates[{}]", c), algorithms.status());
     MiniBatchPlan plan;
     plan.algorithms = std::move(algorithms).value();
     plan.iterations = samples / candidate.mini_batch + (samples % candidate.mini_batch == 0 ? 0 : 1);
