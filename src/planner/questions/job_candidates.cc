@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/amounts.h"
 #include "base/text.h"
 #include "base/wrong.h"
 #include "planner/sizing/memory.h"
@@ -90,6 +91,19 @@ model::ConvolutionChoice Candidate::choice() const {
   model::ConvolutionChoice choice;
   for (std::size_t layer = 0; layer < layers.size(); ++layer) choice[layers[layer].name] = chosen(layer).algorithm;
   return choice;
+}
+
+std::string Candidate::told_by() const {
+  switch (by) {
+    case StepTime::By::kLayers:
+      return "which the layers' times add up to; whole steps were not measured";
+    case StepTime::By::kWholeSteps:
+      return fmt::format("as whole steps took; the layers' times add up to {}", in_time(summed));
+    case StepTime::By::kBoth:
+      return fmt::format("where layers save as much of their own times as whole steps with the fastest did; those add up to {}",
+                         in_time(summed));
+  }
+  return {};
 }
 
 std::string how_to_measure(const JobQuestion& question, const model::ModelDescription& model) {

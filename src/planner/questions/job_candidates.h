@@ -31,6 +31,7 @@ struct Candidate {
   // What layer `layer` runs. Requires a feasible plan.
   const MeasuredAlgorithm& chosen(std::size_t layer) const;
   model::ConvolutionChoice choice() const;
+  std::string told_by() const;  // how its time is known, for a sentence
 };
 
 struct Candidates {

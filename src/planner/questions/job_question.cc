@@ -1,4 +1,6 @@
 // The question `job`: one recommendation from what was measured.
+#include <cmath>
+
 #include "base/wrong.h"
 #include "planner/questions/question.h"
 #include "planner/questions/recommendation.h"
@@ -37,6 +39,28 @@ Result<Json> answer_job(const Json& input, const Json& choices) {
 }
 
 }  // namespace
+
+Status validate(const JobQuestion& question, const Called& called) {
+  const auto refuse = [&](const char* key, const std::string& rest) { return wrong("{}{}", called(key), rest).because({"", key}); };
+  if (question.samples < 1) return refuse("dataset_size", fmt::format(" is {}; legal: 1 and more", question.samples));
+  if (question.memory.count < 1) return refuse("memory", fmt::format(" is {}; it must be above zero", question.memory.count));
+  for (const std::int64_t mini_batch : question.mini_batches) {
+    if (mini_batch < 1) return refuse("mini_batches", fmt::format(" has {}; legal: 1 and more", mini_batch));
+  }
+  if (question.workers && question.speedup)
+    return refuse("workers", fmt::format(" and {} contradict each other; give one of them", called("speedup")));
+  if (question.workers && (*question.workers < 1 || *question.workers > kMostProcesses))
+    return refuse("workers", fmt::format(" is {}; legal: 1 to {}", *question.workers, kMostProcesses));
+  if (question.speedup && !(std::isfinite(*question.speedup) && *question.speedup > 0))
+    return refuse("speedup", fmt::format(" is {}; legal are finite numbers above 0", *question.speedup));
+  if (question.efficiency && !(*question.efficiency > 0 && *question.efficiency <= 1))
+    return refuse("efficiency", fmt::format(" is {}; legal are numbers above 0 and up to 1", *question.efficiency));
+  if (question.overhead && !(std::isfinite(*question.overhead) && *question.overhead >= 0))
+    return refuse("overhead", fmt::format(" is {}; legal are finite numbers from 0", *question.overhead));
+  if (question.worker_bandwidth && !question.bandwidth)
+    return refuse("worker_bandwidth", fmt::format(" needs {}, that of a server's link", called("bandwidth")));
+  return model::describe(question.model).status();
+}
 
 Question job_question() {
   return {

@@ -144,6 +144,17 @@ void Measurements::put(MeasuredOverhead overhead) {
   overheads.push_back(std::move(overhead));
 }
 
+const MeasuredOverhead* Measurements::overhead_of(const std::string& model, const std::string& dataset,
+                                                  std::int64_t mini_batch) const {
+  const MeasuredOverhead* nearest = nullptr;
+  for (const MeasuredOverhead& measured : overheads) {
+    if (measured.model != model || (!dataset.empty() && measured.dataset != dataset)) continue;
+    const auto distance = [mini_batch](const MeasuredOverhead& one) { return std::abs(one.mini_batch - mini_batch); };
+    if (nearest == nullptr || distance(measured) < distance(*nearest)) nearest = &measured;
+  }
+  return nearest;
+}
+
 Json to_json(const MeasuredStep& step) {
   Json layers = Json::array();
   for (const MeasuredLayer& layer : step.layers) {

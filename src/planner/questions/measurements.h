@@ -59,6 +59,8 @@ struct Measurements {
   // Takes the place of what was measured of the same model and mini-batch (and data set).
   void put(MeasuredStep step);
   void put(MeasuredOverhead overhead);
+  // R_O of the data set, "" of any; with the nearest mini-batch. Null: it was not measured.
+  const MeasuredOverhead* overhead_of(const std::string& model, const std::string& dataset, std::int64_t mini_batch) const;
 };
 
 Json to_json(const MeasuredStep& step);

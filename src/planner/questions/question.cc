@@ -65,6 +65,11 @@ Status require_positive(const Json& input, const std::vector<std::string>& names
   return {};
 }
 
+Status require_one(const Json& input, const char* key) {
+  if (input[key].get<std::int64_t>() >= 1) return {};
+  return wrong_key(key, " is 0; at least 1 is needed");
+}
+
 Json infeasible(const std::vector<std::string>& keys, const std::string& reason) {
   Json answer = Json::object();
   answer["feasible"] = false;

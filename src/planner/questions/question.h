@@ -1,5 +1,5 @@
-// The questions of `paceline plan`: named keys with types, answered for one case without running anything. A question only says what
-// its keys are and how a case is answered; checking names and types is done once for all of them (cases.h). Pure; any thread.
+// The questions of `paceline plan`: named keys with types, answered for one case without running anything. A question only says
+// what its keys are and how a case is answered; checking names and types is done once for all of them (cases.h). Pure; any thread.
 #pragma once
 
 #include <functional>
@@ -63,11 +63,14 @@ std::vector<std::string> keys_given(const Json& input, const std::vector<std::st
 
 // Each of `names` that the case has is a number above 0; kBadRequest names the first that is not.
 Status require_positive(const Json& input, const std::vector<std::string>& names);
+// The count, which the case has, is 1 or more.
+Status require_one(const Json& input, const char* key);
 
 // Each file of this folder offers its questions.
 std::vector<Question> communication_questions();  // batches, iteration, slice, collective
-std::vector<Question> cluster_questions();        // barrier, gpus, servers
-std::vector<Question> device_questions();         // memory, algorithms, mini-batch, fft-ratio
-Question job_question();                          // job
+Question collective_question();
+std::vector<Question> cluster_questions();  // barrier, gpus, servers
+std::vector<Question> device_questions();   // memory, algorithms, mini-batch, fft-ratio
+Question job_question();                    // job
 
 }  // namespace paceline::planner

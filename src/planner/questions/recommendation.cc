@@ -12,19 +12,6 @@
 namespace paceline::planner {
 namespace {
 
-constexpr std::int64_t kMostProcesses = 100'000;  // of one kind in a job, as `train` allows
-
-// R_O as it was measured: of the data set that was named, else of any; with the nearest mini-batch. Null: it was not.
-const MeasuredOverhead* measured_overhead(const JobQuestion& question, const Measurements& measurements, std::int64_t mini_batch) {
-  const MeasuredOverhead* nearest = nullptr;
-  for (const MeasuredOverhead& measured : measurements.overheads) {
-    if (measured.model != question.model || (!question.dataset.empty() && measured.dataset != question.dataset)) continue;
-    const auto distance = [mini_batch](const MeasuredOverhead& one) { return std::abs(one.mini_batch - mini_batch); };
-    if (nearest == nullptr || distance(measured) < distance(*nearest)) nearest = &measured;
-  }
-  return nearest;
-}
-
 // The lemma's curve up to twice the workers, in at most 16 points.
 std::vector<Recommendation::Speedup> curve_of(double overhead, std::int64_t workers) {
   const std::int64_t most = std::max<std::int64_t>(8, 2 * workers), step = (most + 15) / 16;
@@ -32,19 +19,6 @@ std::vector<Recommendation::Speedup> curve_of(double overhead, std::int64_t work
   for (std::int64_t count = 1; count <= most; count = step == 1 ? count + 1 : (count / step + 1) * step)
     curve.push_back({count, speedup(overhead, count)});
   return curve;
-}
-
-std::string told_by(const Candidate& candidate) {
-  switch (candidate.by) {
-    case StepTime::By::kLayers:
-      return "which the layers' times add up to; whole steps were not measured";
-    case StepTime::By::kWholeSteps:
-      return fmt::format("as whole steps took; the layers' times add up to {}", in_time(candidate.summed));
-    case StepTime::By::kBoth:
-      return fmt::format("where layers save as much of their own times as whole steps with the fastest did; those add up to {}",
-                         in_time(candidate.summed));
-  }
-  return {};
 }
 
 Recommendation::Candidate told(const Candidate& candidate) {
@@ -118,7 +92,7 @@ class Builder {
         candidates_.all.size());
     const double gain = plan.algorithms.time > 0 ? step.step_s / plan.algorithms.time : 1;
     say("convolutions: LibTorch's choice takes {} an iteration, these {} ({:.2f} times as fast), {}", in_time(step.step_s),
-        in_time(plan.algorithms.time), gain, told_by(candidate));
+        in_time(plan.algorithms.time), gain, candidate.told_by());
     if (step.whole_gain > 0) {
       say("whole steps with each layer's fastest algorithm were {:.2f} times as fast as with LibTorch's choice, measured in turns: "
           "{}",
@@ -147,7 +121,7 @@ class Builder {
   }
 
   void choose_loading() {
-    const MeasuredOverhead* measured = measured_overhead(question_, measurements_, best().step->mini_batch);
+    const MeasuredOverhead* measured = measurements_.overhead_of(question_.model, question_.dataset, best().step->mini_batch);
     overhead_ = question_.overhead;
     if (measured == nullptr) return;
     if (!overhead_) overhead_ = measured->overhead;
@@ -306,28 +280,6 @@ class Builder {
 };
 
 }  // namespace
-
-Status validate(const JobQuestion& question, const Called& called) {
-  const auto refuse = [&](const char* key, const std::string& rest) { return wrong("{}{}", called(key), rest).because({"", key}); };
-  if (question.samples < 1) return refuse("dataset_size", fmt::format(" is {}; legal: 1 and more", question.samples));
-  if (question.memory.count < 1) return refuse("memory", fmt::format(" is {}; it must be above zero", question.memory.count));
-  for (const std::int64_t mini_batch : question.mini_batches) {
-    if (mini_batch < 1) return refuse("mini_batches", fmt::format(" has {}; legal: 1 and more", mini_batch));
-  }
-  if (question.workers && question.speedup)
-    return refuse("workers", fmt::format(" and {} contradict each other; give one of them", called("speedup")));
-  if (question.workers && (*question.workers < 1 || *question.workers > kMostProcesses))
-    return refuse("workers", fmt::format(" is {}; legal: 1 to {}", *question.workers, kMostProcesses));
-  if (question.speedup && !(std::isfinite(*question.speedup) && *question.speedup > 0))
-    return refuse("speedup", fmt::format(" is {}; legal are finite numbers above 0", *question.speedup));
-  if (question.efficiency && !(*question.efficiency > 0 && *question.efficiency <= 1))
-    return refuse("efficiency", fmt::format(" is {}; legal are numbers above 0 and up to 1", *question.efficiency));
-  if (question.overhead && !(std::isfinite(*question.overhead) && *question.overhead >= 0))
-    return refuse("overhead", fmt::format(" is {}; legal are finite numbers from 0", *question.overhead));
-  if (question.worker_bandwidth && !question.bandwidth)
-    return refuse("worker_bandwidth", fmt::format(" needs {}, that of a server's link", called("bandwidth")));
-  return model::describe(question.model).status();
-}
 
 Result<Recommendation> recommend(const JobQuestion& question, const Measurements& measurements) {
   PACELINE_ASSIGN_OR_RETURN(model::ModelDescription description, model::describe(question.model));

@@ -13,6 +13,8 @@
 
 namespace paceline::planner {
 
+inline constexpr std::int64_t kMostProcesses = 100'000;  // of one kind in a job, as `train` allows
+
 struct JobQuestion {
   std::string model;
   std::int64_t samples = 0;                 // of the data set, 1 or more
