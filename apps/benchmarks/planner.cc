@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "bench/ledger.h"
 #include "paceline/machine.h"
+#include "paceline/profile/cache.h"
 #include "paceline/progress.h"
 #include "paceline/train/trainer_program.h"
 #include "planner/questions/step_time.h"
