@@ -11,12 +11,15 @@
 #include "base/text.h"
 #include "bench/ledger.h"
 #include "paceline/machine.h"
-#include "paceline/profile/prediction.h"
+#include "paceline/profile/cache.h"
 #include "paceline/progress.h"
 #include "paceline/train/trainer_program.h"
+#include "planner/questions/step_time.h"
 
 namespace paceline::cli {
 namespace {
+
+using planner::MeasuredStep;
 
 struct Options {
   bool quick = false;
@@ -116,8 +119,8 @@ class PlannerBench {
       PACELINE_RETURN_IF_ERROR(calibrate(subject, mini_batch, 0, calibrations));
     std::vector<Judged> judged;
     for (const std::int64_t mini_batch : subject.judge) {
-      const MeasuredStep step = predicted_step(calibrations, mini_batch);
-      judged.push_back({mini_batch, fastest_choice(step), step.step_s, {}, {}});
+      const MeasuredStep step = planner::predicted_step(calibrations, mini_batch);
+      judged.push_back({mini_batch, planner::fastest_choice(step), step.step_s, {}, {}});
     }
     for (Judged& one : judged) PACELINE_RETURN_IF_ERROR(confirm(subject, one));
     for (int pass = 0; pass < options_.passes; ++pass) {
@@ -127,7 +130,7 @@ class PlannerBench {
         if (i < judged.size()) PACELINE_RETURN_IF_ERROR(judge(subject, pass, judged[i]));
       }
     }
-    for (const Judged& one : judged) rows_.push_back(row_of(subject, one, predicted_step(calibrations, one.mini_batch)));
+    for (const Judged& one : judged) rows_.push_back(row_of(subject, one, planner::predicted_step(calibrations, one.mini_batch)));
     return {};
   }
 
@@ -139,9 +142,9 @@ class PlannerBench {
     return {.model = subject.model,
             .mini_batch = judged.mini_batch,
             .convolutions = to_text(judged.choice),
-            .predicted_s = predicted_seconds(predicted, judged.choice),
+            .predicted_s = planner::predicted_seconds(predicted, judged.choice),
             .measured_s = median(judged.chosen_s),
-            .default_predicted_s = predicted_seconds(predicted, {}),
+            .default_predicted_s = planner::predicted_seconds(predicted, {}),
             .default_measured_s = median(judged.default_s),
             .gain = median(ratios),
             .interpolated = std::find(measured_too.begin(), measured_too.end(), judged.mini_batch) == measured_too.end()};
@@ -167,7 +170,7 @@ class PlannerBench {
     PACELINE_ASSIGN_OR_RETURN(const Json found, measured(fmt::format("{} {} calibration {}", subject.model, mini_batch, pass),
                                                          request(subject.model, mini_batch, rounds)));
     bar_->update(++done_);
-    PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(found, "the trainer's measurement"));
+    PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, planner::read_step(found, "the trainer's measurement"));
     calibrations.push_back(std::move(step));
     return {};
   }
@@ -183,10 +186,10 @@ class PlannerBench {
   // As `profile --convolutions` does: a choice that whole steps do not confirm is none.
   Status confirm(const Subject& subject, Judged& judged) {
     if (to_text(judged.choice).empty()) return {};
-    PACELINE_ASSIGN_OR_RETURN(const Json found,
-                              compared(subject, judged, "confirmed", rounds_to_confirm(judged.expected_s, subject.rounds)));
-    PACELINE_ASSIGN_OR_RETURN(const double gain, read_gain(found, "the trainer's measurement"));
-    if (!worth_a_choice(gain)) judged.choice.clear();
+    PACELINE_ASSIGN_OR_RETURN(
+        const Json found, compared(subject, judged, "confirmed", planner::rounds_to_confirm(judged.expected_s, subject.rounds)));
+    PACELINE_ASSIGN_OR_RETURN(const double gain, planner::read_gain(found, "the trainer's measurement"));
+    if (!planner::worth_a_choice(gain)) judged.choice.clear();
     return {};
   }
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "paceline/wrong.h"
-#include "planner/memory.h"
+#include "base/wrong.h"
+#include "planner/sizing/memory.h"
 
 namespace paceline::gpu_convolutions {
 namespace {
-
-using cli::wrong;
 
 Status check_numbers(const Options& options) {
   std::vector<std::int64_t> seen;

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "paceline/amounts.h"
+#include "base/amounts.h"
 
 namespace paceline::gpu_convolutions {
 namespace {
@@ -30,10 +30,9 @@ Json json_of(const planner::CudnnLayerCandidates& layer) {
 std::string line_of(std::size_t index, const planner::CudnnCandidate& candidate) {
   std::vector<std::string> passes;
   for (const planner::CudnnPassChoice& pass : candidate.passes)
-    passes.push_back(fmt::format("{} {} {}", to_string(pass.pass), to_string(pass.algorithm), cli::in_time(pass.seconds)));
-  return fmt::format("    {} {:<24}{:>12}{:>12}  differs by {:.1e}  ({})\n", index, candidate.family,
-                     cli::in_time(candidate.seconds), cli::in_bytes(static_cast<double>(candidate.workspace_bytes)),
-                     candidate.difference, fmt::join(passes, ", "));
+    passes.push_back(fmt::format("{} {} {}", to_string(pass.pass), to_string(pass.algorithm), in_time(pass.seconds)));
+  return fmt::format("    {} {:<24}{:>12}{:>12}  differs by {:.1e}  ({})\n", index, candidate.family, in_time(candidate.seconds),
+                     in_bytes(static_cast<double>(candidate.workspace_bytes)), candidate.difference, fmt::join(passes, ", "));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "gpu_convolutions/request.h"
-#include "planner/cudnn_families.h"
+#include "planner/sizing/cudnn_families.h"
 
 namespace paceline::gpu_convolutions {
 

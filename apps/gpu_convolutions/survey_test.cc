@@ -5,9 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "paceline/plan/case_reader.h"
-#include "paceline/plan/question.h"
-#include "planner/memory.h"
+#include "planner/questions/cases.h"
+#include "planner/sizing/memory.h"
 
 namespace paceline::gpu_convolutions {
 namespace {
@@ -66,8 +65,8 @@ Result<Survey> surveyed(const Options& options, const MeasureLayer& gpu) {
 
 // What `paceline plan mini-batch --input -` answers to the text.
 Result<Json> planned(const std::string& text) {
-  const cli::Question question = cli::mini_batch_question();
-  PACELINE_ASSIGN_OR_RETURN(const cli::Cases cases, cli::read_cases(question, text, "standard input", Json::object()));
+  const planner::Question& question = *planner::find_question("mini-batch");
+  PACELINE_ASSIGN_OR_RETURN(const planner::Cases cases, planner::read_cases(question, text, "standard input", Json::object()));
   return question.answer(cases.cases.at(0), Json::object());
 }
 

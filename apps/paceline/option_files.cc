@@ -1,7 +1,7 @@
 #include "paceline/option_files.h"
 
 #include "base/new_file.h"
-#include "paceline/wrong.h"
+#include "base/wrong.h"
 
 namespace paceline::cli {
 

@@ -225,7 +225,14 @@ int32_t paceline_step_done(paceline_node* node, const paceline_step* step, int32
  *   "questions"  the names of the questions
  *   "options"    the options of a job: name, type, default, what is legal, sentence
  *   "schema"     a JSON schema of the options
- *   "version"    {"release": "0.1.0"} */
+ *   "version"    {"release": "0.1.0"}
+ *   "plan"       what can be planned: name, purpose, keys (name, type, required, help) and choices (name, values, help; the first
+ *                value is the default) of each question
+ *   "plan slice" and so on: that question of `paceline plan`. `json` is one case, an object with its keys and choices, or an
+ *                array of cases, which an array of answers answers. A case that is well-formed and has no answer is answered with
+ *                "feasible": false and a "reason"; one that is wrong is refused, with its key as the subject and the sentence of
+ *                the command line. "plan algorithms", "plan mini-batch" and "plan job" load the solver CBC (libCbcSolver.so.3)
+ *                where not everything fits; without it they are refused with PACELINE_IO, and all others are answered. */
 int32_t paceline_ask(const char* question, const char* json, paceline_text** answer, paceline_error* error);
 
 /* "0.1.0". Not to be freed. A binding compares it with its own: header, library and binding are of one release. */

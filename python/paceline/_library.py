@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import json as _json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_void_p
 
 from paceline._errors import KINDS, PacelineError
@@ -100,9 +100,9 @@ def version() -> str:
     return RELEASE if load() else ""
 
 
-def ask(question: str, settings: Mapping[str, object] | None = None) -> object:
-    """The answer, parsed."""
-    given = None if settings is None else _json.dumps(settings)
+def ask(question: str, settings: object = None) -> object:
+    """The answer, parsed. `settings`: what JSON can hold, and arrays of NumPy; None: none."""
+    given = None if settings is None else _json.dumps(settings, default=lambda array: array.tolist())
     return _json.loads(_text("paceline_ask", question.encode(), _encoded(given)))
 
 

@@ -1,9 +1,9 @@
 // A job's coordinator on a thread of the library.
 #include "library/hosting.h"
 #include "library/text.h"
+#include "planner/tuning/decide.h"
 #include "runtime/coordinator_process.h"
 #include "transport/open/open.h"
-#include "tuning/decide.h"
 
 namespace paceline::library {
 namespace {

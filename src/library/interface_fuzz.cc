@@ -61,9 +61,9 @@ class Caller {
     return data_.ConsumeIntegralInRange(0, 15) == 0 ? nullptr : &value;
   }
   const char* words() {
-    static constexpr const char* kWords[] = {"optimizer",   "sgd",     "learning-rate", "0.1",        "deadline", "1s",
-                                             "sync",        "asp",     "wire",          "collective", "loop3",    "127.0.0.1:0",
-                                             "127.0.0.1:1", "version", "options",       "{}",         ""};
+    static constexpr const char* kWords[] = {"optimizer",   "sgd",        "learning-rate", "0.1",         "deadline", "1s",
+                                             "sync",        "asp",        "wire",          "collective",  "loop3",    "127.0.0.1:0",
+                                             "127.0.0.1:1", "plan slice", "options",       "[{\"a\":1}]", "{}",       ""};
     if (data_.ConsumeBool()) return data_.PickValueInArray(kWords);
     text_.push_back(data_.ConsumeRandomLengthString(40));
     return text_.back().c_str();

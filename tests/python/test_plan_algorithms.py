@@ -1,10 +1,13 @@
 """`paceline plan algorithms|mini-batch|fft-ratio`, asked from outside."""
 
 import itertools
+import json
+import os
 import random
+import subprocess
 
 import pytest
-from plan_questions import ALGORITHMS, FFT, MINI_BATCH, ask, refused, without
+from plan_questions import ALGORITHMS, FFT, MINI_BATCH, PROGRAM, ask, refused, without
 
 
 def least_time(layers, bound):
@@ -126,3 +129,16 @@ BAD_FFT = [
 @pytest.mark.parametrize("case,names", BAD_FFT)
 def test_bad_fft_ratios(case, names):
     refused("fft-ratio", case, names=["case 0", *names])
+
+
+def test_without_the_solver_only_what_needs_it_fails_and_says_what_to_install(tmp_path):
+    (tmp_path / "libCbcSolver.so.3").touch()
+    both_fit, one_fits = dict(ALGORITHMS, bound=15), ALGORITHMS
+    for case, code in ((both_fit, 0), (one_fits, 1)):
+        done = subprocess.run(
+            [PROGRAM, "plan", "algorithms", "--input", "-", "--json"], input=json.dumps(case), capture_output=True, text=True, timeout=120,
+            env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        )
+        assert done.returncode == code, done
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert "needs the solver CBC" in done.stderr and "libCbcSolver.so.3" in done.stderr and "apt-get install coinor-libcbc3" in done.stderr

@@ -18,6 +18,7 @@ import array, sys, paceline
 numbers = array.array("f", [1, 2])
 with paceline.Communicator(0, ["127.0.0.1:" + sys.argv[1]]) as alone:
     alone.start("allreduce", numbers).wait()
+assert paceline.plan.gpus(overhead=0.1, speedup=3)["gpus"] == 4
 assert list(numbers) == [1, 2] and "torch" not in sys.modules and "numpy" not in sys.modules
 print(paceline.__file__)
 """

@@ -1,18 +1,22 @@
 // `paceline plan job`: one recommendation from what was measured, with its reasons; as text, JSON, a file for `train --plan`, and a
 // picture.
-#include <cmath>
-
 #include "base/new_file.h"
 #include "base/text.h"
+#include "base/wrong.h"
 #include "paceline/option_files.h"
+#include "paceline/plan/case_options.h"
 #include "paceline/plan/job_picture.h"
 #include "paceline/plan/question.h"
-#include "paceline/plan/recommendation.h"
+#include "paceline/profile/cache.h"
 #include "paceline/train/request.h"
-#include "paceline/wrong.h"
+#include "planner/questions/recommendation.h"
 
 namespace paceline::cli {
 namespace {
+
+using planner::JobQuestion;
+using planner::Measurements;
+using planner::Recommendation;
 
 struct Asked {
   JobQuestion question;
@@ -25,7 +29,7 @@ struct Asked {
 
 Result<BytesPerSecond> rate(const char* option, const std::string& text) {
   auto parsed = parse_rate(text);
-  if (!parsed.ok()) return wrong("{}: {}", option, parsed.status().message());
+  if (!parsed.ok()) return at(option, parsed.status());
   if (!(parsed->value > 0)) return wrong("{} is {}; it must be above zero", option, text);
   return parsed;
 }
@@ -33,36 +37,14 @@ Result<BytesPerSecond> rate(const char* option, const std::string& text) {
 Result<JobQuestion> question_of(const Asked& asked, const CLI::App& command) {
   JobQuestion question = asked.question;
   const auto given = [&command](const char* option) { return command.count(option) > 0; };
-  if (question.samples < 1) return wrong("--dataset-size is {}; legal: 1 and more", question.samples);
   auto memory = parse_bytes(asked.memory);
-  if (!memory.ok()) return wrong("--memory: {}", memory.status().message());
+  if (!memory.ok()) return at("--memory", memory.status());
   if (memory->count < 1) return wrong("--memory is {}; it must be above zero", asked.memory);
   question.memory = *memory;
-  for (const std::int64_t mini_batch : question.mini_batches) {
-    if (mini_batch < 1) return wrong("--mini-batches has {}; legal: 1 and more", mini_batch);
-  }
-  if (given("--workers") && given("--speedup")) return wrong("--workers and --speedup contradict each other; give one of them");
-  if (given("--workers")) {
-    if (asked.workers < 1 || asked.workers > 100'000) return wrong("--workers is {}; legal: 1 to 100000", asked.workers);
-    question.workers = asked.workers;
-  }
-  if (given("--speedup")) {
-    if (!std::isfinite(asked.speedup) || !(asked.speedup > 0))
-      return wrong("--speedup is {}; legal are finite numbers above 0", asked.speedup);
-    question.speedup = asked.speedup;
-  }
-  if (given("--efficiency")) {
-    if (!(asked.efficiency > 0 && asked.efficiency <= 1))
-      return wrong("--efficiency is {}; legal are numbers above 0 and up to 1", asked.efficiency);
-    question.efficiency = asked.efficiency;
-  }
-  if (given("--overhead")) {
-    if (!std::isfinite(asked.overhead) || asked.overhead < 0)
-      return wrong("--overhead is {}; legal are finite numbers from 0", asked.overhead);
-    question.overhead = asked.overhead;
-  }
-  if (given("--worker-bandwidth") && !given("--bandwidth"))
-    return wrong("--worker-bandwidth needs --bandwidth, that of a server's link");
+  if (given("--workers")) question.workers = asked.workers;
+  if (given("--speedup")) question.speedup = asked.speedup;
+  if (given("--efficiency")) question.efficiency = asked.efficiency;
+  if (given("--overhead")) question.overhead = asked.overhead;
   if (given("--bandwidth")) {
     PACELINE_ASSIGN_OR_RETURN(question.bandwidth, rate("--bandwidth", asked.bandwidth));
   }
@@ -71,54 +53,33 @@ Result<JobQuestion> question_of(const Asked& asked, const CLI::App& command) {
   }
   if (asked.duplex != "full" && asked.duplex != "half") return wrong("--duplex is '{}'; legal are full and half", asked.duplex);
   question.duplex = asked.duplex == "full" ? planner::Duplex::kFull : planner::Duplex::kHalf;
+  PACELINE_RETURN_IF_ERROR(planner::validate(question, option_name));
   return question;
 }
 
 Result<Measurements> measurements_of(const Asked& asked) {
   if (!asked.measurements.empty()) {
+    const std::string source = "--measurements " + asked.measurements;
     PACELINE_ASSIGN_OR_RETURN(const std::string text, read_option("--measurements", asked.measurements));
-    return read_measurements(text, "--measurements " + asked.measurements);
+    PACELINE_ASSIGN_OR_RETURN(const Json json, planner::parse_json(text, source, planner::CaseIndex::kNone));
+    return planner::read_measurements(json, source);
   }
   Cache cache = load_cache();
   if (!cache.notice.empty()) fmt::print(stderr, "paceline: {}\n", cache.notice);
   return std::move(cache.measurements);
 }
 
-// R_O as it was measured: of the data set that was named, else of any; with the nearest mini-batch. Null: it was not.
-const MeasuredOverhead* measured_overhead(const Asked& asked, const Measurements& measurements, std::int64_t mini_batch) {
-  const MeasuredOverhead* nearest = nullptr;
-  for (const MeasuredOverhead& measured : measurements.overheads) {
-    if (measured.model != asked.question.model || (!asked.question.dataset.empty() && measured.dataset != asked.question.dataset))
-      continue;
-    const auto distance = [mini_batch](const MeasuredOverhead& one) { return std::abs(one.mini_batch - mini_batch); };
-    if (nearest == nullptr || distance(measured) < distance(*nearest)) nearest = &measured;
-  }
-  return nearest;
-}
-
 Status run(const Asked& asked, const CLI::App& command) {
-  PACELINE_ASSIGN_OR_RETURN(JobQuestion question, question_of(asked, command));
-  PACELINE_RETURN_IF_ERROR(model::describe(question.model).status());
+  PACELINE_ASSIGN_OR_RETURN(const JobQuestion question, question_of(asked, command));
   if (!question.dataset.empty()) PACELINE_RETURN_IF_ERROR(check_data_set_name(question.dataset));
   PACELINE_RETURN_IF_ERROR(check_output("--output", asked.output));
   PACELINE_RETURN_IF_ERROR(check_output("--picture", asked.picture));
   PACELINE_ASSIGN_OR_RETURN(const Measurements measurements, measurements_of(asked));
-  // The mini-batch does not depend on R_O, so it is known for which one R_O is to be looked up.
-  JobQuestion first = question;
-  first.workers = 1;
-  first.speedup = first.efficiency = std::nullopt;
-  PACELINE_ASSIGN_OR_RETURN(const Json for_one, recommend(first, measurements));
-  const MeasuredOverhead* measured =
-      for_one["mini_batch"].is_number() ? measured_overhead(asked, measurements, for_one["mini_batch"]) : nullptr;
-  if (measured != nullptr) {
-    if (!question.overhead) question.overhead = measured->overhead;
-    question.prefetch = measured->prefetch;
-    question.loader_threads = measured->loader_threads;
-  }
-  PACELINE_ASSIGN_OR_RETURN(const Json answer, recommend(question, measurements));
+  PACELINE_ASSIGN_OR_RETURN(const Recommendation recommendation, planner::recommend(question, measurements));
+  const Json answer = to_json(recommendation);
   if (!asked.output.empty()) PACELINE_RETURN_IF_ERROR(write_file(system_files(), asked.output, answer.dump(2) + "\n"));
   if (!asked.picture.empty()) PACELINE_RETURN_IF_ERROR(draw_job(answer, asked.picture));
-  fmt::print("{}", asked.json ? answer.dump(2) + "\n" : recommendation_text(answer));
+  fmt::print("{}", asked.json ? answer.dump(2) + "\n" : to_text(recommendation));
   return {};
 }
 

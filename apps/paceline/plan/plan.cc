@@ -1,4 +1,7 @@
 // The group `paceline plan`: every decision of the runtime as a question that can be asked with numbers.
+#include <fmt/ranges.h>
+
+#include "paceline/plan/examples.h"
 #include "paceline/plan/question.h"
 
 namespace paceline::cli {
@@ -17,10 +20,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       "the keys' names. Layers are numbered from 1 in forward order, ranks, workers and cases from 0. Units in options: 4MB, "
       "1gbit, 10us;\n"
       "in JSON plain numbers: bytes, bytes/s, seconds. A case without an answer says \"feasible\": false and why.");
-  add_communication_questions(*plan, chosen);
-  add_cluster_questions(*plan, chosen);
-  add_device_questions(*plan, chosen);
-  add_job_question(*plan, chosen);
+  for (const planner::Question& question : planner::questions()) {
+    if (question.name != "job") add_question(*plan, chosen, question, examples_of(question.name));
+  }
+  add_job_question(*plan, chosen);  // what was measured stands in files
   // Not require_subcommand: it would hide the name of a question that does not exist behind "a subcommand is required".
   plan->callback([plan, &chosen] {
     if (!plan->get_subcommands().empty()) return;

@@ -8,13 +8,25 @@
 #include <map>
 #include <memory>
 
+#include <fmt/ranges.h>
+
 #include "base/text.h"
+#include "base/wrong.h"
 #include "paceline/option_files.h"
 #include "paceline/plan/answer_text.h"
-#include "paceline/plan/case_reader.h"
+#include "paceline/plan/case_options.h"
+#include "planner/questions/ask.h"
+#include "planner/questions/cases.h"
 
 namespace paceline::cli {
 namespace {
+
+using planner::Beside;
+using planner::Cases;
+using planner::Choice;
+using planner::Key;
+using planner::KeyType;
+using planner::Question;
 
 // What the options of one `plan` command were set to; shared between CLI11, which writes it, and the run.
 struct Given {
@@ -25,7 +37,7 @@ struct Given {
 };
 
 struct Command {
-  Question question;
+  const Question& question;
   Given given;
   CLI::App* app = nullptr;  // owned by its parent
 };
@@ -64,9 +76,9 @@ Result<std::string> read_standard_input() {
   while ((count = std::fread(buffer, 1, sizeof buffer, stdin)) > 0) {
     text.append(buffer, count);
     if (text.size() > static_cast<std::size_t>(kLargestInput.count))
-      return error(ErrorKind::kBadRequest, "--input -: more than {} bytes; at most so many can be handled", kLargestInput.count);
+      return wrong("--input -: more than {} bytes; at most so many can be handled", kLargestInput.count);
   }
-  if (std::ferror(stdin) != 0) return error(ErrorKind::kBadRequest, "--input -: {}", std::strerror(errno));
+  if (std::ferror(stdin) != 0) return wrong("--input -: {}", std::strerror(errno));
   return text;
 }
 
@@ -83,11 +95,7 @@ Result<Json> chosen_values(const Command& command) {
   Json values = Json::object();
   for (const Choice& choice : command.question.choices) {
     const std::string& value = command.given.choices.at(choice.name);
-    if (std::find(choice.values.begin(), choice.values.end(), value) == choice.values.end()) {
-      return error(ErrorKind::kBadRequest, "{} has no value '{}'{}; legal are {}", option_name(choice.name), value,
-                   suggestion(value, choice.values), fmt::join(choice.values, ", "));
-    }
-    values[choice.name] = value;
+    PACELINE_ASSIGN_OR_RETURN(values[choice.name], planner::checked_choice(choice, value, option_name(choice.name)));
   }
   return values;
 }
@@ -104,7 +112,7 @@ Result<Cases> cases_of(const Command& command) {
     PACELINE_ASSIGN_OR_RETURN(const Json beside, values_from_options(command.question, options));
     PACELINE_ASSIGN_OR_RETURN(const std::string text,
                               command.given.input == "-" ? read_standard_input() : read_option("--input", command.given.input));
-    return read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input, beside);
+    return planner::read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input, beside);
   }
   if (options.empty()) {
     std::vector<std::string> required;
@@ -121,26 +129,6 @@ Result<Cases> cases_of(const Command& command) {
   return cases;
 }
 
-// JSON cannot write a number that is not finite; a null in its place would be silently wrong.
-Status require_finite(const Json& value, const std::string& where) {
-  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
-    return error(ErrorKind::kBadRequest, "the result '{}' is beyond what a double can hold; give smaller numbers", where);
-  }
-  if (value.is_structured()) {
-    for (const auto& [key, inner] : value.items()) {
-      PACELINE_RETURN_IF_ERROR(
-          require_finite(inner, value.is_array() ? where : (where.empty() ? key : fmt::format("{}.{}", where, key))));
-    }
-  }
-  return {};
-}
-
-Result<Json> answered(const Command& command, const Json& input, const Json& choices) {
-  PACELINE_ASSIGN_OR_RETURN(Json answer, command.question.answer(input, choices));
-  PACELINE_RETURN_IF_ERROR(require_finite(answer, ""));
-  return answer;
-}
-
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 Status run(const Command& command) {
@@ -148,8 +136,8 @@ Status run(const Command& command) {
   PACELINE_ASSIGN_OR_RETURN(const Cases cases, cases_of(command));
   std::vector<Json> answers;
   for (std::size_t i = 0; i < cases.cases.size(); ++i) {
-    auto answer = answered(command, cases.cases[i], choices);
-    if (!answer.ok()) return error(answer.status().kind(), "case {}: {}", i, answer.status().message());
+    auto answer = planner::answer_to(command.question, cases.cases[i], choices);
+    if (!answer.ok()) return at(fmt::format("case {}", i), answer.status());
     answers.push_back(std::move(answer).value());
   }
   if (command.given.as_json) {
@@ -164,32 +152,8 @@ Status run(const Command& command) {
 
 }  // namespace
 
-std::vector<std::string> keys_given(const Json& input, const std::vector<std::string>& names) {
-  std::vector<std::string> found;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(found),
-               [&](const std::string& name) { return input.contains(name); });
-  return found;
-}
-
-Status require_positive(const Json& input, const std::vector<std::string>& names) {
-  for (const std::string& name : keys_given(input, names)) {
-    if (!(input[name].get<double>() > 0)) return error(ErrorKind::kBadRequest, "key '{}' is 0; it must be above zero", name);
-  }
-  return {};
-}
-
-Json infeasible(const std::vector<std::string>& keys, const std::string& reason) {
-  Json answer = Json::object();
-  answer["feasible"] = false;
-  for (const std::string& key : keys) answer[key] = nullptr;
-  answer["reason"] = reason;
-  return answer;
-}
-
-void add_question(CLI::App& plan, Chosen& chosen, Question question) {
-  auto command = std::make_shared<Command>();
-  command->question = std::move(question);
-  const Question& asked = command->question;
+void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const char* examples) {
+  const auto command = std::make_shared<Command>(Command{.question = asked});
   Given& given = command->given;
   CLI::App* app = command->app = plan.add_subcommand(asked.name, asked.purpose);
   app->add_option("--input", given.input, "One case as a JSON object, or an array of cases; - = standard input")
@@ -206,7 +170,7 @@ void add_question(CLI::App& plan, Chosen& chosen, Question question) {
         ->option_text(metavariable(key.type))
         ->group("One case by options (JSON keys: the same names with underscores)");
   }
-  set_examples(*app, asked.examples);
+  set_examples(*app, examples);
   app->callback([&chosen, command] {
     chosen.run = [command] {
       const Status status = run(*command);

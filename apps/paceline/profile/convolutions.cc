@@ -8,14 +8,19 @@
 #include "base/text.h"
 #include "model/description.h"
 #include "paceline/machine.h"
-#include "paceline/profile/measurements.h"
-#include "paceline/profile/prediction.h"
+#include "paceline/profile/cache.h"
 #include "paceline/profile/profile.h"
 #include "paceline/progress.h"
 #include "paceline/train/trainer_program.h"
+#include "planner/questions/step_time.h"
 
 namespace paceline::cli {
 namespace {
+
+using planner::MeasuredAlgorithm;
+using planner::MeasuredLayer;
+using planner::MeasuredStep;
+using planner::Measurements;
 
 Status check_convolutions(const ProfileOptions& options) {
   PACELINE_RETURN_IF_ERROR(model::describe(options.model).status());
@@ -52,13 +57,13 @@ Result<MeasuredStep> measure(const ProfileOptions& options, std::int64_t mini_ba
                   {"rounds", options.rounds},
                   {"memory", this_machine().available_bytes / 3}};
   PACELINE_ASSIGN_OR_RETURN(const Json layers, measure(options, what, profile, clock));
-  PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step(layers, "the trainer's measurement"));
-  const std::string choice = to_text(fastest_choice(step));
+  PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, planner::read_step(layers, "the trainer's measurement"));
+  const std::string choice = to_text(planner::fastest_choice(step));
   if (choice.empty()) return step;
   profile["convolutions"] = choice;
-  profile["rounds"] = rounds_to_confirm(step.step_s, options.rounds);
+  profile["rounds"] = planner::rounds_to_confirm(step.step_s, options.rounds);
   PACELINE_ASSIGN_OR_RETURN(const Json whole, measure(options, what + ", whole steps", profile, clock));
-  PACELINE_ASSIGN_OR_RETURN(step.whole_gain, read_gain(whole, "the trainer's measurement"));
+  PACELINE_ASSIGN_OR_RETURN(step.whole_gain, planner::read_gain(whole, "the trainer's measurement"));
   return step;
 }
 
@@ -77,7 +82,7 @@ void print(const MeasuredStep& step) {
   if (step.layers.empty()) return;
   if (step.whole_gain > 0)
     fmt::print("  whole steps with each layer's fastest algorithm: {:.2f} times as fast{}\n", step.whole_gain,
-               worth_a_choice(step.whole_gain) ? "" : ", so the default stays");
+               planner::worth_a_choice(step.whole_gain) ? "" : ", so the default stays");
   fmt::print("  {:<24}", "forward + backward");
   for (const auto algorithm : model::convolution_algorithms()) fmt::print("{:>22}", to_string(algorithm));
   fmt::print("\n");
@@ -117,7 +122,7 @@ int profile_convolutions(const ProfileOptions& options) {
   const auto measured = run(options);
   if (!measured.ok()) return report_error(measured.status());
   if (options.json) {
-    fmt::print("{}\n", to_json(*measured).dump(1));
+    fmt::print("{}\n", to_json(*measured, fingerprint()).dump(1));
     return kDone;
   }
   for (const MeasuredStep& step : measured->steps) print(step);

@@ -1,6 +1,6 @@
 #include "paceline/profile/expected_memory.h"
 
-#include "planner/memory.h"
+#include "planner/sizing/memory.h"
 
 namespace paceline::cli {
 namespace {

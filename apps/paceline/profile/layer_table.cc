@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/amounts.h"
 #include "base/text.h"
-#include "paceline/amounts.h"
 
 namespace paceline::cli {
 namespace {

@@ -1,8 +1,8 @@
 // `paceline profile --link`: only the link.
 #include <fmt/format.h>
 
+#include "base/amounts.h"
 #include "base/text.h"
-#include "paceline/amounts.h"
 #include "paceline/profile/link.h"
 
 namespace paceline::cli {

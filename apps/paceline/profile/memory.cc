@@ -7,14 +7,16 @@
 #include "base/text.h"
 #include "model/description.h"
 #include "paceline/machine.h"
+#include "paceline/profile/cache.h"
 #include "paceline/profile/expected_memory.h"
-#include "paceline/profile/measurements.h"
 #include "paceline/profile/profile.h"
 #include "paceline/progress.h"
 #include "paceline/train/trainer_program.h"
 
 namespace paceline::cli {
 namespace {
+
+using planner::MeasuredStep;
 
 struct Row {
   std::string model;

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "base/amounts.h"
 #include "base/text.h"
 #include "model/description.h"
-#include "paceline/amounts.h"
 #include "paceline/data_root.h"
 #include "paceline/machine.h"
-#include "paceline/profile/measurements.h"
+#include "paceline/profile/cache.h"
 #include "paceline/profile/prefetch.h"
 #include "paceline/profile/profile.h"
 #include "paceline/profile/reading.h"
@@ -198,13 +198,13 @@ int profile_steps(const ProfileOptions& options) {
   const auto profile = measure_steps(options);
   if (!profile.ok()) return report_error(profile.status());
   Cache cache = load_cache();
-  cache.measurements.put(MeasuredOverhead{.model = options.model,
-                                          .dataset = profile->dataset,
-                                          .mini_batch = options.mini_batch,
-                                          .overhead = profile->ahead.overhead(),
-                                          .overhead_without_pipelining = profile->plain.overhead(),
-                                          .prefetch = profile->ahead.prefetch.depth,
-                                          .loader_threads = profile->ahead.prefetch.threads});
+  cache.measurements.put(planner::MeasuredOverhead{.model = options.model,
+                                                   .dataset = profile->dataset,
+                                                   .mini_batch = options.mini_batch,
+                                                   .overhead = profile->ahead.overhead(),
+                                                   .overhead_without_pipelining = profile->plain.overhead(),
+                                                   .prefetch = profile->ahead.prefetch.depth,
+                                                   .loader_threads = profile->ahead.prefetch.threads});
   if (const Status status = store_cache(cache.measurements); !status.ok()) return report_error(status);
   if (options.json)
     fmt::print("{}\n", to_json(options, *profile).dump(2));

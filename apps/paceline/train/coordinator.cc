@@ -10,11 +10,11 @@
 #include "paceline/progress.h"
 #include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
+#include "planner/tuning/decide.h"
 #include "runtime/coordinator_process.h"
 #include "runtime/server_process.h"
 #include "runtime/signals.h"
 #include "transport/open/open.h"
-#include "tuning/decide.h"
 
 namespace paceline::cli {
 namespace {

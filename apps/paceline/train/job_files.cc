@@ -1,9 +1,9 @@
 #include "paceline/train/job_files.h"
 
 #include "base/text.h"
+#include "base/wrong.h"
 #include "model/convolution_algorithm.h"
 #include "paceline/option_files.h"
-#include "paceline/wrong.h"
 #include "report/json_text.h"
 
 namespace paceline::cli {

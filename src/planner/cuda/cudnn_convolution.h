@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "model/description.h"
 #include "planner/cuda/handles.h"
-#include "planner/cudnn_families.h"
+#include "planner/sizing/cudnn_families.h"
 
 namespace paceline::planner {
 

@@ -1,0 +1,162 @@
+"""What to do, from numbers, without running anything: the questions of `paceline plan`, answered by the library.
+
+    paceline.plan.servers(parameter_bytes=244e6, workers=8, bandwidth=1.25e9, compute_time=1.0, duplex="full")["servers"]
+
+Each function is one question; its arguments are the keys, sizes in bytes, rates in bytes/s, times in seconds, and it returns the answer
+as `paceline plan ... --json` prints it. A case without an answer is one with "feasible": False and a "reason"; a mistake is a
+PacelineError that names the key. `ask` answers many cases at once, `frame` the same as a pandas DataFrame. Arrays of NumPy are taken too.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+
+from paceline._errors import PacelineError
+
+if typing.TYPE_CHECKING:
+    import pandas
+
+Answer = dict[str, object]
+Case = Mapping[str, object]
+Numbers = Sequence[float]
+
+
+def questions() -> list[Answer]:
+    """name, purpose, keys (name, type, required, help) and choices (name, values, help) of each question."""
+    from paceline import _library
+
+    return typing.cast("list[Answer]", _library.ask("plan"))
+
+
+def ask(question: str, cases: Sequence[Case]) -> list[Answer]:
+    """The answer to each of the cases of one question, by its name on the command line: "mini-batch". A choice ("algorithm") is a key
+    of the case."""
+    return typing.cast("list[Answer]", _answered(question, list(cases)))
+
+
+def frame(question: str, cases: Sequence[Case]) -> pandas.DataFrame:
+    """A row for each case: its keys, then those of its answer that it has not."""
+    from paceline._frames import frame as framed
+
+    return framed([{**case, **answer} for case, answer in zip(cases, ask(question, cases))])
+
+
+def _answered(question: str, settings: object) -> object:
+    from paceline import _library
+
+    return _library.ask(f"plan {question}", settings)
+
+
+def _one(question: str, given: Mapping[str, object]) -> Answer:
+    return typing.cast(Answer, _answered(question, {key: value for key, value in given.items() if value is not None}))
+
+
+def batches(
+    *,
+    start_up: float,
+    transfer: Numbers,
+    forward: Numbers | None = None,
+    backward: Numbers | None = None,
+    bounds: Sequence[int] | None = None,
+    algorithm: str = "ibatch",
+    side: str = "pull",
+) -> Answer:
+    """Which layers to pull (or push) together so that the transfer hides behind the forward (or backward) pass."""
+    return _one("batches", locals())
+
+
+def iteration(*, nodes: int, bandwidth: float, layers: Sequence[Case]) -> Answer:
+    """The least time of one iteration that any schedule can reach. A layer has "bytes" (or "parameters"), "forward" and "backward"."""
+    return _one("iteration", locals())
+
+
+def slice(*, nodes: int, bytes: float, alpha: float, bandwidth: float) -> Answer:
+    """The slice size that balances start-up costs against the wait for a slice under way."""
+    return _one("slice", locals())
+
+
+def collective(
+    *,
+    ranks: int,
+    bytes: float,
+    alpha: float,
+    gamma: float,
+    beta: float | None = None,
+    rates: Numbers | None = None,
+    root: int | None = None,
+    block: float | None = None,
+    operation: str = "broadcast",
+    algorithm: str = "best",
+) -> Answer:
+    """What a broadcast, reduce or allreduce costs, and which algorithm is cheapest. `beta`, or the `rates` of all ranks' links."""
+    return _one("collective", locals())
+
+
+def barrier(
+    *,
+    ends: Sequence[Numbers] | None = None,
+    last_end: Numbers | None = None,
+    interval: Numbers | None = None,
+    lookahead: int | None = None,
+    now: float | None = None,
+    algorithm: str = "zipline",
+    objective: str = "span",
+) -> Answer:
+    """Where the next barrier should be, so that workers of different speed wait least (ElasticBSP)."""
+    return _one("barrier", locals())
+
+
+def gpus(*, overhead: float | None = None, gpus: int | None = None, efficiency: float | None = None, speedup: float | None = None) -> Answer:
+    """Efficiency and speed-up of several GPUs, the overhead they allow, or how many a speed-up needs (Lemma 3.1): give two."""
+    return _one("gpus", locals())
+
+
+def servers(
+    *, parameter_bytes: float, workers: int, bandwidth: float, compute_time: float, duplex: str, worker_bandwidth: float | None = None
+) -> Answer:
+    """How many parameter servers hide the traffic behind the computation (Lemma 3.2), and whether the workers' own links can."""
+    return _one("servers", locals())
+
+
+def memory(*, mini_batch: int, memory: float, model: str | None = None, layers: Sequence[Case] | None = None) -> Answer:
+    """What a training step of a convolutional network needs by formula, in bits, and what is left of the device."""
+    return _one("memory", locals())
+
+
+def algorithms(*, bound: float, layers: Sequence[Sequence[Case]]) -> Answer:
+    """Which algorithm each layer should run so that the time is least and the memory within the bound. An algorithm has "time" and
+    "memory". Needs the solver CBC, unless everything fits."""
+    return _one("algorithms", locals())
+
+
+def mini_batch(*, samples: int, candidates: Sequence[Case]) -> Answer:
+    """The mini-batch whose data epoch is shortest, each layer running the fastest algorithm that fits beside it. A candidate has
+    "mini_batch", "bound" and "layers" as in `algorithms`. Needs the solver CBC, unless everything fits."""
+    return _one("mini-batch", locals())
+
+
+def fft_ratio(*, mini_batch: int, input: Sequence[int], output: Sequence[int], depth: int, filters: int) -> Answer:
+    """Memory of a convolution by Fourier transform, relative to one by matrix multiplication."""
+    return _one("fft-ratio", locals())
+
+
+def job(
+    *,
+    model: str,
+    dataset_size: int,
+    memory: float,
+    measurements: Case,
+    mini_batches: Sequence[int] | None = None,
+    workers: int | None = None,
+    speedup: float | None = None,
+    efficiency: float | None = None,
+    overhead: float | None = None,
+    bandwidth: float | None = None,
+    worker_bandwidth: float | None = None,
+    dataset: str | None = None,
+    duplex: str = "full",
+) -> Answer:
+    """Mini-batch, convolution algorithms, workers and servers for a job. `measurements`: as `paceline.profile.read` gives what
+    `paceline profile --convolutions --json` printed; without a choice for which R_O was measured, give `overhead`."""
+    return _one("job", locals())

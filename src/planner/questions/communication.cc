@@ -1,0 +1,225 @@
+// `paceline plan batches | iteration | slice`: questions about moving bytes.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/ranges.h>
+
+#include "base/text.h"
+#include "base/wrong.h"
+#include "cost/lower_bound.h"
+#include "planner/questions/question.h"
+#include "scheduling/batching.h"
+#include "scheduling/slice_size.h"
+
+namespace paceline::planner {
+namespace {
+
+// What a profile or a replay table says beside what a question asks; `more`: what it says to other questions.
+std::vector<std::string> of_profile(std::vector<std::string> more) {
+  const std::vector<std::string> always = {"model",     "source", "mini_batch", "rounds",   "warm_up", "parameters",
+                                           "compute_s", "step_s", "bytes",      "residual", "spread",  "link"};
+  more.insert(more.end(), always.begin(), always.end());
+  return more;
+}
+
+// ---- plan batches
+
+Result<scheduling::BatchingProblem> batching_problem(const Json& input, const std::string& side) {
+  const std::string compute = side == "pull" ? "forward" : "backward";
+  if (!input.contains(compute)) return wrong_key(compute, " is missing; --side {} batches under the {} pass", side, compute);
+  scheduling::BatchingProblem problem;
+  problem.start_up = input["start_up"].get<double>();
+  problem.transfer = input["transfer"].get<std::vector<double>>();
+  problem.compute = input[compute].get<std::vector<double>>();
+  if (problem.transfer.empty()) return wrong_key("transfer", " is empty; at least one layer is needed");
+  if (problem.transfer.size() != problem.compute.size()) {
+    return wrong_key("transfer", " has {} layers and key '{}' has {}; each layer needs both", problem.transfer.size(), compute,
+                     problem.compute.size());
+  }
+  PACELINE_RETURN_IF_ERROR(scheduling::validate(problem));
+  return problem;
+}
+
+Result<scheduling::Bounds> given_bounds(const Json& input, const scheduling::BatchingProblem& problem) {
+  if (!input.contains("bounds")) return wrong_key("bounds", " is missing; --algorithm given judges the batching that it lists");
+  const auto listed = input["bounds"].get<std::vector<std::int64_t>>();
+  scheduling::Bounds bounds;
+  for (const std::int64_t bound : listed) {
+    bounds.push_back(
+        static_cast<int>(std::min<std::int64_t>(bound, std::int64_t{1} << 30)));  // more than there can be layers stays so
+  }
+  const Status status = scheduling::validate(bounds, problem);
+  if (!status.ok()) return wrong_key("bounds", ": {}", status.message());
+  return bounds;
+}
+
+const std::vector<std::string> kBatchesKeys = {"algorithm", "chosen", "bounds", "execution_time", "makespan", "overlapped"};
+
+Result<Json> answer_batches(const Json& input, const Json& choices) {
+  const std::string algorithm = choices["algorithm"];
+  PACELINE_ASSIGN_OR_RETURN(const auto problem, batching_problem(input, choices["side"]));
+  if (algorithm != "given" && input.contains("bounds"))
+    return wrong_key("bounds", " is only for --algorithm given, not for {}", algorithm);
+
+  scheduling::Bounds bounds;
+  Json chosen = nullptr;
+  if (algorithm == "ibatch") {
+    auto found = scheduling::ibatch(problem);
+    bounds = std::move(found.bounds);
+    chosen = found.chosen == scheduling::Greedy::kForward ? "forward-greedy" : "backward-greedy";
+  } else if (algorithm == "backward-greedy") {
+    auto found = scheduling::backward_greedy(problem);
+    if (!found)
+      return infeasible(
+          kBatchesKeys,
+          "backward greedy gets stuck: before the batches fixed so far, no batch's computation hides behind the next transfer");
+    bounds = std::move(*found);
+  } else if (algorithm == "given") {
+    PACELINE_ASSIGN_OR_RETURN(bounds, given_bounds(input, problem));
+  } else if (algorithm == "forward-greedy") {
+    bounds = scheduling::forward_greedy(problem);
+  } else if (algorithm == "exact") {
+    bounds = scheduling::exact_batching(problem);
+  } else if (algorithm == "layer-wise") {
+    bounds = scheduling::layer_wise_batching(problem);
+  } else {
+    bounds = scheduling::default_batching(problem);
+  }
+  return Json{{"algorithm", algorithm},
+              {"chosen", chosen},
+              {"feasible", true},
+              {"bounds", bounds},
+              {"execution_time", scheduling::execution_time(problem, bounds)},
+              {"makespan", scheduling::makespan(problem, bounds)},
+              {"overlapped", scheduling::is_overlapped(problem, bounds)}};
+}
+
+Question batches() {
+  Question question;
+  question.name = "batches";
+  question.purpose =
+      "Which layers to pull (or push) together so that the transfer hides behind the forward (or backward) pass.\n"
+      "ibatch: the better of forward-greedy and backward-greedy; exact: the least makespan, which training uses;\n"
+      "default: all in one batch; layer-wise: each alone; given: judge the batching in 'bounds'.\n"
+      "bounds: the last layer of each batch, ascending, layers numbered from 1 in forward order. With --side push the same:\n"
+      "the last batch listed holds the last layers, is computed first by the backward pass and pushed first.";
+  question.keys = {
+      {"start_up", KeyType::kSeconds, "start-up time of one pull or push"},
+      {"transfer", KeyType::kNumbers, "transfer time of each layer, seconds, forward order"},
+      {"forward", KeyType::kNumbers, "forward time of each layer, seconds, forward order; needed with --side pull", false},
+      {"backward", KeyType::kNumbers, "backward time of each layer, seconds, forward order; needed with --side push", false},
+      {"bounds", KeyType::kCounts, "last layer of each batch, from 1; needed with --algorithm given, and only there", false},
+  };
+  question.choices = {
+      {"algorithm",
+       {"ibatch", "forward-greedy", "backward-greedy", "exact", "default", "layer-wise", "given"},
+       "How the batches are found"},
+      {"side", {"pull", "push"}, "What is batched: pulls under the forward pass or pushes under the backward pass"},
+  };
+  question.answer = answer_batches;
+  question.ignored = of_profile({"nodes", "bandwidth", "layers"});
+  return question;
+}
+
+// ---- plan iteration
+
+// The one of two keys that a layer has, as a number that has been checked already for sign and finiteness.
+Result<double> either(const Json& layer, const std::string& where, const std::string& first, const std::string& second) {
+  const bool both = layer.contains(first) && layer.contains(second);
+  if (both) return wrong("{} has both '{}' and '{}'; give one", where, first, second);
+  if (!layer.contains(first) && !layer.contains(second)) return wrong("{} has neither '{}' nor '{}'", where, first, second);
+  const std::string& name = layer.contains(first) ? first : second;
+  if (!layer[name].is_number()) return wrong("{}.{} is a {}; it must be a number", where, name, layer[name].type_name());
+  return layer[name].get<double>();
+}
+
+Result<cost::LayerLoad> layer_load(const Json& layer, const std::string& where) {
+  static const std::vector<std::string> kLegal = {"bytes",    "parameters", "forward", "forward_s",
+                                                  "backward", "backward_s", "name",    "macs"};
+  if (!layer.is_object()) return wrong("{} is a {}; it must be an object", where, layer.type_name());
+  for (const auto& [name, value] : layer.items()) {
+    if (std::find(kLegal.begin(), kLegal.end(), name) == kLegal.end()) {
+      return wrong("{} has the unknown key '{}'{}; the keys are {}", where, name, suggestion(name, kLegal),
+                   fmt::join(kLegal, ", "));
+    }
+  }
+  constexpr double kMost = 2251799813685248;  // 2^51: four times as many bytes are still exact
+  cost::LayerLoad load;
+  PACELINE_ASSIGN_OR_RETURN(const double size, either(layer, where, "bytes", "parameters"));
+  if (size != std::floor(size) || size > kMost) {
+    return wrong("{}.{} is {}; it must be a whole number of at most 2^51", where, layer.contains("bytes") ? "bytes" : "parameters",
+                 size);
+  }
+  load.size = Bytes{static_cast<std::int64_t>(size) * (layer.contains("bytes") ? 1 : 4)};
+  PACELINE_ASSIGN_OR_RETURN(load.forward, either(layer, where, "forward", "forward_s"));
+  PACELINE_ASSIGN_OR_RETURN(load.backward, either(layer, where, "backward", "backward_s"));
+  return load;
+}
+
+Result<Json> answer_iteration(const Json& input, const Json&) {
+  PACELINE_RETURN_IF_ERROR(require_one(input, "nodes"));
+  const Json& listed = input["layers"];
+  if (!listed.is_array()) return wrong_key("layers", " is a {}; it must be an array of objects", listed.type_name());
+  if (listed.empty()) return wrong_key("layers", " is empty; at least one layer is needed");
+  std::vector<cost::LayerLoad> layers;
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    PACELINE_ASSIGN_OR_RETURN(const auto load, layer_load(listed[i], fmt::format("key 'layers'[{}]", i)));
+    layers.push_back(load);
+  }
+  const auto bound = cost::iteration_lower_bound(layers, input["nodes"].get<std::int64_t>(), {input["bandwidth"].get<double>()});
+  return Json{
+      {"lower_bound", bound.lower_bound}, {"computation", bound.computation}, {"transfer", bound.transfer}, {"tail", bound.tail}};
+}
+
+Question iteration() {
+  Question question;
+  question.name = "iteration";
+  question.purpose =
+      "The least time of one iteration that any schedule can reach: N nodes, each a worker and a server on one full-duplex link.\n"
+      "lower_bound is the largest of computation, transfer (the model over one link) and tail (the first layers' gradients come\n"
+      "last and are needed first). A replay table fits with --nodes and --bandwidth beside it.";
+  question.keys = {
+      {"nodes", KeyType::kCount, "number of nodes", true, Beside::kInput},
+      {"bandwidth", KeyType::kRate, "rate of a node's link in each direction", true, Beside::kInput},
+      {"layers", KeyType::kJson,
+       "array, forward order: bytes (or parameters of 4 bytes), forward and backward (or forward_s and backward_s) in seconds; "
+       "name"},
+  };
+  question.answer = answer_iteration;
+  question.ignored = of_profile({"start_up", "transfer", "forward", "backward"});
+  return question;
+}
+
+// ---- plan slice
+
+Result<Json> answer_slice(const Json& input, const Json&) {
+  PACELINE_RETURN_IF_ERROR(require_one(input, "nodes"));
+  const Bytes slice = scheduling::best_slice({input["nodes"].get<std::int64_t>(),
+                                              Bytes{input["bytes"].get<std::int64_t>()},
+                                              input["alpha"].get<double>(),
+                                              {input["bandwidth"].get<double>()}});
+  return Json{{"slice_bytes", slice.count}};
+}
+
+Question slice() {
+  Question question;
+  question.name = "slice";
+  question.purpose =
+      "The slice size that balances start-up costs against the wait for a slice under way:\n"
+      "sqrt(2(N-1)/N * bytes * alpha * bandwidth / 4), first clamped to 200000..8000000 bytes, then rounded to the nearest whole\n"
+      "parameter (a multiple of 4). One node needs no slices: the upper limit.";
+  question.keys = {
+      {"nodes", KeyType::kCount, "number of nodes, each a worker and a server"},
+      {"bytes", KeyType::kBytes, "size of the model"},
+      {"alpha", KeyType::kSeconds, "start-up time of one message"},
+      {"bandwidth", KeyType::kRate, "rate of a node's link"},
+  };
+  question.answer = answer_slice;
+  return question;
+}
+
+}  // namespace
+
+std::vector<Question> communication_questions() { return {batches(), iteration(), slice(), collective_question()}; }
+
+}  // namespace paceline::planner

@@ -1,0 +1,44 @@
+#include "planner/sizing/mini_batch.h"
+
+#include <cmath>
+
+#include "base/wrong.h"
+
+namespace paceline::planner {
+namespace {
+
+// Sums of decimal fractions that are equal on paper differ in the last places.
+constexpr double kSameTime = 1e-12;
+
+bool better(const MiniBatchPlan& a, std::int64_t a_size, const MiniBatchPlan& b, std::int64_t b_size) {
+  const bool tie = std::abs(a.time - b.time) <= kSameTime * std::max(a.time, b.time);
+  return tie ? a_size > b_size : a.time < b.time;
+}
+
+}  // namespace
+
+Result<MiniBatchChoice> choose_mini_batch(std::int64_t samples, const std::vector<MiniBatchCandidate>& candidates) {
+  if (samples < 1) return error(ErrorKind::kBadRequest, "samples is {}; legal is 1 or more", samples);
+  if (candidates.empty()) return error(ErrorKind::kBadRequest, "candidates is empty; give at least one");
+  MiniBatchChoice choice;
+  for (std::size_t c = 0; c < candidates.size(); ++c) {
+    const MiniBatchCandidate& candidate = candidates[c];
+    if (candidate.mini_batch < 1) {
+      return error(ErrorKind::kBadRequest, "candidates[{}]: mini_batch is {}; legal is 1 or more", c, candidate.mini_batch);
+    }
+    auto algorithms = choose_algorithms(candidate.layers, candidate.bound);
+    if (!algorithms.ok()) return at(fmt::format("candidates[{}]", c), algorithms.status());
+    MiniBatchPlan plan;
+    plan.algorithms = std::move(algorithms).value();
+    plan.iterations = samples / candidate.mini_batch + (samples % candidate.mini_batch == 0 ? 0 : 1);
+    plan.time = static_cast<double>(plan.iterations) * plan.algorithms.time;
+    choice.candidates.push_back(std::move(plan));
+    const MiniBatchPlan& added = choice.candidates.back();
+    if (!added.algorithms.feasible) continue;
+    if (!choice.best || better(added, candidate.mini_batch, choice.candidates[*choice.best], candidates[*choice.best].mini_batch))
+      choice.best = c;
+  }
+  return choice;
+}
+
+}  // namespace paceline::planner
