@@ -40,6 +40,8 @@ job::JobSpec settings_of(const WorkerOptions& options) {
     require(error(ErrorKind::kBadRequest, "optimizer mean leaves the steps to the caller, and paceline::Worker makes them; give {}",
                   tensor::optimizers_with(&tensor::OptimizerTraits::steps)));
   }
+  if (spec.update.told_rates)
+    require(error(ErrorKind::kBadRequest, "told-rates is for programs on paceline/paceline.h; paceline::Worker tells none"));
   return spec;
 }
 

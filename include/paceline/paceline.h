@@ -71,6 +71,7 @@ typedef struct paceline_tensor {
   int32_t layer;        /* whose gate it passes, 0: needed first. Ascends by at most 1 from one tensor to the next */
   const void* value;    /* its initial values, dense, read by paceline_join; NULL: zeros. Only rank 0's count */
   int32_t frozen;       /* 1: never has a gradient, and keeps rank 0's initial value; costs nothing after joining */
+  int32_t group;        /* with the option "told-rates": whose rates it is updated with, from 0. Else 0 */
 } paceline_tensor;
 
 /* A job with the defaults of `paceline train`, without tensors. */
@@ -93,8 +94,7 @@ typedef struct paceline_place {
   int32_t role;    /* of paceline_join: PACELINE_WORKER (0 too) or PACELINE_BOTH. Others do not look at it */
   int32_t rank;    /* wanted, from 0; -1: any that is free */
   int32_t workers; /* of the job. Coordinator: at least 1. Others: what they expect, or 0 */
-  /* Of the job, those in workers' processes too; 0: the workers train by collective operations (option "collective").
-     Coordinator only. */
+  /* Of the job, for the coordinator only; those in workers' processes count. 0: the workers train by collective operations. */
   int32_t servers;
   /* "HOST:PORT" or "unix:/PATH" of the coordinator. Of the coordinator itself: where to listen, port 0 for one that is free;
      NULL: `bind` and port 0. */
@@ -168,9 +168,13 @@ int32_t paceline_tensor_gradient(paceline_node* node, uint32_t tensor, float** g
 int32_t paceline_wait_layer(paceline_node* node, int32_t layer, int64_t iteration, double seconds, paceline_error* error);
 /* Returns when all values hold every update up to and including `iteration`, the last one: before an evaluation. */
 int32_t paceline_wait_all(paceline_node* node, int64_t iteration, double seconds, paceline_error* error);
-/* Returns when the layer's gradients are not being sent any more and may be written in place; layer -1: all. Hardly ever
- * waits. */
+/* Returns when the layer's gradients are not being sent any more and may be written in place; layer -1: all. Waits rarely. */
 int32_t paceline_wait_free(paceline_node* node, int32_t layer, double seconds, paceline_error* error);
+/* With the option "told-rates" "1": the learning rate and the weight decay (finite, the decay at least 0) of each group's tensors
+ * in `iteration`, whose gradients come next. Once, before its first gradient. `groups`: one more than the highest group of a
+ * tensor. In "bsp" all workers tell the same numbers; otherwise a worker's gradients are applied with that worker's. */
+int32_t paceline_tell_rates(paceline_node* node, int64_t iteration, const double* learning_rates, const double* weight_decays,
+                            size_t groups, paceline_error* error);
 /* The tensor's gradient (float32, dense) is copied from `data` and leaves as soon as the schedule lets it; NULL: it stands in
  * its place already. Once in an iteration, after the layer's paceline_wait_layer. Several threads may call it at a time.
  * Waits for the last iteration's to be sent; hardly ever. */
@@ -215,8 +219,7 @@ typedef struct paceline_step {
   size_t phases; /* 0 or PACELINE_PHASES */
 } paceline_step;
 
-/* Once after each paceline_backward_done. `stopping` becomes 1 when this was the job's last iteration, because somebody asked
- * to stop: go to paceline_finish. */
+/* Once after each paceline_backward_done. `stopping`: 1 when somebody asked to stop; this was the last: go to paceline_finish. */
 int32_t paceline_step_done(paceline_node* node, const paceline_step* step, int32_t* stopping, paceline_error* error);
 
 /* ---- Questions */
@@ -226,21 +229,18 @@ int32_t paceline_step_done(paceline_node* node, const paceline_step* step, int32
  *   "options"    the options of a job: name, type, default, what is legal, sentence
  *   "schema"     a JSON schema of the options
  *   "version"    {"release": "0.1.0"}
- *   "plan"       what can be planned: name, purpose, keys (name, type, required, help) and choices (name, values, help; the first
- *                value is the default) of each question
- *   "plan slice" and so on: that question of `paceline plan`. `json` is one case, an object with its keys and choices, or an
- *                array of cases, which an array of answers answers. A case that is well-formed and has no answer is answered with
- *                "feasible": false and a "reason"; one that is wrong is refused, with its key as the subject and the sentence of
- *                the command line. "plan algorithms", "plan mini-batch" and "plan job" load the solver CBC (libCbcSolver.so.3)
- *                where not everything fits; without it they are refused with PACELINE_IO, and all others are answered. */
+ *   "plan"       what can be planned: of each question name, purpose, keys and choices (the first value is the default)
+ *   "plan slice" and so on: that question of `paceline plan`. `json` is a case, an object with its keys and choices, or an array
+ *                of cases, answered by an array. A case without an answer has "feasible": false and a "reason"; a wrong one is
+ *                refused, its key the subject. "plan algorithms", "plan mini-batch" and "plan job" load the solver CBC
+ *                (libCbcSolver.so.3) where not everything fits; without it they are refused with PACELINE_IO. */
 int32_t paceline_ask(const char* question, const char* json, paceline_text** answer, paceline_error* error);
 
 /* "0.1.0". Not to be freed. A binding compares it with its own: header, library and binding are of one release. */
 const char* paceline_version(void);
 /* For bindings, to compare with their own layout: sizeof of the struct of that name, "paceline_error"; 0: there is none. */
 size_t paceline_struct_size(const char* name);
-/* In the child of a fork: from here on all handles of the parent are inert. Forks are noticed without it, but for those that
- * avoid the C library's fork(). */
+/* In a fork's child: all handles of the parent are inert from here on. Needed only where the C library's fork() was avoided. */
 void paceline_after_fork(void);
 
 #if defined(__GNUC__)

@@ -14,22 +14,8 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64
 
 from paceline._errors import KINDS, PacelineError
 from paceline._interface import (
-    AGAIN,
-    BAD_REQUEST,
-    CANCELLED,
-    DONE,
-    FLOAT32,
-    RELEASE,
-    WORKER,
-    Call,
-    CommunicatorInfo,
-    CommunicatorOptions,
-    Error,
-    Info,
-    Place,
-    Step,
-    Tensor,
-    Verdict,
+    AGAIN, BAD_REQUEST, CANCELLED, DONE, FLOAT32, RELEASE, WORKER,
+    Call, CommunicatorInfo, CommunicatorOptions, Error, Info, Place, Step, Tensor, Verdict,
 )
 from paceline._loading import load
 
@@ -121,13 +107,13 @@ def job_get(job: Handle, option: str) -> str:
     return _text("paceline_job_get", job, option.encode())
 
 
-def job_add_tensor(job: Handle, name: str, shape: Sequence[int], layer: int, value: int = 0, type: int = FLOAT32, frozen: bool = False) -> int:
+def job_add_tensor(job: Handle, name: str, shape: Sequence[int], layer: int, value: int = 0, type: int = FLOAT32, frozen: bool = False, group: int = 0) -> int:
     """`value`: the address of the initial values, 0 for zeros. Returns the tensor's number."""
     lengths = (c_int64 * len(shape))(*shape)
     number = c_uint32()
     tensor = Tensor(
         size=ctypes.sizeof(Tensor), name=name.encode(), shape=lengths, dimensions=len(shape), type=type, layer=layer, value=value or None,
-        frozen=int(frozen),
+        frozen=int(frozen), group=group,
     )
     _call("paceline_job_add_tensor", job, byref(tensor), byref(number))
     return number.value
@@ -231,6 +217,13 @@ def wait_all(node: Handle, iteration: int, seconds: float) -> bool:
 
 def wait_free(node: Handle, layer: int, seconds: float) -> bool:
     return _call("paceline_wait_free", node, layer, seconds)
+
+
+def tell_rates(node: Handle, iteration: int, rates: Sequence[tuple[float, float]]) -> None:
+    """(learning rate, weight decay) of each group."""
+    numbers = c_double * len(rates)
+    learning_rates, weight_decays = numbers(*(rate for rate, _ in rates)), numbers(*(decay for _, decay in rates))
+    _call("paceline_tell_rates", node, iteration, learning_rates, weight_decays, len(rates))
 
 
 def gradient_ready(node: Handle, tensor: int, pointer: int | None) -> None:

@@ -96,6 +96,9 @@ class LibraryNode(_Hosted):
     def value(self, tensor: int) -> memoryview:
         return _library.tensor_value(self._handle, tensor)
 
+    def tell_rates(self, iteration: int, rates: Sequence[tuple[float, float]]) -> None:
+        _library.tell_rates(self._handle, iteration, rates)
+
     def gradient_ready(self, tensor: int, pointer: int) -> None:
         _library.gradient_ready(self._handle, tensor, pointer)
 
@@ -139,7 +142,7 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
         for tensor, value in zip(tensors, initial, strict=True):
             if tensor.dtype != "float32":
                 raise PacelineError(f'tensor "{tensor.name}" is {tensor.dtype}; legal: float32', subject="dtype")
-            _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value, frozen=tensor.frozen)
+            _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value, frozen=tensor.frozen, group=tensor.group)
         handle = _library.join(job, _place(place))
     try:
         wait(lambda limit: _library.wait_joined(handle, limit))

@@ -26,6 +26,7 @@ class TensorSpec:
     dtype: str = "float32"  # of the arenas
     layer: int = 0  # its gate: layer 0 is needed first by the next iteration
     frozen: bool = False  # never has a gradient: only its initial value travels
+    group: int = 0  # of parameters, whose rates servers update it with (tell_rates)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,9 @@ class Node(Protocol):
 
     def value(self, tensor: int) -> memoryview:
         """float32 of the tensor in the value arena, flat and writable: initial values after joining, means later. Stays where it is until close."""
+
+    def tell_rates(self, iteration: int, rates: Sequence[tuple[float, float]]) -> None:
+        """(learning rate, weight decay) of each group in `iteration`, once before its first gradient: with the option "told-rates", where servers make the steps."""
 
     def gradient_ready(self, tensor: int, pointer: int) -> None:
         """Copies the tensor's float32 gradient from `pointer` and announces it. Once an iteration, after the layer's means of the last were waited for."""

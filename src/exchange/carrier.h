@@ -14,6 +14,7 @@
 
 #include "exchange/gatehouse.h"
 #include "exchange/mailbox.h"
+#include "exchange/told_rates.h"
 #include "exchange/verdict.h"
 #include "scheduling/live_profile.h"
 
@@ -80,6 +81,8 @@ class Carrier : public MessageSink, public GateObserver {
 
   // --- locked ---
 
+  // UpdateOptions::told_rates: those of the gate ledger's iteration, before its first gradient is told.
+  virtual void tell_rates(Iteration /*iteration*/, std::span<const GroupRates> /*rates*/) {}
   // Whether gradients of the gate ledger's iteration may be told.
   virtual bool takes_gradients() const { return true; }
   // The gate of these units is open on the calling thread: moves their values into the parameters, unless they are there. Gives the

@@ -32,12 +32,6 @@ Status GradientExchange::check_layer(Layer layer) const {
   return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer.index, plan().layers());
 }
 
-template <typename Event>
-void GradientExchange::tell(Event event) {
-  event(static_cast<GateObserver&>(*carrier_));
-  if (observer_ != nullptr) event(*observer_);
-}
-
 // False: it is there already, or beyond.
 bool GradientExchange::enter(Phase phase) {
   const Lock lock = house_->lock();
@@ -153,6 +147,7 @@ Status GradientExchange::announce(std::uint32_t tensor) {
   thread_local std::vector<Complete> complete;
   complete.clear();
   Lock lock = house_->lock();
+  PACELINE_RETURN_IF_ERROR(check_rates_told());
   PACELINE_RETURN_IF_ERROR(whole(wait_for_round(lock)));
   if (tensor < plan().table().tensors.size()) {
     const TimePoint now = house_->loop().now();
@@ -200,6 +195,7 @@ Status GradientExchange::backward_done(Iteration iteration, std::span<const std:
   Lock lock = house_->lock();
   const TimePoint now = house_->loop().now();
   tell([&](GateObserver& observer) { observer.on_backward_done(now); });
+  PACELINE_RETURN_IF_ERROR(check_rates_told());
   PACELINE_RETURN_IF_ERROR(wait_unused_layers(lock, iteration));
   PACELINE_RETURN_IF_ERROR(whole(wait_for_round(lock)));
   PACELINE_RETURN_IF_ERROR(house_->gates().on_backward_done(iteration, unused, complete));
@@ -249,36 +245,6 @@ bool GradientExchange::gradients_free(Layer layer) {
   if (!check_process().ok()) return false;
   const Lock lock = house_->lock();
   return house_->gates().free(layer);
-}
-
-Result<std::int64_t> GradientExchange::next_mini_batch() {
-  PACELINE_ASSIGN_OR_RETURN(const auto number, next_mini_batch(Gatehouse::kNoLimit));
-  return *number;
-}
-
-Result<std::optional<std::int64_t>> GradientExchange::next_mini_batch(Duration limit) {
-  PACELINE_RETURN_IF_ERROR(check_process());
-  MiniBatches* const numbers = carrier_->mini_batches();
-  if (numbers == nullptr) return error(ErrorKind::kBadRequest, "mini-batches are not handed out in this job");
-  Lock lock = house_->lock();
-  const TimePoint entered = house_->loop().now();
-  PACELINE_ASSIGN_OR_RETURN(const bool over, house_->wait(
-                                                 lock, limit, [&] { return !numbers->empty(); },
-                                                 [&] {
-                                                   return fmt::format("server {} to hand out a mini-batch for iteration {}",
-                                                                      plan().pacing_server().value, house_->gates().current());
-                                                 }));
-  const TimePoint now = house_->loop().now();
-  tell([&](GateObserver& observer) { observer.on_waited(Wait::kMiniBatch, entered, now); });
-  if (!over) return std::optional<std::int64_t>();
-  return std::optional(numbers->take());
-}
-
-void GradientExchange::read_ahead(std::function<void(std::int64_t)> reader) {
-  MiniBatches* const numbers = carrier_->mini_batches();
-  if (numbers == nullptr || !check_process().ok()) return;
-  const Lock lock = house_->lock();
-  numbers->read_ahead(std::move(reader));
 }
 
 void GradientExchange::cancel(const Status& reason) {

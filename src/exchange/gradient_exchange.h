@@ -46,6 +46,9 @@ class GradientExchange {
   Status start() { return whole(start(Gatehouse::kNoLimit)); }
   Result<bool> start(Duration limit);
 
+  // UpdateOptions::told_rates: with which rates the iteration is applied that the last backward_done has begun, once and before
+  // its first gradient. kBadRequest: not its turn, or as in check_rates().
+  Status tell_rates(Iteration iteration, std::span<const GroupRates> rates);
   // Reports what was wrong with the call (kBadRequest), or why the job has failed.
   Status gradient_ready(std::uint32_t tensor);
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused = {});
@@ -118,6 +121,7 @@ class GradientExchange {
   Result<bool> wait_values(Lock& lock, std::optional<Layer> layer, Duration limit);
   Result<bool> wait_for_round(Lock& lock);
   Status wait_unused_layers(Lock& lock, Iteration iteration);
+  Status check_rates_told() const;
   Status announce(std::uint32_t tensor);
   Status take(Lock& lock, std::span<const Complete> complete, Iteration iteration);
   template <typename Event>
@@ -130,6 +134,13 @@ class GradientExchange {
   // Locked.
   Phase phase_ = Phase::kNew;
   std::optional<CutShort> cut_short_;  // the last wait at a gate was, by its limit
+  Iteration rates_told_ = 0;           // the newest iteration whose rates were
 };
+
+template <typename Event>
+void GradientExchange::tell(Event event) {
+  event(static_cast<GateObserver&>(*carrier_));
+  if (observer_ != nullptr) event(*observer_);
+}
 
 }  // namespace paceline::exchange

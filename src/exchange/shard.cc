@@ -58,15 +58,21 @@ Status Shard::broken_sum(std::uint32_t part, Iteration iteration) const {
       plan_->part_text(part), iteration);
 }
 
-void Shard::step(std::uint32_t part, std::size_t begin, Iteration rate_iteration, std::span<const float> mean,
-                 std::span<float> values) {
+void Shard::step(std::uint32_t part, std::size_t begin, const Rates& rates, std::span<const float> mean, std::span<float> values) {
   const scheduling::Part& planned = plan_->units().parts[part];
   Part& of = parts_[part];
   if (begin == 0) ++of.steps;
   const std::span<float> state = of.state.empty() ? std::span<float>() : std::span(of.state).subspan(begin);
-  tensor::step(plan_->optimizer_of(planned.tensor),
-               {.learning_rate = plan_->learning_rate_of(planned.tensor, rate_iteration), .step = of.steps}, values, mean, state,
-               static_cast<std::size_t>(planned.elements));
+  tensor::OptimizerOptions options = plan_->optimizer_of(planned.tensor);
+  tensor::StepContext context{.learning_rate = 0, .step = of.steps};
+  if (rates.told.empty()) {
+    context.learning_rate = plan_->learning_rate_of(planned.tensor, rates.iteration);
+  } else {
+    const GroupRates& told = rates.told[static_cast<std::size_t>(plan_->table().tensors[planned.tensor].group)];
+    context.learning_rate = told.learning_rate;
+    options.weight_decay = told.weight_decay;
+  }
+  tensor::step(options, context, values, mean, state, static_cast<std::size_t>(planned.elements));
 }
 
 // --- held updates ---

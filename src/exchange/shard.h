@@ -19,6 +19,7 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
+#include "exchange/told_rates.h"
 #include "job/plan.h"
 #include "tensor/exact_square_sum.h"
 
@@ -47,8 +48,13 @@ class Shard {
   // The newest one; before the first: nothing is skipped or clipped.
   const Decision& decision() const { return decision_; }
 
+  // With which rates a step is made: those that were told, by group, or the plan's of an iteration.
+  struct Rates {
+    Iteration iteration = 0;
+    std::span<const GroupRates> told = {};
+  };
   // One step on a piece of the part, from its element `begin` on, with that piece of the mean: clipped by whoever has it.
-  void step(std::uint32_t part, std::size_t begin, Iteration rate_iteration, std::span<const float> mean, std::span<float> values);
+  void step(std::uint32_t part, std::size_t begin, const Rates& rates, std::span<const float> mean, std::span<float> values);
 
   // This owner's part of the iteration's exact square sum; stays as it is until that of the next iteration but one.
   std::span<const std::byte> squares(Iteration iteration);

@@ -45,7 +45,7 @@ void step(Shard& shard, std::uint32_t part, Iteration iteration, std::span<const
           std::size_t piece) {
   for (std::size_t begin = 0; begin < mean.size(); begin += piece) {
     const std::size_t count = std::min(piece, mean.size() - begin);
-    shard.step(part, begin, iteration, mean.subspan(begin, count), values.subspan(begin, count));
+    shard.step(part, begin, {iteration}, mean.subspan(begin, count), values.subspan(begin, count));
   }
 }
 

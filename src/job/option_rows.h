@@ -118,6 +118,7 @@ inline constexpr auto kText = [](const auto& value) { return to_text(value); };
 // The rows by subject.
 std::vector<Option> task_options();
 std::vector<Option> update_options();
+std::vector<Option> program_options();  // of programs with optimizers or schedules of their own
 std::vector<Option> schedule_options();
 std::vector<Option> wire_options();
 std::vector<Option> sync_options();

@@ -6,8 +6,8 @@ namespace paceline::job {
 std::span<const Option> options() {
   static const std::vector<Option> all = [] {
     std::vector<Option> rows;
-    for (auto make : {task_options, update_options, schedule_options, wire_options, sync_options, loop_options, saving_options,
-                      limits_options}) {
+    for (auto make : {task_options, update_options, program_options, schedule_options, wire_options, sync_options, loop_options,
+                      saving_options, limits_options}) {
       for (Option& option : make()) rows.push_back(std::move(option));
     }
     return rows;

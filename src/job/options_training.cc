@@ -133,12 +133,24 @@ std::vector<Option> update_options() {
                "costs overlap) or apply",
            .choices = {"stop", "skip", "apply"}},
           [](auto& job) -> auto& { return job.update.non_finite; }, kName, parse_non_finite_policy),
+  };
+}
+
+std::vector<Option> program_options() {
+  return {
       flag({.name = "verdict",
             .section = kHow,
             .sentence =
                 "With --optimizer mean: workers hear of every iteration how large its mean gradient is, whose gradient is not "
                 "finite, and which tensors nobody used"},
            [](auto& job) -> auto& { return job.update.verdict; }),
+      flag({.name = "told-rates",
+            .section = kHow,
+            .agree = kResume,
+            .sentence =
+                "Workers say with every iteration at which learning rate, and with how much weight decay, each group of parameters "
+                "is updated (programs only)"},
+           [](auto& job) -> auto& { return job.update.told_rates; }),
   };
 }
 

@@ -29,6 +29,7 @@ Status check_options(const PlanOptions& options) {
   if (mean && (options.sync.kind != sync::SyncKind::kBsp || update.clip_norm > 0 || update.non_finite == NonFinitePolicy::kSkip))
     return error(ErrorKind::kBadRequest, "--optimizer mean is for --sync bsp without --clip-norm and --non-finite skip");
   if (update.verdict && !mean) return error(ErrorKind::kBadRequest, "--verdict is for --optimizer mean");
+  if (update.told_rates && mean) return error(ErrorKind::kBadRequest, "--told-rates is for optimizers that make steps");
   for (std::size_t i = 0; i < update.groups.size(); ++i) {
     const ParameterGroup& group = update.groups[i];
     if (!(group.learning_rate_factor >= 0) || std::isinf(group.learning_rate_factor)) {
@@ -43,11 +44,20 @@ Status check_options(const PlanOptions& options) {
   return {};
 }
 
+// With told rates a tensor's group is what it says; as many as there are tensors are enough.
+void add_groups(const wire::TensorTable& table, UpdateOptions& update) {
+  std::size_t groups = 1;
+  for (const wire::TensorInfo& tensor : table.tensors)
+    groups = std::max(groups, std::min(static_cast<std::size_t>(std::max(tensor.group, 0)) + 1, table.tensors.size()));
+  update.groups.assign(groups, {.weight_decay = update.optimizer.weight_decay});
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Plan>> Plan::make(wire::TensorTable table, PlanOptions options) {
   PACELINE_RETURN_IF_ERROR(wire::validate(table));
   PACELINE_RETURN_IF_ERROR(check_options(options));
+  if (options.update.told_rates) add_groups(table, options.update);
   const std::size_t groups = std::max<std::size_t>(options.update.groups.size(), 1);
   std::vector<scheduling::TensorExtent> extents;
   extents.reserve(table.tensors.size());

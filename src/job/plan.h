@@ -50,6 +50,7 @@ class Plan {
   // What tensor `tensor` is updated with in `iteration` (weight decay of its group included), and at which rate.
   const tensor::OptimizerOptions& optimizer_of(std::uint32_t tensor) const;
   double learning_rate_of(std::uint32_t tensor, Iteration iteration) const;
+  std::size_t groups() const { return optimizers_.size(); }  // of parameters, at least 1
   // The lowest server that has units with gradients: the one that predicts barriers, hands out mini-batches, and measures the
   // workers' pace.
   Rank pacing_server() const;

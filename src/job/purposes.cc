@@ -32,6 +32,7 @@ struct Purpose {
 };
 constexpr Purpose kPurposes[] = {
     {"verdict", "--optimizer mean", is_mean},
+    {"told-rates", "optimizers that make steps", [](const JobSpec& spec) { return !is_mean(spec); }},
     {"evaluate-late", "--evaluate-every ITERATIONS", [](const JobSpec& spec) { return spec.task.evaluate_every > 0; }},
     {"scale", "--model replay:FILE; a network has the size it has",
      [](const JobSpec& spec) { return replay_file(spec).has_value(); }},

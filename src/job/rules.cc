@@ -96,6 +96,26 @@ Status check_mean(const JobSpec& s) {
   return {};
 }
 
+// What workers say with every iteration must not be said by the job too.
+Status check_told_rates(const JobSpec& s) {
+  if (!s.update.told_rates) return {};
+  constexpr std::pair<const char*, const char*> kNotMeant[] = {{"learning-rate", "workers say it with every iteration"},
+                                                               {"weight-decay", "workers say it with every iteration"},
+                                                               {"parameter-groups", "each tensor says in which group it is"},
+                                                               {"collective", "servers are told; leave it out"},
+                                                               {"model", "nobody tells them there; a program's own model does"}};
+  const JobSpec usual;
+  for (const auto& [name, why] : kNotMeant) {
+    const Option& option = *find_option(name);
+    if (option.text(s) == option.text(usual) || (option.name == "model" && !replay_file(s))) continue;
+    const std::string subject = "--" + option.name;
+    return contradiction(subject, "{} {} contradicts --told-rates: {}", subject, option.text(s), why);
+  }
+  if (s.wire.kind == WireKind::kDgc)
+    return contradiction("--wire", "--wire {} contradicts --told-rates: workers make a part of the step", s.wire.text());
+  return {};
+}
+
 bool is_dgc(const JobSpec& spec) { return spec.wire.kind == WireKind::kDgc; }
 
 // What is legal with gradients of which workers keep a part back.
@@ -202,6 +222,7 @@ Result<JobSpec> validated(JobSpec s) {
   PACELINE_RETURN_IF_ERROR(tensor::validated(s.update.optimizer).status());
   PACELINE_RETURN_IF_ERROR(check_purposes(s));
   PACELINE_RETURN_IF_ERROR(check_mean(s));
+  PACELINE_RETURN_IF_ERROR(check_told_rates(s));
   PACELINE_RETURN_IF_ERROR(schedule_of(s).status());
   PACELINE_RETURN_IF_ERROR(wire_of(s).status());
   PACELINE_RETURN_IF_ERROR(check_dropping(s));

@@ -126,6 +126,18 @@ TEST(JobSpec, MeansRefuseWhatOnlyWhoeverMakesTheStepsCanDo) {
   EXPECT_EQ(refusal_of({}, {{"verdict", "1"}}), "--verdict is for --optimizer mean, not sgd");
 }
 
+TEST(JobSpec, WhatWorkersTellWithEveryIterationTheJobDoesNotSayToo) {
+  const auto refusal = [](const wire::Settings& given) { return refusal_of({{"told-rates", "1"}}, given); };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({{"optimizer", "adamw"}, {"sync", "asp"}}), "");
+  EXPECT_EQ(refusal({{"clip-norm", "1"}}), "");
+  for (const auto& [name, value] : wire::Settings{
+           {"learning-rate", "0.1"}, {"weight-decay", "0.1"}, {"parameter-groups", "a:decay=1"}, {"collective", "loop3"}})
+    EXPECT_THAT(refusal({{name, value}}), HasSubstr(fmt::format("--{} {} contradicts --told-rates", name, value)));
+  EXPECT_THAT(refusal({{"wire", "dgc:0.1"}}), HasSubstr("--wire dgc:0.1 contradicts --told-rates"));
+  EXPECT_EQ(refusal({{"optimizer", "mean"}}), "--told-rates is for optimizers that make steps");
+}
+
 TEST(JobSpec, TrainingWithoutServersRefusesWhatOnlyServersDo) {
   const auto refusal = [](const wire::Settings& given) { return refusal_of({{"collective", "loop1"}}, given); };
   EXPECT_EQ(refusal({}), "");

@@ -36,7 +36,8 @@ struct UpdateOptions {
   double clip_norm = 0;
   NonFinitePolicy non_finite = NonFinitePolicy::kStop;
   bool verdict = false;                // kMean: workers hear of every iteration what exchange/verdict.h says
-  std::vector<ParameterGroup> groups;  // empty: one group
+  bool told_rates = false;             // workers tell learning rate and weight decay of each group with every iteration
+  std::vector<ParameterGroup> groups;  // empty: one group, or with told_rates those that tensors are in
 
   // Whether updates are held until the whole iteration is there on all servers.
   bool holds_updates() const { return clip_norm > 0 || non_finite == NonFinitePolicy::kSkip; }

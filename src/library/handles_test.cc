@@ -22,6 +22,12 @@ Handle* as(void* handle) {
   return static_cast<Handle*>(handle);
 }
 
+paceline_call barrier() {
+  auto barrier = sized<paceline_call>();
+  barrier.operation = PACELINE_BARRIER;
+  return barrier;
+}
+
 // Every function with a handle, called as it should be but for the handle.
 std::vector<Call> calls() {
   static paceline_text* text;
@@ -44,11 +50,7 @@ std::vector<Call> calls() {
   static auto description = sized<paceline_communicator_info>();
   static const auto step = sized<paceline_step>();
   static auto verdict = sized<paceline_verdict>();
-  static const auto call = [] {
-    auto barrier = sized<paceline_call>();
-    barrier.operation = PACELINE_BARRIER;
-    return barrier;
-  }();
+  static const auto call = barrier();
   return {
       {"text_bytes", "text", [](void* h, auto* e) { return paceline_text_bytes(as<paceline_text>(h), &bytes, nullptr, e); }},
       {"job_set", "job", [](void* h, auto* e) { return paceline_job_set(as<paceline_job>(h), "momentum", "0.5", e); }},
@@ -69,6 +71,8 @@ std::vector<Call> calls() {
       {"wait_layer", "worker", [](void* h, auto* e) { return paceline_wait_layer(as<paceline_node>(h), 0, 1, 0, e); }},
       {"wait_all", "worker", [](void* h, auto* e) { return paceline_wait_all(as<paceline_node>(h), 1, 0, e); }},
       {"wait_free", "worker", [](void* h, auto* e) { return paceline_wait_free(as<paceline_node>(h), -1, 0, e); }},
+      {"tell_rates", "worker",
+       [](void* h, auto* e) { return paceline_tell_rates(as<paceline_node>(h), 1, &step.loss, &step.loss, 1, e); }},
       {"gradient_ready", "worker", [](void* h, auto* e) { return paceline_gradient_ready(as<paceline_node>(h), 0, nullptr, e); }},
       {"backward_done", "worker", [](void* h, auto* e) { return paceline_backward_done(as<paceline_node>(h), 1, nullptr, 0, e); }},
       {"wait_verdict", "worker", [](void* h, auto* e) { return paceline_wait_verdict(as<paceline_node>(h), 1, 0, &verdict, e); }},

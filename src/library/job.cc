@@ -32,6 +32,8 @@ Result<wire::TensorInfo> info_of(const paceline_tensor& tensor, std::size_t numb
   if (tensor.frozen != 0 && tensor.frozen != 1)
     return refused(fmt::format("\"{}\": frozen is {}; legal: 0 or 1", info.name, tensor.frozen));
   info.frozen = tensor.frozen == 1;
+  if (tensor.group < 0) return refused(fmt::format("\"{}\" is in parameter group {}; legal: 0 and more", info.name, tensor.group));
+  info.group = tensor.group;
   return info;
 }
 

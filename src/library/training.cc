@@ -93,6 +93,16 @@ int32_t paceline_wait_free(paceline_node* node, int32_t layer, double seconds, p
   return wait_in(node, seconds, error, [&](WorkerNode& worker, Duration limit) { return worker.wait_free(layer, limit); });
 }
 
+int32_t paceline_tell_rates(paceline_node* node, int64_t iteration, const double* learning_rates, const double* weight_decays,
+                            size_t groups, paceline_error* error) {
+  return guarded(error, [&]() -> Status {
+    PACELINE_ASSIGN_OR_RETURN(const auto used, use<WorkerNode>(node));
+    PACELINE_RETURN_IF_ERROR(check_given(learning_rates, "learning_rates"));
+    PACELINE_RETURN_IF_ERROR(check_given(weight_decays, "weight_decays"));
+    return used->tell_rates(iteration, {learning_rates, groups}, {weight_decays, groups});
+  });
+}
+
 int32_t paceline_gradient_ready(paceline_node* node, uint32_t tensor, const void* data, paceline_error* error) {
   return guarded(error, [&]() -> Status {
     PACELINE_ASSIGN_OR_RETURN(const auto used, use<WorkerNode>(node));

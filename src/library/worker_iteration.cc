@@ -74,6 +74,14 @@ void WorkerNode::begin_backward() {
   if (!in_backward_.exchange(true)) exchange().forward_done();
 }
 
+Status WorkerNode::tell_rates(Iteration iteration, std::span<const double> learning_rates, std::span<const double> weight_decays) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_tell_rates"));
+  std::vector<exchange::GroupRates> rates;
+  for (std::size_t group = 0; group < learning_rates.size(); ++group)
+    rates.push_back({learning_rates[group], weight_decays[group]});
+  return settled(exchange().tell_rates(iteration, rates));
+}
+
 Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_gradient_ready"));
   PACELINE_RETURN_IF_ERROR(check_tensor(tensor));

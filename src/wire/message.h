@@ -62,6 +62,8 @@ enum class MessageKind : std::uint8_t {
   kPull,
   // `iteration` was my last one; send the final values when all workers are done; no payload
   kDone,
+  // at which rates `iteration` is applied (exchange/told_rates.h); before the first gradient of it
+  kRates,
 
   // the unit's value, version `iteration` (= updates applied to it)
   kValue = detail::kind_of(Channel::kValues, 0),

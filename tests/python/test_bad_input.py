@@ -75,6 +75,7 @@ def folder(tmp_path):
         (("--optimizer", "mean"), ("--optimizer mean", "the trainer has none", "replay:FILE", "adamw")),
         (("--optimizer", "mean", "--momentum", 0.5), ("--momentum 0.5 is for --optimizer momentum or nesterov, not mean",)),
         (("--optimizer", "mean", "--sync", "asp"), ("--sync asp contradicts --optimizer mean", "bsp")),
+        (("--told-rates",), ("--told-rates is for programs", "the trainer tells none")),
         (("--verdict",), ("--verdict is for --optimizer mean, not sgd",)),
         (("--non-finite", "skipp"), ("skipp", "stop", "skip", "apply")),
         (("--learning-rat", 3), ("--learning-rat", "did you mean '--learning-rate'?")),

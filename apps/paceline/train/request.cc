@@ -85,6 +85,8 @@ Status check_model(const TrainRequest& r) {
                  "--model replay:FILE, or {}",
                  tensor::optimizers_with(&tensor::OptimizerTraits::steps));
   }
+  if (settings.update.told_rates && r.program.empty())
+    return error(ErrorKind::kBadRequest, "--told-rates is for programs that tell rates, and the trainer tells none");
   PACELINE_RETURN_IF_ERROR(model::describe(settings.task.model).status());
   return check_data_set_name(settings.task.dataset);
 }

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from paceline import _joining
 from paceline._errors import PacelineError
 from paceline._node import Join, Place
-from paceline.torch import agreement, lifetime, separable
+from paceline.torch import agreement, lifetime, separable, server_rules, servers
 from paceline.torch.buffers import Buffers
 from paceline.torch.exchange import Exchange
 from paceline.torch.front import Front
@@ -34,6 +34,9 @@ def attach(
     model: nn.Module,
     optimizer: Optimizer,
     *,
+    update: str = "worker",
+    sync: str = "bsp",
+    staleness: int | None = None,
     clip_norm: float | None = None,
     buffers: str = "local",
     apply: str = "at-gates",
@@ -54,6 +57,9 @@ def attach(
     ranks have joined and hold rank 0's parameters and buffers. From then on `backward()` sends each gradient as it is finished,
     `optimizer.step()` makes updates due, and each layer is updated just before it is read next.
 
+    update: "worker", means come back and the script's optimizer object makes the steps; "server", servers make them, for exactly SGD, Adam, AdamW and
+    Adagrad: parameters come back, and nobody but the servers knows a mean. sync: of "server", how far ranks may be apart: "bsp", "asp", "ssp" (by
+    `staleness` iterations), "elastic-bsp".
     clip_norm: gradients are scaled down to at most this norm, as torch.nn.utils.clip_grad_norm_ does, known while means still travel.
     buffers: "local", each rank keeps its own; "broadcast", rank 0's before every forward pass; "mean", means of those that are float32.
     apply: "at-gates", or "at-step": step() waits for all means and steps as a whole, as other tools do.
@@ -77,6 +83,14 @@ def attach(
     refuse_choice("average", average, ("mean", "samples"))
     if clip_norm is not None and not clip_norm > 0:
         raise PacelineError(f"clip_norm={clip_norm} is not above 0", subject="clip_norm")
+    refuse_choice("update", update, ("worker", "server"))
+    refuse_choice("sync", sync, servers.SYNC)
+    on_servers = update == "server"
+    if on_servers:
+        server_rules.rule_of(type(optimizer))
+        refuse_on_servers(buffers, average, may_thaw, sync, clip_norm)
+    elif sync != "bsp" or staleness is not None:
+        raise PacelineError(f"sync={sync!r} is of servers that make the steps; attach(..., update='server')", subject="sync")
     table = Table(model)
     make_free(model, optimizer)
     refuse_shared(table)
@@ -85,15 +99,18 @@ def attach(
     if apply == "at-step":
         stepper.stepping = Stepping.AT_STEP
     frozen = set() if may_thaw else frozen_entries(table, optimizer)
-    exchange = Exchange(table, average == "samples", frozen)
+    if on_servers:
+        servers.refuse_model(table, optimizer)
+    exchange = Exchange(table, average == "samples", frozen, servers.groups_of(table, optimizer) if on_servers else None)
     held = Buffers(model, buffers, exchange)
-    choices = [("clip_norm", clip_norm), ("apply", apply), ("accumulate", accumulate), ("expect", expect), ("optimizer", type(optimizer).__name__)]
+    choices = [("update", update), ("clip_norm", clip_norm), ("apply", apply), ("accumulate", accumulate), ("expect", expect), ("optimizer", type(optimizer).__name__)]
     lines = agreement.lines_of(table, choices)
     ours = agreement.digest(lines)
     row = exchange.add("paceline.agreement", ours, frozen=True)
 
     specs, initial = exchange.specs()
-    node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], job_settings(settings or {}), where(place or Place(), job_key_file, security))
+    options = server_settings(settings or {}, optimizer, clip_norm, sync, staleness) if on_servers else job_settings(settings or {})
+    node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, where(place or Place(), job_key_file, security))
     try:
         agreement.compare(lines, ours, exchange.joined_value(node, row), node.rank)
     except PacelineError as error:
@@ -103,7 +120,7 @@ def attach(
     exchange.on_joined(node)
     held.on_joined()
 
-    front = Front(table, exchange, stepper, held, expected, clip_norm)
+    front = servers.ServerFront(table, exchange, stepper, held, expected, None) if on_servers else Front(table, exchange, stepper, held, expected, clip_norm)
     swap(optimizer, front)
     gates = Gates(front, model, refuse=check or os.environ.get("PACELINE_CHECK") == "1")
     job = Job(front, gates, node)
@@ -187,3 +204,21 @@ def job_settings(given: Mapping[str, str]) -> dict[str, str]:
         if name in given:
             raise PacelineError(f"settings[{name!r}] is attach's own: means come back, and the script's optimizer steps", subject=name)
     return {"optimizer": "mean", "verdict": "1", "non-finite": "apply", **given}
+
+
+def refuse_on_servers(buffers: str, average: str, may_thaw: bool, sync: str, clip_norm: float | None) -> None:
+    for name, value, legal in (("buffers", buffers, "local"), ("average", average, "mean"), ("may_thaw", may_thaw, False)):
+        if value != legal:
+            raise PacelineError(f"update='server': {name}={value!r} needs means that come back; legal: {legal!r}. {server_rules.WORKER}", subject=name)
+    if clip_norm is not None and sync != "bsp":
+        raise PacelineError(f"clip_norm with sync={sync!r}: there is no iteration that all ranks share, whose norm it would be; legal: sync='bsp'", subject="clip_norm")
+
+
+def server_settings(given: Mapping[str, str], optimizer: Optimizer, clip_norm: float | None, sync: str, staleness: int | None) -> dict[str, str]:
+    """Options of a job whose servers make the steps."""
+    for name in given:
+        if name in servers.OWN:
+            raise PacelineError(f"settings[{name!r}] is attach's own: it is as the optimizer has it", subject=name)
+        if name in ("sync", "staleness", "clip-norm", "collective", "verdict"):
+            raise PacelineError(f"settings[{name!r}] with update='server': sync, staleness and clip_norm are arguments of attach, and servers make the steps", subject=name)
+    return {**servers.settings(optimizer, clip_norm, sync, staleness), **given}

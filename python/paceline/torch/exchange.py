@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -34,9 +34,11 @@ class Row:
 
 
 class Exchange:
-    def __init__(self, table: Table, average_by_samples: bool, frozen: set[int]) -> None:
+    def __init__(self, table: Table, average_by_samples: bool, frozen: set[int], groups: Mapping[int, int] | None = None) -> None:
+        """`groups`: of parameters, whose rates servers update them with."""
         self.table = table
         self.frozen = frozen
+        self._groups = groups or {}
         self.samples_row = Row("paceline.samples", torch.zeros(1), False) if average_by_samples else None
         self.rows: list[Row] = []
         self._numbers: list[int] = []  # in the job's table, of each parameter
@@ -63,14 +65,14 @@ class Exchange:
         specs: list[TensorSpec] = []
         initial: list[Tensor] = []
 
-        def put(name: str, shape: tuple[int, ...], values: Tensor, layer: int, frozen: bool) -> int:
-            specs.append(TensorSpec(name, shape, "float32", layer, frozen))
+        def put(name: str, shape: tuple[int, ...], values: Tensor, layer: int, frozen: bool, group: int = 0) -> int:
+            specs.append(TensorSpec(name, shape, "float32", layer, frozen, group))
             initial.append(values)
             return len(specs) - 1
 
         def put_entry(entry: Entry, layer: int, frozen: bool) -> None:
             shape = tuple(entry.parameter.shape) if entry.parameter.numel() else (1,)
-            self._numbers[entry.index] = put(entry.name, shape, memory.as_sent(entry.parameter.detach(), entry.strides), layer, frozen)
+            self._numbers[entry.index] = put(entry.name, shape, memory.as_sent(entry.parameter.detach(), entry.strides), layer, frozen, self._groups.get(entry.index, 0))
 
         def put_row(row: Row, layer: int) -> None:
             row.number = put(row.name, tuple(row.initial.shape), row.initial, layer, row.frozen)
@@ -153,6 +155,10 @@ class Exchange:
     def counted(self) -> bool:
         """Whether the samples of the iteration are known, as far as they are needed."""
         return self.samples_row is None or not math.isnan(self._samples)
+
+    def stands(self, entry: Entry) -> Tensor:
+        """What came last for the parameter, where it came."""
+        return self._views[entry.index]
 
     def mean(self, entry: Entry, iteration: int, own: bool) -> Tensor:
         """The mean of the parameter's gradients, which must be there: in memory of its own, or where it came if the type allows."""

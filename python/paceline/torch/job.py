@@ -107,6 +107,7 @@ class Job:
         self.synchronize()
         self._front.account.ended()
         self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
+        self._front.updates.on_finished()
         self._summarize()
         self._detach()
         self._node.close(LEAVE)

@@ -44,6 +44,9 @@ class Updates:
         self.after = after
         self._applying = False
 
+    def on_finished(self) -> None:
+        """The job is over for everybody."""
+
     def begin(self, pending: Pending) -> None:
         self.pending = pending
         self.stepper.freeze()
@@ -101,6 +104,9 @@ class Updates:
                     entry.parameter.grad = grad
         finally:
             self._applying = False
+        self._opened(layers)
+
+    def _opened(self, layers: list[int]) -> None:
         self.ledger.opened(layers)
         if not self.ledger.due:
             self.pending = None

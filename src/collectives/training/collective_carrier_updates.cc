@@ -57,7 +57,7 @@ Status CollectiveCarrier::work_on(const Work& work, std::int64_t elements) {
   if (!updates || shard_.decision().skip) return {};
   if (const float coefficient = shard_.decision().coefficient; coefficient != 1.0F)
     tensor::scale(mean, static_cast<double>(coefficient));
-  shard_.step(part, static_cast<std::size_t>(work.begin), ledger_.round(), mean,
+  shard_.step(part, static_cast<std::size_t>(work.begin), {ledger_.round()}, mean,
               memory_.parameters(work.action.unit).subspan(offset, mean.size()));
   return {};
 }

@@ -9,7 +9,8 @@ Result<std::unique_ptr<Server>> Server::make(std::shared_ptr<const job::Plan> pl
   return std::unique_ptr<Server>(new Server(std::move(ledger)));
 }
 
-Server::Server(ServerLedger ledger) : ledger_(std::move(ledger)), memory_(ledger_.plan_pointer(), ledger_.rank()) {}
+Server::Server(ServerLedger ledger)
+    : ledger_(std::move(ledger)), memory_(ledger_.plan_pointer(), ledger_.rank()), rates_(ledger_.plan_pointer()) {}
 
 Result<std::span<float>> Server::place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(ledger_.on_initial_begin(worker, unit, label, bytes));
@@ -32,11 +33,23 @@ Status Server::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std
                        Actions& actions) {
   if (stopped_) return {};
   PACELINE_RETURN_IF_ERROR(ledger_.check(worker, unit));
+  PACELINE_RETURN_IF_ERROR(check_rates_told(worker, iteration));
   PACELINE_RETURN_IF_ERROR(memory_.check(unit, worker, iteration));
   PACELINE_RETURN_IF_ERROR(ledger_.on_push(worker, unit, iteration, unused_parts, now, effects_));
   memory_.on_arrived(unit, worker, unused_parts);
   settle(now, actions);
   return {};
+}
+
+Status Server::check_rates_told(Rank worker, Iteration iteration) const {
+  if (!plan().options().update.told_rates || !rates_.of(worker, iteration).empty()) return {};
+  return error(ErrorKind::kBadRequest, "worker {} pushed a gradient of iteration {} and had not told its rates", worker.value,
+               iteration);
+}
+
+// Of the lowest worker whose gradient is in it; all have the same where there are several. A held step is of an iteration of all.
+ServerMemory::Told Server::rates_of(const Update& update) const {
+  return rates_.of(update.workers.empty() ? Rank{0} : update.workers.front(), update.iteration);
 }
 
 Status Server::on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, Actions& actions) {
@@ -96,13 +109,13 @@ bool Server::make(const Update& update, Actions& actions) {
   Status failure;
   switch (update.work) {
     case Update::Work::kSumAndStep:
-      failure = memory_.update(update);
+      failure = memory_.update(update, rates_of(update));
       break;
     case Update::Work::kSum:
       failure = memory_.sum(update);
       break;
     case Update::Work::kStep:
-      memory_.step(update);
+      memory_.step(update, rates_of(update));
       break;
   }
   if (failure.ok()) return true;

@@ -59,6 +59,11 @@ class Server {
   Status on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Actions& actions);
   Result<std::span<float>> place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
   Status on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now, Actions& actions);
+  // UpdateOptions::told_rates: before the worker's first push of the iteration. As in ToldRates.
+  Result<std::span<std::byte>> place_for_rates(Rank worker, Iteration iteration, std::uint64_t bytes) {
+    return rates_.place(worker, iteration, bytes);
+  }
+  Status on_rates(Rank worker, Iteration iteration) { return stopped_ ? Status() : rates_.on_rates(worker, iteration); }
   Status on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, Actions& actions);
   Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, TimePoint now, Actions& actions);
   std::optional<sync::BarrierQuestion> take_question() { return ledger_.take_question(); }
@@ -97,6 +102,8 @@ class Server {
 
   void settle(TimePoint now, Actions& actions);
   bool make(const Update& update, Actions& actions);
+  Status check_rates_told(Rank worker, Iteration iteration) const;
+  ServerMemory::Told rates_of(const Update& update) const;
   void carry_out(Actions& actions);
   void carry_out(const ServerEffect& effect, Actions& actions);
   void send(const ServerEffect& effect, Actions& actions);
@@ -105,6 +112,7 @@ class Server {
 
   ServerLedger ledger_;
   ServerMemory memory_;
+  exchange::ToldRates rates_;
   ServerLedger::Effects effects_;  // of the event in progress
   bool stopped_ = false;           // an update could not be made
 };

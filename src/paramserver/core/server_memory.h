@@ -47,12 +47,13 @@ class ServerMemory {
   // What is being received for it will not be complete.
   void forget(std::uint32_t unit, Rank worker);
 
+  using Told = std::span<const exchange::GroupRates>;  // as in Shard::Rates
   // Update::Work::kSumAndStep. kCorrupt, naming the worker, when a gradient is not finite and the job is to stop then.
-  Status update(const Update& update);
+  Status update(const Update& update, Told told = {});
   // Update::Work::kSum: what step() will use. The same error.
   Status sum(const Update& update);
   // Update::Work::kStep, after Shard::decide().
-  void step(const Update& update);
+  void step(const Update& update, Told told = {});
 
   // The arithmetic, and optimizer state.
   exchange::Shard& shard() { return shard_; }
@@ -115,7 +116,7 @@ class ServerMemory {
   std::optional<Broken> find_broken(const Update& update) const;
   Status broken(std::uint32_t part, const Update& update) const;
   void judge(std::uint32_t part, const Update& update, std::span<const float> mean);
-  Result<bool> update_part(std::uint32_t part, const Update& update);
+  Result<bool> update_part(std::uint32_t part, const Update& update, Told told);
   Status sum_part(std::uint32_t part, const Update& update);
   void give_back_gradients(const Update& update);
   std::uint32_t take_buffer(std::size_t floats);  // for gradients and sums, counted

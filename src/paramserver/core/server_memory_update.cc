@@ -89,7 +89,7 @@ void ServerMemory::judge(std::uint32_t part, const Update& update, std::span<con
 // --- at once ---
 
 // False when nobody used the part.
-Result<bool> ServerMemory::update_part(std::uint32_t part, const Update& update) {
+Result<bool> ServerMemory::update_part(std::uint32_t part, const Update& update, Told told) {
   const bool judges = plan_->options().update.verdict;
   if (!gather(part, update)) {
     if (judges) verdict_.add_unused(planned(part).tensor);
@@ -104,15 +104,15 @@ Result<bool> ServerMemory::update_part(std::uint32_t part, const Update& update)
   }
   PACELINE_RETURN_IF_ERROR(look(part, update, gradient));
   if (judges) judge(part, update, gradient);
-  shard_.step(part, 0, update.rate_iteration, gradient, part_of(writable_value(update.unit), part));
+  shard_.step(part, 0, {update.rate_iteration, told}, gradient, part_of(writable_value(update.unit), part));
   return true;
 }
 
-Status ServerMemory::update(const Update& update) {
+Status ServerMemory::update(const Update& update, Told told) {
   const scheduling::Unit& unit = plan_->units().units[update.unit];
   bool used = false;
   for (std::uint32_t part = unit.first_part; part < unit.first_part + unit.parts; ++part) {
-    PACELINE_ASSIGN_OR_RETURN(const bool part_used, update_part(part, update));
+    PACELINE_ASSIGN_OR_RETURN(const bool part_used, update_part(part, update, told));
     used |= part_used;
   }
   ++(used ? counters_.updates : counters_.skipped_units);
@@ -141,7 +141,7 @@ Status ServerMemory::sum(const Update& update) {
   return {};
 }
 
-void ServerMemory::step(const Update& update) {
+void ServerMemory::step(const Update& update, Told told) {
   Unit& of = at(update.unit);
   const exchange::Shard::Decision& decision = shard_.decision();
   const bool skipped = decision.skip || of.sum == kNoBuffer;
@@ -150,7 +150,7 @@ void ServerMemory::step(const Update& update) {
     if (skipped || (of.used_parts & bit_of(part)) == 0) continue;
     const auto mean = part_of(pool_.of(of.sum, elements(update.unit)), part);
     if (decision.coefficient != 1.0F) tensor::scale(mean, static_cast<double>(decision.coefficient));
-    shard_.step(part, 0, update.rate_iteration, mean, part_of(writable_value(update.unit), part));
+    shard_.step(part, 0, {update.rate_iteration, told}, mean, part_of(writable_value(update.unit), part));
   }
   ++(skipped ? counters_.skipped_units : counters_.updates);
   give_back(of.sum, elements(update.unit));

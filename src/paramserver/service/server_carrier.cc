@@ -115,6 +115,10 @@ std::string ServerCarrier::awaited_verdict(Iteration iteration) const {
   return fmt::format("server {} to tell its verdict of iteration {}", server.value_or(Rank{0}).value, iteration);
 }
 
+void ServerCarrier::tell_rates(Iteration iteration, std::span<const exchange::GroupRates> rates) {
+  rates_[static_cast<std::size_t>(iteration & 1)].assign(rates.begin(), rates.end());
+}
+
 std::optional<scheduling::LiveProfile::Plan> ServerCarrier::batches() const {
   return profile_ ? profile_->current() : std::nullopt;
 }

@@ -48,6 +48,7 @@ class ServerCarrier final : public exchange::Carrier {
   std::string awaited(std::optional<std::uint32_t> unit) const override;
   std::string reading(std::uint32_t unit) const override;
   std::string awaited_verdict(Iteration iteration) const override;
+  void tell_rates(Iteration iteration, std::span<const exchange::GroupRates> rates) override;
   const exchange::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
   exchange::MiniBatches* mini_batches() override { return &mini_batches_; }
   std::optional<scheduling::LiveProfile::Plan> batches() const override;
@@ -84,6 +85,7 @@ class ServerCarrier final : public exchange::Carrier {
   // server_carrier_messages.cc
   void send(wire::MessageKind kind, const WorkerAction& action, std::span<const std::byte> payload);
   void send_actions();
+  void send_rates(Iteration iteration);
   bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
   Status on_mini_batch(const wire::MessageHead& head);
@@ -113,7 +115,10 @@ class ServerCarrier final : public exchange::Carrier {
     std::vector<std::array<std::vector<std::byte>, 2>> places;  // where parts are received, by server and parity of the iteration
   };
   std::optional<Verdicts> verdicts_;  // job::UpdateOptions::verdict
-  int settling_ = 0;                  // values that are being copied from the staging area
+  // job::UpdateOptions::told_rates, by parity of the iteration: those of the last but one have been received by everybody.
+  std::array<std::vector<exchange::GroupRates>, 2> rates_;
+  Iteration rates_sent_ = 0;  // loop only
+  int settling_ = 0;          // values that are being copied from the staging area
   exchange::MiniBatches mini_batches_;
   std::optional<scheduling::LiveProfile> profile_;             // with Return::kPullInBatches
   std::optional<scheduling::LiveProfile::Plan> next_batches_;  // from the next iteration on

@@ -24,8 +24,19 @@ void ServerCarrier::send(wire::MessageKind kind, const WorkerAction& action, std
   outbox_.send_to_server(planned.server, head, payload, payload.empty() ? kNoTicket : ticket_of(kind, action.unit));
 }
 
+// Before all that waits for the same server, whatever the schedule.
+void ServerCarrier::send_rates(Iteration iteration) {
+  rates_sent_ = iteration;
+  const auto payload = std::as_bytes(std::span(rates_[static_cast<std::size_t>(iteration & 1)]));
+  const wire::MessageHead head{
+      .kind = wire::MessageKind::kRates, .layer = wire::kControlLayer, .iteration = iteration, .payload_bytes = payload.size()};
+  for (const Rank server : plan_.servers_with_units()) outbox_.send_to_server(server, head, payload, kNoTicket);
+}
+
 void ServerCarrier::send_actions() {
+  const bool tells = plan_.options().update.told_rates;
   for (const WorkerAction& action : actions_) {
+    if (tells && action.kind != WorkerAction::Kind::kPull && action.iteration != rates_sent_) send_rates(action.iteration);
     switch (action.kind) {
       case WorkerAction::Kind::kPush:
         send(wire::MessageKind::kPush, action, gradients_.of(action));

@@ -52,6 +52,8 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
     return std::as_writable_bytes(place).first(head.payload_bytes);
   }
   if (from_worker && head.kind == wire::MessageKind::kPushes && head.flags == 0) return place_for_pushes(from.rank, head);
+  if (from_worker && head.kind == wire::MessageKind::kRates)
+    return server_->place_for_rates(from.rank, head.iteration, head.payload_bytes);
   const bool known_server =
       from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_.options().servers;
   if (known_server && head.kind == wire::MessageKind::kSquareSum && head.payload_bytes == tensor::kSquareSumBytes) {
@@ -124,6 +126,9 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
   switch (head.kind) {
     case wire::MessageKind::kInitial:
       return carry_out(server_->on_initial(from.rank, head.unit, head.iteration, loop_.now(), actions_), Duration{});
+    case wire::MessageKind::kRates:
+      if (head.payload_bytes == 0) return fail(unexpected(from, head));
+      return carry_out(server_->on_rates(from.rank, head.iteration), Duration{});
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
       return carry_out(server_->on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});

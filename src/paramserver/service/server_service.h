@@ -1,4 +1,4 @@
-// A parameter server in a process: binds a Server to a loop and an Outbox. Takes kInitial, kPush, kPushes, kPull, kDone
+// A parameter server in a process: binds a Server to a loop and an Outbox. Takes kInitial, kRates, kPush, kPushes, kPull, kDone
 // (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kMiniBatch, kVerdict, kSquareSum and kBarrier.
 //
 // Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the

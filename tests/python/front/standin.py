@@ -20,6 +20,7 @@ class World:
     def __init__(self, workers, seed=0):
         self.workers = workers
         self.seed = seed
+        self.node_type = StandIn
         self.condition = threading.Condition()
         self.tables = {}
         self.nodes = {}
@@ -34,7 +35,7 @@ class World:
 
     def join_as(self, rank):
         def join(tensors, initial, settings, place):
-            node = StandIn(self, rank, tensors)
+            node = self.node_type(self, rank, tensors)
             node.settings = dict(settings)
             mine = [floats_at(pointer, node.counts[t]) for t, pointer in enumerate(initial)]
             with self.condition:
@@ -143,9 +144,12 @@ class StandIn:
         chosen = [key for key in ready if key not in must and self.random.random() < share]
         for iteration, tensor in [*chosen, *(key for key in ready if key in must)]:
             self.landed.add((iteration, tensor))
-            ranks = self.world.pushed[iteration, tensor]
-            if any(values is not None for values in ranks.values()):
-                self.values[tensor][:] = self.mean(ranks, self.counts[tensor])
+            self.land(iteration, tensor)
+
+    def land(self, iteration, tensor):
+        ranks = self.world.pushed[iteration, tensor]
+        if any(values is not None for values in ranks.values()):
+            self.values[tensor][:] = self.mean(ranks, self.counts[tensor])
 
     def mean(self, ranks, count):
         """In rank order, as float32, times float32(1/W)."""
@@ -236,9 +240,9 @@ class StandIn:
         self.closed = True
 
 
-def run(workers, body, seed=0):
+def run(workers, body, seed=0, kind=World):
     """body(rank, join) on a thread for each rank; their results in rank order. The first error that a test would want to see is raised."""
-    world = run.world = World(workers, seed)
+    world = run.world = kind(workers, seed)
     results, errors = [None] * workers, []
 
     def one(rank):
