@@ -49,7 +49,7 @@ def test_workers_of_ones_own_learn_and_agree(example):
     report = json.loads(done.stdout)
     assert report["workers"] == 2 and report["iterations"] == 300 and report["samples"] == 2 * 300 * 64
     said = re.findall(r"worker (\d) of 2: loss \S+, accuracy (\S+) %, parameters (\w+)", done.stderr)
-    assert sorted(rank for rank, _, _ in said) == ["0", "1"]
+    assert sorted(rank for rank, _, _ in said) == ["0", "1"], done.stderr
     assert {parameters for _, _, parameters in said} == {report["parameters_hash"]}
     assert all(float(accuracy) > 90 for _, accuracy, _ in said)
 
