@@ -28,11 +28,9 @@ Result<MiniBatchChoice> choose_mini_batch(std::int64_t samples, const std::vecto
     }
     auto algorithms = choose_algorithms(candidate.layers, candidate.bound);
     if (!algorithms.ok()) return at(fmt::format("candidates[{}]", c), algorithms.status());
-    MiniBatchPlan plan;
-    plan.algorithms = std::move(algorithms).value();
-    plan.iterations = samples / candidate.mini_batch + (samples % candidate.mini_batch == 0 ? 0 : 1);
-    plan.time = static_cast<double>(plan.iterations) * plan.algorithms.time;
-    choice.candidates.push_back(std::move(plan));
+    const std::int64_t iterations = samples / candidate.mini_batch + (samples % candidate.mini_batch == 0 ? 0 : 1);
+    const double time = static_cast<double>(iterations) * algorithms->time;
+    choice.candidates.push_back({std::move(algorithms).value(), iterations, time});
     const MiniBatchPlan& added = choice.candidates.back();
     if (!added.algorithms.feasible) continue;
     if (!choice.best || better(added, candidate.mini_batch, choice.candidates[*choice.best], candidates[*choice.best].mini_batch))
