@@ -14,7 +14,6 @@ using session::PeerName;
 using session::Role;
 using wire::MessageKind;
 
-constexpr Duration kFarewellLimit = std::chrono::seconds(1);
 constexpr std::uint64_t kProbeTicket = 1;
 
 std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
@@ -318,7 +317,7 @@ void Coordinator::end(const wire::Stop& verdict) {
   agreeing_.reset();
   wire::Stop stop = verdict;
   const auto report = final_report(stop);
-  endpoint_->close(kFarewellLimit, [this, stop, report] { callbacks_.on_ended(stop, report); });
+  endpoint_->close(session::Endpoint::kFarewell, [this, stop, report] { callbacks_.on_ended(stop, report); });
 }
 
 }  // namespace paceline::runtime

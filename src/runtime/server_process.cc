@@ -6,8 +6,6 @@
 namespace paceline::runtime {
 namespace {
 
-constexpr Duration kFarewellLimit = std::chrono::seconds(1);
-
 MemberOptions as_server(MemberOptions options) {
   options.role = session::Role::kServer;
   return options;
@@ -30,7 +28,7 @@ Result<JobStart> ServerProcess::on_welcome(const wire::Welcome& welcome) {
 
 void ServerProcess::on_end(const wire::Stop& stop) {
   const bool recorded = recorder_ != nullptr && stop.kind != wire::StopKind::kFailed;
-  const Duration limit = recorded ? timeline::TimelineRecorder::kFarewellLimit : kFarewellLimit;
+  const Duration limit = recorded ? timeline::TimelineRecorder::kFarewellLimit : session::Endpoint::kFarewell;
   role_.end(stop, [this, stop, limit] { member_.leave(limit, [this, stop] { ended_(stop); }); });
 }
 

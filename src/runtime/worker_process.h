@@ -100,7 +100,7 @@ class WorkerProcess final : public MemberEvents {
   job::JobSpec settings_;
   checkpoint::CheckpointSeal seal_;
   job::ComputeSpeed compute_speed_;
-  Duration farewell_ = std::chrono::seconds(1);  // the loop's: what is being sent may take so long at the end
+  Duration farewell_ = session::Endpoint::kFarewell;  // the loop's: what is being sent may take so long at the end
 
   std::mutex mutex_;  // what follows
   std::condition_variable changed_;
