@@ -8,7 +8,7 @@ namespace paceline::exchange {
 
 GateLedger::GateLedger(std::shared_ptr<const job::Plan> plan, Rank self, Rule rule)
     : plan_(std::move(plan)),
-      first_server_{self.value % plan_->options().servers},
+      self_(self),
       rule_(rule),
       current_(plan_->options().first),
       units_(plan_->units().units.size()),
@@ -51,6 +51,19 @@ void GateLedger::next_iteration() {
 
 // --- gradients ---
 
+Status GateLedger::on_worker_done(Rank who, Iteration last) {
+  if (!done_ && !plan_->uneven()) done_ = {who, last};
+  return begun() ? check_together() : Status();
+}
+
+Status GateLedger::check_together() const {
+  if (!done_ || current_ <= done_->last) return {};
+  return error(ErrorKind::kBadRequest,
+               "worker {} goes on with iteration {}, but worker {} has ended after iteration {}: workers that go in step do as many "
+               "iterations each, so give each as many mini-batches",
+               self_.value, current_, done_->worker.value, done_->last);
+}
+
 Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& complete) {
   if (tensor >= tensors_.size())
     return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
@@ -62,6 +75,7 @@ Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& comp
     return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
                  plan_->table().tensors[tensor].name, current_);
   }
+  PACELINE_RETURN_IF_ERROR(check_together());
   settle(tensor, TensorState::kReady, complete);
   return {};
 }
@@ -108,6 +122,7 @@ Status GateLedger::on_backward_done(Iteration iteration, std::span<const std::ui
   if (missing_ > 0)
     return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come",
                  iteration, missing_);
+  PACELINE_RETURN_IF_ERROR(check_together());
   PACELINE_RETURN_IF_ERROR(check_unused(iteration, unused));
   for (const std::uint32_t tensor : unused) {
     if (tensors_[tensor] != TensorState::kFrozen) settle(tensor, TensorState::kUnused, complete);
@@ -121,7 +136,8 @@ void GateLedger::settle(std::uint32_t tensor, TensorState state, std::vector<Com
   const bool used = state == TensorState::kReady;
   const scheduling::UnitRange units = plan_->units().of_tensor[tensor];
   std::uint32_t first = units.begin;
-  while (first < units.end && plan_->units().units[first].server != first_server_) ++first;
+  const Rank first_server{self_.value % plan_->options().servers};
+  while (first < units.end && plan_->units().units[first].server != first_server) ++first;
   if (first == units.end) first = units.begin;
   for (std::uint32_t unit = first; unit < units.end; ++unit) settle_unit(tensor, unit, used, complete);
   for (std::uint32_t unit = units.begin; unit < first; ++unit) settle_unit(tensor, unit, used, complete);

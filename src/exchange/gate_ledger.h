@@ -53,6 +53,9 @@ class GateLedger {
   // or iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor unused, or
   // both. Tensors without elements and frozen ones may be left out. O(tensors)
   Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<Complete>& complete);
+  // Worker `who` computes nothing after `last`. Where all workers go in step (not job::Plan::uneven()) nobody can go on alone:
+  // gradients of a later iteration are refused, and kBadRequest says that some are there already.
+  Status on_worker_done(Rank who, Iteration last);
   // Gradients of the next iteration may come. Requires all_open(current()). O(units)
   void next_iteration();
   // Nobody reads the unit's gradient any more. Requires that it has one, and was complete.
@@ -116,6 +119,12 @@ class GateLedger {
     kNamed
   };  // kNamed: only while unused tensors are checked
 
+  struct Done {
+    Rank worker;
+    Iteration last = 0;
+  };
+
+  Status check_together() const;
   Status check_unused(Iteration iteration, std::span<const std::uint32_t> unused);
   Status check_all_known(Iteration iteration) const;
   void settle(std::uint32_t tensor, TensorState state, std::vector<Complete>& complete);
@@ -124,10 +133,11 @@ class GateLedger {
   void begin_iteration();
 
   std::shared_ptr<const job::Plan> plan_;
-  Rank first_server_;
+  Rank self_;
   Rule rule_;
   Iteration current_;
   std::size_t settled_ = 0;  // tensors, in the current iteration
+  std::optional<Done> done_;  // the first worker that computes no more
   std::vector<UnitState> units_;
   std::vector<TensorState> tensors_;
   std::vector<std::int64_t> missing_in_;   // by layer: units without a value of iteration current - 1

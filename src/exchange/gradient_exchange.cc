@@ -247,6 +247,13 @@ bool GradientExchange::gradients_free(Layer layer) {
   return house_->gates().free(layer);
 }
 
+void GradientExchange::on_worker_done(Rank who, Iteration last) {
+  Lock lock = house_->lock();
+  const Status together = house_->gates().on_worker_done(who, last);
+  lock.unlock();
+  if (!together.ok()) house_->fail(together);
+}
+
 void GradientExchange::cancel(const Status& reason) {
   if (check_process().ok()) house_->cancel(reason);
 }

@@ -90,6 +90,10 @@ class GradientExchange {
   Status finish(Iteration last) { return whole(finish(last, Gatehouse::kNoLimit)); }
   Result<bool> finish(Iteration last, Duration limit);
 
+  // The iteration whose gradients are awaited.
+  Iteration current();
+  // Worker `who` computes nothing after `last`: fails the job where this one cannot go on alone, and has (GateLedger). Loop only.
+  void on_worker_done(Rank who, Iteration last);
   // Every wait, now and later, returns `reason`, which is not a success. The first reason stays.
   void cancel(const Status& reason);
 
@@ -113,7 +117,6 @@ class GradientExchange {
 
   bool enter(Phase phase);
   Phase phase();
-  Iteration current();
   static Status whole(const Result<bool>& over) { return over.ok() ? Status() : over.status(); }
   Status check_process() const;
   Status check_layer(Layer layer) const;

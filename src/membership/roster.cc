@@ -231,7 +231,7 @@ Actions Roster::on_ready(PeerId peer) {
   return welcome_workers();
 }
 
-Actions Roster::on_report(PeerId peer, Role part, std::string report) {
+Actions Roster::on_report(PeerId peer, Role part, std::string report, Iteration last) {
   const auto member = members_.find(peer);
   if (member == members_.end() || phase_ == Phase::kEnded) return {};
   const PeerName name = member->second.name;
@@ -243,9 +243,19 @@ Actions Roster::on_report(PeerId peer, Role part, std::string report) {
   }
   worker_reports_[name.rank] = std::move(report);
   if (phase_ != Phase::kRunning) return {};
-  if (static_cast<std::int32_t>(worker_reports_.size()) < options_.workers) return finish_when_all_parked();
+  if (static_cast<std::int32_t>(worker_reports_.size()) < options_.workers)
+    return interrupt_reason_.empty() ? tell_end_of(name.rank, last) : finish_when_all_parked();
   if (interrupt_reason_.empty()) return stop_all({});
   return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, interrupt_reason_});
+}
+
+Actions Roster::tell_end_of(Rank worker, Iteration last) const {
+  Actions actions;
+  if (worker_reports_.size() > 1) return actions;
+  for (const auto& [peer, member] : members_) {
+    if (plays(member.name.role, Role::kWorker) && member.name.rank != worker) actions.push_back(SendWorkerDone{peer, worker, last});
+  }
+  return actions;
 }
 
 Actions Roster::on_failed(PeerId peer, const wire::Stop& stop) { return name_of(peer) ? on_fatal(stop) : Actions{}; }

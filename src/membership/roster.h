@@ -51,10 +51,15 @@ struct SendFinishAt {
   session::PeerId to;
   Iteration iteration;
 };
+struct SendWorkerDone {  // worker `worker` computes nothing after `last`
+  session::PeerId to;
+  Rank worker;
+  Iteration last;
+};
 struct Ended {  // nothing more will come
   wire::Stop stop;
 };
-using Action = std::variant<SendWelcome, SendStop, SendPark, SendFinishAt, Ended>;
+using Action = std::variant<SendWelcome, SendStop, SendPark, SendFinishAt, SendWorkerDone, Ended>;
 using Actions = std::vector<Action>;
 
 class Roster {
@@ -69,8 +74,9 @@ class Roster {
                   std::uint32_t incarnation = 0);
   // A server, or a worker of a job without them, knows the job.
   Actions on_ready(session::PeerId peer);
-  // A worker has done its iterations, or a server its part after the stop; `part` says which of the two speaks.
-  Actions on_report(session::PeerId peer, session::Role part, std::string report);
+  // A worker has done its iterations, of which `last` was the last one, or a server its part after the stop; `part` says which of the
+  // two speaks. The first worker's end is told to all others, who must not go on alone.
+  Actions on_report(session::PeerId peer, session::Role part, std::string report, Iteration last = 0);
   Actions on_failed(session::PeerId peer, const wire::Stop& stop);
   // The coordinator's own process cannot go on.
   Actions on_fatal(const wire::Stop& stop);
@@ -126,6 +132,7 @@ class Roster {
   wire::Welcome welcome_for(const Member& member) const;
   Actions end_when_all_left();
   Actions finish_when_all_parked();
+  Actions tell_end_of(Rank worker, Iteration last) const;
 
   RosterOptions options_;
   Phase phase_ = Phase::kGathering;

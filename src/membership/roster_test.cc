@@ -181,7 +181,10 @@ TEST(Roster, FreesThePlaceOfOneWhoIsLostWhileGathering) {
 TEST(Roster, EndsWhenWorkersAndThenServersHaveReported) {
   Roster roster = two_and_two();
   start(roster);
-  EXPECT_TRUE(roster.on_report(kWorker1, Role::kWorker, "one").empty());
+  const Actions told = roster.on_report(kWorker1, Role::kWorker, "one", 7);
+  ASSERT_THAT(receivers<SendWorkerDone>(told), ElementsAre(kWorker0)) << "who must not go on alone";
+  EXPECT_EQ(std::get<SendWorkerDone>(told[0]).worker, Rank{1});
+  EXPECT_EQ(std::get<SendWorkerDone>(told[0]).last, 7);
   const Actions stops = roster.on_report(kWorker0, Role::kWorker, "zero");
   EXPECT_THAT(receivers<SendStop>(stops), ElementsAre(kWorker0, kWorker1, kServer0, kServer1));
   EXPECT_FALSE(roster.failed()) << "the last checkpoint is being saved";

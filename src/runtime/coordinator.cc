@@ -117,7 +117,7 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     case MessageKind::kReady:
       return carry_out(roster_.on_ready(peer));
     case MessageKind::kReport:
-      return carry_out(roster_.on_report(peer, part_of(peer, head), text_of(payload)));
+      return carry_out(roster_.on_report(peer, part_of(peer, head), text_of(payload), head.iteration));
     case MessageKind::kParked:
       return carry_out(roster_.on_parked(peer, head.iteration));
     case MessageKind::kEndAsked:
@@ -207,6 +207,13 @@ void Coordinator::carry_out(const Actions& actions) {
       send(park->to, MessageKind::kPark, 0, {});
     } else if (const auto* finish = std::get_if<membership::SendFinishAt>(&action)) {
       send(finish->to, MessageKind::kFinishAt, finish->iteration, {});
+    } else if (const auto* done = std::get_if<membership::SendWorkerDone>(&action)) {
+      endpoint_->send_owned(done->to,
+                            {.kind = MessageKind::kWorkerDone,
+                             .layer = wire::kControlLayer,
+                             .unit = static_cast<std::uint32_t>(done->worker.value),
+                             .iteration = done->last},
+                            {});
     } else if (const auto* ended = std::get_if<membership::Ended>(&action)) {
       end(ended->stop);
     }

@@ -106,8 +106,8 @@ void Member::tell_failure() {
 }
 
 void Member::send_progress(const std::string& json) { send_control(MessageKind::kProgress, 0, bytes_of(json)); }
-void Member::send_report(Role part, const std::string& json) {
-  send_control(MessageKind::kReport, 0, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
+void Member::send_report(Role part, const std::string& json, Iteration last) {
+  send_control(MessageKind::kReport, last, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
 }
 void Member::send_saved(Role part, Iteration iteration, const std::string& json) {
   send_control(MessageKind::kSaved, iteration, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
@@ -243,6 +243,9 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
       break;
     case MessageKind::kFinishAt:
       events_.on_finish_at(head.iteration);
+      break;
+    case MessageKind::kWorkerDone:
+      events_.on_worker_done(Rank{static_cast<std::int32_t>(head.unit)}, head.iteration);
       break;
     default:
       fail(misplaced(head.kind));

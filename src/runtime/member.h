@@ -74,6 +74,7 @@ class MemberEvents {
   virtual void on_connected() = 0;
   virtual void on_park() = 0;                       // worker: stand still at the end of the iteration, then Member::parked
   virtual void on_finish_at(Iteration last) = 0;    // `last` is the last iteration
+  virtual void on_worker_done(Rank worker, Iteration last) = 0;  // worker: another one computes nothing after `last`
   virtual void on_end(const wire::Stop& stop) = 0;  // once, last
 };
 
@@ -91,8 +92,8 @@ class Member final : public session::EndpointHandler, public exchange::Outbox {
   // And does not want to wait for that.
   void interrupt(const Status& reason);
   void send_progress(const std::string& json);
-  // Of this member's worker or server.
-  void send_report(session::Role part, const std::string& json);
+  // Of this member's worker, whose last iteration was `last`, or server.
+  void send_report(session::Role part, const std::string& json, Iteration last = 0);
   void send_saved(session::Role part, Iteration iteration, const std::string& json);
   // What was recorded; before this part's report.
   void send_timeline(const std::vector<wire::TimelinePart>& parts);

@@ -22,6 +22,7 @@ class ServerProcess final : public MemberEvents {
   void on_connected() override {}
   void on_park() override {}
   void on_finish_at(Iteration last) override { role_.on_finish_at(last); }
+  void on_worker_done(Rank, Iteration) override {}
   void on_end(const wire::Stop& stop) override;
 
  private:

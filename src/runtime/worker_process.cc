@@ -172,6 +172,10 @@ void WorkerProcess::on_finish_at(Iteration last) {
   changed_.notify_all();
 }
 
+void WorkerProcess::on_worker_done(Rank worker, Iteration last) {
+  if (exchange_ != nullptr) exchange_->on_worker_done(worker, last);
+}
+
 void WorkerProcess::on_end(const wire::Stop& stop) {
   if (exchange_ != nullptr && stop.kind != wire::StopKind::kDone) exchange_->cancel(stop.status());
   if (server_ == nullptr) return set_end(stop);
@@ -229,7 +233,7 @@ void WorkerProcess::hand_in(report::WorkerReport report) {
     // What the server's half still does belongs to the same record.
     if (recorder_ != nullptr && server_ == nullptr)
       member_->send_timeline(recorder_->parts([this](TimePoint at) { return member_->reading(at); }));
-    member_->send_report(session::Role::kWorker, encode(report));
+    member_->send_report(session::Role::kWorker, encode(report), exchange_->current() - 1);
   };
   // The job is not over before its last checkpoint is written.
   transport_->loop().post([this, hand_in = std::move(hand_in)]() mutable {

@@ -73,6 +73,7 @@ class WorkerProcess final : public MemberEvents {
   void on_connected() override;
   void on_park() override;
   void on_finish_at(Iteration last) override;
+  void on_worker_done(Rank worker, Iteration last) override;
   void on_end(const wire::Stop& stop) override;
 
  private:

@@ -34,6 +34,7 @@ class Ends final : public MemberEvents {
   void on_connected() override {}
   void on_park() override {}
   void on_finish_at(Iteration) override {}
+  void on_worker_done(Rank, Iteration) override {}
   void on_end(const wire::Stop& stop) override { ended.set_value(stop); }
 
   std::promise<wire::Stop> ended;

@@ -19,6 +19,4 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_folder_of_references(tmp_path_factory):
-    """For all processes of this run; pytest removes it with the rest of the run's temporary files."""
-    place = tmp_path_factory.getbasetemp()
-    jobs.references = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "references"
+    jobs.references = jobs.shared_folder(tmp_path_factory, "references")

@@ -212,6 +212,20 @@ def train(*arguments, **more):
         return job.report()
 
 
+def shared_folder(tmp_path_factory, name):
+    """(path) A folder of this run of tests, the same for all processes that run tests side by side; pytest removes it with the run's others."""
+    place = tmp_path_factory.getbasetemp()
+    return (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / name
+
+
+@contextlib.contextmanager
+def turn(path):
+    """Whoever comes first makes what stands at `path`; the others wait and find it."""
+    with open(f"{path}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 references = None  # the folder of their reports, set by conftest.py
 
 
@@ -220,8 +234,7 @@ def reference(*arguments):
     """The report of `--reference`, which the processes that run tests side by side ask for once together."""
     references.mkdir(exist_ok=True)
     file = references / hashlib.sha256(repr(arguments).encode()).hexdigest()
-    with open(f"{file}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with turn(file):
         if not file.exists():
             file.with_suffix(".new").write_text(json.dumps(train("--reference", *arguments)))
             file.with_suffix(".new").rename(file)

@@ -1,7 +1,6 @@
 """Processes that use paceline/collectives.h: a program outside the tree, built against an installed Paceline, without LibTorch."""
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import re
@@ -9,7 +8,7 @@ import subprocess
 
 import pytest
 
-from jobs import keep_port
+from jobs import keep_port, shared_folder, turn
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve().parent.parent
@@ -22,13 +21,9 @@ def run(*command):
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """The example, built against the installation: once, whoever of the processes that run tests side by side comes first."""
-    place = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        place = place.parent
-    place = place / "collectives"
-    with open(f"{place}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """The example, built against the installation."""
+    place = shared_folder(tmp_path_factory, "collectives")
+    with turn(place):
         if not (place / "build/collectives").exists():
             run("cmake", "--install", BUILD, "--prefix", place / "prefix")
             run("cmake", "-G", "Ninja", "-S", SOURCE / "examples/collectives", "-B", place / "build", "-DCMAKE_BUILD_TYPE=Release",

@@ -1,6 +1,5 @@
 """A program outside the tree builds against an installed Paceline and trains its own module with it."""
 
-import fcntl
 import json
 import os
 import pathlib
@@ -30,14 +29,9 @@ def install_and_build(place):
 
 @pytest.fixture(scope="session")
 def example(tmp_path_factory):
-    """The installed program, and the example built against the installation: once, whoever of the processes that run tests side by side
-    comes first."""
-    place = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        place = place.parent
-    place = place / "installed"
-    with open(f"{place}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """The installed program, and the example built against the installation."""
+    place = shared_folder(tmp_path_factory, "installed")
+    with turn(place):
         if not (place / "build/own_module").exists():
             install_and_build(place)
     return place / "prefix/bin/paceline", place / "build/own_module"

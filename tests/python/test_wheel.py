@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import two_ports_in_a_row
+from jobs import shared_folder, turn, two_ports_in_a_row
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.full
@@ -40,13 +40,16 @@ def files(folder):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """(an environment of its own, the wheel that pip builds of a checkout)."""
-    folder = tmp_path_factory.mktemp("wheel")
-    assert run(sys.executable, "-m", "venv", folder / "environment").returncode == 0
-    assert run("git", "clone", "-q", ROOT, folder / "source").returncode == 0
-    made = run(folder / "environment/bin/pip", "wheel", "--no-deps", "--wheel-dir", folder / "wheels", folder / "source")
-    assert made.returncode == 0, made.stderr
-    (wheel,) = (folder / "wheels").iterdir()
-    return folder / "environment", wheel
+    environment = tmp_path_factory.mktemp("wheel") / "environment"
+    assert run(sys.executable, "-m", "venv", environment).returncode == 0
+    shared = shared_folder(tmp_path_factory, "wheel")
+    with turn(shared):
+        if not (shared / "made").exists():
+            assert run("git", "clone", "-q", ROOT, shared / "source").returncode == 0
+            made = run(environment / "bin/pip", "wheel", "--no-deps", "--wheel-dir", shared / "made", shared / "source")
+            assert made.returncode == 0, made.stderr
+    (wheel,) = (shared / "made").iterdir()
+    return environment, wheel
 
 
 @pytest.fixture

@@ -100,6 +100,21 @@ def test_an_exception_within_backward_is_what_all_ranks_print(tmp_path):
         assert members.end(1) == [1] and "ValueError: no such layer" in members.errors[0], members.errors
 
 
+ENDS_EARLY = """
+if rank == 1 and iteration == 6:
+    job.close()
+    break
+"""
+
+
+def test_a_rank_that_has_fewer_mini_batches_ends_all_with_both_numbers(tmp_path):
+    with Members(tmp_path, script(ENDS_EARLY), RANKS) as members:
+        assert members.end(*range(RANKS)) == [7] * RANKS, members.errors
+        said = [members.said(rank) for rank in range(RANKS)]
+        goes_on = ("goes on with iteration 7, but worker 1 has ended after iteration 6", "give each as many mini-batches")
+        assert all(word in sentence for word in goes_on for sentence in said), said
+
+
 LOADERS = """
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 10**9
