@@ -51,13 +51,12 @@ void GateLedger::next_iteration() {
 
 // --- gradients ---
 
-Status GateLedger::on_worker_done(Rank who, Iteration last) {
+void GateLedger::on_worker_done(Rank who, Iteration last) {
   if (!done_ && !plan_->uneven()) done_ = {who, last};
-  return begun() ? check_together() : Status();
 }
 
 Status GateLedger::check_together() const {
-  if (!done_ || current_ <= done_->last) return {};
+  if (!done_ || current_ <= done_->last || !begun()) return {};
   return error(ErrorKind::kBadRequest,
                "worker {} goes on with iteration {}, but worker {} has ended after iteration {}: workers that go in step do as many "
                "iterations each, so give each as many mini-batches",
@@ -75,7 +74,6 @@ Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& comp
     return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
                  plan_->table().tensors[tensor].name, current_);
   }
-  PACELINE_RETURN_IF_ERROR(check_together());
   settle(tensor, TensorState::kReady, complete);
   return {};
 }
@@ -122,7 +120,6 @@ Status GateLedger::on_backward_done(Iteration iteration, std::span<const std::ui
   if (missing_ > 0)
     return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come",
                  iteration, missing_);
-  PACELINE_RETURN_IF_ERROR(check_together());
   PACELINE_RETURN_IF_ERROR(check_unused(iteration, unused));
   for (const std::uint32_t tensor : unused) {
     if (tensors_[tensor] != TensorState::kFrozen) settle(tensor, TensorState::kUnused, complete);

@@ -53,9 +53,10 @@ class GateLedger {
   // or iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor unused, or
   // both. Tensors without elements and frozen ones may be left out. O(tensors)
   Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<Complete>& complete);
-  // Worker `who` computes nothing after `last`. Where all workers go in step (not job::Plan::uneven()) nobody can go on alone:
-  // gradients of a later iteration are refused, and kBadRequest says that some are there already.
-  Status on_worker_done(Rank who, Iteration last);
+  // Worker `who` computes nothing after `last`. Where all workers go in step (not job::Plan::uneven()) nobody can go on alone, so
+  // with something of a later iteration told check_together() is kBadRequest, naming both.
+  void on_worker_done(Rank who, Iteration last);
+  Status check_together() const;
   // Gradients of the next iteration may come. Requires all_open(current()). O(units)
   void next_iteration();
   // Nobody reads the unit's gradient any more. Requires that it has one, and was complete.
@@ -124,7 +125,6 @@ class GateLedger {
     Iteration last = 0;
   };
 
-  Status check_together() const;
   Status check_unused(Iteration iteration, std::span<const std::uint32_t> unused);
   Status check_all_known(Iteration iteration) const;
   void settle(std::uint32_t tensor, TensorState state, std::vector<Complete>& complete);

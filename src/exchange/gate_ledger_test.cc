@@ -77,25 +77,18 @@ TEST(GateLedger, NobodyGoesOnAloneAfterTheFirstWorkersEnd) {
   initial_values(gates);
   std::vector<Complete> complete;
   ASSERT_TRUE(gates.on_gradient(0, complete).ok());
-  EXPECT_TRUE(gates.on_worker_done(Rank{1}, 1).ok()) << "this one may do iteration 1 too";
+  gates.on_worker_done(Rank{1}, 1);
+  EXPECT_TRUE(gates.check_together().ok()) << "this one may do iteration 1 too";
   ASSERT_TRUE(gates.on_gradient(1, complete).ok());
   ASSERT_TRUE(gates.on_backward_done(1, {}, complete).ok());
   gates.next_iteration();
   initial_values(gates);
-  EXPECT_TRUE(gates.on_worker_done(Rank{0}, 1).ok()) << "only the first one counts, and nothing of iteration 2 has been told";
-  const Status beyond = gates.on_gradient(1, complete);
+  gates.on_worker_done(Rank{0}, 1);  // only the first one counts
+  EXPECT_TRUE(gates.check_together().ok()) << "nothing of iteration 2 has been told";
+  ASSERT_TRUE(gates.on_gradient(1, complete).ok());
+  const Status beyond = gates.check_together();
   EXPECT_EQ(beyond.kind(), ErrorKind::kBadRequest);
   EXPECT_THAT(beyond.message(), HasSubstr("worker 2 goes on with iteration 2, but worker 1 has ended after iteration 1"));
-  const std::vector<std::uint32_t> unused = {0, 1};
-  EXPECT_EQ(gates.on_backward_done(2, unused, complete).message(), beyond.message());
-}
-
-TEST(GateLedger, WhatIsThereAlreadyIsSeenWhenAWorkersEndIsHeardOf) {
-  GateLedger gates(plan_of({{2}, {2}}, scheduling::whole_tensors(), 1, 5), Rank{0}, GateLedger::Rule::kOwnUnits);
-  initial_values(gates);
-  std::vector<Complete> complete;
-  ASSERT_TRUE(gates.on_gradient(0, complete).ok());
-  EXPECT_THAT(gates.on_worker_done(Rank{1}, 4).message(), HasSubstr("goes on with iteration 5, but worker 1 has ended after"));
 }
 
 TEST(GateLedger, EndsABackwardWithHundredsOfThousandsOfUnusedTensors) {

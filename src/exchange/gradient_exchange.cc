@@ -164,6 +164,10 @@ Status GradientExchange::announce(std::uint32_t tensor) {
 
 // Where gradients are copied, nobody else touches their places before they are told, so that the copy needs no lock.
 Status GradientExchange::take(Lock& lock, std::span<const Complete> complete, Iteration iteration) {
+  if (const Status together = house_->gates().check_together(); !together.ok()) {
+    house_->loop().post([this, together] { house_->fail(together); });
+    return together;
+  }
   if (carrier_->takes_copies()) {
     lock.unlock();
     PACELINE_RETURN_IF_ERROR(carrier_->take(complete, iteration));
@@ -249,7 +253,8 @@ bool GradientExchange::gradients_free(Layer layer) {
 
 void GradientExchange::on_worker_done(Rank who, Iteration last) {
   Lock lock = house_->lock();
-  const Status together = house_->gates().on_worker_done(who, last);
+  house_->gates().on_worker_done(who, last);
+  const Status together = house_->gates().check_together();
   lock.unlock();
   if (!together.ok()) house_->fail(together);
 }

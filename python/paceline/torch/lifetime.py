@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import logging
+import multiprocessing
 import os
 import sys
 import types
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _jobs: weakref.WeakSet[Job] = weakref.WeakSet()
 _installed = False
 _failure: BaseException | None = None  # that ends this process
+_status = 0  # of this process, by a job that failed while it was left
 
 
 def register(job: Job) -> None:
@@ -91,4 +94,18 @@ def at_exit() -> None:
             else:
                 job.close()
         except PacelineError as error:
+            global _status
+            _status = error.exit_code
             print(f"paceline: error: {error}", file=sys.stderr)
+
+
+@atexit.register  # with this import, so that it runs after what a script registers
+def tell_status() -> None:
+    """A script that is over before its job fails has ended in order, as far as the interpreter knows; whoever started it must hear otherwise."""
+    if _status:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_status)

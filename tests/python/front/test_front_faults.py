@@ -115,6 +115,13 @@ def test_a_rank_that_has_fewer_mini_batches_ends_all_with_both_numbers(tmp_path)
         assert all(word in sentence for word in goes_on for sentence in said), said
 
 
+def test_a_job_that_fails_after_its_script_is_over_has_a_status_that_says_so(tmp_path):
+    prepare = "import atexit\natexit.register(say, 'over')"
+    with Members(tmp_path, script("if rank == 1 and iteration == 6: break", prepare), RANKS) as members:
+        assert members.end(1) == [2] and members.said(1) == "over", (members.said(1), members.errors)
+        assert members.errors[0].splitlines()[-1].startswith("paceline: error: ") and "has ended after iteration 6" in members.errors[0], members.errors
+
+
 LOADERS = """
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 10**9
