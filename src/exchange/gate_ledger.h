@@ -136,7 +136,7 @@ class GateLedger {
   Rank self_;
   Rule rule_;
   Iteration current_;
-  std::size_t settled_ = 0;  // tensors, in the current iteration
+  std::size_t settled_ = 0;   // tensors, in the current iteration
   std::optional<Done> done_;  // the first worker that computes no more
   std::vector<UnitState> units_;
   std::vector<TensorState> tensors_;

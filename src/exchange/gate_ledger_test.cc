@@ -72,25 +72,6 @@ TEST(GateLedger, ARefusedEndOfBackwardChangesNothing) {
 
 // A model of many small tensors of which most have no gradient, as with sparsely used experts: were each looked for among all, this
 // would take hours.
-TEST(GateLedger, NobodyGoesOnAloneAfterTheFirstWorkersEnd) {
-  GateLedger gates(plan_of({{2}, {2}}, scheduling::whole_tensors()), Rank{2}, GateLedger::Rule::kOwnUnits);
-  initial_values(gates);
-  std::vector<Complete> complete;
-  ASSERT_TRUE(gates.on_gradient(0, complete).ok());
-  gates.on_worker_done(Rank{1}, 1);
-  EXPECT_TRUE(gates.check_together().ok()) << "this one may do iteration 1 too";
-  ASSERT_TRUE(gates.on_gradient(1, complete).ok());
-  ASSERT_TRUE(gates.on_backward_done(1, {}, complete).ok());
-  gates.next_iteration();
-  initial_values(gates);
-  gates.on_worker_done(Rank{0}, 1);  // only the first one counts
-  EXPECT_TRUE(gates.check_together().ok()) << "nothing of iteration 2 has been told";
-  ASSERT_TRUE(gates.on_gradient(1, complete).ok());
-  const Status beyond = gates.check_together();
-  EXPECT_EQ(beyond.kind(), ErrorKind::kBadRequest);
-  EXPECT_THAT(beyond.message(), HasSubstr("worker 2 goes on with iteration 2, but worker 1 has ended after iteration 1"));
-}
-
 TEST(GateLedger, EndsABackwardWithHundredsOfThousandsOfUnusedTensors) {
   constexpr std::uint32_t kTensors = 400'000;
   std::vector<std::int64_t> sizes(kTensors, 1);

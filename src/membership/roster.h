@@ -74,8 +74,8 @@ class Roster {
                   std::uint32_t incarnation = 0);
   // A server, or a worker of a job without them, knows the job.
   Actions on_ready(session::PeerId peer);
-  // A worker has done its iterations, of which `last` was the last one, or a server its part after the stop; `part` says which of the
-  // two speaks. The first worker's end is told to all others, who must not go on alone.
+  // A worker has done its iterations, of which `last` was the last one, or a server its part after the stop; `part` says which of
+  // the two speaks. The first worker's end is told to all others, who must not go on alone.
   Actions on_report(session::PeerId peer, session::Role part, std::string report, Iteration last = 0);
   Actions on_failed(session::PeerId peer, const wire::Stop& stop);
   // The coordinator's own process cannot go on.

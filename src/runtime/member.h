@@ -72,10 +72,10 @@ class MemberEvents {
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
   // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
   virtual void on_connected() = 0;
-  virtual void on_park() = 0;                       // worker: stand still at the end of the iteration, then Member::parked
-  virtual void on_finish_at(Iteration last) = 0;    // `last` is the last iteration
+  virtual void on_park() = 0;                     // worker: stand still at the end of the iteration, then Member::parked
+  virtual void on_finish_at(Iteration last) = 0;  // `last` is the last iteration
   virtual void on_worker_done(Rank worker, Iteration last) = 0;  // worker: another one computes nothing after `last`
-  virtual void on_end(const wire::Stop& stop) = 0;  // once, last
+  virtual void on_end(const wire::Stop& stop) = 0;               // once, last
 };
 
 class Member final : public session::EndpointHandler, public exchange::Outbox {

@@ -147,8 +147,8 @@ class Endpoint {
 
   // Ends one session without waiting; the peer is told goodbye with the reason. on_peer_lost follows on this side (kCancelled).
   void drop(PeerId peer, const std::string& reason);
-  // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once. kFarewell is
-  // the limit where only last words are on their way.
+  // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once. kFarewell
+  // is the limit where only last words are on their way.
   static constexpr Duration kFarewell = std::chrono::seconds(1);
   void close(Duration limit, std::function<void()> done);
 

@@ -10,8 +10,8 @@ namespace {
 
 // By channel.
 constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kWorkerDone, MessageKind::kRates,
-                                                               MessageKind::kNotify,   MessageKind::kVerdict,
-                                                               MessageKind::kBarrier,  MessageKind::kCollectiveFailed};
+                                                               MessageKind::kNotify,     MessageKind::kVerdict,
+                                                               MessageKind::kBarrier,    MessageKind::kCollectiveFailed};
 
 }  // namespace
 

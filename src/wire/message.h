@@ -38,19 +38,19 @@ enum class MessageKind : std::uint8_t {
   kRefuse,
   kReady,
   kProgress,
-  kReport,  // a worker's: `iteration` was its last one
-  kSaved,      // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
-  kFailed,     // a process tells the coordinator what went wrong
-  kPark,       // coordinator -> worker: stand still after the iteration you are in, and say which
-  kParked,     // the answer
-  kProbe,      // coordinator -> member: bytes that only measure the link
-  kFinishAt,   // coordinator -> all: `iteration` is the last one
-  kStop,       // the coordinator ends the job: done, interrupted or failed, with the reason
-  kEndAsked,   // worker -> coordinator: somebody asked this process to end, so let the job end; no payload
-  kClockAsk,   // coordinator -> member: what does your clock show? `unit` is the question's number; no payload
-  kClockTell,  // the answer to question `unit`; payload in wire/timeline.h
-  kTimeline,   // member -> coordinator: what one of its threads has recorded; payload in wire/timeline.h
-  kWorkerDone, // coordinator -> member: worker `unit` computes nothing after `iteration`; no payload
+  kReport,      // a worker's: `iteration` was its last one
+  kSaved,       // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
+  kFailed,      // a process tells the coordinator what went wrong
+  kPark,        // coordinator -> worker: stand still after the iteration you are in, and say which
+  kParked,      // the answer
+  kProbe,       // coordinator -> member: bytes that only measure the link
+  kFinishAt,    // coordinator -> all: `iteration` is the last one
+  kStop,        // the coordinator ends the job: done, interrupted or failed, with the reason
+  kEndAsked,    // worker -> coordinator: somebody asked this process to end, so let the job end; no payload
+  kClockAsk,    // coordinator -> member: what does your clock show? `unit` is the question's number; no payload
+  kClockTell,   // the answer to question `unit`; payload in wire/timeline.h
+  kTimeline,    // member -> coordinator: what one of its threads has recorded; payload in wire/timeline.h
+  kWorkerDone,  // coordinator -> member: worker `unit` computes nothing after `iteration`; no payload
 
   // worker 0 -> server: the unit's initial value
   kInitial = detail::kind_of(Channel::kGradients, 0),

@@ -5,6 +5,7 @@ import os
 import pytest
 
 import jobs
+from sharing import shared_folder
 
 
 def pytest_configure(config):
@@ -19,4 +20,4 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_folder_of_references(tmp_path_factory):
-    jobs.references = jobs.shared_folder(tmp_path_factory, "references")
+    jobs.references = shared_folder(tmp_path_factory, "references")

@@ -5,7 +5,6 @@ machine itself may take beyond what the program promises (seconds, default 6): i
 """
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import json
@@ -19,6 +18,8 @@ import uuid
 from pathlib import Path
 
 import pytest
+
+from sharing import turn
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
@@ -210,20 +211,6 @@ def train(*arguments, **more):
         code = job.finish()
         assert code == 0, (code, job.err)
         return job.report()
-
-
-def shared_folder(tmp_path_factory, name):
-    """(path) A folder of this run of tests, the same for all processes that run tests side by side; pytest removes it with the run's others."""
-    place = tmp_path_factory.getbasetemp()
-    return (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / name
-
-
-@contextlib.contextmanager
-def turn(path):
-    """Whoever comes first makes what stands at `path`; the others wait and find it."""
-    with open(f"{path}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 references = None  # the folder of their reports, set by conftest.py

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from jobs import keep_port, shared_folder, turn
+from jobs import keep_port
+from sharing import shared_folder, turn
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve().parent.parent

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from jobs import shared_folder, turn
+from sharing import shared_folder, turn
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("PACELINE", SOURCE / "build/release/bin/paceline")).resolve()

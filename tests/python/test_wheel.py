@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import shared_folder, turn, two_ports_in_a_row
+from jobs import two_ports_in_a_row
+from sharing import shared_folder, turn
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.full
