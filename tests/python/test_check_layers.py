@@ -81,6 +81,40 @@ def test_prints_the_file_and_fails(tmp_path):
     assert "src/base/text.h:2: src/base may not include tensor/" in done.stdout
 
 
+@pytest.mark.parametrize("table, found", [
+    ({"a": [], "b": ["a"], "c": ["a", "b"]}, []),
+    ({"a": ["b"], "b": ["a"]}, ["a", "b"]),
+    ({"a": [], "b": ["a", "d"], "c": ["b"], "d": ["c"]}, ["b", "d", "c"]),  # not to be seen in any pair alone
+    ({"a": ["b", "c"], "b": ["c"], "c": ["c"]}, ["c"]),
+])
+def test_finds_rooms_that_may_include_each_other(table, found):
+    assert LAYERS.ring(table) == found
+
+
+def test_a_ring_in_the_table_is_a_violation(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "src/base/text.h"
+    file.parent.mkdir(parents=True)
+    file.write_text("// A file.\n")
+    monkeypatch.setitem(LAYERS.LAYERS, "base", ["wire"])
+    monkeypatch.setattr("sys.argv", ["check_layers", "--root", str(tmp_path)])
+    assert LAYERS.main() == 1
+    assert "the table has a ring: base -> wire -> base" in capsys.readouterr().out
+
+
+def test_counts_rooms_with_files_and_what_product_code_uses():
+    texts = {
+        "src/base/text.h": "#include <string>\n",
+        "src/tensor/dtype.h": '#include "base/text.h"\n#include "tensor/reduce.h"\n',
+        "src/job/spec.h": '#include "base/text.h"\n',
+        "src/job/spec_test.cc": '#include "tensor/dtype.h"\n',
+        "apps/paceline/main.cc": '#include "job/spec.h"\n',
+    }
+    rooms, permitted, used = LAYERS.rooms_and_pairs(texts)
+    assert rooms == {"base", "tensor", "job"}
+    assert permitted == {("tensor", "base"), ("job", "base"), ("job", "tensor")}
+    assert used == {("tensor", "base"), ("job", "base")}
+
+
 def test_an_empty_tree_is_not_a_success(tmp_path):
     assert subprocess.run([SCRIPT, "--root", tmp_path], capture_output=True, timeout=60).returncode == 1
 
