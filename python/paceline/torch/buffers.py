@@ -30,8 +30,6 @@ class Buffers:
                     continue
                 seen.add(buffer)
                 name = f"{prefix}.{key}" if prefix else key
-                if buffer.device.type != "cpu":
-                    raise PacelineError(f"buffer {name} is on {buffer.device}; attach exchanges tensors in the memory of the host only", subject=name)
                 as_is = way != "broadcast" and buffer.dtype == torch.float32
                 travels = way == "broadcast" or (way == "mean" and as_is)
                 row = exchange.add(f"buffer {name}", self._sent(buffer, as_is), frozen=not travels)
@@ -77,5 +75,5 @@ class Buffers:
     @staticmethod
     def _sent(buffer: Tensor, as_is: bool) -> Tensor:
         if as_is and buffer.numel():
-            return buffer.detach().contiguous().clone()
+            return buffer.detach().cpu().contiguous().clone()
         return memory.bytes_as_floats(buffer)

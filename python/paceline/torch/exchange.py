@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from paceline._node import Node, TensorSpec, Verdict
-from paceline.torch import memory
+from paceline.torch import memory, transfers
 from paceline.torch.table import Entry, Table
 
 SLICE = 0.05  # seconds of one wait inside the library, between which Python handles signals
@@ -49,6 +49,7 @@ class Exchange:
         self._verdict: tuple[int, Verdict, frozenset[int]] | None = None  # iteration, its verdict, parameters that nobody used
         self._sparse_warned = False
         self._sent_rows: set[int] = set()
+        self._transfers: transfers.Transfers | None = None  # of parameters that are not in the host's memory
         self.node: Node
 
     @property
@@ -67,7 +68,7 @@ class Exchange:
 
         def put(name: str, shape: tuple[int, ...], values: Tensor, layer: int, frozen: bool, group: int = 0) -> int:
             specs.append(TensorSpec(name, shape, "float32", layer, frozen, group))
-            initial.append(values)
+            initial.append(values.cpu())
             return len(specs) - 1
 
         def put_entry(entry: Entry, layer: int, frozen: bool) -> None:
@@ -106,6 +107,7 @@ class Exchange:
     def on_joined(self, node: Node) -> None:
         """Rank 0's parameters become everybody's."""
         self.node = node
+        self._transfers = transfers.of(self.table.device, node.gradient_ready)
         rows = [self.samples_row.number] if self.samples_row is not None else []
         numbers = [*self._numbers, *(row.number for row in self.rows), *rows]
         self._values = {number: torch.frombuffer(node.value(number), dtype=torch.float32) for number in numbers}
@@ -129,7 +131,7 @@ class Exchange:
 
     def send(self, entry: Entry, grad: Tensor) -> None:
         number = self._numbers[entry.index]
-        if grad.dtype is torch.float32 and grad.layout is torch.strided and grad.stride() == entry.strides and self.samples_row is None and grad.numel():
+        if self._transfers is None and grad.dtype is torch.float32 and grad.layout is torch.strided and grad.stride() == entry.strides and self.samples_row is None and grad.numel():
             self.node.gradient_ready(number, grad.data_ptr())  # it stands as it is sent
             return
         if grad.is_sparse:
@@ -137,19 +139,28 @@ class Exchange:
         flat = memory.as_sent(grad.detach(), entry.strides)
         if self.samples_row is not None:
             flat = flat * self._samples
-        self.node.gradient_ready(number, flat.data_ptr())
+        if self._transfers is not None:
+            self._transfers.send(number, flat)
+        else:
+            self.node.gradient_ready(number, flat.data_ptr())
 
     def send_row(self, row: Row, values: Tensor) -> None:
         self.node.gradient_ready(row.number, values.data_ptr())
         self._sent_rows.add(row.number)
 
     def conclude(self, iteration: int, unused: Sequence[int]) -> None:
+        if self._transfers is not None:
+            self._transfers.finish()
         if self.samples_row is not None:
             self.send_row(self.samples_row, torch.tensor([self._samples], dtype=torch.float32))
             self._samples = math.nan
         idle = [row.number for row in self.rows if not row.frozen and row.number not in self._sent_rows]
         self._sent_rows.clear()
         self.node.backward_done(iteration, [*(self._numbers[index] for index in unused), *idle])
+
+    def close(self) -> None:
+        if self._transfers is not None:
+            self._transfers.close()
 
     @property
     def counted(self) -> bool:
@@ -164,8 +175,12 @@ class Exchange:
         """The mean of the parameter's gradients, which must be there: in memory of its own, or where it came if the type allows."""
         view = self._views[entry.index]
         weight = self._weight_of(iteration)
+        if self._transfers is not None:
+            own = False  # it is in memory of its own already
+            fetched = self._transfers.fetch(self._values[self._numbers[entry.index]])
+            view = memory.in_place(fetched, entry.parameter, entry.strides) if entry.parameter.numel() else fetched[:0].view(entry.parameter.shape)
         if own or view.dtype != entry.parameter.dtype:
-            copied = torch.empty_strided(tuple(view.shape), entry.strides, dtype=entry.parameter.dtype)
+            copied = torch.empty_strided(tuple(view.shape), entry.strides, dtype=entry.parameter.dtype, device=view.device)
             return copied.copy_(view if weight == 1.0 else view * weight)
         return view if weight == 1.0 else view.mul_(weight)
 

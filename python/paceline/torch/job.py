@@ -129,6 +129,7 @@ class Job:
             self._front.inert = True
             self._node.fail(reason)
             self._node.close(LEAVE)
+            self._front.exchange.close()
 
     def __enter__(self) -> Job:
         return self
@@ -156,6 +157,7 @@ class Job:
             self._front.inert = True
             self._gates.remove()
             restore(self._front.stepper.optimizer)
+        self._front.exchange.close()
 
     def _iteration_done(self) -> None:
         if self._node.step_done(self._samples, self._loss, {}):

@@ -26,7 +26,7 @@ def strides_of(parameter: Tensor) -> tuple[int, ...]:
 def flat(tensor: Tensor) -> Tensor:
     """All elements in the order of memory, without a copy where the tensor is dense. Never empty: an empty tensor travels as one zero."""
     if tensor.numel() == 0:
-        return torch.zeros(1)
+        return torch.zeros(1, device=tensor.device)
     if dense(tensor):
         return torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
     return tensor.contiguous().view(-1)
@@ -35,7 +35,7 @@ def flat(tensor: Tensor) -> Tensor:
 def as_sent(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
     """The tensor as flat float32 in the order that `strides` give; the tensor's own memory where that is what stands there."""
     if tuple(tensor.stride()) != strides and tensor.numel() > 0:
-        tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+        tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
     return flat(tensor).to(torch.float32)
 
 
@@ -46,7 +46,7 @@ def in_place(values: Tensor, like: Tensor, strides: tuple[int, ...]) -> Tensor:
 
 def bytes_as_floats(tensor: Tensor) -> Tensor:
     """One float32 a byte: exact on every wire, sums of 65536 of them too. Never empty."""
-    raw = tensor.detach().contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.zeros(1, dtype=torch.uint8)
+    raw = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.zeros(1, dtype=torch.uint8)
     return raw.to(torch.float32)
 
 

@@ -50,8 +50,14 @@ def thawed(entry: Entry) -> PacelineError:
     )
 
 
+def moved(entry: Entry, device: object) -> PacelineError:
+    return PacelineError(f"parameter {entry.name} was on {entry.device} when attach ran and is on {device} now; move the model before attach", subject=entry.name)
+
+
 def check_gradient(entry: Entry, grad: Tensor) -> None:
     parameter = entry.parameter
+    if grad.device != entry.device:
+        raise moved(entry, grad.device)
     if grad.dtype != parameter.dtype or grad.shape != parameter.shape:
         raise PacelineError(f"the gradient of {entry.name} is {grad.dtype} {tuple(grad.shape)}, the parameter {parameter.dtype} {tuple(parameter.shape)}", subject=entry.name)
 

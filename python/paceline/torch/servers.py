@@ -26,6 +26,8 @@ SYNC = ("bsp", "asp", "ssp", "elastic-bsp")
 
 def refuse_model(table: Table, optimizer: Optimizer) -> None:
     stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    if table.device.type != "cpu":
+        raise PacelineError(f"update='server': the parameters are on {table.device}, and servers' parameters come into the host's memory; {server_rules.WORKER}", subject="update")
     for entry in table.entries:
         if entry.dtype is not torch.float32:
             kind = str(entry.dtype).removeprefix("torch.")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from paceline._errors import PacelineError
 from paceline.torch import memory
 
+DEVICES = ("cpu", "cuda")
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -30,6 +31,7 @@ class Entry:
     layer: int
     strides: tuple[int, ...]
     dtype: torch.dtype
+    device: torch.device
 
 
 class Table:
@@ -59,7 +61,13 @@ class Table:
                     gates.append(layer)
         if not self.entries:
             raise PacelineError(f"{type(model).__name__} has no parameters; attach trains a model's parameters")
+        refuse_several_devices(self.entries)
         refuse_shared_memory(self.entries)
+
+    @property
+    def device(self) -> torch.device:
+        """Of all parameters."""
+        return self.entries[0].device
 
     @property
     def ids(self) -> Container[int]:
@@ -71,7 +79,7 @@ class Table:
 
     def _add(self, name: str, parameter: nn.Parameter, owner: nn.Module, key: str, layer: int) -> None:
         refuse_parameter(name, parameter)
-        entry = Entry(len(self.entries), name, parameter, owner, key, layer, memory.strides_of(parameter), parameter.dtype)
+        entry = Entry(len(self.entries), name, parameter, owner, key, layer, memory.strides_of(parameter), parameter.dtype, parameter.device)
         self.entries.append(entry)
         self.layers[layer].append(entry)
         self._of[id(parameter)] = entry
@@ -116,11 +124,18 @@ def refuse_parameter(name: str, parameter: nn.Parameter) -> None:
         raise PacelineError(f"parameter {name} is lazy and has no shape yet; run one batch through the model before attach", subject=name)
     if type(parameter.data).__name__ == "DTensor" or hasattr(parameter, "device_mesh"):
         raise PacelineError(f"parameter {name} is a DTensor, a part of a tensor; attach needs whole parameters", subject=name)
-    if parameter.device.type != "cpu":
-        raise PacelineError(f"parameter {name} is on {parameter.device}; attach exchanges tensors in the memory of the host only: model.cpu()", subject=name)
+    if parameter.device.type not in DEVICES:
+        raise PacelineError(f"parameter {name} is on {parameter.device}; legal are {' and '.join(DEVICES)}: model.cpu()", subject=name)
     if parameter.dtype not in TYPES:
         known = ", ".join(str(kind).removeprefix("torch.") for kind in TYPES)
         raise PacelineError(f"parameter {name} is {str(parameter.dtype).removeprefix('torch.')}; legal are {known}: model.float()", subject=name)
+
+
+def refuse_several_devices(entries: list[Entry]) -> None:
+    for entry in entries:
+        if entry.device != entries[0].device:
+            where = f"parameter {entries[0].name} is on {entries[0].device} and {entry.name} on {entry.device}"
+            raise PacelineError(f"{where}; attach trains a model on one device in each process: move all of it there", subject=entry.name)
 
 
 def refuse_shared_memory(entries: list[Entry]) -> None:

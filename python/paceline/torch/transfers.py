@@ -1,0 +1,118 @@
+"""Gradients and means of a device with memory of its own: copies through pinned memory of the host, on streams beside the one that computes.
+
+Out: the hook of a gradient records where the computing stream is; a stream of its own waits for that and copies. A thread waits for each copy in
+turn, so that autograd's thread goes on, and announces it to the core, which takes it from the host's memory. In: a mean is copied on
+another stream, and the computing stream waits for it, not the processor.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Announce = Callable[[int, int], None]  # a tensor's number, the address of its float32
+
+
+class Streams:
+    """What is asked of the device, as torch.cuda has it; a test has another, whose copies happen late."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._module: Any = torch.get_device_module(device)
+
+    def new(self) -> Any:
+        return self._module.Stream(self._device)
+
+    def current(self) -> Any:
+        return self._module.current_stream(self._device)
+
+    def on(self, stream: Any) -> AbstractContextManager[object]:
+        return self._module.stream(stream)  # type: ignore[no-any-return]
+
+    def pinned(self, count: int) -> Tensor:
+        """In the host's memory. PyTorch gives it to somebody else only when copies that use it are over."""
+        return torch.empty(count, pin_memory=True)
+
+    def empty(self, count: int) -> Tensor:
+        return torch.empty(count, device=self._device)
+
+    def copy(self, to: Tensor, source: Tensor) -> None:
+        """On the stream that on() has chosen; returns at once."""
+        to.copy_(source, non_blocking=True)
+
+
+class Transfers:
+    """Belongs to the thread that trains, autograd's threads included, of which one calls at a time."""
+
+    def __init__(self, streams: Streams, announce: Announce) -> None:
+        self._streams = streams
+        self._announce = announce
+        self._out, self._in = streams.new(), streams.new()
+        self._leaving: queue.SimpleQueue[tuple[Any, int, Tensor, Tensor] | None] = queue.SimpleQueue()
+        self._idle = threading.Condition()
+        self._sent = self._announced = 0
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="paceline transfers", daemon=True)
+        self._thread.start()
+
+    def send(self, number: int, flat: Tensor) -> None:
+        """The tensor's gradient, flat float32 on the device, will be announced. Raises what an earlier one has ended with."""
+        self._raise()
+        staged = self._streams.pinned(flat.numel())
+        self._out.wait_stream(self._streams.current())  # until then its numbers are not there
+        with self._streams.on(self._out):
+            self._streams.copy(staged, flat)
+        self._sent += 1
+        self._leaving.put((self._out.record_event(), number, staged, flat))  # which keeps its memory until it is copied
+
+    def finish(self) -> None:
+        """Returns when all that was sent is announced; raises what one has ended with."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._announced == self._sent)
+        self._raise()
+
+    def fetch(self, values: Tensor) -> Tensor:
+        """A copy of flat float32 `values` of the host, on the device: what is asked of the device from here on finds its numbers."""
+        staged = self._streams.pinned(values.numel())
+        staged.copy_(values)
+        fetched = self._streams.empty(values.numel())
+        current = self._streams.current()
+        self._in.wait_stream(current)  # which may still use what that memory was before
+        with self._streams.on(self._in):
+            self._streams.copy(fetched, staged)
+        current.wait_event(self._in.record_event())
+        return fetched
+
+    def close(self) -> None:
+        """What is on its way is announced first, unless the job has failed."""
+        self._leaving.put(None)
+        self._thread.join()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        while (leaving := self._leaving.get()) is not None:
+            copied, number, staged, _ = leaving
+            try:
+                if self._error is None:
+                    copied.synchronize()
+                    self._announce(number, staged.data_ptr())
+            except BaseException as error:  # for the thread that trains
+                self._error = error
+            del leaving, _
+            with self._idle:
+                self._announced += 1
+                self._idle.notify_all()
+
+
+def of(device: torch.device, announce: Announce) -> Transfers | None:
+    """Nothing for parameters in the host's memory, which the core reads and writes where they stand."""
+    return None if device.type == "cpu" else Transfers(Streams(device), announce)
