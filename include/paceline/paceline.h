@@ -125,9 +125,8 @@ typedef struct paceline_info {
 int32_t paceline_coordinate(const paceline_job* job, const paceline_place* place, paceline_node** node, paceline_error* error);
 /* Starts a server on a thread; it joins while this returns. `job` as above. */
 int32_t paceline_serve(const paceline_job* job, const paceline_place* place, paceline_node** node, paceline_error* error);
-/* Begins to join as a worker, and returns. The job is copied. Every worker brings the same tensors and options, which the
- * coordinator compares; the first difference is named. Errors: options that contradict each other, tensors that cannot be
- * trained. */
+/* Begins to join as a worker, and returns. The job is copied. Every worker brings the same tensors and options: the coordinator
+ * names the first difference. Errors: options that contradict each other, tensors that cannot be trained. */
 int32_t paceline_join(const paceline_job* job, const paceline_place* place, paceline_node** node, paceline_error* error);
 /* Worker: returns when everybody has joined and all tensors hold rank 0's initial values, or those of the checkpoint. Until
  * then a worker answers only this, paceline_node_info, paceline_interrupt and paceline_close. */
@@ -136,8 +135,7 @@ int32_t paceline_wait_joined(paceline_node* node, double seconds, paceline_error
 int32_t paceline_node_info(const paceline_node* node, paceline_info* info, paceline_error* error);
 /* Coordinator: "HOST:PORT" where it listens. */
 int32_t paceline_node_address(const paceline_node* node, paceline_text** address, paceline_error* error);
-/* Coordinator, after paceline_finish: the job's report as JSON, the one of `paceline train --json`; "null" when a worker has
- * not reported. */
+/* Coordinator, after paceline_finish: the report of `paceline train --json`; "null" when a worker has not reported. */
 int32_t paceline_node_report(const paceline_node* node, paceline_text** json, paceline_error* error);
 
 /* Worker: reports, and returns when the job is over for everybody: 0, or why it failed. Waits for the last iteration's values
@@ -170,14 +168,16 @@ int32_t paceline_wait_layer(paceline_node* node, int32_t layer, int64_t iteratio
 int32_t paceline_wait_all(paceline_node* node, int64_t iteration, double seconds, paceline_error* error);
 /* Returns when the layer's gradients are not being sent any more and may be written in place; layer -1: all. Waits rarely. */
 int32_t paceline_wait_free(paceline_node* node, int32_t layer, double seconds, paceline_error* error);
-/* With the option "told-rates" "1": the learning rate and the weight decay (finite, the decay at least 0) of each group's tensors
- * in `iteration`, whose gradients come next. Once, before its first gradient. `groups`: one more than the highest group of a
- * tensor. In "bsp" all workers tell the same numbers; otherwise a worker's gradients are applied with that worker's. */
+/* In which order forward passes need the layers: all `count` of the job, the first in front; until then by their numbers.
+ * From here on this worker's gradients leave and its values come in that order. No bit depends on it. At any time. */
+int32_t paceline_set_order(paceline_node* node, const int32_t* layers, size_t count, paceline_error* error);
+/* With the option "told-rates" "1": learning rate and weight decay (finite, the decay at least 0) of each group's tensors in the
+ * iteration whose gradients come next, once before the first. `groups`: one more than a tensor's highest group. In "bsp" all
+ * workers tell the same; otherwise a worker's gradients are applied with that worker's. */
 int32_t paceline_tell_rates(paceline_node* node, int64_t iteration, const double* learning_rates, const double* weight_decays,
                             size_t groups, paceline_error* error);
-/* The tensor's gradient (float32, dense) is copied from `data` and leaves as soon as the schedule lets it; NULL: it stands in
- * its place already. Once in an iteration, after the layer's paceline_wait_layer. Several threads may call it at a time.
- * Waits for the last iteration's to be sent; hardly ever. */
+/* The tensor's gradient (float32, dense) is copied from `data` and leaves as soon as the schedule lets it; NULL: it is in place.
+ * Once in an iteration, after the layer's paceline_wait_layer. Any threads. Hardly ever waits for the last one to be sent. */
 int32_t paceline_gradient_ready(paceline_node* node, uint32_t tensor, const void* data, paceline_error* error);
 /* The backward pass is over, and all calls of paceline_gradient_ready have returned; `unused` (may be NULL if `count` is 0)
  * names the tensors that have no gradient in this iteration. A tensor that no worker used keeps its value. */

@@ -190,6 +190,7 @@ CALLS: dict[str, Sequence[object]] = {
     "paceline_wait_layer": (c_void_p, c_int32, c_int64, c_double),
     "paceline_wait_all": (c_void_p, c_int64, c_double),
     "paceline_wait_free": (c_void_p, c_int32, c_double),
+    "paceline_set_order": (c_void_p, POINTER(c_int32), c_size_t),
     "paceline_tell_rates": (c_void_p, c_int64, POINTER(c_double), POINTER(c_double), c_size_t),
     "paceline_gradient_ready": (c_void_p, c_uint32, c_void_p),
     "paceline_backward_done": (c_void_p, c_int64, POINTER(c_uint32), c_size_t),

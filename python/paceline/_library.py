@@ -219,6 +219,10 @@ def wait_free(node: Handle, layer: int, seconds: float) -> bool:
     return _call("paceline_wait_free", node, layer, seconds)
 
 
+def set_order(node: Handle, layers: Sequence[int]) -> None:
+    _call("paceline_set_order", node, (c_int32 * len(layers))(*layers), len(layers))
+
+
 def tell_rates(node: Handle, iteration: int, rates: Sequence[tuple[float, float]]) -> None:
     """(learning rate, weight decay) of each group."""
     numbers = c_double * len(rates)

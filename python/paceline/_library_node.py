@@ -121,7 +121,7 @@ class LibraryNode(_Hosted):
         return Verdict(verdict.square_sum, non_finite, frozenset(unused))
 
     def set_order(self, layers: Sequence[int]) -> None:
-        """The order of a job's layers is the one that it was joined with."""
+        _library.set_order(self._handle, layers)
 
     def report(self) -> None:
         """The coordinator has it."""

@@ -76,6 +76,9 @@ class Carrier : public MessageSink, public GateObserver {
   // Whether take() has to see complete units before they are told: it copies their gradients. An error fails the job too.
   virtual bool takes_copies() const { return false; }
   virtual Status take(std::span<const exchange::GateLedger::Complete> /*units*/, Iteration /*iteration*/) { return {}; }
+  // In which order this worker needs its layers from here on: each once. What is carried is urgent in that order, and the same.
+  // Where all workers have to begin in one order, the table's stays.
+  virtual void set_order(std::span<const std::int32_t> /*order*/) {}
   // Rank 0: its initial values are with all others.
   virtual void on_started() {}
 

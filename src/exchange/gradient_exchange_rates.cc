@@ -1,5 +1,6 @@
-// Of GradientExchange: at which rates an iteration is applied, where workers say so.
+// Of GradientExchange: what a worker tells of its iterations, the rates at which they are applied and the order in which it needs layers.
 #include "exchange/gradient_exchange.h"
+#include "scheduling/urgency.h"
 
 namespace paceline::exchange {
 
@@ -16,6 +17,17 @@ Status GradientExchange::tell_rates(Iteration iteration, std::span<const GroupRa
   }
   rates_told_ = iteration;
   carrier_->tell_rates(iteration, rates);
+  return {};
+}
+
+Status GradientExchange::set_order(std::span<const std::int32_t> layers) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  PACELINE_RETURN_IF_ERROR(scheduling::Urgency(plan().layers()).set(layers));
+  {
+    const Lock lock = house_->lock();
+    PACELINE_RETURN_IF_ERROR(house_->failure());
+  }
+  carrier_->set_order(layers);
   return {};
 }
 

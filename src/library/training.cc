@@ -93,6 +93,14 @@ int32_t paceline_wait_free(paceline_node* node, int32_t layer, double seconds, p
   return wait_in(node, seconds, error, [&](WorkerNode& worker, Duration limit) { return worker.wait_free(layer, limit); });
 }
 
+int32_t paceline_set_order(paceline_node* node, const int32_t* layers, size_t count, paceline_error* error) {
+  return guarded(error, [&]() -> Status {
+    PACELINE_ASSIGN_OR_RETURN(const auto used, use<WorkerNode>(node));
+    PACELINE_RETURN_IF_ERROR(check_given(layers, "layers"));
+    return used->set_order({layers, count});
+  });
+}
+
 int32_t paceline_tell_rates(paceline_node* node, int64_t iteration, const double* learning_rates, const double* weight_decays,
                             size_t groups, paceline_error* error) {
   return guarded(error, [&]() -> Status {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "library/worker_node.h"
+#include "scheduling/urgency.h"
 
 namespace paceline::library {
 
@@ -72,6 +73,19 @@ Status WorkerNode::in_turn(std::uint32_t place) {
 
 void WorkerNode::begin_backward() {
   if (!in_backward_.exchange(true)) exchange().forward_done();
+}
+
+// In the job's table, whose layer of frozen tensors comes last; the program's layers of frozen tensors alone have no gate.
+Status WorkerNode::set_order(std::span<const std::int32_t> layers) {
+  PACELINE_RETURN_IF_ERROR(require_training("paceline_set_order"));
+  scheduling::Urgency all(job_.numbers.layers());
+  if (const Status status = all.set(layers); !status.ok()) return refusal("illegal", "layers", "{}", status.message());
+  std::vector<std::int32_t> order;
+  for (const std::int32_t layer : layers) {
+    if (const auto gate = job_.numbers.layer(layer)) order.push_back(gate->index);
+  }
+  while (order.size() < job_.table.layers.size()) order.push_back(static_cast<std::int32_t>(order.size()));
+  return settled(exchange().set_order(order));
 }
 
 Status WorkerNode::tell_rates(Iteration iteration, std::span<const double> learning_rates, std::span<const double> weight_decays) {

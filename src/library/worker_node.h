@@ -42,6 +42,7 @@ class WorkerNode final : public Node {
   Result<bool> wait_all(Iteration iteration, Duration limit);
   // Layer -1: all.
   Result<bool> wait_free(std::int32_t layer, Duration limit);
+  Status set_order(std::span<const std::int32_t> layers);
   Status tell_rates(Iteration iteration, std::span<const double> learning_rates, std::span<const double> weight_decays);
   Status gradient_ready(std::uint32_t tensor, const void* data);
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused);

@@ -9,7 +9,7 @@ namespace paceline::wire {
 namespace {
 
 // By channel.
-constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kWorkerDone, MessageKind::kRates,
+constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kWorkerDone, MessageKind::kOrder,
                                                                MessageKind::kNotify,     MessageKind::kVerdict,
                                                                MessageKind::kBarrier,    MessageKind::kCollectiveFailed};
 

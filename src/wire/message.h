@@ -65,6 +65,8 @@ enum class MessageKind : std::uint8_t {
   kDone,
   // at which rates `iteration` is applied (exchange/told_rates.h); before the first gradient of it
   kRates,
+  // in which order the sender needs its layers: an int32 for each, the one needed first in front
+  kOrder,
 
   // the unit's value, version `iteration` (= updates applied to it)
   kValue = detail::kind_of(Channel::kValues, 0),

@@ -21,6 +21,7 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbo
       memory_(std::move(memory)),
       own_server_(own_server),
       ledger_(house.gates(), house.worker()),
+      order_(house, outbox),
       gradients_(plan_, ledger_, memory_),
       values_(plan_, ledger_, memory_) {
   if (plan_.options().update.verdict) {

@@ -23,6 +23,7 @@
 #include "exchange/tensor_memory.h"
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/service/gradient_payloads.h"
+#include "paramserver/service/told_order.h"
 #include "paramserver/service/value_places.h"
 
 namespace paceline::paramserver {
@@ -49,6 +50,7 @@ class ServerCarrier final : public exchange::Carrier {
   std::string reading(std::uint32_t unit) const override;
   std::string awaited_verdict(Iteration iteration) const override;
   void tell_rates(Iteration iteration, std::span<const exchange::GroupRates> rates) override;
+  void set_order(std::span<const std::int32_t> order) override { order_.set(order); }
   const exchange::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
   exchange::MiniBatches* mini_batches() override { return &mini_batches_; }
   std::optional<scheduling::LiveProfile::Plan> batches() const override;
@@ -106,6 +108,7 @@ class ServerCarrier final : public exchange::Carrier {
 
   // Locked; the ledger by the loop alone, but for what is staged.
   PushLedger ledger_;
+  ToldOrder order_;
   std::vector<WorkerAction> actions_;  // loop only, as the next two
   GradientPayloads gradients_;
   ValuePlaces values_;

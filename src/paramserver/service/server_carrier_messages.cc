@@ -15,7 +15,7 @@ PushLedger::Values values_of(const wire::MessageHead& head) {
 void ServerCarrier::send(wire::MessageKind kind, const WorkerAction& action, std::span<const std::byte> payload) {
   const scheduling::Unit& planned = plan_.units().units[action.unit];
   const wire::MessageHead head{.kind = kind,
-                               .layer = planned.layer,
+                               .layer = order_.urgency().of(planned),
                                .unit = action.unit,
                                .detail = action.detail,
                                .iteration = action.iteration,
@@ -140,7 +140,7 @@ void ServerCarrier::on_message(const session::PeerName& from, const wire::Messag
 }
 
 void ServerCarrier::on_delivered(const session::PeerName&, std::uint64_t ticket) {
-  if (ticket == kNoTicket) return;
+  if (ticket == kNoTicket || order_.on_delivered(ticket)) return;
   const auto unit = static_cast<std::uint32_t>(ticket);
   bool changed = false;
   {

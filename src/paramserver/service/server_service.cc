@@ -29,7 +29,8 @@ ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& lo
       loop_(loop),
       outbox_(outbox),
       callbacks_(std::move(callbacks)),
-      queue_(scheduling::ingress_order(plan_.options().schedule)) {
+      queue_(scheduling::ingress_order(plan_.options().schedule)),
+      orders_(plan_) {
   const std::size_t units = plan_.units().of_server[static_cast<std::size_t>(server_->rank().value)].size();
   const auto workers = static_cast<std::size_t>(plan_.options().workers);
   queue_.reserve(units * workers);
@@ -54,6 +55,7 @@ Result<std::span<std::byte>> ServerService::on_message_begin(const session::Peer
   if (from_worker && head.kind == wire::MessageKind::kPushes && head.flags == 0) return place_for_pushes(from.rank, head);
   if (from_worker && head.kind == wire::MessageKind::kRates)
     return server_->place_for_rates(from.rank, head.iteration, head.payload_bytes);
+  if (from_worker && head.kind == wire::MessageKind::kOrder) return orders_.place(from.rank, head.payload_bytes);
   const bool known_server =
       from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_.options().servers;
   if (known_server && head.kind == wire::MessageKind::kSquareSum && head.payload_bytes == tensor::kSquareSumBytes) {
@@ -129,6 +131,9 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
     case wire::MessageKind::kRates:
       if (head.payload_bytes == 0) return fail(unexpected(from, head));
       return carry_out(server_->on_rates(from.rank, head.iteration), Duration{});
+    case wire::MessageKind::kOrder:
+      if (const Status status = orders_.on_order(from.rank); !status.ok()) fail(status);
+      return;
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
       return carry_out(server_->on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
@@ -150,9 +155,9 @@ void ServerService::enqueue(const session::PeerName& from, const wire::MessageHe
   wait_for_turn({from.rank, head.unit, head.iteration, head.detail});
 }
 
-// The plan's layer, not the message's: what a peer says of itself orders nothing.
+// By the order that the worker has told, which is one of the job's layers, not by the message's head, which may say anything.
 void ServerService::wait_for_turn(const Waiting& push) {
-  queue_.on_arrived(plan_.units().units[push.unit].layer, push);
+  queue_.on_arrived(orders_.urgency(push.worker, plan_.units().units[push.unit]), push);
   work_signal_->raise();
 }
 
@@ -217,7 +222,7 @@ void ServerService::carry_out(const Status& status, Duration spent) {
         break;
       case ServerAction::Kind::kNotify: {
         const wire::MessageHead head{.kind = wire::MessageKind::kNotify,
-                                     .layer = plan_.units().units[action.unit].layer,
+                                     .layer = orders_.urgency(action.to, plan_.units().units[action.unit]),
                                      .unit = action.unit,
                                      .iteration = action.iteration};
         outbox_.send_to_worker(action.to, head, {}, kNothingBorrowed);
@@ -301,7 +306,7 @@ void ServerService::send_value(const ServerAction& action) {
   const auto micros =
       std::chrono::duration_cast<std::chrono::microseconds>(spent_[plan_.units().place_in_server[action.unit]].total).count();
   wire::MessageHead head;
-  head.layer = plan_.units().units[action.unit].layer;
+  head.layer = orders_.urgency(action.to, plan_.units().units[action.unit]);
   head.unit = action.unit;
   if (action.kind == ServerAction::Kind::kSendValues) {
     head.kind = wire::MessageKind::kValues;

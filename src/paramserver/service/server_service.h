@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "exchange/mailbox.h"
 #include "paramserver/core/server.h"
+#include "paramserver/service/told_order.h"
 #include "scheduling/ingress_queue.h"
 #include "transport/transport.h"
 
@@ -127,6 +128,7 @@ class ServerService final : public exchange::MessageSink {
   ServerCallbacks callbacks_;
   std::unique_ptr<transport::Signal> work_signal_;
   scheduling::IngressQueue<Waiting> queue_;
+  HeardOrders orders_;
   std::vector<ServerAction> actions_;  // of the event in progress
   std::vector<Spent> spent_;           // by place in this server
   // Where gradients of several units are received, by worker and first unit, and where each belongs.

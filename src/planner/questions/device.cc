@@ -106,10 +106,11 @@ Json number(double value) {
 
 Result<Json> answer_algorithms(const Json& input, const Json& /*choices*/) {
   PACELINE_ASSIGN_OR_RETURN(const auto layers, costs_of(input["layers"], "key 'layers'"));
-  PACELINE_ASSIGN_OR_RETURN(const AlgorithmChoice choice, choose_algorithms(layers, input["bound"]));
-  if (!choice.feasible) return infeasible({"choice", "time", "memory"}, choice.reason);
-  Json answer = {{"feasible", true}, {"choice", choice.choice}, {"time", choice.time}, {"memory", number(choice.memory)}};
-  if (choice.gap > 0) answer["gap"] = choice.gap;
+  const auto choice = choose_algorithms(layers, input["bound"]);
+  if (!choice.ok()) return choice.status();
+  if (!choice->feasible) return infeasible({"choice", "time", "memory"}, choice->reason);
+  Json answer = {{"feasible", true}, {"choice", choice->choice}, {"time", choice->time}, {"memory", number(choice->memory)}};
+  if (choice->gap > 0) answer["gap"] = choice->gap;
   return answer;
 }
 

@@ -1,0 +1,69 @@
+// The order in which a worker needs its layers, told to servers and heard by them, so that its gradients and values travel in that
+// order. What a worker says orders its own messages alone, and only among themselves: it is a permutation of the job's layers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exchange/gatehouse.h"
+#include "exchange/mailbox.h"
+#include "scheduling/urgency.h"
+
+namespace paceline::paramserver {
+
+// A worker's side.
+class ToldOrder {
+ public:
+  // Both outlive it.
+  ToldOrder(exchange::Gatehouse& house, exchange::Outbox& outbox);
+
+  // A permutation of the layers. Any thread, not locked; sent by the loop.
+  void set(std::span<const std::int32_t> order);
+  // Whether the ticket is one of an order. Loop only.
+  bool on_delivered(std::uint64_t ticket);
+  // Loop only.
+  const scheduling::Urgency& urgency() const { return urgency_; }
+
+ private:
+  struct Sent {
+    std::vector<std::int32_t> order;
+    std::size_t receivers = 0;  // that have not heard of it
+  };
+
+  void send();
+
+  exchange::Gatehouse& house_;
+  exchange::Outbox& outbox_;
+  std::vector<std::int32_t> next_;        // locked; empty: nothing new
+  scheduling::Urgency urgency_;           // loop only, as what follows
+  std::map<std::uint64_t, Sent> on_way_;  // by ticket
+  std::uint64_t tickets_;                 // the next one
+  std::unique_ptr<transport::Signal> signal_;
+};
+
+// A server's side. Loop only.
+class HeardOrders {
+ public:
+  explicit HeardOrders(const job::Plan& plan) : layers_(plan.layers()) {}
+
+  // Where an order of `bytes` bytes is received.
+  Result<std::span<std::byte>> place(Rank worker, std::uint64_t bytes);
+  // It is there. kBadRequest: it is none.
+  Status on_order(Rank worker);
+  // Of a gradient or value that this worker needs.
+  Layer urgency(Rank worker, const scheduling::Unit& unit) const;
+
+ private:
+  struct Heard {
+    std::vector<std::int32_t> order;
+    scheduling::Urgency urgency;
+  };
+
+  std::int32_t layers_;
+  std::map<Rank, Heard> heard_;  // of workers that have told one
+};
+
+}  // namespace paceline::paramserver
