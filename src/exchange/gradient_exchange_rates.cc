@@ -1,4 +1,4 @@
-// Of GradientExchange: what a worker tells of its iterations, the rates at which they are applied and the order in which it needs layers.
+// Of GradientExchange: at which rates an iteration is applied, where workers say so, and the order in which a worker needs layers.
 #include "exchange/gradient_exchange.h"
 #include "scheduling/urgency.h"
 

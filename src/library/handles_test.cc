@@ -71,11 +71,7 @@ std::vector<Call> calls() {
       {"wait_layer", "worker", [](void* h, auto* e) { return paceline_wait_layer(as<paceline_node>(h), 0, 1, 0, e); }},
       {"wait_all", "worker", [](void* h, auto* e) { return paceline_wait_all(as<paceline_node>(h), 1, 0, e); }},
       {"wait_free", "worker", [](void* h, auto* e) { return paceline_wait_free(as<paceline_node>(h), -1, 0, e); }},
-      {"set_order", "worker",
-       [](void* h, auto* e) {
-         constexpr std::int32_t kFirst = 0;
-         return paceline_set_order(as<paceline_node>(h), &kFirst, 1, e);
-       }},
+      {"set_order", "worker", [](void* h, auto* e) { return paceline_set_order(as<paceline_node>(h), ranks, 1, e); }},
       {"tell_rates", "worker",
        [](void* h, auto* e) { return paceline_tell_rates(as<paceline_node>(h), 1, &step.loss, &step.loss, 1, e); }},
       {"gradient_ready", "worker", [](void* h, auto* e) { return paceline_gradient_ready(as<paceline_node>(h), 0, nullptr, e); }},

@@ -211,15 +211,13 @@ class Caller {
   void train() {
     // No tensor is larger than 30 * 30 * 2.
     static const std::vector<float> kGradient(1800, 1.0F);
-    const std::int32_t order[] = {data_.ConsumeIntegralInRange(-1, 2), data_.ConsumeIntegralInRange(0, 1)};
-    check(paceline_set_order(any<paceline_node>(), null_or(order[0]), data_.ConsumeIntegralInRange<std::size_t>(0, 2), error()));
+    const auto up_to = [&](std::uint32_t most) { return data_.ConsumeIntegralInRange<std::uint32_t>(0, most); };
+    const std::int32_t order[2] = {0, number()};
+    check(paceline_set_order(any<paceline_node>(), null_or(order[0]), up_to(2), error()));
     check(paceline_tell_rates(any<paceline_node>(), number(), null_or(input_[0]), null_or(input_[1]), 1, error()));
-    check(paceline_gradient_ready(any<paceline_node>(), data_.ConsumeIntegralInRange<std::uint32_t>(0, 3), null_or(kGradient[0]),
-                                  error()));
-    const std::uint32_t unused[2] = {data_.ConsumeIntegralInRange<std::uint32_t>(0, 3),
-                                     data_.ConsumeIntegralInRange<std::uint32_t>(0, 3)};
-    check(paceline_backward_done(any<paceline_node>(), number(), null_or(unused[0]),
-                                 data_.ConsumeIntegralInRange<std::size_t>(0, 2), error()));
+    check(paceline_gradient_ready(any<paceline_node>(), up_to(3), null_or(kGradient[0]), error()));
+    const std::uint32_t unused[2] = {up_to(3), up_to(3)};
+    check(paceline_backward_done(any<paceline_node>(), number(), null_or(unused[0]), up_to(2), error()));
   }
   void step() {
     auto step = sized<paceline_step>();
