@@ -17,7 +17,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 
 from paceline._errors import PacelineError
 from paceline.torch.separable import Stepping, changes, hyperparameters, raw_step, same, stepping_of
-from paceline.torch.table import Table
+from paceline.torch.table import DEVICES, Table
 
 Groups = list[dict[str, Any]]
 
@@ -130,8 +130,9 @@ class outside_of_forward:
             self._modes.append(torch.inference_mode(False))
         if not torch.is_grad_enabled():
             self._modes.append(torch.enable_grad())
-        if torch.is_autocast_enabled("cpu"):
-            self._modes.append(torch.autocast("cpu", enabled=False))
+        for device in DEVICES:
+            if torch.is_autocast_enabled(device):
+                self._modes.append(torch.autocast(device, enabled=False))
         for mode in self._modes:
             mode.__enter__()
 

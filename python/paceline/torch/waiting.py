@@ -95,7 +95,7 @@ class WaitingGrad(torch.Tensor):
         if isinstance(grad, WaitingGrad) and in_backward() and grad.arrived is None and not grad.sent:
             if grad.local is None and func in (aten.add_.Tensor, aten.add.Tensor):
                 with torch.no_grad():
-                    grad.local = torch.empty_strided(tuple(grad.shape), grad.entry.strides, dtype=grad.dtype).copy_(args[1])
+                    grad.local = torch.empty_strided(tuple(grad.shape), grad.entry.strides, dtype=grad.dtype, device=grad.device).copy_(args[1])
                 return grad
             if grad.local is not None:
                 func(grad.local, *args[1:], **(kwargs or {}))
