@@ -90,7 +90,7 @@ def bits(value):
     def add(part):
         if isinstance(part, torch.Tensor):
             digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
-            digest.update(part.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if part.numel() else b"")
+            digest.update(part.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if part.numel() else b"")
         elif isinstance(part, dict):
             for key, inner in part.items():
                 digest.update(repr(key).encode())
