@@ -1,15 +1,19 @@
 """Parameters on a device with memory of its own: copies beside the computing stream. No GPU is here; a stand-in copies as late as it may.
 
 Its memory is the host's, but what a copy brings is NaN until somebody waits for it, or until it happens by chance, and NaN for good if the copy did not
-wait for the stream that computes what it reads, or that still uses the memory it writes.
+wait for the stream that computes what it reads, or that still uses the memory it writes, or if nobody has kept what it reads. Pinned memory need not be
+kept: PyTorch does that itself.
 """
 
+import array
 import collections
 import contextlib
+import ctypes
 import dataclasses
 import math
 import random
 import threading
+import weakref
 
 import nets
 import pytest
@@ -52,15 +56,16 @@ class Stream:
     def copy(self, to, source):
         with self.device.lock:
             to.fill_(math.nan)
-            self.copies.append((to, source if self.waited else None))
+            kept = weakref.ref(source) if self.wait == WAITS[0] else lambda: source
+            self.copies.append((to, kept if self.waited else lambda: None))
             self.waited = False
             self.asked += 1
 
     def run(self, position):
         with self.device.lock:
             while self.done < position:
-                to, source = self.copies.popleft()
-                if source is not None:
+                to, kept = self.copies.popleft()
+                if (source := kept()) is not None:
                     to.copy_(source)
                 self.done += 1
 
@@ -204,6 +209,17 @@ def over_numbers(model, optimizer, rank, job, log):
         torch.nn.functional.cross_entropy(model(x), y).backward()
         yield
         optimizer.step()
+
+
+def test_what_a_copy_reads_is_kept_until_it_is_over():
+    announced = []
+    late = Late(0)
+    out = transfers.Transfers(late, lambda number, pointer: announced.extend(array.array("f", ctypes.string_at(pointer, 12))))
+    with late.lock:  # so that the copy happens after send
+        out.send(0, torch.ones(3))
+    out.finish()
+    out.close()
+    assert announced == [1.0, 1.0, 1.0]
 
 
 def test_what_was_sent_is_announced_before_it_ends():
