@@ -168,8 +168,8 @@ int32_t paceline_wait_layer(paceline_node* node, int32_t layer, int64_t iteratio
 int32_t paceline_wait_all(paceline_node* node, int64_t iteration, double seconds, paceline_error* error);
 /* Returns when the layer's gradients are not being sent any more and may be written in place; layer -1: all. Waits rarely. */
 int32_t paceline_wait_free(paceline_node* node, int32_t layer, double seconds, paceline_error* error);
-/* In which order forward passes need the layers: all `count` of the job, the first in front; until then by their numbers.
- * From here on this worker's gradients leave and its values come in that order. No bit depends on it. At any time. */
+/* In which order forward passes need the layers: all `count` of the job, the first in front. With servers this worker's gradients
+ * leave and its values come so from here on; by collectives as numbered, since all begin alike. No bit depends on it. */
 int32_t paceline_set_order(paceline_node* node, const int32_t* layers, size_t count, paceline_error* error);
 /* With the option "told-rates" "1": learning rate and weight decay (finite, the decay at least 0) of each group's tensors in the
  * iteration whose gradients come next, once before the first. `groups`: one more than a tensor's highest group. In "bsp" all

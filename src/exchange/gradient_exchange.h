@@ -49,8 +49,9 @@ class GradientExchange {
   // UpdateOptions::told_rates: with which rates the iteration is applied that the last backward_done has begun, once and before
   // its first gradient. kBadRequest: not its turn, or as in check_rates().
   Status tell_rates(Iteration iteration, std::span<const GroupRates> rates);
-  // In which order forward passes were seen to need the layers, each once, the one needed first in front: from here on gradients
-  // leave and values come in that order, where the schedule goes by layers. No bit depends on it. kBadRequest: it is none.
+  // In which order forward passes were seen to need the layers, each once, the one needed first in front: with servers
+  // gradients leave and values come in that order from here on, where the schedule goes by layers; by collectives nothing changes.
+  // No bit depends on it. kBadRequest: it is none.
   Status set_order(std::span<const std::int32_t> layers);
   // Reports what was wrong with the call (kBadRequest), or why the job has failed.
   Status gradient_ready(std::uint32_t tensor);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -108,6 +109,14 @@ class OneWorker {
     EXPECT_DONE(paceline_gradient_ready(worker, 0, gradient, error));
     EXPECT_DONE(paceline_backward_done(worker, iteration, nullptr, 0, error));
     EXPECT_DONE(paceline_step_done(worker, &step, &stopping, error));
+  }
+
+  // Those of the first tensor.
+  std::vector<float> values() {
+    Error error;
+    float* first = nullptr;
+    EXPECT_DONE(paceline_tensor_value(worker, 0, &first, nullptr, error));
+    return {first, first + kElements};
   }
 
   static constexpr std::int64_t kElements = 3;

@@ -1,5 +1,5 @@
 // How urgent layers are: the order in which the next forward pass needs them. That of the job's table, until a worker has seen
-// another one in a forward pass (P3, section 4.1: the layer that is needed first goes first). Pure.
+// another one in a forward pass (P3, section 4: the layer that is needed first goes first). Pure.
 #pragma once
 
 #include <cstdint>

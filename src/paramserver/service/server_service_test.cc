@@ -5,28 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "job/testing_jobs.h"
+#include "paramserver/service/server_testing.h"
 #include "paramserver/service/testing.h"
 
 namespace paceline::paramserver {
 namespace {
 
 using testing::HandLoop;
-
-class Sent final : public exchange::Outbox {
- public:
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
-    values.push_back({worker, head, ticket});
-  }
-  void send_to_server(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
-    FAIL() << "there is one server";
-  }
-  struct Value {
-    Rank worker;
-    wire::MessageHead head;
-    std::uint64_t ticket;
-  };
-  std::vector<Value> values;
-};
 
 // Two workers, two units of one tensor each.
 class LostWorker : public ::testing::Test {
@@ -40,31 +25,19 @@ class LostWorker : public ::testing::Test {
     callbacks.on_failed = [](const Status& reason) { FAIL() << reason.message(); };
     callbacks.on_iteration_complete = [this](Iteration iteration) { complete_.push_back(iteration); };
     service_ = *ServerService::make(plan_, Rank{0}, loop_, sent_, std::move(callbacks));
-    for (std::uint32_t unit = 0; unit < 2; ++unit) send(0, wire::MessageKind::kInitial, unit, 0);
-    deliver();
-  }
-  void send(std::int32_t worker, wire::MessageKind kind, std::uint32_t unit, Iteration iteration) {
-    const session::PeerName from{session::Role::kWorker, {worker}};
-    const wire::MessageHead head{.kind = kind, .unit = unit, .iteration = iteration, .payload_bytes = plan_->payload_bytes(unit)};
-    const auto place = service_->on_message_begin(from, head);
-    ASSERT_TRUE(place.ok()) << place.status().message();
-    std::ranges::fill(*place, std::byte{0});
-    service_->on_message(from, head, *place);
+    testing::begin_with_zeros(*service_, sent_);
   }
   void push(std::int32_t worker, std::uint32_t unit, Iteration iteration) {
-    send(worker, wire::MessageKind::kPush, unit, iteration);
+    testing::send_zeros(*service_, worker, wire::MessageKind::kPush, unit, iteration);
   }
-  void deliver() {
-    for (const auto& [worker, head, ticket] : std::exchange(sent_.values, {}))
-      service_->on_delivered({session::Role::kWorker, worker}, ticket);
-  }
+  void deliver() { sent_.deliver(*service_); }
   void lose(std::int32_t worker) {
     service_->on_peer_lost({session::Role::kWorker, {worker}},
                            error(ErrorKind::kPeerLost, "worker {} sent nothing for 1.0 s", worker));
   }
 
   HandLoop loop_;
-  Sent sent_;
+  testing::HandWorkers sent_;
   std::shared_ptr<const job::Plan> plan_;
   std::unique_ptr<ServerService> service_;
   std::vector<Iteration> complete_;

@@ -25,7 +25,9 @@ void ToldOrder::send() {
     const exchange::Gatehouse::Lock lock = house_.lock();
     sent.order = std::exchange(next_, {});
   }
-  if (sent.order.empty() || !urgency_.set(sent.order).ok()) return;
+  if (sent.order.empty()) return;
+  const Status is_one = urgency_.set(sent.order);
+  PACELINE_CHECK(is_one.ok(), "{}", is_one.message());
   sent.receivers = house_.plan().servers_with_units().size();
   const std::uint64_t ticket = tickets_++;
   const auto payload = std::as_bytes(std::span(on_way_.emplace(ticket, std::move(sent)).first->second.order));

@@ -1,5 +1,6 @@
-// The order in which a worker needs its layers, told to servers and heard by them, so that its gradients and values travel in that
-// order. What a worker says orders its own messages alone, and only among themselves: it is a permutation of the job's layers.
+// The order in which a worker needs its layers, told to servers and heard by them, so that its gradients are worked off and its
+// values come back in that order (P3, section 4.2: a server goes by the worker's priorities). It is a permutation of the job's
+// layers, so that no worker can make all of its own more urgent than others'.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "exchange/exchange_testing.h"
-#include "paramserver/service/server_service.h"
+#include "paramserver/service/server_testing.h"
 
 namespace paceline::paramserver {
 namespace {
@@ -57,19 +57,6 @@ TEST(ToldOrder, AGradientIsAsUrgentAsItsWorkerNeedsItsLayer) {
   EXPECT_THAT(pushed(2), ElementsAre(std::pair(1U, 0), std::pair(0U, 1)));
 }
 
-class Sent final : public exchange::Outbox {
- public:
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
-    values.push_back({worker, head});
-    tickets.emplace_back(worker, ticket);
-  }
-  void send_to_server(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
-    FAIL() << "there is one server";
-  }
-  std::vector<std::pair<Rank, wire::MessageHead>> values;
-  std::vector<std::pair<Rank, std::uint64_t>> tickets;
-};
-
 class HeardOrder : public ::testing::Test {
  protected:
   HeardOrder() {
@@ -77,17 +64,9 @@ class HeardOrder : public ::testing::Test {
     callbacks.on_failed = [this](const Status& reason) { failed_ = reason.message(); };
     callbacks.on_iteration_complete = [](Iteration) {};
     service_ = *ServerService::make(plan_, Rank{0}, loop_, sent_, std::move(callbacks));
-    for (std::uint32_t unit = 0; unit < 2; ++unit) send(0, MessageKind::kInitial, unit, 0);
-    deliver();
+    testing::begin_with_zeros(*service_, sent_);
   }
-  void send(std::int32_t worker, MessageKind kind, std::uint32_t unit, Iteration iteration) {
-    const session::PeerName from{session::Role::kWorker, {worker}};
-    const wire::MessageHead head{.kind = kind, .unit = unit, .iteration = iteration, .payload_bytes = plan_->payload_bytes(unit)};
-    const auto place = service_->on_message_begin(from, head);
-    ASSERT_TRUE(place.ok()) << place.status().message();
-    std::ranges::fill(*place, std::byte{0});
-    service_->on_message(from, head, *place);
-  }
+  void push(std::int32_t worker, std::uint32_t unit) { testing::send_zeros(*service_, worker, MessageKind::kPush, unit, 1); }
   Status tell(std::int32_t worker, const std::vector<std::int32_t>& order) {
     const session::PeerName from{session::Role::kWorker, {worker}};
     const auto bytes = std::as_bytes(std::span(order));
@@ -101,14 +80,9 @@ class HeardOrder : public ::testing::Test {
     service_->on_message(from, head, place);
     return {};
   }
-  void deliver() {
-    for (const auto& [worker, ticket] : std::exchange(sent_.tickets, {}))
-      service_->on_delivered({session::Role::kWorker, worker}, ticket);
-    sent_.values.clear();
-  }
 
   HandLoop loop_;
-  Sent sent_;
+  testing::HandWorkers sent_;
   std::string failed_;
   std::shared_ptr<const job::Plan> plan_ = two_layers(2);
   std::unique_ptr<ServerService> service_;
@@ -116,9 +90,9 @@ class HeardOrder : public ::testing::Test {
 
 TEST_F(HeardOrder, AValueIsAsUrgentAsItsReceiverNeedsItsLayer) {
   ASSERT_TRUE(tell(1, {1, 0}).ok());
-  for (const std::int32_t worker : {0, 1}) send(worker, MessageKind::kPush, 1, 1);
+  for (const std::int32_t worker : {0, 1}) push(worker, 1);
   ASSERT_EQ(sent_.values.size(), 2U);
-  for (const auto& [worker, head] : sent_.values) EXPECT_EQ(head.layer.index, worker == Rank{1} ? 0 : 1) << worker.value;
+  for (const auto& value : sent_.values) EXPECT_EQ(value.head.layer.index, value.worker == Rank{1} ? 0 : 1) << value.worker.value;
 }
 
 TEST_F(HeardOrder, GradientsThatWaitAreWorkedOffInItsOrder) {
@@ -126,11 +100,11 @@ TEST_F(HeardOrder, GradientsThatWaitAreWorkedOffInItsOrder) {
   ASSERT_TRUE(tell(1, {1, 0}).ok());
   service_->hold_updates();
   for (const std::int32_t worker : {0, 1}) {
-    for (const std::uint32_t unit : {0U, 1U}) send(worker, MessageKind::kPush, unit, 1);
+    for (const std::uint32_t unit : {0U, 1U}) push(worker, unit);
   }
   service_->release_updates();
   ASSERT_EQ(sent_.values.size(), 4U);
-  EXPECT_EQ(sent_.values.front().second.unit, 1U) << "the one that came last";
+  EXPECT_EQ(sent_.values.front().head.unit, 1U) << "the one that came last";
 }
 
 TEST_F(HeardOrder, WhatIsNoOrderIsRefused) {

@@ -45,12 +45,19 @@ def replaced_step(model):
     return optimizer
 
 
+def with_a_buffer_elsewhere():
+    model = nets.mlp()
+    model[0].register_buffer("mask", torch.ones(2, device="meta"))
+    return model
+
+
 REFUSED = {
     "DDP": (ddp_like, sgd, {}, "wrapped in DistributedDataParallel.*remove the line"),
     "DataParallel inside": (lambda: nn.Sequential(nn.DataParallel(nn.Linear(4, 3))), sgd, {}, "part '0' is wrapped in DataParallel"),
     "lazy": (lazy, lambda m: torch.optim.SGD(m[1].parameters(), lr=0.1), {}, "parameter 0.weight is lazy.*run one batch"),
     "float64": (lambda: nets.mlp().double(), sgd, {}, "parameter 0.weight is float64.*model.float()"),
     "meta": (lambda: nets.mlp().to("meta"), sgd, {}, "parameter 0.weight is on meta"),
+    "buffer on meta": (with_a_buffer_elsewhere, sgd, {}, "buffer 0.mask is on meta; legal are cpu and cuda"),
     "memory shared": (tied_by_memory, sgd, {}, "2.weight and 4.weight share memory"),
     "no parameters": (nn.Tanh, lambda m: torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1), {}, "has no parameters"),
     "not a model": (lambda: [nn.Linear(1, 1)], lambda m: sgd(m[0]), {}, "takes an nn.Module.*given a list"),

@@ -107,8 +107,10 @@ if rank == 1 and iteration == 6:
 """
 
 
-def test_a_rank_that_has_fewer_mini_batches_ends_all_with_both_numbers(tmp_path):
-    with Members(tmp_path, script(ENDS_EARLY), RANKS) as members:
+@pytest.mark.parametrize("way", ({}, {"collective": "loop3-overlap"}), ids=("servers", "collectives"))
+def test_a_rank_that_has_fewer_mini_batches_ends_all_with_both_numbers(tmp_path, way):
+    text = script(ENDS_EARLY).replace("settings={", f"settings={{**{way}, ")
+    with Members(tmp_path, text, RANKS) as members:
         assert members.end(*range(RANKS)) == [7] * RANKS, members.errors
         said = [members.said(rank) for rank in range(RANKS)]
         goes_on = ("goes on with iteration 7, but worker 1 has ended after iteration 6", "give each as many mini-batches")
