@@ -6,6 +6,14 @@
 #include "base/fork.h"
 
 namespace paceline::exchange {
+namespace {
+
+Status check_layer(const job::Plan& plan, Layer layer) {
+  if (layer.index >= 0 && layer.index < plan.layers()) return {};
+  return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer.index, plan.layers());
+}
+
+}  // namespace
 
 using Wait = GateObserver::Wait;
 
@@ -25,11 +33,6 @@ Status GradientExchange::check_process() const {
   if (process_generation() == process_) return {};
   return error(ErrorKind::kCancelled, "this process was forked from that of worker {}, which alone may exchange gradients",
                house_->worker().value);
-}
-
-Status GradientExchange::check_layer(Layer layer) const {
-  if (layer.index >= 0 && layer.index < plan().layers()) return {};
-  return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer.index, plan().layers());
 }
 
 // False: it is there already, or beyond.
@@ -89,7 +92,7 @@ Result<bool> GradientExchange::wait_open(std::optional<Layer> layer, Iteration i
 
 Result<bool> GradientExchange::wait_layer(Layer layer, Iteration iteration, Duration limit) {
   PACELINE_RETURN_IF_ERROR(check_process());
-  PACELINE_RETURN_IF_ERROR(check_layer(layer));
+  PACELINE_RETURN_IF_ERROR(check_layer(plan(), layer));
   return wait_open(layer, iteration, limit);
 }
 
@@ -225,7 +228,7 @@ void GradientExchange::forward_done() {
 
 Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration limit) {
   PACELINE_RETURN_IF_ERROR(check_process());
-  if (layer) PACELINE_RETURN_IF_ERROR(check_layer(*layer));
+  if (layer) PACELINE_RETURN_IF_ERROR(check_layer(plan(), *layer));
   Lock lock = house_->lock();
   exchange::GateLedger& gates = house_->gates();
   const TimePoint entered = house_->loop().now();

@@ -32,6 +32,9 @@
 
 namespace paceline::exchange {
 
+// Of a wait without a limit.
+inline Status whole(const Result<bool>& over) { return over.ok() ? Status() : over.status(); }
+
 class GradientExchange {
  public:
   // The carrier was made with the gatehouse. `observer` outlives it; may be null. Destroy it on the loop or when that does not run,
@@ -72,8 +75,7 @@ class GradientExchange {
   }
   Result<bool> wait_verdict(Iteration iteration, Duration limit, exchange::Verdict& verdict);
   // Returns when no gradient (of the layer) is being read any more.
-  Status wait_gradients_free() { return whole(wait_free(std::nullopt, Gatehouse::kNoLimit)); }
-  Status wait_gradients_free(Layer layer) { return whole(wait_free(layer, Gatehouse::kNoLimit)); }
+  Status wait_gradients_free(std::optional<Layer> layer = {}) { return whole(wait_free(layer, Gatehouse::kNoLimit)); }
   Result<bool> wait_free(std::optional<Layer> layer, Duration limit);
   // Whether wait_gradients_free(layer) would return at once. `layer` exists.
   bool gradients_free(Layer layer);
@@ -83,9 +85,8 @@ class GradientExchange {
   TimePoint opened_at(Layer layer);
 
   // job::Plan::uneven(), so only with servers: the number of the mini-batch that this worker's next iteration is for, from 1; each
-  // number is handed out once in a job. Waits until it is there. Errors as above.
-  Result<std::int64_t> next_mini_batch();
-  Result<std::optional<std::int64_t>> next_mini_batch(Duration limit);
+  // number is handed out once in a job. Waits until it is there; nothing: the limit has passed. Errors as above.
+  Result<std::optional<std::int64_t>> next_mini_batch(Duration limit = Gatehouse::kNoLimit);
   // `reader` is told every number that next_mini_batch() will return, as soon as it is known: those that wait already inside the
   // call, later ones on the loop. It calls nothing back. Empty: nobody is told any more once this returns.
   void read_ahead(std::function<void(std::int64_t number)> reader);
@@ -121,9 +122,7 @@ class GradientExchange {
 
   bool enter(Phase phase);
   Phase phase();
-  static Status whole(const Result<bool>& over) { return over.ok() ? Status() : over.status(); }
   Status check_process() const;
-  Status check_layer(Layer layer) const;
   Result<bool> wait_open(std::optional<Layer> layer, Iteration iteration, Duration limit);
   Result<bool> wait_values(Lock& lock, std::optional<Layer> layer, Duration limit);
   Result<bool> wait_for_round(Lock& lock);

@@ -7,11 +7,6 @@ namespace paceline::exchange {
 
 using Wait = GateObserver::Wait;
 
-Result<std::int64_t> GradientExchange::next_mini_batch() {
-  PACELINE_ASSIGN_OR_RETURN(const auto number, next_mini_batch(Gatehouse::kNoLimit));
-  return *number;
-}
-
 Result<std::optional<std::int64_t>> GradientExchange::next_mini_batch(Duration limit) {
   PACELINE_RETURN_IF_ERROR(check_process());
   MiniBatches* const numbers = carrier_->mini_batches();

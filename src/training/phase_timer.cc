@@ -62,7 +62,8 @@ Result<std::int64_t> PhaseTimer::next_mini_batch() {
   begin();
   const auto number = exchange_.next_mini_batch();
   end(report::Phase::kWait);
-  return number;
+  if (!number.ok()) return number.status();
+  return **number;
 }
 
 void ProgressTeller::tell(const report::WorkerReport& report, Iteration iteration, Iteration done, double accuracy,

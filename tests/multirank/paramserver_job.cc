@@ -164,7 +164,7 @@ Status Job::train_one(Process& process, std::int32_t worker, const AtIteration& 
     if (plan->uneven()) {
       const auto number = process.worker->next_mini_batch();
       if (!number.ok()) return number.status();
-      if (*number > setting_.iterations * setting_.options.workers) break;
+      if (**number > setting_.iterations * setting_.options.workers) break;
     } else if (i > last) {
       break;
     }
