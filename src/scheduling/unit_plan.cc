@@ -241,6 +241,15 @@ std::span<const std::uint32_t> UnitPlan::moving_of(Rank server) const {
   return {home.begin(), std::ranges::lower_bound(home, moving)};
 }
 
+std::span<const std::uint32_t> UnitPlan::between(std::uint32_t unit, std::uint32_t last) const {
+  const std::size_t first = place_in_server[unit];
+  return std::span(of_server[static_cast<std::size_t>(units[unit].server.value)]).subspan(first, place_in_server[last] - first + 1);
+}
+
+std::size_t UnitPlan::offset_in_unit(std::uint32_t part) const {
+  return static_cast<std::size_t>(parts[part].offset - units[parts[part].unit].offset);
+}
+
 UnitRange UnitPlan::begun_in(Layer layer) const {
   UnitRange range = of_layer[static_cast<std::size_t>(layer.index)];
   if (!range.empty() && units[range.begin].layer != layer) ++range.begin;

@@ -65,9 +65,18 @@ struct UnitPlan {
   std::int64_t elements_of(Rank server) const;
   // Of of_server, the units that have gradients.
   std::span<const std::uint32_t> moving_of(Rank server) const;
+  // Of the units that live where `unit` and `last` do, those from one to the other.
+  std::span<const std::uint32_t> between(std::uint32_t unit, std::uint32_t last) const;
   // Of of_layer, the units whose first layer it is.
   UnitRange begun_in(Layer layer) const;
   std::span<const Part> parts_of(const Unit& unit) const { return std::span(parts).subspan(unit.first_part, unit.parts); }
+  // Where a part lies in its unit; its bit where parts of a unit are bits.
+  std::size_t offset_in_unit(std::uint32_t part) const;
+  std::uint32_t bit_of(std::uint32_t part) const { return 1U << (part - units[parts[part].unit].first_part); }
+  template <typename T>
+  std::span<T> of_part(std::span<T> of_unit, std::uint32_t part) const {
+    return of_unit.subspan(offset_in_unit(part), static_cast<std::size_t>(parts[part].elements));
+  }
   // For messages: the tensor that the unit begins with.
   std::uint32_t first_tensor(std::uint32_t unit) const { return parts[units[unit].first_part].tensor; }
   bool operator==(const UnitPlan&) const = default;

@@ -46,7 +46,7 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const job::Plan> plan, const Job&
 void VirtualCluster::give_initial_values() {
   const Iteration label = plan_->options().first - 1;
   for (Server& server : servers_) {
-    for (const std::uint32_t unit : server.ledger.units()) {
+    for (const std::uint32_t unit : server.ledger.books().units()) {
       const auto bytes = static_cast<std::uint64_t>(plan_->units().units[unit].elements) * sizeof(float);
       expect(server.ledger.on_initial_begin(Rank{0}, unit, label, bytes));
       expect(server.ledger.on_initial(Rank{0}, unit, label, now(), effects_));
@@ -154,16 +154,9 @@ void VirtualCluster::on_woken(std::uint32_t sleeper) {
     on_worked(servers_[sleeper - workers_.size()]);
 }
 
-std::span<const std::uint32_t> VirtualCluster::units_between(std::uint32_t unit, std::uint32_t last) const {
-  const scheduling::UnitPlan& units = plan_->units();
-  const std::size_t first = units.place_in_server[unit];
-  return std::span(units.of_server[static_cast<std::size_t>(units.units[unit].server.value)])
-      .subspan(first, units.place_in_server[last] - first + 1);
-}
-
 std::int64_t VirtualCluster::bytes_between(std::uint32_t unit, std::uint32_t last) const {
   std::int64_t bytes = 0;
-  for (const std::uint32_t one : units_between(unit, last)) bytes += static_cast<std::int64_t>(plan_->payload_bytes(one));
+  for (const std::uint32_t one : plan_->units().between(unit, last)) bytes += static_cast<std::int64_t>(plan_->payload_bytes(one));
   return bytes;
 }
 
@@ -199,14 +192,14 @@ void VirtualCluster::work_on_next(Server& of) {
   if (!next) return;
   of.working = true;
   of.working_on = *next;
-  network_.wake(static_cast<std::uint32_t>(cluster_.workers + of.ledger.rank().value),
+  network_.wake(static_cast<std::uint32_t>(cluster_.workers + of.ledger.books().server().value),
                 static_cast<double>(next->bytes) * cluster_.aggregation);
 }
 
 void VirtualCluster::on_worked(Server& of) {
   const Parcel push = of.working_on;
   of.working = false;
-  for (const std::uint32_t unit : units_between(push.unit, push.detail)) {
+  for (const std::uint32_t unit : plan_->units().between(push.unit, push.detail)) {
     expect(of.ledger.on_push_begin(push.from, unit, push.iteration, plan_->payload_bytes(unit)));
     expect(of.ledger.on_push(push.from, unit, push.iteration, 0, now(), effects_));
     settle(of);
@@ -225,8 +218,11 @@ void VirtualCluster::settle(Server& of) {
 void VirtualCluster::carry_out(const paramserver::ServerLedger& ledger) {
   using Effect = paramserver::ServerEffect::Kind;
   for (const paramserver::ServerEffect& effect : effects_) {
-    Parcel parcel{
-        .from = ledger.rank(), .to = effect.to, .unit = effect.unit, .detail = effect.last, .iteration = effect.iteration};
+    Parcel parcel{.from = ledger.books().server(),
+                  .to = effect.to,
+                  .unit = effect.unit,
+                  .detail = effect.last,
+                  .iteration = effect.iteration};
     switch (effect.kind) {
       case Effect::kSendValue:
       case Effect::kSendValues:
@@ -255,10 +251,10 @@ void VirtualCluster::set_barriers(Server& of, const sync::BarrierQuestion& quest
   const std::vector<Iteration> barriers = sync::answer(question);
   for (std::size_t i = 0; i < barriers.size(); ++i) {
     for (const Server& other : servers_) {
-      if (&other == &of || other.ledger.units().empty()) continue;
+      if (&other == &of || other.ledger.books().units().empty()) continue;
       send({.is = Is::kBarrier,
-            .from = of.ledger.rank(),
-            .to = other.ledger.rank(),
+            .from = of.ledger.books().server(),
+            .to = other.ledger.books().server(),
             .unit = static_cast<std::uint32_t>(question.workers[i].value),
             .iteration = barriers[i]});
     }

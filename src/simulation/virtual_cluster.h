@@ -73,7 +73,6 @@ class VirtualCluster final : private VirtualNetwork::Receiver {
   void give_initial_values();
   void send(const Parcel& parcel);
   void step_until_all(std::int64_t& count, std::int64_t all);
-  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
   std::int64_t bytes_between(std::uint32_t unit, std::uint32_t last) const;
 
   void on_message(Server& to, const Parcel& parcel);

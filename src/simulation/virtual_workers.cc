@@ -103,8 +103,8 @@ void VirtualCluster::finish(Worker& of) {
   of.gates->next_iteration();
   of.core.on_finished();
   for (const Server& server : servers_) {
-    if (server.ledger.units().empty()) continue;
-    send({.is = Parcel::Is::kDone, .from = of.core.rank(), .to = server.ledger.rank(), .iteration = last});
+    if (server.ledger.books().units().empty()) continue;
+    send({.is = Parcel::Is::kDone, .from = of.core.rank(), .to = server.ledger.books().server(), .iteration = last});
   }
 }
 

@@ -190,7 +190,7 @@ void PushLedger::set_push_batches(const scheduling::Bounds& bounds) {
 
 std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit, TimePoint now) {
   PACELINE_CHECK(unit < units_.size() && units_[unit].pushed >= 0, "the push of unit {} was delivered, but not sent", unit);
-  const auto units = units_between(unit, units_[unit].push_last);
+  const auto units = plan_.units().between(unit, units_[unit].push_last);
   for (const std::uint32_t delivered : units) {
     gates_.on_free(delivered);
     gates_.on_mark(delivered, exchange::GateLedger::Mark::kDelivered, now);

@@ -85,9 +85,6 @@ class PushLedger {
   // PushWhen::kInBatches: what is pushed together, likewise.
   void set_push_batches(const scheduling::Bounds& bounds);
 
-  // The units from `unit` to `last` that live on the server of `unit`.
-  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const;
-
   // The server has received the push of `unit` (of one with a gradient), or the batch that begins with it. Returns its units.
   std::span<const std::uint32_t> on_push_delivered(std::uint32_t unit, TimePoint now);
 

@@ -16,14 +16,9 @@ Status PushLedger::check_value(Rank server, std::uint32_t unit) const {
                home.value);
 }
 
-std::span<const std::uint32_t> PushLedger::units_between(std::uint32_t unit, std::uint32_t last) const {
-  const scheduling::UnitPlan& plan = plan_.units();
-  const std::size_t first = plan.place_in_server[unit];
-  return std::span(plan.of_server[static_cast<std::size_t>(plan.units[unit].server.value)])
-      .subspan(first, plan.place_in_server[last] - first + 1);
+std::span<const std::uint32_t> PushLedger::units_of(const Values& values) const {
+  return plan_.units().between(values.unit, values.last);
 }
-
-std::span<const std::uint32_t> PushLedger::units_of(const Values& values) const { return units_between(values.unit, values.last); }
 
 Status PushLedger::check_values(Rank server, const Values& values) const {
   PACELINE_RETURN_IF_ERROR(check_value(server, values.unit));

@@ -10,7 +10,9 @@ Result<std::unique_ptr<Server>> Server::make(std::shared_ptr<const job::Plan> pl
 }
 
 Server::Server(ServerLedger ledger)
-    : ledger_(std::move(ledger)), memory_(ledger_.plan_pointer(), ledger_.rank()), rates_(ledger_.plan_pointer()) {}
+    : ledger_(std::move(ledger)),
+      memory_(ledger_.books().shared_plan(), ledger_.books().server()),
+      rates_(ledger_.books().shared_plan()) {}
 
 Result<std::span<float>> Server::place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(ledger_.on_initial_begin(worker, unit, label, bytes));
@@ -32,7 +34,7 @@ Result<std::span<float>> Server::place_for_push(Rank worker, std::uint32_t unit,
 Status Server::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
                        Actions& actions) {
   if (stopped_) return {};
-  PACELINE_RETURN_IF_ERROR(ledger_.check(worker, unit));
+  PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, unit));
   PACELINE_RETURN_IF_ERROR(check_rates_told(worker, iteration));
   PACELINE_RETURN_IF_ERROR(memory_.check(unit, worker, iteration));
   PACELINE_RETURN_IF_ERROR(ledger_.on_push(worker, unit, iteration, unused_parts, now, effects_));
@@ -168,7 +170,7 @@ void Server::carry_out(const ServerEffect& effect, Actions& actions) {
 }
 
 void Server::send(const ServerEffect& effect, Actions& actions) {
-  const ServerMemory::Sent sent = memory_.send(ledger_.units_between(effect.unit, effect.last),
+  const ServerMemory::Sent sent = memory_.send(plan().units().between(effect.unit, effect.last),
                                                effect.kept ? ServerMemory::Which::kKept : ServerMemory::Which::kNow);
   actions.push_back(
       {.kind = effect.kind == ServerEffect::Kind::kSendValue ? ServerAction::Kind::kSendValue : ServerAction::Kind::kSendValues,
@@ -201,7 +203,7 @@ Server::PartSnapshot Server::export_part(std::uint32_t part) const {
   PACELINE_CHECK(part < units.parts.size() && units.units[units.parts[part].unit].server == rank(), "part {} is not on server {}",
                  part, rank().value);
   const ServerMemory::PartState state = memory_.save(part);
-  return {part, state.value, state.state, ledger_.version(units.parts[part].unit), state.steps};
+  return {part, state.value, state.state, ledger_.books().at(units.parts[part].unit).version, state.steps};
 }
 
 Status Server::import_part(const PartSnapshot& snapshot) {
@@ -209,13 +211,13 @@ Status Server::import_part(const PartSnapshot& snapshot) {
   if (snapshot.part >= parts.size())
     return error(ErrorKind::kBadRequest, "a saved state is of part {}; the job has {}", snapshot.part, parts.size());
   const std::uint32_t unit = parts[snapshot.part].unit;
-  PACELINE_RETURN_IF_ERROR(ledger_.check(Rank{0}, unit));
+  PACELINE_RETURN_IF_ERROR(ledger_.books().check(Rank{0}, unit));
   const Iteration before = plan().options().first - 1;
   if (snapshot.version != before) {
     return error(ErrorKind::kBadRequest, "a saved state of tensor \"{}\" is of iteration {}; the job goes on after iteration {}",
                  plan().table().tensors[parts[snapshot.part].tensor].name, snapshot.version, before);
   }
-  if (!ledger_.awaits_initial(unit)) {
+  if (ledger_.books().at(unit).initial != ServerBooks::Initial::kAwaited) {
     return error(ErrorKind::kBadRequest, "a saved state of tensor \"{}\" came after the job had begun",
                  plan().table().tensors[parts[snapshot.part].tensor].name);
   }

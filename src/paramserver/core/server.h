@@ -88,14 +88,10 @@ class Server {
   // Before the first push. Sizes must fit; version must be first - 1; 0 <= steps.
   Status import_part(const PartSnapshot& snapshot);
 
-  const ServerMemory::Counters& counters() const { return memory_.counters(); }
-  const job::Plan& plan() const { return ledger_.plan(); }
-  Rank rank() const { return ledger_.rank(); }
+  ServerMemory::Counters counters() const { return memory_.counters(); }
+  const job::Plan& plan() const { return ledger_.books().plan(); }
+  Rank rank() const { return ledger_.books().server(); }
   bool paces() const { return ledger_.paces(); }
-  // This server's units from `unit` to `last`, which live on it.
-  std::span<const std::uint32_t> units_between(std::uint32_t unit, std::uint32_t last) const {
-    return ledger_.units_between(unit, last);
-  }
 
  private:
   explicit Server(ServerLedger ledger);

@@ -10,14 +10,13 @@ namespace paceline::paramserver {
 
 ServerMemory::ServerMemory(std::shared_ptr<const job::Plan> plan, Rank server)
     : plan_(std::move(plan)),
-      server_(server),
       shard_(plan_, plan_->units().moving_of(server)),
+      gradients_(plan_, server, pool_),
       verdict_(plan_->table().tensors.size()) {
-  sources_.reserve(static_cast<std::size_t>(plan_->options().workers));
-  arrivals_.resize(units().size() * static_cast<std::size_t>(plan_->options().workers));
-  units_.resize(units().size());
+  const auto& units = plan_->units().of_server[static_cast<std::size_t>(server.value)];
+  units_.resize(units.size());
   std::size_t largest = 0;
-  for (const std::uint32_t unit : units()) {
+  for (const std::uint32_t unit : units) {
     Unit& made = at(unit);
     made.value = pool_.take(elements(unit));
     std::ranges::fill(pool_.of(made.value, elements(unit)), 0.0F);
@@ -26,47 +25,15 @@ ServerMemory::ServerMemory(std::shared_ptr<const job::Plan> plan, Rank server)
   sum_.resize(largest);
 }
 
-// --- gradients ---
-
-std::uint32_t ServerMemory::take_buffer(std::size_t floats) {
-  counters_.gradient_bytes += static_cast<std::int64_t>(floats * sizeof(float));
-  counters_.gradient_bytes_high = std::max(counters_.gradient_bytes_high, counters_.gradient_bytes);
-  return pool_.take(floats);
-}
-
-void ServerMemory::give_back(std::uint32_t& buffer, std::size_t floats) {
-  if (buffer == kNoBuffer) return;
-  counters_.gradient_bytes -= static_cast<std::int64_t>(floats * sizeof(float));
-  pool_.release(std::exchange(buffer, kNoBuffer));
-}
-
-void ServerMemory::give_back_gradients(const Update& update) {
-  for (const Rank worker : update.workers) forget(update.unit, worker);
-}
-
-void ServerMemory::forget(std::uint32_t unit, Rank worker) { give_back(at(unit, worker).gradient, gradient_floats(unit)); }
-
-std::span<float> ServerMemory::place(std::uint32_t unit, Rank worker, std::size_t bytes) {
-  Arrival& arrival = at(unit, worker);
-  arrival.bytes = bytes;
-  arrival.gradient = take_buffer(gradient_floats(unit));  // for the largest, so that one block serves every iteration
-  return pool_.of(arrival.gradient, (bytes + sizeof(float) - 1) / sizeof(float));
-}
-
-Status ServerMemory::check(std::uint32_t unit, Rank worker, Iteration iteration) const {
-  const Arrival& arrival = at(unit, worker);
-  if (arrival.gradient == kNoBuffer || arrival.bytes == plan_->payload_bytes(unit)) return {};
-  if (tensor::parse_sparse(bytes_of(arrival.gradient, arrival.bytes), elements(unit))) return {};
-  return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} with elements that it does not have, or not in order",
-               worker.value, plan_->part_text(plan_->units().units[unit].first_part), iteration);
-}
-
-void ServerMemory::on_arrived(std::uint32_t unit, Rank worker, std::uint32_t unused_parts) {
-  at(unit, worker).unused_parts = unused_parts;
-}
-
 std::span<const std::byte> ServerMemory::bytes_of(std::uint32_t buffer, std::size_t bytes) const {
   return std::as_bytes(pool_.of(buffer, (bytes + sizeof(float) - 1) / sizeof(float))).first(bytes);
+}
+
+ServerMemory::Counters ServerMemory::counters() const {
+  Counters now = counters_;
+  now.gradient_bytes = gradients_.bytes();
+  now.gradient_bytes_high = gradients_.most_bytes();
+  return now;
 }
 
 // --- values ---
@@ -77,7 +44,7 @@ std::uint32_t ServerMemory::sent_buffer(std::uint32_t unit) {
   Unit& of = at(unit);
   if (!wire.narrow()) return of.value;
   if (of.narrow == kNoBuffer) {
-    of.narrow = pool_.take(gradient_floats(unit));
+    of.narrow = pool_.take((plan_->payload_bytes(unit) + sizeof(float) - 1) / sizeof(float));
     const tensor::TensorView copy(pool_.of(of.narrow, 0).data(), wire.type(), elements(unit));
     tensor::convert(copy, std::span<const float>(pool_.of(of.value, elements(unit))));
   }
@@ -140,13 +107,13 @@ std::span<float> ServerMemory::writable_value(std::uint32_t unit) {
 // --- checkpoints ---
 
 ServerMemory::PartState ServerMemory::save(std::uint32_t part) const {
-  const std::uint32_t unit = planned(part).unit;
+  const std::uint32_t unit = plan_->units().parts[part].unit;
   const exchange::Shard::PartState of = shard_.save(part);
-  return {part_of(pool_.of(at(unit).value, elements(unit)), part), of.state, of.steps};
+  return {plan_->units().of_part(pool_.of(at(unit).value, elements(unit)), part), of.state, of.steps};
 }
 
 Status ServerMemory::load(std::uint32_t part, const PartState& from) {
-  const auto value = part_of(initial(planned(part).unit), part);
+  const auto value = plan_->units().of_part(initial(plan_->units().parts[part].unit), part);
   if (from.value.size() != value.size()) {
     return error(ErrorKind::kBadRequest, "a saved state of {} has {} values; the job has {}", plan_->part_text(part),
                  from.value.size(), value.size());

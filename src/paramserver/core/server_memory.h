@@ -1,21 +1,18 @@
-// What stands in the memory of one server: the values of its units, and the gradients and sums that wait. It sums gradients, and
-// its Shard makes the updates; when one is made, and of whose gradients, a ServerLedger says. Pure; owned by one progress loop.
+// What stands in the memory of one server: the values of its units, the gradients that wait (ReceivedGradients), and sums that are
+// held. Its Shard makes the updates; when one is made, and of whose gradients, a ServerLedger says. Pure; owned by one progress
+// loop.
 //
 // An update begins with the sum of the gradients in rank order, times the scale, for every part of the unit by itself. A part that
-// no worker of the update used is not updated; a worker that did not use a part contributes zeros, whatever its gradient holds.
+// no worker of the update used is not updated.
 //
-// Memory. Gradients are received into pooled buffers and given back once summed. Values are sent from where they stand; an update
-// that finds its value still being sent works on a copy, and the old one is given back when it is released. Nothing is allocated
-// once the pool is warm, but for the text of errors.
-//
-// With a narrow codec (wire_options.h) gradients stay as they came until they are summed, in float32, and of each new value one
-// rounded copy is made and sent to everybody; the value itself, which checkpoints hold, is never sent. With dropping the few
-// elements that came are added up, whichever workers sent them.
+// Memory. Values are sent from where they stand; an update that finds its value still being sent works on a copy, and the old one
+// is given back when it is released. Nothing is allocated once the pool is warm, but for the text of errors. With a narrow codec
+// (wire_options.h) of each new value one rounded copy is made and sent to everybody; the value itself, which checkpoints hold, is
+// never sent.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,8 +22,8 @@
 #include "exchange/shard.h"
 #include "exchange/verdict.h"
 #include "job/plan.h"
-#include "paramserver/core/server_ledger.h"
-#include "tensor/sparse.h"
+#include "paramserver/core/received_gradients.h"
+#include "paramserver/core/server_effect.h"
 
 namespace paceline::paramserver {
 
@@ -34,18 +31,22 @@ class ServerMemory {
  public:
   // The units that live on `server`.
   ServerMemory(std::shared_ptr<const job::Plan> plan, Rank server);
+  ServerMemory(const ServerMemory&) = delete;
+  ServerMemory& operator=(const ServerMemory&) = delete;
 
   // The value of a unit, to be received or restored; before its first update.
   std::span<float> initial(std::uint32_t unit) { return pool_.of(at(unit).value, elements(unit)); }
 
   // Where a gradient of `bytes` bytes is received, in whole floats. Valid until it has been summed or is forgotten.
-  std::span<float> place(std::uint32_t unit, Rank worker, std::size_t bytes);
+  std::span<float> place(std::uint32_t unit, Rank worker, std::size_t bytes) { return gradients_.place(unit, worker, bytes); }
   // Why the gradient that came is none: its sparse elements are not in order. Success also when there is none.
-  Status check(std::uint32_t unit, Rank worker, Iteration iteration) const;
+  Status check(std::uint32_t unit, Rank worker, Iteration iteration) const { return gradients_.check(unit, worker, iteration); }
   // It counts, but for the parts that the worker did not use.
-  void on_arrived(std::uint32_t unit, Rank worker, std::uint32_t unused_parts);
+  void on_arrived(std::uint32_t unit, Rank worker, std::uint32_t unused_parts) {
+    gradients_.on_arrived(unit, worker, unused_parts);
+  }
   // What is being received for it will not be complete.
-  void forget(std::uint32_t unit, Rank worker);
+  void forget(std::uint32_t unit, Rank worker) { gradients_.forget(unit, worker); }
 
   using Told = std::span<const exchange::GroupRates>;  // as in Shard::Rates
   // Update::Work::kSumAndStep. kCorrupt, naming the worker, when a gradient is not finite and the job is to stop then.
@@ -88,16 +89,11 @@ class ServerMemory {
     std::int64_t value_copies = 0;         // updates that found their value still being sent
     std::int64_t updates = 0, skipped_units = 0;
   };
-  const Counters& counters() const { return counters_; }
+  Counters counters() const;
 
  private:
   static constexpr std::uint32_t kNoBuffer = exchange::BufferPool::kNone;
 
-  struct Arrival {  // between a worker and a unit
-    std::uint32_t gradient = kNoBuffer;
-    std::uint32_t unused_parts = 0;  // bits
-    std::size_t bytes = 0;
-  };
   struct Unit {
     std::uint32_t value = kNoBuffer;
     std::uint32_t narrow = kNoBuffer;  // the value as it is sent with a narrow codec; none before somebody wants it
@@ -105,65 +101,31 @@ class ServerMemory {
     std::uint32_t sum = kNoBuffer;  // of kSum, until the step; none when no worker used the unit
     std::uint32_t used_parts = 0;   // bits: whose sum is there
   };
-  bool gather(std::uint32_t part, const Update& update);
-  void add_up(std::span<float> sum, double scale) const;
   Status look(std::uint32_t part, const Update& update, std::span<const float> mean);
-  struct Broken {  // of a gradient
-    Rank worker;
-    std::size_t element = 0;
-    float value = 0;
-  };
-  std::optional<Broken> find_broken(const Update& update) const;
   Status broken(std::uint32_t part, const Update& update) const;
   void judge(std::uint32_t part, const Update& update, std::span<const float> mean);
   Result<bool> update_part(std::uint32_t part, const Update& update, Told told);
   Status sum_part(std::uint32_t part, const Update& update);
   void give_back_gradients(const Update& update);
-  std::uint32_t take_buffer(std::size_t floats);  // for gradients and sums, counted
-  void give_back(std::uint32_t& buffer, std::size_t floats);
   std::uint32_t sent_buffer(std::uint32_t unit);
   std::span<float> writable_value(std::uint32_t unit);
   std::span<const std::byte> bytes_of(std::uint32_t buffer, std::size_t bytes) const;
-  tensor::ConstTensorView received(const void* gradient, std::uint32_t part) const;
-  tensor::SparseSource received_sparse(const Arrival& arrival, std::uint32_t part) const;
 
-  const scheduling::Part& planned(std::uint32_t part) const { return plan_->units().parts[part]; }
-  std::uint32_t place_in_unit(std::uint32_t part) const { return part - plan_->units().units[planned(part).unit].first_part; }
-  std::uint32_t bit_of(std::uint32_t part) const { return 1U << place_in_unit(part); }
-  // Where the part lies in its unit.
-  template <typename T>
-  std::span<T> part_of(std::span<T> of_unit, std::uint32_t part) const {
-    return of_unit.subspan(static_cast<std::size_t>(planned(part).offset - plan_->units().units[planned(part).unit].offset),
-                           static_cast<std::size_t>(planned(part).elements));
-  }
   Unit& at(std::uint32_t unit) { return units_[plan_->units().place_in_server[unit]]; }
   const Unit& at(std::uint32_t unit) const { return units_[plan_->units().place_in_server[unit]]; }
-  Arrival& at(std::uint32_t unit, Rank worker) { return arrivals_[arrival_index(unit, worker)]; }
-  const Arrival& at(std::uint32_t unit, Rank worker) const { return arrivals_[arrival_index(unit, worker)]; }
-  std::size_t arrival_index(std::uint32_t unit, Rank worker) const {
-    return plan_->units().place_in_server[unit] * static_cast<std::size_t>(plan_->options().workers) +
-           static_cast<std::size_t>(worker.value);
-  }
-  const std::vector<std::uint32_t>& units() const { return plan_->units().of_server[static_cast<std::size_t>(server_.value)]; }
   std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
-  // That a received gradient takes.
-  std::size_t gradient_floats(std::uint32_t unit) const { return (plan_->payload_bytes(unit) + sizeof(float) - 1) / sizeof(float); }
 
   std::shared_ptr<const job::Plan> plan_;
-  Rank server_;
   exchange::Shard shard_;
-  std::vector<Unit> units_;        // by place in this server
-  std::vector<Arrival> arrivals_;  // by place in this server, then worker
   exchange::BufferPool pool_;
-  std::vector<float> sum_;                        // scratch, as long as the largest unit
-  std::vector<float> zeros_;                      // what a worker that did not use a unit contributes; made when first needed
-  std::vector<tensor::ConstTensorView> sources_;  // of the update in progress
-  std::vector<tensor::SparseSource> sparse_;      // the same with dropping
+  ReceivedGradients gradients_;
+  std::vector<Unit> units_;  // by place in this server
+  std::vector<float> sum_;   // scratch, as long as the largest unit
   // job::UpdateOptions::verdict
   exchange::VerdictPart verdict_;          // of the iteration that is being summed
   Iteration told_ = -1;                    // the newest one that was sent
   std::uint32_t told_buffer_ = kNoBuffer;  // as it is sent
-  Counters counters_;
+  Counters counters_;                      // but for gradients
 };
 
 }  // namespace paceline::paramserver

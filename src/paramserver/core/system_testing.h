@@ -164,7 +164,7 @@ class System final : private exchange::PaceObserver {
   void begin(Message& message);
 
   std::span<const std::uint32_t> pushed_units(const Message& message) const {
-    return workers_[static_cast<std::size_t>(message.from)]->core.units_between(message.unit, message.detail);
+    return plan_->units().between(message.unit, message.detail);
   }
 
   void begin_gradients(Message& message);

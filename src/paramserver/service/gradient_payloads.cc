@@ -14,7 +14,7 @@ GradientPayloads::GradientPayloads(const job::Plan& plan, const PushLedger& ledg
 
 std::span<const std::byte> GradientPayloads::of(const WorkerAction& push) {
   const job::WireOptions& wire = plan_.options().wire;
-  if (push.kind == WorkerAction::Kind::kPushBatch) return gathered(ledger_.units_between(push.unit, push.detail));
+  if (push.kind == WorkerAction::Kind::kPushBatch) return gathered(plan_.units().between(push.unit, push.detail));
   if (push.detail == scheduling::all_parts(plan_.units().units[push.unit])) return {};
   if (wire.drops()) return sparse(push);
   if (!wire.narrow()) return std::as_bytes(memory_.gradient(push.unit));

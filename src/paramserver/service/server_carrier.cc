@@ -24,12 +24,7 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbo
       order_(house, outbox),
       gradients_(plan_, ledger_, memory_),
       values_(plan_, ledger_, memory_) {
-  if (plan_.options().update.verdict) {
-    const exchange::VerdictPart part(plan_.table().tensors.size());
-    const std::vector<std::byte> place(part.bytes());
-    verdicts_.emplace(Verdicts{exchange::VerdictLedger(plan_, plan_.servers_with_units()), part, {}});
-    verdicts_->places.resize(static_cast<std::size_t>(plan_.options().servers), {place, place});
-  }
+  if (plan_.options().update.verdict) verdicts_.emplace(plan_);
   if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
   // At most a push and a pull of each unit are waiting.
   actions_.reserve(2 * plan_.units().units.size());
@@ -112,7 +107,7 @@ std::string ServerCarrier::reading(std::uint32_t unit) const {
 }
 
 std::string ServerCarrier::awaited_verdict(Iteration iteration) const {
-  const auto server = verdicts_->ledger.missing(iteration);
+  const auto server = verdicts_->ledger().missing(iteration);
   return fmt::format("server {} to tell its verdict of iteration {}", server.value_or(Rank{0}).value, iteration);
 }
 

@@ -23,6 +23,7 @@
 #include "exchange/tensor_memory.h"
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/service/gradient_payloads.h"
+#include "paramserver/service/heard_verdicts.h"
 #include "paramserver/service/told_order.h"
 #include "paramserver/service/value_places.h"
 
@@ -51,7 +52,7 @@ class ServerCarrier final : public exchange::Carrier {
   std::string awaited_verdict(Iteration iteration) const override;
   void tell_rates(Iteration iteration, std::span<const exchange::GroupRates> rates) override;
   void set_order(std::span<const std::int32_t> order) override { order_.set(order); }
-  const exchange::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
+  const exchange::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger() : nullptr; }
   exchange::MiniBatches* mini_batches() override { return &mini_batches_; }
   std::optional<scheduling::LiveProfile::Plan> batches() const override;
 
@@ -91,7 +92,6 @@ class ServerCarrier final : public exchange::Carrier {
   bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
   Status on_mini_batch(const wire::MessageHead& head);
-  Result<std::span<std::byte>> place_for_verdict(Rank server, const wire::MessageHead& head);
   Status on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload);
 
   exchange::Gatehouse& house_;
@@ -112,12 +112,7 @@ class ServerCarrier final : public exchange::Carrier {
   std::vector<WorkerAction> actions_;  // loop only, as the next two
   GradientPayloads gradients_;
   ValuePlaces values_;
-  struct Verdicts {
-    exchange::VerdictLedger ledger;
-    exchange::VerdictPart part;                                 // loop only, as the next one
-    std::vector<std::array<std::vector<std::byte>, 2>> places;  // where parts are received, by server and parity of the iteration
-  };
-  std::optional<Verdicts> verdicts_;  // job::UpdateOptions::verdict
+  std::optional<HeardVerdicts> verdicts_;
   // job::UpdateOptions::told_rates, by parity of the iteration: those of the last but one have been received by everybody.
   std::array<std::vector<exchange::GroupRates>, 2> rates_;
   Iteration rates_sent_ = 0;  // loop only

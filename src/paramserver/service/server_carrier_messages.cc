@@ -66,17 +66,10 @@ Status ServerCarrier::on_mini_batch(const wire::MessageHead& head) {
   return {};
 }
 
-Result<std::span<std::byte>> ServerCarrier::place_for_verdict(Rank server, const wire::MessageHead& head) {
-  const bool known = verdicts_ && server.value >= 0 && server.value < plan_.options().servers;
-  if (!known || head.payload_bytes != verdicts_->part.bytes()) return unexpected({session::Role::kServer, server}, head);
-  return std::span(verdicts_->places[static_cast<std::size_t>(server.value)][static_cast<std::size_t>(head.iteration & 1)]);
-}
-
 Status ServerCarrier::on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload) {
   {
     const exchange::Gatehouse::Lock lock = house_.lock();
-    verdicts_->part.read(payload);
-    PACELINE_RETURN_IF_ERROR(verdicts_->ledger.on_part(server, iteration, verdicts_->part, house_.gates().current()));
+    PACELINE_RETURN_IF_ERROR(verdicts_->on_part(server, iteration, payload, house_.gates().current()));
   }
   house_.wake();
   return {};
@@ -96,7 +89,11 @@ Status ServerCarrier::unexpected(const session::PeerName& from, const wire::Mess
 
 Result<std::span<std::byte>> ServerCarrier::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
   if (!takes(from, head) || head.payload_bytes == 0) return unexpected(from, head);
-  if (head.kind == wire::MessageKind::kVerdict) return place_for_verdict(from.rank, head);
+  if (head.kind == wire::MessageKind::kVerdict) {
+    const auto place = verdicts_ ? verdicts_->place(from.rank, head.iteration, head.payload_bytes) : std::span<std::byte>();
+    if (place.empty()) return unexpected(from, head);
+    return place;
+  }
   const PushLedger::Values values = values_of(head);
   const exchange::Gatehouse::Lock lock = house_.lock();
   const TimePoint now = house_.loop().now();

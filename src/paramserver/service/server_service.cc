@@ -72,7 +72,7 @@ Result<std::span<std::byte>> ServerService::place_for_pushes(Rank worker, const 
     return error(ErrorKind::kBadRequest, "worker {} pushed units {} to {} to server {}, which has no such units", worker.value,
                  head.unit, head.detail, server_->rank().value);
   }
-  const auto pushed = server_->units_between(head.unit, head.detail);
+  const auto pushed = plan_.units().between(head.unit, head.detail);
   std::uint64_t bytes = 0;
   for (const std::uint32_t unit : pushed) bytes += plan_.payload_bytes(unit);
   if (bytes != head.payload_bytes) {
