@@ -67,11 +67,36 @@ def test_tightening_raises_no_limit(tree):
     assert limits_of(tree) == before
 
 
+# What looks like a function and is none of the class's.
+NO_FUNCTIONS = """#pragma once
+class A final : public B {
+ public:
+  A();
+  A(const A&) = delete;
+  ~A() override;
+  friend int f(A);
+  enum class Kind { kOne };
+
+ private:
+  std::function<void(int)> callback_;
+  static constexpr int kTwo = two(1);
+  std::vector<int> numbers_{1, 2};
+  int three_ = g([](int a) { return a; });
+};
+"""
+
+
+def test_members_that_are_no_functions_do_not_count(tree):
+    done = check(tree, {"src/a/a.h": NO_FUNCTIONS})
+    assert "functions" not in done.stdout, done.stdout
+
+
 LONG = "// " + "word " * 25 + "\n"
 WORSE = {
     "a longer line": ({"src/a/a.cc": GOOD["src/a/a.cc"] + "// " + "x" * 60 + "\n"}, "src/a/a.cc:10: 63 characters"),
     "a longer function": ({"src/a/a.cc": "int f(int a,\n      int b) {\n  if (a) {\n    g();\n  }\n}\n"}, "src/a/a.cc:2: a function of 5 lines"),
     "a function behind initializers": ({"src/a/a.cc": "A::A() : a_{1} {\n  f();\n  f();\n}\n"}, "src/a/a.cc:1: a function of 4 lines"),
+    "a function more in a class": ({"src/a/a.h": GOOD["src/a/a.h"] + "class B {\n  void f() { g(); }\n  int h(int a = 1) const;\n};\n"}, "src/a/a.h:5: B has 2 functions"),
     "a longer header": ({"src/a/a.h": GOOD["src/a/a.h"] + "\n"}, "src/a/a.h: 5 lines"),
     "a dead header": ({"src/a/b.h": "#pragma once\n"}, "src/a/b.h: nobody includes it"),
     "one more of a shared name": ({"src/a/a.h": "struct A { enum class Kind { k }; };\nstruct Kind { int i; };\n"}, "another type called Kind"),
