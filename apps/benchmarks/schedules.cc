@@ -60,9 +60,11 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   bench.grid.hosts = options.hosts;
   bench.grid.contestants = options.contestants;
   std::vector<std::string> legal = scheduling::schedule_names();
-  legal.push_back("ddp");
-  if (options.contestants.empty()) bench.grid.contestants = legal;
-  for (const auto& names : {bench::mxnet_names(), bench::loop_names(), bench::narrow_names()})
+  if (options.contestants.empty()) {
+    bench.grid.contestants = legal;
+    bench.grid.contestants.emplace_back("ddp");
+  }
+  for (const auto& names : {bench::torch_names(), bench::mxnet_names(), bench::loop_names(), bench::narrow_names()})
     legal.insert(legal.end(), names.begin(), names.end());
   for (const std::string& name : bench.grid.contestants) {
     if (std::ranges::find(legal, name) == legal.end())
@@ -191,10 +193,10 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
   list("--contestants", options->contestants,
-       "Schedules (each also with --wire: p3-bfloat16), ddp (PyTorch over gloo), mxnet, mxnet-p3, mxnet-p3-bounded (MXNet's "
-       "KVStore, "
-       "its P3, and that with a bounded socket), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also with an "
-       "algorithm: loop1-mst); default: schedules and ddp");
+       "Schedules (each also with --wire: p3-bfloat16), ddp (PyTorch over gloo), attach (paceline.torch, which --python has or "
+       "PYTHONPATH and PACELINE_LIBRARY find; both also with clipping: ddp-clip), mxnet, mxnet-p3, mxnet-p3-bounded (MXNet's "
+       "KVStore, its P3, and that with a bounded socket), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also "
+       "with an algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --window=1MB");
   command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")

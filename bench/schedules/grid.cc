@@ -49,13 +49,18 @@ std::vector<std::string> narrow_names() {
 
 std::optional<PeerContestant> peer_of(const std::string& contestant) {
   using Interpreter = PeerContestant::Interpreter;
-  if (contestant == "ddp") return PeerContestant{"ddp_replay.py", {}, Interpreter::kTorch};
+  for (const std::string name : {"ddp", "attach"}) {
+    if (contestant == name) return PeerContestant{name + "_replay.py", {}, Interpreter::kTorch};
+    if (contestant == name + "-clip") return PeerContestant{name + "_replay.py", {"--clip"}, Interpreter::kTorch};
+  }
   const std::string mxnet = "mxnet_replay.py";
   if (contestant == "mxnet") return PeerContestant{mxnet, {"--store", "dist_sync"}, Interpreter::kMxnet};
   if (contestant == "mxnet-p3") return PeerContestant{mxnet, {"--store", "p3store_dist"}, Interpreter::kMxnet};
   if (contestant == "mxnet-p3-bounded") return PeerContestant{mxnet, {"--store", "p3store_dist", "--bounded"}, Interpreter::kMxnet};
   return std::nullopt;
 }
+
+std::vector<std::string> torch_names() { return {"ddp", "ddp-clip", "attach", "attach-clip"}; }
 
 std::vector<std::string> mxnet_names() { return {"mxnet", "mxnet-p3", "mxnet-p3-bounded"}; }
 

@@ -54,16 +54,18 @@ struct ScheduleContestant {
 ScheduleContestant schedule_of(const std::string& contestant);
 std::vector<std::string> narrow_names();  // of all schedules with fewer bytes
 
-// Another system that replays the tables: a program of bench/peers.
+// What replays the tables beside `paceline train`: a program of bench/peers.
 struct PeerContestant {
   enum class Interpreter { kTorch, kMxnet };
   std::string script;
   std::vector<std::string> arguments;
   Interpreter interpreter;
 };
-// "ddp": PyTorch's DistributedDataParallel over gloo; "mxnet": MXNet's KVStore; "mxnet-p3": its P3; "mxnet-p3-bounded": that with a
-// bound on what a socket is handed ahead of something more urgent. Nothing for any other name.
+// "ddp": PyTorch's DistributedDataParallel over gloo; "attach": paceline.torch.attach; each also with "-clip", a norm that is never
+// reached; "mxnet": MXNet's KVStore; "mxnet-p3": its P3; "mxnet-p3-bounded": that with a bound on what a socket is handed ahead of
+// something more urgent. Nothing for any other name.
 std::optional<PeerContestant> peer_of(const std::string& contestant);
+std::vector<std::string> torch_names();
 std::vector<std::string> mxnet_names();
 
 // 10 for replayed tables, or 20 where the link would be faster than 1 Gb/s.

@@ -55,8 +55,13 @@ TEST(Grid, AScheduleIsNamedWithWhatItSendsOfEachParameter) {
 }
 
 TEST(Grid, APeerIsAProgramWithItsInterpreter) {
+  for (const std::string& name : torch_names()) {
+    ASSERT_TRUE(peer_of(name)) << name;
+    EXPECT_EQ(peer_of(name)->interpreter, PeerContestant::Interpreter::kTorch);
+  }
   EXPECT_EQ(peer_of("ddp")->script, "ddp_replay.py");
-  EXPECT_EQ(peer_of("ddp")->interpreter, PeerContestant::Interpreter::kTorch);
+  EXPECT_EQ(peer_of("attach-clip")->script, "attach_replay.py");
+  EXPECT_EQ(peer_of("attach-clip")->arguments, std::vector<std::string>{"--clip"});
   std::set<std::vector<std::string>> arguments;
   for (const std::string& name : mxnet_names()) {
     ASSERT_TRUE(peer_of(name)) << name;
