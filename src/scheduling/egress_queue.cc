@@ -29,6 +29,11 @@ void EgressQueue::set_window(Bytes window, Bytes chunk) {
   options_.chunk = chunk;
 }
 
+void EgressQueue::set_rules(const EgressRules& rules) {
+  orders_ = {rules.pushes, rules.replies};
+  pushes_first_ = rules.pushes_first;
+}
+
 std::int64_t EgressQueue::cost(std::int64_t size) const { return std::max(size, least_cost_); }
 
 std::int64_t EgressQueue::next_size(std::int64_t rest) const {
@@ -154,8 +159,9 @@ std::optional<Flow> EgressQueue::first_of(const Survey& survey) const {
   const WaitingUnits::Front &a = pushes->lines.flows[push].front, &b = replies->lines.flows[reply].front;
   const bool a_controls = a.layer < 0, b_controls = b.layer < 0;
   if (a_controls != b_controls) return a_controls ? Flow::kPush : Flow::kReply;
-  if (orders_[0] == Order::kFirstInFirstOut || orders_[1] == Order::kFirstInFirstOut) return std::nullopt;
   const Iteration of_a = units_.unit(a.slot).iteration, of_b = units_.unit(b.slot).iteration;
+  if (pushes_first_) return of_b < of_a ? Flow::kReply : Flow::kPush;
+  if (orders_[0] == Order::kFirstInFirstOut || orders_[1] == Order::kFirstInFirstOut) return std::nullopt;
   if (of_a != of_b) return lower(of_a, of_b);
   if (a.layer == b.layer) return std::nullopt;
   return lower(a.layer, b.layer);

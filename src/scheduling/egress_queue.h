@@ -13,7 +13,8 @@
 // Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next
 // iteration is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable
 // anti-phase, by which VGG-19 would lose half of a link. Then the lower layer, and of equal ones, chunk by chunk, the flow that did
-// not leave last. Where one of the flows or both are not ordered by layer they take turns whatever they are.
+// not leave last. Where one of the flows or both are not ordered by layer they take turns whatever they are. With
+// EgressRules::pushes_first the pushes of an iteration leave before its replies, whatever their layers and orders.
 //
 // Window and shares. At most `window` bytes are on their way, unacknowledged, to all destinations together; at most `wide` while
 // two or more of them hold a chunk each, for a window that is full of what is for a busy node leaves the link idle, and the more so
@@ -79,8 +80,8 @@ class EgressQueue {
   // The destination has received a chunk of `size` bytes. Requires: taken before, acknowledged once.
   void on_acknowledged(Destination destination, Bytes size);
 
-  // For the units of the flow that become ready from now on.
-  void set_order(Flow flow, Order order) { orders_[index(flow)] = order; }
+  // Orders and which flow comes first, for the units that become ready from now on; the window is set_window()'s.
+  void set_rules(const EgressRules& rules);
 
   // Requires: as in the constructor, and a chunk of at least least_cost() bytes. Chunks on their way are not recalled.
   void set_window(Bytes window, Bytes chunk);
@@ -162,6 +163,7 @@ class EgressQueue {
   std::int64_t in_flight_ = 0;
   std::int64_t active_ = 0;
   Flow turn_ = Flow::kPush;  // whose turn it is
+  bool pushes_first_ = false;
   std::array<std::uint64_t, kFlows> overtakes_{};
   std::uint64_t turns_ = 0;
 };

@@ -25,7 +25,7 @@ TEST(EgressQueue, LowerLayersLeaveFirstAndEqualLayersInTheOrderOfBecomingReady) 
 
 TEST(EgressQueue, FirstInFirstOutStillLetsTheControlPlaneGoFirst) {
   EgressQueue queue({.order = Order::kByLayer, .window = {1000}, .chunk = {100}});
-  queue.set_order(Flow::kPush, Order::kFirstInFirstOut);
+  queue.set_rules({.pushes = Order::kFirstInFirstOut});
   const auto to = open(queue);
   for (const auto& [layer, tag] : std::vector<std::pair<int, std::uint64_t>>{{3, 0}, {1, 1}, {-1, 2}, {0, 3}})
     queue.on_ready({.destination = to, .layer = {layer}, .size = {100}, .tag = tag});
@@ -128,7 +128,7 @@ TEST(EgressQueue, AValueOfTheIterationBeforeGoesBeforeGradientsOfTheNext) {
   queue.on_ready({.destination = to, .layer = {2}, .size = {200}, .tag = 'p', .iteration = 8});
   queue.on_ready({.destination = to, .layer = {9}, .size = {200}, .tag = 'r', .flow = Flow::kReply, .iteration = 8});
   EXPECT_EQ(flows_until_empty(queue), "pprr") << "of one iteration the layer decides";
-  for (const Flow flow : {Flow::kPush, Flow::kReply}) queue.set_order(flow, Order::kFirstInFirstOut);
+  queue.set_rules({.pushes = Order::kFirstInFirstOut, .replies = Order::kFirstInFirstOut});
   queue.on_ready({.destination = to, .layer = {2}, .size = {200}, .tag = 'p', .iteration = 8});
   queue.on_ready({.destination = to, .layer = {9}, .size = {200}, .tag = 'r', .flow = Flow::kReply, .iteration = 7});
   EXPECT_EQ(flows_until_empty(queue), "prpr") << "without layers neither flow is for later";
@@ -136,7 +136,7 @@ TEST(EgressQueue, AValueOfTheIterationBeforeGoesBeforeGradientsOfTheNext) {
 
 TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
   EgressQueue queue({.window = {400}, .chunk = {100}});
-  queue.set_order(Flow::kReply, Order::kFirstInFirstOut);
+  queue.set_rules({.replies = Order::kFirstInFirstOut});
   const auto to = open(queue);
   for (const auto& [layer, tag] : std::vector<std::pair<int, char>>{{9, 'b'}, {1, 'a'}})
     queue.on_ready({.destination = to, .layer = {layer}, .size = {200}, .tag = static_cast<std::uint64_t>(tag)});
@@ -145,7 +145,7 @@ TEST(EgressQueue, OneOrderedFlowAndOneThatIsNotTakeTurns) {
         {.destination = to, .layer = {layer}, .size = {100}, .tag = static_cast<std::uint64_t>(tag), .flow = Flow::kReply});
   EXPECT_EQ(flows_until_empty(queue), "caxaybb") << "pushes by layer, replies as they came, the control plane before all";
   // Without any order left they still do: systems without priorities send gradients and values beside each other.
-  queue.set_order(Flow::kPush, Order::kFirstInFirstOut);
+  queue.set_rules({.pushes = Order::kFirstInFirstOut});
   for (const char tag : std::string("prrp")) {
     queue.on_ready({.destination = to,
                     .layer = {tag == 'p' ? 7 : 1},

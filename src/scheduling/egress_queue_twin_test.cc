@@ -18,7 +18,8 @@ namespace {
 // The twin that anybody believes: a plain list, searched in full for each decision.
 class Twin {
  public:
-  Twin(EgressOptions options, std::array<Order, 2> orders) : options_(options), orders_(orders) {}
+  Twin(EgressOptions options, const EgressRules& rules)
+      : options_(options), orders_{rules.pushes, rules.replies}, pushes_first_(rules.pushes_first) {}
   struct Item {
     EgressQueue::Unit unit;
     std::uint64_t sequence;
@@ -61,8 +62,10 @@ class Twin {
       const int a = key(*best[0]).first, b = key(*best[1]).first;
       const Iteration a_iteration = best[0]->unit.iteration, b_iteration = best[1]->unit.iteration;
       const bool by_layer = orders_[0] == Order::kByLayer && orders_[1] == Order::kByLayer, one_controls = (a < 0) != (b < 0);
-      turn = !one_controls && (!by_layer || (a == b && a_iteration == b_iteration));
-      const bool push_first = one_controls ? a < b : std::pair(a_iteration, a) < std::pair(b_iteration, b);
+      turn = !one_controls && !pushes_first_ && (!by_layer || (a == b && a_iteration == b_iteration));
+      const bool push_first = one_controls    ? a < b
+                              : pushes_first_ ? a_iteration <= b_iteration
+                                              : std::pair(a_iteration, a) < std::pair(b_iteration, b);
       chosen = best[turn ? static_cast<std::size_t>(next_turn) : push_first ? 0 : 1];
     }
     if (counted + cost(next(*chosen)) > w) return std::nullopt;
@@ -107,6 +110,7 @@ class Twin {
   }
   EgressOptions options_;
   std::array<Order, 2> orders_;
+  bool pushes_first_;
 };
 
 TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
@@ -116,17 +120,16 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
       return std::uniform_int_distribution<std::int64_t>(low, high)(random);
     };
     EgressOptions options;
-    std::array<Order, 2> orders{};
-    for (Order& order : orders) order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
+    EgressRules rules{.pushes_first = pick(0, 3) == 0};
+    for (Order* const order : {&rules.pushes, &rules.replies}) *order = pick(0, 3) == 0 ? Order::kFirstInFirstOut : Order::kByLayer;
     const std::int64_t reply_share = pick(0, 2);                              // of 2: some histories have one flow only
     const std::int64_t planned = seed % 3 == 0 ? 10 : seed % 3 == 1 ? 0 : 3;  // of 10
     options.chunk = {pick(1, 600)};
     options.window = {options.chunk.count * pick(2, 9) + pick(0, options.chunk.count)};
     options.wide = {seed % 2 == 0 ? 0 : options.chunk.count * pick(0, 20)};
     EgressQueue queue(options);
-    queue.set_order(Flow::kPush, orders[0]);
-    queue.set_order(Flow::kReply, orders[1]);
-    Twin twin(options, orders);
+    queue.set_rules(rules);
+    Twin twin(options, rules);
     const auto destinations = seed % 4 == 0 ? pick(14, 40) : pick(1, 5);  // few are looked at, many are kept in order
     for (int d = 0; d < destinations; ++d) {
       const auto added = queue.add();

@@ -109,6 +109,7 @@ inline constexpr Flow other(Flow flow) { return flow == Flow::kPush ? Flow::kRep
 struct EgressRules {
   Order pushes = Order::kByLayer, replies = Order::kByLayer;
   WindowRule window{};
+  bool pushes_first = false;  // of one iteration all pushes before any reply
 };
 EgressRules egress_rules(const ScheduleOptions& options);
 Order ingress_order(const ScheduleOptions& options);

@@ -74,8 +74,7 @@ void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::u
 }
 
 void EndpointState::set_egress(const scheduling::EgressRules& rules) {
-  queue_.set_order(scheduling::Flow::kPush, rules.pushes);
-  queue_.set_order(scheduling::Flow::kReply, rules.replies);
+  queue_.set_rules(rules);
   if (loopback_ != nullptr) loopback_->set_egress(rules);
   window_.set_rule(rules.window);
   queue_.set_window(window_.window(), window_.chunk());

@@ -28,10 +28,7 @@ Loopback::Loopback(transport::Loop& loop, PeerId self, PeerName name, EndpointHa
   queue_.resume(lane_);
 }
 
-void Loopback::set_egress(const scheduling::EgressRules& rules) {
-  queue_.set_order(scheduling::Flow::kPush, rules.pushes);
-  queue_.set_order(scheduling::Flow::kReply, rules.replies);
-}
+void Loopback::set_egress(const scheduling::EgressRules& rules) { queue_.set_rules(rules); }
 
 void Loopback::send(const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
   if (refused_) return;

@@ -14,9 +14,7 @@ VirtualNetwork::VirtualNetwork(const std::vector<Link>& links, const scheduling:
     : costs_(costs), receiver_(receiver) {
   nodes_.reserve(links.size());
   for (const Link& link : links) {
-    scheduling::EgressQueue& queue = nodes_.emplace_back(link).queue;
-    queue.set_order(scheduling::Flow::kPush, rules.pushes);
-    queue.set_order(scheduling::Flow::kReply, rules.replies);
+    nodes_.emplace_back(link).queue.set_rules(rules);
   }
 }
 
