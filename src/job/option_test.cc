@@ -59,6 +59,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"gradient-scale", "mean"},
                                                                   {"non-finite", "skip"},
                                                                   {"verdict", "1"},
+                                                                  {"verdict-first", "1"},
                                                                   {"told-rates", "1"},
                                                                   {"checkpoint", "a=b c"},
                                                                   {"checkpoint-key", "/tmp/key"},

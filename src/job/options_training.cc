@@ -144,6 +144,12 @@ std::vector<Option> program_options() {
                 "With --optimizer mean: workers hear of every iteration how large its mean gradient is, whose gradient is not "
                 "finite, and which tensors nobody used"},
            [](auto& job) -> auto& { return job.update.verdict; }),
+      flag({.name = "verdict-first",
+            .section = kHow,
+            .sentence =
+                "With --verdict: workers use no mean before the verdict of its iteration, so that on links which both use all "
+                "gradients leave before means do"},
+           [](auto& job) -> auto& { return job.update.verdict_first; }),
       flag({.name = "told-rates",
             .section = kHow,
             .agree = kResume,

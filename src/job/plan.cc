@@ -26,9 +26,12 @@ Status check_options(const PlanOptions& options) {
                  sync::to_text(options.sync.kind), update.clip_norm > 0 ? "--clip-norm" : "skipping of non-finite gradients");
   }
   const bool mean = update.optimizer.kind == tensor::OptimizerKind::kMean;
+  if (mean && options.wire.drops())
+    return error(ErrorKind::kBadRequest, "--optimizer mean is for --wire float32, float16 and bfloat16");
   if (mean && (options.sync.kind != sync::SyncKind::kBsp || update.clip_norm > 0 || update.non_finite == NonFinitePolicy::kSkip))
     return error(ErrorKind::kBadRequest, "--optimizer mean is for --sync bsp without --clip-norm and --non-finite skip");
   if (update.verdict && !mean) return error(ErrorKind::kBadRequest, "--verdict is for --optimizer mean");
+  if (update.verdict_first && !update.verdict) return error(ErrorKind::kBadRequest, "--verdict-first is for --verdict");
   if (update.told_rates && mean) return error(ErrorKind::kBadRequest, "--told-rates is for optimizers that make steps");
   for (std::size_t i = 0; i < update.groups.size(); ++i) {
     const ParameterGroup& group = update.groups[i];
@@ -90,6 +93,17 @@ double Plan::learning_rate_of(std::uint32_t tensor, Iteration iteration) const {
   const double rate = tensor::learning_rate(options_.update.learning_rate, iteration);
   if (options_.update.groups.empty()) return rate;
   return rate * options_.update.groups[static_cast<std::size_t>(table_.tensors[tensor].group)].learning_rate_factor;
+}
+
+bool Plan::is_exact(Iteration label) const {
+  const bool means = options_.update.optimizer.kind == tensor::OptimizerKind::kMean;
+  return !options_.wire.narrow() || (means && label < options_.first);
+}
+
+scheduling::EgressRules Plan::egress_rules() const {
+  scheduling::EgressRules rules = scheduling::egress_rules(options_.schedule);
+  rules.pushes_first = options_.update.verdict_first;
+  return rules;
 }
 
 std::vector<Bytes> Plan::pulled_by_layer(std::optional<Rank> own_server) const {

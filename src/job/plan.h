@@ -38,9 +38,15 @@ class Plan {
   const wire::TensorTable& table() const { return table_; }
   const PlanOptions& options() const { return options_; }
   const scheduling::UnitPlan& units() const { return units_; }
-  // What a unit's value is as a payload, and its gradient; with WireOptions::drops() the gradient may be less.
+  // What the gradient of a unit is as a payload, and its value; with WireOptions::drops() the gradient may be less.
   std::size_t payload_bytes(std::uint32_t unit) const {
     return static_cast<std::size_t>(units_.units[unit].elements) * options_.wire.element_bytes();
+  }
+  // The initial values of a job of means are the parameters that all begin with: they travel as they are, means rounded.
+  bool is_exact(Iteration label) const;
+  // What the value with this label is as a payload.
+  std::size_t value_bytes(std::uint32_t unit, Iteration label) const {
+    return is_exact(label) ? static_cast<std::size_t>(units_.units[unit].elements) * sizeof(float) : payload_bytes(unit);
   }
   // Of each layer, what comes back over links: all of it but what lives on `own_server`, which is in the worker's own process. What
   // batches of layers are planned from.
@@ -51,6 +57,8 @@ class Plan {
   const tensor::OptimizerOptions& optimizer_of(std::uint32_t tensor) const;
   double learning_rate_of(std::uint32_t tensor, Iteration iteration) const;
   std::size_t groups() const { return optimizers_.size(); }  // of parameters, at least 1
+  // What the endpoint of a member obeys.
+  scheduling::EgressRules egress_rules() const;
   // The lowest server that has units with gradients: the one that predicts barriers, hands out mini-batches, and measures the
   // workers' pace.
   Rank pacing_server() const;

@@ -77,7 +77,6 @@ Status check_mean(const JobSpec& s) {
   if (s.update.optimizer.kind != tensor::OptimizerKind::kMean) return {};
   constexpr std::pair<const char*, const char*> kNotMeant[] = {
       {"sync", "a mean is that of one iteration of all workers; legal: bsp"},
-      {"wire", "the initial values travel as the means do, and would be rounded; legal: float32"},
       {"checkpoint", "the job holds means, not parameters; save those where they are"},
       {"export", "the job holds means, not parameters; save those where they are"}};
   const JobSpec usual;
@@ -87,6 +86,11 @@ Status check_mean(const JobSpec& s) {
     const std::string subject = "--" + option.name;
     return contradiction(subject, "{} {} contradicts --optimizer mean: {}", subject, option.text(s), why);
   }
+  if (s.wire.drops())
+    return contradiction("--wire",
+                         "--wire {} contradicts --optimizer mean: nobody makes up for what is dropped; legal: float32, "
+                         "float16, bfloat16",
+                         s.wire.text());
   if (s.update.non_finite == NonFinitePolicy::kSkip) {
     return contradiction("--non-finite",
                          "--non-finite skip contradicts --optimizer mean: means are never held; legal: stop, apply");

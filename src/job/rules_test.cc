@@ -110,6 +110,9 @@ TEST(JobSpec, MeansRefuseWhatOnlyWhoeverMakesTheStepsCanDo) {
   const auto refusal = [](const wire::Settings& given) { return refusal_of({{"optimizer", "mean"}}, given); };
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({{"verdict", "1"}, {"non-finite", "apply"}, {"schedule", "p3"}}), "");
+  EXPECT_EQ(refusal({{"verdict", "1"}, {"verdict-first", "1"}}), "");
+  EXPECT_EQ(refusal({{"verdict-first", "1"}}), "--verdict-first is for --verdict");
+  for (const char* wire : {"bfloat16", "float16"}) EXPECT_EQ(refusal({{"wire", wire}}), "");
   for (const char* loop : {"loop1", "loop2", "loop3", "loop3-overlap"}) EXPECT_EQ(refusal({{"collective", loop}}), "");
   EXPECT_EQ(refusal({{"collective", "loop3"}, {"verdict", "1"}}), "");
   EXPECT_THAT(refusal({{"collective", "loop1"}, {"verdict", "1"}}), HasSubstr("legal with --collective: loop3, loop3-overlap"));
@@ -119,7 +122,7 @@ TEST(JobSpec, MeansRefuseWhatOnlyWhoeverMakesTheStepsCanDo) {
               fmt::format("--{} {} is for --optimizer sgd, momentum, nesterov, adam, adamw or adagrad, not mean", name, value));
   }
   EXPECT_EQ(refusal({{"momentum", "0.5"}}), "--momentum 0.5 is for --optimizer momentum or nesterov, not mean");
-  for (const auto& [name, value] : wire::Settings{{"sync", "asp"}, {"wire", "bfloat16"}, {"checkpoint", "c"}, {"export", "e"}})
+  for (const auto& [name, value] : wire::Settings{{"sync", "asp"}, {"wire", "dropping:0.01"}, {"checkpoint", "c"}, {"export", "e"}})
     EXPECT_THAT(refusal({{name, value}}), HasSubstr(fmt::format("--{} {} contradicts --optimizer mean", name, value)));
   EXPECT_THAT(refusal({{"adam-beta1", "0.5"}}), HasSubstr("--adam-beta1 0.5 is for --optimizer adam or adamw, not mean"));
   EXPECT_THAT(refusal({{"non-finite", "skip"}}), HasSubstr("--non-finite skip contradicts --optimizer mean"));

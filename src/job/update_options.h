@@ -36,6 +36,7 @@ struct UpdateOptions {
   double clip_norm = 0;
   NonFinitePolicy non_finite = NonFinitePolicy::kStop;
   bool verdict = false;                // kMean: workers hear of every iteration what exchange/verdict.h says
+  bool verdict_first = false;          // with verdict: workers use no mean before it, so gradients leave before means
   bool told_rates = false;             // workers tell learning rate and weight decay of each group with every iteration
   std::vector<ParameterGroup> groups;  // empty: one group, or with told_rates those that tensors are in
 

@@ -97,7 +97,7 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.saving.from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
   if (settings_.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
-  JobStart start{.egress = scheduling::egress_rules(plan->options().schedule), .observer = recorder_.get()};
+  JobStart start{.egress = plan->egress_rules(), .observer = recorder_.get()};
   if (server_ != nullptr) {
     PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan, recorder_.get()));
   }

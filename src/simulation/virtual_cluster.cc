@@ -27,8 +27,7 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const job::Plan> plan, const Job&
       job_(job),
       cluster_(cluster),
       tensors_(static_cast<std::size_t>(plan_->layers())),
-      network_(links, scheduling::egress_rules(plan_->options().schedule),
-               {.start_up = cluster.start_up, .processing = cluster.processing}, *this) {
+      network_(links, plan_->egress_rules(), {.start_up = cluster.start_up, .processing = cluster.processing}, *this) {
   for (std::uint32_t tensor = 0; tensor < job.table.tensors.size(); ++tensor)
     tensors_[static_cast<std::size_t>(job.table.tensors[tensor].layer.index)].push_back(tensor);
   workers_.reserve(static_cast<std::size_t>(cluster.workers));
@@ -62,7 +61,8 @@ void VirtualCluster::give_initial_values() {
         worker.core.on_initial_received(unit.id);
         continue;
       }
-      expect(worker.core.on_value_begin(unit.server, {unit.id, unit.id, label}, plan_->payload_bytes(unit.id), now()).status());
+      expect(
+          worker.core.on_value_begin(unit.server, {unit.id, unit.id, label}, plan_->value_bytes(unit.id, label), now()).status());
       expect(worker.core.on_value(unit.server, {unit.id, unit.id, label}, 0, now(), actions_));
     }
   }

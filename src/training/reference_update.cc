@@ -35,6 +35,7 @@ ReferenceUpdate::ReferenceUpdate(const UpdateRules& rules, const wire::TensorTab
 void ReferenceUpdate::begin(std::span<float> parameters) {
   if (!rules_.wire.narrow()) return;
   values_.assign(parameters.begin(), parameters.end());
+  if (rules_.optimizer.kind == tensor::OptimizerKind::kMean) return;  // which begin as they are
   for (float& parameter : parameters) parameter = reference_rounded(rules_.wire, parameter);
 }
 

@@ -77,6 +77,7 @@ def folder(tmp_path):
         (("--optimizer", "mean", "--sync", "asp"), ("--sync asp contradicts --optimizer mean", "bsp")),
         (("--told-rates",), ("--told-rates is for programs", "the trainer tells none")),
         (("--verdict",), ("--verdict is for --optimizer mean, not sgd",)),
+        (("--optimizer", "mean", "--verdict-first"), ("--verdict-first is for --verdict",)),
         (("--non-finite", "skipp"), ("skipp", "stop", "skip", "apply")),
         (("--learning-rat", 3), ("--learning-rat", "did you mean '--learning-rate'?")),
         (("--learning-rat=3",), ("--learning-rat", "did you mean '--learning-rate'?")),

@@ -68,12 +68,21 @@ def test_a_replay_with_a_narrow_codec_checks_every_rounded_value(table, wire, ho
 
 @pytest.mark.parametrize(
     "how",
-    [("--servers", 1), ("--servers", 2, "--schedule", "p3"), ("--role", "both"), ("--collective", "loop1"), ("--collective", "loop3-overlap", "--verdict"), ("--servers", 2, "--verdict")],
+    [("--servers", 1), ("--servers", 2, "--schedule", "p3"), ("--role", "both"), ("--collective", "loop1"), ("--collective", "loop3-overlap", "--verdict"), ("--servers", 2, "--verdict"),
+     ("--role", "both", "--schedule", "p3", "--verdict", "--verdict-first")],  # fmt: skip
     ids=lambda how: "-".join(map(str, how)).replace("--", ""),
 )
 def test_a_replay_of_means_checks_every_mean(table, how):
     task = ("--model", f"replay:{table}", "--iterations", 6, "--workers", 3, "--optimizer", "mean")
     assert train(*task, *how)["parameters_hash"] == reference(*task)["parameters_hash"]
+
+
+@pytest.mark.parametrize("wire", ["bfloat16", "float16"])
+def test_a_replay_of_means_checks_every_rounded_mean(table, wire):
+    task = ("--model", f"replay:{table}", "--iterations", 6, "--workers", 3, "--optimizer", "mean", "--wire", wire)
+    actual = train(*task, "--servers", 2, "--schedule", "p3", "--verdict")
+    assert actual["parameters_hash"] == reference(*task)["parameters_hash"]
+    assert actual["bytes_pushed"] == actual["bytes_pulled"] == 2 * parameters(table) * 3 * 6
 
 
 def test_a_replay_checks_rounded_values_with_bsp_only(table, tmp_path):

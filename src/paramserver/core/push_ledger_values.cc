@@ -34,7 +34,7 @@ Result<PushLedger::Place> PushLedger::on_value_begin(Rank server, const Values& 
   std::uint64_t expected = 0;
   for (const std::uint32_t unit : units) {
     const UnitState& of = units_[unit];
-    expected += plan_.payload_bytes(unit);
+    expected += plan_.value_bytes(unit, values.label);
     const bool asked = values.label == initial ? worker_ != Rank{0} : of.pushed == values.label;  // never of a frozen one
     const bool awaited = asked && gates_.held(unit) < values.label;
     if (awaited && of.arriving < 0) continue;

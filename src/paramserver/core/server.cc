@@ -170,8 +170,9 @@ void Server::carry_out(const ServerEffect& effect, Actions& actions) {
 }
 
 void Server::send(const ServerEffect& effect, Actions& actions) {
-  const ServerMemory::Sent sent = memory_.send(plan().units().between(effect.unit, effect.last),
-                                               effect.kept ? ServerMemory::Which::kKept : ServerMemory::Which::kNow);
+  const ServerMemory::Sent sent =
+      memory_.send(plan().units().between(effect.unit, effect.last),
+                   effect.kept ? ServerMemory::Which::kKept : ServerMemory::Which::kNow, effect.iteration);
   actions.push_back(
       {.kind = effect.kind == ServerEffect::Kind::kSendValue ? ServerAction::Kind::kSendValue : ServerAction::Kind::kSendValues,
        .to = effect.to,

@@ -38,11 +38,11 @@ ServerMemory::Counters ServerMemory::counters() const {
 
 // --- values ---
 
-// The buffer that holds the unit's value as it is sent.
-std::uint32_t ServerMemory::sent_buffer(std::uint32_t unit) {
+// The buffer that holds the unit's value as it is sent with that label.
+std::uint32_t ServerMemory::sent_buffer(std::uint32_t unit, Iteration label) {
   const job::WireOptions& wire = plan_->options().wire;
   Unit& of = at(unit);
-  if (!wire.narrow()) return of.value;
+  if (plan_->is_exact(label)) return of.value;
   if (of.narrow == kNoBuffer) {
     of.narrow = pool_.take((plan_->payload_bytes(unit) + sizeof(float) - 1) / sizeof(float));
     const tensor::TensorView copy(pool_.of(of.narrow, 0).data(), wire.type(), elements(unit));
@@ -51,20 +51,20 @@ std::uint32_t ServerMemory::sent_buffer(std::uint32_t unit) {
   return of.narrow;
 }
 
-ServerMemory::Sent ServerMemory::send(std::span<const std::uint32_t> units, Which which) {
-  const auto buffer_of = [&](std::uint32_t unit) { return which == Which::kKept ? at(unit).kept : sent_buffer(unit); };
+ServerMemory::Sent ServerMemory::send(std::span<const std::uint32_t> units, Which which, Iteration label) {
+  const auto buffer_of = [&](std::uint32_t unit) { return which == Which::kKept ? at(unit).kept : sent_buffer(unit, label); };
   if (units.size() == 1) {
     const std::uint32_t buffer = buffer_of(units.front());
     pool_.add_reference(buffer);
-    return {bytes_of(buffer, plan_->payload_bytes(units.front())), buffer};
+    return {bytes_of(buffer, plan_->value_bytes(units.front(), label)), buffer};
   }
   std::size_t total = 0;
-  for (const std::uint32_t unit : units) total += plan_->payload_bytes(unit);
+  for (const std::uint32_t unit : units) total += plan_->value_bytes(unit, label);
   const std::size_t floats = (total + sizeof(float) - 1) / sizeof(float);
   const std::uint32_t all = pool_.take(floats);
   auto rest = std::as_writable_bytes(pool_.of(all, floats));
   for (const std::uint32_t unit : units) {
-    const auto value = bytes_of(buffer_of(unit), plan_->payload_bytes(unit));
+    const auto value = bytes_of(buffer_of(unit), plan_->value_bytes(unit, label));
     std::ranges::copy(value, rest.begin());
     rest = rest.subspan(value.size());
   }
@@ -86,7 +86,7 @@ ServerMemory::Sent ServerMemory::send_verdict(Iteration iteration) {
 
 void ServerMemory::keep(std::uint32_t unit) {
   PACELINE_CHECK(at(unit).kept == kNoBuffer, "unit {} is kept twice", unit);
-  at(unit).kept = sent_buffer(unit);
+  at(unit).kept = sent_buffer(unit, plan_->options().first);  // an initial value is not kept
   pool_.add_reference(at(unit).kept);
 }
 

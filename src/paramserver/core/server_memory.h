@@ -65,7 +65,8 @@ class ServerMemory {
     std::uint32_t ticket = 0;
   };
   enum class Which { kNow, kKept };
-  Sent send(std::span<const std::uint32_t> units, Which which);  // several: one behind the other
+  // With that label; several: one behind the other.
+  Sent send(std::span<const std::uint32_t> units, Which which, Iteration label);
   void release(std::uint32_t ticket);
   // job::UpdateOptions::verdict: what is known of `iteration`, of which every unit has been updated, and of no later one. As above.
   Sent send_verdict(Iteration iteration);
@@ -107,7 +108,7 @@ class ServerMemory {
   Result<bool> update_part(std::uint32_t part, const Update& update, Told told);
   Status sum_part(std::uint32_t part, const Update& update);
   void give_back_gradients(const Update& update);
-  std::uint32_t sent_buffer(std::uint32_t unit);
+  std::uint32_t sent_buffer(std::uint32_t unit, Iteration label);
   std::span<float> writable_value(std::uint32_t unit);
   std::span<const std::byte> bytes_of(std::uint32_t buffer, std::size_t bytes) const;
 

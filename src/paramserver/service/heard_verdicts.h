@@ -1,5 +1,5 @@
-// job::UpdateOptions::verdict: what a worker hears from servers of each iteration's means: where their parts are received, and what is
-// known once all are there.
+// job::UpdateOptions::verdict: what a worker hears from servers of each iteration's means. Where their parts are received, and what
+// is known once all are there.
 //
 // Threads: the loop; `ledger()` under the gatehouse's lock.
 #pragma once

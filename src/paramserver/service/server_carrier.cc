@@ -48,9 +48,9 @@ void ServerCarrier::on_units_told() {
   if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) told_signal_->raise();
 }
 
-// Everybody has the server's rounded initial values, so worker 0 has to round its own.
+// Where everybody has the server's rounded initial values, worker 0 has to round its own.
 void ServerCarrier::on_started() {
-  if (!plan_.options().wire.narrow() || worker_ != Rank{0}) return;
+  if (plan_.is_exact(plan_.options().first - 1) || worker_ != Rank{0}) return;
   for (const scheduling::Unit& unit : plan_.units().units) values_.round(unit.id);
 }
 

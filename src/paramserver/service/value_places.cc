@@ -15,13 +15,13 @@ std::span<std::byte> ValuePlaces::place_of(std::uint32_t first, std::uint32_t la
 }
 
 std::span<std::byte> ValuePlaces::begin(const PushLedger::Values& values, Place place) {
-  const bool narrow = plan_.options().wire.narrow(), staged = narrow || place == Place::kStaging;
+  const bool narrow = !plan_.is_exact(values.label), staged = narrow || place == Place::kStaging;
   const auto units = ledger_.units_of(values);
   const bool deal = !in_one_piece(units);
   arriving_[values.unit] = {deal, staged, narrow && place == Place::kParameters};
   if (!deal) return place_of(values.unit, values.last, staged);
   std::size_t bytes = 0;
-  for (const std::uint32_t unit : units) bytes += plan_.payload_bytes(unit);
+  for (const std::uint32_t unit : units) bytes += plan_.value_bytes(unit, values.label);
   std::vector<float>& memory = parcels_[values.unit];
   memory.resize((bytes + sizeof(float) - 1) / sizeof(float));
   return std::as_writable_bytes(std::span(memory)).first(bytes);
