@@ -25,7 +25,7 @@ from paceline.torch.norms import norm_of
 from paceline.torch.separable import Stepping
 from paceline.torch.stepping import Stepper
 from paceline.torch.table import Entry, Table
-from paceline.torch.updates import OURS, Grad, Pending, Updates
+from paceline.torch.updates import PASSED, Grad, Pending, Updates
 from paceline.torch.waiting import WaitingGrad, in_backward
 
 
@@ -35,7 +35,6 @@ class Front:
         self.exchange = exchange
         self.stepper = stepper
         self.buffers = buffers
-        self.frozen = exchange.frozen
         self.clip_norm = clip_norm
         self.account = Account()
         self.lock = Lock()
@@ -46,6 +45,7 @@ class Front:
         self.paused = False  # within no_sync()
         self.on_due: list[Callable[[], None]] = []  # a step was asked for
         self.on_iteration: list[Callable[[], None]] = []  # one has ended at this rank, with a step or without
+        self.on_state_read: Callable[[], None] = lambda: None  # the script looks at the optimizer's state
         self.adopt: Callable[[Entry], None] = lambda entry: None  # hooks a parameter that learns from here on
         self.clip: Clip | None = None  # asked for by the script in the open iteration
         self._waiting: dict[int, WaitingGrad] = {}  # of the open iteration
@@ -99,7 +99,7 @@ class Front:
             self.synchronize("backward")  # layers that this forward pass did not read
             for index in self.ledger.unsent():
                 entry = self.table.entries[index]
-                if entry.parameter.grad is None and entry.parameter.requires_grad and index not in self.frozen:
+                if entry.parameter.grad is None and entry.parameter.requires_grad and index not in self.exchange.frozen:
                     entry.parameter.grad = self._wait_for(entry, None, sent=False)
 
     def _send(self, entry: Entry, content: Tensor) -> None:
@@ -114,7 +114,7 @@ class Front:
             entry.parameter.grad = self._wait_for(entry, None, sent=True)
 
     def _wait_for(self, entry: Entry, content: Grad, sent: bool) -> WaitingGrad:
-        grad = self._waiting[entry.index] = WaitingGrad(entry, self.settle, content, sent)
+        grad = self._waiting[entry.index] = self.updates.waiting(entry, self.settle, content, sent)
         return grad
 
     # --- gradients that somebody looks at
@@ -191,7 +191,7 @@ class Front:
 
     def _conclude_entry(self, entry: Entry) -> None:
         grad = entry.parameter.grad
-        if entry.index in self.frozen:
+        if entry.index in self.exchange.frozen:
             if entry.parameter.requires_grad or grad is not None:
                 raise refusals.thawed(entry)
             return
@@ -234,7 +234,7 @@ class Front:
     def _drop_gradient(self, grad: WaitingGrad) -> None:
         parameter = grad.entry.parameter
         shown = parameter.grad is grad
-        if grad.arrived is None and (shown or sys.getrefcount(grad) > OURS):
+        if grad.arrived is None and (shown or sys.getrefcount(grad) > PASSED):
             grad.arrived = self._mean_of(grad)
         if shown:
             nobody = not grad.sent and self.exchange.nobody_used(grad.entry.index, self.ledger.iteration)
@@ -297,4 +297,4 @@ class Front:
     @property
     def idle(self) -> set[int]:
         """Parameters without a gradient at this rank."""
-        return self._unused | self.frozen
+        return self._unused | self.exchange.frozen

@@ -197,7 +197,7 @@ class Gates:
 
     def watch_gradient(self, entry: Entry) -> None:
         """A parameter that does not learn refuses a hook: it is asked again at the end of every iteration."""
-        if entry.index not in self._hooked and entry.parameter.requires_grad and entry.index not in self.front.frozen:
+        if entry.index not in self._hooked and entry.parameter.requires_grad and entry.index not in self.front.exchange.frozen:
             self._hooked.add(entry.index)
             self._handles.append(entry.parameter.register_post_accumulate_grad_hook(Arrival(self.front, entry)))  # type: ignore[no-untyped-call]
 

@@ -18,7 +18,26 @@ from paceline.torch.table import Entry, Table
 from paceline.torch.waiting import WaitingGrad
 
 Grad = Tensor | None
-OURS = 3  # references to an object that only a variable, the caller's stack and getrefcount's argument hold
+
+
+class _References:
+    """How many references an object has that nobody else holds; interpreters count differently."""
+
+    def passed(self, thing: object) -> int:
+        return sys.getrefcount(thing)
+
+    def passed_by_variable(self) -> int:
+        thing = object()
+        return self.passed(thing)
+
+    def in_variable(self) -> int:
+        thing = object()
+        return sys.getrefcount(thing)
+
+
+PASSED = _References().passed(object())  # to the method that counts
+PASSED_BY_VARIABLE = _References().passed_by_variable()
+IN_VARIABLE = _References().in_variable()
 
 
 class Pending:
@@ -42,10 +61,18 @@ class Updates:
         self.pending: Pending | None = None
         self.on_applied: list[Callable[[], None]] = []  # all layers have their update
         self.after = after
+        self._free: dict[int, WaitingGrad] = {}  # by parameter: those that nobody can look at any more
         self._applying = False
 
     def on_finished(self) -> None:
         """The job is over for everybody."""
+
+    def waiting(self, entry: Entry, source: Callable[[WaitingGrad], Tensor], local: Grad, sent: bool) -> WaitingGrad:
+        grad = self._free.pop(entry.index, None)
+        if grad is None:
+            return WaitingGrad(entry, source, local, sent)
+        grad.begin(local, sent)
+        return grad
 
     def begin(self, pending: Pending) -> None:
         self.pending = pending
@@ -136,6 +163,8 @@ class Updates:
         assert grad is not None
         if coefficient != 1.0 and not (isinstance(given, WaitingGrad) and given.scaled):
             grad.mul_(coefficient)
+        if isinstance(given, WaitingGrad) and not kept and given.arrived is None and sys.getrefcount(given) == IN_VARIABLE:
+            self._free[entry.index] = given
         parameter.grad = grad
         return grad if kept else shown
 
@@ -143,7 +172,7 @@ class Updates:
         """Where it came, unless somebody may look at it later: the next iteration's mean comes to the same place."""
         if given is not None and given.arrived is not None:
             return given.arrived
-        held = given is not None and sys.getrefcount(given) > OURS + 1  # one more: _put's variable
+        held = given is not None and sys.getrefcount(given) > PASSED_BY_VARIABLE + 1  # one more: _put has it twice
         grad = self.exchange.mean(entry, pending.iteration, own=kept or held or self.stepper.kind not in SPLIT)
         if given is not None and (kept or held):
             given.arrived = grad

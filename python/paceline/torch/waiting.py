@@ -52,6 +52,10 @@ class WaitingGrad(torch.Tensor):
     def __init__(self, entry: Entry, source: Callable[[WaitingGrad], Tensor], local: Tensor | None, sent: bool) -> None:
         self.entry = entry
         self.source = source
+        self.begin(local, sent)
+
+    def begin(self, local: Tensor | None, sent: bool) -> None:
+        """Also of another iteration, once nobody can look at it any more: a new object costs more than all else that is done here."""
         self.local = local
         self.sent = sent
         self.arrived = None

@@ -120,6 +120,20 @@ def test_gradients_are_kept_where_the_script_keeps_them():
     compare(nets.mlp(), adamw, script)
 
 
+def test_a_gradient_that_the_script_alone_holds_is_its_mean_though_no_step_is_made():
+    def script(model, optimizer, rank, job, log):
+        held = []
+        for iteration in range(3):
+            nets.backward(model, iteration, rank)
+            yield
+            held.append(model[0].weight.grad)
+            model[0].weight.grad = None
+            optimizer.zero_grad()
+        log.append(bits(held))
+
+    compare(nets.mlp(), adamw, script)
+
+
 def test_zeroed_gradients_are_zeros():
     def script(model, optimizer, rank, job, log):
         for iteration in range(4):
