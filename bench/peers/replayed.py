@@ -32,13 +32,14 @@ def parsed(description):
 class Replay:
     """Computing that takes as long as the table says, and whether the values are right that each forward pass reads.
 
-    What Python itself needs between two layers counts as part of the computing. `gated`: but not in the forward pass, where a layer may
-    wait for its parameters first.
+    What Python itself needs between two layers, and how late a sleep ends, counts as part of the computing. `gated`: in the forward
+    pass, where a layer may wait for its parameters first, only the latter does.
     """
 
     def __init__(self, arguments, gated):
         self.arguments, self.gated = arguments, gated
-        self.until = 0.0
+        self.until = 0.0  # when the computing so far is over
+        self.late = 0.0  # by which the last sleep ended after that
         self.done = 0  # iterations
         self.layers = layers_of(self)
 
@@ -46,14 +47,15 @@ class Replay:
         """Of the gradients, by which each iteration moves every parameter."""
         return (self.arguments.hosts + 1) / 2
 
-    def begin(self):
-        self.until = time.monotonic()
+    def begin(self, late=0.0):
+        self.until = time.monotonic() - late
 
     def take(self, seconds):
         self.until += seconds
         left = self.until - time.monotonic()
         if left > 0:
             time.sleep(left)
+        self.late = max(0.0, time.monotonic() - self.until) if left > 0 else 0.0
 
     def check(self, value):
         if abs(value + self.done * self.mean()) > 1e-3 * self.done:
@@ -93,7 +95,7 @@ def layers_of(replay):
         @staticmethod
         def forward(context, x, weight, layer):
             if replay.gated:
-                replay.begin()
+                replay.begin(replay.late)
             replay.check(weight[-1].item())
             replay.take(layer.forward_s)
             context.layer = layer

@@ -101,6 +101,7 @@ def attach(
     frozen = set() if may_thaw else frozen_entries(table, optimizer)
     if on_servers:
         servers.refuse_model(table, optimizer)
+        servers.refuse_state(table, optimizer)
     exchange = Exchange(table, average == "samples", frozen, servers.groups_of(table, optimizer) if on_servers else None)
     held = Buffers(model, buffers, exchange)
     choices = [("update", update), ("clip_norm", clip_norm), ("apply", apply), ("accumulate", accumulate), ("expect", expect), ("optimizer", type(optimizer).__name__)]
@@ -109,8 +110,11 @@ def attach(
     row = exchange.add("paceline.agreement", ours, frozen=True)
 
     specs, initial = exchange.specs()
-    options = server_settings(settings or {}, optimizer, clip_norm, sync, staleness) if on_servers else job_settings(settings or {})
-    node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, where(place or Place(), job_key_file, security))
+    options = server_settings(settings or {}, optimizer, clip_norm, sync, staleness) if on_servers else job_settings(settings or {}, exchange, clip_norm)
+    try:
+        node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, where(place or Place(), job_key_file, security))
+    except PacelineError as error:
+        raise explained(error, settings or {}, table) from None
     try:
         agreement.compare(lines, ours, exchange.joined_value(node, row), node.rank)
     except PacelineError as error:
@@ -126,6 +130,18 @@ def attach(
     job = Job(front, gates, node)
     say_once(job, table)
     return job
+
+
+def explained(error: PacelineError, given: Mapping[str, str], table: Table) -> PacelineError:
+    """The core refuses ranks whose options differ, and calls the option by its name: here what of the script it follows."""
+    if "--wire" in error.message and "wire" not in given and table.entries:
+        first = table.entries[0]
+        subject, why = first.name, f"it follows the type of a rank's parameters, which is {str(first.dtype).removeprefix('torch.')} here, of {first.name}"
+    elif "--verdict-first" in error.message:
+        subject, why = "clip_norm", "it is 1 with attach(clip_norm=...)"
+    else:
+        return error
+    return PacelineError(f"{error.message}: {why}", kind=error.kind, code=error.code, subject=subject, exit_code=error.exit_code)
 
 
 def say_once(job: Job, table: Table) -> None:
@@ -198,12 +214,21 @@ def frozen_entries(table: Table, optimizer: Optimizer) -> set[int]:
     return {entry.index for entry in table.entries if not entry.parameter.requires_grad and entry.parameter not in stepped}
 
 
-def job_settings(given: Mapping[str, str]) -> dict[str, str]:
+def job_settings(given: Mapping[str, str], exchange: Exchange, clip_norm: float | None) -> dict[str, str]:
     """Options of a job whose means come back. A gradient that is not finite is the script's affair, as in one process, unless it says otherwise."""
-    for name in ("optimizer", "verdict"):
+    for name in ("optimizer", "verdict", "verdict-first"):
         if name in given:
             raise PacelineError(f"settings[{name!r}] is attach's own: means come back, and the script's optimizer steps", subject=name)
-    return {"optimizer": "mean", "verdict": "1", "non-finite": "apply", **given}
+    chosen = {"optimizer": "mean", "verdict": "1", "non-finite": "apply"}
+    if given.get("collective", "none") == "none":
+        if clip_norm is not None:
+            chosen["verdict-first"] = "1"  # no mean is used before the norm is known
+        chosen["wire"] = exchange.shortest_wire()
+    if given.get("wire", "float32") != "float32" and not exchange.only_gradients:
+        raise PacelineError(f"settings['wire']={given['wire']!r} would round more than gradients; buffers other than 'local' and average='samples' need 'float32'", subject="wire")
+    chosen.update(given)
+    exchange.is_narrow = chosen.get("wire", "float32") != "float32"
+    return chosen
 
 
 def refuse_on_servers(buffers: str, average: str, may_thaw: bool, sync: str, clip_norm: float | None) -> None:

@@ -50,12 +50,18 @@ class Exchange:
         self._sparse_warned = False
         self._sent_rows: set[int] = set()
         self._transfers: transfers.Transfers | None = None  # of parameters that are not in the host's memory
+        self.is_narrow = False  # whether gradients and means travel in 16 bits
         self.node: Node
 
     @property
     def only_gradients(self) -> bool:
         """Whether nothing else is exchanged in an iteration."""
         return self.samples_row is None and all(row.frozen for row in self.rows)
+
+    def shortest_wire(self) -> str:
+        """The shortest type that changes no bit: that of all parameters, where means of other types are not exchanged."""
+        kinds = {entry.dtype for entry in self.table.entries if entry.index not in self.frozen}
+        return str(kinds.pop()).removeprefix("torch.") if self.only_gradients and len(kinds) == 1 else "float32"
 
     def add(self, name: str, initial: Tensor, *, frozen: bool) -> Row:
         self.rows.append(Row(name, initial, frozen))

@@ -98,7 +98,7 @@ class Job:
 
     def advice(self) -> str:
         """One sentence on what would save most waiting, "" if nothing is worth it."""
-        return summary.advice(self.report(), self._front.account.max_norm)
+        return summary.advice(self.report(), self._front.account.max_norm, is_narrow=self._front.exchange.is_narrow)
 
     def close(self) -> None:
         """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were."""

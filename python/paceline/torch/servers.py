@@ -6,6 +6,7 @@ sent, and then nobody's: its mean is known to the servers alone, so whoever look
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -38,6 +39,18 @@ def refuse_model(table: Table, optimizer: Optimizer) -> None:
             )
 
 
+def refuse_state(table: Table, optimizer: Optimizer) -> None:
+    """Of an optimizer that has made steps, or begins with sums: servers begin with zeros."""
+    for entry in table.entries:
+        held = optimizer.state.get(entry.parameter, {})
+        for name in server_rules.rule_of(type(optimizer)).state:
+            if held.get(name) is not None and bool(torch.count_nonzero(held[name])):
+                raise PacelineError(
+                    f"update='server': the optimizer has state already, {name} of {entry.name}, and servers begin without any; attach a new optimizer. {server_rules.WORKER} with its state",
+                    subject=entry.name,
+                )
+
+
 def groups_of(table: Table, optimizer: Optimizer) -> dict[int, int]:
     """Parameter -> its group."""
     groups = {}
@@ -64,8 +77,18 @@ class ServerFront(Front):
         groups = self.stepper.optimizer.param_groups
         self._kept = server_rules.kept(self.stepper.kind, groups)
         self._groups = len(groups)
+        self._told_of_state = False
+        self.on_state_read = self._say_where_the_state_is
         self._told: list[tuple[float, float]] | None = None  # with which the open iteration is applied
         self.updates = Adoption(self.table, self.exchange, self.stepper, self.ledger, self.account, self.order.after)
+
+    def _say_where_the_state_is(self) -> None:
+        if not self._told_of_state:
+            self._told_of_state = True
+            warnings.warn(
+                "update='server': the servers hold the optimizer's state, so that its state dict has none; a job that goes on from it begins with zeros. update='worker' has the state here",
+                stacklevel=4,
+            )
 
     def _tell_rates(self) -> None:
         if self._told is None:

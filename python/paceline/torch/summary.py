@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 WORTH = 0.02  # of the time: less is not worth a word
@@ -59,33 +59,34 @@ def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.1f} ms"
 
 
-def advice(lines: Mapping[str, float], max_norm: float | None) -> str:
-    """One sentence on what would save most waiting, "" if nothing is worth it."""
+def advice(lines: Mapping[str, float], max_norm: float | None, *, is_narrow: bool = False) -> str:
+    """One sentence on what would save most waiting, "" if nothing is worth it. is_narrow: gradients travel in 16 bits already."""
     waits = {reason.removeprefix("waited: "): seconds for reason, seconds in lines.items() if reason.startswith("waited: ")}
-    worth = {reason: seconds for reason, seconds in waits.items() if seconds > WORTH * lines["seconds"] and (reason in REMEDIES or reason in SPECIAL)}
+    worth = {reason: seconds for reason, seconds in waits.items() if seconds > WORTH * lines["seconds"] and reason in (*REMEDIES, "forward", "clip_grad_norm_")}
     if not worth:
         return ""
     reason = max(worth, key=lambda name: worth[name])
-    if reason in SPECIAL:
-        return SPECIAL[reason](worth[reason], lines, max_norm)
+    if reason == "forward":
+        return of_forward(worth[reason], lines, is_narrow)
+    if reason == "clip_grad_norm_":
+        return of_clipping(worth[reason], max_norm)
     return f"your script waits {milliseconds(worth[reason])} each iteration in {reason}: {REMEDIES[reason]}"
 
 
-def of_clipping(waited: float, lines: Mapping[str, float], max_norm: float | None) -> str:
+def of_clipping(waited: float, max_norm: float | None) -> str:
     """The norm is known when the last push is in: what comes back, half of it, travels behind the forward pass."""
     norm = "..." if max_norm is None else f"{max_norm:g}"
     return f"your script calls clip_grad_norm_, which waits {milliseconds(waited)} each iteration; attach(clip_norm={norm}) waits about {milliseconds(waited / 2)}"
 
 
-def of_forward(waited: float, lines: Mapping[str, float], max_norm: float | None) -> str:
+def of_forward(waited: float, lines: Mapping[str, float], is_narrow: bool) -> str:
     said = f"the forward pass waits {milliseconds(waited)} each iteration for means: "
     if "link" not in lines:
         return said + "the link is slower than computing, or another rank is"
     took = f"computing takes {milliseconds(lines['computing'])}, the bytes {milliseconds(lines['link'])} on the link"
-    return said + took + ("; settings={'wire': 'bfloat16'} moves half of them" if lines["link"] > waited / 2 else ", so it is another rank that is late")
-
-
-SPECIAL: dict[str, Callable[[float, Mapping[str, float], float | None], str]] = {"clip_grad_norm_": of_clipping, "forward": of_forward}
+    if lines["link"] <= waited / 2:
+        return said + took + ", so it is another rank that is late"
+    return said + took + ("" if is_narrow else "; settings={'wire': 'bfloat16'} moves half of them")
 
 
 def sentence(lines: Mapping[str, float], workers: int) -> str:

@@ -55,6 +55,7 @@ def swap(optimizer: Optimizer, front: Front) -> None:
     def state_of(self: Optimizer) -> Any:
         if front.ledger.due:
             front.synchronize("optimizer.state")
+        front.on_state_read()
         return vars(self)["state"]
 
     def set_state(self: Optimizer, value: Any) -> None:

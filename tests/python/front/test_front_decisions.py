@@ -4,9 +4,13 @@ import random
 
 import pytest
 import torch
+from paceline._errors import PacelineError
 from paceline.torch import memory, summary
 from paceline.torch.account import Account
+from paceline.torch.attach import job_settings
+from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import COUNTED, Finish, Ledger, Order
+from paceline.torch.table import Table
 
 
 def test_a_gradient_is_sent_when_it_was_finished_as_often_as_expected():
@@ -89,6 +93,38 @@ def test_bytes_survive_the_journey():
         assert torch.equal(tensor, target)
 
 
+def exchange_of(model, frozen=(), rows=(), by_samples=False):
+    exchange = Exchange(Table(model), by_samples, set(frozen))
+    for frozen_row in rows:
+        exchange.add("row", torch.zeros(1), frozen=frozen_row)
+    return exchange
+
+
+def test_what_travels_is_as_short_as_changes_no_bit():
+    wire = lambda exchange, **given: job_settings(given, exchange, None)["wire"]  # noqa: E731
+    mixed = torch.nn.Sequential(torch.nn.Linear(2, 2, dtype=torch.bfloat16), torch.nn.LayerNorm(2))
+    for kind, name in ((torch.float32, "float32"), (torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
+        assert wire(exchange_of(torch.nn.Linear(2, 2, dtype=kind), rows=[True])) == name
+    assert wire(exchange_of(mixed)) == "float32"
+    assert wire(exchange_of(mixed, frozen=(2, 3))) == "bfloat16"
+    half = torch.nn.Linear(2, 2, dtype=torch.bfloat16)
+    for more in ({"rows": [False]}, {"by_samples": True}):
+        assert wire(exchange_of(half, **more)) == "float32"
+        with pytest.raises(PacelineError, match="'wire'.='float16' would round more than gradients"):
+            wire(exchange_of(half, **more), wire="float16")
+    assert wire(exchange_of(half), wire="float32") == "float32" and wire(exchange_of(mixed), wire="bfloat16") == "bfloat16"
+    assert "wire" not in job_settings({"collective": "loop3"}, exchange_of(half), None)
+
+
+def test_gradients_go_first_where_means_wait_for_the_norm():
+    exchange = exchange_of(torch.nn.Linear(2, 2))
+    assert job_settings({}, exchange, 1.0)["verdict-first"] == "1"
+    assert "verdict-first" not in job_settings({}, exchange, None)
+    assert "verdict-first" not in job_settings({"collective": "loop3-overlap"}, exchange, 1.0)
+    with pytest.raises(PacelineError, match="'verdict-first'. is attach's own"):
+        job_settings({"verdict-first": "1"}, exchange, None)
+
+
 def test_the_report_says_what_would_help():
     now = [0.0]
     account = Account(lambda: now[0])
@@ -122,6 +158,7 @@ def test_the_end_says_what_was_hidden_and_what_the_bound_is():
     assert (complete["hidden"], complete["link"], complete["bound"]) == pytest.approx((0.003, 0.06, 0.06))
     assert summary.sentence(complete, 4) == "4 ranks, 10 iterations of 100.0 ms: computing 50.0 ms, exposed 50.0 ms (forward 50.0 ms), hidden 3.0 ms; bound 60.0 ms, by the link"
     assert "computing takes 50.0 ms, the bytes 60.0 ms on the link; settings={'wire': 'bfloat16'}" in summary.advice(complete, None)
+    assert "wire" not in summary.advice(complete, None, is_narrow=True)
     assert summary.advice({**complete, "link": 0.001}, None).endswith("the bytes 1.0 ms on the link, so it is another rank that is late")
     assert summary.advice(lines, None).endswith("the link is slower than computing, or another rank is")
     assert summary.sentence({**complete, "computing": 0.08, "bound": 0.08}, 4).endswith("bound 80.0 ms, by computing")

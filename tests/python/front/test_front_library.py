@@ -15,16 +15,25 @@ CASES = {
     "SGD, branches by rank, clipped": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9), dict(branch=lambda i, rank: (i // 2 + rank) % 2, clip=0.05), {}),
     "SGD, accumulated, scaled": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1), dict(accumulate=2, scale=2.0**127), {}),
     "without servers": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), {}, dict(settings={"collective": "loop3-overlap"})),
+    "bfloat16": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), dict(clip=0.05), {}),
+    "float16, clipped by the norm": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1), {}, dict(clip_norm=1e30)),
     "p3": (lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), {}, dict(settings={"schedule": "p3"})),
 }
+KINDS = {"bfloat16": torch.bfloat16, "float16, clipped by the norm": torch.float16}  # of parameters; else float32
+
+
+def model_of(name):
+    return nets.everything().to(KINDS.get(name, torch.float32))
+
+
 SCRIPT = """
 import json, os, sys, torch, nets, scripts, paceline.torch as pt
 from loops import bits
-from test_front_library import CASES
+from test_front_library import CASES, model_of
 torch.set_num_threads(1)
 found = {}
 for name, (make, options, choices) in CASES.items():
-    model = nets.everything()
+    model = model_of(name)
     if os.environ["RANK"] != "0":
         with torch.no_grad():
             for parameter in model.parameters():
@@ -46,7 +55,7 @@ def test_processes_over_the_library_have_the_bits_of_a_plain_loop(tmp_path):
     assert result.returncode == 0, result.stderr
     found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(RANKS)]
     for name, (make, options, _) in CASES.items():
-        expected = [bits([list(model.parameters()), log]) for model, _, log in plain(RANKS, nets.everything(), make, scripts.everything(**options))]
+        expected = [bits([list(model.parameters()), log]) for model, _, log in plain(RANKS, model_of(name), make, scripts.everything(**options))]
         assert [ranks[name] for ranks in found] == expected, name
 
 
@@ -92,14 +101,21 @@ def test_large_models_over_the_library_have_the_bits_of_a_plain_loop(tmp_path, n
     assert [(tmp_path / str(rank)).read_text() for rank in range(RANKS)] == expected
 
 
-@pytest.mark.parametrize("wrong", ["torch.nn.Linear(4, 3 + rank)", "torch.nn.Linear(4, 3).to([torch.float32, torch.bfloat16][rank])"])
-def test_ranks_whose_models_differ_are_all_told(tmp_path, wrong):
+WRONG = {
+    "torch.nn.Linear(4, 3 + rank)": "weight",
+    "torch.nn.Linear(4, 3).to([torch.float32, torch.bfloat16][rank])": "weight",
+    "torch.nn.Linear(4, 3)": "clip_norm",  # of one rank alone
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_ranks_that_differ_are_all_told_in_what(tmp_path, wrong):
     (tmp_path / "train.py").write_text(f"""
 import os, sys, torch, paceline, paceline.torch as pt
 rank = int(os.environ["RANK"])
 model = {wrong}
 try:
-    job = pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    job = pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), clip_norm={"rank or None" if WRONG[wrong] == "clip_norm" else None})
     for _ in range(2):
         model(torch.ones(1, 4, dtype=model.weight.dtype)).sum().backward()
         job._front.stepper.optimizer.step()
@@ -109,7 +125,7 @@ except paceline.PacelineError as error:
 """)
     result = torchrun(tmp_path / "train.py", tmp_path)
     said = [(tmp_path / str(rank)).read_text() for rank in range(RANKS)]
-    assert all("disagree on" in sentence and "weight" in sentence for sentence in said), (said, result.stderr)
+    assert all("disagree on" in sentence and WRONG[wrong] in sentence for sentence in said), (said, result.stderr)
 
 
 ENDS = """

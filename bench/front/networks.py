@@ -1,0 +1,146 @@
+"""Real networks between shaped hosts: paceline.torch.attach against DistributedDataParallel over gloo, in turns.
+
+PYTHONPATH=python PACELINE_LIBRARY=build/release/src/library/libpaceline.so.0 \\
+  .venv/bin/python bench/front/networks.py --paceline build/release/bin/paceline [--json FILE]
+
+Four hosts of a lab, one rank and one thread each. They share the machine's processors, so `alone`, the same loop without any exchange on all
+four at once, says what computing takes here; the bound is that, or what the bytes need on the link, whichever is longer. Each way is run once
+in a turn; a figure is the median of all ranks' iterations behind the first three, then of the turns.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import runpy
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is imported
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+HOSTS, WARM_UP = 4, 3
+RATES = {"200mbit": 25e6, "400mbit": 50e6, "1gbit": 125e6}  # a tenth of the links that they stand for; bytes/s
+WAYS = ("alone", "ddp", "attach", "ddp-clip", "attach-clip")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Gpt(nn.Module):
+    """10 million parameters, 9.8 of them in 8 blocks; logits of all places in a row, as cross_entropy takes them."""
+
+    def __init__(self, width=320):
+        super().__init__()
+        self.words, self.places = nn.Embedding(256, width), nn.Embedding(32, width)
+        block = nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(block, 8, enable_nested_tensor=False)
+        self.head = nn.Linear(width, 256, bias=False)
+
+    def forward(self, text):
+        return self.head(self.blocks(self.words(text) + self.places.weight)).flatten(0, 1)
+
+
+def resnet18():
+    make = runpy.run_path(str(ROOT / "examples/torch/resnet18.py"))["resnet18"]
+    return make(64), lambda: (torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,)))
+
+
+def gpt():
+    return Gpt(), lambda: (torch.randint(0, 256, (4, 32)), torch.randint(0, 256, (4 * 32,)))
+
+
+def giant():
+    """An MLP with nearly all of its parameters in one layer."""
+    net = nn.Sequential(nn.Linear(64, 3000), nn.ReLU(), nn.Linear(3000, 3000), nn.ReLU(), nn.Linear(3000, 10))
+    return net, lambda: (torch.randn(64, 64), torch.randint(0, 10, (64,)))
+
+
+NETWORKS = {"resnet18": resnet18, "gpt": gpt, "giant": giant}
+
+
+def member(options):
+    """One rank: prints its seconds by iteration."""
+    os.environ |= {"GLOO_SOCKET_IFNAME": "eth0", "PACELINE_INTERFACE": "eth0"}
+    os.environ |= {"PACELINE_RANK": str(options.rank), "PACELINE_WORKERS": str(HOSTS), "PACELINE_COORDINATOR": f"{options.master}:4170"}
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model, batch = NETWORKS[options.network]()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    way, _, clips = options.way.partition("-")
+    max_norm = 1.0 if clips else None
+    trained, close = model, lambda: None
+    if way == "attach":
+        import paceline.torch as pt
+
+        close = pt.attach(model, optimizer, clip_norm=max_norm, settings={"schedule": "p3"}, security="none").close
+    elif way == "ddp":
+        import torch.distributed as dist
+
+        where = f"tcp://{options.master}:4171"
+        dist.init_process_group("gloo", init_method=where, rank=options.rank, world_size=HOSTS, timeout=datetime.timedelta(seconds=120))
+        trained, close = torch.nn.parallel.DistributedDataParallel(model), dist.destroy_process_group
+    seconds = []
+    for _ in range(WARM_UP + options.iterations):
+        begin = time.monotonic()
+        x, y = batch()
+        torch.nn.functional.cross_entropy(trained(x), y).backward()
+        if max_norm and way != "attach":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.monotonic() - begin)
+    close()
+    print("SECONDS " + json.dumps(seconds[WARM_UP:]), flush=True)
+
+
+def measured(options, network, rate, way):
+    """Median seconds of an iteration."""
+    command = [options.paceline, "lab", "--hosts", str(HOSTS), "--rate", rate, "--measure", "0s", "--limit", "300s", "--", sys.executable, __file__]
+    command += ["--member", "--network", network, "--way", way, "--iterations", str(options.iterations), "--rank", "{host}", "--master", "{address:0}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = [json.loads(line.split("SECONDS ", 1)[1]) for line in (done.stdout + done.stderr).splitlines() if "SECONDS " in line]
+    if done.returncode != 0 or len(found) != HOSTS:
+        raise SystemExit(f"{network} at {rate} by {way}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return statistics.median(sum(found, []))
+
+
+def bytes_of(network):
+    return 4 * sum(parameter.numel() for parameter in NETWORKS[network]()[0].parameters())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--paceline", help="the program")
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--rates", default=",".join(RATES))
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=8)
+    parser.add_argument("--json", help="file for all figures")
+    for name in ("--network", "--way", "--master"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--member", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.member:
+        return member(options)
+    ways, rows = options.ways.split(","), []
+    for network in options.networks.split(","):
+        size = bytes_of(network)
+        for rate in options.rates.split(","):
+            turns = [{way: measured(options, network, rate, way) for way in ways} for _ in range(options.turns)]
+            row = {"network": network, "rate": rate, "bytes": size, "turns": turns}
+            rows.append(row)
+            link = 2 * (HOSTS - 1) / HOSTS * size / RATES[rate]
+            text = ", ".join(f"{way} {statistics.median(turn[way] for turn in turns):.3f} s" for way in ways)
+            print(f"{network} ({size / 1e6:.1f} MB) at {rate}: bytes need {link:.3f} s; {text}", flush=True)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
