@@ -76,7 +76,7 @@ def member(options):
     if way == "attach":
         import paceline.torch as pt
 
-        close = pt.attach(model, optimizer, clip_norm=max_norm, settings={"schedule": "p3"}, security="none").close
+        close = pt.attach(model, optimizer, clip_norm=max_norm, settings=settings_of(options), security="none").close
     elif way == "ddp":
         import torch.distributed as dist
 
@@ -97,10 +97,14 @@ def member(options):
     print("SECONDS " + json.dumps(seconds[WARM_UP:]), flush=True)
 
 
+def settings_of(options):
+    return dict(setting.split("=") for setting in options.settings.split(",") if setting)
+
+
 def measured(options, network, rate, way):
     """Median seconds of an iteration."""
     command = [options.paceline, "lab", "--hosts", str(HOSTS), "--rate", rate, "--measure", "0s", "--limit", "300s", "--", sys.executable, __file__]
-    command += ["--member", "--network", network, "--way", way, "--iterations", str(options.iterations), "--rank", "{host}", "--master", "{address:0}"]
+    command += ["--member", "--network", network, "--way", way, "--iterations", str(options.iterations), "--settings", options.settings, "--rank", "{host}", "--master", "{address:0}"]
     done = subprocess.run(command, capture_output=True, text=True)
     found = [json.loads(line.split("SECONDS ", 1)[1]) for line in (done.stdout + done.stderr).splitlines() if "SECONDS " in line]
     if done.returncode != 0 or len(found) != HOSTS:
@@ -120,6 +124,7 @@ def main():
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=8)
+    parser.add_argument("--settings", default="schedule=p3", help="of attach, such as schedule=p3,slice=5000; \"\": what it chooses")
     parser.add_argument("--json", help="file for all figures")
     for name in ("--network", "--way", "--master"):
         parser.add_argument(name, help=argparse.SUPPRESS)

@@ -55,6 +55,21 @@ TEST_F(NarrowServer, SumsInFloat32KeepsItsValuesAndSendsOneRoundedCopyToAll) {
   EXPECT_EQ(bench.core->counters().value_copies, 0);
 }
 
+TEST_F(NarrowServer, SendsInitialValuesOfAJobOfMeansAsTheyAre) {
+  Bench bench(setting_of({.optimizer = {.kind = tensor::OptimizerKind::kMean}}));
+  ASSERT_TRUE(bench.initial(0, 257).ok());
+  ASSERT_EQ(bench.trace(), (Lines{"1<-0@0"}));
+  const auto whole = bench.actions[0].payload;
+  ASSERT_EQ(whole.size(), 3 * sizeof(float));
+  std::vector<float> values(3);
+  std::memcpy(values.data(), whole.data(), whole.size());
+  EXPECT_EQ(values, std::vector<float>(3, 257)) << "which is no bfloat16";
+  bench.deliver();
+
+  for (std::int32_t worker = 0; worker < 2; ++worker) ASSERT_TRUE(push(bench, worker, 1, {256, 2, 1}).ok());
+  EXPECT_EQ(sent(bench.actions[1]), (std::vector<float>{256, 2, 1}));
+}
+
 TEST_F(NarrowServer, RefusesAGradientOfAnotherSize) {
   Bench bench(setting_of({}));
   bench.start();
