@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from paceline._errors import PacelineError
-from paceline.torch import memory
+from paceline.torch import memory, table
 from paceline.torch.exchange import Exchange, Row
-from paceline.torch.table import DEVICES
 
 WAYS = ("local", "broadcast", "mean")
 
@@ -31,8 +30,8 @@ class Buffers:
                     continue
                 seen.add(buffer)
                 name = f"{prefix}.{key}" if prefix else key
-                if buffer.device.type not in DEVICES:
-                    raise PacelineError(f"buffer {name} is on {buffer.device}; legal are {' and '.join(DEVICES)}", subject=name)
+                if buffer.device.type not in table.DEVICES:
+                    raise PacelineError(f"buffer {name} is on {buffer.device}; legal are {' and '.join(table.DEVICES)}", subject=name)
                 as_is = way != "broadcast" and buffer.dtype == torch.float32
                 travels = way == "broadcast" or (way == "mean" and as_is)
                 row = exchange.add(f"buffer {name}", self._sent(buffer, as_is), frozen=not travels)
