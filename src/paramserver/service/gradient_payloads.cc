@@ -7,8 +7,7 @@
 
 namespace paceline::paramserver {
 
-GradientPayloads::GradientPayloads(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory)
-    : plan_(plan), ledger_(ledger), memory_(std::move(memory)) {
+GradientPayloads::GradientPayloads(const job::Plan& plan, exchange::TensorMemory memory) : plan_(plan), memory_(std::move(memory)) {
   if (plan.options().wire.narrow() || plan.options().wire.drops()) sent_.emplace(plan);
 }
 

@@ -19,8 +19,8 @@ namespace paceline::paramserver {
 
 class GradientPayloads {
  public:
-  // The plan and the ledger outlive it.
-  GradientPayloads(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory);
+  // The plan outlives it.
+  GradientPayloads(const job::Plan& plan, exchange::TensorMemory memory);
 
   // Of a push: stays as it is until the push has been delivered. Empty: the unit has no gradient.
   std::span<const std::byte> of(const WorkerAction& push);
@@ -33,7 +33,6 @@ class GradientPayloads {
   void put(std::uint32_t unit, std::span<std::byte> to);
 
   const job::Plan& plan_;
-  const PushLedger& ledger_;
   exchange::TensorMemory memory_;
   std::optional<SentArea> sent_;                            // gradients as they are sent, when not as they stand
   std::map<std::uint32_t, std::vector<std::byte>> pieces_;  // on their way in one piece, by first unit

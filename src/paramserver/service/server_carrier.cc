@@ -22,7 +22,7 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbo
       own_server_(own_server),
       ledger_(house.gates(), house.worker()),
       order_(house, outbox),
-      gradients_(plan_, ledger_, memory_),
+      gradients_(plan_, memory_),
       values_(plan_, ledger_, memory_) {
   if (plan_.options().update.verdict) verdicts_.emplace(plan_);
   if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
