@@ -15,3 +15,11 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def no_job_left():
+    """A job that a test leaves in an error would fail again at the interpreter's exit, and give pytest its exit code."""
+    yield
+    if lifetime := sys.modules.get("paceline.torch.lifetime"):
+        lifetime.after_fork()  # as a child of fork leaves its parent's jobs
