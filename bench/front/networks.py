@@ -118,7 +118,7 @@ def bytes_of(network):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--paceline", help="the program")
+    parser.add_argument("--paceline", default="paceline", help="the program; default: the one in PATH")
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--rates", default=",".join(RATES))
     parser.add_argument("--ways", default=",".join(WAYS))

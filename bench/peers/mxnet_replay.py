@@ -13,7 +13,6 @@ One process per host. Standard output: a line {"progress": {"rank", "iteration",
 {"report": {...}} at the end.
 """
 
-import argparse
 import ctypes
 import json
 import os
@@ -22,18 +21,13 @@ import sys
 import threading
 import time
 
+import replayed
+
 SPLIT_ELEMENTS, SLICE_ELEMENTS = 1_000_000, 40_000  # MXNet's own
 
 
 def parsed():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--table", required=True)
-    parser.add_argument("--scale", type=float, default=1)
-    parser.add_argument("--iterations", type=int, required=True)
-    parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--hosts", type=int, required=True)
-    parser.add_argument("--master", required=True, help="address of rank 0")
-    parser.add_argument("--interface", default="eth0")
+    parser = replayed.parser_of(__doc__.splitlines()[0])
     parser.add_argument("--store", choices=("dist_sync", "p3store_dist"), default="dist_sync")
     parser.add_argument("--bounded", action="store_true")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""A table of layers as a PyTorch model, replayed: what the peers that train with PyTorch share.
+"""What every peer is told, and a table of layers as a PyTorch model, replayed: what those that train with PyTorch share.
 
 Each layer is a module with its parameters in one tensor; its forward and backward passes sleep as long as the table says.
 
@@ -13,8 +13,8 @@ import os
 import time
 
 
-def parsed(description):
-    """What every program of this folder is told; before torch is imported, which reads the environment."""
+def parser_of(description):
+    """Of a program that replays a table."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--table", required=True)
     parser.add_argument("--scale", type=float, default=1)
@@ -23,6 +23,12 @@ def parsed(description):
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--master", required=True, help="address of rank 0")
     parser.add_argument("--interface", default="eth0")
+    return parser
+
+
+def parsed(description):
+    """Of one that trains with PyTorch; before torch is imported, which reads the environment."""
+    parser = parser_of(description)
     parser.add_argument("--clip", action="store_true", help="clip by a norm that is never reached")
     os.environ["OMP_NUM_THREADS"] = "1"
     ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK: sleeps are exact to some microseconds

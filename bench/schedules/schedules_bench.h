@@ -18,7 +18,7 @@ struct SchedulesBenchOptions {
   std::string ledger;                    // file of finished cells; made when it is not there
   std::string paceline;                  // path of this program
   std::string tables;                    // folder of NAME.json
-  std::string python;                    // interpreter with torch, for "ddp"
+  std::string python;                    // interpreter with torch, for "ddp"; for "attach" with paceline too
   std::string mxnet;                     // interpreter with MXNet, for "mxnet" and what begins so
   std::string peers;                     // folder of their programs
   double length = 15;                    // seconds that a job is timed, about

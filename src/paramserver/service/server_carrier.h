@@ -2,9 +2,9 @@
 // of parameters and gradients.
 //
 // What of a gradient travels, and where a value is received, say gradient_payloads.h and value_places.h: from where the gradient
-// stands and into the parameters wherever that is possible. Worker 0 pushes its initial values as they are, once, and with a narrow
-// codec (core/wire_options.h) then rounds its own as the others get them. With dropping the gradient becomes what is sent of it
-// before it is told.
+// stands and into the parameters wherever that is possible. Worker 0 pushes its initial values as they are, once, and where the
+// others get them rounded (job::Plan::is_exact) then rounds its own. With dropping the gradient becomes what is sent of it before
+// it is told.
 //
 // Threads: as carrier.h says. Memory: nothing is allocated per message once warm.
 #pragma once

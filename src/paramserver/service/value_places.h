@@ -1,6 +1,6 @@
 // Where a worker receives the values that servers send: straight into the parameters; or, while backward may still read these, or
-// with a narrow codec, into a staging area as large as the model; or, when values that come as one message do not stand behind each
-// other, in one piece that is dealt out. The staging area is touched only when used.
+// where they are rounded (job::Plan::is_exact), into a staging area as large as the model; or, when values that come as one message
+// do not stand behind each other, in one piece that is dealt out. The staging area is touched only when used.
 //
 // Threads: the loop; move() and round() any, of units that nobody receives. Memory: nothing is allocated per message once warm.
 #pragma once

@@ -1,6 +1,7 @@
 """attach(update="server") on the stand-in: the bits of the servers' arithmetic, and PyTorch's own optimizer to 1e-6."""
 
 import copy
+import types
 import warnings
 
 import loops
@@ -151,18 +152,14 @@ def test_what_servers_do_not_have_is_refused_before_joining(case):
 def test_a_state_dict_says_once_that_the_servers_have_the_state():
     said = []
 
-    def script(model, optimizer, rank, job, log):
-        for iteration in range(3):
-            nets.backward(model, iteration, rank)
-            yield
-            optimizer.step()
-            optimizer.zero_grad()
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                assert not optimizer.state_dict()["state"]
-            said.append([str(warning.message) for warning in caught])
+    def look(optimizer):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert not optimizer.state_dict()["state"]
+        said.append([str(warning.message) for warning in caught])
 
-    on_servers(1, nets.mlp(), lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), script)
+    looking = mlp_loop(3, lambda optimizer: types.SimpleNamespace(step=lambda: look(optimizer)))
+    on_servers(1, nets.mlp(), lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), looking)
     assert [len(sentences) for sentences in said] == [1, 0, 0] and "begins with zeros" in said[0][0]
 
 
