@@ -5,7 +5,8 @@ PYTHONPATH=python PACELINE_LIBRARY=build/release/src/library/libpaceline.so.0 \\
 
 Four hosts of a lab, one rank and one thread each. They share the machine's processors, so `alone`, the same loop without any exchange on all
 four at once, says what computing takes here; the bound is that, or what the bytes need on the link, whichever is longer. Each way is run once
-in a turn; a figure is the median of all ranks' iterations behind the first three, then of the turns.
+in a turn; a figure is the median of all ranks' iterations behind the first three, then of the turns. `--rates loopback` starts the ranks on this
+machine as it is, without a lab, and `--device cuda` puts all of them on one GPU: an iteration is then the time between two starts, which the GPU may lag behind.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from torch import nn  # noqa: E402
 
 HOSTS, WARM_UP = 4, 3
 RATES = {"200mbit": 25e6, "400mbit": 50e6, "1gbit": 125e6}  # a tenth of the links that they stand for; bytes/s
+LOOPBACK = "loopback"
 WAYS = ("alone", "ddp", "attach", "ddp-clip", "attach-clip")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -46,17 +48,17 @@ class Gpt(nn.Module):
 
 def resnet18():
     make = runpy.run_path(str(ROOT / "examples/torch/resnet18.py"))["resnet18"]
-    return make(64), lambda: (torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,)))
+    return make(64), lambda n: (torch.randn(4 * n, 3, 32, 32), torch.randint(0, 10, (4 * n,)))
 
 
 def gpt():
-    return Gpt(), lambda: (torch.randint(0, 256, (4, 32)), torch.randint(0, 256, (4 * 32,)))
+    return Gpt(), lambda n: (torch.randint(0, 256, (4 * n, 32)), torch.randint(0, 256, (4 * n * 32,)))
 
 
 def giant():
     """An MLP with nearly all of its parameters in one layer."""
     net = nn.Sequential(nn.Linear(64, 3000), nn.ReLU(), nn.Linear(3000, 3000), nn.ReLU(), nn.Linear(3000, 10))
-    return net, lambda: (torch.randn(64, 64), torch.randint(0, 10, (64,)))
+    return net, lambda n: (torch.randn(64 * n, 64), torch.randint(0, 10, (64 * n,)))
 
 
 NETWORKS = {"resnet18": resnet18, "gpt": gpt, "giant": giant}
@@ -64,11 +66,12 @@ NETWORKS = {"resnet18": resnet18, "gpt": gpt, "giant": giant}
 
 def member(options):
     """One rank: prints its seconds by iteration."""
-    os.environ |= {"GLOO_SOCKET_IFNAME": "eth0", "PACELINE_INTERFACE": "eth0"}
+    os.environ |= {"GLOO_SOCKET_IFNAME": options.interface, "PACELINE_INTERFACE": options.interface}
     os.environ |= {"PACELINE_RANK": str(options.rank), "PACELINE_WORKERS": str(HOSTS), "PACELINE_COORDINATOR": f"{options.master}:4170"}
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model, batch = NETWORKS[options.network]()
+    model = model.to(options.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     way, _, clips = options.way.partition("-")
     max_norm = 1.0 if clips else None
@@ -83,10 +86,10 @@ def member(options):
         where = f"tcp://{options.master}:4171"
         dist.init_process_group("gloo", init_method=where, rank=options.rank, world_size=HOSTS, timeout=datetime.timedelta(seconds=120))
         trained, close = torch.nn.parallel.DistributedDataParallel(model), dist.destroy_process_group
+    x, y = (part.to(options.device) for part in batch(options.larger))
     seconds = []
     for _ in range(WARM_UP + options.iterations):
         begin = time.monotonic()
-        x, y = batch()
         torch.nn.functional.cross_entropy(trained(x), y).backward()
         if max_norm and way != "attach":
             torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
@@ -103,12 +106,18 @@ def settings_of(options):
 
 def measured(options, network, rate, way):
     """Median seconds of an iteration."""
-    command = [options.paceline, "lab", "--hosts", str(HOSTS), "--rate", rate, "--measure", "0s", "--limit", "300s", "--", sys.executable, __file__]
-    command += ["--member", "--network", network, "--way", way, "--iterations", str(options.iterations), "--settings", options.settings, "--rank", "{host}", "--master", "{address:0}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    found = [json.loads(line.split("SECONDS ", 1)[1]) for line in (done.stdout + done.stderr).splitlines() if "SECONDS " in line]
-    if done.returncode != 0 or len(found) != HOSTS:
-        raise SystemExit(f"{network} at {rate} by {way}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    script = [sys.executable, __file__, "--member", "--network", network, "--way", way, "--iterations", str(options.iterations), "--settings", options.settings]
+    script += ["--device", options.device, "--larger", str(options.larger)]
+    if rate == LOOPBACK:
+        commands = [[*script, "--interface", "lo", "--rank", str(rank), "--master", "127.0.0.1"] for rank in range(HOSTS)]
+    else:
+        lab = [options.paceline, "lab", "--hosts", str(HOSTS), "--rate", rate, "--measure", "0s", "--limit", "300s", "--"]
+        commands = [[*lab, *script, "--interface", "eth0", "--rank", "{host}", "--master", "{address:0}"]]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands]
+    output = "".join(process.communicate(timeout=300)[0] for process in running)
+    found = [json.loads(line.split("SECONDS ", 1)[1]) for line in output.splitlines() if "SECONDS " in line]
+    if any(process.returncode for process in running) or len(found) != HOSTS:
+        raise SystemExit(f"{network} at {rate} by {way}: exit codes {[process.returncode for process in running]}\n{output[-2000:]}")
     return statistics.median(sum(found, []))
 
 
@@ -122,11 +131,13 @@ def main():
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--rates", default=",".join(RATES))
     parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--larger", type=int, default=1, metavar="N", help="mini-batches N times as large")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=8)
     parser.add_argument("--settings", default="schedule=p3", help="of attach, such as schedule=p3,slice=5000; \"\": what it chooses")
     parser.add_argument("--json", help="file for all figures")
-    for name in ("--network", "--way", "--master"):
+    for name in ("--network", "--way", "--master", "--interface"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--member", action="store_true", help=argparse.SUPPRESS)
@@ -140,9 +151,9 @@ def main():
             turns = [{way: measured(options, network, rate, way) for way in ways} for _ in range(options.turns)]
             row = {"network": network, "rate": rate, "bytes": size, "turns": turns}
             rows.append(row)
-            link = 2 * (HOSTS - 1) / HOSTS * size / RATES[rate]
+            need = "" if rate == LOOPBACK else f"bytes need {2 * (HOSTS - 1) / HOSTS * size / RATES[rate]:.3f} s; "
             text = ", ".join(f"{way} {statistics.median(turn[way] for turn in turns):.3f} s" for way in ways)
-            print(f"{network} ({size / 1e6:.1f} MB) at {rate}: bytes need {link:.3f} s; {text}", flush=True)
+            print(f"{network} ({size / 1e6:.1f} MB) at {rate}: {need}{text}", flush=True)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -2,7 +2,7 @@
 
 Out: the hook of a gradient records where the computing stream is; a stream of its own waits for that and copies. A thread waits for each copy in
 turn, so that autograd's thread goes on, and announces it to the core, which takes it from the host's memory. In: a mean is copied on
-another stream, and the computing stream waits for it, not the processor.
+another stream beside what is computed, into memory that belongs to that stream. What is computed from there on waits for it, the processor does not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ class Streams:
         return torch.empty(count, pin_memory=True)
 
     def empty(self, count: int) -> Tensor:
+        """Memory of the stream that on() has chosen: only that stream's work is known to be over with it."""
         return torch.empty(count, device=self._device)
+
+    def keep(self, tensor: Tensor, stream: Any) -> None:
+        """Its memory is given to nobody before `stream` is over with it too."""
+        tensor.record_stream(stream)
 
     def copy(self, to: Tensor, source: Tensor) -> None:
         """On the stream that on() has chosen; returns at once."""
@@ -81,11 +86,11 @@ class Transfers:
         """A copy of flat float32 `values` of the host, on the device: what is asked of the device from here on finds its numbers."""
         staged = self._streams.pinned(values.numel())
         staged.copy_(values)
-        fetched = self._streams.empty(values.numel())
         current = self._streams.current()
-        self._in.wait_stream(current)  # which may still use what that memory was before
         with self._streams.on(self._in):
+            fetched = self._streams.empty(values.numel())
             self._streams.copy(fetched, staged)
+        self._streams.keep(fetched, current)
         current.wait_event(self._in.record_event())
         return fetched
 

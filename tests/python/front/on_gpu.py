@@ -1,23 +1,28 @@
 """attach() with parameters on a GPU: `PYTHONPATH=python .venv/bin/python tests/python/front/on_gpu.py`. Exits with 3 where there is none, as device_check does.
 
-Ranks are threads over the stand-in of the core, as in the tests; the bits are those of a plain loop on the same GPU. Then the time
-of a step.
+First ranks are threads over the stand-in of the core, as in the tests; the bits are those of a plain loop on the same GPU. Then they are two processes
+on one GPU, over the library (PACELINE_LIBRARY): the bits are DistributedDataParallel's over gloo. Last the time of a step.
 """
 
+import os
+import socket
+import subprocess
 import sys
 import time
 
 import nets
 import torch
-from loops import attached, compare
+from loops import attached, bits, compare
 from torch import nn, optim
+
+DEVICE = "cuda"
 
 
 def over(shape, steps=4, clip=None, kind=torch.float32):
     def script(model, optimizer, rank, job, log):
         for iteration in range(steps):
             x, y = nets.numbers(iteration, rank, shape)
-            nn.functional.cross_entropy(model(x.cuda().to(kind)).float(), y.cuda()).backward()
+            nn.functional.cross_entropy(model(x.to(DEVICE).to(kind)).float(), y.to(DEVICE)).backward()
             yield
             if clip:
                 log.append(float(nn.utils.clip_grad_norm_(model.parameters(), clip)))
@@ -28,7 +33,47 @@ def over(shape, steps=4, clip=None, kind=torch.float32):
 
 
 def wide():
-    return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 3)).cuda()
+    return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 3)).to(DEVICE)
+
+
+def member(way, rank, port):
+    """One of two processes that train the same; prints a hash of what they have in the end."""
+    torch.manual_seed(0)
+    model = wide()
+    optimizer = optim.AdamW(model.parameters(), lr=0.01)
+    trained, close = model, lambda: None
+    if way == "attach":
+        import paceline.torch as pt
+
+        os.environ |= {"PACELINE_RANK": rank, "PACELINE_WORKERS": "2", "PACELINE_COORDINATOR": f"127.0.0.1:{port}", "PACELINE_INTERFACE": "lo"}
+        close = pt.attach(model, optimizer, security="none").close
+    else:
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
+        trained, close = nn.parallel.DistributedDataParallel(model), dist.destroy_process_group
+    for iteration in range(20):
+        x, y = nets.numbers(iteration, int(rank), (256, 1024))
+        nn.functional.cross_entropy(trained(x.to(DEVICE)), y.to(DEVICE)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    found = bits([model.state_dict(), optimizer.state_dict()["state"]])
+    close()
+    print("BITS", found, flush=True)
+
+
+def processes(way):
+    """What both of two processes have in the end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, __file__, "--member", way]
+    ranks = [subprocess.Popen([*command, str(rank), str(port)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) for rank in range(2)]
+    ends = [rank.communicate(timeout=120)[0] for rank in ranks]
+    found = {line for end in ends for line in end.splitlines() if line.startswith("BITS")}
+    assert not any(rank.returncode for rank in ranks) and len(found) == 1, ends
+    return found
 
 
 def times(steps=20):
@@ -42,7 +87,7 @@ def times(steps=20):
                 torch.cuda.synchronize()
                 began.append(time.perf_counter())
             x, y = nets.numbers(iteration, rank, (256, 1024))
-            nn.functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+            nn.functional.cross_entropy(model(x.to(DEVICE)), y.to(DEVICE)).backward()
             yield
             optimizer.step()
             optimizer.zero_grad()
@@ -54,21 +99,29 @@ def times(steps=20):
     return (began[1] - began[0]) / (steps - 2)
 
 
+def judged():
+    assert processes("attach") == processes("ddp")
+
+
 def main():
+    if sys.argv[1:2] == ["--member"]:
+        return member(*sys.argv[2:])
     if not torch.cuda.is_available():
         print("there is no GPU here, or this PyTorch is built for processors only")
         return 3
     adam = lambda model: optim.Adam(model.parameters(), lr=0.01)  # noqa: E731
     cases = {
-        "float32": lambda: compare(nets.mlp().cuda(), adam, over((5, 4))),
-        "clipped by the script": lambda: compare(nets.mlp().cuda(), adam, over((5, 4), clip=0.05)),
-        "bfloat16": lambda: compare(nets.mlp().cuda().bfloat16(), adam, over((5, 4), kind=torch.bfloat16)),
-        "one layer of 64 MB": lambda: compare(nn.Sequential(nn.Linear(4, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 3)).cuda(), adam, over((5, 4), steps=3)),
+        "float32": lambda: compare(nets.mlp().to(DEVICE), adam, over((5, 4))),
+        "clipped by the script": lambda: compare(nets.mlp().to(DEVICE), adam, over((5, 4), clip=0.05)),
+        "bfloat16": lambda: compare(nets.mlp().to(DEVICE).bfloat16(), adam, over((5, 4), kind=torch.bfloat16)),
+        "one layer of 64 MB": lambda: compare(nn.Sequential(nn.Linear(4, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 3)).to(DEVICE), adam, over((5, 4), steps=3)),
     }
     print(torch.cuda.get_device_name())
     for name, case in cases.items():
         case()
         print(f"{name}: the bits of a plain loop")
+    judged()
+    print("two processes over the library: the bits of DistributedDataParallel")
     print(f"a step of 84 MB of parameters, one rank, the stand-in of the core included: {times() * 1e3:.1f} ms")
     return 0
 

@@ -1,8 +1,8 @@
 """Parameters on a device with memory of its own: copies beside the computing stream. No GPU is here; a stand-in copies as late as it may.
 
 Its memory is the host's, but what a copy brings is NaN until somebody waits for it, or until it happens by chance, and NaN for good if the copy did not
-wait for the stream that computes what it reads, or that still uses the memory it writes, or if nobody has kept what it reads. Pinned memory need not be
-kept: PyTorch does that itself.
+wait for the stream that computes what it reads, or if nobody has kept what it reads, or what it brings, for the stream that uses it. Pinned memory need
+not be kept: PyTorch does that itself.
 """
 
 import array
@@ -24,7 +24,7 @@ from paceline import PacelineError
 from paceline.torch import refusals, table, transfers
 from torch import optim
 
-WAITS = ("of a copy out for what computes", "of the thread for a copy out", "of a copy in for what computes", "of what computes for a copy in")
+WAITS = ("of a copy out for what computes", "of the thread for a copy out", "of what a copy brings until it is used", "of what computes for a copy in")
 
 
 class Event:
@@ -56,10 +56,15 @@ class Stream:
     def copy(self, to, source):
         with self.device.lock:
             to.fill_(math.nan)
-            kept = weakref.ref(source) if self.wait == WAITS[0] else lambda: source
-            self.copies.append((to, kept if self.waited else lambda: None))
+            self.copies.append((to, self._source_out(source) if self.wait == WAITS[0] else self._source_in(to, source)))
             self.waited = False
             self.asked += 1
+
+    def _source_out(self, source):
+        return weakref.ref(source) if self.waited else lambda: None
+
+    def _source_in(self, to, source):
+        return lambda: source if to.data_ptr() in self.device.kept else None
 
     def run(self, position):
         with self.device.lock:
@@ -88,6 +93,7 @@ class Late(transfers.Streams):
         self.lock = threading.RLock()
         self.computing = Computing(self)
         self.streams = []
+        self.kept = set()
 
     def new(self):
         self.streams.append(Stream(self, WAITS[2 * len(self.streams)]))
@@ -103,11 +109,19 @@ class Late(transfers.Streams):
     def on(self, stream):
         self.chosen = stream
         yield
+        self.chosen = None
 
     def pinned(self, count):
         return torch.full((count,), math.nan)
 
-    empty = pinned
+    def empty(self, count):
+        assert self.chosen is self.streams[1]  # whose memory it is, since that stream writes it first
+        return self.pinned(count)
+
+    def keep(self, tensor, stream):
+        assert stream is self.computing
+        if WAITS[2] not in self.without:
+            self.kept.add(tensor.data_ptr())
 
     def copy(self, to, source):
         self.chosen.copy(to, source)
