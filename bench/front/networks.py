@@ -26,7 +26,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 HOSTS, WARM_UP = 4, 3
-RATES = {"200mbit": 25e6, "400mbit": 50e6, "1gbit": 125e6}  # a tenth of the links that they stand for; bytes/s
+RATES = "200mbit,400mbit,1gbit"  # a tenth of the links that they stand for
 LOOPBACK = "loopback"
 WAYS = ("alone", "ddp", "attach", "ddp-clip", "attach-clip")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -121,6 +121,10 @@ def measured(options, network, rate, way):
     return statistics.median(sum(found, []))
 
 
+def bytes_per_second(rate):
+    return float(rate[:-4]) * {"mbit": 1e6, "gbit": 1e9}[rate[-4:]] / 8
+
+
 def bytes_of(network):
     return 4 * sum(parameter.numel() for parameter in NETWORKS[network]()[0].parameters())
 
@@ -129,7 +133,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--paceline", default="paceline", help="the program; default: the one in PATH")
     parser.add_argument("--networks", default=",".join(NETWORKS))
-    parser.add_argument("--rates", default=",".join(RATES))
+    parser.add_argument("--rates", default=RATES)
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--larger", type=int, default=1, metavar="N", help="mini-batches N times as large")
@@ -151,7 +155,7 @@ def main():
             turns = [{way: measured(options, network, rate, way) for way in ways} for _ in range(options.turns)]
             row = {"network": network, "rate": rate, "bytes": size, "turns": turns}
             rows.append(row)
-            need = "" if rate == LOOPBACK else f"bytes need {2 * (HOSTS - 1) / HOSTS * size / RATES[rate]:.3f} s; "
+            need = "" if rate == LOOPBACK else f"bytes need {2 * (HOSTS - 1) / HOSTS * size / bytes_per_second(rate):.3f} s; "
             text = ", ".join(f"{way} {statistics.median(turn[way] for turn in turns):.3f} s" for way in ways)
             print(f"{network} ({size / 1e6:.1f} MB) at {rate}: {need}{text}", flush=True)
     if options.json:
