@@ -164,6 +164,12 @@ void GateLedger::on_free(std::uint32_t unit) {
   --undelivered_total_;
 }
 
+bool GateLedger::free_of(std::uint32_t tensor) const {
+  const scheduling::UnitRange units = plan_->units().of_tensor[tensor];
+  const auto is_free = [](const UnitState& unit) { return unit.borrowed == 0; };
+  return std::all_of(units_.begin() + units.begin, units_.begin() + units.end, is_free);
+}
+
 std::optional<std::uint32_t> GateLedger::undelivered() const {
   const auto found = std::ranges::find_if(units_, [](const UnitState& unit) { return unit.borrowed > 0; });
   if (found == units_.end()) return std::nullopt;

@@ -69,6 +69,8 @@ class GateLedger {
   // Whether the layer's gradients (all gradients) may be overwritten.
   bool free(Layer layer) const { return undelivered_[static_cast<std::size_t>(layer.index)] == 0; }
   bool free() const { return undelivered_total_ == 0; }
+  // Whether this tensor's may; others of its layer may be on their way. O(units of the tensor)
+  bool free_of(std::uint32_t tensor) const;
   // A unit whose gradient is still being read. O(units)
   std::optional<std::uint32_t> undelivered() const;
 

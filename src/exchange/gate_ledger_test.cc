@@ -158,6 +158,12 @@ struct Twin {
   bool free(Layer layer) const {
     return std::ranges::none_of(read, [&](std::uint32_t unit) { return in(unit, layer); });
   }
+  bool free_of(std::uint32_t tensor) const {
+    return std::ranges::none_of(read, [&](std::uint32_t unit) {
+      const auto parts = plan.units().parts_of(plan.units().units[unit]);
+      return std::ranges::any_of(parts, [&](const scheduling::Part& part) { return part.tensor == tensor; });
+    });
+  }
 };
 
 class RandomWorker {
@@ -199,6 +205,8 @@ class RandomWorker {
       EXPECT_EQ(gates_->missing(layer).has_value(), !twin_->open(layer)) << layer.index;
       EXPECT_EQ(gates_->free(layer), twin_->free(layer)) << layer.index;
     }
+    for (std::uint32_t tensor = 0; tensor < plan_->table().tensors.size(); ++tensor)
+      EXPECT_EQ(gates_->free_of(tensor), twin_->free_of(tensor)) << tensor;
   }
   Iteration iterations() const { return gates_->current() - plan_->options().first; }
 

@@ -226,6 +226,19 @@ void GradientExchange::forward_done() {
   });
 }
 
+Result<bool> GradientExchange::wait_read(Lock& lock, Duration limit, const std::function<bool()>& over) {
+  return house_->wait(lock, limit, over, [this] {
+    const auto unit = house_->gates().undelivered();
+    return unit ? carrier_->reading(*unit) : std::string("nothing");
+  });
+}
+
+Status GradientExchange::wait_gradient_free(std::uint32_t tensor) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  Lock lock = house_->lock();
+  return whole(wait_read(lock, Gatehouse::kNoLimit, [&] { return house_->gates().free_of(tensor); }));
+}
+
 Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration limit) {
   PACELINE_RETURN_IF_ERROR(check_process());
   if (layer) PACELINE_RETURN_IF_ERROR(check_layer(plan(), *layer));
@@ -233,12 +246,7 @@ Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration li
   exchange::GateLedger& gates = house_->gates();
   const TimePoint entered = house_->loop().now();
   if (!layer) tell([&](GateObserver& observer) { observer.on_forward_done(entered); });
-  const auto over = house_->wait(
-      lock, limit, [&] { return layer ? gates.free(*layer) : gates.free(); },
-      [&] {
-        const auto unit = gates.undelivered();
-        return unit ? carrier_->reading(*unit) : std::string("nothing");
-      });
+  const auto over = wait_read(lock, limit, [&] { return layer ? gates.free(*layer) : gates.free(); });
   if (layer) return over;
   const TimePoint now = house_->loop().now();
   tell([&](GateObserver& observer) {

@@ -77,6 +77,8 @@ class GradientExchange {
   // Returns when no gradient (of the layer) is being read any more.
   Status wait_gradients_free(std::optional<Layer> layer = {}) { return whole(wait_free(layer, Gatehouse::kNoLimit)); }
   Result<bool> wait_free(std::optional<Layer> layer, Duration limit);
+  // Returns when the gradient of `tensor`, which exists, is not being read any more.
+  Status wait_gradient_free(std::uint32_t tensor);
   // Whether wait_gradients_free(layer) would return at once. `layer` exists.
   bool gradients_free(Layer layer);
   // The forward pass is over and backward begins: for those who measure both.
@@ -126,6 +128,7 @@ class GradientExchange {
   Result<bool> wait_open(std::optional<Layer> layer, Iteration iteration, Duration limit);
   Result<bool> wait_values(Lock& lock, std::optional<Layer> layer, Duration limit);
   Result<bool> wait_for_round(Lock& lock);
+  Result<bool> wait_read(Lock& lock, Duration limit, const std::function<bool()>& over);
   Status wait_unused_layers(Lock& lock, Iteration iteration);
   Status check_rates_told() const;
   Status announce(std::uint32_t tensor);

@@ -85,6 +85,18 @@ TEST_F(ExchangeWait, CountsInTheAccountFromWhereItBegan) {
   EXPECT_EQ(account.push + account.update + account.wait + account.pull, 4s);
 }
 
+TEST_F(ExchangeWait, ForATensorsGradientIsNotOneForItsLayers) {
+  plan_ = *job::Plan::make(job::testing::table_of({{8, 16}}), plan_->options());
+  exchange_ = exchange_by(server_, plan_, loop_, parameters_, gradients_);
+  start();
+  ASSERT_TRUE(*exchange_->wait_layer(Layer{0}, 1, 0s));
+  ASSERT_TRUE(exchange_->gradient_ready(0).ok());
+  EXPECT_FALSE(*exchange_->wait_free(Layer{0}, 0s)) << "the other tensor's gradient is on its way";
+  EXPECT_TRUE(exchange_->wait_gradient_free(1).ok());
+  loop_.tick = 10ms;
+  EXPECT_THAT(exchange_->wait_gradient_free(0).message(), HasSubstr("server 0 to receive the gradient of layer 0"));
+}
+
 TEST_F(ExchangeWait, ReachesTheStallDeadlineAlsoInSlices) {
   start();
   iterate(1);
@@ -126,8 +138,8 @@ TEST_F(ExchangeWait, TheChildOfAForkIsRefusedEverythingAndTouchesNothing) {
     exchange::Verdict verdict;
     bool inert = refused(exchange_->wait_layer(Layer{0}, 2)) && refused(exchange_->wait_all(1)) && refused(exchange_->start()) &&
                  refused(exchange_->finish(1)) && refused(exchange_->gradient_ready(0)) && refused(exchange_->backward_done(2)) &&
-                 refused(exchange_->wait_gradients_free()) && refused(exchange_->next_mini_batch().status()) &&
-                 refused(exchange_->wait_verdict(1, verdict));
+                 refused(exchange_->wait_gradients_free()) && refused(exchange_->wait_gradient_free(0)) &&
+                 refused(exchange_->next_mini_batch().status()) && refused(exchange_->wait_verdict(1, verdict));
     exchange_->cancel(error(ErrorKind::kCancelled, "the child's"));
     exchange_->forward_done();
     exchange_->read_ahead({});

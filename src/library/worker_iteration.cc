@@ -103,7 +103,7 @@ Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
   PACELINE_RETURN_IF_ERROR(in_turn(place));
   begin_backward();
   if (data != nullptr) {
-    PACELINE_RETURN_IF_ERROR(settled(exchange().wait_gradients_free(job_.table.tensors[place].layer)));
+    PACELINE_RETURN_IF_ERROR(settled(exchange().wait_gradient_free(place)));
     const Span span = span_in(gradients_, place);
     if (span.count > 0 && data != span.first) std::memcpy(span.first, data, static_cast<std::size_t>(span.count) * sizeof(float));
   }
