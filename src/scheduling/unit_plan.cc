@@ -118,10 +118,12 @@ std::vector<Group> groups_of(const UnitPlan& plan, std::span<const TensorCut> cu
   return groups;
 }
 
-// Gives homes: the largest group first, to the server with least. The units of a group go to different servers.
-std::vector<std::int64_t> place(UnitPlan& plan, std::span<const TensorCut> cuts, std::int32_t servers) {
+// Gives homes, to the server with least: slices in arena order, so that at any moment of an iteration servers have equal shares of what
+// travels then; else the largest group first. The units of a group go to different servers.
+std::vector<std::int64_t> place(UnitPlan& plan, std::span<const TensorCut> cuts, Cut::Kind kind, std::int32_t servers) {
   std::vector<Group> groups = groups_of(plan, cuts, servers);
-  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.elements > b.elements; });
+  if (kind != Cut::Kind::kSlices)
+    std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.elements > b.elements; });
 
   std::vector<std::int64_t> load(static_cast<std::size_t>(servers), 0);
   std::vector<std::size_t> by_load(load.size());
@@ -211,7 +213,7 @@ Result<Attempt> cut_and_place(std::span<const TensorExtent> tensors, const Cut& 
   Attempt attempt;
   std::vector<TensorCut> cuts = cuts_of(tensors, cut, servers);
   PACELINE_RETURN_IF_ERROR(cut_tensors(tensors, cuts, cut.merge, attempt.plan));
-  std::vector<std::int64_t> load = place(attempt.plan, cuts, servers);
+  std::vector<std::int64_t> load = place(attempt.plan, cuts, cut.kind, servers);
   if (cut.kind != Cut::Kind::kBalanced && cut.kind != Cut::Kind::kSlices) return attempt;
   const std::vector<std::size_t> largest_first = divisible_largest_first(tensors);
   // More each time, so that many equal tensors do not take as many rounds.
@@ -222,7 +224,7 @@ Result<Attempt> cut_and_place(std::span<const TensorExtent> tensors, const Cut& 
       tensor = {divided_up(tensor.pieces, servers) * servers, true};
     }
     PACELINE_RETURN_IF_ERROR(cut_tensors(tensors, cuts, cut.merge, attempt.plan));
-    load = place(attempt.plan, cuts, servers);
+    load = place(attempt.plan, cuts, cut.kind, servers);
   }
   attempt.balanced = balanced(load);
   return attempt;

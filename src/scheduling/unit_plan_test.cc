@@ -204,6 +204,24 @@ TEST(UnitPlan, GoesRoundTheServersWithSlicesOfOneSize) {
   }
 }
 
+// What is needed first, up to any slice, is shared by all servers.
+TEST(UnitPlan, SharesEveryBeginningOfTheModelWithSlices) {
+  std::vector<TensorExtent> tensors;
+  for (std::int32_t layer = 0; layer < 24; ++layer) {
+    tensors.push_back({layer % 3 == 0 ? 307'200 : 102'400 + 1'000 * layer, Layer{layer}});
+    tensors.push_back({320, Layer{layer}});
+  }
+  for (const std::int32_t servers : {2, 3, 4, 7}) {
+    std::vector<std::int64_t> load(static_cast<std::size_t>(servers), 0);
+    const auto plan = *make_unit_plan(tensors, p3().cut, servers);
+    for (const Unit& unit : plan.units) {
+      load[static_cast<std::size_t>(unit.server.value)] += unit.elements;
+      const auto [least, most] = std::ranges::minmax(load);
+      EXPECT_LE(most - least, 50'000) << "unit " << unit.id << " of " << servers << " servers";
+    }
+  }
+}
+
 TEST(UnitPlan, PutsTheLargestFirstWhereLeastIsAndTheLowestServerOnTies) {
   const std::vector<TensorExtent> tensors = {{1, Layer{0}}, {5, Layer{0}}, {4, Layer{1}}, {3, Layer{1}}, {3, Layer{2}}};
   const auto plan = *make_unit_plan(tensors, whole_tensors(), 2);

@@ -124,7 +124,7 @@ class GatedParameters(dict[str, Any]):
         if self.compiled and torch.compiler.is_compiling():
             return value
         front = self.front()
-        if front is not None and front.ledger.due and value is not None and (entry := front.table.of(value)) is not None:
+        if front is not None and (front.ledger.due or front.order.watching) and value is not None and (entry := front.table.of(value)) is not None:
             front.passed((entry.layer,), "an attribute read")
         return value
 

@@ -125,6 +125,22 @@ def test_the_order_in_which_layers_are_needed_is_learned():
     assert [node.order[:3] for node in standin.run.world.nodes.values()] == [[2, 1, 0]] * 2
 
 
+def test_a_layer_that_another_one_reads_has_its_place_in_the_order():
+    """As MultiheadAttention reads out_proj, which it never calls."""
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last, self.read, self.first = nn.Linear(4, 3), nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = torch.tanh(self.first(x))
+            return self.last(torch.tanh(nn.functional.linear(x, self.read.weight, self.read.bias)))
+
+    compare(seeded(Reads), adamw, over((5, 4)))
+    assert [node.order[:3] for node in standin.run.world.nodes.values()] == [[2, 1, 0]] * 2
+
+
 def test_exact_reference_is_not_trivially_equal():
     """The comparison can fail: ranks that are not averaged differ."""
     reference = plain(2, nets.mlp(), adamw, over((5, 4)))
