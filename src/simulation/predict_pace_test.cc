@@ -93,9 +93,9 @@ TEST(PredictPace, WorkersAlikeArePredictedToTheNanosecondAsEver) {
                       {"layer-wise", {1447046779, 1451869783}},
                       {"ibatch", {1447046779, 1451869783}},
                       {"kvstore", {1677080346, 1688268895}},
-                      {"slicing", {1511368774, 1510594372}},
-                      {"tuned", {1450871162, 1449644560}},
-                      {"p3", {1450871162, 1449644560}},
+                      {"slicing", {1513797705, 1507540171}},
+                      {"tuned", {1449291096, 1452139967}},
+                      {"p3", {1449291096, 1452139967}},
                   });
   cluster.layout = Cluster::Layout::kSeparate;
   cluster.workers = 5;
@@ -106,9 +106,9 @@ TEST(PredictPace, WorkersAlikeArePredictedToTheNanosecondAsEver) {
                       {"layer-wise", {1543178453, 1544849887}},
                       {"ibatch", {1543178453, 1544849887}},
                       {"kvstore", {2051313170, 2111227941}},
-                      {"slicing", {1654249203, 1653210198}},
-                      {"tuned", {1439588610, 1439554564}},
-                      {"p3", {1439588610, 1439554564}},
+                      {"slicing", {1649739411, 1648710411}},
+                      {"tuned", {1440435327, 1438989908}},
+                      {"p3", {1440435327, 1438989908}},
                   });
 }
 
