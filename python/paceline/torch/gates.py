@@ -59,6 +59,7 @@ class RootGate(Gate):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, module: nn.Module, args: object) -> None:
         if not self.front.inert:
+            self.front.order.forward(begins=True)
             with self.front.lock, self.front.account.timed("forward"):
                 self.front.buffers.adopt(self.front.exchange.node.workers)
         self.window.close()
@@ -67,11 +68,13 @@ class RootGate(Gate):
 class RootEnd:
     """Hook of the model itself: outside of its forward pass, references are watched. Returns None: another value would replace the output."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, front: Front, window: Window) -> None:
+        self.front = front
         self.window = window
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: object) -> None:
+        self.front.order.forward(begins=False)
         self.window.open()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,7 +127,7 @@ class GatedParameters(dict[str, Any]):
         if self.compiled and torch.compiler.is_compiling():
             return value
         front = self.front()
-        if front is not None and (front.ledger.due or front.order.watching) and value is not None and (entry := front.table.of(value)) is not None:
+        if front is not None and (front.ledger.due or front.order.sees_reads) and value is not None and (entry := front.table.of(value)) is not None:
             front.passed((entry.layer,), "an attribute read")
         return value
 
@@ -203,7 +206,7 @@ class Gates:
 
     def watch_references(self) -> None:
         self.front.on_due.append(self.window.open)
-        self._handles.append(self.model.register_forward_hook(RootEnd(self.window), always_call=True))
+        self._handles.append(self.model.register_forward_hook(RootEnd(self.front, self.window), always_call=True))
 
     def remove(self) -> None:
         self.window.close()

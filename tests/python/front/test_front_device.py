@@ -52,6 +52,9 @@ class Nowhere(transfers.Streams):
     def empty(self, count):
         return torch.empty(count, device="meta")
 
+    def keep(self, tensor, stream):
+        assert tensor.device.type == "meta"
+
     def copy(self, to, source):
         assert {to.device.type, source.device.type} == {"cpu", "meta"}
 
