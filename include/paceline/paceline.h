@@ -67,7 +67,7 @@ typedef struct paceline_tensor {
   const char* name;     /* "conv1.weight"; no two alike, and not empty */
   const int64_t* shape; /* `dimensions` lengths of 0 or more; no dimension: one element */
   size_t dimensions;    /* at most 64 */
-  int32_t type;         /* PACELINE_FLOAT32 */
+  int32_t type;         /* of `value` and gradients as they are given: float32, float16 or bfloat16. Inside all is float32 */
   int32_t layer;        /* whose gate it passes, 0: needed first. Ascends by at most 1 from one tensor to the next */
   const void* value;    /* its initial values, dense, read by paceline_join; NULL: zeros. Only rank 0's count */
   int32_t frozen;       /* 1: never has a gradient, and keeps rank 0's initial value; costs nothing after joining */
@@ -176,7 +176,7 @@ int32_t paceline_set_order(paceline_node* node, const int32_t* layers, size_t co
  * workers tell the same; otherwise a worker's gradients are applied with that worker's. */
 int32_t paceline_tell_rates(paceline_node* node, int64_t iteration, const double* learning_rates, const double* weight_decays,
                             size_t groups, paceline_error* error);
-/* The tensor's gradient (float32, dense) is copied from `data` and leaves as soon as the schedule lets it; NULL: it is in place.
+/* The tensor's gradient (its type, dense) is copied from `data` and leaves as soon as the schedule lets it; NULL: it is in place.
  * Once in an iteration, after the layer's paceline_wait_layer. Any threads. Hardly ever waits for the last one to be sent. */
 int32_t paceline_gradient_ready(paceline_node* node, uint32_t tensor, const void* data, paceline_error* error);
 /* The backward pass is over, and all calls of paceline_gradient_ready have returned; `unused` (may be NULL if `count` is 0)

@@ -134,15 +134,18 @@ class LibraryNode(_Hosted):
         return _library.step_done(self._handle, samples, loss, seconds)
 
 
+_TYPES = {"float32": _interface.FLOAT32, "float16": _interface.FLOAT16, "bfloat16": _interface.BFLOAT16}
+
+
 def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> LibraryNode:
     """`_node.Join`."""
     if len(initial) != len(tensors):
         raise PacelineError(f"{len(tensors)} tensors, but {len(initial)} addresses of initial values", subject="initial")
     with _job(settings) as job:
         for tensor, value in zip(tensors, initial, strict=True):
-            if tensor.dtype != "float32":
-                raise PacelineError(f'tensor "{tensor.name}" is {tensor.dtype}; legal: float32', subject="dtype")
-            _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value, frozen=tensor.frozen, group=tensor.group)
+            if tensor.dtype not in _TYPES:
+                raise PacelineError(f'tensor "{tensor.name}" is {tensor.dtype}; legal: {", ".join(_TYPES)}', subject="dtype")
+            _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value, _TYPES[tensor.dtype], tensor.frozen, tensor.group)
         handle = _library.join(job, _place(place))
     try:
         wait(lambda limit: _library.wait_joined(handle, limit))

@@ -23,7 +23,7 @@ class TensorSpec:
 
     name: str
     shape: tuple[int, ...]
-    dtype: str = "float32"  # of the arenas
+    dtype: str = "float32"  # of initial values and gradients as they are given, "float16" and "bfloat16" too; the value arena is float32
     layer: int = 0  # its gate: layer 0 is needed first by the next iteration
     frozen: bool = False  # never has a gradient: only its initial value travels
     group: int = 0  # of parameters, whose rates servers update it with (tell_rates)
@@ -69,7 +69,7 @@ class Node(Protocol):
         """(learning rate, weight decay) of each group in `iteration`, once before its first gradient: with the option "told-rates", where servers make the steps."""
 
     def gradient_ready(self, tensor: int, pointer: int) -> None:
-        """Copies the tensor's float32 gradient from `pointer` and announces it. Once an iteration, after the layer's means of the last were waited for."""
+        """Copies the tensor's gradient, of its dtype, from `pointer` and announces it. Once an iteration, after the layer's means of the last were waited for."""
 
     def backward_done(self, iteration: int, unused: Sequence[int]) -> None:
         """Nothing more comes from this rank in `iteration`; the `unused` tensors had no gradient here."""
@@ -100,6 +100,6 @@ class Node(Protocol):
 
 
 class Join(Protocol):
-    """Joins a job and returns when the value arena holds rank 0's initial values. `initial`: addresses of float32, one for each tensor."""
+    """Joins a job and returns when the value arena holds rank 0's initial values. `initial`: an address for each tensor, of numbers of its dtype."""
 
     def __call__(self, tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> Node: ...

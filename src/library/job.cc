@@ -22,8 +22,13 @@ Result<wire::TensorInfo> info_of(const paceline_tensor& tensor, std::size_t numb
   if (tensor.name == nullptr || *tensor.name == 0) return refused("it has no name");
   wire::TensorInfo info{.name = std::string(tensor.name, strnlen(tensor.name, kLongestName + 1)), .dtype = "float32"};
   if (info.name.size() > kLongestName || !is_utf8(info.name)) return refused("its name is no UTF-8 text of at most 4096 bytes");
-  if (tensor.type != PACELINE_FLOAT32)
-    return refused(fmt::format("\"{}\" is of element type {}; legal: 0 (PACELINE_FLOAT32)", info.name, tensor.type));
+  if (tensor.type != PACELINE_FLOAT32 && tensor.type != PACELINE_FLOAT16 && tensor.type != PACELINE_BFLOAT16)
+    return refused(
+        fmt::format("\"{}\" is of element type {}; legal: 0 (PACELINE_FLOAT32), 3 (PACELINE_FLOAT16), 4 "
+                    "(PACELINE_BFLOAT16)",
+                    info.name, tensor.type));
+  if (tensor.type != PACELINE_FLOAT32 && !is_even(tensor.value))
+    return refused(fmt::format("the values of \"{}\" have 16 bits each and stand at an odd address", info.name));
   if (tensor.dimensions > kMostDimensions || (tensor.dimensions > 0 && tensor.shape == nullptr))
     return refused(fmt::format("\"{}\" has {} dimensions and {} shape; legal: 0 to 64 dimensions, with a shape", info.name,
                                tensor.dimensions, tensor.shape == nullptr ? "no" : "a"));
@@ -73,7 +78,7 @@ Result<std::uint32_t> Job::add(const paceline_tensor& tensor) {
   }
   if (tensor.layer == layers) table.layers.push_back(layer_name(info.name));
   table.tensors.push_back(std::move(info));
-  initial_.push_back(tensor.value);
+  given_.push_back({tensor.value, static_cast<tensor::DType>(tensor.type)});
   return static_cast<std::uint32_t>(table.tensors.size() - 1);
 }
 
@@ -88,8 +93,8 @@ Result<Job::Description> Job::described() const {
   description.numbers = TensorNumbers(added_);
   description.table = description.numbers.table(added_);
   PACELINE_RETURN_IF_ERROR(wire::validate(description.table));
-  for (std::uint32_t place = 0; place < initial_.size(); ++place)
-    description.initial.push_back(initial_[description.numbers.tensor_at(place)]);
+  for (std::uint32_t place = 0; place < given_.size(); ++place)
+    description.given.push_back(given_[description.numbers.tensor_at(place)]);
   PACELINE_ASSIGN_OR_RETURN(description.spec, job::validated(spec_));
   return description;
 }

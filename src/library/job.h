@@ -9,9 +9,12 @@
 #include "job/spec.h"
 #include "library/handles.h"
 #include "library/tensor_numbers.h"
+#include "tensor/dtype.h"
 #include "wire/tensor_table.h"
 
 namespace paceline::library {
+
+inline bool is_even(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 2 == 0; }
 
 class Job final : public Object {
  public:
@@ -25,11 +28,16 @@ class Job final : public Object {
   // Returns the tensor's number.
   Result<std::uint32_t> add(const paceline_tensor& tensor);
 
+  // A tensor of the program's own memory.
+  struct Given {
+    const void* initial;  // where its values stand; null: zeros
+    tensor::DType type;   // of these and of its gradients: float32, float16 or bfloat16
+  };
   struct Description {
     job::JobSpec spec;
     wire::TensorTable table;
-    std::vector<const void*> initial;  // where each tensor's values stand, in the order of the table; null: zeros
-    TensorNumbers numbers;             // the program's
+    std::vector<Given> given;  // in the order of the table
+    TensorNumbers numbers;     // the program's
   };
   // As far as it goes.
   job::JobSpec spec() const;
@@ -40,7 +48,7 @@ class Job final : public Object {
   mutable std::mutex mutex_;  // what follows
   job::JobSpec spec_;
   wire::TensorTable added_;  // in the program's order
-  std::vector<const void*> initial_;
+  std::vector<Given> given_;
 };
 
 }  // namespace paceline::library

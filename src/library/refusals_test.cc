@@ -49,7 +49,7 @@ TEST(Refusals, ATensorThatCannotBeTrainedIsNamed) {
   EXPECT_THAT(refused([](auto& t) { t.name = nullptr; }), HasSubstr("tensor 2: it has no name"));
   EXPECT_THAT(refused([](auto& t) { t.name = ""; }), HasSubstr("it has no name"));
   EXPECT_THAT(refused([](auto& t) { t.name = "\xff"; }), HasSubstr("UTF-8"));
-  EXPECT_THAT(refused([](auto& t) { t.type = PACELINE_FLOAT16; }), HasSubstr("element type 3; legal: 0"));
+  EXPECT_THAT(refused([](auto& t) { t.type = PACELINE_FLOAT64; }), HasSubstr("element type 1; legal: 0"));
   EXPECT_THAT(refused([](auto& t) { t.dimensions = 2; }), HasSubstr("2 dimensions and no shape"));
   EXPECT_THAT(refused([&](auto& t) { t.dimensions = 65, t.shape = shape; }), HasSubstr("65 dimensions"));
   EXPECT_THAT(refused([](auto& t) { t.layer = 0; }), HasSubstr("stands in layer 0; legal: 1 or 2"));

@@ -1,6 +1,5 @@
 // An iteration of a worker, call by call.
 #include <algorithm>
-#include <cstring>
 
 #include "library/worker_node.h"
 #include "scheduling/urgency.h"
@@ -100,12 +99,14 @@ Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_gradient_ready"));
   PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
   const std::uint32_t place = job_.numbers.place(tensor);
+  if (job_.given[place].type != tensor::DType::kFloat32 && !is_even(data))
+    return refusal("illegal", "data", "the gradient of \"{}\" has 16 bits an element and stands at an odd address",
+                   job_.table.tensors[place].name);
   PACELINE_RETURN_IF_ERROR(in_turn(place));
   begin_backward();
   if (data != nullptr) {
     PACELINE_RETURN_IF_ERROR(settled(exchange().wait_gradient_free(place)));
-    const Span span = span_in(gradients_, place);
-    if (span.count > 0 && data != span.first) std::memcpy(span.first, data, static_cast<std::size_t>(span.count) * sizeof(float));
+    copy_given(place, data, span_in(gradients_, place));
   }
   return settled(exchange().gradient_ready(place));
 }

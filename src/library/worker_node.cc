@@ -14,14 +14,6 @@ constexpr Duration kSlice = std::chrono::milliseconds(50);
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-void copy_initial(const Job::Description& job, std::span<const std::int64_t> offsets, std::vector<float>& values) {
-  for (std::size_t tensor = 0; tensor < job.initial.size(); ++tensor) {
-    const auto count = static_cast<std::size_t>(offsets[tensor + 1] - offsets[tensor]);
-    if (job.initial[tensor] != nullptr && count > 0)
-      std::memcpy(values.data() + offsets[tensor], job.initial[tensor], count * sizeof(float));
-  }
-}
-
 }  // namespace
 
 WorkerNode::WorkerNode(Job::Description job, session::Role role)
@@ -32,7 +24,9 @@ WorkerNode::WorkerNode(Job::Description job, session::Role role)
       gradients_(values_.size()),
       passed_(job_.table.layers.size()),
       announced_(job_.table.tensors.size()) {
-  copy_initial(job_, offsets_, values_);
+  for (std::uint32_t place = 0; place < job_.given.size(); ++place) {
+    if (job_.given[place].initial != nullptr) copy_given(place, job_.given[place].initial, span_in(values_, place));
+  }
 }
 
 Result<std::shared_ptr<WorkerNode>> WorkerNode::begin(Job::Description job, runtime::MemberOptions member,
@@ -160,6 +154,17 @@ Result<bool> WorkerNode::settled(const Result<bool>& over) {
 Status WorkerNode::check_tensor(std::uint32_t tensor) const {
   if (tensor < job_.table.tensors.size()) return {};
   return refusal("illegal", "tensor", "tensor {} does not exist; the job has {}", tensor, job_.table.tensors.size());
+}
+
+// Widening is exact.
+void WorkerNode::copy_given(std::uint32_t place, const void* data, Span to) const {
+  if (to.count == 0 || data == to.first) return;
+  const auto count = static_cast<std::size_t>(to.count);
+  if (job_.given[place].type == tensor::DType::kFloat32) {
+    std::memcpy(to.first, data, count * sizeof(float));  // from any address
+  } else {
+    tensor::convert(std::span(to.first, count), {data, job_.given[place].type, count});
+  }
 }
 
 WorkerNode::Span WorkerNode::span_in(std::vector<float>& arena, std::uint32_t place) const {

@@ -70,6 +70,8 @@ class WorkerNode final : public Node {
   template <typename Wait>
   Result<bool> in_slices(Duration limit, Wait wait);
   Span span_in(std::vector<float>& arena, std::uint32_t place) const;
+  // From the program's memory, of the tensor's own type.
+  void copy_given(std::uint32_t place, const void* data, Span to) const;
   void begin_training();
   void begin_backward();
   void hand_in();

@@ -63,6 +63,10 @@ class Exchange:
         kinds = {entry.dtype for entry in self.table.entries if entry.index not in self.frozen}
         return str(kinds.pop()).removeprefix("torch.") if self.only_gradients and len(kinds) == 1 else "float32"
 
+    def _type_of(self, entry: Entry) -> torch.dtype:
+        """In which the core is given its numbers: its own, unless they are multiplied first."""
+        return entry.dtype if self.samples_row is None else torch.float32
+
     def add(self, name: str, initial: Tensor, *, frozen: bool) -> Row:
         self.rows.append(Row(name, initial, frozen))
         return self.rows[-1]
@@ -73,13 +77,13 @@ class Exchange:
         initial: list[Tensor] = []
 
         def put(name: str, shape: tuple[int, ...], values: Tensor, layer: int, frozen: bool, group: int = 0) -> int:
-            specs.append(TensorSpec(name, shape, "float32", layer, frozen, group))
+            specs.append(TensorSpec(name, shape, str(values.dtype).removeprefix("torch."), layer, frozen, group))
             initial.append(values.cpu())
             return len(specs) - 1
 
         def put_entry(entry: Entry, layer: int, frozen: bool) -> None:
             shape = tuple(entry.parameter.shape) if entry.parameter.numel() else (1,)
-            self._numbers[entry.index] = put(entry.name, shape, memory.as_sent(entry.parameter.detach(), entry.strides), layer, frozen, self._groups.get(entry.index, 0))
+            self._numbers[entry.index] = put(entry.name, shape, memory.as_sent(entry.parameter.detach(), entry.strides, self._type_of(entry)), layer, frozen, self._groups.get(entry.index, 0))
 
         def put_row(row: Row, layer: int) -> None:
             row.number = put(row.name, tuple(row.initial.shape), row.initial, layer, row.frozen)
@@ -113,10 +117,10 @@ class Exchange:
     def on_joined(self, node: Node) -> None:
         """Rank 0's parameters become everybody's."""
         self.node = node
-        self._transfers = transfers.of(self.table.device, node.gradient_ready)
         rows = [self.samples_row.number] if self.samples_row is not None else []
         numbers = [*self._numbers, *(row.number for row in self.rows), *rows]
         self._values = {number: torch.frombuffer(node.value(number), dtype=torch.float32) for number in numbers}
+        self._transfers = transfers.of(self.table.device, node.gradient_ready, list(self._values.values()))
         self._views = [self._view(entry) for entry in self.table.entries]
         with torch.no_grad():
             for entry in self.table.entries:
@@ -137,12 +141,13 @@ class Exchange:
 
     def send(self, entry: Entry, grad: Tensor) -> None:
         number = self._numbers[entry.index]
-        if self._transfers is None and grad.dtype is torch.float32 and grad.layout is torch.strided and grad.stride() == entry.strides and self.samples_row is None and grad.numel():
+        kind = self._type_of(entry)
+        if self._transfers is None and grad.dtype is kind and grad.layout is torch.strided and grad.stride() == entry.strides and self.samples_row is None and grad.numel():
             self.node.gradient_ready(number, grad.data_ptr())  # it stands as it is sent
             return
         if grad.is_sparse:
             grad = self._densified(entry, grad)
-        flat = memory.as_sent(grad.detach(), entry.strides)
+        flat = memory.as_sent(grad.detach(), entry.strides, kind)
         if self.samples_row is not None:
             flat = flat * self._samples
         if self._transfers is not None:

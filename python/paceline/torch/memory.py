@@ -1,4 +1,4 @@
-"""Tensors as the flat float32 that travels, and back. The order of the elements is the one of the parameter's memory."""
+"""Tensors as the flat numbers that the core is given, and back. The order of the elements is the one of the parameter's memory."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def flat(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(-1)
 
 
-def as_sent(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
-    """The tensor as flat float32 in the order that `strides` give; the tensor's own memory where that is what stands there."""
+def as_sent(tensor: Tensor, strides: tuple[int, ...], kind: torch.dtype = torch.float32) -> Tensor:
+    """The tensor, flat and of this type, in the order that `strides` give; the tensor's own memory where that is what stands there."""
     if tuple(tensor.stride()) != strides and tensor.numel() > 0:
         tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
-    return flat(tensor).to(torch.float32)
+    return flat(tensor).to(kind)
 
 
 def in_place(values: Tensor, like: Tensor, strides: tuple[int, ...]) -> Tensor:

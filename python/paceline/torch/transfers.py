@@ -3,20 +3,22 @@
 Out: the hook of a gradient records where the computing stream is; a stream of its own waits for that and copies. A thread waits for each copy in
 turn, so that autograd's thread goes on, and announces it to the core, which takes it from the host's memory. In: a mean is copied on
 another stream beside what is computed, into memory that belongs to that stream. What is computed from there on waits for it, the processor does not.
+It is read where the core has put it, if that memory could be pinned; if not, it is copied to pinned memory first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-Announce = Callable[[int, int], None]  # a tensor's number, the address of its float32
+Announce = Callable[[int, int], None]  # a tensor's number, the address of its gradient
 
 
 class Streams:
@@ -35,9 +37,25 @@ class Streams:
     def on(self, stream: Any) -> AbstractContextManager[object]:
         return self._module.stream(stream)  # type: ignore[no-any-return]
 
-    def pinned(self, count: int) -> Tensor:
+    def pin(self, values: Sequence[Tensor]) -> bool:
+        """Whether copies may read this memory of the host as it stands, until unpin(): arrays that fill one piece of memory."""
+        first = min(array.data_ptr() for array in values)
+        size = sum(array.nbytes for array in values)
+        if first + size != max(array.data_ptr() + array.nbytes for array in values):
+            return False
+        if int(self._module.cudart().cudaHostRegister(first, size, 0)) != 0:
+            with contextlib.suppress(RuntimeError):  # the refusal is the next call's error too
+                torch.zeros(1, device=self._device)
+            return False
+        self._pinned_at = first
+        return True
+
+    def unpin(self) -> None:
+        self._module.cudart().cudaHostUnregister(self._pinned_at)
+
+    def pinned(self, count: int, kind: torch.dtype) -> Tensor:
         """In the host's memory. PyTorch gives it to somebody else only when copies that use it are over."""
-        return torch.empty(count, pin_memory=True)
+        return torch.empty(count, dtype=kind, pin_memory=True)
 
     def empty(self, count: int) -> Tensor:
         """Memory of the stream that on() has chosen: only that stream's work is known to be over with it."""
@@ -55,8 +73,10 @@ class Streams:
 class Transfers:
     """Belongs to the thread that trains, autograd's threads included, of which one calls at a time."""
 
-    def __init__(self, streams: Streams, announce: Announce) -> None:
+    def __init__(self, streams: Streams, announce: Announce, values: Sequence[Tensor]) -> None:
+        """`values`: the memory that means come to, until close()."""
         self._streams = streams
+        self._in_place = bool(values) and streams.pin(values)
         self._announce = announce
         self._out, self._in = streams.new(), streams.new()
         self._leaving: queue.SimpleQueue[tuple[Any, int, Tensor, Tensor] | None] = queue.SimpleQueue()
@@ -67,9 +87,9 @@ class Transfers:
         self._thread.start()
 
     def send(self, number: int, flat: Tensor) -> None:
-        """The tensor's gradient, flat float32 on the device, will be announced. Raises what an earlier one has ended with."""
+        """The tensor's gradient, flat on the device, will be announced. Raises what an earlier one has ended with."""
         self._raise()
-        staged = self._streams.pinned(flat.numel())
+        staged = self._streams.pinned(flat.numel(), flat.dtype)
         self._out.wait_stream(self._streams.current())  # until then its numbers are not there
         with self._streams.on(self._out):
             self._streams.copy(staged, flat)
@@ -77,27 +97,34 @@ class Transfers:
         self._leaving.put((self._out.record_event(), number, staged, flat))  # which keeps its memory until it is copied
 
     def finish(self) -> None:
-        """Returns when all that was sent is announced; raises what one has ended with."""
+        """Returns when all that was sent is announced, and means may be overwritten; raises what one has ended with."""
         with self._idle:
             self._idle.wait_for(lambda: self._announced == self._sent)
+        if self._in_place:  # a mean that no gradient of this rank depends on may still be read
+            self._in.synchronize()
         self._raise()
 
     def fetch(self, values: Tensor) -> Tensor:
         """A copy of flat float32 `values` of the host, on the device: what is asked of the device from here on finds its numbers."""
-        staged = self._streams.pinned(values.numel())
-        staged.copy_(values)
         current = self._streams.current()
         with self._streams.on(self._in):
             fetched = self._streams.empty(values.numel())
-            self._streams.copy(fetched, staged)
+            self._streams.copy(fetched, values if self._in_place else self._staged(values))
         self._streams.keep(fetched, current)
         current.wait_event(self._in.record_event())
         return fetched
+
+    def _staged(self, values: Tensor) -> Tensor:
+        return self._streams.pinned(values.numel(), values.dtype).copy_(values)
 
     def close(self) -> None:
         """What is on its way is announced first, unless the job has failed."""
         self._leaving.put(None)
         self._thread.join()
+        if self._in_place:
+            self._in_place = False
+            self._in.synchronize()
+            self._streams.unpin()
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -118,6 +145,6 @@ class Transfers:
                 self._idle.notify_all()
 
 
-def of(device: torch.device, announce: Announce) -> Transfers | None:
+def of(device: torch.device, announce: Announce, values: Sequence[Tensor]) -> Transfers | None:
     """Nothing for parameters in the host's memory, which the core reads and writes where they stand."""
-    return None if device.type == "cpu" else Transfers(Streams(device), announce)
+    return None if device.type == "cpu" else Transfers(Streams(device), announce, values)

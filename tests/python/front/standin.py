@@ -6,6 +6,7 @@ old. What a rank waits for is delivered after a random part of everything else t
 
 import array
 import ctypes
+import dataclasses
 import math
 import random
 import threading
@@ -37,7 +38,7 @@ class World:
         def join(tensors, initial, settings, place):
             node = self.node_type(self, rank, tensors)
             node.settings = dict(settings)
-            mine = [floats_at(pointer, node.counts[t]) for t, pointer in enumerate(initial)]
+            mine = [floats_at(pointer, node.counts[t], tensors[t].dtype) for t, pointer in enumerate(initial)]
             with self.condition:
                 if rank == 0:
                     self.initial = mine
@@ -54,7 +55,7 @@ class World:
 
     def refuse_difference(self, rank):
         for t, (a, b) in enumerate(zip(self.tables[0], self.tables[rank])):
-            if a != b:
+            if dataclasses.replace(a, dtype=b.dtype) != b:  # the type is a rank's own business
                 raise PacelineError(f"workers 0 and {rank} disagree on tensor {t}: {a} against {b}; start every worker from the same model")
         if len(self.tables[0]) != len(self.tables[rank]):
             raise PacelineError(f"workers 0 and {rank} disagree on the number of tensors: {len(self.tables[0])} against {len(self.tables[rank])}")
@@ -76,8 +77,13 @@ class World:
         return len(self.pushed.get((iteration, tensor), {})) == self.workers
 
 
-def floats_at(pointer, count):
-    return array.array("f", ctypes.string_at(pointer, 4 * count))
+def floats_at(pointer, count, kind):
+    if kind == "float32":
+        return array.array("f", ctypes.string_at(pointer, 4 * count))
+    import torch
+
+    halves = torch.frombuffer(bytearray(ctypes.string_at(pointer, 2 * count)), dtype=getattr(torch, kind))
+    return array.array("f", halves.to(torch.float32).numpy().tobytes())
 
 
 def rounded(value):
@@ -111,7 +117,7 @@ class StandIn:
     def gradient_ready(self, tensor, pointer):
         assert not self.tensors[tensor].frozen
         assert self.waited[self.tensors[tensor].layer] == self.iteration - 1, f"{self.tensors[tensor].name} was sent before its last mean was waited for"
-        values = floats_at(pointer, self.counts[tensor])
+        values = floats_at(pointer, self.counts[tensor], self.tensors[tensor].dtype)
         with self.world.condition:
             self.refuse_failed()
             ranks = self.world.pushed.setdefault((self.iteration, tensor), {})

@@ -46,8 +46,14 @@ class Nowhere(transfers.Streams):
     def synchronize(self):
         pass
 
-    def pinned(self, count):
-        return torch.zeros(count)
+    def pin(self, values):
+        return True
+
+    def unpin(self):
+        pass
+
+    def pinned(self, count, kind):
+        return torch.zeros(count, dtype=kind)
 
     def empty(self, count):
         return torch.empty(count, device="meta")
@@ -65,7 +71,7 @@ def meta(monkeypatch):
     monkeypatch.setattr(table, "DEVICES", ("cpu", "meta"))
     monkeypatch.setattr(table, "refuse_shared_memory", lambda entries: None)  # all stand at address 0
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else to_host(tensor))
-    monkeypatch.setattr(transfers, "of", lambda device, announce: transfers.Transfers(Nowhere(), announce))
+    monkeypatch.setattr(transfers, "of", lambda device, announce, values: transfers.Transfers(Nowhere(), announce, values))
 
 
 def run(optimizer_of=adam, passes=1, branch=lambda rank, part: 0, between=lambda model, job: None, set_to_none=True, **choices):
@@ -123,7 +129,7 @@ def test_what_is_sent_stays_where_it_is(tensor):
 
 @pytest.mark.parametrize("max_norm", (0.05, 100.0))
 def test_clip_norm_through_late_copies_has_the_bits(monkeypatch, max_norm):
-    monkeypatch.setattr(transfers, "of", lambda device, announce: transfers.Transfers(Late(0), announce))
+    monkeypatch.setattr(transfers, "of", lambda device, announce, values: transfers.Transfers(Late(0), announce, values))
 
     def by(model, optimizer, job, max_norm):
         if not hasattr(job, "report"):  # the plain loop
@@ -152,7 +158,7 @@ def test_hooks_run_on_a_thread_of_autograd(monkeypatch, choices):
             raise errors[0]
 
     monkeypatch.setattr(torch.autograd, "backward", elsewhere)
-    monkeypatch.setattr(transfers, "of", lambda device, announce: transfers.Transfers(Late(0), announce))
+    monkeypatch.setattr(transfers, "of", lambda device, announce, values: transfers.Transfers(Late(0), announce, values))
     compare(nets.everything(), adam, scripts.everything(steps=3, **choices))
 
 

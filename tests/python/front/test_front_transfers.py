@@ -53,6 +53,9 @@ class Stream:
     def record_event(self):
         return Event(self)
 
+    def synchronize(self):
+        self.run(self.asked)
+
     def copy(self, to, source):
         with self.device.lock:
             to.fill_(math.nan)
@@ -94,6 +97,7 @@ class Late(transfers.Streams):
         self.computing = Computing(self)
         self.streams = []
         self.kept = set()
+        self.pins = seed % 2 == 0
 
     def new(self):
         self.streams.append(Stream(self, WAITS[2 * len(self.streams)]))
@@ -111,12 +115,18 @@ class Late(transfers.Streams):
         yield
         self.chosen = None
 
-    def pinned(self, count):
-        return torch.full((count,), math.nan)
+    def pin(self, values):
+        return self.pins
+
+    def unpin(self):
+        assert all(stream.done == stream.asked for stream in self.streams)
+
+    def pinned(self, count, kind):
+        return torch.full((count,), math.nan, dtype=kind)
 
     def empty(self, count):
         assert self.chosen is self.streams[1]  # whose memory it is, since that stream writes it first
-        return self.pinned(count)
+        return self.pinned(count, torch.float32)
 
     def keep(self, tensor, stream):
         assert stream is self.computing
@@ -129,7 +139,7 @@ class Late(transfers.Streams):
 
 @pytest.fixture(params=range(3))
 def device(request, monkeypatch):
-    monkeypatch.setattr(transfers, "of", lambda device, announce: transfers.Transfers(Late(request.param), announce))
+    monkeypatch.setattr(transfers, "of", lambda device, announce, values: transfers.Transfers(Late(request.param), announce, values))
 
 
 def adam(model):
@@ -186,7 +196,7 @@ def test_weights_by_samples(device):
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_every_wait_is_needed(monkeypatch, wait):
-    monkeypatch.setattr(transfers, "of", lambda device, announce: transfers.Transfers(Late(1, (wait,)), announce))
+    monkeypatch.setattr(transfers, "of", lambda device, announce, values: transfers.Transfers(Late(1, (wait,)), announce, values))
     with pytest.raises(AssertionError, match="differ"):
         compare(nets.everything(), adam, scripts.everything(steps=3))
 
@@ -195,7 +205,7 @@ def test_an_error_of_the_thread_that_announces_reaches_the_script(monkeypatch):
     def refuse(number, pointer):
         raise PacelineError("worker 1 was lost", kind="peer-lost")
 
-    monkeypatch.setattr(transfers, "of", lambda device, announce: transfers.Transfers(Late(0), refuse))
+    monkeypatch.setattr(transfers, "of", lambda device, announce, values: transfers.Transfers(Late(0), refuse, values))
     with pytest.raises(PacelineError, match="worker 1 was lost"):
         attached(2, nets.mlp(), adam, over_numbers)
 
@@ -228,7 +238,7 @@ def over_numbers(model, optimizer, rank, job, log):
 def test_what_a_copy_reads_is_kept_until_it_is_over():
     announced = []
     late = Late(0)
-    out = transfers.Transfers(late, lambda number, pointer: announced.extend(array.array("f", ctypes.string_at(pointer, 12))))
+    out = transfers.Transfers(late, lambda number, pointer: announced.extend(array.array("f", ctypes.string_at(pointer, 12))), ())
     with late.lock:  # so that the copy happens after send
         out.send(0, torch.ones(3))
     out.finish()
@@ -239,7 +249,7 @@ def test_what_a_copy_reads_is_kept_until_it_is_over():
 def test_what_was_sent_is_announced_before_it_ends():
     announced = []
     late = Late(0)
-    out = transfers.Transfers(late, lambda number, pointer: announced.append(number))
+    out = transfers.Transfers(late, lambda number, pointer: announced.append(number), ())
     for number in range(5):
         out.send(number, torch.ones(3))
     out.finish()
@@ -247,3 +257,19 @@ def test_what_was_sent_is_announced_before_it_ends():
     out.close()
     out.close()
     assert not out._thread.is_alive()
+
+
+@pytest.mark.parametrize("pins", (False, True))
+def test_a_mean_may_be_overwritten_when_the_iteration_is_concluded(pins):
+    """Also one that no gradient depends on, which is fetched right before."""
+    late = Late(0)
+    late.pins = pins
+    late.computing.wait_event = lambda event: None  # what would use it has not begun
+    values = torch.ones(3)
+    ends = transfers.Transfers(late, lambda number, pointer: None, [values])
+    fetched = ends.fetch(values)
+    ends.finish()
+    values.fill_(2.0)
+    ends.close()
+    late.streams[1].synchronize()
+    assert fetched.tolist() == [1.0, 1.0, 1.0]
