@@ -92,14 +92,11 @@ class Order:
         self._layers = layers
         self._seen: dict[int, None] | None = {}
         self._steps = 0
-        self.sees_reads = False  # of attributes, which count within a forward pass of the model only
+        self.in_forward = False  # of the model: within it, reads of attributes count too
 
     @property
     def watching(self) -> bool:
         return self._seen is not None
-
-    def forward(self, begins: bool) -> None:
-        self.sees_reads = begins and self.watching
 
     def passed(self, layer: int) -> None:
         if self._seen is not None:

@@ -40,8 +40,8 @@ def exchanged(report: Mapping[str, Any]) -> Exchanged:
     rate = (report.get("link") or {}).get("bandwidth") or (report.get("tuned") or {}).get("bandwidth")
     if collective:
         rate = 1.0 / collective["beta"] if collective.get("beta") else rate
-    else:
-        pushed *= (workers - 1) / workers  # its own server's part takes no link
+    elif report["role"] == "both":  # a server beside each worker: what it answers leaves by the same link, its own worker's part by none
+        pushed = (pushed + report["bytes_pulled"] / (iterations * workers)) * (workers - 1) / workers
     return Exchanged(sum(report["overlapped"].values()), pushed, rate)
 
 
@@ -69,14 +69,15 @@ def advice(lines: Mapping[str, float], max_norm: float | None, *, is_narrow: boo
     if reason == "forward":
         return of_forward(worth[reason], lines, is_narrow)
     if reason == "clip_grad_norm_":
-        return of_clipping(worth[reason], max_norm)
+        return of_clipping(worth[reason], lines, max_norm)
     return f"your script waits {milliseconds(worth[reason])} each iteration in {reason}: {REMEDIES[reason]}"
 
 
-def of_clipping(waited: float, max_norm: float | None) -> str:
-    """The norm is known when the last push is in: what comes back, half of it, travels behind the forward pass."""
+def of_clipping(waited: float, lines: Mapping[str, float], max_norm: float | None) -> str:
+    """With clip_norm the norm is known while means travel, so that what the link needs beyond computing is all that has to be waited for."""
     norm = "..." if max_norm is None else f"{max_norm:g}"
-    return f"your script calls clip_grad_norm_, which waits {milliseconds(waited)} each iteration; attach(clip_norm={norm}) waits about {milliseconds(waited / 2)}"
+    least = f" waits {milliseconds(max(0.0, lines['link'] - lines['computing']))} at best" if "link" in lines else " waits for a mean where the next forward pass needs it"
+    return f"your script calls clip_grad_norm_, which waits {milliseconds(waited)} each iteration; attach(clip_norm={norm}){least}"
 
 
 def of_forward(waited: float, lines: Mapping[str, float], is_narrow: bool) -> str:

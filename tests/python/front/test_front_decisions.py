@@ -140,19 +140,20 @@ def test_the_report_says_what_would_help():
     assert lines["iterations"] == 4 and lines["seconds"] == pytest.approx(0.1)
     assert lines["waited: clip_grad_norm_"] == pytest.approx(0.03) and "waited: inner" not in lines
     assert lines["exposed"] == pytest.approx(0.031) and lines["computing"] == pytest.approx(0.069)
-    assert summary.advice(lines, 1.0) == "your script calls clip_grad_norm_, which waits 30.0 ms each iteration; attach(clip_norm=1) waits about 15.0 ms"
+    assert summary.advice(lines, 1.0) == "your script calls clip_grad_norm_, which waits 30.0 ms each iteration; attach(clip_norm=1) waits for a mean where the next forward pass needs it"
+    assert summary.advice({**lines, "link": 0.081}, 1.0).endswith("; attach(clip_norm=1) waits 12.0 ms at best")
     assert summary.advice({**lines, "waited: parameters()": 0.04}, None).startswith("your script waits 40.0 ms each iteration in parameters(): it goes through all parameters")
     assert summary.advice({**lines, "waited: clip_grad_norm_": 0.001}, None) == ""
 
 
 TOLD = {
-    "workers": 4, "iterations": 10, "bytes_pushed": 4 * 10 * 8e6, "overlapped": {"push": 0.002, "pull": 0.001}, "collective": None,
+    "role": "both", "workers": 4, "iterations": 10, "bytes_pushed": 4 * 10 * 5e6, "bytes_pulled": 4 * 10 * 3e6, "overlapped": {"push": 0.002, "pull": 0.001}, "collective": None,
     "link": {"bandwidth": None}, "tuned": {"bandwidth": 100e6},
 }  # fmt: skip
 
 
 def test_the_end_says_what_was_hidden_and_what_the_bound_is():
-    """8 MB a rank, of which 3/4 leave the process, by a link of 100 MB/s: 60 ms."""
+    """5 MB that a rank pushes and 3 that its server answers, of which 3/4 leave the process, by a link of 100 MB/s: 60 ms."""
     lines = {"iterations": 9.0, "seconds": 0.1, "computing": 0.05, "exposed": 0.05, "waited: forward": 0.05}
     complete = summary.complete(lines, summary.exchanged(TOLD))
     assert (complete["hidden"], complete["link"], complete["bound"]) == pytest.approx((0.003, 0.06, 0.06))
@@ -166,6 +167,7 @@ def test_the_end_says_what_was_hidden_and_what_the_bound_is():
 
 def test_rings_are_told_by_what_they_sent_and_links_that_nobody_measured_have_no_bound():
     told = summary.exchanged({**TOLD, "collective": {"beta": 1e-8}, "tuned": None})
-    assert told.seconds == pytest.approx(0.08)
+    assert told.seconds == pytest.approx(0.05)
+    assert summary.exchanged({**TOLD, "role": "separate"}).seconds == pytest.approx(0.05)  # servers elsewhere: a link has two directions
     unknown = summary.exchanged({**TOLD, "tuned": None})
     assert unknown.seconds is None and "bound" not in summary.complete({"computing": 1.0}, unknown)
