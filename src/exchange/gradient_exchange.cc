@@ -13,6 +13,15 @@ Status check_layer(const job::Plan& plan, Layer layer) {
   return error(ErrorKind::kBadRequest, "layer {} does not exist; the model has {}", layer.index, plan.layers());
 }
 
+// Until gradients are not being read any more.
+template <typename Over>
+Result<bool> wait_read(Gatehouse& house, const Carrier& carrier, Gatehouse::Lock& lock, Duration limit, Over over) {
+  return house.wait(lock, limit, over, [&] {
+    const auto unit = house.gates().undelivered();
+    return unit ? carrier.reading(*unit) : std::string("nothing");
+  });
+}
+
 }  // namespace
 
 using Wait = GateObserver::Wait;
@@ -226,17 +235,10 @@ void GradientExchange::forward_done() {
   });
 }
 
-Result<bool> GradientExchange::wait_read(Lock& lock, Duration limit, const std::function<bool()>& over) {
-  return house_->wait(lock, limit, over, [this] {
-    const auto unit = house_->gates().undelivered();
-    return unit ? carrier_->reading(*unit) : std::string("nothing");
-  });
-}
-
 Status GradientExchange::wait_gradient_free(std::uint32_t tensor) {
   PACELINE_RETURN_IF_ERROR(check_process());
   Lock lock = house_->lock();
-  return whole(wait_read(lock, Gatehouse::kNoLimit, [&] { return house_->gates().free_of(tensor); }));
+  return whole(wait_read(*house_, *carrier_, lock, Gatehouse::kNoLimit, [&] { return house_->gates().free_of(tensor); }));
 }
 
 Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration limit) {
@@ -246,7 +248,7 @@ Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration li
   exchange::GateLedger& gates = house_->gates();
   const TimePoint entered = house_->loop().now();
   if (!layer) tell([&](GateObserver& observer) { observer.on_forward_done(entered); });
-  const auto over = wait_read(lock, limit, [&] { return layer ? gates.free(*layer) : gates.free(); });
+  const auto over = wait_read(*house_, *carrier_, lock, limit, [&] { return layer ? gates.free(*layer) : gates.free(); });
   if (layer) return over;
   const TimePoint now = house_->loop().now();
   tell([&](GateObserver& observer) {

@@ -128,7 +128,6 @@ class GradientExchange {
   Result<bool> wait_open(std::optional<Layer> layer, Iteration iteration, Duration limit);
   Result<bool> wait_values(Lock& lock, std::optional<Layer> layer, Duration limit);
   Result<bool> wait_for_round(Lock& lock);
-  Result<bool> wait_read(Lock& lock, Duration limit, const std::function<bool()>& over);
   Status wait_unused_layers(Lock& lock, Iteration iteration);
   Status check_rates_told() const;
   Status announce(std::uint32_t tensor);

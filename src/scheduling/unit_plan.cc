@@ -118,8 +118,8 @@ std::vector<Group> groups_of(const UnitPlan& plan, std::span<const TensorCut> cu
   return groups;
 }
 
-// Gives homes, to the server with least: slices in arena order, so that at any moment of an iteration servers have equal shares of what
-// travels then; else the largest group first. The units of a group go to different servers.
+// Gives homes, to the server with least: slices in arena order, so that servers have equal shares of what travels at one time; else
+// the largest group first. The units of a group go to different servers.
 std::vector<std::int64_t> place(UnitPlan& plan, std::span<const TensorCut> cuts, Cut::Kind kind, std::int32_t servers) {
   std::vector<Group> groups = groups_of(plan, cuts, servers);
   if (kind != Cut::Kind::kSlices)

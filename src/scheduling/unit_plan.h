@@ -93,9 +93,9 @@ struct TensorExtent {
 // Merging (Cut::merge): a tensor that is not cut joins the unit before it, of its own or an earlier layer, as long as what has
 // joined that unit stays within `merge` elements together. So nobody waits for more than that because of merging.
 //
-// Homes balance bytes: each unit onto the server that has least so far, the lowest rank on ties. Slices come in arena order, so that
-// the first layers' bytes are shared by all servers, and the next ones', and the last ones': what travels at one time is, too. Other
-// units come the largest first. Pieces of a tensor that is split "over all servers" differ by at most one element,
+// Homes balance bytes: each unit onto the server that has least so far, the lowest rank on ties. Slices come in arena order, so
+// that the servers share the first layers' bytes, the next ones' and the last ones': whatever travels at one time. Other units
+// come the largest first. Pieces of a tensor that is split "over all servers" differ by at most one element,
 // and each server gets as many of them. Where slices alone leave the servers' shares further apart than 1 % of a fair share, the
 // largest tensors get a multiple of `servers` slices, which are smaller, until they do not. Where that does not help, less is
 // merged.
