@@ -59,7 +59,7 @@ class RootGate(Gate):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, module: nn.Module, args: object) -> None:
         if not self.front.inert:
-            self.front.order.in_forward = True
+            self.front.order.forward(begins=True)
             with self.front.lock, self.front.account.timed("forward"):
                 self.front.buffers.adopt(self.front.exchange.node.workers)
         self.window.close()
@@ -74,7 +74,7 @@ class RootEnd:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: object) -> None:
-        self.front.order.in_forward = False
+        self.front.order.forward(begins=False)
         self.window.open()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -127,11 +127,8 @@ class GatedParameters(dict[str, Any]):
         if self.compiled and torch.compiler.is_compiling():
             return value
         front = self.front()
-        if front is None:
-            return value
-        in_forward = front.order.in_forward
-        if (front.ledger.due or (in_forward and front.order.watching)) and value is not None and (entry := front.table.of(value)) is not None:
-            front.passed((entry.layer,), "forward" if in_forward else "an attribute read")
+        if front is not None and (front.ledger.due or front.order.sees_reads) and value is not None and (entry := front.table.of(value)) is not None:
+            front.passed((entry.layer,), "forward" if front.order.in_forward else "an attribute read")
         return value
 
     def get(self, key: str, default: Any = None) -> Any:

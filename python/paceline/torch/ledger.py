@@ -92,11 +92,15 @@ class Order:
         self._layers = layers
         self._seen: dict[int, None] | None = {}
         self._steps = 0
-        self.in_forward = False  # of the model: within it, reads of attributes count too
+        self.in_forward = False  # of the model: within it, reads of attributes count too,
+        self.sees_reads = False  # while the order is watched
 
     @property
     def watching(self) -> bool:
         return self._seen is not None
+
+    def forward(self, begins: bool) -> None:
+        self.in_forward, self.sees_reads = begins, begins and self.watching
 
     def passed(self, layer: int) -> None:
         if self._seen is not None:

@@ -41,7 +41,7 @@ class Streams:
         """Whether copies may read this memory of the host as it stands, until unpin(): arrays that fill one piece of memory."""
         first = min(array.data_ptr() for array in values)
         size = sum(array.nbytes for array in values)
-        if first + size != max(array.data_ptr() + array.nbytes for array in values):
+        if first + size != max(array.data_ptr() + array.nbytes for array in values) or not hasattr(self._module, "cudart"):
             return False
         if int(self._module.cudart().cudaHostRegister(first, size, 0)) != 0:
             with contextlib.suppress(RuntimeError):  # the refusal is the next call's error too
