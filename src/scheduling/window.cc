@@ -60,7 +60,8 @@ Bytes window_for(const WindowRule& rule, BytesPerSecond rate, Duration round_tri
 
 Bytes wide_for(const WindowRule& rule, BytesPerSecond rate) {
   if (rule.kind == WindowRule::Kind::kFixed) return {};
-  return Bytes{std::llround(std::min(static_cast<double>(rule.spread.count), rate.value * seconds(kSpreadTime)))};
+  const double room = std::max(rate.value * seconds(kSpreadTime), static_cast<double>(kSmallestSpread.count));
+  return Bytes{std::llround(std::min(static_cast<double>(rule.spread.count), room))};
 }
 
 Bytes chunk_for(Bytes window) { return std::clamp(Bytes{window.count / 4}, kSmallestChunk, kLargestChunk); }

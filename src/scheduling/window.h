@@ -1,7 +1,7 @@
 // How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for
 // (docs/algorithms.md, section 1, place 4). A fixed number of bytes, or following the link (scheduling/window_follower.h):
 //     window = rate * (link_time + round trip),   within [kSmallestFollowing, kLargestFollowing],
-//     wide   = min(spread, rate * kSpreadTime),   what several destinations together may hold if that is more.
+//     wide   = min(spread, max(rate * kSpreadTime, kSmallestSpread)),   what several destinations together may hold if that is more.
 //
 // A window holds at least four chunks if these can be made small enough, so that one link can be kept busy by several destinations.
 #pragma once
@@ -26,6 +26,9 @@ inline constexpr Bytes kLargestFollowing{std::int64_t{64} << 20};
 // A node that is late by some milliseconds leaves those idle whose windows are full of what is for it. More than a switch holds of
 // a link would be lost there (docs/results/2026-11-schedules.md).
 inline constexpr Duration kSpreadTime = std::chrono::milliseconds(10);
+// Three of P3's slices, for which a switch has room however slow the link is. With less, a link of 200 Mb/s idles for 3 % of an
+// iteration (docs/results/2026-11-front.md).
+inline constexpr Bytes kSmallestSpread{600'000};
 inline constexpr Bytes kUnbounded{std::int64_t{1} << 40};  // a window that never holds anything back
 
 struct WindowRule {

@@ -133,10 +133,10 @@ TEST(WindowFollower, TimesInWhichLittleWasToBeSentTellNothing) {
 }
 
 TEST(WindowFollower, SeveralDestinationsGetMoreOnceTheRateIsKnown) {
-  Link link({.spread = {1'200'000}}, 50e6, 100us);
+  Link link({.spread = {1'200'000}}, 80e6, 100us);
   EXPECT_EQ(link.follower().wide().count, 0);
   link.keep_busy(1s);
-  EXPECT_NEAR(static_cast<double>(link.follower().wide().count), 500'000, 25'000);
+  EXPECT_NEAR(static_cast<double>(link.follower().wide().count), 800'000, 40'000);
   link.set_rate(500e6);
   link.keep_busy(1s);
   EXPECT_EQ(link.follower().wide().count, 1'200'000);

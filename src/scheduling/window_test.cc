@@ -45,10 +45,12 @@ TEST(Window, IsWhatTheLinkMovesInItsTimeAndARoundTrip) {
   EXPECT_EQ(chunk_for(kUnbounded).count, 65'536);
 }
 
-TEST(Window, ToSeveralDestinationsIsSomeSlicesButNotMoreThanALinkMovesInTenMilliseconds) {
+TEST(Window, ToSeveralDestinationsIsSomeSlicesButNotMoreThanALinkMovesInTenMillisecondsOrASwitchHolds) {
   const WindowRule rule{.spread = {1'200'000}};
   EXPECT_EQ(wide_for(rule, {125e6}).count, 1'200'000);
-  EXPECT_EQ(wide_for(rule, {12.5e6}).count, 125'000);
+  EXPECT_EQ(wide_for(rule, {80e6}).count, 800'000);
+  EXPECT_EQ(wide_for(rule, {12.5e6}).count, 600'000);
+  EXPECT_EQ(wide_for(WindowRule{.spread = {120'000}}, {12.5e6}).count, 120'000);
   EXPECT_EQ(wide_for(rule, {1e30}).count, 1'200'000);
   EXPECT_EQ(wide_for(WindowRule{}, {125e6}).count, 0);
   EXPECT_EQ(wide_for(fixed_window({200'000}), {125e6}).count, 0);
