@@ -1,7 +1,7 @@
 // How many bytes a node may have on their way, and how large its chunks are: what an urgent unit has to wait for
 // (docs/algorithms.md, section 1, place 4). A fixed number of bytes, or following the link (scheduling/window_follower.h):
 //     window = rate * (link_time + round trip),   within [kSmallestFollowing, kLargestFollowing],
-//     wide   = min(spread, max(rate * kSpreadTime, kSmallestSpread)),   what several destinations together may hold if that is more.
+//     wide   = min(spread, max(rate * kSpreadTime, kSmallestSpread)), what several destinations together may hold if it is more.
 //
 // A window holds at least four chunks if these can be made small enough, so that one link can be kept busy by several destinations.
 #pragma once
