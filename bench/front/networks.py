@@ -114,7 +114,11 @@ def measured(options, network, rate, way):
         lab = [options.paceline, "lab", "--hosts", str(HOSTS), "--rate", rate, "--measure", "0s", "--limit", "300s", "--"]
         commands = [[*lab, *script, "--interface", "eth0", "--rank", "{host}", "--master", "{address:0}"]]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands]
-    output = "".join(process.communicate(timeout=300)[0] for process in running)
+    try:
+        output = "".join(process.communicate(timeout=300)[0] for process in running)
+    finally:
+        for process in running:
+            process.kill()  # none is left, unless one took too long
     found = [json.loads(line.split("SECONDS ", 1)[1]) for line in output.splitlines() if "SECONDS " in line]
     if any(process.returncode for process in running) or len(found) != HOSTS:
         raise SystemExit(f"{network} at {rate} by {way}: exit codes {[process.returncode for process in running]}\n{output[-2000:]}")

@@ -26,8 +26,8 @@ inline constexpr Bytes kLargestFollowing{std::int64_t{64} << 20};
 // A node that is late by some milliseconds leaves those idle whose windows are full of what is for it. More than a switch holds of
 // a link would be lost there (docs/results/2026-11-schedules.md).
 inline constexpr Duration kSpreadTime = std::chrono::milliseconds(10);
-// Three of P3's slices, for which a switch has room however slow the link is. With less, a link of 200 Mb/s idles for 3 % of an
-// iteration (docs/results/2026-11-front.md).
+// Three of P3's slices, for which a switch has room however slow the link is. With less, a GPT of 10 million parameters
+// takes 2 % longer by links of 200 Mb/s (docs/results/2026-11-front.md).
 inline constexpr Bytes kSmallestSpread{600'000};
 inline constexpr Bytes kUnbounded{std::int64_t{1} << 40};  // a window that never holds anything back
 

@@ -169,6 +169,11 @@ class Exchange:
         self._sent_rows.clear()
         self.node.backward_done(iteration, [*(self._numbers[index] for index in unused), *idle])
 
+    def release(self) -> None:
+        """Before the node is closed, whose memory it is."""
+        if self._transfers is not None:
+            self._transfers.release()
+
     def close(self) -> None:
         if self._transfers is not None:
             self._transfers.close()

@@ -128,6 +128,7 @@ class Job:
         if not self._front.inert:
             self._front.inert = True
             self._node.fail(reason)
+            self._front.exchange.release()
             self._node.close(LEAVE)
             self._front.exchange.close()
 
@@ -149,6 +150,7 @@ class Job:
             self.close()
         except PacelineError as error:
             warnings.warn(f"the job that was left had failed: {error}", stacklevel=5)
+            self._front.exchange.release()
             self._node.close(LEAVE)
         self._detach()
 

@@ -74,7 +74,7 @@ class Transfers:
     """Belongs to the thread that trains, autograd's threads included, of which one calls at a time."""
 
     def __init__(self, streams: Streams, announce: Announce, values: Sequence[Tensor]) -> None:
-        """`values`: the memory that means come to, until close()."""
+        """`values`: the memory that means come to, until release()."""
         self._streams = streams
         self._in_place = bool(values) and streams.pin(values)
         self._announce = announce
@@ -119,8 +119,12 @@ class Transfers:
 
     def close(self) -> None:
         """What is on its way is announced first, unless the job has failed."""
+        self.release()
         self._leaving.put(None)
         self._thread.join()
+
+    def release(self) -> None:
+        """From here on the memory that means come to may go away: nothing of the device reads it."""
         if self._in_place:
             self._in_place = False
             self._in.synchronize()

@@ -70,7 +70,11 @@ def processes(way):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, __file__, "--member", way]
     ranks = [subprocess.Popen([*command, str(rank), str(port)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) for rank in range(2)]
-    ends = [rank.communicate(timeout=120)[0] for rank in ranks]
+    try:
+        ends = [rank.communicate(timeout=120)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()  # none is left, unless one took too long
     found = {line for end in ends for line in end.splitlines() if line.startswith("BITS")}
     assert not any(rank.returncode for rank in ranks) and len(found) == 1, ends
     return found

@@ -18,6 +18,7 @@ import weakref
 import nets
 import pytest
 import scripts
+import standin
 import torch
 from loops import attached, compare
 from paceline import PacelineError
@@ -273,3 +274,21 @@ def test_a_mean_may_be_overwritten_when_the_iteration_is_concluded(pins):
     ends.close()
     late.streams[1].synchronize()
     assert fetched.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_nothing_reads_the_means_of_a_job_that_has_failed(monkeypatch):
+    """Their memory goes with the node."""
+    happened = []
+    late = Late(0)
+    monkeypatch.setattr(late, "unpin", lambda: happened.append("unpinned"))
+    monkeypatch.setattr(transfers, "of", lambda device, announce, values: transfers.Transfers(late, announce, values))
+    monkeypatch.setattr(standin.StandIn, "close", lambda self, seconds: happened.append("closed"))
+
+    def script(model, optimizer, rank, job, log):
+        with job:
+            raise ValueError("no such file")
+        yield
+
+    with pytest.raises(ValueError, match="no such file"):
+        attached(1, nets.mlp(), adam, script)
+    assert happened == ["unpinned", "closed"]
