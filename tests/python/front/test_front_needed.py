@@ -42,6 +42,11 @@ def without(monkeypatch, what):
         monkeypatch.setattr(updates.Updates, "_put", put_without_what_is_pending)
 
 
+def never_early(monkeypatch):
+    """An update that is early by chance hides that a mechanism is missing."""
+    monkeypatch.setattr(standin.StandIn, "happens_to_be_there", lambda self, keys: False)
+
+
 def nothing_for(*reasons, original):
     return lambda self, reason: None if reason in reasons else original(self, reason)
 
@@ -69,7 +74,7 @@ MUTATIONS = {
 def test_without_one_mechanism_a_test_fails(monkeypatch, what, scene):
     make, script, choices = SCENES[scene]
     compare(make(), adam, script, **choices)
-    monkeypatch.setattr(standin.StandIn, "happens_to_be_there", lambda self, keys: False)  # nor is an update early by chance
+    never_early(monkeypatch)
     without(monkeypatch, what)
     with pytest.raises((AssertionError, PacelineError, RuntimeError)):  # autograd's own: a value was changed after it had been used
         compare(make(), adam, script, **choices)
@@ -95,6 +100,7 @@ def test_without_the_check_of_arrivals_a_held_weight_would_train_wrong(monkeypat
         finally:
             self.due = due
 
+    never_early(monkeypatch)
     monkeypatch.setattr(ledger.Ledger, "finished", unchecked)
     monkeypatch.setattr(front.refusals, "stale", lambda entry: contextlib.suppress)
     monkeypatch.setattr(front.Front, "on_gradient", on_gradient_unchecked(front.Front.on_gradient))
