@@ -1,6 +1,7 @@
 // Calls that come when it is not their turn, from a fork, or while the handle is being closed: refused, and the job trains as if
 // they had not been made.
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -243,15 +244,14 @@ TEST(Turns, AnInterruptOfTheCoordinatorEndsTheJobAfterTheIteration) {
 TEST(Turns, WhoeverWaitsWhileTheHandleIsClosedIsTold) {
   OneWorker one;
   one.coordinate();
-  std::thread waiting([&] {
+  paceline_node* const coordinator = std::exchange(one.coordinator, nullptr);
+  std::thread waiting([coordinator] {
     Error error;
-    const auto kind = paceline_finish(one.coordinator, INFINITY, error);
+    const auto kind = paceline_finish(coordinator, INFINITY, error);
     // Closed before this thread came, or while it was inside.
     EXPECT_TRUE(kind == PACELINE_CANCELLED || kind == PACELINE_BAD_REQUEST) << error.message;
   });
   Error error;
-  paceline_node* coordinator = one.coordinator;
-  one.coordinator = nullptr;
   EXPECT_DONE(paceline_close(coordinator, 1, error));
   waiting.join();
 }
