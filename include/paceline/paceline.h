@@ -250,6 +250,6 @@ void paceline_after_fork(void);
 }
 #endif
 
-#include "paceline/communicator.h" /* collective operations */
-
+#include "paceline/communicator.h"    /* collective operations */
+#include "paceline/optimizer_state.h" /* of servers */
 #endif

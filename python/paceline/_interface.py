@@ -1,4 +1,4 @@
-"""What paceline.h, error.h and communicator.h declare, for ctypes: constants, structs, and the arguments of every call. A test compares it
+"""What paceline.h and the headers that come with it declare, for ctypes: constants, structs, and the arguments of every call. A test compares it
 with the headers, name by name."""
 
 from __future__ import annotations
@@ -196,6 +196,9 @@ CALLS: dict[str, Sequence[object]] = {
     "paceline_backward_done": (c_void_p, c_int64, POINTER(c_uint32), c_size_t),
     "paceline_wait_verdict": (c_void_p, c_int64, c_double, POINTER(Verdict)),
     "paceline_step_done": (c_void_p, POINTER(Step), POINTER(c_int32)),
+    "paceline_job_set_state": (c_void_p, c_uint32, POINTER(POINTER(c_float)), c_size_t, c_int64),
+    "paceline_gather_state": (c_void_p, c_double),
+    "paceline_tensor_state": (c_void_p, c_uint32, c_size_t, POINTER(POINTER(c_float)), POINTER(c_int64), POINTER(c_int64)),
     "paceline_communicator_open": (POINTER(CommunicatorOptions), _HANDLE),
     "paceline_communicator_group": (c_void_p, c_int32, POINTER(c_int32), c_size_t, _HANDLE),
     "paceline_communicator_describe": (c_void_p, POINTER(CommunicatorInfo)),

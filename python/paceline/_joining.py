@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline import launch
 from paceline._errors import PacelineError
-from paceline._node import Node, Place, TensorSpec
+from paceline._node import Node, Place, State, TensorSpec
 from paceline.launch import Launch
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Hosting:
         self.rank, self.workers, self.first_iteration = node.rank, node.workers, node.first_iteration
         self.value, self.tell_rates, self.gradient_ready, self.backward_done = node.value, node.tell_rates, node.gradient_ready, node.backward_done
         self.wait_layer, self.wait_all, self.wait_verdict = node.wait_layer, node.wait_all, node.wait_verdict
+        self.gather_state, self.updates, self.state = node.gather_state, node.updates, node.state
         self.set_order, self.step_done, self.fail, self.interrupt = node.set_order, node.step_done, node.fail, node.interrupt
 
     def finish(self, seconds: float) -> None:
@@ -52,7 +53,7 @@ class Hosting:
         self._coordinator.close(seconds)
 
 
-def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> Node:
+def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place, states: Mapping[int, State] | None = None) -> Node:
     """`_node.Join`. What `place` leaves open is as the launcher says."""
     from paceline import _library_node
 
@@ -70,9 +71,8 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
         if rank == 0:
             hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings, place)
         address = given or meet(here, name, hosted)
-        node: Node = _library_node.join(
-            tensors, initial, settings, dataclasses.replace(place, role=role, rank=rank, workers=workers, servers=servers, coordinator=address, bind=bind)
-        )
+        own = dataclasses.replace(place, role=role, rank=rank, workers=workers, servers=servers, coordinator=address, bind=bind)
+        node: Node = _library_node.join(tensors, initial, settings, own, states)
     except BaseException:
         if hosted is not None:
             with contextlib.suppress(PacelineError):

@@ -8,9 +8,9 @@ import socket
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
-from paceline import _interface, _library
+from paceline import _interface, _library, _library_state
 from paceline._errors import PacelineError
-from paceline._node import Place, TensorSpec, Verdict
+from paceline._node import Place, State, TensorSpec, Verdict
 from paceline._waiting import wait
 from paceline.launch import is_file
 
@@ -120,6 +120,15 @@ class LibraryNode(_Hosted):
         non_finite = None if verdict.non_finite_tensor < 0 else (verdict.non_finite_rank, verdict.non_finite_tensor)
         return Verdict(verdict.square_sum, non_finite, frozenset(unused))
 
+    def gather_state(self, seconds: float) -> bool:
+        return _library_state.gather_state(self._handle, seconds)
+
+    def updates(self, tensor: int) -> int:
+        return _library_state.tensor_updates(self._handle, tensor)
+
+    def state(self, tensor: int, number: int) -> memoryview:
+        return _library_state.tensor_array(self._handle, tensor, number)
+
     def set_order(self, layers: Sequence[int]) -> None:
         _library.set_order(self._handle, layers)
 
@@ -137,7 +146,9 @@ class LibraryNode(_Hosted):
 _TYPES = {"float32": _interface.FLOAT32, "float16": _interface.FLOAT16, "bfloat16": _interface.BFLOAT16}
 
 
-def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> LibraryNode:
+def join(
+    tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place, states: Mapping[int, State] | None = None
+) -> LibraryNode:
     """`_node.Join`."""
     if len(initial) != len(tensors):
         raise PacelineError(f"{len(tensors)} tensors, but {len(initial)} addresses of initial values", subject="initial")
@@ -146,6 +157,8 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
             if tensor.dtype not in _TYPES:
                 raise PacelineError(f'tensor "{tensor.name}" is {tensor.dtype}; legal: {", ".join(_TYPES)}', subject="dtype")
             _library.job_add_tensor(job, tensor.name, tensor.shape, tensor.layer, value, _TYPES[tensor.dtype], tensor.frozen, tensor.group)
+        for number, state in (states or {}).items():
+            _library_state.job_set_state(job, number, state.arrays, state.updates)
         handle = _library.join(job, _place(place))
     try:
         wait(lambda limit: _library.wait_joined(handle, limit))

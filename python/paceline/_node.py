@@ -30,6 +30,14 @@ class TensorSpec:
 
 
 @dataclasses.dataclass(frozen=True)
+class State:
+    """What the servers' optimizer has of a tensor: how many updates it had, and arrays of float32 as large as the tensor."""
+
+    updates: int
+    arrays: tuple[int, ...]  # addresses
+
+
+@dataclasses.dataclass(frozen=True)
 class Place:
     """Where this process stands in the job. Unknown numbers are left to the coordinator."""
 
@@ -78,6 +86,15 @@ class Node(Protocol):
     def wait_all(self, iteration: int, seconds: float) -> bool: ...
     def wait_verdict(self, iteration: int, seconds: float) -> Verdict | None: ...
 
+    def gather_state(self, seconds: float) -> bool:
+        """Where servers make the steps, between backward_done and the next iteration's first gradient: True when the optimizer's state of all tensors is here."""
+
+    def updates(self, tensor: int) -> int:
+        """Of the state as it was gathered last."""
+
+    def state(self, tensor: int, number: int) -> memoryview:
+        """Of the same: that array, flat. It stays where it is until the next gather_state or until close."""
+
     def set_order(self, layers: Sequence[int]) -> None:
         """All layers, the one needed first in front, as forward passes were seen to need them: what is more urgent from here on. Bits do not depend on it."""
 
@@ -100,6 +117,9 @@ class Node(Protocol):
 
 
 class Join(Protocol):
-    """Joins a job and returns when the value arena holds rank 0's initial values. `initial`: an address for each tensor, of numbers of its dtype."""
+    """Joins a job and returns when the value arena holds rank 0's initial values. `initial`: an address for each tensor, of numbers of its dtype.
+    `states`: by tensor, what the servers' optimizer begins with; rank 0's counts, and nothing is zeros."""
 
-    def __call__(self, tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place) -> Node: ...
+    def __call__(
+        self, tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mapping[str, str], place: Place, states: Mapping[int, State] | None = None
+    ) -> Node: ...

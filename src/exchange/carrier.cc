@@ -22,4 +22,8 @@ void MiniBatches::read_ahead(std::function<void(std::int64_t number)> reader) {
   for (const std::int64_t number : numbers_) reader_(number);
 }
 
+Result<bool> Carrier::gather_state(Duration) {
+  return error(ErrorKind::kBadRequest, "only servers send the optimizer's state; this job has none");
+}
+
 }  // namespace paceline::exchange

@@ -79,6 +79,9 @@ class Carrier : public MessageSink, public GateObserver {
   // In which order this worker needs its layers from here on: each once. What is carried is urgent in that order, and the same.
   // Where all workers have to begin in one order, the table's stays.
   virtual void set_order(std::span<const std::int32_t> /*order*/) {}
+  // Whoever makes the updates sends the optimizer's state, as it is with all updates of the iterations that are over here, to
+  // TensorMemory::state(). False: the limit has passed, ask again. kBadRequest: nobody does.
+  virtual Result<bool> gather_state(Duration limit);
   // Rank 0: its initial values are with all others.
   virtual void on_started() {}
 

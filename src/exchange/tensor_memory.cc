@@ -4,8 +4,9 @@
 
 namespace paceline::exchange {
 
-TensorMemory::TensorMemory(std::shared_ptr<const job::Plan> plan, std::span<float> parameters, std::span<float> gradients)
-    : plan_(std::move(plan)), parameters_(parameters), gradients_(gradients), offsets_(plan_->table().offsets()) {
+TensorMemory::TensorMemory(std::shared_ptr<const job::Plan> plan, std::span<float> parameters, std::span<float> gradients,
+                           OptimizerState* state)
+    : plan_(std::move(plan)), parameters_(parameters), gradients_(gradients), state_(state), offsets_(plan_->table().offsets()) {
   const auto elements = static_cast<std::size_t>(plan_->units().elements);
   PACELINE_CHECK(parameters_.size() == elements && gradients_.size() == elements, "the plan has {} elements, the arenas {} and {}",
                  elements, parameters_.size(), gradients_.size());

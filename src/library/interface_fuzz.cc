@@ -1,29 +1,13 @@
 // Calls of the C interface in any order with any arguments: handles of every kind, closed ones and made-up ones, structs of wrong
 // sizes, numbers out of range. Every call returns a kind and says why; what was opened can be closed; nothing else happens.
-// Pointers are NULL or right, since a library cannot know which memory a program has.
-#include <cmath>
-#include <cstdlib>
-#include <deque>
-#include <set>
-#include <string>
-#include <vector>
+#include "library/interface_arguments_testing.h"
 
-#include <fuzzer/FuzzedDataProvider.h>
-
-#include "paceline/paceline.h"
-
+namespace paceline::library::testing {
 namespace {
 
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-class Caller {
+class Caller : Arguments {
  public:
-  explicit Caller(FuzzedDataProvider& data) : data_(data) {}
-  ~Caller() {
-    for (void* handle : std::set<void*>(handles_.begin(), handles_.end())) check(paceline_close(handle, 0, error()));
-  }
+  using Arguments::Arguments;
 
   void call() {
     using Call = void (Caller::*)();
@@ -35,55 +19,6 @@ class Caller {
   }
 
  private:
-  template <typename Handle>
-  Handle* any() {
-    const int choice = data_.ConsumeIntegralInRange(0, 15);
-    if (choice == 0) return nullptr;
-    if (choice == 1) return reinterpret_cast<Handle*>(data_.ConsumeIntegral<std::uintptr_t>());
-    if (choice == 2 || handles_.empty()) return static_cast<Handle*>(closed_);
-    return static_cast<Handle*>(handles_[data_.ConsumeIntegralInRange<std::size_t>(0, handles_.size() - 1)]);
-  }
-  template <typename Handle>
-  void keep(std::int32_t kind, Handle*& made) {  // by reference: the call comes first
-    check(kind);
-    require((kind == PACELINE_DONE) == (made != nullptr));
-    if (made != nullptr) handles_.push_back(made);
-  }
-  template <typename Struct>
-  Struct sized() {
-    Struct made{};
-    made.size = data_.ConsumeIntegralInRange(0, 15) == 0 ? data_.ConsumeIntegral<std::size_t>() : sizeof made;
-    return made;
-  }
-  // Of a struct that is filled, so one that says it is larger than the library's is not written beyond it.
-  template <typename Type>
-  Type* null_or(Type& value) {
-    return data_.ConsumeIntegralInRange(0, 15) == 0 ? nullptr : &value;
-  }
-  const char* words() {
-    static constexpr const char* kWords[] = {"optimizer",   "sgd",        "learning-rate", "0.1",         "deadline", "1s",
-                                             "sync",        "asp",        "wire",          "collective",  "loop3",    "127.0.0.1:0",
-                                             "127.0.0.1:1", "plan slice", "options",       "[{\"a\":1}]", "{}",       ""};
-    if (data_.ConsumeBool()) return data_.PickValueInArray(kWords);
-    text_.push_back(data_.ConsumeRandomLengthString(40));
-    return text_.back().c_str();
-  }
-  double seconds() { return data_.PickValueInArray({0.0, 0.001, -1.0, static_cast<double>(NAN)}); }
-  std::int32_t number() {
-    return data_.ConsumeBool() ? data_.ConsumeIntegralInRange(-2, 8) : data_.ConsumeIntegral<std::int32_t>();
-  }
-
-  paceline_error* error() {
-    error_ = {};
-    error_.size =
-        data_.ConsumeIntegralInRange(0, 31) == 0 ? data_.ConsumeIntegralInRange<std::size_t>(0, sizeof error_) : sizeof error_;
-    return data_.ConsumeIntegralInRange(0, 15) == 0 ? nullptr : &error_;
-  }
-  void check(std::int32_t kind) {
-    require(kind >= PACELINE_DONE && kind <= PACELINE_AGAIN);
-    if (error_.message[0] != 0) require(error_.kind == kind && error_.code[0] != 0);
-  }
-
   void close() {
     void* const handle = any<void>();
     const bool known = std::erase(handles_, handle) > 0;
@@ -123,6 +58,8 @@ class Caller {
     tensor.layer = data_.ConsumeIntegralInRange(-1, 3);
     std::uint32_t given = 0;
     check(paceline_job_add_tensor(any<paceline_job>(), null_or(tensor), null_or(given), error()));
+    const float* const arrays[2] = {null_or(numbers_[0]), numbers_.data()};
+    check(paceline_job_set_state(any<paceline_job>(), up_to(3), null_or(arrays[0]), up_to(2), number(), error()));
   }
   paceline_place where() {
     auto place = sized<paceline_place>();
@@ -163,7 +100,7 @@ class Caller {
     paceline_node *coordinator = nullptr, *worker = nullptr;
     paceline_text* address = nullptr;
     keep(paceline_job_new(&job, nullptr), job);
-    if (data_.ConsumeBool()) check(paceline_job_set(job, "optimizer", "mean", nullptr));
+    if (data_.ConsumeBool()) check(paceline_job_set(job, "optimizer", data_.ConsumeBool() ? "mean" : "adam", nullptr));
     if (data_.ConsumeBool()) check(paceline_job_set(job, "verdict", "1", nullptr));
     for (int layer = 0; layer < 3; ++layer) {
       static constexpr const char* kNames[] = {"a", "b", "c"};
@@ -197,6 +134,9 @@ class Caller {
                                 error()));
     check(paceline_tensor_gradient(any<paceline_node>(), data_.ConsumeIntegral<std::uint8_t>(), null_or(first), null_or(count),
                                    error()));
+    const float* array = nullptr;
+    check(paceline_gather_state(any<paceline_node>(), seconds(), error()));
+    check(paceline_tensor_state(any<paceline_node>(), up_to(3), up_to(2), null_or(array), null_or(count), null_or(count), error()));
     auto info = sized<paceline_info>();
     paceline_text* text = nullptr;
     check(paceline_node_info(any<paceline_node>(), null_or(info), error()));
@@ -209,13 +149,10 @@ class Caller {
     if (how == 2) check(paceline_interrupt(any<paceline_node>(), error()));
   }
   void train() {
-    // No tensor is larger than 30 * 30 * 2.
-    static const std::vector<float> kGradient(1800, 1.0F);
-    const auto up_to = [&](std::uint32_t most) { return data_.ConsumeIntegralInRange<std::uint32_t>(0, most); };
     const std::int32_t order[2] = {0, number()};
     check(paceline_set_order(any<paceline_node>(), null_or(order[0]), up_to(2), error()));
     check(paceline_tell_rates(any<paceline_node>(), number(), null_or(input_[0]), null_or(input_[1]), 1, error()));
-    check(paceline_gradient_ready(any<paceline_node>(), up_to(3), null_or(kGradient[0]), error()));
+    check(paceline_gradient_ready(any<paceline_node>(), up_to(3), null_or(numbers_[0]), error()));
     const std::uint32_t unused[2] = {up_to(3), up_to(3)};
     check(paceline_backward_done(any<paceline_node>(), number(), null_or(unused[0]), up_to(2), error()));
   }
@@ -281,20 +218,16 @@ class Caller {
   }
 
   static constexpr int kMostNodes = 3;
-  FuzzedDataProvider& data_;
-  std::vector<void*> handles_;
-  std::deque<std::string> text_;  // whose places stay
-  void* closed_ = nullptr;
   int nodes_ = 0;
-  paceline_error error_{};
   double input_[8] = {}, output_[8] = {};
 };
 
 }  // namespace
+}  // namespace paceline::library::testing
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   FuzzedDataProvider data(bytes, size);
-  Caller caller(data);
+  paceline::library::testing::Caller caller(data);
   for (int calls = 0; calls < 60 && data.remaining_bytes() > 0; ++calls) caller.call();
   return 0;
 }

@@ -95,6 +95,12 @@ Result<Job::Description> Job::described() const {
   PACELINE_RETURN_IF_ERROR(wire::validate(description.table));
   for (std::uint32_t place = 0; place < given_.size(); ++place)
     description.given.push_back(given_[description.numbers.tensor_at(place)]);
+  std::vector<exchange::OptimizerState::Known> state(given_.size());
+  for (std::uint32_t place = 0; place < given_.size(); ++place) {
+    const std::uint32_t tensor = description.numbers.tensor_at(place);
+    if (tensor < state_.size()) state[place] = state_[tensor];
+  }
+  description.state = exchange::OptimizerState(std::move(state));
   PACELINE_ASSIGN_OR_RETURN(description.spec, job::validated(spec_));
   return description;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exchange/optimizer_state.h"
 #include "job/spec.h"
 #include "library/handles.h"
 #include "library/tensor_numbers.h"
@@ -19,6 +20,7 @@ inline bool is_even(const void* address) { return reinterpret_cast<std::uintptr_
 class Job final : public Object {
  public:
   static constexpr const char* kType = "job";
+  static constexpr std::size_t kMostStateArrays = 8;  // more than any optimizer has
   Job();
   const char* type() const override { return kType; }
 
@@ -27,6 +29,7 @@ class Job final : public Object {
   Result<std::string> get(std::string_view option) const;
   // Returns the tensor's number.
   Result<std::uint32_t> add(const paceline_tensor& tensor);
+  Status set_state(std::uint32_t tensor, std::span<const float* const> arrays, std::int64_t updates);
 
   // A tensor of the program's own memory.
   struct Given {
@@ -37,7 +40,8 @@ class Job final : public Object {
     job::JobSpec spec;
     wire::TensorTable table;
     std::vector<Given> given;  // in the order of the table
-    TensorNumbers numbers;     // the program's
+    exchange::OptimizerState state;
+    TensorNumbers numbers;  // the program's
   };
   // As far as it goes.
   job::JobSpec spec() const;
@@ -49,6 +53,7 @@ class Job final : public Object {
   job::JobSpec spec_;
   wire::TensorTable added_;  // in the program's order
   std::vector<Given> given_;
+  std::vector<exchange::OptimizerState::Known> state_;  // of the first so many
 };
 
 }  // namespace paceline::library

@@ -22,6 +22,7 @@ WorkerNode::WorkerNode(Job::Description job, session::Role role)
       offsets_(job_.table.offsets()),
       values_(static_cast<std::size_t>(offsets_.back())),
       gradients_(values_.size()),
+      state_(job_.state),
       passed_(job_.table.layers.size()),
       announced_(job_.table.tensors.size()) {
   for (std::uint32_t place = 0; place < job_.given.size(); ++place) {
@@ -37,7 +38,7 @@ Result<std::shared_ptr<WorkerNode>> WorkerNode::begin(Job::Description job, runt
   const SignalsBlocked quiet;
   const auto open = [key, at = member.coordinator] { return transport::open(at, {.key = key}); };
   PACELINE_ASSIGN_OR_RETURN(node->process_,
-                            runtime::WorkerProcess::begin(open, std::move(member), node->values_, node->gradients_));
+                            runtime::WorkerProcess::begin(open, std::move(member), node->values_, node->gradients_, &node->state_));
   return node;
 }
 

@@ -48,6 +48,9 @@ class WorkerNode final : public Node {
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused);
   // Fills `verdict` but for its size; `unused` is where it says.
   Result<bool> wait_verdict(Iteration iteration, Duration limit, paceline_verdict& verdict);
+  // Of the servers' optimizer, and of one tensor as it was gathered last.
+  Result<bool> gather_state(Duration limit);
+  Result<const exchange::OptimizerState::Known*> state(std::uint32_t tensor) const;
   // True: somebody asked to stop, and this was the job's last iteration.
   Result<bool> step_done(const paceline_step& step);
 
@@ -81,12 +84,14 @@ class WorkerNode final : public Node {
   const std::int32_t role_;
   const std::vector<std::int64_t> offsets_;
   std::vector<float> values_, gradients_;
+  exchange::OptimizerState state_;
   std::unique_ptr<runtime::WorkerProcess> process_;
 
   std::atomic<Turn> turn_ = Turn::kJoining;
   std::atomic<bool> closing_ = false;
   std::atomic<Iteration> current_ = 0;             // whose gradients are awaited
   std::atomic<bool> in_backward_ = false;          // since its first gradient
+  std::atomic<bool> gathered_ = false;             // state_, at least once
   std::vector<std::atomic<Iteration>> passed_;     // by layer of the table: the last iteration whose gate was passed
   std::vector<std::atomic<Iteration>> announced_;  // by place in the table: of its last gradient
 

@@ -24,8 +24,8 @@ MemberOptions as_worker(MemberOptions options) {
 }  // namespace
 
 WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
-                             std::span<float> gradients)
-    : parameters_(parameters), gradients_(gradients), transport_(std::move(transport)) {
+                             std::span<float> gradients, exchange::OptimizerState* state)
+    : parameters_(parameters), gradients_(gradients), state_(state), transport_(std::move(transport)) {
   const bool both = options.role == session::Role::kBoth;
   member_ = std::make_unique<Member>(*transport_, as_worker(std::move(options)), *this);
   if (both) server_ = std::make_unique<ServerRole>(transport_->loop(), *member_);
@@ -39,9 +39,11 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& 
 }
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::begin(const MakeTransport& make_transport, MemberOptions options,
-                                                            std::span<float> parameters, std::span<float> gradients) {
+                                                            std::span<float> parameters, std::span<float> gradients,
+                                                            exchange::OptimizerState* state) {
   PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<transport::Transport> transport, make_transport());
-  auto process = std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(transport), std::move(options), parameters, gradients));
+  auto process =
+      std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(transport), std::move(options), parameters, gradients, state));
   PACELINE_RETURN_IF_ERROR(process->member_->start());
   process->loop_thread_ = std::thread([&loop = process->transport_->loop()] { loop.run(); });
   return process;
@@ -96,6 +98,7 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
       auto plan, make_plan(settings_, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.saving.from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
+  PACELINE_RETURN_IF_ERROR(check_state(*plan));
   if (settings_.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
   JobStart start{.egress = plan->egress_rules(), .observer = recorder_.get()};
   if (server_ != nullptr) {
@@ -116,8 +119,9 @@ Status WorkerProcess::make_exchange(const std::shared_ptr<const job::Plan>& plan
   auto house = std::make_unique<exchange::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
                                                      transport_->loop(), gatehouse_options());
   exchange::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
-  auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, outbox, exchange::TensorMemory(plan, parameters_, gradients_),
-                                                              server_ == nullptr ? std::nullopt : std::optional(rank_));
+  auto carrier =
+      std::make_unique<paramserver::ServerCarrier>(*house, outbox, exchange::TensorMemory(plan, parameters_, gradients_, state_),
+                                                   server_ == nullptr ? std::nullopt : std::optional(rank_));
   exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier),
                                                            recorder_ == nullptr ? nullptr : &recorder_->training());
   return {};
@@ -150,6 +154,17 @@ Status WorkerProcess::restore_parameters() {
   PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model,
                             checkpoint::SavedModel::open(system_files(), settings_.saving.from, seal_));
   return model.read(0, parameters_, {}).status();
+}
+
+// A checkpoint has the state of its own, which servers read.
+Status WorkerProcess::check_state(const job::Plan& plan) {
+  if (state_ == nullptr || state_->empty()) return {};
+  PACELINE_RETURN_IF_ERROR(state_->check(plan));
+  if (!settings_.saving.from.empty()) *state_ = {};
+  if (settings_.has_servers()) return {};
+  return error(ErrorKind::kBadRequest,
+               "the job is to begin with the optimizer's state of worker {}, and only servers take one; give it servers",
+               rank_.value);
 }
 
 void WorkerProcess::on_connected() {

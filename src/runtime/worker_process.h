@@ -15,6 +15,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/state_checkpoints.h"
 #include "exchange/gradient_exchange.h"
+#include "exchange/optimizer_state.h"
 #include "job/compute_speed.h"
 #include "job/option.h"
 #include "report/report.h"
@@ -33,9 +34,11 @@ class WorkerProcess final : public MemberEvents {
   // outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in time.
   static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options,
                                                      std::span<float> parameters, std::span<float> gradients);
-  // The same in two steps, for those who cannot wait for so long: begins to join,
+  // The same in two steps, for those who cannot wait for so long: begins to join. `state`, if any, outlives the object: servers
+  // begin with what rank 0 has there, unless the job goes on from a checkpoint, and what is asked of them comes there;
   static Result<std::unique_ptr<WorkerProcess>> begin(const MakeTransport& make_transport, MemberOptions options,
-                                                      std::span<float> parameters, std::span<float> gradients);
+                                                      std::span<float> parameters, std::span<float> gradients,
+                                                      exchange::OptimizerState* state = nullptr);
   // and waits for its end, at most so long. False: not yet, ask again. Until it is true nothing else but interrupt() may be called.
   Result<bool> joined(Duration limit);
   ~WorkerProcess() override;
@@ -78,17 +81,19 @@ class WorkerProcess final : public MemberEvents {
 
  private:
   WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
-                std::span<float> gradients);
+                std::span<float> gradients, exchange::OptimizerState* state);
   template <typename Done>
   bool wait(std::unique_lock<std::mutex>& lock, Duration limit, Done done);
   Status wait_for_verdict();
   Status restore_parameters();
+  Status check_state(const job::Plan& plan);
   Status make_exchange(const std::shared_ptr<const job::Plan>& plan);
   Status make_collective_exchange(const std::shared_ptr<const job::Plan>& plan);
   exchange::GatehouseOptions gatehouse_options();
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;
+  exchange::OptimizerState* state_;
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<timeline::TimelineRecorder> recorder_;  // with --trace
   std::unique_ptr<Member> member_;

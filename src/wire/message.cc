@@ -9,8 +9,8 @@ namespace paceline::wire {
 namespace {
 
 // By channel.
-constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kWorkerDone, MessageKind::kOrder,
-                                                               MessageKind::kNotify,     MessageKind::kVerdict,
+constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kWorkerDone, MessageKind::kStateAsked,
+                                                               MessageKind::kState,      MessageKind::kVerdict,
                                                                MessageKind::kBarrier,    MessageKind::kCollectiveFailed};
 
 }  // namespace

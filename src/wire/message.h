@@ -52,7 +52,7 @@ enum class MessageKind : std::uint8_t {
   kTimeline,    // member -> coordinator: what one of its threads has recorded; payload in wire/timeline.h
   kWorkerDone,  // coordinator -> member: worker `unit` computes nothing after `iteration`; no payload
 
-  // worker 0 -> server: the unit's initial value
+  // worker 0 -> server: the unit's initial value; behind it, or not, the optimizer's state (exchange/optimizer_state.h)
   kInitial = detail::kind_of(Channel::kGradients, 0),
   // the unit's gradient of `iteration`; without payload: nothing of it was used
   kPush,
@@ -67,6 +67,8 @@ enum class MessageKind : std::uint8_t {
   kRates,
   // in which order the sender needs its layers: an int32 for each, the one needed first in front
   kOrder,
+  // send the optimizer's state of all your units, each as kState; no payload
+  kStateAsked,
 
   // the unit's value, version `iteration` (= updates applied to it)
   kValue = detail::kind_of(Channel::kValues, 0),
@@ -74,6 +76,8 @@ enum class MessageKind : std::uint8_t {
   kValues,
   // the unit has version `iteration`, which can be asked for
   kNotify,
+  // the optimizer's state of the unit at version `iteration` (exchange/optimizer_state.h)
+  kState,
 
   // mini-batch number `iteration` (from 1, each handed out once) is for your `unit`-th iteration (from 1); no payload
   kMiniBatch = detail::kind_of(Channel::kPace, 0),

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from paceline import _joining
 from paceline._errors import PacelineError
 from paceline._node import Join, Place
-from paceline.torch import agreement, lifetime, separable, server_rules, servers
+from paceline.torch import agreement, lifetime, separable, server_rules, server_state, servers
 from paceline.torch.buffers import Buffers
 from paceline.torch.exchange import Exchange
 from paceline.torch.front import Front
@@ -101,7 +101,7 @@ def attach(
     frozen = set() if may_thaw else frozen_entries(table, optimizer)
     if on_servers:
         servers.refuse_model(table, optimizer)
-        servers.refuse_state(table, optimizer)
+    states, kept = server_state.given(table, optimizer) if on_servers else ({}, [])
     exchange = Exchange(table, average == "samples", frozen, servers.groups_of(table, optimizer) if on_servers else None)
     held = Buffers(model, buffers, exchange)
     choices = [("update", update), ("clip_norm", clip_norm), ("apply", apply), ("accumulate", accumulate), ("expect", expect), ("optimizer", type(optimizer).__name__)]
@@ -112,7 +112,8 @@ def attach(
     specs, initial = exchange.specs()
     options = server_settings(settings or {}, optimizer, clip_norm, sync, staleness) if on_servers else job_settings(settings or {}, exchange, clip_norm)
     try:
-        node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, where(place or Place(), job_key_file, security))
+        numbered = {exchange.number(table.entries[index]): state for index, state in states.items()}
+        node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, where(place or Place(), job_key_file, security), numbered)
     except PacelineError as error:
         raise explained(error, settings or {}, table) from None
     try:

@@ -127,6 +127,10 @@ class Exchange:
                 if entry.parameter.numel():
                     entry.parameter.copy_(self._views[entry.index])
 
+    def number(self, entry: Entry) -> int:
+        """In the job's table."""
+        return self._numbers[entry.index]
+
     @staticmethod
     def joined_value(node: Node, row: Row) -> Tensor:
         return torch.frombuffer(node.value(row.number), dtype=torch.float32)

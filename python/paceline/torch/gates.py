@@ -97,6 +97,15 @@ class StateGate:
         return Inert, ()
 
 
+class LoadGate(StateGate):
+    """Pre-hook of the optimizer's load_state_dict."""
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        if not self.front.inert:
+            self.front.updates.refuse_load()
+        super().__call__()
+
+
 class Arrival:
     """Post-accumulate hook of a parameter."""
 
@@ -192,7 +201,7 @@ class Gates:
         self._handles.append(self.model.register_state_dict_pre_hook(StateGate(self.front)))  # type: ignore[no-untyped-call]
         optimizer = self.front.stepper.optimizer
         self._handles.append(optimizer.register_state_dict_pre_hook(StateGate(self.front)))
-        self._handles.append(optimizer.register_load_state_dict_pre_hook(StateGate(self.front)))
+        self._handles.append(optimizer.register_load_state_dict_pre_hook(LoadGate(self.front)))
 
     def watch_gradients(self) -> None:
         for entry in self.front.table.entries:

@@ -24,7 +24,7 @@ WORKER = "attach(..., update='worker') takes any optimizer"
 class Rule:
     job: tuple[str, ...]  # keys of a group that the job is made with
     legal: Mapping[str, Any]  # keys of a group that have only this value on servers
-    state: tuple[str, ...]  # names of the servers' planes of state, in their order
+    state: tuple[str, ...]  # names of what servers keep of each parameter, in their order
     counts: bool = True  # whether PyTorch's state has a count of steps
 
 
@@ -67,6 +67,12 @@ def kept(kind: type[Optimizer], groups: Groups) -> dict[str, Any]:
                     subject=name,
                 )
     return {name: plain(groups[0].get(name)) for name in rule.job}
+
+
+def arrays_of(kind: type[Optimizer], groups: Groups) -> tuple[str, ...]:
+    """Names of what servers keep of each parameter, in their order."""
+    stateless = kind is torch.optim.SGD and not plain(groups[0]["momentum"])
+    return () if stateless else rule_of(kind).state
 
 
 def settings_of(optimizer: Optimizer) -> dict[str, str]:

@@ -6,7 +6,6 @@ sent, and then nobody's: its mean is known to the servers alone, so whoever look
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from paceline._errors import PacelineError
-from paceline.torch import server_rules
+from paceline.torch import server_rules, server_state
 from paceline.torch.front import Front
 from paceline.torch.table import Entry, Table
 from paceline.torch.updates import Grad, Pending, Updates
@@ -37,18 +36,6 @@ def refuse_model(table: Table, optimizer: Optimizer) -> None:
             raise PacelineError(
                 f"update='server': parameter {entry.name} learns and is in no group of the optimizer; add it, or parameter.requires_grad_(False)", subject=entry.name
             )
-
-
-def refuse_state(table: Table, optimizer: Optimizer) -> None:
-    """Of an optimizer that has made steps, or begins with sums: servers begin with zeros."""
-    for entry in table.entries:
-        held = optimizer.state.get(entry.parameter, {})
-        for name in server_rules.rule_of(type(optimizer)).state:
-            if held.get(name) is not None and bool(torch.count_nonzero(held[name])):
-                raise PacelineError(
-                    f"update='server': the optimizer has state already, {name} of {entry.name}, and servers begin without any; attach a new optimizer. {server_rules.WORKER} with its state",
-                    subject=entry.name,
-                )
 
 
 def groups_of(table: Table, optimizer: Optimizer) -> dict[int, int]:
@@ -77,18 +64,21 @@ class ServerFront(Front):
         groups = self.stepper.optimizer.param_groups
         self._kept = server_rules.kept(self.stepper.kind, groups)
         self._groups = len(groups)
-        self._told_of_state = False
-        self.on_state_read = self._say_where_the_state_is
+        self._state = server_state.Gathering(self.exchange, self.stepper.optimizer, self.stepper.kind)
+        self.on_state_read = self._gather
         self._told: list[tuple[float, float]] | None = None  # with which the open iteration is applied
-        self.updates = Adoption(self.table, self.exchange, self.stepper, self.ledger, self.account, self.order.after)
+        self.updates = Adoption(self._state, self.table, self.exchange, self.stepper, self.ledger, self.account, self.order.after)
 
-    def _say_where_the_state_is(self) -> None:
-        if not self._told_of_state:
-            self._told_of_state = True
-            warnings.warn(
-                "update='server': the servers hold the optimizer's state, so that its state dict has none; a job that goes on from it begins with zeros. update='worker' has the state here",
-                stacklevel=4,
-            )
+    def _gather(self) -> None:
+        if self.inert:
+            return
+        with self.lock:
+            if self._told is not None:
+                raise PacelineError(
+                    f"update='server': gradients of iteration {self.ledger.iteration} have been sent, and servers are applying them; look at the optimizer's state before backward() or after step()",
+                    subject="state_dict",
+                )
+            self._state.gather(self.ledger.iteration)
 
     def _tell_rates(self) -> None:
         if self._told is None:
@@ -167,8 +157,9 @@ class ServerFront(Front):
 class Adoption(Updates):
     """Values that came are copied into the parameters. Whoever else writes there would be overwritten, and so is refused."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, state: server_state.Gathering, *parts: Any) -> None:
         super().__init__(*parts)
+        self._state = state
         self._versions = [entry.parameter._version for entry in self.table.entries]
 
     def begin(self, pending: Pending) -> None:
@@ -183,6 +174,10 @@ class Adoption(Updates):
     def on_finished(self) -> None:
         """Where ranks were apart, the last values have all gradients in them, and everybody has the same."""
         self.adopt(self.table.entries)
+        self._state.end(self.ledger.iteration)
+
+    def refuse_load(self) -> None:
+        raise PacelineError("update='server': the servers have the optimizer's state from attach on; load a state dict before", subject="load_state_dict")
 
     def adopt(self, entries: Iterable[Entry]) -> None:
         with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():

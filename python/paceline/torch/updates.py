@@ -67,6 +67,9 @@ class Updates:
     def on_finished(self) -> None:
         """The job is over for everybody."""
 
+    def refuse_load(self) -> None:
+        """The script is about to load a state into its optimizer, which is its own."""
+
     def waiting(self, entry: Entry, source: Callable[[WaitingGrad], Tensor], local: Grad, sent: bool) -> WaitingGrad:
         grad = self._free.pop(entry.index, None)
         if grad is None:

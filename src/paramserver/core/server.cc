@@ -16,11 +16,14 @@ Server::Server(ServerLedger ledger)
 
 Result<std::span<float>> Server::place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(ledger_.on_initial_begin(worker, unit, label, bytes));
-  return memory_.initial(unit);
+  const std::span<float> value = memory_.initial(unit);
+  return bytes == value.size_bytes() ? value : memory_.initial_with_state(unit);
 }
 
 Status Server::on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Actions& actions) {
   if (stopped_) return {};
+  PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, unit));
+  PACELINE_RETURN_IF_ERROR(memory_.take_initial_state(unit));
   PACELINE_RETURN_IF_ERROR(ledger_.on_initial(worker, unit, label, now, effects_));
   settle(now, actions);
   return {};
@@ -58,6 +61,22 @@ Status Server::on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iter
   if (stopped_) return {};
   PACELINE_RETURN_IF_ERROR(ledger_.on_pull(worker, unit, last, label, effects_));
   carry_out(actions);
+  return {};
+}
+
+Status Server::on_state_asked(Rank worker, Actions& actions) {
+  if (stopped_) return {};
+  for (const std::uint32_t unit : plan().units().moving_of(rank())) {
+    PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, unit));
+    const ServerMemory::Sent sent = memory_.send_state(unit);
+    actions.push_back({.kind = ServerAction::Kind::kSendState,
+                       .to = worker,
+                       .unit = unit,
+                       .last = unit,
+                       .iteration = ledger_.books().at(unit).version,
+                       .payload = sent.payload,
+                       .ticket = sent.ticket});
+  }
   return {};
 }
 

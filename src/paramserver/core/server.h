@@ -33,6 +33,7 @@ struct ServerAction {
                          // it, this event's values have not left. BSP only.
     kMiniBatch,          // mini-batch number `iteration` is for the `unit`-th iteration of worker `to`; both from 1
     kSendVerdict,        // `payload`, this server's part of the verdict of `iteration`, to worker `to`
+    kSendState,          // `payload`, the optimizer's state of `unit`, whose version is `iteration`, to worker `to`
     kSkipped,            // `failure` says whose gradient made `iteration` change nothing
     kStop,               // the job must end because of `failure`; no event changes anything any more
   };
@@ -40,8 +41,8 @@ struct ServerAction {
   Rank to;
   std::uint32_t unit = 0, last = 0;
   Iteration iteration = 0;
-  // kSendValue, kSendValues, kSendVerdict: stays as it is until on_delivered(ticket). kSendSquareSum: until the next but one is
-  // complete, which cannot be before it has been received.
+  // kSendValue, kSendValues, kSendVerdict, kSendState: stays as it is until on_delivered(ticket). kSendSquareSum: until the next
+  // but one is complete, which cannot be before it has been received.
   std::span<const std::byte> payload;
   std::uint64_t ticket = 0;
   Status failure;
@@ -66,12 +67,15 @@ class Server {
   Status on_rates(Rank worker, Iteration iteration) { return stopped_ ? Status() : rates_.on_rates(worker, iteration); }
   Status on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, Actions& actions);
   Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, TimePoint now, Actions& actions);
+  // The worker wants the optimizer's state of this server's units: as it is now, with all updates made so far. In BSP that is one
+  // iteration's as long as the worker has all values of that and has pushed nothing further.
+  Status on_state_asked(Rank worker, Actions& actions);
   std::optional<sync::BarrierQuestion> take_question() { return ledger_.take_question(); }
   Status on_barrier(Rank worker, Iteration barrier, TimePoint now, Actions& actions);
   Status on_done(Rank worker, Iteration last, TimePoint now, Actions& actions);
   Status on_left(Rank worker, TimePoint now, Actions& actions);
-  // What was sent with this ticket is not needed any more: once per kSendValue, kSendValues and kSendVerdict. kSendSquareSum needs
-  // none.
+  // What was sent with this ticket is not needed any more: once per kSendValue, kSendValues, kSendVerdict and kSendState.
+  // kSendSquareSum needs none.
   void on_delivered(std::uint64_t ticket) { memory_.release(static_cast<std::uint32_t>(ticket)); }
 
   void observe(exchange::PaceObserver& observer) { ledger_.observe(observer); }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "exchange/optimizer_state.h"
 #include "tensor/sparse.h"
 
 namespace paceline::paramserver {
@@ -61,10 +62,11 @@ Status ServerLedger::check_initial(Rank worker, std::uint32_t unit, Iteration la
 
 Status ServerLedger::on_initial_begin(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(check_initial(worker, unit, label));
-  const std::uint64_t expected = static_cast<std::uint64_t>(plan().units().units[unit].elements) * sizeof(float);
-  if (bytes != expected) {
-    return error(ErrorKind::kBadRequest, "worker 0 sent {} bytes as the initial value of {}; it has {}", bytes,
-                 books_->unit_text(unit), expected);
+  const std::uint64_t value = static_cast<std::uint64_t>(plan().units().units[unit].elements) * sizeof(float);
+  const std::uint64_t both = value + (unit < plan().units().moving ? exchange::state_bytes(plan(), unit) : 0);
+  if (bytes != value && bytes != both) {
+    return error(ErrorKind::kBadRequest, "worker 0 sent {} bytes as the initial value of {}; it has {}, {} with optimizer state",
+                 bytes, books_->unit_text(unit), value, both);
   }
   if (books_->at(unit).initial == Initial::kArriving)
     return error(ErrorKind::kBadRequest, "worker 0 sent the initial value of {} twice", books_->unit_text(unit));

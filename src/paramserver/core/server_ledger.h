@@ -44,8 +44,8 @@ class ServerLedger {
   // All workers of the plan take part from options().first.
   static Result<ServerLedger> make(std::shared_ptr<const job::Plan> plan, Rank server);
 
-  // Rank 0's initial value of a unit, labelled first - 1: begins to arrive, and is there. Once per unit; it is sent on to all other
-  // workers as soon as it is there.
+  // Rank 0's initial value of a unit, labelled first - 1, with or without the optimizer's state behind it: begins to arrive, and is
+  // there. Once per unit; it is sent on to all other workers as soon as it is there.
   Status on_initial_begin(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes);
   Status on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Effects& effects);
 

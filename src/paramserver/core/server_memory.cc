@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "exchange/optimizer_state.h"
 #include "tensor/dtype.h"
 #include "tensor/narrow.h"
 
@@ -34,6 +35,31 @@ ServerMemory::Counters ServerMemory::counters() const {
   now.gradient_bytes = gradients_.bytes();
   now.gradient_bytes_high = gradients_.most_bytes();
   return now;
+}
+
+// --- optimizer state ---
+
+std::span<float> ServerMemory::initial_with_state(std::uint32_t unit) {
+  const std::size_t floats = elements(unit) + exchange::state_bytes(*plan_, unit) / sizeof(float);
+  at(unit).arriving = pool_.take(floats);
+  return pool_.of(at(unit).arriving, floats);
+}
+
+Status ServerMemory::take_initial_state(std::uint32_t unit) {
+  if (at(unit).arriving == kNoBuffer) return {};
+  const std::uint32_t arrived = std::exchange(at(unit).arriving, kNoBuffer);
+  const std::size_t value = elements(unit), bytes = value * sizeof(float) + exchange::state_bytes(*plan_, unit);
+  std::ranges::copy(pool_.of(arrived, value), initial(unit).begin());
+  const Status status = exchange::read_state(*plan_, unit, bytes_of(arrived, bytes).subspan(value * sizeof(float)), shard_);
+  pool_.release(arrived);
+  return status;
+}
+
+ServerMemory::Sent ServerMemory::send_state(std::uint32_t unit) {
+  const std::size_t bytes = exchange::state_bytes(*plan_, unit);
+  const std::uint32_t state = pool_.take(bytes / sizeof(float));
+  exchange::write_state(*plan_, unit, shard_, std::as_writable_bytes(pool_.of(state, bytes / sizeof(float))));
+  return {bytes_of(state, bytes), state};
 }
 
 // --- values ---

@@ -36,6 +36,10 @@ class ServerMemory {
 
   // The value of a unit, to be received or restored; before its first update.
   std::span<float> initial(std::uint32_t unit) { return pool_.of(at(unit).value, elements(unit)); }
+  // Where the value is received with optimizer state behind it (exchange/optimizer_state.h); and both are there. kBadRequest as
+  // read_state(). Success also when nothing came there.
+  std::span<float> initial_with_state(std::uint32_t unit);
+  Status take_initial_state(std::uint32_t unit);
 
   // Where a gradient of `bytes` bytes is received, in whole floats. Valid until it has been summed or is forgotten.
   std::span<float> place(std::uint32_t unit, Rank worker, std::size_t bytes) { return gradients_.place(unit, worker, bytes); }
@@ -70,6 +74,8 @@ class ServerMemory {
   void release(std::uint32_t ticket);
   // job::UpdateOptions::verdict: what is known of `iteration`, of which every unit has been updated, and of no later one. As above.
   Sent send_verdict(Iteration iteration);
+  // The unit's optimizer state as it is now.
+  Sent send_state(std::uint32_t unit);
   // Keeps the value as it is now beside the current one, until forget_kept().
   void keep(std::uint32_t unit);
   void forget_kept(std::uint32_t unit);
@@ -99,8 +105,9 @@ class ServerMemory {
     std::uint32_t value = kNoBuffer;
     std::uint32_t narrow = kNoBuffer;  // the value as it is sent with a narrow codec; none before somebody wants it
     std::uint32_t kept = kNoBuffer;
-    std::uint32_t sum = kNoBuffer;  // of kSum, until the step; none when no worker used the unit
-    std::uint32_t used_parts = 0;   // bits: whose sum is there
+    std::uint32_t sum = kNoBuffer;       // of kSum, until the step; none when no worker used the unit
+    std::uint32_t used_parts = 0;        // bits: whose sum is there
+    std::uint32_t arriving = kNoBuffer;  // initial_with_state()
   };
   Status look(std::uint32_t part, const Update& update, std::span<const float> mean);
   Status broken(std::uint32_t part, const Update& update) const;

@@ -96,6 +96,7 @@ class Bench {
           lines.push_back(fmt::format("{}<-verdict@{}", action.to.value, action.iteration));
           break;
         case ServerAction::Kind::kMiniBatch:  // of tests of their own
+        case ServerAction::Kind::kSendState:
           break;
         case ServerAction::Kind::kSkipped:
           lines.push_back(fmt::format("skipped@{}", action.iteration));

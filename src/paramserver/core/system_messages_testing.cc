@@ -195,6 +195,8 @@ void System::carry_out(const Server& server, const ServerAction& action) {
       }
       if (server.rank() == Rank{0}) completed.push_back(action.iteration);
       return;
+    case ServerAction::Kind::kSendState:
+      FAIL() << "nobody asked server " << server.rank().value << " for the optimizer's state";
     case ServerAction::Kind::kMiniBatch:
       return post({.kind = Message::Kind::kMiniBatch,
                    .from = server.rank().value,

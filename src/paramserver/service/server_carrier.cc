@@ -22,6 +22,7 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbo
       own_server_(own_server),
       ledger_(house.gates(), house.worker()),
       order_(house, outbox),
+      state_(house, outbox, memory_),
       gradients_(plan_, memory_),
       values_(plan_, ledger_, memory_) {
   if (plan_.options().update.verdict) verdicts_.emplace(plan_);
@@ -180,8 +181,7 @@ void ServerCarrier::count_bytes() { house_.gates().count_bytes(gradients_.take_d
 
 void ServerCarrier::send_initial() {
   for (const scheduling::Unit& unit : plan_.units().units)
-    send(wire::MessageKind::kInitial, {.unit = unit.id, .iteration = plan_.options().first - 1},
-         std::as_bytes(memory_.parameters(unit.id)));
+    send(wire::MessageKind::kInitial, {.unit = unit.id, .iteration = plan_.options().first - 1}, state_.initial(unit.id));
 }
 
 void ServerCarrier::send_done() {

@@ -24,6 +24,7 @@
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/service/gradient_payloads.h"
 #include "paramserver/service/heard_verdicts.h"
+#include "paramserver/service/servers_state.h"
 #include "paramserver/service/told_order.h"
 #include "paramserver/service/value_places.h"
 
@@ -45,6 +46,7 @@ class ServerCarrier final : public exchange::Carrier {
   bool prepares() const override { return dropping_.has_value(); }
   bool prepare(std::uint32_t tensor, Iteration iteration) override;
   std::span<const std::uint32_t> prepare_rest(Iteration iteration) override;
+  Result<bool> gather_state(Duration limit) override { return state_.gather(limit); }
   void on_started() override;
   void settle(exchange::Gatehouse::Lock& lock, scheduling::UnitRange units) override;
   std::string awaited(std::optional<std::uint32_t> unit) const override;
@@ -91,8 +93,7 @@ class ServerCarrier final : public exchange::Carrier {
   void send_rates(Iteration iteration);
   bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
   Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
-  Status on_mini_batch(const wire::MessageHead& head);
-  Status on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload);
+  Status on_told(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload);
 
   exchange::Gatehouse& house_;
   const job::Plan& plan_;
@@ -109,6 +110,7 @@ class ServerCarrier final : public exchange::Carrier {
   // Locked; the ledger by the loop alone, but for what is staged.
   PushLedger ledger_;
   ToldOrder order_;
+  ServersState state_;
   std::vector<WorkerAction> actions_;  // loop only, as the next two
   GradientPayloads gradients_;
   ValuePlaces values_;

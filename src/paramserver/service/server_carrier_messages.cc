@@ -52,24 +52,19 @@ void ServerCarrier::send_actions() {
   actions_.clear();
 }
 
-// Sessions keep order and lose nothing, so another count than the next is a fault of the server.
-Status ServerCarrier::on_mini_batch(const wire::MessageHead& head) {
+// What is no value. Sessions keep order and lose nothing, so another count of mini-batches than the next is a fault of the server.
+Status ServerCarrier::on_told(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload) {
+  if (head.kind == wire::MessageKind::kState) return state_.on_state(server, head);
   {
     const exchange::Gatehouse::Lock lock = house_.lock();
-    if (!plan_.uneven() || head.unit != mini_batches_.added() + 1 || head.iteration < 1) {
+    if (head.kind == wire::MessageKind::kVerdict) {
+      PACELINE_RETURN_IF_ERROR(verdicts_->on_part(server, head.iteration, payload, house_.gates().current()));
+    } else if (plan_.uneven() && head.unit == mini_batches_.added() + 1 && head.iteration >= 1) {
+      mini_batches_.add(head.iteration);
+    } else {
       return error(ErrorKind::kBadRequest, "worker {} was handed out mini-batch {} for its {}. iteration; so far it has {}",
                    worker_.value, head.iteration, head.unit, mini_batches_.added());
     }
-    mini_batches_.add(head.iteration);
-  }
-  house_.wake();
-  return {};
-}
-
-Status ServerCarrier::on_verdict(Rank server, Iteration iteration, std::span<const std::byte> payload) {
-  {
-    const exchange::Gatehouse::Lock lock = house_.lock();
-    PACELINE_RETURN_IF_ERROR(verdicts_->on_part(server, iteration, payload, house_.gates().current()));
   }
   house_.wake();
   return {};
@@ -78,7 +73,7 @@ Status ServerCarrier::on_verdict(Rank server, Iteration iteration, std::span<con
 bool ServerCarrier::takes(const session::PeerName& from, const wire::MessageHead& head) const {
   return from.role == session::Role::kServer && head.flags == 0 &&
          (head.kind == wire::MessageKind::kValue || head.kind == wire::MessageKind::kValues ||
-          (head.kind == wire::MessageKind::kVerdict && head.payload_bytes != 0) ||
+          ((head.kind == wire::MessageKind::kVerdict || head.kind == wire::MessageKind::kState) && head.payload_bytes != 0) ||
           ((head.kind == wire::MessageKind::kNotify || head.kind == wire::MessageKind::kMiniBatch) && head.payload_bytes == 0));
 }
 
@@ -94,6 +89,7 @@ Result<std::span<std::byte>> ServerCarrier::on_message_begin(const session::Peer
     if (place.empty()) return unexpected(from, head);
     return place;
   }
+  if (head.kind == wire::MessageKind::kState) return state_.place(from.rank, head);
   const PushLedger::Values values = values_of(head);
   const exchange::Gatehouse::Lock lock = house_.lock();
   const TimePoint now = house_.loop().now();
@@ -104,12 +100,9 @@ Result<std::span<std::byte>> ServerCarrier::on_message_begin(const session::Peer
 
 void ServerCarrier::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
   if (!takes(from, head)) return house_.fail(unexpected(from, head));
-  if (head.kind == wire::MessageKind::kMiniBatch) {
-    if (const Status status = on_mini_batch(head); !status.ok()) house_.fail(status);
-    return;
-  }
-  if (head.kind == wire::MessageKind::kVerdict) {
-    if (const Status status = on_verdict(from.rank, head.iteration, payload); !status.ok()) house_.fail(status);
+  if (head.kind == wire::MessageKind::kMiniBatch || head.kind == wire::MessageKind::kVerdict ||
+      head.kind == wire::MessageKind::kState) {
+    if (const Status status = on_told(from.rank, head, payload); !status.ok()) house_.fail(status);
     return;
   }
   const PushLedger::Values values = values_of(head);
@@ -139,6 +132,7 @@ void ServerCarrier::on_message(const session::PeerName& from, const wire::Messag
 void ServerCarrier::on_delivered(const session::PeerName&, std::uint64_t ticket) {
   if (ticket == kNoTicket || order_.on_delivered(ticket)) return;
   const auto unit = static_cast<std::uint32_t>(ticket);
+  if (ticket == ticket_of(wire::MessageKind::kInitial, unit)) state_.on_initial_delivered(unit);
   bool changed = false;
   {
     const exchange::Gatehouse::Lock lock = house_.lock();

@@ -137,6 +137,9 @@ void ServerService::on_message(const session::PeerName& from, const wire::Messag
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
       return carry_out(server_->on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
+    case wire::MessageKind::kStateAsked:
+      if (head.payload_bytes != 0) return fail(unexpected(from, head));
+      return carry_out(server_->on_state_asked(from.rank, actions_), Duration{});
     case wire::MessageKind::kPush:
       return enqueue(from, head);
     case wire::MessageKind::kPushes:
@@ -220,41 +223,24 @@ void ServerService::carry_out(const Status& status, Duration spent) {
       case ServerAction::Kind::kSendValues:
         send_value(action);
         break;
-      case ServerAction::Kind::kNotify: {
-        const wire::MessageHead head{.kind = wire::MessageKind::kNotify,
-                                     .layer = orders_.urgency(action.to, plan_.units().units[action.unit]),
-                                     .unit = action.unit,
-                                     .iteration = action.iteration};
-        outbox_.send_to_worker(action.to, head, {}, kNothingBorrowed);
+      case ServerAction::Kind::kNotify:
+        send(wire::MessageKind::kNotify, action);
         break;
-      }
-      case ServerAction::Kind::kSendSquareSum: {
-        const wire::MessageHead head{.kind = wire::MessageKind::kSquareSum,
-                                     .layer = wire::kControlLayer,
-                                     .iteration = action.iteration,
-                                     .payload_bytes = action.payload.size()};
-        outbox_.send_to_server(action.to, head, action.payload, action.ticket);
+      case ServerAction::Kind::kSendSquareSum:
+        send(wire::MessageKind::kSquareSum, action);
         break;
-      }
-      case ServerAction::Kind::kSendVerdict: {
-        const wire::MessageHead head{.kind = wire::MessageKind::kVerdict,
-                                     .layer = wire::kControlLayer,
-                                     .iteration = action.iteration,
-                                     .payload_bytes = action.payload.size()};
-        outbox_.send_to_worker(action.to, head, action.payload, action.ticket);
+      case ServerAction::Kind::kSendVerdict:
+        send(wire::MessageKind::kVerdict, action);
         break;
-      }
+      case ServerAction::Kind::kSendState:
+        send(wire::MessageKind::kState, action);
+        break;
       case ServerAction::Kind::kIterationComplete:
         if (callbacks_.on_iteration_complete) callbacks_.on_iteration_complete(action.iteration);
         break;
-      case ServerAction::Kind::kMiniBatch: {
-        const wire::MessageHead head{.kind = wire::MessageKind::kMiniBatch,
-                                     .layer = wire::kControlLayer,
-                                     .unit = action.unit,
-                                     .iteration = action.iteration};
-        outbox_.send_to_worker(action.to, head, {}, kNothingBorrowed);
+      case ServerAction::Kind::kMiniBatch:
+        send(wire::MessageKind::kMiniBatch, action);
         break;
-      }
       case ServerAction::Kind::kSkipped:
         ++counters_.skipped_iterations;
         if (callbacks_.on_skipped) callbacks_.on_skipped(action.iteration, action.failure);
@@ -300,6 +286,19 @@ void ServerService::share_time(Duration spent) {
     const double share = static_cast<double>(plan_.units().units[unit].elements) / elements;
     spent_[plan_.units().place_in_server[unit]].total = from_seconds(seconds(spent) * share);
   }
+}
+
+// Anything but a value.
+void ServerService::send(wire::MessageKind kind, const ServerAction& action) {
+  const bool of_unit = kind == wire::MessageKind::kNotify || kind == wire::MessageKind::kState;
+  const wire::MessageHead head{
+      .kind = kind,
+      .layer = of_unit ? orders_.urgency(action.to, plan_.units().units[action.unit]) : wire::kControlLayer,
+      .unit = action.unit,
+      .iteration = action.iteration,
+      .payload_bytes = action.payload.size()};
+  if (kind == wire::MessageKind::kSquareSum) return outbox_.send_to_server(action.to, head, action.payload, action.ticket);
+  outbox_.send_to_worker(action.to, head, action.payload, action.payload.empty() ? kNothingBorrowed : action.ticket);
 }
 
 void ServerService::send_value(const ServerAction& action) {

@@ -35,13 +35,14 @@ class World:
         self.waits = 0  # that did not find what they asked for
 
     def join_as(self, rank):
-        def join(tensors, initial, settings, place):
+        def join(tensors, initial, settings, place, states=None):
             node = self.node_type(self, rank, tensors)
             node.settings = dict(settings)
             mine = [floats_at(pointer, node.counts[t], tensors[t].dtype) for t, pointer in enumerate(initial)]
             with self.condition:
                 if rank == 0:
                     self.initial = mine
+                    self.begin_with({t: (state.updates, [floats_at(array, node.counts[t], "float32") for array in state.arrays]) for t, state in (states or {}).items()})
                 self.tables[rank] = list(tensors)
                 self.nodes[rank] = node
                 self.condition.notify_all()
@@ -59,6 +60,9 @@ class World:
                 raise PacelineError(f"workers 0 and {rank} disagree on tensor {t}: {a} against {b}; start every worker from the same model")
         if len(self.tables[0]) != len(self.tables[rank]):
             raise PacelineError(f"workers 0 and {rank} disagree on the number of tensors: {len(self.tables[0])} against {len(self.tables[rank])}")
+
+    def begin_with(self, states):
+        assert not states, "nobody takes the optimizer's state"
 
     def until(self, there):
         """Within the condition."""

@@ -2,7 +2,6 @@
 
 import copy
 import types
-import warnings
 
 import loops
 import nets
@@ -105,20 +104,7 @@ class OwnAdam(torch.optim.Adam):
     pass
 
 
-def that_has_stepped(kind, **options):
-    def make(model):
-        optimizer = kind(model.parameters(), lr=0.1, **options)
-        nets.backward(model, 0, 0)
-        optimizer.step()
-        return optimizer
-
-    return make
-
-
 REFUSED = {
-    "momentum": (nets.mlp, that_has_stepped(torch.optim.SGD, momentum=0.9), {}, "state already, momentum_buffer of 0.weight, and servers begin without"),
-    "Adam's averages": (nets.mlp, that_has_stepped(torch.optim.Adam), {}, "state already, exp_avg of 0.weight"),
-    "sums to begin with": (nets.mlp, lambda m: torch.optim.Adagrad(m.parameters(), initial_accumulator_value=0.1), {}, "state already, sum of 0.weight"),
     "a subclass": (nets.mlp, lambda m: OwnAdam(m.parameters()), {}, "servers have no OwnAdam, only exactly SGD, Adam, AdamW, Adagrad.*update='worker'"),
     "another optimizer": (nets.mlp, lambda m: torch.optim.RMSprop(m.parameters()), {}, "servers have no RMSprop"),
     "amsgrad": (nets.mlp, lambda m: torch.optim.Adam(m.parameters(), amsgrad=True), {}, "Adam only with amsgrad=False, and group 0 has True"),
@@ -147,20 +133,6 @@ def test_what_servers_do_not_have_is_refused_before_joining(case):
     model = make_model()
     with pytest.raises(PacelineError, match=sentence):
         pt.attach(model, make(model), update="server", join=no_join, **choices)
-
-
-def test_a_state_dict_says_once_that_the_servers_have_the_state():
-    said = []
-
-    def look(optimizer):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            assert not optimizer.state_dict()["state"]
-        said.append([str(warning.message) for warning in caught])
-
-    looking = mlp_loop(3, lambda optimizer: types.SimpleNamespace(step=lambda: look(optimizer)))
-    on_servers(1, nets.mlp(), lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), looking)
-    assert [len(sentences) for sentences in said] == [1, 0, 0] and "begins with zeros" in said[0][0]
 
 
 def test_a_model_of_synchronisation_is_for_servers():

@@ -110,3 +110,46 @@ def test_ranks_that_set_other_rates_are_named(tmp_path):
     assert "has the learning rate 0." in ran.stderr and "in bsp all workers set the same" in ran.stderr, ran.stderr
 
 
+
+RESUMED = """
+import json, os, sys, torch, nets, paceline.torch as pt
+from loops import bits
+from server_rows import OPTIMIZERS
+from test_front_servers_library import CASES
+torch.set_num_threads(1)
+rank = int(os.environ["RANK"])
+
+def train(model, optimizer, choices, iterations, saves):
+    with pt.attach(model, optimizer, update="server", **choices) as job:
+        for iteration in iterations:
+            nets.backward(model, iteration, rank)
+            optimizer.step()
+            optimizer.zero_grad()
+        return optimizer.state_dict() if saves else None
+
+def planes(state_dict):
+    return [[bits(state[name]) for name in sorted(state)] for state in state_dict["state"].values()]
+
+found = {}
+for name, choices in CASES.items():
+    make, _ = OPTIMIZERS[name]
+    straight = nets.mlp()
+    last = train(straight, make(straight), choices, range(4), True)
+    model = nets.mlp()
+    saved = train(model, make(model), choices, range(2), rank == 0)  # nobody else asks
+    optimizer = make(model)
+    if rank == 0:
+        optimizer.load_state_dict(saved)
+    again = train(model, optimizer, choices, range(2, 4), True)
+    found[name] = [bits(list(model.parameters())) == bits(list(straight.parameters())), planes(again) == planes(last), len(planes(again))]
+
+apart = nets.mlp()
+state = train(apart, torch.optim.Adam(apart.parameters()), dict(sync="asp"), range(5 + rank), True)
+found["asp"] = [True, all(int(held["step"]) >= 5 and held["exp_avg"].abs().sum() > 0 for held in state["state"].values()), len(state["state"])]
+open(f"{sys.argv[1]}/{os.environ['RANK']}", "w").write(json.dumps(found))
+"""
+
+
+def test_a_job_goes_on_from_the_state_that_servers_were_asked_for(tmp_path):
+    for rank, found in enumerate(found_by(RESUMED, tmp_path)):
+        assert found == {name: [True, True, 6] for name in [*CASES, "asp"]}, f"rank {rank}"

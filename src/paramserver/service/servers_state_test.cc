@@ -1,0 +1,137 @@
+// A worker that asks for the optimizer's state, and the servers played by the test.
+#include "paramserver/service/servers_state.h"
+
+#include <array>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "job/testing_jobs.h"
+#include "paramserver/service/testing.h"
+
+namespace paceline::paramserver {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+struct Asked final : exchange::Outbox {
+  void send_to_worker(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override { FAIL(); }
+  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t) override {
+    EXPECT_EQ(head.kind, wire::MessageKind::kStateAsked);
+    servers.push_back(server.value);
+  }
+  std::vector<std::int32_t> servers;
+};
+
+// Two tensors, one on each of two servers, with a momentum.
+class AskedState : public ::testing::Test {
+ protected:
+  AskedState() {
+    job::PlanOptions options;
+    options.servers = 2;
+    options.schedule.cut = scheduling::whole_tensors();
+    options.update.optimizer.kind = tensor::OptimizerKind::kMomentum;
+    plan_ = *job::Plan::make(job::testing::table_of({{3}, {2}}), options);
+    house_ = std::make_unique<exchange::Gatehouse>(plan_, Rank{0}, exchange::GateLedger::Rule::kOwnUnits, loop_,
+                                                   exchange::GatehouseOptions{.stall_deadline = 60s, .on_failed = {}});
+    asked_ = std::make_unique<ServersState>(*house_, outbox_, exchange::TensorMemory(plan_, parameters_, gradients_, &state_));
+  }
+  Rank home(std::uint32_t unit) const { return plan_->units().units[unit].server; }
+  wire::MessageHead head(std::uint32_t unit) const {
+    return {.kind = wire::MessageKind::kState, .unit = unit, .payload_bytes = exchange::state_bytes(*plan_, unit)};
+  }
+  void answer(std::uint32_t unit, float number) {
+    const auto place = asked_->place(home(unit), head(unit));
+    ASSERT_TRUE(place.ok()) << place.status().message();
+    exchange::OptimizerState sent;
+    sent.clear(*plan_);
+    sent.of(unit).steps = 4;
+    std::ranges::fill(sent.of(unit).planes[0], number);
+    sent.write(*plan_, unit, *place);
+    ASSERT_TRUE(asked_->on_state(home(unit), head(unit)).ok());
+  }
+  void next_iteration() {
+    const auto lock = house_->lock();
+    for (const std::uint32_t unit : {0U, 1U}) house_->gates().on_mark(unit, exchange::GateLedger::Mark::kComplete, loop_.now());
+    house_->gates().next_iteration();
+  }
+
+  testing::HandLoop loop_;
+  Asked outbox_;
+  std::shared_ptr<const job::Plan> plan_;
+  std::array<float, 5> parameters_{}, gradients_{};
+  exchange::OptimizerState state_;
+  std::unique_ptr<exchange::Gatehouse> house_;
+  std::unique_ptr<ServersState> asked_;
+};
+
+TEST_F(AskedState, IsThereWhenEveryServerHasSentIt) {
+  for (int again = 0; again < 3; ++again) EXPECT_FALSE(*asked_->gather(0s));
+  EXPECT_EQ(outbox_.servers, (std::vector<std::int32_t>{0, 1})) << "each server is asked once";
+  answer(1, 5);
+  EXPECT_FALSE(*asked_->gather(0s));
+  answer(0, 6);
+  EXPECT_TRUE(*asked_->gather(0s));
+  EXPECT_EQ(state_.of(0).planes[0], std::vector<float>(3, 6));
+  EXPECT_EQ(state_.of(1).planes[0], std::vector<float>(2, 5));
+  EXPECT_EQ(state_.of(1).steps, 4);
+}
+
+TEST_F(AskedState, IsAskedForAgainEachTime) {
+  for (const float number : {1.0F, 2.0F}) {
+    EXPECT_FALSE(*asked_->gather(0s));
+    answer(0, number);
+    answer(1, number);
+    EXPECT_TRUE(*asked_->gather(0s));
+    EXPECT_EQ(state_.of(0).planes[0], std::vector<float>(3, number));
+  }
+  EXPECT_EQ(outbox_.servers.size(), 4U);
+}
+
+TEST_F(AskedState, OfAnIterationThatIsOverIsNotTakenForThisOne) {
+  EXPECT_FALSE(*asked_->gather(0s));
+  next_iteration();  // and nobody has waited for the end
+  EXPECT_FALSE(*asked_->gather(0s));
+  EXPECT_EQ(outbox_.servers.size(), 2U) << "what was asked for comes first";
+  answer(0, 1);
+  answer(1, 1);
+  EXPECT_FALSE(*asked_->gather(0s));
+  EXPECT_EQ(outbox_.servers.size(), 4U);
+  answer(0, 2);
+  answer(1, 2);
+  EXPECT_TRUE(*asked_->gather(0s));
+  EXPECT_EQ(state_.of(0).planes[0], std::vector<float>(3, 2));
+}
+
+TEST_F(AskedState, ThatNobodyAwaitsIsRefused) {
+  const auto refused = [&](Rank server, const wire::MessageHead& head) {
+    return asked_->place(server, head).status().kind() == ErrorKind::kBadRequest;
+  };
+  EXPECT_TRUE(refused(home(0), head(0))) << "not asked for";
+  EXPECT_FALSE(*asked_->gather(0s));
+  EXPECT_TRUE(refused(home(1), head(0))) << "of another server";
+  wire::MessageHead short_one = head(0);
+  short_one.payload_bytes -= 4;
+  EXPECT_TRUE(refused(home(0), short_one));
+  wire::MessageHead none = head(0);
+  none.unit = 2;
+  EXPECT_TRUE(refused(home(0), none));
+  EXPECT_EQ(asked_->on_state(home(0), head(0)).kind(), ErrorKind::kBadRequest) << "it has not begun";
+  ASSERT_TRUE(asked_->place(home(0), head(0)).ok());
+  EXPECT_TRUE(refused(home(0), head(0))) << "twice";
+  ASSERT_TRUE(asked_->on_state(home(0), head(0)).ok());
+  EXPECT_TRUE(refused(home(0), head(0))) << "again";
+}
+
+TEST_F(AskedState, ThatDoesNotComeSaysWhoIsAwaited) {
+  EXPECT_FALSE(*asked_->gather(0s));
+  answer(0, 1);
+  loop_.advance(61s);
+  const auto over = asked_->gather(exchange::Gatehouse::kNoLimit);
+  EXPECT_EQ(over.status().kind(), ErrorKind::kDeadline);
+  EXPECT_THAT(over.status().message(), HasSubstr("server 1 to send the optimizer's state of layer 1 \"layer1\""));
+}
+
+}  // namespace
+}  // namespace paceline::paramserver
