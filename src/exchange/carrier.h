@@ -2,7 +2,7 @@
 // (collectives/training/collective_carrier.h). It stands behind a GradientExchange, which owns it: the exchange keeps the gates and
 // lets threads wait, the carrier steps a ledger of its own on the loop and moves bytes. Both share a Gatehouse.
 //
-// Threads: as a MessageSink and where nothing else is said, the loop. "Locked": the gatehouse's lock is held.
+// Threads: as a ChannelEnd and where nothing else is said, the loop. "Locked": the gatehouse's lock is held.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 #include <string>
 
 #include "exchange/gatehouse.h"
-#include "exchange/mailbox.h"
 #include "exchange/told_rates.h"
 #include "exchange/verdict.h"
 #include "scheduling/live_profile.h"
+#include "session/channels.h"
 
 namespace paceline::exchange {
 
@@ -54,7 +54,7 @@ class MiniBatches {
   std::function<void(std::int64_t)> reader_;
 };
 
-class Carrier : public MessageSink, public GateObserver {
+class Carrier : public session::ChannelEnd, public GateObserver {
  public:
   // --- any thread, not locked: raise something for the loop ---
 

@@ -16,32 +16,30 @@
 namespace paceline::exchange::testing {
 
 // Worker 0's.
-inline std::unique_ptr<GradientExchange> exchange_by(Outbox& outbox, const std::shared_ptr<const job::Plan>& plan,
+inline std::unique_ptr<GradientExchange> exchange_by(session::Sender& sender, const std::shared_ptr<const job::Plan>& plan,
                                                      transport::Loop& loop, std::span<float> parameters,
                                                      std::span<float> gradients) {
   auto house = std::make_unique<Gatehouse>(plan, Rank{0}, paramserver::gate_rule(plan->options().schedule), loop,
                                            GatehouseOptions{.stall_deadline = std::chrono::seconds(60), .on_failed = {}});
-  auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, outbox, TensorMemory(plan, parameters, gradients));
+  auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, sender, TensorMemory(plan, parameters, gradients));
   return std::make_unique<GradientExchange>(std::move(house), std::move(carrier));
 }
 
 // One server that answers a push with a value when it is told to.
-class HandServer final : public Outbox {
+class HandServer final : public session::Sender {
  public:
-  void send_to_worker(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
-    FAIL() << "a worker sends to servers only";
-  }
-  void send_to_server(Rank, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
+  void send(Rank, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
+    ASSERT_EQ(channel_of(head.kind), wire::Channel::kGradients) << "a worker sends to servers only";
     sent_.push_back({head, ticket});
   }
 
   void tell(GradientExchange& worker, Iteration iteration, const exchange::VerdictPart& part) {
     const wire::MessageHead head{
         .kind = wire::MessageKind::kVerdict, .layer = wire::kControlLayer, .iteration = iteration, .payload_bytes = part.bytes()};
-    const auto place = worker.carrier().on_message_begin(kName, head);
+    const auto place = worker.carrier().on_message_begin(kServer, head);
     ASSERT_TRUE(place.ok()) << place.status().message();
     part.write(*place);
-    worker.carrier().on_message(kName, head, *place);
+    worker.carrier().on_message(kServer, head, *place);
   }
 
   struct Sent {
@@ -51,7 +49,7 @@ class HandServer final : public Outbox {
   const std::vector<Sent>& sent() const { return sent_; }  // and not answered
 
   void deliver(GradientExchange& worker) {
-    for (const auto& [head, ticket] : sent_) worker.carrier().on_delivered(kName, ticket);
+    for (const auto& [head, ticket] : sent_) worker.carrier().on_delivered(kServer, channel_of(head.kind), ticket);
   }
   void answer(GradientExchange& worker) {
     deliver(worker);
@@ -62,14 +60,14 @@ class HandServer final : public Outbox {
                                     .unit = head.unit,
                                     .iteration = head.iteration,
                                     .payload_bytes = head.payload_bytes};
-      const auto place = worker.carrier().on_message_begin(kName, value);
+      const auto place = worker.carrier().on_message_begin(kServer, value);
       ASSERT_TRUE(place.ok()) << place.status().message();
-      worker.carrier().on_message(kName, value, *place);
+      worker.carrier().on_message(kServer, value, *place);
     }
   }
 
  private:
-  static inline const session::PeerName kName{session::Role::kServer, {0}};
+  static constexpr Rank kServer{0};
   std::vector<Sent> sent_;
 };
 

@@ -98,7 +98,7 @@ TEST_F(ExchangeStall, TimeSpentOutsideWaitsIsNotAStall) {
 }
 
 // Servers that answer pulls one after the other over a link with kStartUp and kRate; keeps what the worker sent.
-class HandServers final : public Outbox {
+class HandServers final : public session::Sender {
  public:
   static constexpr double kStartUp = 0.01, kRate = 1e6;
   struct Sent {
@@ -109,10 +109,8 @@ class HandServers final : public Outbox {
   };
 
   HandServers(paramserver::testing::HandLoop& loop, const job::Plan& plan) : loop_(loop), plan_(plan) {}
-  void send_to_worker(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
-    FAIL() << "a worker sends to servers only";
-  }
-  void send_to_server(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override {
+  void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override {
+    ASSERT_EQ(channel_of(head.kind), wire::Channel::kGradients) << "a worker sends to servers only";
     Sent& message = sent.emplace_back(Sent{to.value, head, ticket, std::vector<float>(payload.size() / sizeof(float))});
     if (!payload.empty()) std::memcpy(message.payload.data(), payload.data(), payload.size());  // a pull has none
   }
@@ -123,7 +121,7 @@ class HandServers final : public Outbox {
   std::vector<Sent> answer(GradientExchange& worker) {
     const std::vector<Sent> messages = std::exchange(sent, {});
     for (const Sent& message : messages) {
-      if (message.ticket != 0) worker.carrier().on_delivered(name_of(message), message.ticket);
+      if (message.ticket != 0) worker.carrier().on_delivered(Rank{message.server}, wire::Channel::kGradients, message.ticket);
     }
     loop_.advance(from_seconds(kStartUp));
     for (const Sent& message : messages) {
@@ -135,8 +133,6 @@ class HandServers final : public Outbox {
   std::vector<Sent> sent;
 
  private:
-  static session::PeerName name_of(const Sent& message) { return {session::Role::kServer, {message.server}}; }
-
   void send_values(GradientExchange& worker, const Sent& pull) {
     wire::MessageHead values = pull.head;
     values.kind = pull.head.unit == pull.head.detail ? wire::MessageKind::kValue : wire::MessageKind::kValues;
@@ -145,10 +141,10 @@ class HandServers final : public Outbox {
       if (plan_.units().units[unit].server == Rank{pull.server})
         values.payload_bytes += static_cast<std::uint64_t>(plan_.units().units[unit].elements) * sizeof(float);
     }
-    const auto place = worker.carrier().on_message_begin(name_of(pull), values);
+    const auto place = worker.carrier().on_message_begin(Rank{pull.server}, values);
     ASSERT_TRUE(place.ok()) << place.status().message();
     loop_.advance(from_seconds(static_cast<double>(values.payload_bytes) / kRate));
-    worker.carrier().on_message(name_of(pull), values, *place);
+    worker.carrier().on_message(Rank{pull.server}, values, *place);
   }
 
   paramserver::testing::HandLoop& loop_;

@@ -112,7 +112,7 @@ TEST_F(ExchangeWithoutVerdict, RefusesToWaitForOneAndToTakeOne) {
   iterate(1);
   EXPECT_THAT(exchange_->wait_verdict(1, verdict_).message(), HasSubstr("tells no verdicts"));
   const wire::MessageHead head{.kind = wire::MessageKind::kVerdict, .iteration = 1, .payload_bytes = part_with(1).bytes()};
-  EXPECT_FALSE(exchange_->carrier().on_message_begin({session::Role::kServer, {0}}, head).ok());
+  EXPECT_FALSE(exchange_->carrier().on_message_begin(Rank{0}, head).ok());
 }
 
 }  // namespace

@@ -19,10 +19,6 @@ constexpr Rank kMeetingRank{0};
 
 PeerName name_of(Rank rank) { return {Role::kWorker, rank}; }
 
-bool is_engines(MessageKind kind) {
-  return kind == MessageKind::kCollective || kind == MessageKind::kCollectiveReady || kind == MessageKind::kCollectiveFailed;
-}
-
 // Ranks with another list are of another job, and refuse each other. Never 0.
 std::uint64_t job_of(const std::vector<transport::Address>& addresses) {
   std::uint64_t job = 0xcbf29ce484222325ULL;
@@ -73,7 +69,6 @@ Result<std::unique_ptr<CollectiveProcess>> CollectiveProcess::connect(Collective
 
 Status CollectiveProcess::start() {
   ids_.resize(static_cast<std::size_t>(options_.ranks));
-  engine_ = std::make_unique<collectives::Engine>(options_.self, options_.ranks, *this);
   session::EndpointOptions endpoint;
   // Whoever goes to a meeting has its rank, for others, when all have met.
   endpoint.self = meets() && options_.self != kMeetingRank ? name_of(Rank{-1}) : name_of(options_.self);
@@ -84,6 +79,8 @@ Status CollectiveProcess::start() {
   endpoint.silence_deadline = options_.silence_deadline;
   PACELINE_ASSIGN_OR_RETURN(endpoint, session::validated(endpoint));
   endpoint_ = std::make_unique<session::Endpoint>(*transport_, endpoint, *this);
+  engine_ = std::make_unique<collectives::Engine>(options_.self, options_.ranks, endpoint_->channels());
+  endpoint_->channels().open(wire::Channel::kCollective, engine_.get(), engine_.get());
   listed_ = !meets() || options_.self == kMeetingRank;
 
   const auto own = static_cast<std::size_t>(options_.self.value);
@@ -189,8 +186,7 @@ void CollectiveProcess::on_introduced(PeerId peer, std::span<const std::byte> pa
   }
   joiners_.remove(peer);
   endpoint_->set_name(peer, name_of(from));
-  ids_[static_cast<std::size_t>(from.value)] = peer;
-  names_[peer] = from;
+  meet(peer, from);
   introduced_[from] = join->address;
   if (introduced_.size() + 1 == static_cast<std::size_t>(options_.ranks)) on_all_introduced();
 }
@@ -247,10 +243,12 @@ void CollectiveProcess::on_list(std::span<const std::byte> payload) {
   check_complete();
 }
 
-// What passes between the engine and the sessions.
-
-void CollectiveProcess::send(Rank to, const MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  if (const PeerId id = ids_[static_cast<std::size_t>(to.value)]; id != 0) endpoint_->send(id, head, payload, ticket);
+// What passes between the engines goes by their channel.
+void CollectiveProcess::meet(PeerId peer, Rank rank) {
+  ids_[static_cast<std::size_t>(rank.value)] = peer;
+  names_[peer] = rank;
+  endpoint_->channels().reach(wire::Channel::kCollective, rank, peer);
+  endpoint_->channels().hear(wire::Channel::kCollective, rank, peer);
 }
 
 Status CollectiveProcess::on_hello(const PeerName& name) {
@@ -271,8 +269,7 @@ void CollectiveProcess::on_peer(PeerId peer, const PeerName& name) {
     if (const auto dropped = joiners_.on_peer(peer, missing_ranks())) endpoint_->drop(dropped->peer, dropped->reason);
     return;
   }
-  ids_[static_cast<std::size_t>(name.rank.value)] = peer;
-  names_[peer] = name.rank;
+  meet(peer, name.rank);
   if (meets() && name.rank == kMeetingRank) introduce(peer);
   check_complete();
 }
@@ -283,7 +280,6 @@ Result<std::span<std::byte>> CollectiveProcess::on_message_begin(PeerId peer, co
     if (dropped) endpoint_->drop(dropped->peer, dropped->reason);
     return std::span<std::byte>();
   }
-  if (is_engines(head.kind)) return engine_->on_message_begin(names_.at(peer), head);
   if (head.payload_bytes > wire::kMaxControlBytes)
     return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
                  wire::kMaxControlBytes);
@@ -296,7 +292,6 @@ void CollectiveProcess::on_message(PeerId peer, const MessageHead& head, std::sp
     return legal.ok() ? on_introduced(peer, payload) : endpoint_->drop(peer, legal.message());
   }
   const Rank from = names_.at(peer);
-  if (is_engines(head.kind)) return engine_->on_message(from, head, payload);
   if (head.kind == MessageKind::kWelcome && meets() && from == kMeetingRank) return on_list(payload);
   if (head.kind == MessageKind::kStop && meets() && from == kMeetingRank) {
     const auto stop = wire::decode_stop(payload);
@@ -306,15 +301,12 @@ void CollectiveProcess::on_message(PeerId peer, const MessageHead& head, std::sp
   endpoint_->drop(peer, "a message that is none of a collective");
 }
 
-void CollectiveProcess::on_delivered(PeerId, wire::Channel, std::uint64_t ticket) { engine_->on_delivered(ticket); }
-
 void CollectiveProcess::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
   joiners_.remove(peer);
   if (name.rank.value == -1) return;  // never one of the ranks
   settle(error(reason.kind(), "rank {}: {}", options_.self.value, reason.message()));
   if (!names_.contains(peer)) return;
   ids_[static_cast<std::size_t>(name.rank.value)] = 0;
-  engine_->on_peer_lost(name.rank, reason);
 }
 
 }  // namespace paceline::runtime

@@ -43,7 +43,7 @@ struct CollectiveProcessOptions {
   std::optional<JobKey> key;  // likewise
 };
 
-class CollectiveProcess final : public session::EndpointHandler, public collectives::PeerOutbox {
+class CollectiveProcess final : public session::EndpointHandler {
  public:
   // Blocks until all ranks are connected with each other as far as this one can see. Errors: kBadRequest (ranks that do not belong
   // together), kIo (an address), kDeadline naming who is missing.
@@ -58,14 +58,12 @@ class CollectiveProcess final : public session::EndpointHandler, public collecti
   Rank rank() const { return options_.self; }
   std::int32_t ranks() const { return options_.ranks; }
 
-  // PeerOutbox
-  void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
   // EndpointHandler
   Status on_hello(const session::PeerName& name) override;
   void on_peer(session::PeerId peer, const session::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(session::PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
+  void on_delivered(session::PeerId, wire::Channel, std::uint64_t) override {}
   void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
 
  private:
@@ -74,6 +72,7 @@ class CollectiveProcess final : public session::EndpointHandler, public collecti
   bool meets() const { return options_.addresses.empty(); }
   Status start();  // before the loop runs
   void connect_to(Rank rank, const transport::Address& address);
+  void meet(session::PeerId peer, Rank rank);
   bool is_meeting() const;  // others join here
   std::int32_t missing_ranks() const { return options_.ranks - 1 - static_cast<std::int32_t>(names_.size()); }
   void introduce(session::PeerId meeting);

@@ -140,25 +140,17 @@ report::LinkReport Member::link() const {
           .window_full = static_cast<std::int64_t>(counters.window_full)};
 }
 
-void Member::send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  send_to({Role::kWorker, worker}, {head, payload, ticket});
+void Member::open_channels(const Ends& ends) {
+  const auto end_of = [&](Role part) { return !plays(part) ? nullptr : part == Role::kWorker ? ends.worker : ends.server; };
+  for (const Way& way : ways()) endpoint_->channels().open(way.channel, end_of(way.from), end_of(way.to));
 }
 
-void Member::send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  send_to({Role::kServer, server}, {head, payload, ticket});
-}
-
-// Members reach a server one after the other: what is meant for one that has not come yet waits for it.
-void Member::send_to(const PeerName& name, const Peers::Held& message) {
-  if (const auto peer = peers_.find(name))
-    endpoint_->send(*peer, message.head, message.payload, message.ticket);
-  else
-    peers_.hold(name, message);
-}
-
-// A message that no part of this process takes goes to one that refuses it.
-exchange::MessageSink* Member::sink_at(Role Peers::Way::*end, Channel channel) const {
-  return sink_of(options_.role == Role::kBoth ? Peers::way_of(channel).*end : options_.role);
+void Member::meet(PeerId peer, const PeerName& name) {
+  peers_.add(name);
+  for (const auto& [channel, from, to] : ways()) {
+    if (plays(from) && session::plays(name.role, to)) endpoint_->channels().reach(channel, name.rank, peer);
+    if (plays(to) && session::plays(name.role, from)) endpoint_->channels().hear(channel, name.rank, peer);
+  }
 }
 
 Status Member::on_hello(const PeerName& name) {
@@ -185,37 +177,37 @@ void Member::on_peer(PeerId peer, const PeerName& name) {
     coordinator_ = peer;
     return join();
   }
-  for (const Peers::Held& held : peers_.add(peer, name)) endpoint_->send(peer, held.head, held.payload, held.ticket);
+  meet(peer, name);
   check_connected();
 }
 
-Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::MessageHead& head) {
-  const Channel channel = channel_of(head.kind);
-  if (channel == Channel::kControl) {
-    if (peer != coordinator_) return error(ErrorKind::kBadRequest, "only the coordinator sends control messages");
-    if (head.payload_bytes > wire::kMaxControlBytes) {
-      return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
-                   wire::kMaxControlBytes);
-    }
-    if (head.kind != MessageKind::kProbe) return std::span<std::byte>();  // the endpoint keeps it
-    probe_.resize(head.payload_bytes);  // measures the link, so nothing is made for it while it comes
-    return std::span<std::byte>(probe_);
-  }
-  if (peer == coordinator_) return misplaced(head.kind);
-  exchange::MessageSink* sink = sink_at(&Peers::Way::to, channel);
-  if (sink == nullptr) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
-  return sink->on_message_begin(peers_.sender(peer, channel), head);
+// What the coordinator sends, and what has no end here.
+Status Member::check_takes(PeerId peer, MessageKind kind) const {
+  const bool is_control = channel_of(kind) == Channel::kControl;
+  if (peer == coordinator_) return is_control ? Status() : misplaced(kind);
+  if (is_control) return error(ErrorKind::kBadRequest, "only the coordinator sends control messages");
+  if (!begun_) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
+  return error(ErrorKind::kBadRequest, "this {} takes no messages of kind {} from there", to_string(options_.role),
+               static_cast<int>(kind));
 }
 
-void Member::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
-  const Channel channel = channel_of(head.kind);
-  if (channel == Channel::kControl) {
-    if (peer == coordinator_) on_control(head, payload);
-  } else if (peer == coordinator_) {
-    fail(misplaced(head.kind));
-  } else if (exchange::MessageSink* sink = sink_at(&Peers::Way::to, channel)) {
-    sink->on_message(peers_.sender(peer, channel), head, payload);
+Result<std::span<std::byte>> Member::on_message_begin(PeerId peer, const wire::MessageHead& head) {
+  PACELINE_RETURN_IF_ERROR(check_takes(peer, head.kind));
+  if (head.payload_bytes > wire::kMaxControlBytes) {
+    return error(ErrorKind::kBadRequest, "a control message of {} bytes; at most {} are legal", head.payload_bytes,
+                 wire::kMaxControlBytes);
   }
+  if (head.kind != MessageKind::kProbe) return std::span<std::byte>();  // the endpoint keeps it
+  probe_.resize(head.payload_bytes);  // measures the link, so nothing is made for it while it comes
+  return std::span<std::byte>(probe_);
+}
+
+// One without a payload did not begin.
+void Member::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (const Status taken = check_takes(peer, head.kind); taken.ok())
+    on_control(head, payload);
+  else if (peer == coordinator_ || begun_)
+    fail(taken);
 }
 
 void Member::on_control(const wire::MessageHead& head, std::span<const std::byte> payload) {
@@ -266,8 +258,9 @@ void Member::on_welcome(const wire::Welcome& welcome) {
   endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
   const auto start = events_.on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
-  sinks_ = start->sinks;
-  if (options_.role == Role::kBoth) peers_.add(endpoint_->connect_self(), {Role::kBoth, rank_});
+  open_channels(start->ends);
+  begun_ = true;
+  if (options_.role == Role::kBoth) meet(endpoint_->connect_self(), {Role::kBoth, rank_});
   endpoint_->set_egress(start->egress);
   endpoint_->observe(start->observer);
   connect_to_peers(welcome);
@@ -300,7 +293,7 @@ void Member::connect_to(Role role, const std::vector<std::string>& addresses, st
 }
 
 void Member::check_connected() {
-  if ((sinks_.worker == nullptr && sinks_.server == nullptr) || told_connected_) return;
+  if (!begun_ || told_connected_) return;
   if (peers_.connected(options_.meets == Meets::kWorkers ? Role::kWorker : Role::kServer) < peers_wanted_) return;
   told_connected_ = true;
   if (listens())
@@ -309,26 +302,16 @@ void Member::check_connected() {
     events_.on_connected();
 }
 
-void Member::on_delivered(PeerId peer, Channel channel, std::uint64_t ticket) {
-  if (channel == Channel::kControl || !peers_.name_of(peer)) return;
-  if (exchange::MessageSink* sink = sink_at(&Peers::Way::from, channel)) sink->on_delivered(peers_.receiver(peer, channel), ticket);
-}
-
-void Member::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+void Member::on_peer_lost(PeerId, const PeerName& name, const Status& reason) {
   if (name.role == Role::kCoordinator) {
     coordinator_.reset();
     if (!ended_) on_stop(wire::stop_for(failure_.ok() || echo_ ? reason : failure_));
     return;
   }
-  peers_.remove(peer, name);
+  peers_.remove(name);
   // Who left in good order knows why, and so will this process: from the coordinator, or because the coordinator is the one that is
   // lost.
   if (failure_.ok() && reason.kind() == ErrorKind::kCancelled) echo_ = true;
-  for (const Role part : kParts) {
-    for (exchange::MessageSink* sink : {sinks_.worker, sinks_.server}) {
-      if (sink != nullptr && session::plays(name.role, part)) sink->on_peer_lost({part, name.rank}, reason);
-    }
-  }
   if (!ended_) fail(reason);
 }
 

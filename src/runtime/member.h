@@ -1,8 +1,8 @@
-// A process's membership in a job: joins at the coordinator, connects to the servers, routes messages, and learns how the job ends.
-// The same for workers and servers; what a role does with messages is its MessageSink. In a job without servers the workers listen
-// and connect to each other, and their one sink has both ends of what passes. A member may be both (Role::kBoth): then it
-// has both sinks, one session with each other process whatever passes between them, so one egress queue and one window for the
-// link, and its halves talk through memory.
+// A process's membership in a job: joins at the coordinator, connects to the servers, says who is at the ends of which channel, and
+// learns how the job ends. The same for workers and servers; what a role does with messages is its ChannelEnd, which they reach
+// without passing here. In a job without servers the workers listen and connect to each other, and have both ends of what passes. A
+// member may be both (Role::kBoth): then it has an end for each, one session with each other process whatever passes between them,
+// so one egress queue and one window for the link, and its halves talk through memory.
 //
 // Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the
 // member knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the
@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "exchange/mailbox.h"
 #include "report/report.h"
 #include "runtime/peers.h"
+#include "session/channels.h"
 #include "session/endpoint.h"
 #include "transport/transport.h"
 #include "wire/control.h"
@@ -53,14 +53,14 @@ struct MemberOptions {
 };
 
 // What the halves of a process do with messages; null: there is no such half.
-struct Sinks {
-  exchange::MessageSink* worker = nullptr;
-  exchange::MessageSink* server = nullptr;
+struct Ends {
+  session::ChannelEnd* worker = nullptr;
+  session::ChannelEnd* server = nullptr;
 };
 
 // What a member needs to know of a job that has begun.
 struct JobStart {
-  Sinks sinks;  // of the member's roles
+  Ends ends;  // of the member's roles
   scheduling::EgressRules egress;
   session::MessageObserver* observer = nullptr;  // of what leaves; outlives the member
 };
@@ -68,7 +68,7 @@ struct JobStart {
 class MemberEvents {
  public:
   virtual ~MemberEvents() = default;
-  // The job has begun. Makes the sinks of the member's roles; an error fails the job. Server: it is ready when this returns.
+  // The job has begun. Makes the ends of the member's roles; an error fails the job. Server: it is ready when this returns.
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
   // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
   virtual void on_connected() = 0;
@@ -78,7 +78,7 @@ class MemberEvents {
   virtual void on_end(const wire::Stop& stop) = 0;               // once, last
 };
 
-class Member final : public session::EndpointHandler, public exchange::Outbox {
+class Member final : public session::EndpointHandler {
  public:
   Member(transport::Transport& transport, MemberOptions options, MemberEvents& events);
   ~Member() override;
@@ -101,29 +101,25 @@ class Member final : public session::EndpointHandler, public exchange::Outbox {
   // Says goodbye when all is delivered, at most `limit` later; then `done`.
   void leave(Duration limit, std::function<void()> done);
 
+  // For the ends: what they send there reaches the job's peers.
+  session::Sender& sender() { return endpoint_->channels(); }
   const session::EndpointCounters& counters() const { return endpoint_->counters(); }
   // For the report.
   report::LinkReport link() const;
   session::Role role() const { return options_.role; }
   std::int64_t reading(TimePoint at) const { return options_.clock ? options_.clock(at) : at.time_since_epoch().count(); }
 
-  // Outbox
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,
-                      std::uint64_t ticket) override;
-  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
-                      std::uint64_t ticket) override;
-  std::optional<Duration> round_trip() const override { return endpoint_->link().round_trip; }
-
   // EndpointHandler
   Status on_hello(const session::PeerName& name) override;
   void on_peer(session::PeerId peer, const session::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(session::PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
+  void on_delivered(session::PeerId, wire::Channel, std::uint64_t) override {}
   void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
 
  private:
   void join();
+  Status check_takes(session::PeerId peer, wire::MessageKind kind) const;
   void on_control(const wire::MessageHead& head, std::span<const std::byte> payload);
   void on_welcome(const wire::Welcome& welcome);
   void on_stop(const wire::Stop& stop);
@@ -136,12 +132,12 @@ class Member final : public session::EndpointHandler, public exchange::Outbox {
   void tell_clock(std::uint32_t question);
   bool plays(session::Role part) const { return session::plays(options_.role, part); }
   bool listens() const { return plays(session::Role::kServer) || options_.meets == Meets::kWorkers; }
-  void send_to(const session::PeerName& name, const Peers::Held& message);
-  exchange::MessageSink* sink_of(session::Role part) const {
-    return part == session::Role::kWorker ? sinks_.worker : sinks_.server;
+  // The channels of this job.
+  std::span<const Way> ways() const {
+    return options_.meets == Meets::kWorkers ? std::span<const Way>(kAmongWorkers) : kWithServers;
   }
-  // Of this process's parts the one at that end of a channel.
-  exchange::MessageSink* sink_at(session::Role Peers::Way::*end, wire::Channel channel) const;
+  void open_channels(const Ends& ends);
+  void meet(session::PeerId peer, const session::PeerName& name);
 
   transport::Transport& transport_;
   MemberOptions options_;
@@ -149,12 +145,11 @@ class Member final : public session::EndpointHandler, public exchange::Outbox {
   std::unique_ptr<session::Endpoint> endpoint_;
   std::string listening_;
   Rank rank_{-1};
-  Sinks sinks_;
   Peers peers_;
   std::optional<session::PeerId> coordinator_;
   std::vector<std::byte> probe_;  // where the coordinator's probes go
   std::size_t peers_wanted_ = 0;  // connections to servers (Meets::kWorkers: to workers) that must exist
-  bool welcomed_ = false;
+  bool welcomed_ = false, begun_ = false;
   bool told_connected_ = false;
   bool ended_ = false;
   Status failure_;             // waiting for the verdict

@@ -22,7 +22,7 @@ Result<JobStart> ServerProcess::on_welcome(const wire::Welcome& welcome) {
                                                  static_cast<std::int32_t>(welcome.servers.size()), settings.saving.iteration + 1));
   if (settings.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
   JobStart start{.egress = plan->egress_rules(), .observer = recorder_.get()};
-  PACELINE_ASSIGN_OR_RETURN(start.sinks.server, role_.begin(Rank{welcome.rank}, settings, std::move(plan), recorder_.get()));
+  PACELINE_ASSIGN_OR_RETURN(start.ends.server, role_.begin(Rank{welcome.rank}, settings, std::move(plan), recorder_.get()));
   return start;
 }
 

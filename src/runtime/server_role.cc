@@ -5,8 +5,8 @@
 
 namespace paceline::runtime {
 
-Result<exchange::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpec& settings, std::shared_ptr<const job::Plan> plan,
-                                                 timeline::TimelineRecorder* recorder) {
+Result<session::ChannelEnd*> ServerRole::begin(Rank rank, const job::JobSpec& settings, std::shared_ptr<const job::Plan> plan,
+                                               timeline::TimelineRecorder* recorder) {
   rank_ = rank;
   recorder_ = recorder;
   paramserver::ServerCallbacks callbacks;
@@ -16,9 +16,9 @@ Result<exchange::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpec& 
   };
   callbacks.on_question = [this](sync::BarrierQuestion question) { predict(std::move(question)); };
   if (recorder_ != nullptr) callbacks.on_work = [this](const paramserver::WorkDone& work) { recorder_->on_work(work); };
-  exchange::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(member_) : member_;
+  session::Sender& sender = recorder_ != nullptr ? recorder_->sender(member_.sender()) : member_.sender();
   PACELINE_ASSIGN_OR_RETURN(service_,
-                            paramserver::ServerService::make(std::move(plan), rank_, loop_, outbox, std::move(callbacks)));
+                            paramserver::ServerService::make(std::move(plan), rank_, loop_, sender, std::move(callbacks)));
   uneven_ = service_->core().plan().uneven();
   if (service_->core().paces() && (uneven_ || settings.watching.pace)) {
     report::PaceRecord::Tell tell;
@@ -37,7 +37,7 @@ Result<exchange::MessageSink*> ServerRole::begin(Rank rank, const job::JobSpec& 
                                                          member_.send_saved(session::Role::kServer, iteration, encode(summary));
                                                        });
   }
-  return recorder_ != nullptr ? recorder_->sink(service_.get()) : service_.get();
+  return recorder_ != nullptr ? recorder_->end(service_.get()) : service_.get();
 }
 
 // Off the loop, which serves the workers meanwhile: they need the answer only when they have ended the superstep's first iteration.

@@ -21,10 +21,10 @@ class ServerRole {
   // Both outlive it.
   ServerRole(transport::Loop& loop, Member& member) : loop_(loop), member_(member) {}
 
-  // The job has begun: from here on the sink takes messages. Errors: what is wrong with the plan or the checkpoint to resume from.
+  // The job has begun: from here on the end takes messages. Errors: what is wrong with the plan or the checkpoint to resume from.
   // `recorder` outlives it; null: nothing is recorded.
-  Result<exchange::MessageSink*> begin(Rank rank, const job::JobSpec& settings, std::shared_ptr<const job::Plan> plan,
-                                       timeline::TimelineRecorder* recorder);
+  Result<session::ChannelEnd*> begin(Rank rank, const job::JobSpec& settings, std::shared_ptr<const job::Plan> plan,
+                                     timeline::TimelineRecorder* recorder);
   void on_finish_at(Iteration last) { finish_at_ = last; }
   // The job is over: writes what is still to be written, reports, then `done`, once.
   void end(const wire::Stop& stop, std::function<void()> done);

@@ -102,11 +102,11 @@ Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
   if (settings_.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
   JobStart start{.egress = plan->egress_rules(), .observer = recorder_.get()};
   if (server_ != nullptr) {
-    PACELINE_ASSIGN_OR_RETURN(start.sinks.server, server_->begin(rank_, settings_, plan, recorder_.get()));
+    PACELINE_ASSIGN_OR_RETURN(start.ends.server, server_->begin(rank_, settings_, plan, recorder_.get()));
   }
   PACELINE_RETURN_IF_ERROR(make_exchange(plan));
-  start.sinks.worker = &exchange_->carrier();
-  if (recorder_ != nullptr) start.sinks.worker = recorder_->sink(start.sinks.worker);
+  start.ends.worker = &exchange_->carrier();
+  if (recorder_ != nullptr) start.ends.worker = recorder_->end(start.ends.worker);
   return start;
 }
 
@@ -118,9 +118,9 @@ Status WorkerProcess::make_exchange(const std::shared_ptr<const job::Plan>& plan
   if (!settings_.has_servers()) return make_collective_exchange(plan);
   auto house = std::make_unique<exchange::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
                                                      transport_->loop(), gatehouse_options());
-  exchange::Outbox& outbox = recorder_ != nullptr ? recorder_->outbox(*member_) : *member_;
+  session::Sender& sender = recorder_ != nullptr ? recorder_->sender(member_->sender()) : member_->sender();
   auto carrier =
-      std::make_unique<paramserver::ServerCarrier>(*house, outbox, exchange::TensorMemory(plan, parameters_, gradients_, state_),
+      std::make_unique<paramserver::ServerCarrier>(*house, sender, exchange::TensorMemory(plan, parameters_, gradients_, state_),
                                                    server_ == nullptr ? std::nullopt : std::optional(rank_));
   exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier),
                                                            recorder_ == nullptr ? nullptr : &recorder_->training());
@@ -131,7 +131,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
   PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, job::training_of(settings_));
   auto house =
       std::make_unique<exchange::Gatehouse>(plan, rank_, collectives::gate_rule(training), transport_->loop(), gatehouse_options());
-  auto carrier = std::make_unique<collectives::CollectiveCarrier>(*house, *member_,
+  auto carrier = std::make_unique<collectives::CollectiveCarrier>(*house, member_->sender(),
                                                                   exchange::TensorMemory(plan, parameters_, gradients_), training);
   // One of those that update writes the state of all.
   const Rank keeper = collectives::root_of(training, workers_);

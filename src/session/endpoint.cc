@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "session/channels.h"
 #include "session/endpoint_state.h"
 #include "session/flow.h"
 #include "session/message_observer.h"
@@ -10,7 +11,8 @@
 namespace paceline::session {
 
 Endpoint::Endpoint(transport::Transport& transport, EndpointOptions options, EndpointHandler& handler)
-    : state_(std::make_unique<EndpointState>(transport, options, handler)) {}
+    : channels_(std::make_unique<Channels>(*this, handler)),
+      state_(std::make_unique<EndpointState>(transport, options, *channels_)) {}
 Endpoint::~Endpoint() = default;
 
 Result<transport::Address> Endpoint::listen(const transport::Address& address) { return state_->listen(address); }

@@ -69,9 +69,11 @@ struct EndpointOptions {
 // Errors: kBadRequest naming the option and its legal range.
 Result<EndpointOptions> validated(EndpointOptions options);
 
+class Channels;         // channels.h
 class EndpointState;    // endpoint_state.h
 class MessageObserver;  // message_observer.h
 
+// What comes in a channel that has an end here (channels.h) does not come here.
 class EndpointHandler {
  public:
   virtual ~EndpointHandler() = default;
@@ -121,6 +123,8 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
+  Channels& channels() { return *channels_; }
+
   // Accepts sessions at `address` (port 0: the kernel chooses); returns where.
   Result<transport::Address> listen(const transport::Address& address);
 
@@ -164,6 +168,7 @@ class Endpoint {
   LinkState link() const;
 
  private:
+  std::unique_ptr<Channels> channels_;
   std::unique_ptr<EndpointState> state_;
 };
 

@@ -82,44 +82,38 @@ class TimelineRecorder::Training final : public exchange::GateObserver {
   TimePoint mark_{}, backward_begin_{};              // when what is going on began
 };
 
-class TimelineRecorder::Outbox final : public exchange::Outbox {
+class TimelineRecorder::Sender final : public session::Sender {
  public:
-  Outbox(TimelineRecorder& recorder, exchange::Outbox& inner) : recorder_(recorder), inner_(inner) {}
+  Sender(TimelineRecorder& recorder, session::Sender& inner) : recorder_(recorder), inner_(inner) {}
 
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,
-                      std::uint64_t ticket) override {
-    recorder_.on_message(Happening::kQueued, worker.value, head);
-    inner_.send_to_worker(worker, head, payload, ticket);
-  }
-  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
-                      std::uint64_t ticket) override {
-    recorder_.on_message(Happening::kQueued, server.value, head);
-    inner_.send_to_server(server, head, payload, ticket);
+  void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override {
+    recorder_.on_message(Happening::kQueued, to.value, head);
+    inner_.send(to, head, payload, ticket);
   }
   std::optional<Duration> round_trip() const override { return inner_.round_trip(); }
 
  private:
   TimelineRecorder& recorder_;
-  exchange::Outbox& inner_;
+  session::Sender& inner_;
 };
 
-class TimelineRecorder::Sink final : public exchange::MessageSink {
+class TimelineRecorder::End final : public session::ChannelEnd {
  public:
-  Sink(TimelineRecorder& recorder, exchange::MessageSink& inner) : recorder_(recorder), inner_(inner) {}
+  End(TimelineRecorder& recorder, session::ChannelEnd& inner) : recorder_(recorder), inner_(inner) {}
 
-  Result<std::span<std::byte>> on_message_begin(const session::PeerName& from, const wire::MessageHead& head) override {
+  Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head) override {
     return inner_.on_message_begin(from, head);
   }
-  void on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) override {
-    recorder_.on_message(Happening::kArrived, from.rank.value, head);
+  void on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) override {
+    recorder_.on_message(Happening::kArrived, from.value, head);
     inner_.on_message(from, head, payload);
   }
-  void on_delivered(const session::PeerName& to, std::uint64_t ticket) override { inner_.on_delivered(to, ticket); }
-  void on_peer_lost(const session::PeerName& peer, const Status& reason) override { inner_.on_peer_lost(peer, reason); }
+  void on_delivered(Rank to, wire::Channel channel, std::uint64_t ticket) override { inner_.on_delivered(to, channel, ticket); }
+  void on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) override { inner_.on_peer_lost(peer, channel, reason); }
 
  private:
   TimelineRecorder& recorder_;
-  exchange::MessageSink& inner_;
+  session::ChannelEnd& inner_;
 };
 
 TimelineRecorder::TimelineRecorder() : observer_(std::make_unique<Training>(training_)) {}
@@ -127,12 +121,12 @@ TimelineRecorder::~TimelineRecorder() = default;
 
 exchange::GateObserver& TimelineRecorder::training() { return *observer_; }
 
-exchange::Outbox& TimelineRecorder::outbox(exchange::Outbox& inner) {
-  return *outboxes_.emplace_back(std::make_unique<Outbox>(*this, inner));
+session::Sender& TimelineRecorder::sender(session::Sender& inner) {
+  return *senders_.emplace_back(std::make_unique<Sender>(*this, inner));
 }
 
-exchange::MessageSink* TimelineRecorder::sink(exchange::MessageSink* inner) {
-  return sinks_.emplace_back(std::make_unique<Sink>(*this, *inner)).get();
+session::ChannelEnd* TimelineRecorder::end(session::ChannelEnd* inner) {
+  return ends_.emplace_back(std::make_unique<End>(*this, *inner)).get();
 }
 
 void TimelineRecorder::on_work(const paramserver::WorkDone& work) {

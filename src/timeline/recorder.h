@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "exchange/carrier.h"
-#include "exchange/mailbox.h"
 #include "paramserver/service/server_service.h"
+#include "session/channels.h"
 #include "session/message_observer.h"
 #include "timeline/event_ring.h"
 
@@ -31,8 +31,8 @@ class TimelineRecorder final : public session::MessageObserver {
   // For the exchange of the process.
   exchange::GateObserver& training();
   // Calls pass through what is returned to what is given, which outlives the recorder's use.
-  exchange::Outbox& outbox(exchange::Outbox& inner);
-  exchange::MessageSink* sink(exchange::MessageSink* inner);
+  session::Sender& sender(session::Sender& inner);
+  session::ChannelEnd* end(session::ChannelEnd* inner);
   void on_work(const paramserver::WorkDone& work);
   void on_leaving(const session::PeerName& to, const wire::MessageHead& head) override;
 
@@ -41,15 +41,15 @@ class TimelineRecorder final : public session::MessageObserver {
 
  private:
   class Training;
-  class Outbox;
-  class Sink;
+  class Sender;
+  class End;
   void on_message(wire::Happening what, std::int32_t peer, const wire::MessageHead& head);
 
   const SystemClock clock_;
   timeline::EventRing training_{kTrainingEvents}, loop_{kLoopEvents};
   std::unique_ptr<Training> observer_;
-  std::vector<std::unique_ptr<Outbox>> outboxes_;
-  std::vector<std::unique_ptr<Sink>> sinks_;
+  std::vector<std::unique_ptr<Sender>> senders_;
+  std::vector<std::unique_ptr<End>> ends_;
 };
 
 }  // namespace paceline::timeline

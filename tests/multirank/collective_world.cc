@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "session/channels.h"
+
 namespace paceline::collectives::testing {
 
 using session::PeerId;
@@ -10,12 +12,13 @@ using transport::testing::give_up;
 using transport::testing::kPatience;
 
 CollectiveRank::CollectiveRank(const Backend& backend, int rank, int ranks, session::EndpointOptions options)
-    : rank_(rank), ranks_(ranks), loop_(backend), ids_(static_cast<std::size_t>(ranks)) {
+    : rank_(rank), ranks_(ranks), loop_(backend) {
   options.self = {session::Role::kWorker, Rank{rank}};
   options.seed = static_cast<std::uint64_t>(rank) + 1;
   loop_.on_loop([&] {
-    engine_ = std::make_unique<Engine>(Rank{rank}, ranks, *this);
     endpoint_ = std::make_unique<session::Endpoint>(loop_.transport(), options, *this);
+    engine_ = std::make_unique<Engine>(Rank{rank}, ranks, endpoint_->channels());
+    endpoint_->channels().open(wire::Channel::kCollective, engine_.get(), engine_.get());
   });
   if (ranks == 1) all_there_.set_value();
 }
@@ -72,31 +75,10 @@ std::size_t CollectiveRank::unfinished() {
   return count;
 }
 
-void CollectiveRank::send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  if (const PeerId id = ids_[static_cast<std::size_t>(to.value)]; id != 0) endpoint_->send(id, head, payload, ticket);
-}
-
 void CollectiveRank::on_peer(PeerId peer, const PeerName& name) {
-  ids_[static_cast<std::size_t>(name.rank.value)] = peer;
-  names_[peer] = name.rank;
+  endpoint_->channels().reach(wire::Channel::kCollective, name.rank, peer);
+  endpoint_->channels().hear(wire::Channel::kCollective, name.rank, peer);
   if (++connected_ == ranks_ - 1) all_there_.set_value();
-}
-
-Result<std::span<std::byte>> CollectiveRank::on_message_begin(PeerId peer, const wire::MessageHead& head) {
-  return engine_->on_message_begin(names_.at(peer), head);
-}
-
-void CollectiveRank::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
-  engine_->on_message(names_.at(peer), head, payload);
-}
-
-void CollectiveRank::on_delivered(PeerId, wire::Channel, std::uint64_t ticket) { engine_->on_delivered(ticket); }
-
-void CollectiveRank::on_peer_lost(PeerId peer, const PeerName&, const Status& reason) {
-  const auto name = names_.find(peer);
-  if (name == names_.end()) return;
-  ids_[static_cast<std::size_t>(name->second.value)] = 0;
-  engine_->on_peer_lost(name->second, reason);
 }
 
 CollectiveWorld::CollectiveWorld(const Backend& backend, int ranks, const session::EndpointOptions& options) {

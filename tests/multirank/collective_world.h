@@ -14,7 +14,7 @@ namespace paceline::collectives::testing {
 using transport::testing::Backend;
 
 // One rank: binds an engine to an endpoint, as the runtime does.
-class CollectiveRank final : public PeerOutbox, public session::EndpointHandler {
+class CollectiveRank final : public session::EndpointHandler {
  public:
   CollectiveRank(const Backend& backend, int rank, int ranks, session::EndpointOptions options);
   ~CollectiveRank() override;
@@ -32,20 +32,19 @@ class CollectiveRank final : public PeerOutbox, public session::EndpointHandler 
   std::size_t unfinished();
 
  private:
-  void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
   Status on_hello(const session::PeerName&) override { return {}; }
   void on_peer(session::PeerId peer, const session::PeerName& name) override;
-  Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
-  void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(session::PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
-  void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
+  Result<std::span<std::byte>> on_message_begin(session::PeerId, const wire::MessageHead&) override {
+    return error(ErrorKind::kBadRequest, "a message that is none of a collective");
+  }
+  void on_message(session::PeerId, const wire::MessageHead&, std::span<std::byte>) override {}
+  void on_delivered(session::PeerId, wire::Channel, std::uint64_t) override {}
+  void on_peer_lost(session::PeerId, const session::PeerName&, const Status&) override {}
 
   int rank_, ranks_;
   transport::testing::Rank loop_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<session::Endpoint> endpoint_;
-  std::vector<session::PeerId> ids_;  // by rank; 0: not there; loop only
-  std::map<session::PeerId, Rank> names_;
   int connected_ = 0;
   std::promise<void> all_there_;
 };

@@ -39,12 +39,16 @@ std::vector<float> received(const job::WireOptions& wire, std::vector<float> gra
 Process::Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting)
     : node(backend, options_of(name, setting)) {
   node.begin_hook = [this](session::PeerId peer, const wire::MessageHead& head) {
-    return sink().on_message_begin(names_.at(peer), head);
+    return end().on_message_begin(names_.at(peer).rank, head);
   };
   node.message_hook = [this](session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
-    sink().on_message(names_.at(peer), head, payload);
+    end().on_message(names_.at(peer).rank, head, payload);
   };
-  node.delivered_hook = [this](session::PeerId peer, std::uint64_t ticket) { sink().on_delivered(names_.at(peer), ticket); };
+  node.delivered_hook = [this](session::PeerId peer, std::uint64_t ticket) {
+    const auto [role, rank, incarnation] = names_.at(peer);
+    const bool among_servers = server != nullptr && role == session::Role::kServer;
+    end().on_delivered(rank, among_servers ? wire::Channel::kServers : wire::Channel::kValues, ticket);
+  };
 }
 
 Process::~Process() {
@@ -55,7 +59,9 @@ Process::~Process() {
 
 void Process::lose(const session::PeerName& peer) {
   node.rank.on_loop([&] {
-    node.lost_hook = [this](session::PeerId id, const Status& reason) { sink().on_peer_lost(names_.at(id), reason); };
+    node.lost_hook = [this](session::PeerId id, const Status& reason) {
+      end().on_peer_lost(names_.at(id).rank, server != nullptr ? wire::Channel::kGradients : wire::Channel::kValues, reason);
+    };
     node.endpoint->drop(peers_.at(peer), "killed by the test");
   });
 }
@@ -69,14 +75,11 @@ void Process::connect_all() {
   });
 }
 
-void Process::send_to_worker(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+void Process::send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
   ++sent[head.kind];
-  node.endpoint->send(peers_.at({session::Role::kWorker, to}), head, payload, ticket);
-}
-
-void Process::send_to_server(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  ++sent[head.kind];
-  node.endpoint->send(peers_.at({session::Role::kServer, to}), head, payload, ticket);
+  const wire::Channel channel = channel_of(head.kind);
+  const bool to_server = channel == wire::Channel::kGradients || channel == wire::Channel::kServers;
+  node.endpoint->send(peers_.at({to_server ? session::Role::kServer : session::Role::kWorker, to}), head, payload, ticket);
 }
 
 Job::Job(const Backend& backend, JobSetting setting)

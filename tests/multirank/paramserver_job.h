@@ -30,18 +30,15 @@ struct JobSetting {
   std::uint32_t threads = 1;  // of each worker, which wait at every gate and share the tensors out
 };
 
-// A node that sends through its endpoint and hands what comes to a sink.
-class Process final : public exchange::Outbox {
+// A node that sends through its endpoint and hands what comes to its end of the channels.
+class Process final : public session::Sender {
  public:
   Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting);
   ~Process() override;
 
-  void lose(const session::PeerName& peer);  // ends the session, whatever of it is on its way, and tells the sink
+  void lose(const session::PeerName& peer);  // ends the session, whatever of it is on its way, and tells the end
   void connect_all();                        // after all peers are there: learns their numbers
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload,
-                      std::uint64_t ticket) override;
-  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload,
-                      std::uint64_t ticket) override;
+  void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
 
   session::testing::Node node;
   std::unique_ptr<ServerService> server;
@@ -53,7 +50,7 @@ class Process final : public exchange::Outbox {
   std::vector<Status> reported;                    // on_failed; loop only
   std::map<wire::MessageKind, std::int64_t> sent;  // messages; loop only
 
-  exchange::MessageSink& sink() { return server ? static_cast<exchange::MessageSink&>(*server) : worker->carrier(); }
+  session::ChannelEnd& end() { return server ? static_cast<session::ChannelEnd&>(*server) : worker->carrier(); }
 
  private:
   std::map<session::PeerName, session::PeerId> peers_;

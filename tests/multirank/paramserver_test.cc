@@ -351,8 +351,8 @@ TEST_F(ParameterServer, OfALostWorkersPushesThoseThatWereAnsweredStayAndAtMostOn
 }
 
 TEST_F(ParameterServer, RefusesMessagesOfPaceThatDoNotFitAndNamesTheSender) {
-  const session::PeerName worker{session::Role::kWorker, {1}}, server{session::Role::kServer, {0}};
-  const auto at_server = [&](sync::SyncKind kind, const session::PeerName& from, const wire::MessageHead& head) {
+  const Rank worker{1}, server{0};
+  const auto at_server = [&](sync::SyncKind kind, Rank from, const wire::MessageHead& head) {
     JobSetting setting = ledger_of(1, kind);
     setting.options.servers = 1;
     Job job(transport::testing::inproc_backend(), setting);
@@ -366,7 +366,7 @@ TEST_F(ParameterServer, RefusesMessagesOfPaceThatDoNotFitAndNamesTheSender) {
   const auto asp = sync::SyncKind::kAsp, elastic = sync::SyncKind::kElasticBsp;
   EXPECT_THAT(at_server(asp, worker, {.kind = wire::MessageKind::kDone, .iteration = 5}),
               HasSubstr("worker 1 says that iteration 5 was its last one"));
-  EXPECT_THAT(at_server(asp, worker, {.kind = wire::MessageKind::kBarrier}), HasSubstr("worker 1 sent server 0 a message"));
+  EXPECT_THAT(at_server(asp, Rank{1}, {.kind = wire::MessageKind::kBarrier}), HasSubstr("server 1 sent server 0 a message"));
   EXPECT_THAT(at_server(asp, worker, {.kind = wire::MessageKind::kMiniBatch}), HasSubstr("worker 1 sent server 0 a message"));
   EXPECT_THAT(at_server(asp, server, {.kind = wire::MessageKind::kBarrier, .unit = 1, .iteration = 2}),
               HasSubstr("asp predicts none"));
@@ -377,7 +377,7 @@ TEST_F(ParameterServer, RefusesMessagesOfPaceThatDoNotFitAndNamesTheSender) {
     Job job(transport::testing::inproc_backend(), setting);
     std::string said;
     job.workers[0]->node.rank.on_loop([&] {
-      job.workers[0]->sink().on_message(server, {.kind = wire::MessageKind::kMiniBatch, .unit = count, .iteration = number}, {});
+      job.workers[0]->end().on_message(server, {.kind = wire::MessageKind::kMiniBatch, .unit = count, .iteration = number}, {});
       if (job.workers[0]->reported.size() == 1) said = job.workers[0]->reported[0].message();
     });
     return said;
@@ -431,7 +431,7 @@ TEST_F(ParameterServer, AServerThatGetsNonsenseFailsTheJobOnceAndNamesTheSender)
   Job job(transport::testing::inproc_backend(), setting);
   Process& server = *job.servers[0];
   server.node.rank.on_loop([&] {
-    const session::PeerName worker{session::Role::kWorker, {1}};
+    const Rank worker{1};
     const auto refused = [&](wire::MessageHead head) { EXPECT_FALSE(server.server->on_message_begin(worker, head).ok()); };
     refused({.kind = wire::MessageKind::kSquareSum, .payload_bytes = tensor::kSquareSumBytes});
     refused({.kind = wire::MessageKind::kValue, .payload_bytes = 2400});

@@ -29,7 +29,7 @@ bool is_after(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_
 
 }  // namespace
 
-Engine::Engine(Rank self, std::int32_t ranks, PeerOutbox& outbox) : self_(self), ranks_(ranks), outbox_(outbox) {}
+Engine::Engine(Rank self, std::int32_t ranks, session::Sender& sender) : self_(self), ranks_(ranks), sender_(sender) {}
 Engine::~Engine() = default;
 
 Engine::Live* Engine::find(const Key& key) {
@@ -67,7 +67,7 @@ void Engine::start(Job job, Done done) {
     head.kind = MessageKind::kCollectiveReady;
     head.layer = live.job.priority;
     pack(live.job.head, head);
-    outbox_.send(rank, head, {}, kNoTicket);
+    sender_.send(rank, head, {}, kNoTicket);
   }
   if (const Status status = take_early(live); !status.ok()) return fail(status);
   if (failure_.ok() && !complained_) pump(live);
@@ -123,7 +123,7 @@ bool Engine::send(Live& live, const Runner::Send& send) {
   pack(own, head);
   std::span<const std::byte> payload = send.payload;
   const auto copy = try_copy(to, head, payload);
-  outbox_.send(to, head, payload, copy ? *copy : std::uint64_t{live.id} << 32 | send.action);
+  sender_.send(to, head, payload, copy ? *copy : std::uint64_t{live.id} << 32 | send.action);
   if (copy) live.runner.on_delivered(send.action);
   return copy.has_value();
 }
@@ -236,7 +236,7 @@ Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHe
   return waiting.back().block.bytes();
 }
 
-void Engine::on_message(Rank from, const MessageHead& head, std::span<const std::byte> payload) {
+void Engine::on_message(Rank from, const MessageHead& head, std::span<std::byte> payload) {
   if (head.kind == MessageKind::kCollectiveFailed) return on_failed_message(from, payload);
   if (head.payload_bytes > 0) {
     const auto ignored = std::find_if(ignored_.begin(), ignored_.end(), [&](const Ignored& one) {
@@ -279,7 +279,7 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<const std:
   }
 }
 
-void Engine::on_delivered(std::uint64_t ticket) {
+void Engine::on_delivered(Rank, wire::Channel, std::uint64_t ticket) {
   if (ticket == kNoTicket) return;
   if ((ticket & kCopyTicket) != 0) return drop_copy(static_cast<std::uint32_t>(ticket));
   const auto found = by_id_.find(static_cast<std::uint32_t>(ticket >> 32));
@@ -347,7 +347,7 @@ void Engine::tell(Rank to, const Status& reason) {
   head.kind = MessageKind::kCollectiveFailed;
   head.layer = wire::kControlLayer;
   head.payload_bytes = told_.back().size();
-  outbox_.send(to, head, told_.back(), kNoTicket);
+  sender_.send(to, head, told_.back(), kNoTicket);
 }
 
 // Only rank 0 decides, so that of several reasons the same one counts everywhere.
@@ -386,7 +386,7 @@ void Engine::on_stall(std::uint32_t group, std::uint32_t number, Duration waited
              peer < 0 ? self_.value : live->job.group->ranks[static_cast<std::size_t>(peer)].value));
 }
 
-void Engine::on_peer_lost(Rank peer, const Status& reason) {
+void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {
   lost_.emplace(peer, reason);
   std::erase_if(ignored_, [&](const Ignored& one) { return one.from == peer; });
   for (std::uint32_t at = 0; at < copies_.size(); ++at) {

@@ -23,20 +23,12 @@
 
 #include "collectives/exec/operation.h"
 #include "collectives/exec/runner.h"
+#include "session/channels.h"
 #include "wire/message.h"
 
 namespace paceline::collectives {
 
-// How the engine reaches other ranks of the job. The runtime binds it to a session::Endpoint.
-class PeerOutbox {
- public:
-  virtual ~PeerOutbox() = default;
-  // The payload is borrowed until Engine::on_delivered(ticket) or on_peer_lost. Calls nothing back inside the call. What is for a
-  // peer that is lost is dropped.
-  virtual void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) = 0;
-};
-
-class Engine {
+class Engine final : public session::ChannelEnd {
  public:
   static constexpr std::int64_t kMostEarlyBytes = std::int64_t{256} << 20;
   static constexpr std::int64_t kMostCopiedBytes = std::int64_t{1} << 20;
@@ -44,9 +36,9 @@ class Engine {
   // Called once for every job: its buffers are the caller's again.
   using Done = std::function<void(const Status&)>;
 
-  // `self`: this process's rank. `outbox` outlives it.
-  Engine(Rank self, std::int32_t ranks, PeerOutbox& outbox);
-  ~Engine();
+  // `self`: this process's rank. `sender` outlives it.
+  Engine(Rank self, std::int32_t ranks, session::Sender& sender);
+  ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -63,11 +55,11 @@ class Engine {
   const Status& failure() const { return failure_; }
   std::size_t unfinished() const { return live_.size(); }
 
-  // What arrives.
-  Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head);
-  void on_message(Rank from, const wire::MessageHead& head, std::span<const std::byte> payload);
-  void on_delivered(std::uint64_t ticket);
-  void on_peer_lost(Rank peer, const Status& reason);
+  // ChannelEnd
+  Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head) override;
+  void on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) override;
+  void on_delivered(Rank to, wire::Channel channel, std::uint64_t ticket) override;
+  void on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) override;
 
  private:
   struct Live {
@@ -121,7 +113,7 @@ class Engine {
 
   Rank self_;
   std::int32_t ranks_;
-  PeerOutbox& outbox_;
+  session::Sender& sender_;
   BlockPool pool_;
   std::map<Key, std::unique_ptr<Live>> live_;
   std::map<std::uint32_t, Key> by_id_;

@@ -19,7 +19,7 @@ struct Sent {
   std::uint64_t ticket;
 };
 
-struct Network final : PeerOutbox {
+struct Network final : session::Sender {
   void send(Rank to, const wire::MessageHead&, std::span<const std::byte> payload, std::uint64_t ticket) override {
     sent.push_back({to, payload, ticket});
   }
@@ -80,10 +80,10 @@ TEST(Engine, TheVerdictOfAJudgeThatGoesBeforeItsLastBlockIsReturnedEndsTheOperat
   pack(theirs, other);
   engine.on_message(Rank{0}, other, {});
   const Status verdict = error(ErrorKind::kBadRequest, "ranks 0 and 1 disagree");
-  const auto told = encode(wire::stop_for(verdict));
+  auto told = encode(wire::stop_for(verdict));
   engine.on_message(Rank{0}, {.kind = wire::MessageKind::kCollectiveFailed, .payload_bytes = told.size()}, told);
   EXPECT_FALSE(end) << "the network still reads the block";
-  engine.on_peer_lost(Rank{0}, error(ErrorKind::kPeerLost, "rank 0 was killed"));
+  engine.on_peer_lost(Rank{0}, wire::Channel::kCollective, error(ErrorKind::kPeerLost, "rank 0 was killed"));
   ASSERT_TRUE(end) << "nothing else can happen that would end it";
   EXPECT_EQ(end->message(), verdict.message());
 }
@@ -106,7 +106,8 @@ TEST(Engine, WhoseBlocksDifferIsFoundBeforeTheRootIsDone) {
   std::optional<Status> end;
   engine.start(prepare(group, call, choose(*group, call, {}), program_of(0), 1), [&](const Status& how) { end = how; });
   EXPECT_GT(network.sent.size(), 10U) << "all blocks are on their way";
-  for (std::size_t i = 0; i < network.sent.size(); ++i) engine.on_delivered(network.sent[i].ticket);
+  for (std::size_t i = 0; i < network.sent.size(); ++i)
+    engine.on_delivered(Rank{1}, wire::Channel::kCollective, network.sent[i].ticket);
   ASSERT_FALSE(end);
 
   call.block = Bytes{120};
@@ -137,7 +138,7 @@ TEST(Engine, ASmallMessageLeavesFromACopySoThatItsOperationIsOverAtOnce) {
   const std::vector<float> before = values;
   std::ranges::fill(values, -1.0F);  // the caller's again
   EXPECT_TRUE(std::ranges::equal(root.network.sent[0].payload, std::as_bytes(std::span(before))));
-  root.engine.on_delivered(root.network.sent[0].ticket);
+  root.engine.on_delivered(Rank{1}, wire::Channel::kCollective, root.network.sent[0].ticket);
 }
 
 TEST(Engine, ALargerMessageLeavesFromWhereItStandsAndItsOperationLastsUntilDelivery) {
@@ -147,7 +148,8 @@ TEST(Engine, ALargerMessageLeavesFromWhereItStandsAndItsOperationLastsUntilDeliv
   ASSERT_FALSE(root.network.sent.empty());
   EXPECT_EQ(static_cast<const void*>(root.network.sent[0].payload.data()), values.data());
   EXPECT_FALSE(over);
-  for (std::size_t i = 0; i < root.network.sent.size(); ++i) root.engine.on_delivered(root.network.sent[i].ticket);
+  for (std::size_t i = 0; i < root.network.sent.size(); ++i)
+    root.engine.on_delivered(Rank{1}, wire::Channel::kCollective, root.network.sent[i].ticket);
   EXPECT_TRUE(over);
 }
 
@@ -158,14 +160,14 @@ TEST(Engine, CopiesAreLimitedAndWhatIsDeliveredOrLostMakesRoomForOthers) {
     ASSERT_TRUE(root.broadcast(values, Rank{1})) << bytes;
   const bool& waits = root.broadcast(values, Rank{1});
   EXPECT_FALSE(waits);
-  root.engine.on_delivered(root.network.sent.back().ticket);
+  root.engine.on_delivered(Rank{1}, wire::Channel::kCollective, root.network.sent.back().ticket);
   EXPECT_TRUE(waits);
 
-  root.engine.on_delivered(root.network.sent.front().ticket);
+  root.engine.on_delivered(Rank{1}, wire::Channel::kCollective, root.network.sent.front().ticket);
   EXPECT_TRUE(root.broadcast(values, Rank{2}));
   EXPECT_FALSE(root.broadcast(values, Rank{2}));
-  root.engine.on_delivered(root.network.sent.back().ticket);
-  root.engine.on_peer_lost(Rank{1}, error(ErrorKind::kPeerLost, "rank 1 is gone"));
+  root.engine.on_delivered(Rank{1}, wire::Channel::kCollective, root.network.sent.back().ticket);
+  root.engine.on_peer_lost(Rank{1}, wire::Channel::kCollective, error(ErrorKind::kPeerLost, "rank 1 is gone"));
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(root.broadcast(values, Rank{2})) << i;
 }
 

@@ -38,12 +38,12 @@ exchange::Shard shard_for(const RoundLedger& ledger, std::shared_ptr<const job::
 
 }  // namespace
 
-CollectiveCarrier::CollectiveCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory,
+CollectiveCarrier::CollectiveCarrier(exchange::Gatehouse& house, session::Sender& sender, exchange::TensorMemory memory,
                                      TrainingOptions options)
     : house_(house),
       plan_(house.plan()),
       self_(house.worker()),
-      outbox_(outbox),
+      sender_(sender),
       memory_(std::move(memory)),
       options_(options),
       rules_(rules_of(options, plan_.options().workers)),
@@ -218,12 +218,10 @@ bool CollectiveCarrier::counts(const wire::MessageHead& head) const {
 
 void CollectiveCarrier::send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
   if (counts(head)) bytes_sent_ += static_cast<std::int64_t>(payload.size());
-  outbox_.send_to_worker(to, head, payload, ticket);
+  sender_.send(to, head, payload, ticket);
 }
 
-Result<std::span<std::byte>> CollectiveCarrier::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
-  if (from.role != session::Role::kWorker)
-    return error(ErrorKind::kBadRequest, "{} sent worker {} a message in a job without servers", from.text(), self_.value);
+Result<std::span<std::byte>> CollectiveCarrier::on_message_begin(Rank from, const wire::MessageHead& head) {
   if (head.kind == wire::MessageKind::kCollective) {
     if (const auto operation = operations_.find(head.unit);
         operation != operations_.end() && operation->second.kind == Kind::kBroadcast) {
@@ -231,18 +229,20 @@ Result<std::span<std::byte>> CollectiveCarrier::on_message_begin(const session::
       ledger_.on_broadcast_begins(operation->second.unit, house_.loop().now());
     }
   }
-  return engine_.on_message_begin(from.rank, head);
+  return engine_.on_message_begin(from, head);
 }
 
-void CollectiveCarrier::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
+void CollectiveCarrier::on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) {
   if (counts(head)) bytes_received_ += static_cast<std::int64_t>(payload.size());
-  engine_.on_message(from.rank, head, payload);
+  engine_.on_message(from, head, payload);
 }
 
-void CollectiveCarrier::on_delivered(const session::PeerName&, std::uint64_t ticket) { engine_.on_delivered(ticket); }
+void CollectiveCarrier::on_delivered(Rank to, wire::Channel channel, std::uint64_t ticket) {
+  engine_.on_delivered(to, channel, ticket);
+}
 
-void CollectiveCarrier::on_peer_lost(const session::PeerName& peer, const Status& reason) {
-  if (peer.role == session::Role::kWorker) engine_.on_peer_lost(peer.rank, reason);
+void CollectiveCarrier::on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) {
+  engine_.on_peer_lost(peer, channel, reason);
 }
 
 }  // namespace paceline::collectives

@@ -25,10 +25,10 @@
 
 namespace paceline::collectives {
 
-class CollectiveCarrier final : public exchange::Carrier, private PeerOutbox {
+class CollectiveCarrier final : public exchange::Carrier, private session::Sender {
  public:
-  // `house`, made with gate_rule(options), and `outbox` outlive it.
-  CollectiveCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory, TrainingOptions options);
+  // `house`, made with gate_rule(options), and `sender` outlive it.
+  CollectiveCarrier(exchange::Gatehouse& house, session::Sender& sender, exchange::TensorMemory memory, TrainingOptions options);
   ~CollectiveCarrier() override;
 
   // Where updates are made: all of the iteration are, and parameters and optimizer state stay so until the next one's. On the loop.
@@ -54,12 +54,12 @@ class CollectiveCarrier final : public exchange::Carrier, private PeerOutbox {
   const exchange::VerdictLedger* verdicts() const override { return verdicts_ ? &verdicts_->ledger : nullptr; }
   bool blames(const std::string& awaited, Duration waited) override;
 
-  // MessageSink
-  Result<std::span<std::byte>> on_message_begin(const session::PeerName& from, const wire::MessageHead& head) override;
-  void on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(const session::PeerName& to, std::uint64_t ticket) override;
+  // ChannelEnd
+  Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head) override;
+  void on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) override;
+  void on_delivered(Rank to, wire::Channel channel, std::uint64_t ticket) override;
   // An operation that needs the peer fails; one that does not may still end well, as when the job is over.
-  void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
+  void on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) override;
 
  private:
   static constexpr std::int64_t kPieceElements = 131'072;
@@ -90,7 +90,7 @@ class CollectiveCarrier final : public exchange::Carrier, private PeerOutbox {
   exchange::Gatehouse& house_;
   const job::Plan& plan_;
   Rank self_;
-  exchange::Outbox& outbox_;
+  session::Sender& sender_;
   exchange::TensorMemory memory_;
   TrainingOptions options_;
   Rules rules_;

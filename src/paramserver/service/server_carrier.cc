@@ -12,17 +12,17 @@ scheduling::LiveProfile::Sides sides_of(const job::Plan& plan) {
 
 }  // namespace
 
-ServerCarrier::ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory,
+ServerCarrier::ServerCarrier(exchange::Gatehouse& house, session::Sender& sender, exchange::TensorMemory memory,
                              std::optional<Rank> own_server)
     : house_(house),
       plan_(house.plan()),
       worker_(house.worker()),
-      outbox_(outbox),
+      sender_(sender),
       memory_(std::move(memory)),
       own_server_(own_server),
       ledger_(house.gates(), house.worker()),
-      order_(house, outbox),
-      state_(house, outbox, memory_),
+      order_(house, sender),
+      state_(house, sender, memory_),
       gradients_(plan_, memory_),
       values_(plan_, ledger_, memory_) {
   if (plan_.options().update.verdict) verdicts_.emplace(plan_);
@@ -152,7 +152,7 @@ void ServerCarrier::carry_told() {
   {
     const exchange::Gatehouse::Lock lock = house_.lock();
     if (!house_.failure().ok()) return;
-    if (const auto round_trip = outbox_.round_trip(); profile_ && round_trip) profile_->on_round_trip(*round_trip);
+    if (const auto round_trip = sender_.round_trip(); profile_ && round_trip) profile_->on_round_trip(*round_trip);
     step_told();
   }
   send_actions();
@@ -195,7 +195,7 @@ void ServerCarrier::send_done() {
   }
   send_actions();
   const wire::MessageHead head{.kind = wire::MessageKind::kDone, .layer = wire::kControlLayer, .iteration = last};
-  for (const Rank server : plan_.servers_with_units()) outbox_.send_to_server(server, head, {}, kNoTicket);
+  for (const Rank server : plan_.servers_with_units()) sender_.send(server, head, {}, kNoTicket);
 }
 
 }  // namespace paceline::paramserver

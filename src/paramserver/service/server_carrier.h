@@ -1,4 +1,4 @@
-// Carries a worker's gradients to parameter servers and brings their values: binds PushLedger to a loop, an Outbox, and the memory
+// Carries a worker's gradients to parameter servers and brings their values: binds PushLedger to a loop, its channels, and the memory
 // of parameters and gradients.
 //
 // What of a gradient travels, and where a value is received, say gradient_payloads.h and value_places.h: from where the gradient
@@ -32,9 +32,9 @@ namespace paceline::paramserver {
 
 class ServerCarrier final : public exchange::Carrier {
  public:
-  // `house`, made with gate_rule of the schedule, and `outbox` outlive it. `own_server`: the one in this process, if any: its
+  // `house`, made with gate_rule of the schedule, and `sender` outlive it. `own_server`: the one in this process, if any: its
   // values come through memory.
-  ServerCarrier(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory,
+  ServerCarrier(exchange::Gatehouse& house, session::Sender& sender, exchange::TensorMemory memory,
                 std::optional<Rank> own_server = std::nullopt);
   ~ServerCarrier() override;
 
@@ -66,12 +66,12 @@ class ServerCarrier final : public exchange::Carrier {
   void on_backward_done(TimePoint now) override;
   void on_iteration_done() override;
 
-  // MessageSink
-  Result<std::span<std::byte>> on_message_begin(const session::PeerName& from, const wire::MessageHead& head) override;
-  void on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(const session::PeerName& to, std::uint64_t ticket) override;
+  // ChannelEnd
+  Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head) override;
+  void on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) override;
+  void on_delivered(Rank to, wire::Channel channel, std::uint64_t ticket) override;
   // A lost server is a failure.
-  void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
+  void on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) override;
 
  private:
   // What a ticket says: the kind of message above, the unit below. Never kNoTicket, which messages have that borrow nothing.
@@ -91,14 +91,14 @@ class ServerCarrier final : public exchange::Carrier {
   void send(wire::MessageKind kind, const WorkerAction& action, std::span<const std::byte> payload);
   void send_actions();
   void send_rates(Iteration iteration);
-  bool takes(const session::PeerName& from, const wire::MessageHead& head) const;
-  Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
+  static bool takes(const wire::MessageHead& head);
+  Status unexpected(Rank server, const wire::MessageHead& head) const;
   Status on_told(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload);
 
   exchange::Gatehouse& house_;
   const job::Plan& plan_;
   Rank worker_;
-  exchange::Outbox& outbox_;
+  session::Sender& sender_;
   exchange::TensorMemory memory_;
   std::optional<Rank> own_server_;
   std::unique_ptr<transport::Signal> told_signal_, initial_signal_, done_signal_;

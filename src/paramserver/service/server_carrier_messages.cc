@@ -21,7 +21,7 @@ void ServerCarrier::send(wire::MessageKind kind, const WorkerAction& action, std
                                .iteration = action.iteration,
                                .payload_bytes = payload.size()};
   // Messages without payload borrow nothing, so nobody needs to know when they have arrived.
-  outbox_.send_to_server(planned.server, head, payload, payload.empty() ? kNoTicket : ticket_of(kind, action.unit));
+  sender_.send(planned.server, head, payload, payload.empty() ? kNoTicket : ticket_of(kind, action.unit));
 }
 
 // Before all that waits for the same server, whatever the schedule.
@@ -30,7 +30,7 @@ void ServerCarrier::send_rates(Iteration iteration) {
   const auto payload = std::as_bytes(std::span(rates_[static_cast<std::size_t>(iteration & 1)]));
   const wire::MessageHead head{
       .kind = wire::MessageKind::kRates, .layer = wire::kControlLayer, .iteration = iteration, .payload_bytes = payload.size()};
-  for (const Rank server : plan_.servers_with_units()) outbox_.send_to_server(server, head, payload, kNoTicket);
+  for (const Rank server : plan_.servers_with_units()) sender_.send(server, head, payload, kNoTicket);
 }
 
 void ServerCarrier::send_actions() {
@@ -70,39 +70,49 @@ Status ServerCarrier::on_told(Rank server, const wire::MessageHead& head, std::s
   return {};
 }
 
-bool ServerCarrier::takes(const session::PeerName& from, const wire::MessageHead& head) const {
-  return from.role == session::Role::kServer && head.flags == 0 &&
-         (head.kind == wire::MessageKind::kValue || head.kind == wire::MessageKind::kValues ||
-          ((head.kind == wire::MessageKind::kVerdict || head.kind == wire::MessageKind::kState) && head.payload_bytes != 0) ||
-          ((head.kind == wire::MessageKind::kNotify || head.kind == wire::MessageKind::kMiniBatch) && head.payload_bytes == 0));
+bool ServerCarrier::takes(const wire::MessageHead& head) {
+  if (head.flags != 0) return false;
+  switch (head.kind) {
+    case wire::MessageKind::kValue:
+    case wire::MessageKind::kValues:
+      return true;
+    case wire::MessageKind::kVerdict:
+    case wire::MessageKind::kState:
+      return head.payload_bytes != 0;
+    case wire::MessageKind::kNotify:
+    case wire::MessageKind::kMiniBatch:
+      return head.payload_bytes == 0;
+    default:
+      return false;
+  }
 }
 
-Status ServerCarrier::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
-  return error(ErrorKind::kBadRequest, "{} sent worker {} a message it does not take: kind {}, flags {}, {} bytes", from.text(),
-               worker_.value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+Status ServerCarrier::unexpected(Rank server, const wire::MessageHead& head) const {
+  return error(ErrorKind::kBadRequest, "server {} sent worker {} a message it does not take: kind {}, flags {}, {} bytes",
+               server.value, worker_.value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
 }
 
-Result<std::span<std::byte>> ServerCarrier::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
-  if (!takes(from, head) || head.payload_bytes == 0) return unexpected(from, head);
+Result<std::span<std::byte>> ServerCarrier::on_message_begin(Rank from, const wire::MessageHead& head) {
+  if (!takes(head) || head.payload_bytes == 0) return unexpected(from, head);
   if (head.kind == wire::MessageKind::kVerdict) {
-    const auto place = verdicts_ ? verdicts_->place(from.rank, head.iteration, head.payload_bytes) : std::span<std::byte>();
+    const auto place = verdicts_ ? verdicts_->place(from, head.iteration, head.payload_bytes) : std::span<std::byte>();
     if (place.empty()) return unexpected(from, head);
     return place;
   }
-  if (head.kind == wire::MessageKind::kState) return state_.place(from.rank, head);
+  if (head.kind == wire::MessageKind::kState) return state_.place(from, head);
   const PushLedger::Values values = values_of(head);
   const exchange::Gatehouse::Lock lock = house_.lock();
   const TimePoint now = house_.loop().now();
-  PACELINE_ASSIGN_OR_RETURN(const auto place, ledger_.on_value_begin(from.rank, values, head.payload_bytes, now));
-  if (profile_ && from.rank != own_server_) profile_->on_pull_begun(values.unit, now);
+  PACELINE_ASSIGN_OR_RETURN(const auto place, ledger_.on_value_begin(from, values, head.payload_bytes, now));
+  if (profile_ && from != own_server_) profile_->on_pull_begun(values.unit, now);
   return values_.begin(values, place);
 }
 
-void ServerCarrier::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
-  if (!takes(from, head)) return house_.fail(unexpected(from, head));
+void ServerCarrier::on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (!takes(head)) return house_.fail(unexpected(from, head));
   if (head.kind == wire::MessageKind::kMiniBatch || head.kind == wire::MessageKind::kVerdict ||
       head.kind == wire::MessageKind::kState) {
-    if (const Status status = on_told(from.rank, head, payload); !status.ok()) house_.fail(status);
+    if (const Status status = on_told(from, head, payload); !status.ok()) house_.fail(status);
     return;
   }
   const PushLedger::Values values = values_of(head);
@@ -113,11 +123,11 @@ void ServerCarrier::on_message(const session::PeerName& from, const wire::Messag
     const exchange::Gatehouse::Lock lock = house_.lock();
     const TimePoint now = house_.loop().now();
     if (head.kind == wire::MessageKind::kNotify) {
-      status = ledger_.on_notify(from.rank, head.unit, head.iteration, actions_);
+      status = ledger_.on_notify(from, head.unit, head.iteration, actions_);
     } else {
       const std::uint32_t micros = head.kind == wire::MessageKind::kValue ? head.detail : 0;
-      status = ledger_.on_value(from.rank, values, micros, now, actions_);
-      if (profile_ && from.rank != own_server_)
+      status = ledger_.on_value(from, values, micros, now, actions_);
+      if (profile_ && from != own_server_)
         profile_->on_pulled(values.unit, Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
       opened = status.ok() && ledger_.any_open(values);
     }
@@ -129,7 +139,7 @@ void ServerCarrier::on_message(const session::PeerName& from, const wire::Messag
   send_actions();
 }
 
-void ServerCarrier::on_delivered(const session::PeerName&, std::uint64_t ticket) {
+void ServerCarrier::on_delivered(Rank, wire::Channel, std::uint64_t ticket) {
   if (ticket == kNoTicket || order_.on_delivered(ticket)) return;
   const auto unit = static_cast<std::uint32_t>(ticket);
   if (ticket == ticket_of(wire::MessageKind::kInitial, unit)) state_.on_initial_delivered(unit);
@@ -151,8 +161,6 @@ void ServerCarrier::on_delivered(const session::PeerName&, std::uint64_t ticket)
   if (changed) house_.wake();
 }
 
-void ServerCarrier::on_peer_lost(const session::PeerName& peer, const Status& reason) {
-  if (peer.role == session::Role::kServer) house_.fail(reason);
-}
+void ServerCarrier::on_peer_lost(Rank, wire::Channel, const Status& reason) { house_.fail(reason); }
 
 }  // namespace paceline::paramserver

@@ -16,18 +16,18 @@ constexpr std::uint64_t kNothingBorrowed = std::uint64_t{1} << 32;
 }  // namespace
 
 Result<std::unique_ptr<ServerService>> ServerService::make(std::shared_ptr<const job::Plan> plan, Rank server,
-                                                           transport::Loop& loop, exchange::Outbox& outbox,
+                                                           transport::Loop& loop, session::Sender& sender,
                                                            ServerCallbacks callbacks) {
   PACELINE_ASSIGN_OR_RETURN(auto core, Server::make(std::move(plan), server));
-  return std::unique_ptr<ServerService>(new ServerService(std::move(core), loop, outbox, std::move(callbacks)));
+  return std::unique_ptr<ServerService>(new ServerService(std::move(core), loop, sender, std::move(callbacks)));
 }
 
-ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& loop, exchange::Outbox& outbox,
+ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& loop, session::Sender& sender,
                              ServerCallbacks callbacks)
     : server_(std::move(server)),
       plan_(server_->plan()),
       loop_(loop),
-      outbox_(outbox),
+      sender_(sender),
       callbacks_(std::move(callbacks)),
       queue_(scheduling::ingress_order(plan_.options().schedule)),
       orders_(plan_) {
@@ -40,27 +40,30 @@ ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& lo
   work_signal_ = loop.make_signal([this] { work(); });
 }
 
-Result<std::span<std::byte>> ServerService::on_message_begin(const session::PeerName& from, const wire::MessageHead& head) {
+Result<std::span<std::byte>> ServerService::on_message_begin(Rank from, const wire::MessageHead& head) {
   if (failed_) return error(ErrorKind::kCancelled, "server {} has stopped", server_->rank().value);
-  const bool from_worker = from.role == session::Role::kWorker;
-  if (from_worker && head.kind == wire::MessageKind::kInitial) {
-    PACELINE_ASSIGN_OR_RETURN(const auto place,
-                              server_->place_for_initial(from.rank, head.unit, head.iteration, head.payload_bytes));
-    return std::as_writable_bytes(place);
-  }
-  if (from_worker && head.kind == wire::MessageKind::kPush && head.flags == 0) {
-    PACELINE_ASSIGN_OR_RETURN(const auto place, server_->place_for_push(from.rank, head.unit, head.iteration, head.payload_bytes));
-    return std::as_writable_bytes(place).first(head.payload_bytes);
-  }
-  if (from_worker && head.kind == wire::MessageKind::kPushes && head.flags == 0) return place_for_pushes(from.rank, head);
-  if (from_worker && head.kind == wire::MessageKind::kRates)
-    return server_->place_for_rates(from.rank, head.iteration, head.payload_bytes);
-  if (from_worker && head.kind == wire::MessageKind::kOrder) return orders_.place(from.rank, head.payload_bytes);
-  const bool known_server =
-      from.role == session::Role::kServer && from.rank.value >= 0 && from.rank.value < plan_.options().servers;
-  if (known_server && head.kind == wire::MessageKind::kSquareSum && head.payload_bytes == tensor::kSquareSumBytes) {
-    return std::span<std::byte>(
-        square_sums_[static_cast<std::size_t>(from.rank.value)][static_cast<std::size_t>(head.iteration & 1)]);
+  switch (head.kind) {
+    case wire::MessageKind::kInitial: {
+      PACELINE_ASSIGN_OR_RETURN(const auto place, server_->place_for_initial(from, head.unit, head.iteration, head.payload_bytes));
+      return std::as_writable_bytes(place);
+    }
+    case wire::MessageKind::kPush: {
+      if (head.flags != 0) break;
+      PACELINE_ASSIGN_OR_RETURN(const auto place, server_->place_for_push(from, head.unit, head.iteration, head.payload_bytes));
+      return std::as_writable_bytes(place).first(head.payload_bytes);
+    }
+    case wire::MessageKind::kPushes:
+      if (head.flags != 0) break;
+      return place_for_pushes(from, head);
+    case wire::MessageKind::kRates:
+      return server_->place_for_rates(from, head.iteration, head.payload_bytes);
+    case wire::MessageKind::kOrder:
+      return orders_.place(from, head.payload_bytes);
+    case wire::MessageKind::kSquareSum:
+      if (from.value >= plan_.options().servers || head.payload_bytes != tensor::kSquareSumBytes) break;
+      return std::span<std::byte>(square_sums_[static_cast<std::size_t>(from.value)][static_cast<std::size_t>(head.iteration & 1)]);
+    default:
+      break;
   }
   return unexpected(from, head);
 }
@@ -105,57 +108,60 @@ Status ServerService::deal_out(Rank worker, const wire::MessageHead& head, std::
   return {};
 }
 
-Status ServerService::unexpected(const session::PeerName& from, const wire::MessageHead& head) const {
-  return error(ErrorKind::kBadRequest, "{} sent server {} a message it does not take: kind {}, flags {}, {} bytes", from.text(),
-               server_->rank().value, static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+Status ServerService::unexpected(Rank from, const wire::MessageHead& head) const {
+  const bool of_server = channel_of(head.kind) == wire::Channel::kServers;
+  return error(ErrorKind::kBadRequest, "{} {} sent server {} a message it does not take: kind {}, flags {}, {} bytes",
+               of_server ? "server" : "worker", from.value, server_->rank().value, static_cast<int>(head.kind),
+               static_cast<int>(head.flags), head.payload_bytes);
 }
 
-void ServerService::on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) {
-  if (failed_ || frozen_) return;
-  if (from.role == session::Role::kServer) {
-    const TimePoint begin = loop_.now();
-    if (head.kind == wire::MessageKind::kBarrier && head.payload_bytes == 0 && from.rank == plan_.pacing_server()) {
-      const Rank worker{static_cast<std::int32_t>(head.unit)};
-      return carry_out(server_->on_barrier(worker, head.iteration, begin, actions_), Duration{});
-    }
-    if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(from, head));
-    const Status status = server_->on_square_sum(from.rank, head.iteration, payload, begin, actions_);
-    const Duration spent = loop_.now() - begin;
-    if (callbacks_.on_work) tell({.unit = WorkDone::kAllUnits, .iteration = head.iteration, .begin = begin, .spent = spent});
-    return carry_out(status, spent);
+void ServerService::on_servers_message(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload) {
+  const TimePoint begin = loop_.now();
+  if (head.kind == wire::MessageKind::kBarrier && head.payload_bytes == 0 && server == plan_.pacing_server()) {
+    const Rank worker{static_cast<std::int32_t>(head.unit)};
+    return carry_out(server_->on_barrier(worker, head.iteration, begin, actions_), Duration{});
   }
-  if (from.role != session::Role::kWorker) return fail(unexpected(from, head));
+  if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(server, head));
+  const Status status = server_->on_square_sum(server, head.iteration, payload, begin, actions_);
+  const Duration spent = loop_.now() - begin;
+  if (callbacks_.on_work) tell({.unit = WorkDone::kAllUnits, .iteration = head.iteration, .begin = begin, .spent = spent});
+  carry_out(status, spent);
+}
+
+void ServerService::on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) {
+  if (failed_ || frozen_) return;
+  if (channel_of(head.kind) == wire::Channel::kServers) return on_servers_message(from, head, payload);
   switch (head.kind) {
     case wire::MessageKind::kInitial:
-      return carry_out(server_->on_initial(from.rank, head.unit, head.iteration, loop_.now(), actions_), Duration{});
+      return carry_out(server_->on_initial(from, head.unit, head.iteration, loop_.now(), actions_), Duration{});
     case wire::MessageKind::kRates:
       if (head.payload_bytes == 0) return fail(unexpected(from, head));
-      return carry_out(server_->on_rates(from.rank, head.iteration), Duration{});
+      return carry_out(server_->on_rates(from, head.iteration), Duration{});
     case wire::MessageKind::kOrder:
-      if (const Status status = orders_.on_order(from.rank); !status.ok()) fail(status);
+      if (const Status status = orders_.on_order(from); !status.ok()) fail(status);
       return;
     case wire::MessageKind::kPull:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
-      return carry_out(server_->on_pull(from.rank, head.unit, head.detail, head.iteration, actions_), Duration{});
+      return carry_out(server_->on_pull(from, head.unit, head.detail, head.iteration, actions_), Duration{});
     case wire::MessageKind::kStateAsked:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
-      return carry_out(server_->on_state_asked(from.rank, actions_), Duration{});
+      return carry_out(server_->on_state_asked(from, actions_), Duration{});
     case wire::MessageKind::kPush:
       return enqueue(from, head);
     case wire::MessageKind::kPushes:
-      if (const Status status = deal_out(from.rank, head, payload); !status.ok()) fail(status);
+      if (const Status status = deal_out(from, head, payload); !status.ok()) fail(status);
       return;
     case wire::MessageKind::kDone:
       if (head.payload_bytes != 0) return fail(unexpected(from, head));
-      return carry_out(server_->on_done(from.rank, head.iteration, loop_.now(), actions_), Duration{});
+      return carry_out(server_->on_done(from, head.iteration, loop_.now(), actions_), Duration{});
     default:
       return fail(unexpected(from, head));
   }
 }
 
-void ServerService::enqueue(const session::PeerName& from, const wire::MessageHead& head) {
-  if (head.unit >= plan_.units().units.size() || head.flags != 0) return fail(unexpected(from, head));
-  wait_for_turn({from.rank, head.unit, head.iteration, head.detail});
+void ServerService::enqueue(Rank worker, const wire::MessageHead& head) {
+  if (head.unit >= plan_.units().units.size() || head.flags != 0) return fail(unexpected(worker, head));
+  wait_for_turn({worker, head.unit, head.iteration, head.detail});
 }
 
 // By the order that the worker has told, which is one of the job's layers, not by the message's head, which may say anything.
@@ -271,7 +277,7 @@ void ServerService::set_barriers(std::span<const Rank> workers, std::span<const 
                                  .unit = static_cast<std::uint32_t>(workers[i].value),
                                  .iteration = barriers[i]};
     for (const Rank other : plan_.servers_with_units()) {
-      if (other != server_->rank()) outbox_.send_to_server(other, head, {}, kNothingBorrowed);
+      if (other != server_->rank()) sender_.send(other, head, {}, kNothingBorrowed);
     }
     carry_out(server_->on_barrier(workers[i], barriers[i], loop_.now(), actions_), Duration{});
   }
@@ -297,8 +303,7 @@ void ServerService::send(wire::MessageKind kind, const ServerAction& action) {
       .unit = action.unit,
       .iteration = action.iteration,
       .payload_bytes = action.payload.size()};
-  if (kind == wire::MessageKind::kSquareSum) return outbox_.send_to_server(action.to, head, action.payload, action.ticket);
-  outbox_.send_to_worker(action.to, head, action.payload, action.payload.empty() ? kNothingBorrowed : action.ticket);
+  sender_.send(action.to, head, action.payload, action.payload.empty() ? kNothingBorrowed : action.ticket);
 }
 
 void ServerService::send_value(const ServerAction& action) {
@@ -316,24 +321,24 @@ void ServerService::send_value(const ServerAction& action) {
   }
   head.iteration = action.iteration;
   head.payload_bytes = action.payload.size();
-  outbox_.send_to_worker(action.to, head, action.payload, action.ticket);
+  sender_.send(action.to, head, action.payload, action.ticket);
 }
 
-void ServerService::on_delivered(const session::PeerName& to, std::uint64_t ticket) {
-  if (to.role == session::Role::kWorker && ticket != kNothingBorrowed) server_->on_delivered(ticket);
+void ServerService::on_delivered(Rank, wire::Channel channel, std::uint64_t ticket) {
+  if (channel != wire::Channel::kServers && ticket != kNothingBorrowed) server_->on_delivered(ticket);
 }
 
-void ServerService::on_peer_lost(const session::PeerName& peer, const Status&) {
-  if (failed_ || peer.role != session::Role::kWorker) return;
+void ServerService::on_peer_lost(Rank peer, wire::Channel channel, const Status&) {
+  if (failed_ || channel != wire::Channel::kGradients) return;
   if (!plan_.uneven()) {
     frozen_ = true;
     return;
   }
   while (queue_.waiting() > 0 && !failed_) work_one();  // what it had pushed completely counts
   if (failed_) return;
-  std::erase_if(parcels_, [&](const auto& parcel) { return parcel.first.first == peer.rank; });
+  std::erase_if(parcels_, [&](const auto& parcel) { return parcel.first.first == peer; });
   const TimePoint begin = loop_.now();
-  const Status status = server_->on_left(peer.rank, begin, actions_);
+  const Status status = server_->on_left(peer, begin, actions_);
   carry_out(status, loop_.now() - begin);
 }
 

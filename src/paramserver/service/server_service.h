@@ -1,4 +1,4 @@
-// A parameter server in a process: binds a Server to a loop and an Outbox. Takes kInitial, kRates, kOrder, kPush, kPushes, kPull,
+// A parameter server in a process: binds a Server to a loop and its channels. Takes kInitial, kRates, kOrder, kPush, kPushes, kPull,
 // kStateAsked, kDone (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kState, kMiniBatch, kVerdict,
 // kSquareSum and kBarrier.
 //
@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "base/status.h"
-#include "exchange/mailbox.h"
 #include "paramserver/core/server.h"
 #include "paramserver/service/told_order.h"
 #include "scheduling/ingress_queue.h"
+#include "session/channels.h"
 #include "transport/transport.h"
 
 namespace paceline::paramserver {
@@ -57,21 +57,21 @@ struct ServerCallbacks {
   std::function<void(const WorkDone&)> on_work;
 };
 
-class ServerService final : public exchange::MessageSink {
+class ServerService final : public session::ChannelEnd {
  public:
-  // `loop` and `outbox` outlive it. Destroy on the loop or when it does not run.
+  // `loop` and `sender` outlive it. Destroy on the loop or when it does not run.
   static Result<std::unique_ptr<ServerService>> make(std::shared_ptr<const job::Plan> plan, Rank server, transport::Loop& loop,
-                                                     exchange::Outbox& outbox, ServerCallbacks callbacks);
+                                                     session::Sender& sender, ServerCallbacks callbacks);
   ServerService(const ServerService&) = delete;
   ServerService& operator=(const ServerService&) = delete;
 
-  Result<std::span<std::byte>> on_message_begin(const session::PeerName& from, const wire::MessageHead& head) override;
-  void on_message(const session::PeerName& from, const wire::MessageHead& head, std::span<std::byte> payload) override;
-  void on_delivered(const session::PeerName& to, std::uint64_t ticket) override;
+  Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head) override;
+  void on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) override;
+  void on_delivered(Rank to, wire::Channel channel, std::uint64_t ticket) override;
   // In BSP a server that has lost a worker makes no update and sends no value any more: the sum of those who are left belongs to
   // another job, and no checkpoint must hold it. Messages that still come are received and ignored. Where each push counts by
   // itself the worker takes part no more (Server::on_left), and whether the job goes on is the runtime's decision.
-  void on_peer_lost(const session::PeerName& peer, const Status& reason) override;
+  void on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) override;
 
   // The answer: by worker of the question, the iteration at whose end the barrier is. Tells this server's model and all others'.
   // Loop only.
@@ -106,11 +106,12 @@ class ServerService final : public exchange::MessageSink {
   };
   using SquareSumBytes = std::array<std::byte, tensor::kSquareSumBytes>;
 
-  ServerService(std::unique_ptr<Server> server, transport::Loop& loop, exchange::Outbox& outbox, ServerCallbacks callbacks);
-  Status unexpected(const session::PeerName& from, const wire::MessageHead& head) const;
+  ServerService(std::unique_ptr<Server> server, transport::Loop& loop, session::Sender& sender, ServerCallbacks callbacks);
+  Status unexpected(Rank from, const wire::MessageHead& head) const;
   Result<std::span<std::byte>> place_for_pushes(Rank worker, const wire::MessageHead& head);
   Status deal_out(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload);
-  void enqueue(const session::PeerName& from, const wire::MessageHead& head);
+  void enqueue(Rank worker, const wire::MessageHead& head);
+  void on_servers_message(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload);
   void wait_for_turn(const Waiting& push);
   bool may_work() const { return queue_.waiting() > 0 && !failed_ && !held_ && !frozen_; }
   void work();
@@ -126,7 +127,7 @@ class ServerService final : public exchange::MessageSink {
   std::unique_ptr<Server> server_;
   const job::Plan& plan_;
   transport::Loop& loop_;
-  exchange::Outbox& outbox_;
+  session::Sender& sender_;
   ServerCallbacks callbacks_;
   std::unique_ptr<transport::Signal> work_signal_;
   scheduling::IngressQueue<Waiting> queue_;

@@ -32,7 +32,7 @@ class LostWorker : public ::testing::Test {
   }
   void deliver() { sent_.deliver(*service_); }
   void lose(std::int32_t worker) {
-    service_->on_peer_lost({session::Role::kWorker, {worker}},
+    service_->on_peer_lost(Rank{worker}, wire::Channel::kGradients,
                            error(ErrorKind::kPeerLost, "worker {} sent nothing for 1.0 s", worker));
   }
 

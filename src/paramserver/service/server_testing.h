@@ -11,19 +11,17 @@
 
 namespace paceline::paramserver::testing {
 
-class HandWorkers final : public exchange::Outbox {
+class HandWorkers final : public session::Sender {
  public:
-  void send_to_worker(Rank worker, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
-    values.push_back({worker, head, ticket});
-  }
-  void send_to_server(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override {
-    FAIL() << "there is one server";
+  void send(Rank to, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t ticket) override {
+    ASSERT_NE(channel_of(head.kind), wire::Channel::kServers) << "there is one server";
+    values.push_back({to, head, ticket});
   }
 
   // What has been sent to workers is received.
   void deliver(ServerService& service) {
     for (const auto& [worker, head, ticket] : std::exchange(values, {}))
-      service.on_delivered({session::Role::kWorker, worker}, ticket);
+      service.on_delivered(worker, channel_of(head.kind), ticket);
   }
 
   struct Value {
@@ -37,7 +35,7 @@ class HandWorkers final : public exchange::Outbox {
 // A worker sends a unit of zeros.
 inline void send_zeros(ServerService& service, std::int32_t worker, wire::MessageKind kind, std::uint32_t unit,
                        Iteration iteration) {
-  const session::PeerName from{session::Role::kWorker, {worker}};
+  const Rank from{worker};
   const std::uint64_t bytes = service.core().plan().payload_bytes(unit);
   const wire::MessageHead head{.kind = kind, .unit = unit, .iteration = iteration, .payload_bytes = bytes};
   const auto place = service.on_message_begin(from, head);

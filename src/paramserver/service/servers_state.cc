@@ -5,10 +5,10 @@
 
 namespace paceline::paramserver {
 
-ServersState::ServersState(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory)
+ServersState::ServersState(exchange::Gatehouse& house, session::Sender& sender, exchange::TensorMemory memory)
     : house_(house),
       plan_(house.plan()),
-      outbox_(outbox),
+      sender_(sender),
       memory_(std::move(memory)),
       signal_(house.loop().make_signal([this] { ask(); })) {}
 
@@ -60,7 +60,7 @@ std::string ServersState::awaited() const {
 
 void ServersState::ask() {
   const wire::MessageHead head{.kind = wire::MessageKind::kStateAsked, .layer = wire::kControlLayer};
-  for (const Rank server : plan_.servers_with_units()) outbox_.send_to_server(server, head, {}, 0);
+  for (const Rank server : plan_.servers_with_units()) sender_.send(server, head, {}, 0);
 }
 
 // Locked.

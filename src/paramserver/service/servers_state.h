@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "exchange/gatehouse.h"
-#include "exchange/mailbox.h"
 #include "exchange/tensor_memory.h"
+#include "session/channels.h"
 
 namespace paceline::paramserver {
 
 class ServersState {
  public:
   // Both outlive it.
-  ServersState(exchange::Gatehouse& house, exchange::Outbox& outbox, exchange::TensorMemory memory);
+  ServersState(exchange::Gatehouse& house, session::Sender& sender, exchange::TensorMemory memory);
 
   // Any thread, not locked. As Carrier::gather_state().
   Result<bool> gather(Duration limit);
@@ -42,7 +42,7 @@ class ServersState {
 
   exchange::Gatehouse& house_;
   const job::Plan& plan_;
-  exchange::Outbox& outbox_;
+  session::Sender& sender_;
   exchange::TensorMemory memory_;
   std::unique_ptr<transport::Signal> signal_;
   std::map<std::uint32_t, std::vector<std::byte>> initial_;   // loop only, as the next

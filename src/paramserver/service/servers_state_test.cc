@@ -15,11 +15,10 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-struct Asked final : exchange::Outbox {
-  void send_to_worker(Rank, const wire::MessageHead&, std::span<const std::byte>, std::uint64_t) override { FAIL(); }
-  void send_to_server(Rank server, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t) override {
+struct Asked final : session::Sender {
+  void send(Rank to, const wire::MessageHead& head, std::span<const std::byte>, std::uint64_t) override {
     EXPECT_EQ(head.kind, wire::MessageKind::kStateAsked);
-    servers.push_back(server.value);
+    servers.push_back(to.value);
   }
   std::vector<std::int32_t> servers;
 };
@@ -35,7 +34,7 @@ class AskedState : public ::testing::Test {
     plan_ = *job::Plan::make(job::testing::table_of({{3}, {2}}), options);
     house_ = std::make_unique<exchange::Gatehouse>(plan_, Rank{0}, exchange::GateLedger::Rule::kOwnUnits, loop_,
                                                    exchange::GatehouseOptions{.stall_deadline = 60s, .on_failed = {}});
-    asked_ = std::make_unique<ServersState>(*house_, outbox_, exchange::TensorMemory(plan_, parameters_, gradients_, &state_));
+    asked_ = std::make_unique<ServersState>(*house_, sender_, exchange::TensorMemory(plan_, parameters_, gradients_, &state_));
   }
   Rank home(std::uint32_t unit) const { return plan_->units().units[unit].server; }
   wire::MessageHead head(std::uint32_t unit) const {
@@ -58,7 +57,7 @@ class AskedState : public ::testing::Test {
   }
 
   testing::HandLoop loop_;
-  Asked outbox_;
+  Asked sender_;
   std::shared_ptr<const job::Plan> plan_;
   std::array<float, 5> parameters_{}, gradients_{};
   exchange::OptimizerState state_;
@@ -68,7 +67,7 @@ class AskedState : public ::testing::Test {
 
 TEST_F(AskedState, IsThereWhenEveryServerHasSentIt) {
   for (int again = 0; again < 3; ++again) EXPECT_FALSE(*asked_->gather(0s));
-  EXPECT_EQ(outbox_.servers, (std::vector<std::int32_t>{0, 1})) << "each server is asked once";
+  EXPECT_EQ(sender_.servers, (std::vector<std::int32_t>{0, 1})) << "each server is asked once";
   answer(1, 5);
   EXPECT_FALSE(*asked_->gather(0s));
   answer(0, 6);
@@ -86,18 +85,18 @@ TEST_F(AskedState, IsAskedForAgainEachTime) {
     EXPECT_TRUE(*asked_->gather(0s));
     EXPECT_EQ(state_.of(0).planes[0], std::vector<float>(3, number));
   }
-  EXPECT_EQ(outbox_.servers.size(), 4U);
+  EXPECT_EQ(sender_.servers.size(), 4U);
 }
 
 TEST_F(AskedState, OfAnIterationThatIsOverIsNotTakenForThisOne) {
   EXPECT_FALSE(*asked_->gather(0s));
   next_iteration();  // and nobody has waited for the end
   EXPECT_FALSE(*asked_->gather(0s));
-  EXPECT_EQ(outbox_.servers.size(), 2U) << "what was asked for comes first";
+  EXPECT_EQ(sender_.servers.size(), 2U) << "what was asked for comes first";
   answer(0, 1);
   answer(1, 1);
   EXPECT_FALSE(*asked_->gather(0s));
-  EXPECT_EQ(outbox_.servers.size(), 4U);
+  EXPECT_EQ(sender_.servers.size(), 4U);
   answer(0, 2);
   answer(1, 2);
   EXPECT_TRUE(*asked_->gather(0s));

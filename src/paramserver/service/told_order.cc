@@ -4,9 +4,9 @@
 
 namespace paceline::paramserver {
 
-ToldOrder::ToldOrder(exchange::Gatehouse& house, exchange::Outbox& outbox)
+ToldOrder::ToldOrder(exchange::Gatehouse& house, session::Sender& sender)
     : house_(house),
-      outbox_(outbox),
+      sender_(sender),
       urgency_(house.plan().layers()),
       tickets_((static_cast<std::uint64_t>(wire::MessageKind::kOrder) + 1) << 32),
       signal_(house.loop().make_signal([this] { send(); })) {}
@@ -32,7 +32,7 @@ void ToldOrder::send() {
   const std::uint64_t ticket = tickets_++;
   const auto payload = std::as_bytes(std::span(on_way_.emplace(ticket, std::move(sent)).first->second.order));
   const wire::MessageHead head{.kind = wire::MessageKind::kOrder, .layer = wire::kControlLayer, .payload_bytes = payload.size()};
-  for (const Rank server : house_.plan().servers_with_units()) outbox_.send_to_server(server, head, payload, ticket);
+  for (const Rank server : house_.plan().servers_with_units()) sender_.send(server, head, payload, ticket);
 }
 
 bool ToldOrder::on_delivered(std::uint64_t ticket) {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "exchange/gatehouse.h"
-#include "exchange/mailbox.h"
 #include "scheduling/urgency.h"
+#include "session/channels.h"
 
 namespace paceline::paramserver {
 
@@ -19,7 +19,7 @@ namespace paceline::paramserver {
 class ToldOrder {
  public:
   // Both outlive it.
-  ToldOrder(exchange::Gatehouse& house, exchange::Outbox& outbox);
+  ToldOrder(exchange::Gatehouse& house, session::Sender& sender);
 
   // A permutation of the layers. Any thread, not locked; sent by the loop.
   void set(std::span<const std::int32_t> order);
@@ -37,7 +37,7 @@ class ToldOrder {
   void send();
 
   exchange::Gatehouse& house_;
-  exchange::Outbox& outbox_;
+  session::Sender& sender_;
   std::vector<std::int32_t> next_;        // locked; empty: nothing new
   scheduling::Urgency urgency_;           // loop only, as what follows
   std::map<std::uint64_t, Sent> on_way_;  // by ticket

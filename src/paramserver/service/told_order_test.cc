@@ -68,7 +68,7 @@ class HeardOrder : public ::testing::Test {
   }
   void push(std::int32_t worker, std::uint32_t unit) { testing::send_zeros(*service_, worker, MessageKind::kPush, unit, 1); }
   Status tell(std::int32_t worker, const std::vector<std::int32_t>& order) {
-    const session::PeerName from{session::Role::kWorker, {worker}};
+    const Rank from{worker};
     const auto bytes = std::as_bytes(std::span(order));
     const wire::MessageHead head{.kind = MessageKind::kOrder, .layer = wire::kControlLayer, .payload_bytes = bytes.size()};
     if (bytes.empty()) {
