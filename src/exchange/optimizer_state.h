@@ -1,6 +1,6 @@
-// The state that an optimizer keeps of each tensor (tensor/optimizer.h), where servers have it and a worker gives it to them or asks
-// for it: a training script that saves and restores its own optimizer. A worker's OptimizerState is by tensor; what travels is by
-// unit. Plain data; one owner.
+// The state that an optimizer keeps of each tensor (tensor/optimizer.h), where servers have it and a worker gives it to them or
+// asks for it: a training script that saves and restores its own optimizer. A worker's OptimizerState is by tensor; what travels is
+// by unit. Plain data; one owner.
 //
 // As sent, of a unit: of each part its steps (int64, updates made), then its planes (float32), one behind the other.
 #pragma once
@@ -42,7 +42,8 @@ class OptimizerState {
 
   // Every tensor that has gradients has the optimizer's planes; no steps. What was known is forgotten.
   void clear(const job::Plan& plan);
-  // As above, to and from the place in each tensor. Parts of a tensor that have made different numbers of steps: the largest counts.
+  // As above, to and from the place in each tensor. Of parts of a tensor that have made different numbers of steps the largest
+  // counts.
   void write(const job::Plan& plan, std::uint32_t unit, std::span<std::byte> to) const;
   void read(const job::Plan& plan, std::uint32_t unit, std::span<const std::byte> from);
 

@@ -191,10 +191,10 @@ paceline_communicator_info Ranks::info() const {
   return info;
 }
 
-Result<std::shared_ptr<Operation>> Operation::begin(std::shared_ptr<Ranks> ranks, const paceline_call& call) {
+Result<std::shared_ptr<Operation>> begin_operation(std::shared_ptr<Ranks> ranks, const paceline_call& call) {
   PACELINE_RETURN_IF_ERROR(check_numbers(call));
   PACELINE_ASSIGN_OR_RETURN(collectives::Request request, ranks->all().start(call_of(call)));
-  return std::shared_ptr<Operation>(new Operation(std::move(ranks), std::move(request)));
+  return std::make_shared<Operation>(std::move(ranks), std::move(request));
 }
 
 Result<bool> Operation::wait(Duration limit) {

@@ -33,7 +33,7 @@ class Operation final : public Object {
  public:
   static constexpr const char* kType = "request";
 
-  static Result<std::shared_ptr<Operation>> begin(std::shared_ptr<Ranks> ranks, const paceline_call& call);
+  Operation(std::shared_ptr<Ranks> ranks, collectives::Request request) : ranks_(std::move(ranks)), request_(std::move(request)) {}
   const char* type() const override { return kType; }
 
   // False: it is not over.
@@ -41,10 +41,10 @@ class Operation final : public Object {
   std::string choice() const;
 
  private:
-  Operation(std::shared_ptr<Ranks> ranks, collectives::Request request) : ranks_(std::move(ranks)), request_(std::move(request)) {}
-
   std::shared_ptr<Ranks> ranks_;  // outlives the request
   collectives::Request request_;
 };
+
+Result<std::shared_ptr<Operation>> begin_operation(std::shared_ptr<Ranks> ranks, const paceline_call& call);
 
 }  // namespace paceline::library

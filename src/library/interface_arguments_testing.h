@@ -1,5 +1,5 @@
-// For the fuzzer of the C interface: arguments that are wrong now and then, and the handles that there are. Pointers are NULL or right,
-// since a library cannot know which memory a program has.
+// For the fuzzer of the C interface: arguments that are wrong now and then, and the handles that there are. Pointers are NULL or
+// right, since a library cannot know which memory a program has.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Who is at the two ends of each channel (wire/message.h) of a process: its own end, which sends there or is called with what comes,
-// and by rank the peers at the other one. So services talk to each other by channel and rank, and whoever makes them knows who plays
-// which part. Belongs to an Endpoint; what no channel takes is its handler's.
+// Who is at the two ends of each channel (wire/message.h) of a process: its own end, which sends there or is called with what
+// comes, and by rank the peers at the other one. So services talk to each other by channel and rank, and whoever makes them knows
+// who plays which part. Belongs to an Endpoint; what no channel takes is its handler's.
 //
 // Threads: belongs to the endpoint's loop. Memory: nothing is allocated per message once warm.
 #pragma once

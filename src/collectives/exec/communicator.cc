@@ -124,7 +124,8 @@ Communicator::Communicator(Engine& engine, Post post, Group group, CommunicatorO
     : engine_(engine),
       post_(std::move(post)),
       group_(std::make_shared<const Group>(std::move(group))),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      planner_(group_, options_.rules) {}
 
 Status Communicator::check_thread() {
   std::thread::id nobody;
@@ -194,19 +195,18 @@ Result<Request> Communicator::start(const Call& call) {
   PACELINE_RETURN_IF_ERROR(validate(*group_, call, options_.rules));
   PACELINE_RETURN_IF_ERROR(check_in_flight(call));
   auto state = std::make_shared<Request::State>(engine_, post_, options_);
-  state->choice = choose(*group_, call, options_.rules, routes_.find(*group_, call, options_.rules));
+  state->choice = planner_.choose(call);
   if (state->choice.clipped && !std::exchange(said_clipped_, true)) {
     log::warn("{}: a block of {} bytes was asked for; the message has only {}, so it is one block", to_string(call.kind),
               call.block->count, state->choice.block->count);
   }
   state->group = group_->id;
   state->number = ++number_;
-  auto program = programs_.get(*group_, call, options_.rules, state->choice);
   for (InFlight area : areas_of(call)) {
     area.state = state;
     in_flight_.push_back(area);
   }
-  auto job = std::make_shared<Job>(prepare(group_, call, state->choice, std::move(program), number_));
+  auto job = std::make_shared<Job>(planner_.prepare(call, state->choice, number_));
   const auto begin = [&engine = engine_, job, state] {
     engine.start(std::move(*job), [state](const Status& status) { state->finish(status); });
   };

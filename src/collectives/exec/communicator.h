@@ -104,8 +104,7 @@ class Communicator {
   Post post_;
   std::shared_ptr<const Group> group_;
   CommunicatorOptions options_;
-  Routes routes_;
-  ProgramCache programs_;
+  CallPlanner planner_;
   std::atomic<std::thread::id> owner_{};
   std::uint32_t number_ = 0;
   bool said_clipped_ = false;

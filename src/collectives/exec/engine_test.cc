@@ -37,18 +37,14 @@ struct Root {
                     .output = values.data(),
                     .count = std::ssize(values),
                     .algorithm = Algorithm::kMinimumSpanningTree};
-    const Rules rules{.agreement = Agreement::kWithData};
-    const Choice choice = choose(group, call, rules);
-    auto program = programs.get(group, call, rules, choice);
+    CallPlanner planner(std::make_shared<const Group>(std::move(group)), {.agreement = Agreement::kWithData});
     bool& over = *overs.emplace_back(std::make_unique<bool>(false));
-    engine.start(prepare(std::make_shared<const Group>(std::move(group)), call, choice, std::move(program), ++numbers[to]),
-                 [&over](const Status& status) { over = status.ok(); });
+    engine.start(planner.prepare(call, planner.choose(call), ++numbers[to]), [&over](const Status& status) { over = status.ok(); });
     return over;
   }
 
   Network network;
   Engine engine{Rank{0}, 3, network};
-  ProgramCache programs;
   std::map<Rank, std::uint32_t> numbers;
   std::vector<std::unique_ptr<bool>> overs;
 };
@@ -57,7 +53,6 @@ struct Root {
 TEST(Engine, TheVerdictOfAJudgeThatGoesBeforeItsLastBlockIsReturnedEndsTheOperation) {
   Network network;
   Engine engine(Rank{1}, 2, network);
-  ProgramCache programs;
   std::vector<float> values(wire::kCopiedCollectiveBytes, 1.0F);
   const auto group = std::make_shared<const Group>(Group{.id = 0, .ranks = {Rank{0}, Rank{1}}, .self = 1});
   const Call call{.kind = CollectiveKind::kBroadcast,
@@ -65,10 +60,10 @@ TEST(Engine, TheVerdictOfAJudgeThatGoesBeforeItsLastBlockIsReturnedEndsTheOperat
                   .count = std::ssize(values),
                   .root = 1,
                   .algorithm = Algorithm::kMinimumSpanningTree};
-  const Rules rules{.agreement = Agreement::kWithData};
-  const Choice choice = choose(*group, call, rules);
+  CallPlanner planner(group, {.agreement = Agreement::kWithData});
+  const Choice choice = planner.choose(call);
   std::optional<Status> end;
-  engine.start(prepare(group, call, choice, programs.get(*group, call, rules, choice), 1), [&](const Status& how) { end = how; });
+  engine.start(planner.prepare(call, choice, 1), [&](const Status& how) { end = how; });
   // Its first block may leave once rank 0 has begun; what rank 0 has begun is something else.
   wire::CollectiveHead theirs = head_of(*group, call, choice, 1);
   wire::MessageHead ready{.kind = wire::MessageKind::kCollectiveReady};
@@ -101,10 +96,11 @@ TEST(Engine, WhoseBlocksDifferIsFoundBeforeTheRootIsDone) {
             .block = Bytes{40}};
   const auto program_of = [&](int rank) {
     const auto own = std::make_shared<const Group>(Group{.id = 0, .ranks = group->ranks, .self = rank});
-    return ProgramCache().get(*own, call, {}, choose(*own, call, {}));
+    return CallPlanner(own, {}).program_of(call, choose(*own, call, {}));
   };
   std::optional<Status> end;
-  engine.start(prepare(group, call, choose(*group, call, {}), program_of(0), 1), [&](const Status& how) { end = how; });
+  CallPlanner planner(group, {});
+  engine.start(planner.prepare(call, planner.choose(call), 1), [&](const Status& how) { end = how; });
   EXPECT_GT(network.sent.size(), 10U) << "all blocks are on their way";
   for (std::size_t i = 0; i < network.sent.size(); ++i)
     engine.on_delivered(Rank{1}, wire::Channel::kCollective, network.sent[i].ticket);

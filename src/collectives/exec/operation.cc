@@ -204,17 +204,6 @@ Status validate(const Group& group, const Call& call, const Rules& rules) {
   return check_algorithm(group, call, rules);
 }
 
-const Route* Routes::find(const Group& group, const Call& call, const Rules& rules) {
-  if (rules.links == nullptr || rules.order == SumOrder::kRank || call.kind == CollectiveKind::kBarrier) return nullptr;
-  const Operation operation = operation_of(call.kind);
-  const int root = is_rooted(call.kind) ? call.root : 0;
-  const auto found = routes_.find({operation, root});
-  if (found != routes_.end()) return &found->second;
-  std::vector<int> ranks;
-  for (const Rank rank : group.ranks) ranks.push_back(rank.value);
-  return &routes_.emplace(std::pair(operation, root), route_of(operation, root, rules.links->between(ranks))).first->second;
-}
-
 Choice choose(const Group& group, const Call& call, const Rules& rules, const Route* route) {
   if (group.size() == 1 || call.count == 0) return {};
   const CollectiveProblem problem = problem_of(group, call, rules, route);
@@ -278,16 +267,31 @@ std::string describe(const wire::CollectiveHead& head) {
   return text;
 }
 
-std::shared_ptr<const Program> ProgramCache::get(const Group& group, const Call& call, const Rules& rules, const Choice& choice) {
+// --- CallPlanner ---
+
+// Null where links are alike or sums are taken in rank order.
+const Route* CallPlanner::route_of(const Call& call) {
+  if (rules_.links == nullptr || rules_.order == SumOrder::kRank || call.kind == CollectiveKind::kBarrier) return nullptr;
+  const Operation operation = operation_of(call.kind);
+  const int root = is_rooted(call.kind) ? call.root : 0;
+  const auto found = routes_.find({operation, root});
+  if (found != routes_.end()) return &found->second;
+  std::vector<int> ranks;
+  for (const Rank rank : group_->ranks) ranks.push_back(rank.value);
+  Route route = collectives::route_of(operation, root, rules_.links->between(ranks));
+  return &routes_.emplace(std::pair(operation, root), std::move(route)).first->second;
+}
+
+std::shared_ptr<const Program> CallPlanner::program_of(const Call& call, const Choice& choice) {
   ProgramRequest request;
-  request.rank = group.self;
-  request.agreement = call.kind == CollectiveKind::kBarrier ? Agreement::kBeforeCompletion : rules.agreement;
-  request.segment = elements_in(rules.segment, call.dtype);
+  request.rank = group_->self;
+  request.agreement = call.kind == CollectiveKind::kBarrier ? Agreement::kBeforeCompletion : rules_.agreement;
+  request.segment = elements_in(rules_.segment, call.dtype);
   const Algorithm algorithm = choice.algorithm.value_or(algorithms_for(operation_of(call.kind)).front());
   const std::int64_t count = call.kind == CollectiveKind::kBarrier ? 0 : call.count;
   request.plan = {operation_of(call.kind),
                   algorithm,
-                  group.size(),
+                  group_->size(),
                   count,
                   choice.block ? elements_in(*choice.block, call.dtype) : 1,
                   is_rooted(call.kind) ? call.root : 0,
@@ -297,19 +301,19 @@ std::shared_ptr<const Program> ProgramCache::get(const Group& group, const Call&
   return program;
 }
 
-Job prepare(std::shared_ptr<const Group> group, const Call& call, const Choice& choice, std::shared_ptr<const Program> program,
-            std::uint32_t number) {
+Job CallPlanner::prepare(const Call& call, const Choice& choice, std::uint32_t number) {
   Job job;
-  job.head = head_of(*group, call, choice, number);
-  job.program = std::move(program);
+  job.head = head_of(*group_, call, choice, number);
+  job.group = group_;
+  job.program = program_of(call, choice);
   job.priority = call.priority;
   job.dtype = call.dtype;
   if (call.reduction == ReductionKind::kMax) job.reduction = tensor::Reduction::kMax;
   if (call.reduction == ReductionKind::kMin) job.reduction = tensor::Reduction::kMin;
-  const Extents extents = extents_of(*group, call);
+  const Extents extents = extents_of(*group_, call);
   const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
-  const bool in_place = is_in_place(*group, call) || call.kind == CollectiveKind::kBroadcast;
-  const Range part = part_of(call.count, group->size(), group->self);
+  const bool in_place = is_in_place(*group_, call) || call.kind == CollectiveKind::kBroadcast;
+  const Range part = part_of(call.count, group_->size(), group_->self);
   const auto input_bytes = static_cast<std::size_t>(extents.input * size);
   auto* const output = static_cast<std::byte*>(call.output);
   job.result = {0, extents.output};
@@ -332,8 +336,7 @@ Job prepare(std::shared_ptr<const Group> group, const Call& call, const Choice& 
     const std::int64_t offset = call.kind == CollectiveKind::kAllgather ? part.first * size : 0;
     std::memcpy(job.buffer + offset, call.input, input_bytes);
   }
-  if (reduces(call.kind) && call.reduction == ReductionKind::kMean) job.scale = 1.0 / static_cast<double>(group->size());
-  job.group = std::move(group);
+  if (reduces(call.kind) && call.reduction == ReductionKind::kMean) job.scale = 1.0 / static_cast<double>(group_->size());
   return job;
 }
 

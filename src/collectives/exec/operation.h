@@ -96,38 +96,17 @@ struct Choice {
   std::string text() const;
 };
 
-// What the rules' links make of a group's operations, worked out once for each. One owner.
-class Routes {
- public:
-  // Null where links are alike or sums are taken in rank order. Valid as long as this object. Requires a valid call, and rules that
-  // never change.
-  const Route* find(const Group& group, const Call& call, const Rules& rules);
-
- private:
-  std::map<std::pair<Operation, int>, Route> routes_;  // by operation and root
-};
-
 // The algorithms that may run the operation under the rules, in the order of Algorithm. Empty: none can.
 std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std::int32_t ranks, int root, ReductionKind reduction);
 
 // Errors: kBadRequest naming what is wrong with the call. Whether buffers of several calls overlap is not looked at.
 Status validate(const Group& group, const Call& call, const Rules& rules);
-// Requires a valid call. `route`: as Routes finds it; null: links are alike.
+// Requires a valid call. `route`: what links that differ make of the operation; null: they are alike.
 Choice choose(const Group& group, const Call& call, const Rules& rules, const Route* route = nullptr);
 wire::CollectiveHead head_of(const Group& group, const Call& call, const Choice& choice, std::uint32_t number);
 
 // "allreduce (sum) of 100 float32 by ring"
 std::string describe(const wire::CollectiveHead& head);
-
-// Compiled programs, used again by calls that differ only in their buffers. One owner.
-class ProgramCache {
- public:
-  std::shared_ptr<const Program> get(const Group& group, const Call& call, const Rules& rules, const Choice& choice);
-
- private:
-  using Key = std::tuple<CollectiveKind, Algorithm, tensor::DType, std::int64_t, std::int64_t, int>;  // + count, block, root
-  std::map<Key, std::shared_ptr<const Program>> programs_;
-};
 
 // What the engine runs. `buffer` holds the whole message, in place.
 struct Job {
@@ -144,8 +123,29 @@ struct Job {
   std::unique_ptr<std::byte[]> own;  // a buffer of the job's own
 };
 
-// Makes a valid call ready; copies the input to where the operation works, so that it is not read afterwards.
-Job prepare(std::shared_ptr<const Group> group, const Call& call, const Choice& choice, std::shared_ptr<const Program> program,
-            std::uint32_t number);
+// Makes a group's calls ready: chooses their algorithms, and compiles what runs them, once for all that differ only in their
+// buffers. One owner.
+class CallPlanner {
+ public:
+  CallPlanner(std::shared_ptr<const Group> group, Rules rules) : group_(std::move(group)), rules_(std::move(rules)) {}
+
+  // Both require a valid call.
+  Choice choose(const Call& call) { return collectives::choose(*group_, call, rules_, route_of(call)); }
+  // The group's call of that number. Copies the input to where the operation works, so that it is not read afterwards.
+  Job prepare(const Call& call, const Choice& choice, std::uint32_t number);
+  std::shared_ptr<const Program> program_of(const Call& call, const Choice& choice);
+
+  const Group& group() const { return *group_; }
+
+ private:
+  using Key = std::tuple<CollectiveKind, Algorithm, tensor::DType, std::int64_t, std::int64_t, int>;  // + count, block, root
+
+  const Route* route_of(const Call& call);
+
+  std::shared_ptr<const Group> group_;
+  Rules rules_;
+  std::map<std::pair<Operation, int>, Route> routes_;  // by operation and root
+  std::map<Key, std::shared_ptr<const Program>> programs_;
+};
 
 }  // namespace paceline::collectives

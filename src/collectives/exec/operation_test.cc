@@ -11,6 +11,8 @@ Group group_of(int ranks) {
   return group;
 }
 
+CallPlanner planner_of(const Group& group, const Rules& rules) { return {std::make_shared<const Group>(group), rules}; }
+
 Choice choice_for(CollectiveKind kind, int ranks, std::int64_t bytes, const Rules& rules,
                   std::optional<Bytes> block = std::nullopt) {
   Call call{.kind = kind, .count = bytes / 4};
@@ -87,12 +89,8 @@ Rules with_a_slow_host(int ranks) {
 
 TEST(Choice, WithASlowHostAnAllreduceGoesAlongAChainAtWhoseEndItStandsAndSaysWhy) {
   const Rules rules = with_a_slow_host(4);
-  Routes routes;
   const Call call{.kind = CollectiveKind::kAllreduce, .count = 16'000'000};
-  const Route* route = routes.find(group_of(4), call, rules);
-  ASSERT_NE(route, nullptr);
-  EXPECT_EQ(route, routes.find(group_of(4), call, rules)) << "worked out once";
-  const Choice choice = choose(group_of(4), call, rules, route);
+  const Choice choice = planner_of(group_of(4), rules).choose(call);
   EXPECT_EQ(choice.algorithm, Algorithm::kLinearPipeline);
   EXPECT_EQ(choice.order, (std::vector<int>{0, 2, 3, 1}));
   EXPECT_NE(choice.text().find(" along ranks 0 2 3 1 (rank 1 has links of "), std::string::npos) << choice.text();
@@ -104,14 +102,13 @@ TEST(Choice, AGroupWithoutTheSlowHostAndSumsInRankOrderFollowTheRanks) {
   Group fast;
   fast.ranks = {Rank{0}, Rank{2}, Rank{3}};
   const Call call{.kind = CollectiveKind::kAllreduce, .count = 16'000'000, .algorithm = Algorithm::kLinearPipeline};
-  Routes of_group;
-  const Choice choice = choose(fast, call, rules, of_group.find(fast, call, rules));
+  const Choice choice = planner_of(fast, rules).choose(call);
   EXPECT_TRUE(choice.order.empty());
   EXPECT_EQ(choice.text().find("along"), std::string::npos);
   Rules in_order = rules;
   in_order.order = SumOrder::kRank;
-  EXPECT_EQ(Routes().find(group_of(4), call, in_order), nullptr);
-  EXPECT_EQ(Routes().find(group_of(4), call, kGigabit), nullptr) << "links that are alike";
+  EXPECT_TRUE(planner_of(group_of(4), in_order).choose(call).order.empty());
+  EXPECT_TRUE(planner_of(group_of(4), kGigabit).choose(call).order.empty()) << "links that are alike";
 }
 
 TEST(Choice, TheProgramRunsTheChainThatWasChosen) {
@@ -119,10 +116,11 @@ TEST(Choice, TheProgramRunsTheChainThatWasChosen) {
   Group group = group_of(5);
   group.self = 1;
   const Call call{.kind = CollectiveKind::kBroadcast, .count = 1'000, .algorithm = Algorithm::kLinearPipeline};
-  Routes routes;
-  const Choice choice = choose(group, call, rules, routes.find(group, call, rules));
+  CallPlanner planner = planner_of(group, rules);
+  const Choice choice = planner.choose(call);
   ASSERT_EQ(choice.order.back(), 1);
-  const auto program = ProgramCache().get(group, call, rules, choice);
+  const auto program = planner.program_of(call, choice);
+  EXPECT_EQ(program, planner.program_of(call, planner.choose(call))) << "compiled once";
   for (const Action& action : program->actions) {
     if (action.elements > 0) {
       EXPECT_TRUE(action.kind == ActionKind::kReceive && action.peer == choice.order[3]) << "the last one only receives";

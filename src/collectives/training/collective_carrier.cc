@@ -46,12 +46,12 @@ CollectiveCarrier::CollectiveCarrier(exchange::Gatehouse& house, session::Sender
       sender_(sender),
       memory_(std::move(memory)),
       options_(options),
-      rules_(rules_of(options, plan_.options().workers)),
       flags_(plan_.options().workers, plan_.options().update.verdict),
       ledger_(house.gates(), self_, options),
       shard_(shard_for(ledger_, house.shared_plan())),
       engine_(self_, plan_.options().workers, *this),
-      group_(std::make_shared<const Group>(all_workers(self_, plan_.options().workers))) {
+      planner_(std::make_shared<const Group>(all_workers(self_, plan_.options().workers)),
+               rules_of(options, plan_.options().workers)) {
   if (plan_.options().update.verdict) {
     verdicts_.emplace(Verdicts{exchange::VerdictLedger(plan_, {self_}), exchange::VerdictPart(plan_.table().tensors.size())});
   }
@@ -110,7 +110,7 @@ Status CollectiveCarrier::check_own(std::uint32_t unit, std::uint32_t unused_par
 // The engine knows whom the oldest operation waits for; what it says comes first.
 bool CollectiveCarrier::blames(const std::string& awaited, Duration waited) {
   house_.loop().post([this, awaited, waited] {
-    if (!operations_.empty()) engine_.on_stall(group_->id, operations_.begin()->first, waited);
+    if (!operations_.empty()) engine_.on_stall(planner_.group().id, operations_.begin()->first, waited);
     house_.loop().run_after(kVerdictLimit, [this, awaited, waited] { house_.fail(house_.stalled(awaited, waited)); });
   });
   return true;
@@ -185,15 +185,12 @@ void CollectiveCarrier::begin(const RoundLedger::Action& action) {
   call.input = reduces ? buffer.data() : nullptr;
   call.output = buffer.data();
   call.priority = plan_.units().units[action.unit].layer;
-  const Choice choice = choose(*group_, call, rules_);
-  auto program = programs_.get(*group_, call, rules_, choice);
   ++number_;
   operations_[number_] = action;
-  engine_.start(collectives::prepare(group_, call, choice, std::move(program), number_),
-                [this, number = number_](const Status& status) {
-                  const auto operation = operations_.extract(number);
-                  on_done(operation.mapped(), status);
-                });
+  engine_.start(planner_.prepare(call, planner_.choose(call), number_), [this, number = number_](const Status& status) {
+    const auto operation = operations_.extract(number);
+    on_done(operation.mapped(), status);
+  });
 }
 
 void CollectiveCarrier::on_done(const RoundLedger::Action& action, const Status& status) {

@@ -93,7 +93,6 @@ class CollectiveCarrier final : public exchange::Carrier, private session::Sende
   session::Sender& sender_;
   exchange::TensorMemory memory_;
   TrainingOptions options_;
-  Rules rules_;
   UnitFlags flags_;
   std::function<void(Iteration)> on_updated_;
   std::unique_ptr<float[]> staging_memory_;
@@ -110,8 +109,7 @@ class CollectiveCarrier final : public exchange::Carrier, private session::Sende
   };
   std::optional<Verdicts> verdicts_;  // UpdateOptions::verdict
   Engine engine_;
-  std::shared_ptr<const Group> group_;
-  ProgramCache programs_;
+  CallPlanner planner_;
   std::uint32_t number_ = 0;
   std::map<std::uint32_t, RoundLedger::Action> operations_;  // under way, by number
   std::vector<Work> work_;                                   // updates and inspections to do, the most urgent unit last

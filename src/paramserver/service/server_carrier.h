@@ -1,5 +1,5 @@
-// Carries a worker's gradients to parameter servers and brings their values: binds PushLedger to a loop, its channels, and the memory
-// of parameters and gradients.
+// Carries a worker's gradients to parameter servers and brings their values: binds PushLedger to a loop, its channels, and the
+// memory of parameters and gradients.
 //
 // What of a gradient travels, and where a value is received, say gradient_payloads.h and value_places.h: from where the gradient
 // stands and into the parameters wherever that is possible. Worker 0 pushes its initial values as they are, once, and where the

@@ -1,6 +1,6 @@
-// A parameter server in a process: binds a Server to a loop and its channels. Takes kInitial, kRates, kOrder, kPush, kPushes, kPull,
-// kStateAsked, kDone (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kState, kMiniBatch, kVerdict,
-// kSquareSum and kBarrier.
+// A parameter server in a process: binds a Server to a loop and its channels. Takes kInitial, kRates, kOrder, kPush, kPushes,
+// kPull, kStateAsked, kDone (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kState, kMiniBatch,
+// kVerdict, kSquareSum and kBarrier.
 //
 // Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the
 // most urgent layer first where the schedule orders this place (P3's second one), so that an urgent unit is not aggregated behind

@@ -27,7 +27,8 @@ class ServersState {
 
   // --- loop ---
 
-  // What rank 0 sends of the unit at the beginning: its parameters, and the optimizer's state if there is any. Until on_delivered().
+  // What rank 0 sends of the unit at the beginning: its parameters, and the optimizer's state if there is any. There until
+  // on_initial_delivered().
   std::span<const std::byte> initial(std::uint32_t unit);
   void on_initial_delivered(std::uint32_t unit) { initial_.erase(unit); }
   // Where a unit's state is received. kBadRequest: it was not asked for, or has another size.
