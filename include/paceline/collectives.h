@@ -16,7 +16,8 @@
 // call fails with the same reason. A call that makes no sense (a null buffer, a root that is no rank) is refused with
 // Kind::kBadRequest before anything has begun, and harms nothing.
 //
-// Threads: a communicator belongs to the thread that used it first; another thread's call is refused. Give each thread a group.
+// Threads: any. Operations begin in the order of the calls, which must be the same on all ranks: where several threads call at a
+// time, give each a group.
 // fork(): communicators and requests stay the parent's. In the child every use of them is refused (kBadRequest) and destroying them
 // does nothing; it may open others.
 #pragma once

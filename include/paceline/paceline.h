@@ -36,9 +36,9 @@
  * structs of earlier releases; a struct that is smaller than the first release's or larger than its own is refused.
  *
  * Handles are opaque, never NULL, and used until paceline_close. Each object has threads of the library's own, which block
- * all signals. Threads: any handle may be used by any thread, several at a time, but a communicator by one (see there). A
- * call of another thread that waits while the handle is closed ends with PACELINE_CANCELLED. fork(): in the child every
- * handle of the parent is refused and nothing of it is touched; the child may make others.
+ * all signals. Threads: any handle may be used by any thread, several at a time. A call of another thread that waits while
+ * the handle is closed ends with PACELINE_CANCELLED. fork(): in the child every handle of the parent is refused and nothing of
+ * it is touched; the child may make others.
  *
  * Times are seconds. A `seconds` argument limits one call: 0 looks only, INFINITY leaves it to the job's own limits (options
  * `deadline` and `stall-deadline`). When it has passed and nothing else has happened the kind is PACELINE_AGAIN: call again

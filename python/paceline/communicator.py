@@ -7,8 +7,8 @@
     request.wait()
 
 All ranks call the same operations in the same order with the same type, count, reduction and root; otherwise all of them fail with the
-same sentence. After a failure every further call fails with the same reason. A communicator belongs to the thread that used it first;
-give each thread a group(). A wait can be interrupted by Ctrl-C, and asked again.
+same sentence. After a failure every further call fails with the same reason. Any thread may call; where several do at a time, give each a
+group(), so that the order is the same on all ranks. A wait can be interrupted by Ctrl-C, and asked again.
 """
 
 from __future__ import annotations

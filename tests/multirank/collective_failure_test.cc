@@ -162,7 +162,6 @@ TEST_F(CollectiveFailure, ACallThatMakesNoSenseIsRefusedAndHarmsNobody) {
         << clipped->choice().text();
     EXPECT_TRUE(clipped->wait().ok());
 
-    std::thread([&] { refused({.kind = Kind::kBarrier}, "two threads use one communicator"); }).join();
     EXPECT_TRUE(all.run({.kind = Kind::kBarrier}).ok());
   });
   world.leave();

@@ -127,16 +127,6 @@ Communicator::Communicator(Engine& engine, Post post, Group group, CommunicatorO
       options_(std::move(options)),
       planner_(group_, options_.rules) {}
 
-Status Communicator::check_thread() {
-  std::thread::id nobody;
-  const std::thread::id self = std::this_thread::get_id();
-  if (owner_.compare_exchange_strong(nobody, self) || nobody == self) return {};
-  return error(
-      ErrorKind::kBadRequest,
-      "two threads use one communicator; a communicator belongs to the thread that used it first: make a subgroup for each "
-      "thread");
-}
-
 // What a call reads and writes.
 std::vector<Communicator::InFlight> Communicator::areas_of(const Call& call) const {
   const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
@@ -191,8 +181,8 @@ Status Communicator::check_in_flight(const Call& call) {
 }
 
 Result<Request> Communicator::start(const Call& call) {
-  PACELINE_RETURN_IF_ERROR(check_thread());
   PACELINE_RETURN_IF_ERROR(validate(*group_, call, options_.rules));
+  const std::lock_guard lock(starting_);
   PACELINE_RETURN_IF_ERROR(check_in_flight(call));
   auto state = std::make_shared<Request::State>(engine_, post_, options_);
   state->choice = planner_.choose(call);

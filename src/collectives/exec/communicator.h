@@ -1,4 +1,4 @@
-// Collective operations for a thread: begins them on the engine's loop and waits. One Communicator for each group and thread.
+// Collective operations for threads: begins them on the engine's loop and waits. One Communicator for each group.
 //
 //   Communicator all(engine, post, world_group(rank, ranks), options);
 //   PACELINE_RETURN_IF_ERROR(all.run({.kind = CollectiveKind::kAllreduce, .input = v.data(), .output = v.data(), .count = n}));
@@ -7,7 +7,8 @@
 // be in flight. Ranks that disagree all fail with the same message (engine.h). After an error every operation fails with that
 // error.
 //
-// Threads: the first call decides; calls of another thread are refused. Engine and loop outlive it.
+// Threads: any. Operations begin in the order of the calls, one at a time; where several threads call, it is theirs to do so in the
+// same order on all ranks, or each has a group of its own. Engine and loop outlive it.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,6 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "collectives/exec/engine.h"
@@ -96,7 +96,6 @@ class Communicator {
     const std::byte* end;
   };
 
-  Status check_thread();
   Status check_in_flight(const Call& call);
   std::vector<InFlight> areas_of(const Call& call) const;
 
@@ -104,8 +103,9 @@ class Communicator {
   Post post_;
   std::shared_ptr<const Group> group_;
   CommunicatorOptions options_;
+
+  std::mutex starting_;  // what follows
   CallPlanner planner_;
-  std::atomic<std::thread::id> owner_{};
   std::uint32_t number_ = 0;
   bool said_clipped_ = false;
   std::vector<InFlight> in_flight_;
