@@ -48,6 +48,8 @@ _pointer_of = ctypes.PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPo
 
 def elements(array: object, what: str) -> Elements:
     """`what` names the argument in errors. Raises PacelineError for an array that is not dense, on another device, or of another type."""
+    if isinstance(array, Elements):
+        return array
     problem = ""
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         try:

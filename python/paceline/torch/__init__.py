@@ -1,4 +1,4 @@
-"""PyTorch front end: `job = paceline.torch.attach(model, optimizer)`, and the training loop stays as it is."""
+"""PyTorch front end: `job = paceline.torch.attach(model, optimizer)`, and the training loop stays as it is; or the backend "paceline" of torch.distributed."""
 
 try:
     import torch as _torch  # noqa: F401
@@ -11,5 +11,8 @@ from paceline._errors import PacelineError
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
 from paceline.torch.job import Job, clip_grad_norm_
+from paceline.torch.process_group import register as _register
+
+_register()
 
 __all__ = ["Job", "Norm", "PacelineError", "attach", "clip_grad_norm_"]

@@ -1,0 +1,282 @@
+"""The operations of torch.distributed on a Communicator of Paceline: which of its operations each is, for which elements.
+
+What the library adds up itself is float32, float64, float16, bfloat16 and int32, by sum, mean, largest and smallest. Everything else moves as
+bytes: other elements are gathered and reduced here, in the order of the ranks. What is moved as bytes has lost its type on the way, so
+ranks tell each other in a line of text what they have called, and a difference is an error that quotes two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import ReduceOp
+
+from paceline import _interface
+from paceline._arrays import Elements
+from paceline._errors import PacelineError
+from paceline.communicator import Communicator
+from paceline.torch.pending import Pending
+
+TYPES = {
+    torch.float32: _interface.FLOAT32,
+    torch.float64: _interface.FLOAT64,
+    torch.int32: _interface.INT32,
+    torch.float16: _interface.FLOAT16,
+    torch.bfloat16: _interface.BFLOAT16,
+}
+REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "mean", ReduceOp.MAX: "max", ReduceOp.MIN: "min"}
+LINE = 128  # bytes of what a rank says that it has called
+
+Op = Any  # a ReduceOp, or one of its names: torch compares them
+
+
+def name_of(op: Op) -> str:
+    return next((name.lower() for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR") if op == getattr(ReduceOp, name)), str(op))
+
+
+def kind_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def elements(tensor: Tensor) -> Elements:
+    return Elements(tensor.data_ptr(), tensor.numel(), TYPES[tensor.dtype], True, tensor)
+
+
+def words(tensor: Tensor) -> Elements:
+    """Its bytes, four at a time. Whole and aligned: `padded` makes such ones."""
+    return Elements(tensor.data_ptr(), tensor.numel() * tensor.element_size() // 4, _interface.INT32, True, tensor)
+
+
+def padded(tensor: Tensor) -> Tensor:
+    """The same bytes in memory of their own, up to a multiple of four."""
+    raw = tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
+    held = torch.zeros((raw.numel() + 3) // 4 * 4, dtype=torch.uint8)
+    held[: raw.numel()] = raw
+    return held
+
+
+def unpadded(held: Tensor, like: Tensor) -> Tensor:
+    return held[: like.numel() * like.element_size()].view(like.dtype).view(like.shape)
+
+
+_COMBINED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sum": torch.add, "avg": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum,
+    "band": torch.bitwise_and, "bor": torch.bitwise_or, "bxor": torch.bitwise_xor,
+}  # fmt: skip
+_LOGICAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.logical_or, "max": torch.logical_or, "bor": torch.logical_or, "bxor": torch.logical_xor}
+
+
+def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
+    """In the order of the ranks."""
+    name = name_of(op)
+    if parts[0].dtype is torch.bool:
+        combine = _LOGICAL.get(name, torch.logical_and)
+    else:
+        combine = _COMBINED[name]
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total = combine(total, part)
+    if name == "avg":
+        total = torch.div(total, len(parts), rounding_mode=None if total.is_floating_point() or total.is_complex() else "trunc").to(total.dtype)
+    return total
+
+
+class Collectives:
+    """Of one group. Calls begin an operation and return; the tensors belong to it until the end."""
+
+    def __init__(self, all: Communicator, pair: Callable[[int, int], Communicator]) -> None:
+        """`pair`: the communicator by which the first sends to the second rank of this group."""
+        self.all = all
+        self.rank, self.ranks = all.rank, all.ranks
+        self._pair = pair
+
+    # ---- how elements are moved
+
+    def refuse(self, call: str, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            if tensor.device.type != "cpu":
+                raise PacelineError(
+                    f'{call}: a tensor is on {tensor.device}, and the backend "paceline" moves what is in the host\'s memory; init_process_group("cpu:paceline,cuda:nccl") has one for each',
+                    subject=call,
+                )
+            if tensor.layout is not torch.strided:
+                raise PacelineError(f"{call}: a tensor is {str(tensor.layout).removeprefix('torch.')}; give a dense one", subject=call)
+
+    def _said(self, line: str) -> Pending:
+        """All ranks have called the same, or an error says who has not."""
+        lines = torch.zeros(self.ranks, LINE, dtype=torch.uint8)
+        said = line.encode()[: LINE - 1]
+        lines[self.rank, : len(said)] = torch.frombuffer(bytearray(said), dtype=torch.uint8)
+        request = self.all.start("allgather", words(lines))
+
+        def compare() -> None:
+            for rank in range(self.ranks):
+                if not torch.equal(lines[rank], lines[0]):
+                    theirs = [bytes(lines[r].tolist()).rstrip(b"\0").decode(errors="replace") for r in (0, rank)]
+                    raise PacelineError(f"ranks 0 and {rank} disagree: rank 0 calls {theirs[0]}, rank {rank} calls {theirs[1]}", code="disagree", subject="call")
+
+        return Pending(request, compare)
+
+    def _gathered(self, call: str, tensor: Tensor) -> tuple[Pending, Callable[[], list[Tensor]]]:
+        """All ranks' tensors of this shape, whatever their elements, once it is over."""
+        held = padded(tensor)
+        whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8)
+        said = self._said(f"{call} of {tensor.numel()} {kind_of(tensor)}")
+        moved = self.all.start("allgather", words(held), words(whole))
+        return said.then(moved), lambda: [unpadded(whole[rank], tensor) for rank in range(self.ranks)]
+
+    @staticmethod
+    def _dense(tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
+        """To be worked on in place, and what brings it back."""
+        given = tensor.detach()
+        if given.is_contiguous():
+            return given, None
+        dense = given.contiguous()
+        return dense, lambda: (given.copy_(dense))
+
+    @staticmethod
+    def _native(tensor: Tensor, op: Op) -> str | None:
+        name = next((mine for theirs, mine in REDUCTIONS.items() if op == theirs), None)
+        return None if tensor.dtype not in TYPES or (name == "mean" and tensor.dtype is torch.int32) else name
+
+    # ---- the operations
+
+    def barrier(self) -> Pending:
+        return Pending(self.all.start("barrier"))
+
+    def allreduce(self, tensor: Tensor, op: Op) -> Pending:
+        self.refuse("all_reduce", [tensor])
+        dense, back = self._dense(tensor)
+        if (reduction := self._native(dense, op)) is not None:
+            return Pending(self.all.start("allreduce", elements(dense), reduction=reduction), back)
+        pending, parts = self._gathered(f"all_reduce ({name_of(op)})", dense)
+        return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))))
+
+    def reduce(self, tensor: Tensor, root: int, op: Op) -> Pending:
+        """The other ranks' tensors stay as they are."""
+        self.refuse("reduce", [tensor])
+        dense, back = self._dense(tensor)
+        if (reduction := self._native(dense, op)) is not None:
+            mine = dense if self.rank == root else dense.clone()
+            return Pending(self.all.start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
+        pending, parts = self._gathered(f"reduce ({name_of(op)}) to rank {root}", dense)
+        return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))) if self.rank == root else None)
+
+    def broadcast(self, tensor: Tensor, root: int) -> Pending:
+        self.refuse("broadcast", [tensor])
+        dense, back = self._dense(tensor)
+        if dense.dtype in TYPES:
+            return Pending(self.all.start("broadcast", elements(dense), root=root), back)
+        held = padded(dense)
+        said = self._said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
+        return said.then(self.all.start("broadcast", words(held), root=root), lambda: (tensor.detach().copy_(unpadded(held, dense))))
+
+    def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> Pending:
+        """Each rank's tensor, of one size, to the outputs in the order of the ranks."""
+        self.refuse("all_gather", [tensor, *outputs])
+        self._check_sizes("all_gather", outputs, tensor)
+        dense = tensor.detach().contiguous()
+        if dense.dtype in TYPES:
+            whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype)
+            moved = Pending(self.all.start("allgather", elements(dense), elements(whole)))
+            return moved.then(None, lambda: self._deal(outputs, list(whole)))
+        pending, parts = self._gathered("all_gather", dense)
+        return pending.then(None, lambda: self._deal(outputs, parts()))
+
+    def allgather_flat(self, output: Tensor, tensor: Tensor) -> Pending:
+        self.refuse("all_gather", [tensor, output])
+        self._check_flat("all_gather", output, tensor)
+        if output.is_contiguous() and tensor.is_contiguous() and tensor.dtype in TYPES:
+            return Pending(self.all.start("allgather", elements(tensor.detach()), elements(output.detach())))
+        return self.allgather(list(output.detach().view(self.ranks, -1)), tensor)
+
+    def reduce_scatter_flat(self, output: Tensor, tensor: Tensor, op: Op) -> Pending:
+        self.refuse("reduce_scatter", [tensor, output])
+        self._check_flat("reduce_scatter", tensor, output)
+        given = tensor.detach().contiguous()
+        if (reduction := self._native(given, op)) is not None:
+            result = torch.empty(output.numel(), dtype=output.dtype)
+            moved = Pending(self.all.start("reduce-scatter", elements(given), elements(result), reduction=reduction))
+            return moved.then(None, lambda: self._deal([output], [result]))
+        pending, parts = self._gathered(f"reduce_scatter ({name_of(op)})", given)
+        return pending.then(None, lambda: self._deal([output], [reduced([part.view(self.ranks, -1)[self.rank] for part in parts()], op)]))
+
+    def reduce_scatter(self, output: Tensor, inputs: Sequence[Tensor], op: Op) -> Pending:
+        self._check_sizes("reduce_scatter", inputs, output)
+        return self.reduce_scatter_flat(output, torch.cat([tensor.detach().reshape(-1) for tensor in inputs]), op)
+
+    def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int) -> Pending:
+        scratch = [torch.empty_like(tensor) for _ in range(self.ranks)]
+        if self.rank == root:
+            self._check_sizes("gather", outputs, tensor)
+        return self.allgather(scratch, tensor).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
+
+    def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> Pending:
+        if self.rank == root:
+            self._check_sizes("scatter", inputs, output)
+        whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype)
+        return self.broadcast(whole, root).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
+
+    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Pending:
+        """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says."""
+        self.refuse("all_to_all", [*inputs, *outputs])
+        if not len(outputs) == len(inputs) == self.ranks:
+            raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
+        sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32)
+        sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32)
+        Pending(self.all.start("allgather", words(sizes))).wait()
+        gives, takes = sizes[:, 0], sizes[:, 1]
+        for one in range(self.ranks):
+            for other in range(self.ranks):
+                if gives[one, other] != takes[other, one]:
+                    raise PacelineError(
+                        f"all_to_all: rank {one} sends {gives[one, other]} elements to rank {other}, which expects {takes[other, one]}", code="disagree", subject="all_to_all"
+                    )
+        longest = int(gives.sum(1).max())
+        mine = torch.zeros(longest, dtype=inputs[0].dtype)
+        mine[: int(gives[self.rank].sum())] = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
+        scratch = [torch.empty_like(mine) for _ in range(self.ranks)]
+
+        def deal() -> None:
+            begins = [int(gives[rank, : self.rank].sum()) for rank in range(self.ranks)]
+            self._deal(outputs, [scratch[rank][begin : begin + outputs[rank].numel()] for rank, begin in enumerate(begins)])
+
+        return self.allgather(scratch, mine).then(None, deal)
+
+    def send(self, tensor: Tensor, to: int) -> Pending:
+        return self._between("send", tensor, self.rank, to)
+
+    def recv(self, tensor: Tensor, source: int) -> Pending:
+        return self._between("recv", tensor, source, self.rank)
+
+    def _between(self, call: str, tensor: Tensor, source: int, to: int) -> Pending:
+        self.refuse(call, [tensor])
+        if source == to or not (0 <= source < self.ranks and 0 <= to < self.ranks):
+            raise PacelineError(f"{call}: from rank {source} to rank {to} of {self.ranks}", subject=call)
+        two = Collectives(self._pair(source, to), self._pair)
+        return two.broadcast(tensor if self.rank == to else tensor.detach(), 0 if source < to else 1)
+
+    # ---- checks, and what is done at the end
+
+    @staticmethod
+    def _deal(outputs: Sequence[Tensor], parts: Sequence[Tensor]) -> None:
+        for output, part in zip(outputs, parts, strict=True):
+            output.detach().copy_(part.view(output.shape))
+
+    def _check_sizes(self, call: str, many: Sequence[Tensor], one: Tensor) -> None:
+        if len(many) != self.ranks:
+            raise PacelineError(f"{call}: {len(many)} tensors for {self.ranks} ranks", subject=call)
+        for rank, tensor in enumerate(many):
+            if tensor.numel() != one.numel() or tensor.dtype != one.dtype:
+                raise PacelineError(
+                    f"{call}: the tensor for rank {rank} has {tensor.numel()} {kind_of(tensor)}, this rank's own {one.numel()} {kind_of(one)}; give the same size and type for all", subject=call
+                )
+
+    def _check_flat(self, call: str, whole: Tensor, part: Tensor) -> None:
+        if whole.numel() != self.ranks * part.numel() or whole.dtype != part.dtype:
+            raise PacelineError(
+                f"{call}: {whole.numel()} {kind_of(whole)} for all ranks and {part.numel()} {kind_of(part)} for each; legal: {self.ranks} times as many, of one type", subject=call
+            )

@@ -1,0 +1,61 @@
+"""Operations in flight, and what is left to do when each is over."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from paceline._waiting import SLICE
+from paceline.communicator import Request
+
+Finish = Callable[[], object]
+
+
+class Pending:
+    """Any number of threads may wait; what is left to do is done once, by one of them, and in order. An error is everybody's."""
+
+    def __init__(self, request: Request | None, finish: Finish | None = None) -> None:
+        self._stages: list[tuple[Request | None, Finish | None]] = [(request, finish)]
+        self._done = 0  # stages
+        self.error: Exception | None = None  # why it failed
+        self._lock = threading.Lock()
+
+    def then(self, request: Request | None, finish: Finish | None = None) -> Pending:
+        """Before anybody waits. The request has begun already."""
+        self._stages.append((request, finish))
+        return self
+
+    @property
+    def over(self) -> bool:
+        return self.error is not None or self._done == len(self._stages)
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """False: `seconds` have passed. Raises why it failed, each time."""
+        end = time.monotonic() + seconds
+        while not self.over:
+            left = end - time.monotonic()
+            if self._lock.acquire(timeout=max(0.0, min(SLICE, left))):  # another thread may be waiting: signals are heard in between
+                try:
+                    self._go_on(end)
+                finally:
+                    self._lock.release()
+            if left <= 0 and not self.over:
+                return False
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def _go_on(self, end: float) -> None:
+        while self._done < len(self._stages) and self.error is None:
+            request, finish = self._stages[self._done]
+            try:
+                if request is not None and not request.wait(max(0.0, end - time.monotonic())):
+                    return
+                if finish is not None:
+                    finish()
+            except Exception as error:  # not KeyboardInterrupt, after which the wait may be asked again
+                self.error = error
+                return
+            self._done += 1

@@ -1,0 +1,252 @@
+"""`torch.distributed.init_process_group("paceline")`: the backend, and how its groups find each other.
+
+A script that uses DistributedDataParallel, FSDP or the functions of torch.distributed runs on Paceline's collective operations by this one word,
+after `import paceline.torch`. Ranks that call different operations, or with other elements, counts or roots, all fail with a sentence
+that names two of them and what each has called.
+"""
+
+from __future__ import annotations
+
+import datetime
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import ProcessGroup, Store
+
+from paceline import _joining, launch
+from paceline._errors import PacelineError
+from paceline.communicator import Communicator
+from paceline.torch.collectives import Collectives, Op
+from paceline.torch.pending import Pending
+from paceline.torch.work import Completer, Operation
+
+NAME = "paceline"
+LEAVE = 10.0  # seconds, for what is still on its way
+_world: Group | None = None  # whose ranks later groups are some of
+
+
+_Base: Any = ProcessGroup  # whose overloads, of C++, no one function has
+
+
+class Group(_Base):  # type: ignore[misc]
+    """Ranks that are connected. Made by torch.distributed."""
+
+    def __init__(self, rank: int, size: int, communicator: Communicator, store: Store, members: Sequence[int]) -> None:
+        super().__init__(rank, size)
+        self.communicator = communicator
+        self.store = store
+        self.members = list(members)  # of the first group, by rank of this one
+        self._completer = Completer()
+        self._rank, self._size, self._name = rank, size, ""
+        self._pairs: dict[tuple[int, int], Communicator] = {}
+        self._calls = Collectives(communicator, self._pair)
+
+    # ---- who it is
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    name = getBackendName
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    setGroupName = _set_group_name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def shutdown(self) -> None:
+        global _world
+        self._completer.end(LEAVE)
+        for pair in self._pairs.values():
+            pair.close(LEAVE)
+        self.communicator.close(LEAVE)
+        if _world is self:
+            _world = None
+
+    abort = shutdown
+
+    def _pair(self, source: int, to: int) -> Communicator:
+        """A group of two, for each direction: then what is sent and what is received need not be called in one order."""
+        if (source, to) not in self._pairs:
+            assert _world is not None
+            ranks = sorted(_world.members.index(self.members[rank]) for rank in (source, to))
+            self._pairs[source, to] = _world.communicator.group(number(self.store, f"pair {source} {to}", self._rank == source), ranks)
+        return self._pairs[source, to]
+
+    def _begun(self, pending: Pending, result: Sequence[Tensor]) -> Operation:
+        return Operation(pending, result, self._completer, self._rank)
+
+    def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], Pending], result: Sequence[Tensor] | None = None) -> Operation:
+        begun = [begin(tensor) for tensor in tensors]
+        return self._begun(all_of(begun), tensors if result is None else result)
+
+    # ---- operations, as torch calls them
+
+    def barrier(self, opts: Any = None) -> Operation:
+        return self._begun(self._calls.barrier(), [])
+
+    def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        return self._each(tensors, lambda tensor: self._calls.allreduce(tensor, op_of(opts)))
+
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        return self.allreduce(tensors, opts)
+
+    def broadcast(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        return self._each(tensors, lambda tensor: self._calls.broadcast(tensor, opts.rootRank if opts is not None else 0))
+
+    def reduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        return self._each(tensors, lambda tensor: self._calls.reduce(tensor, opts.rootRank, op_of(opts)))
+
+    def allgather(self, outputs: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        begun = [self._calls.allgather(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
+        return self._begun(all_of(begun), [tensor for output in outputs for tensor in output])
+
+    def allgather_coalesced(self, outputs: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        """`outputs`: of each rank, of each tensor."""
+        return self.allgather(list(zip(*outputs)), tensors)
+
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Operation:
+        return self._begun(self._calls.allgather_flat(output, tensor), [output])
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Sequence[Tensor], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        begun = [self._calls.allgather_flat(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
+        return self._begun(all_of(begun), outputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any = None) -> Operation:
+        begun = [self._calls.reduce_scatter(output, given, op_of(opts)) for output, given in zip(outputs, inputs, strict=True)]
+        return self._begun(all_of(begun), outputs)
+
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Operation:
+        return self._begun(self._calls.reduce_scatter_flat(output, tensor, op_of(opts)), [output])
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs: Sequence[Tensor], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        begun = [self._calls.reduce_scatter_flat(output, tensor, op_of(opts)) for output, tensor in zip(outputs, tensors, strict=True)]
+        return self._begun(all_of(begun), outputs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def gather(self, outputs: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
+        return self._begun(self._calls.gather(outputs[0] if outputs else [], tensors[0], opts.rootRank), outputs[0] if outputs else [])
+
+    def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any = None) -> Operation:
+        return self._begun(self._calls.scatter(outputs[0], inputs[0] if inputs else [], opts.rootRank), outputs)
+
+    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Operation:
+        return self._begun(self._calls.alltoall(outputs, inputs), outputs)
+
+    def all_to_all_single(self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int], opts: Any = None) -> Operation:
+        """Splits are lengths of the first dimension; none: equal parts."""
+        return self._begun(self._calls.alltoall(parts_of(output, output_splits, self._size), parts_of(tensor, input_splits, self._size)), [output])
+
+    alltoall_base = all_to_all_single
+
+    def send(self, tensors: Sequence[Tensor], to: int, tag: int = 0) -> Operation:
+        refuse_tag("send", tag)
+        return self._each(tensors, lambda tensor: self._calls.send(tensor, to))
+
+    def recv(self, tensors: Sequence[Tensor], source: int, tag: int = 0) -> Operation:
+        refuse_tag("recv", tag)
+        return self._each(tensors, lambda tensor: self._calls.recv(tensor, source))
+
+
+# torch.compile would trace into what C++ calls here in the middle of a compiled module.
+for _name in (
+    "barrier", "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced", "all_gather_single", "_allgather_base", "all_gather_single_coalesced",
+    "allgather_into_tensor_coalesced", "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "gather",
+    "scatter", "alltoall", "all_to_all_single", "alltoall_base", "send", "recv",
+):  # fmt: skip
+    setattr(Group, _name, torch.compiler.disable(getattr(Group, _name)))  # type: ignore[no-untyped-call]
+
+
+def all_of(begun: Sequence[Pending]) -> Pending:
+    whole = Pending(None)
+    for pending in begun:
+        whole.then(None, pending.wait)
+    return whole
+
+
+def op_of(opts: Any) -> Op:
+    return opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+
+
+def parts_of(whole: Tensor, lengths: Sequence[int], ranks: int) -> list[Tensor]:
+    if not whole.is_contiguous():
+        raise PacelineError("all_to_all_single: a tensor is not contiguous; give a contiguous one", subject="all_to_all")
+    if not lengths and whole.shape[0] % ranks:
+        raise PacelineError(f"all_to_all_single: {whole.shape[0]} rows for {ranks} ranks; give the lengths of the parts", subject="all_to_all")
+    return list(torch.split(whole.detach(), list(lengths) or [whole.shape[0] // ranks] * ranks))
+
+
+def refuse_tag(call: str, tag: int) -> None:
+    if tag != 0:
+        raise PacelineError(f'{call}: tag {tag}; what one rank sends to another arrives in the order in which it was sent, and the backend "paceline" has no tags', subject="tag")
+
+
+def number(store: Store, name: str, chooses: bool) -> int:
+    """Of a group: used once among the ranks of the first one. One of its ranks chooses, the others hear of it."""
+    assert _world is not None
+    if chooses:
+        store.set(name, str(_world.store.add("groups", 1)))
+    return int(store.get(name))
+
+
+def create(options: Any, own: Any) -> Group:
+    """As torch.distributed asks for it."""
+    global _world
+    rank, size, store = options.group_rank, options.group_size, options.store
+    members = list(options.global_ranks_in_group) or list(range(size))
+    if own is not None:
+        raise PacelineError(f'init_process_group("paceline", pg_options={own!r}): there are none yet', subject="pg_options")
+    if _world is None:
+        _world = Group(rank, size, opened(rank, size, store, options.timeout), store, members)
+        return _world
+    if members != sorted(members):
+        raise PacelineError(f"a group of the ranks {members}: Paceline's groups are in ascending order", subject="ranks")
+    inner = [_world.members.index(member) for member in members if member in _world.members]
+    if len(inner) != size:
+        raise PacelineError(f"a group of the ranks {members}: not all of them are in the first group, {_world.members}", subject="ranks")
+    return Group(rank, size, _world.communicator.group(number(store, "group", rank == 0), inner), store, members)
+
+
+def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta) -> Communicator:
+    """Rank 0 listens where it is reached, and tells the others in the store."""
+    here = launch.launched()
+    bind = _joining.bound(here, "") if here.workers == size and here.workers > 1 else "127.0.0.1"
+    if rank == 0:
+        store.set("coordinator", f"{bind}:{free_port(bind)}")
+    coordinator = store.get("coordinator").decode()
+    return Communicator(rank, coordinator=coordinator, ranks=size, bind=bind, stall_seconds=timeout.total_seconds())
+
+
+def free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def register() -> None:
+    if dist.is_available() and NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])

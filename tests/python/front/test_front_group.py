@@ -1,0 +1,232 @@
+"""init_process_group("paceline"): what gloo gives, and a sentence where gloo gives wrong numbers."""
+
+import json
+
+import pytest
+from processes import HERE, torchrun
+
+
+def results(tmp_path, script, backend, ranks):
+    ran = torchrun(script, backend, tmp_path, ranks=ranks)
+    assert ran.returncode == 0, f"{backend}, {ranks} ranks: {ran.stderr[-3000:]}"
+    return [json.loads((tmp_path / f"{backend}-{ranks}-{rank}").read_text()) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("ranks", (2, 3, pytest.param(4, marks=pytest.mark.full), pytest.param(7, marks=pytest.mark.full)))
+def test_every_operation_gives_what_gloo_gives(ranks, tmp_path):
+    ours, theirs = (results(tmp_path, HERE / "group_matrix.py", backend, ranks) for backend in ("paceline", "gloo"))
+    for rank in range(ranks):
+        assert len(ours[rank]) > 150
+        assert {what: found for what, found in ours[rank].items() if found != theirs[rank][what]} == {}, f"rank {rank}"
+
+
+TRAINERS = """
+import json, os, sys, warnings, torch, torch.distributed as dist, torch.nn as nn
+warnings.simplefilter("ignore")
+backend, folder = sys.argv[1:]
+if backend == "paceline":
+    import paceline.torch
+dist.init_process_group(backend)
+n, r = dist.get_world_size(), dist.get_rank()
+DDP = nn.parallel.DistributedDataParallel
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 4))
+
+def train(model, optimizer, steps=20):
+    for step in range(steps):
+        x = torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * step + r))
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+    return model
+
+def bits(tensors):
+    return [t.detach().double().sum().item().hex() for t in tensors]
+
+found = {}
+for name, choices in (("plain", {}), ("bucket view, static", dict(gradient_as_bucket_view=True, static_graph=True)), ("unused", dict(find_unused_parameters=True)), ("small buckets", dict(bucket_cap_mb=0.001))):
+    model = DDP(net(), **choices)
+    found[f"DDP, {name}"] = bits(train(model, torch.optim.SGD(model.parameters(), lr=0.1)).state_dict().values())
+
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+model = DDP(net())
+model.register_comm_hook(powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=3), powerSGD_hook.powerSGD_hook)
+found["PowerSGD"] = bits(train(model, torch.optim.SGD(model.parameters(), lr=0.1)).state_dict().values())
+
+from torch.distributed.optim import ZeroRedundancyOptimizer
+model = DDP(net())
+found["ZeRO"] = bits(train(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)).state_dict().values())
+
+model = torch.compile(DDP(net()), backend="aot_eager")
+found["compiled DDP"] = bits(train(model, torch.optim.SGD(model.parameters(), lr=0.1)).state_dict().values())
+
+model = DDP(net())
+with model.join():
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), 4 + r)
+found["join"] = bits(model.state_dict().values())
+
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+mesh = init_device_mesh("cpu", (n,))
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+with torch.no_grad():
+    for k, parameter in enumerate(model.parameters()):
+        parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(k)))
+for layer in model:
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+train(model, torch.optim.Adam(model.parameters(), lr=0.01))
+found["FSDP2"] = bits(parameter.full_tensor() for parameter in model.parameters())
+
+import torch.distributed.checkpoint as dcp
+dcp.save({"model": model.state_dict()}, checkpoint_id=f"{folder}/dcp-{backend}")
+with torch.no_grad():
+    for parameter in model.parameters():
+        parameter.zero_()
+state = {"model": model.state_dict()}
+dcp.load(state, checkpoint_id=f"{folder}/dcp-{backend}")
+model.load_state_dict(state["model"])
+found["checkpoint of FSDP2"] = bits(parameter.full_tensor() for parameter in model.parameters())
+
+torch.manual_seed(0)
+model = FullyShardedDataParallel(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)), device_id=torch.device("cpu"))
+train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+with FullyShardedDataParallel.summon_full_params(model):
+    found["FSDP1"] = bits(model.parameters())
+
+import torch.distributed._functional_collectives as functional
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+found["functional"] = bits([
+    functional.all_gather_tensor(torch.ones(2) * r, 0, dist.group.WORLD), functional.reduce_scatter_tensor(torch.ones(2 * n), "sum", 0, dist.group.WORLD),
+    functional.all_to_all_single(torch.ones(n) * r, None, None, dist.group.WORLD), *functional.all_reduce_coalesced([torch.ones(2), torch.ones(3)], "sum", dist.group.WORLD),
+    functional.broadcast(torch.ones(2) * r, 0, dist.group.WORLD)])
+found["DTensor"] = bits([distribute_tensor(torch.arange(8.0), mesh, [Shard(0)]).redistribute(mesh, [Replicate()]).to_local()])
+open(os.path.join(folder, f"{backend}-{n}-{r}"), "w").write(json.dumps(found))
+dist.destroy_process_group()
+"""
+
+
+def test_what_trains_on_gloo_trains_on_it_with_the_same_bits(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(TRAINERS)
+    ours, theirs = (results(tmp_path, script, backend, 2) for backend in ("paceline", "gloo"))
+    assert len(ours[0]) >= 13
+    for rank in range(2):
+        assert {what: (found, theirs[rank][what]) for what, found in ours[rank].items() if found != theirs[rank][what]} == {}
+
+
+DISAGREE = """
+import json, os, sys, torch, torch.distributed as dist, paceline.torch
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+n, r = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+f, i = torch.ones(4), torch.ones(4, dtype=torch.int64)
+CALLS = {
+    "count": lambda: dist.all_reduce(torch.ones(4 + r)),
+    "type": lambda: dist.all_reduce(f if r else f.double()),
+    "operation": lambda: dist.all_reduce(f, dist.ReduceOp.SUM if r else dist.ReduceOp.MAX),
+    "call": lambda: dist.all_reduce(f) if r else dist.broadcast(f, 0),
+    "root": lambda: dist.broadcast(f, r),
+    "count of bytes": lambda: dist.broadcast(torch.ones(4 + r, dtype=torch.int64), 0),
+    "type of bytes": lambda: dist.broadcast(i if r else i.view(torch.complex64), 0),
+    "root of bytes": lambda: dist.broadcast(i, r),
+    "operation of bytes": lambda: dist.all_reduce(i, dist.ReduceOp.SUM if r else dist.ReduceOp.MAX),
+    "call of bytes": lambda: dist.all_reduce(i) if r else dist.broadcast(i, 0),
+    "bytes and numbers": lambda: dist.broadcast(f if r else i, 0),
+    "gathered": lambda: dist.all_gather([torch.empty(3 + r) for _ in range(2)], torch.empty(3 + r)),
+    "barrier": lambda: dist.barrier() if r else dist.all_reduce(f),
+    "parts that do not fit": lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3), [1, 2], [1, 2]),
+    "sent": lambda: dist.send(torch.ones(3), 1) if r == 0 else dist.recv(torch.empty(2), 0),
+    "sent, type": lambda: dist.send(torch.ones(2), 1) if r == 0 else dist.recv(torch.ones(2, dtype=torch.int32), 0),
+}
+said = {}
+for case, call in CALLS.items():
+    dist.init_process_group("paceline", store=dist.PrefixStore(case, store), rank=r, world_size=n)
+    try:
+        call()
+        said[case] = "nothing"
+    except RuntimeError as error:
+        said[case] = f"{type(error).__name__}: {error}"
+    dist.destroy_process_group()
+open(os.path.join(sys.argv[1], f"said-{r}"), "w").write(json.dumps(said))
+"""
+CASES = [
+    "count", "type", "operation", "call", "root", "count of bytes", "type of bytes", "root of bytes", "operation of bytes", "call of bytes", "bytes and numbers", "gathered", "barrier",
+    "parts that do not fit", "sent", "sent, type",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def disagreed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("disagree")
+    (folder / "disagree.py").write_text(DISAGREE)
+    ran = torchrun(folder / "disagree.py", folder)
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads((folder / f"said-{rank}").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ranks_that_call_something_else_all_fail_and_both_are_named(case, disagreed):
+    assert [len(said) for said in disagreed] == [len(CASES)] * 2
+    for said in disagreed:
+        sentence = said[case].replace("ranks 0 and 1", "rank 0 and rank 1")
+        assert sentence.startswith("PacelineError: ") and "rank 0" in sentence and "rank 1" in sentence, said[case]
+
+
+LOST = """
+import os, sys, torch, torch.distributed as dist, paceline.torch
+dist.init_process_group("paceline")
+r = dist.get_rank()
+dist.barrier()
+if r == 1:
+    os._exit(0)  # with another status the launcher would end the others
+try:
+    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    said = "nothing"
+except RuntimeError as error:
+    said = str(error)
+open(os.path.join(sys.argv[1], "said"), "w").write(said)
+os._exit(0)
+"""
+
+
+def test_a_rank_that_is_gone_is_named(tmp_path):
+    script = tmp_path / "lost.py"
+    script.write_text(LOST)
+    torchrun(script, tmp_path)
+    said = (tmp_path / "said").read_text()
+    assert "worker 1" in said or "rank 1" in said, said
+
+
+REFUSED = """
+import os, sys, torch, torch.distributed as dist, paceline.torch
+dist.init_process_group("paceline")
+n, r = dist.get_world_size(), dist.get_rank()
+said = []
+def refused(call):
+    try:
+        call()
+        said.append("nothing")
+    except (RuntimeError, ValueError) as error:
+        said.append(str(error))
+refused(lambda: dist.all_reduce(torch.ones(2).to_sparse()))
+refused(lambda: dist.all_reduce(torch.empty(2, device="meta")))
+refused(lambda: dist.send(torch.ones(2), 1 - r, tag=3))
+refused(lambda: dist.all_gather_into_tensor(torch.empty(3), torch.empty(2)))
+refused(lambda: dist.new_group([1, 0], backend="paceline", pg_options="fast"))
+dist.all_reduce(torch.ones(1))  # nothing was harmed
+open(os.path.join(sys.argv[1], f"said-{r}"), "w").write("\\n".join(said))
+dist.destroy_process_group()
+"""
+
+
+def test_what_cannot_be_is_refused_and_harms_nothing(tmp_path):
+    script = tmp_path / "refused.py"
+    script.write_text(REFUSED)
+    ran = torchrun(script, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    for rank in range(2):
+        said = (tmp_path / f"said-{rank}").read_text().splitlines()
+        for sentence, part in zip(said, ("a tensor is sparse_coo; give a dense one", "a tensor is on meta", "tag 3; what one rank sends", "legal: 2 times as many", "there are none yet"), strict=True):
+            assert part in sentence, said
