@@ -80,11 +80,15 @@ def member(options):
         import paceline.torch as pt
 
         close = pt.attach(model, optimizer, clip_norm=max_norm, settings=settings_of(options), security="none").close
-    elif way == "ddp":
+    elif way in ("ddp", "group", "group16"):  # over init_process_group("paceline"), with wire="bfloat16"
         import torch.distributed as dist
 
-        where = f"tcp://{options.master}:4171"
-        dist.init_process_group("gloo", init_method=where, rank=options.rank, world_size=HOSTS, timeout=datetime.timedelta(seconds=120))
+        where, backend, own = f"tcp://{options.master}:4171", "gloo", None
+        if way != "ddp":
+            import paceline.torch as pt
+
+            backend, own = "paceline", pt.GroupOptions(security="none", wire="bfloat16" if way == "group16" else "float32")
+        dist.init_process_group(backend, init_method=where, rank=options.rank, world_size=HOSTS, timeout=datetime.timedelta(seconds=120), pg_options=own)
         trained, close = torch.nn.parallel.DistributedDataParallel(model), dist.destroy_process_group
     x, y = (part.to(options.device) for part in batch(options.larger))
     seconds = []
@@ -138,7 +142,7 @@ def main():
     parser.add_argument("--paceline", default="paceline", help="the program; default: the one in PATH")
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--rates", default=RATES)
-    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--ways", default=",".join(WAYS), help="also group, group16: DistributedDataParallel over the backend \"paceline\", with wire=\"bfloat16\"")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--larger", type=int, default=1, metavar="N", help="mini-batches N times as large")
     parser.add_argument("--turns", type=int, default=3)

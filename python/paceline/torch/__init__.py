@@ -7,12 +7,13 @@ except ModuleNotFoundError as missing:
         "paceline.torch needs PyTorch, which is not installed here: pip install torch==2.13.0 (a build without CUDA)", name=missing.name
     ) from None
 
+from paceline import _backend
 from paceline._errors import PacelineError
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
 from paceline.torch.job import Job, clip_grad_norm_
-from paceline.torch.process_group import register as _register
+from paceline.torch.process_group import GroupOptions
 
-_register()
+_backend.register()
 
-__all__ = ["Job", "Norm", "PacelineError", "attach", "clip_grad_norm_"]
+__all__ = ["GroupOptions", "Job", "Norm", "PacelineError", "attach", "clip_grad_norm_"]

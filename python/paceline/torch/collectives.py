@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import ReduceOp
 from paceline import _interface
 from paceline._arrays import Elements
 from paceline._errors import PacelineError
-from paceline.communicator import Communicator
+from paceline.communicator import Communicator, Request
 from paceline.torch.pending import Pending
 
 TYPES = {
@@ -87,13 +87,20 @@ def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
 class Collectives:
     """Of one group. Calls begin an operation and return; the tensors belong to it until the end."""
 
-    def __init__(self, all: Communicator, pair: Callable[[int, int], Communicator]) -> None:
-        """`pair`: the communicator by which the first sends to the second rank of this group."""
+    def __init__(self, all: Communicator, pair: Callable[[int, int], Communicator], wire: torch.dtype = torch.float32) -> None:
+        """`pair`: the communicator by which the first sends to the second rank of this group. `wire`: as what float32 is added up."""
         self.all = all
         self.rank, self.ranks = all.rank, all.ranks
         self._pair = pair
+        self._wire = wire
+        self._begun = 0
 
     # ---- how elements are moved
+
+    def _start(self, operation: str, array: object = None, output: object = None, **choices: Any) -> Request:
+        """What begins first leaves first. All in flight sharing the link would delay the first to the end of the last."""
+        self._begun = (self._begun + 1) % 2**30
+        return self.all.start(operation, array, output, priority=self._begun, **choices)
 
     def refuse(self, call: str, tensors: Sequence[Tensor]) -> None:
         for tensor in tensors:
@@ -110,7 +117,7 @@ class Collectives:
         lines = torch.zeros(self.ranks, LINE, dtype=torch.uint8)
         said = line.encode()[: LINE - 1]
         lines[self.rank, : len(said)] = torch.frombuffer(bytearray(said), dtype=torch.uint8)
-        request = self.all.start("allgather", words(lines))
+        request = self._start("allgather", words(lines))
 
         def compare() -> None:
             for rank in range(self.ranks):
@@ -125,7 +132,7 @@ class Collectives:
         held = padded(tensor)
         whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8)
         said = self._said(f"{call} of {tensor.numel()} {kind_of(tensor)}")
-        moved = self.all.start("allgather", words(held), words(whole))
+        moved = self._start("allgather", words(held), words(whole))
         return said.then(moved), lambda: [unpadded(whole[rank], tensor) for rank in range(self.ranks)]
 
     @staticmethod
@@ -145,13 +152,16 @@ class Collectives:
     # ---- the operations
 
     def barrier(self) -> Pending:
-        return Pending(self.all.start("barrier"))
+        return Pending(self._start("barrier"))
 
     def allreduce(self, tensor: Tensor, op: Op) -> Pending:
         self.refuse("all_reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
-            return Pending(self.all.start("allreduce", elements(dense), reduction=reduction), back)
+            if dense.dtype is torch.float32 and self._wire is not torch.float32 and reduction in ("sum", "mean"):
+                rounded = dense.to(self._wire)
+                return Pending(self._start("allreduce", elements(rounded), reduction=reduction), lambda: tensor.detach().copy_(rounded))
+            return Pending(self._start("allreduce", elements(dense), reduction=reduction), back)
         pending, parts = self._gathered(f"all_reduce ({name_of(op)})", dense)
         return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))))
 
@@ -161,7 +171,7 @@ class Collectives:
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
             mine = dense if self.rank == root else dense.clone()
-            return Pending(self.all.start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
+            return Pending(self._start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
         pending, parts = self._gathered(f"reduce ({name_of(op)}) to rank {root}", dense)
         return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))) if self.rank == root else None)
 
@@ -169,10 +179,10 @@ class Collectives:
         self.refuse("broadcast", [tensor])
         dense, back = self._dense(tensor)
         if dense.dtype in TYPES:
-            return Pending(self.all.start("broadcast", elements(dense), root=root), back)
+            return Pending(self._start("broadcast", elements(dense), root=root), back)
         held = padded(dense)
         said = self._said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
-        return said.then(self.all.start("broadcast", words(held), root=root), lambda: (tensor.detach().copy_(unpadded(held, dense))))
+        return said.then(self._start("broadcast", words(held), root=root), lambda: (tensor.detach().copy_(unpadded(held, dense))))
 
     def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> Pending:
         """Each rank's tensor, of one size, to the outputs in the order of the ranks."""
@@ -181,7 +191,7 @@ class Collectives:
         dense = tensor.detach().contiguous()
         if dense.dtype in TYPES:
             whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype)
-            moved = Pending(self.all.start("allgather", elements(dense), elements(whole)))
+            moved = Pending(self._start("allgather", elements(dense), elements(whole)))
             return moved.then(None, lambda: self._deal(outputs, list(whole)))
         pending, parts = self._gathered("all_gather", dense)
         return pending.then(None, lambda: self._deal(outputs, parts()))
@@ -190,7 +200,7 @@ class Collectives:
         self.refuse("all_gather", [tensor, output])
         self._check_flat("all_gather", output, tensor)
         if output.is_contiguous() and tensor.is_contiguous() and tensor.dtype in TYPES:
-            return Pending(self.all.start("allgather", elements(tensor.detach()), elements(output.detach())))
+            return Pending(self._start("allgather", elements(tensor.detach()), elements(output.detach())))
         return self.allgather(list(output.detach().view(self.ranks, -1)), tensor)
 
     def reduce_scatter_flat(self, output: Tensor, tensor: Tensor, op: Op) -> Pending:
@@ -199,7 +209,7 @@ class Collectives:
         given = tensor.detach().contiguous()
         if (reduction := self._native(given, op)) is not None:
             result = torch.empty(output.numel(), dtype=output.dtype)
-            moved = Pending(self.all.start("reduce-scatter", elements(given), elements(result), reduction=reduction))
+            moved = Pending(self._start("reduce-scatter", elements(given), elements(result), reduction=reduction))
             return moved.then(None, lambda: self._deal([output], [result]))
         pending, parts = self._gathered(f"reduce_scatter ({name_of(op)})", given)
         return pending.then(None, lambda: self._deal([output], [reduced([part.view(self.ranks, -1)[self.rank] for part in parts()], op)]))
@@ -227,7 +237,7 @@ class Collectives:
             raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
         sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32)
         sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32)
-        Pending(self.all.start("allgather", words(sizes))).wait()
+        Pending(self._start("allgather", words(sizes))).wait()
         gives, takes = sizes[:, 0], sizes[:, 1]
         for one in range(self.ranks):
             for other in range(self.ranks):

@@ -1,12 +1,13 @@
 """`torch.distributed.init_process_group("paceline")`: the backend, and how its groups find each other.
 
-A script that uses DistributedDataParallel, FSDP or the functions of torch.distributed runs on Paceline's collective operations by this one word,
-after `import paceline.torch`. Ranks that call different operations, or with other elements, counts or roots, all fail with a sentence
+A script that uses DistributedDataParallel, FSDP or the functions of torch.distributed runs on Paceline's collective operations by this one word
+(_backend.py; where the package is not installed but only found, after `import paceline.torch`). Ranks that call different operations, or with other elements, counts or roots, all fail with a sentence
 that names two of them and what each has called.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import socket
 from collections.abc import Callable, Sequence
@@ -26,6 +27,25 @@ from paceline.torch.work import Completer, Operation
 
 NAME = "paceline"
 LEAVE = 10.0  # seconds, for what is still on its way
+WIRES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupOptions:
+    """Of init_process_group("paceline", pg_options=GroupOptions(...)), the same on all ranks; later groups have them too.
+
+    rank_order: sums are taken in the order of the ranks, the same bits whatever the size of a message and its algorithm; less fast.
+    wire: "bfloat16" has all_reduce add up float32 tensors (sum and mean) as bfloat16: half the bytes, for gradients that can bear it.
+    job_key_file: of the key that all ranks share ("": what PACELINE_JOB_KEY_FILE names); every connection is TLS then. Without a key only the
+    loopback is allowed, unless security="none".
+    """
+
+    rank_order: bool = False
+    wire: str = "float32"
+    job_key_file: str = ""
+    security: str = "auto"
+
+
 _world: Group | None = None  # whose ranks later groups are some of
 
 
@@ -35,15 +55,16 @@ _Base: Any = ProcessGroup  # whose overloads, of C++, no one function has
 class Group(_Base):  # type: ignore[misc]
     """Ranks that are connected. Made by torch.distributed."""
 
-    def __init__(self, rank: int, size: int, communicator: Communicator, store: Store, members: Sequence[int]) -> None:
+    def __init__(self, rank: int, size: int, communicator: Communicator, store: Store, members: Sequence[int], wire: torch.dtype) -> None:
         super().__init__(rank, size)
         self.communicator = communicator
         self.store = store
         self.members = list(members)  # of the first group, by rank of this one
+        self.wire = wire
         self._completer = Completer()
         self._rank, self._size, self._name = rank, size, ""
         self._pairs: dict[tuple[int, int], Communicator] = {}
-        self._calls = Collectives(communicator, self._pair)
+        self._calls = Collectives(communicator, self._pair, wire)
 
     # ---- who it is
 
@@ -217,27 +238,34 @@ def create(options: Any, own: Any) -> Group:
     global _world
     rank, size, store = options.group_rank, options.group_size, options.store
     members = list(options.global_ranks_in_group) or list(range(size))
-    if own is not None:
-        raise PacelineError(f'init_process_group("paceline", pg_options={own!r}): there are none yet', subject="pg_options")
+    if own is not None and not isinstance(own, GroupOptions):
+        raise PacelineError(f"pg_options={own!r}: the backend \"paceline\" takes paceline.torch.GroupOptions", subject="pg_options")
     if _world is None:
-        _world = Group(rank, size, opened(rank, size, store, options.timeout), store, members)
+        own = own or GroupOptions()
+        if own.wire not in WIRES:
+            raise PacelineError(f"GroupOptions(wire={own.wire!r}); legal: {', '.join(WIRES)}", subject="wire")
+        _world = Group(rank, size, opened(rank, size, store, options.timeout, own), store, members, WIRES[own.wire])
         return _world
+    if own is not None:
+        raise PacelineError("pg_options of a later group: it has those of the first one, init_process_group's", subject="pg_options")
     if members != sorted(members):
         raise PacelineError(f"a group of the ranks {members}: Paceline's groups are in ascending order", subject="ranks")
     inner = [_world.members.index(member) for member in members if member in _world.members]
     if len(inner) != size:
         raise PacelineError(f"a group of the ranks {members}: not all of them are in the first group, {_world.members}", subject="ranks")
-    return Group(rank, size, _world.communicator.group(number(store, "group", rank == 0), inner), store, members)
+    return Group(rank, size, _world.communicator.group(number(store, "group", rank == 0), inner), store, members, _world.wire)
 
 
-def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta) -> Communicator:
+def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta, own: GroupOptions) -> Communicator:
     """Rank 0 listens where it is reached, and tells the others in the store."""
     here = launch.launched()
     bind = _joining.bound(here, "") if here.workers == size and here.workers > 1 else "127.0.0.1"
     if rank == 0:
         store.set("coordinator", f"{bind}:{free_port(bind)}")
     coordinator = store.get("coordinator").decode()
-    return Communicator(rank, coordinator=coordinator, ranks=size, bind=bind, stall_seconds=timeout.total_seconds())
+    return Communicator(
+        rank, coordinator=coordinator, ranks=size, bind=bind, rank_order=own.rank_order, stall_seconds=timeout.total_seconds(), job_key_file=own.job_key_file, security=own.security
+    )
 
 
 def free_port(host: str) -> int:
@@ -245,8 +273,3 @@ def free_port(host: str) -> int:
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
-
-
-def register() -> None:
-    if dist.is_available() and NAME not in dist.Backend.backend_list:
-        dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])

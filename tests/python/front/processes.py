@@ -14,9 +14,9 @@ from binding import environment  # noqa: E402  # of tests/python: where the libr
 LIMIT = 240  # seconds, for a process that hangs
 
 
-def variables(**more):
-    """Of a process that finds the package and this folder's helpers."""
-    return environment(PYTHONPATH=os.pathsep.join([str(HERE), str(ROOT / "python")]), OMP_NUM_THREADS="1", **more)
+def variables(path=(), **more):
+    """Of a process that finds the package and this folder's helpers, and what is in the folders of `path`."""
+    return environment(PYTHONPATH=os.pathsep.join(map(str, [HERE, ROOT / "python", *path])), OMP_NUM_THREADS="1", **more)
 
 
 def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, **more):
