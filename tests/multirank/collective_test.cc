@@ -1,11 +1,8 @@
 // Collective operations on real data: ranks as threads over inproc, tcp and a network that cuts, delays and damages.
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <numeric>
 #include <random>
-#include <thread>
 
 #include "collective_trial.h"
 #include "collectives/exec/calibration.h"
@@ -68,36 +65,6 @@ TEST_F(Collective, ManyRandomOperationsInFlightOverMemoryAndTcp) {
     for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(world.rank(rank).unfinished(), 0);
     world.leave();
   }
-}
-
-// Two threads of each rank take turns at beginning, and wait for their own.
-TEST_F(Collective, OperationsOfSeveralThreadsBeginInTheOrderOfTheirCalls) {
-  constexpr int kOperations = 40;
-  CollectiveWorld world(transport::testing::tcp_backend(), 3);
-  world.run({}, [&](Communicator& all) {
-    std::mutex mutex;
-    std::condition_variable changed;
-    int begun = 0;
-    const auto half = [&](int thread) {
-      for (int operation = thread; operation < kOperations; operation += 2) {
-        const Trial trial({.kind = Kind::kAllreduce, .dtype = DType::kFloat32, .count = 1000 + operation}, all, Where::kApart,
-                          static_cast<unsigned>(operation));
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return begun == operation; });
-        Result<Request> request = all.start(trial.call());
-        ++begun;
-        lock.unlock();
-        changed.notify_all();
-        ASSERT_TRUE(request.ok()) << request.status().message();
-        ASSERT_TRUE(request->wait().ok());
-        trial.check();
-      }
-    };
-    std::thread other([&] { half(1); });
-    half(0);
-    other.join();
-  });
-  world.leave();
 }
 
 TEST_F(Collective, ANetworkThatCutsDelaysAndDamagesChangesNoNumber) {

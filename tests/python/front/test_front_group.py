@@ -194,9 +194,8 @@ os._exit(0)
 
 
 def test_a_rank_that_is_gone_is_named(tmp_path):
-    script = tmp_path / "lost.py"
-    script.write_text(LOST)
-    torchrun(script, tmp_path)
+    (tmp_path / "lost.py").write_text(LOST)
+    torchrun(tmp_path / "lost.py", tmp_path)
     said = (tmp_path / "said").read_text()
     assert "worker 1" in said or "rank 1" in said, said
 
@@ -231,7 +230,8 @@ def test_what_cannot_be_is_refused_and_harms_nothing(tmp_path):
     assert ran.returncode == 0, ran.stderr
     for rank in range(2):
         said = (tmp_path / f"said-{rank}").read_text().splitlines()
-        for sentence, part in zip(said, ("a tensor is sparse_coo; give a dense one", "a tensor is on meta", "tag 3; what one rank sends", "legal: 2 times as many", "takes paceline.torch.GroupOptions", "those of the first one"), strict=True):
+        parts = "a tensor is sparse_coo; give a dense one", "a tensor is on meta", "tag 3; what one rank sends", "legal: 2 times as many", "takes paceline.torch.GroupOptions", "those of the first one"
+        for sentence, part in zip(said, parts, strict=True):
             assert part in sentence, said
 
 
