@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import queue
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +18,16 @@ from paceline._errors import PacelineError
 from paceline.torch.pending import Pending
 
 
+_open: weakref.WeakSet[Completer] = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """Of a script that has not destroyed its groups."""
+    for completer in list(_open):
+        completer.end(1.0)
+
+
 class Completer:
     """Completes futures, whom nobody waits for in Python. What follows a future may wait for a later one, so a thread that is about to complete
     one leaves the others to another thread."""
@@ -24,6 +36,7 @@ class Completer:
         self._queue: queue.SimpleQueue[tuple[Pending, torch.futures.Future[Any], list[Tensor]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        _open.add(self)
         self._free = 0  # of them: nothing taken, so that what comes next is seen to
 
     def add(self, pending: Pending, future: torch.futures.Future[Any], result: list[Tensor]) -> None:
@@ -34,6 +47,7 @@ class Completer:
         """Nothing follows. A thread that is inside of torch when the interpreter ends would end the process."""
         for _ in self._threads:
             self._queue.put(None)
+        _open.discard(self)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(seconds)
