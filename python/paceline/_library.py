@@ -195,6 +195,10 @@ def _memory(name: str, node: Handle, tensor: int) -> memoryview:
     """float32, flat and writable. Of an array of the library's: not to be used any more when the node is closed."""
     first, count = POINTER(c_float)(), c_int64()
     _call(name, node, tensor, byref(first), byref(count))
+    return floats(first, count)
+
+
+def floats(first: ctypes._Pointer[c_float], count: c_int64) -> memoryview:
     memory = (c_float * count.value).from_address(ctypes.addressof(first.contents)) if count.value > 0 else bytearray()
     return memoryview(memory).cast("B").cast("f")  # type: ignore[return-value]  # of float, which Python 3.11 cannot say
 

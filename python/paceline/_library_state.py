@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_float, c_int64
 
-from paceline._library import Handle, _call
+from paceline._library import Handle, _call, floats
 
 _Array = POINTER(c_float)
 
@@ -31,5 +31,4 @@ def tensor_array(node: Handle, tensor: int, number: int) -> memoryview:
     """float32, flat. Not to be used any more after the next gather_state, or when the node is closed."""
     first, count = _Array(), c_int64()
     _call("paceline_tensor_state", node, tensor, number, byref(first), byref(count), None)
-    memory = (c_float * count.value).from_address(ctypes.addressof(first.contents)) if count.value > 0 else bytearray()
-    return memoryview(memory).cast("B").cast("f")  # type: ignore[return-value]  # of float, which Python 3.11 cannot say
+    return floats(first, count)

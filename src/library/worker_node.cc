@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/checksum.h"
 #include "transport/open/open.h"
@@ -16,13 +17,13 @@ TimePoint now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
-WorkerNode::WorkerNode(Job::Description job, session::Role role)
+WorkerNode::WorkerNode(Job::Description job, exchange::OptimizerState state, session::Role role)
     : job_(std::move(job)),
       role_(role == session::Role::kBoth ? PACELINE_BOTH : PACELINE_WORKER),
       offsets_(job_.table.offsets()),
       values_(static_cast<std::size_t>(offsets_.back())),
       gradients_(values_.size()),
-      state_(job_.state),
+      state_(std::move(state)),
       passed_(job_.table.layers.size()),
       announced_(job_.table.tensors.size()) {
   for (std::uint32_t place = 0; place < job_.given.size(); ++place) {
@@ -32,7 +33,8 @@ WorkerNode::WorkerNode(Job::Description job, session::Role role)
 
 Result<std::shared_ptr<WorkerNode>> WorkerNode::begin(Job::Description job, runtime::MemberOptions member,
                                                       const std::optional<JobKey>& key) {
-  const std::shared_ptr<WorkerNode> node(new WorkerNode(std::move(job), member.role));
+  exchange::OptimizerState state = std::exchange(job.state, {});
+  const std::shared_ptr<WorkerNode> node(new WorkerNode(std::move(job), std::move(state), member.role));
   member.table = node->job_.table;
   member.settings = to_settings(node->job_.spec);
   const SignalsBlocked quiet;
@@ -73,6 +75,7 @@ void WorkerNode::begin_training() {
   progress_ = std::make_unique<training::ProgressTeller>(*process_, job_.spec.task.iterations);
   current_ = process_->first();
   for (auto& passed : passed_) passed = process_->first();  // the values are there
+  state_ = {};                                              // what was given is with the servers
   turn_ = Turn::kTraining;
 }
 

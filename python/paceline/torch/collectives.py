@@ -18,7 +18,7 @@ from paceline import _interface
 from paceline._arrays import Elements
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator, Request
-from paceline.torch.pending import Pending
+from paceline.torch.in_flight import InFlight
 
 TYPES = {
     torch.float32: _interface.FLOAT32,
@@ -72,10 +72,7 @@ _LOGICAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.logical_
 def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
     """In the order of the ranks."""
     name = name_of(op)
-    if parts[0].dtype is torch.bool:
-        combine = _LOGICAL.get(name, torch.logical_and)
-    else:
-        combine = _COMBINED[name]
+    combine = _LOGICAL.get(name, torch.logical_and) if parts[0].dtype is torch.bool else _COMBINED[name]
     total = parts[0].clone()
     for part in parts[1:]:
         total = combine(total, part)
@@ -87,12 +84,14 @@ def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
 class Collectives:
     """Of one group. Calls begin an operation and return; the tensors belong to it until the end."""
 
-    def __init__(self, all: Communicator, pair: Callable[[int, int], Communicator], wire: torch.dtype = torch.float32) -> None:
-        """`pair`: the communicator by which the first sends to the second rank of this group. `wire`: as what float32 is added up."""
+    def __init__(self, all: Communicator, pair: Callable[[int, int], Communicator], wire: torch.dtype = torch.float32, in_order: bool = False) -> None:
+        """`pair`: the communicator by which the first sends to the second rank of this group. `wire`: as what float32 is added up. `in_order`: of the
+        ranks, as the communicator was opened."""
         self.all = all
         self.rank, self.ranks = all.rank, all.ranks
         self._pair = pair
         self._wire = wire
+        self._in_order = in_order
         self._begun = 0
 
     # ---- how elements are moved
@@ -112,7 +111,7 @@ class Collectives:
             if tensor.layout is not torch.strided:
                 raise PacelineError(f"{call}: a tensor is {str(tensor.layout).removeprefix('torch.')}; give a dense one", subject=call)
 
-    def _said(self, line: str) -> Pending:
+    def _said(self, line: str) -> InFlight:
         """All ranks have called the same, or an error says who has not."""
         lines = torch.zeros(self.ranks, LINE, dtype=torch.uint8)
         said = line.encode()[: LINE - 1]
@@ -125,9 +124,9 @@ class Collectives:
                     theirs = [bytes(lines[r].tolist()).rstrip(b"\0").decode(errors="replace") for r in (0, rank)]
                     raise PacelineError(f"ranks 0 and {rank} disagree: rank 0 calls {theirs[0]}, rank {rank} calls {theirs[1]}", code="disagree", subject="call")
 
-        return Pending(request, compare)
+        return InFlight(request, compare)
 
-    def _gathered(self, call: str, tensor: Tensor) -> tuple[Pending, Callable[[], list[Tensor]]]:
+    def _gathered(self, call: str, tensor: Tensor) -> tuple[InFlight, Callable[[], list[Tensor]]]:
         """All ranks' tensors of this shape, whatever their elements, once it is over."""
         held = padded(tensor)
         whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8)
@@ -146,98 +145,105 @@ class Collectives:
 
     @staticmethod
     def _native(tensor: Tensor, op: Op) -> str | None:
+        if name_of(op) not in _COMBINED:
+            raise PacelineError(f"{op} is no reduction of the backend \"paceline\"; legal: {', '.join(_COMBINED)}", subject="op")
+        if name_of(op) in ("band", "bor", "bxor") and (tensor.is_floating_point() or tensor.is_complex()):
+            raise PacelineError(f"{name_of(op)} of {kind_of(tensor)}: bits are of whole numbers and bool", subject="op")
         name = next((mine for theirs, mine in REDUCTIONS.items() if op == theirs), None)
         return None if tensor.dtype not in TYPES or (name == "mean" and tensor.dtype is torch.int32) else name
 
     # ---- the operations
 
-    def barrier(self) -> Pending:
-        return Pending(self._start("barrier"))
+    def barrier(self) -> InFlight:
+        return InFlight(self._start("barrier"))
 
-    def allreduce(self, tensor: Tensor, op: Op) -> Pending:
+    def allreduce(self, tensor: Tensor, op: Op) -> InFlight:
         self.refuse("all_reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
             if dense.dtype is torch.float32 and self._wire is not torch.float32 and reduction in ("sum", "mean"):
                 rounded = dense.to(self._wire)
-                return Pending(self._start("allreduce", elements(rounded), reduction=reduction), lambda: tensor.detach().copy_(rounded))
-            return Pending(self._start("allreduce", elements(dense), reduction=reduction), back)
+                return InFlight(self._start("allreduce", elements(rounded), reduction=reduction), lambda: tensor.detach().copy_(rounded))
+            return InFlight(self._start("allreduce", elements(dense), reduction=reduction), back)
         pending, parts = self._gathered(f"all_reduce ({name_of(op)})", dense)
         return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))))
 
-    def reduce(self, tensor: Tensor, root: int, op: Op) -> Pending:
+    def reduce(self, tensor: Tensor, root: int, op: Op) -> InFlight:
         """The other ranks' tensors stay as they are."""
         self.refuse("reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
+            if self._in_order and root != self.ranks - 1:  # the library adds in order to the last rank only, or to all
+                mine = dense.clone()
+                return InFlight(self._start("allreduce", elements(mine), reduction=reduction), (lambda: tensor.detach().copy_(mine)) if self.rank == root else None)
             mine = dense if self.rank == root else dense.clone()
-            return Pending(self._start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
+            return InFlight(self._start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
         pending, parts = self._gathered(f"reduce ({name_of(op)}) to rank {root}", dense)
         return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))) if self.rank == root else None)
 
-    def broadcast(self, tensor: Tensor, root: int) -> Pending:
+    def broadcast(self, tensor: Tensor, root: int) -> InFlight:
         self.refuse("broadcast", [tensor])
         dense, back = self._dense(tensor)
         if dense.dtype in TYPES:
-            return Pending(self._start("broadcast", elements(dense), root=root), back)
+            return InFlight(self._start("broadcast", elements(dense), root=root), back)
         held = padded(dense)
         said = self._said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
         return said.then(self._start("broadcast", words(held), root=root), lambda: (tensor.detach().copy_(unpadded(held, dense))))
 
-    def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> Pending:
+    def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> InFlight:
         """Each rank's tensor, of one size, to the outputs in the order of the ranks."""
         self.refuse("all_gather", [tensor, *outputs])
         self._check_sizes("all_gather", outputs, tensor)
         dense = tensor.detach().contiguous()
         if dense.dtype in TYPES:
             whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype)
-            moved = Pending(self._start("allgather", elements(dense), elements(whole)))
+            moved = InFlight(self._start("allgather", elements(dense), elements(whole)))
             return moved.then(None, lambda: self._deal(outputs, list(whole)))
         pending, parts = self._gathered("all_gather", dense)
         return pending.then(None, lambda: self._deal(outputs, parts()))
 
-    def allgather_flat(self, output: Tensor, tensor: Tensor) -> Pending:
+    def allgather_flat(self, output: Tensor, tensor: Tensor) -> InFlight:
         self.refuse("all_gather", [tensor, output])
         self._check_flat("all_gather", output, tensor)
         if output.is_contiguous() and tensor.is_contiguous() and tensor.dtype in TYPES:
-            return Pending(self._start("allgather", elements(tensor.detach()), elements(output.detach())))
+            return InFlight(self._start("allgather", elements(tensor.detach()), elements(output.detach())))
         return self.allgather(list(output.detach().view(self.ranks, -1)), tensor)
 
-    def reduce_scatter_flat(self, output: Tensor, tensor: Tensor, op: Op) -> Pending:
+    def reduce_scatter_flat(self, output: Tensor, tensor: Tensor, op: Op) -> InFlight:
         self.refuse("reduce_scatter", [tensor, output])
         self._check_flat("reduce_scatter", tensor, output)
         given = tensor.detach().contiguous()
         if (reduction := self._native(given, op)) is not None:
             result = torch.empty(output.numel(), dtype=output.dtype)
-            moved = Pending(self._start("reduce-scatter", elements(given), elements(result), reduction=reduction))
+            moved = InFlight(self._start("reduce-scatter", elements(given), elements(result), reduction=reduction))
             return moved.then(None, lambda: self._deal([output], [result]))
         pending, parts = self._gathered(f"reduce_scatter ({name_of(op)})", given)
         return pending.then(None, lambda: self._deal([output], [reduced([part.view(self.ranks, -1)[self.rank] for part in parts()], op)]))
 
-    def reduce_scatter(self, output: Tensor, inputs: Sequence[Tensor], op: Op) -> Pending:
+    def reduce_scatter(self, output: Tensor, inputs: Sequence[Tensor], op: Op) -> InFlight:
         self._check_sizes("reduce_scatter", inputs, output)
         return self.reduce_scatter_flat(output, torch.cat([tensor.detach().reshape(-1) for tensor in inputs]), op)
 
-    def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int) -> Pending:
+    def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int) -> InFlight:
         scratch = [torch.empty_like(tensor) for _ in range(self.ranks)]
         if self.rank == root:
             self._check_sizes("gather", outputs, tensor)
         return self.allgather(scratch, tensor).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
 
-    def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> Pending:
+    def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> InFlight:
         if self.rank == root:
             self._check_sizes("scatter", inputs, output)
         whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype)
         return self.broadcast(whole, root).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
 
-    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Pending:
+    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
         """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says."""
         self.refuse("all_to_all", [*inputs, *outputs])
         if not len(outputs) == len(inputs) == self.ranks:
             raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
         sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32)
         sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32)
-        Pending(self._start("allgather", words(sizes))).wait()
+        InFlight(self._start("allgather", words(sizes))).wait()
         gives, takes = sizes[:, 0], sizes[:, 1]
         for one in range(self.ranks):
             for other in range(self.ranks):
@@ -256,13 +262,13 @@ class Collectives:
 
         return self.allgather(scratch, mine).then(None, deal)
 
-    def send(self, tensor: Tensor, to: int) -> Pending:
+    def send(self, tensor: Tensor, to: int) -> InFlight:
         return self._between("send", tensor, self.rank, to)
 
-    def recv(self, tensor: Tensor, source: int) -> Pending:
+    def recv(self, tensor: Tensor, source: int) -> InFlight:
         return self._between("recv", tensor, source, self.rank)
 
-    def _between(self, call: str, tensor: Tensor, source: int, to: int) -> Pending:
+    def _between(self, call: str, tensor: Tensor, source: int, to: int) -> InFlight:
         self.refuse(call, [tensor])
         if source == to or not (0 <= source < self.ranks and 0 <= to < self.ranks):
             raise PacelineError(f"{call}: from rank {source} to rank {to} of {self.ranks}", subject=call)

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import ProcessGroup, Store
+from torch._C._distributed_c10d import PrefixStore, ProcessGroup, Store
 
 from paceline import _joining, launch
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator
 from paceline.torch.collectives import Collectives, Op
-from paceline.torch.pending import Pending
+from paceline.torch.in_flight import InFlight
 from paceline.torch.work import Completer, Operation
 
 NAME = "paceline"
@@ -47,6 +47,7 @@ class GroupOptions:
 
 
 _world: Group | None = None  # whose ranks later groups are some of
+_worlds = 0  # first groups of this process so far: what one has told in the store is none of the next one's business
 
 
 _Base: Any = ProcessGroup  # whose overloads, of C++, no one function has
@@ -55,16 +56,16 @@ _Base: Any = ProcessGroup  # whose overloads, of C++, no one function has
 class Group(_Base):  # type: ignore[misc]
     """Ranks that are connected. Made by torch.distributed."""
 
-    def __init__(self, rank: int, size: int, communicator: Communicator, store: Store, members: Sequence[int], wire: torch.dtype) -> None:
+    def __init__(self, rank: int, size: int, communicator: Communicator, store: Store, members: Sequence[int], own: GroupOptions) -> None:
         super().__init__(rank, size)
         self.communicator = communicator
         self.store = store
         self.members = list(members)  # of the first group, by rank of this one
-        self.wire = wire
+        self.own = own
         self._completer = Completer()
         self._rank, self._size, self._name = rank, size, ""
         self._pairs: dict[tuple[int, int], Communicator] = {}
-        self._calls = Collectives(communicator, self._pair, wire)
+        self._calls = Collectives(communicator, self._pair, WIRES[own.wire], own.rank_order)
 
     # ---- who it is
 
@@ -110,10 +111,10 @@ class Group(_Base):  # type: ignore[misc]
             self._pairs[source, to] = _world.communicator.group(number(self.store, f"pair {source} {to}", self._rank == source), ranks)
         return self._pairs[source, to]
 
-    def _begun(self, pending: Pending, result: Sequence[Tensor]) -> Operation:
+    def _begun(self, pending: InFlight, result: Sequence[Tensor]) -> Operation:
         return Operation(pending, result, self._completer, self._rank)
 
-    def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], Pending], result: Sequence[Tensor] | None = None) -> Operation:
+    def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], InFlight], result: Sequence[Tensor] | None = None) -> Operation:
         begun = [begin(tensor) for tensor in tensors]
         return self._begun(all_of(begun), tensors if result is None else result)
 
@@ -201,8 +202,8 @@ for _name in (
     setattr(Group, _name, torch.compiler.disable(getattr(Group, _name)))  # type: ignore[no-untyped-call]
 
 
-def all_of(begun: Sequence[Pending]) -> Pending:
-    whole = Pending(None)
+def all_of(begun: Sequence[InFlight]) -> InFlight:
+    whole = InFlight(None)
     for pending in begun:
         whole.then(None, pending.wait)
     return whole
@@ -235,17 +236,20 @@ def number(store: Store, name: str, chooses: bool) -> int:
 
 def create(options: Any, own: Any) -> Group:
     """As torch.distributed asks for it."""
-    global _world
-    rank, size, store = options.group_rank, options.group_size, options.store
+    global _world, _worlds
+    rank, size = options.group_rank, options.group_size
     members = list(options.global_ranks_in_group) or list(range(size))
     if own is not None and not isinstance(own, GroupOptions):
         raise PacelineError(f"pg_options={own!r}: the backend \"paceline\" takes paceline.torch.GroupOptions", subject="pg_options")
     if _world is None:
+        _worlds += 1
         own = own or GroupOptions()
         if own.wire not in WIRES:
             raise PacelineError(f"GroupOptions(wire={own.wire!r}); legal: {', '.join(WIRES)}", subject="wire")
-        _world = Group(rank, size, opened(rank, size, store, options.timeout, own), store, members, WIRES[own.wire])
+        store = PrefixStore(f"paceline {_worlds}", options.store)
+        _world = Group(rank, size, opened(rank, size, store, options.timeout, own), store, members, own)
         return _world
+    store = PrefixStore(f"paceline {_worlds}", options.store)
     if own is not None:
         raise PacelineError("pg_options of a later group: it has those of the first one, init_process_group's", subject="pg_options")
     if members != sorted(members):
@@ -253,13 +257,13 @@ def create(options: Any, own: Any) -> Group:
     inner = [_world.members.index(member) for member in members if member in _world.members]
     if len(inner) != size:
         raise PacelineError(f"a group of the ranks {members}: not all of them are in the first group, {_world.members}", subject="ranks")
-    return Group(rank, size, _world.communicator.group(number(store, "group", rank == 0), inner), store, members, _world.wire)
+    return Group(rank, size, _world.communicator.group(number(store, "group", rank == 0), inner), store, members, _world.own)
 
 
 def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta, own: GroupOptions) -> Communicator:
     """Rank 0 listens where it is reached, and tells the others in the store."""
     here = launch.launched()
-    bind = _joining.bound(here, "") if here.workers == size and here.workers > 1 else "127.0.0.1"
+    bind = _joining.bound(here, here.coordinator)
     if rank == 0:
         store.set("coordinator", f"{bind}:{free_port(bind)}")
     coordinator = store.get("coordinator").decode()

@@ -71,10 +71,11 @@ class Gathering:
         self._counts = server_rules.rule_of(kind).counts
         self._arrays = server_rules.arrays_of(kind, optimizer.param_groups)
         self._known = -1  # the iteration before which it was gathered
+        self._ended = False
 
     def gather(self, iteration: int) -> None:
         """Before the first gradient of `iteration`."""
-        if self._known == iteration:
+        if self._known == iteration or not self._keeps:
             return
         node = self._exchange.node
         wait(lambda limit: node.gather_state(limit), math.inf)
@@ -99,11 +100,19 @@ class Gathering:
                 held[name].copy_(memory.in_place(array, entry.parameter, entry.strides))
         return held
 
-    def end(self, iteration: int) -> None:
-        """The servers are gone. What is here is kept if it is the last there was."""
-        if self._known != iteration:
-            vars(self._optimizer)["state"] = collections.defaultdict(dict)
-            self._optimizer.register_state_dict_pre_hook(Gone())
+    @property
+    def _keeps(self) -> bool:
+        """Whether there is a state at all: plain SGD has none."""
+        return bool(self._arrays) or self._counts
+
+    def end(self, iteration: int) -> bool:
+        """The servers are gone. What is here is kept if it is the last there was. True: it is not, and so forgotten, now."""
+        if self._ended or self._known == iteration or not self._keeps:
+            return False
+        self._ended = True
+        vars(self._optimizer)["state"] = collections.defaultdict(dict)
+        self._optimizer.register_state_dict_pre_hook(Gone())
+        return True
 
 
 class Gone:

@@ -6,6 +6,7 @@ sent, and then nobody's: its mean is known to the servers alone, so whoever look
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -70,7 +71,9 @@ class ServerFront(Front):
         self.updates = Adoption(self._state, self.table, self.exchange, self.stepper, self.ledger, self.account, self.order.after)
 
     def _gather(self) -> None:
-        if self.inert:
+        if self.inert:  # the job has failed, or this is a child of fork
+            if self._state.end(self.ledger.iteration):
+                warnings.warn(server_state.GONE, stacklevel=4)
             return
         with self.lock:
             if self._told is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 
 from paceline._errors import PacelineError
-from paceline.torch.pending import Pending
+from paceline.torch.in_flight import InFlight
 
 
 _open: weakref.WeakSet[Completer] = weakref.WeakSet()
@@ -33,22 +33,23 @@ class Completer:
     one leaves the others to another thread."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Pending, torch.futures.Future[Any], list[Tensor]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[InFlight, torch.futures.Future[Any], list[Tensor]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         _open.add(self)
-        self._free = 0  # of them: nothing taken, so that what comes next is seen to
+        self._free = 0  # of them: not inside of a future, so that what comes next is seen to
 
-    def add(self, pending: Pending, future: torch.futures.Future[Any], result: list[Tensor]) -> None:
+    def add(self, pending: InFlight, future: torch.futures.Future[Any], result: list[Tensor]) -> None:
         self._queue.put((pending, future, result))
         self._need_one()
 
     def end(self, seconds: float) -> None:
         """Nothing follows. A thread that is inside of torch when the interpreter ends would end the process."""
-        for _ in self._threads:
-            self._queue.put(None)
+        self._queue.put(None)
         _open.discard(self)
-        for thread in self._threads:
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(seconds)
 
@@ -76,12 +77,13 @@ class Completer:
                 future.set_exception(error)
             with self._lock:
                 self._free += 1
+        self._queue.put(None)  # for the other threads
 
 
 class Operation(Work):
     """What torch knows of an operation in flight."""
 
-    def __init__(self, pending: Pending, result: Sequence[Tensor], completer: Completer, rank: int) -> None:
+    def __init__(self, pending: InFlight, result: Sequence[Tensor], completer: Completer, rank: int) -> None:
         super().__init__()
         self._pending = pending
         self._result = list(result)

@@ -209,6 +209,35 @@ def test_a_state_dict_after_close_has_what_was_asked_for_last_or_says_that_it_ha
     assert "Call optimizer.state_dict() before job.close()" in found[0][1][0]
 
 
+def test_a_job_that_has_failed_leaves_no_old_state():
+    def body(model, optimizer, job):
+        nets.backward(model, 0, 0)
+        optimizer.step()
+        optimizer.zero_grad()
+        assert len(optimizer.state_dict()["state"]) == 6
+        nets.backward(model, 1, 0)
+        optimizer.step()
+        job.fail("the script has seen enough")
+        with pytest.warns(UserWarning, match="Call optimizer.state_dict\\(\\) before job.close"):
+            assert optimizer.state_dict()["state"] == {}
+
+    with pytest.raises(PacelineError, match="enough"):
+        run_one(lambda *parts: (body(*parts), parts[2]._node.refuse_failed()), lambda model: sgd(model, momentum=0.9))
+
+
+def test_an_optimizer_without_a_state_has_none_to_lose():
+    def body(model, optimizer, job):
+        nets.backward(model, 0, 0)
+        optimizer.step()
+        assert optimizer.state_dict()["state"] == {} and job._node.world.gathered == 0
+        job.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert optimizer.state_dict()["state"] == {}
+
+    run_one(body, sgd)
+
+
 def test_between_backward_and_step_nobody_has_the_state():
     def body(model, optimizer, job):
         nets.backward(model, 0, 0)

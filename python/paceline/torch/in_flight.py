@@ -13,7 +13,7 @@ from paceline.communicator import Request
 Finish = Callable[[], object]
 
 
-class Pending:
+class InFlight:
     """Any number of threads may wait; what is left to do is done once, by one of them, and in order. An error is everybody's."""
 
     def __init__(self, request: Request | None, finish: Finish | None = None) -> None:
@@ -22,7 +22,7 @@ class Pending:
         self.error: Exception | None = None  # why it failed
         self._lock = threading.Lock()
 
-    def then(self, request: Request | None, finish: Finish | None = None) -> Pending:
+    def then(self, request: Request | None, finish: Finish | None = None) -> InFlight:
         """Before anybody waits. The request has begun already."""
         self._stages.append((request, finish))
         return self
