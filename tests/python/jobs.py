@@ -23,6 +23,8 @@ from sharing import turn
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
+# The deadline of silence of jobs that lose a process: a loaded machine may leave a healthy one without a turn for a second.
+DEADLINE = 2.0
 SLACK = float(os.environ.get("PACELINE_SLACK", "6"))
 PATIENCE = 120  # seconds until a test says that something hangs
 ERROR = "paceline: error: "

@@ -41,7 +41,7 @@ def test_servers_and_workers_alone_go_on_from_each_others_checkpoints(tmp_path, 
 @pytest.mark.parametrize("loop", [full("loop1"), "loop3-overlap"])
 def test_a_job_whose_worker_is_killed_names_the_checkpoint_and_goes_on_from_it(tmp_path, loop):
     checkpoints = tmp_path / "checkpoints"
-    how = (*TASK, "--workers", 3, "--collective", loop, "--checkpoint", checkpoints, "--deadline", "1s")
+    how = (*TASK, "--workers", 3, "--collective", loop, "--checkpoint", checkpoints, "--deadline", "2s")
     with Job(tmp_path, *how, "--iterations", 1_000_000, "--checkpoint-every", 2) as job:
         job.wait_for_iterations(9)
         os.kill(job.children()["worker 1"], signal.SIGKILL)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from jobs import BRIEF, LENET, SLACK, Coordinator, Job, Process, full, reference, train
+from jobs import BRIEF, DEADLINE, LENET, SLACK, Coordinator, Job, Process, full, reference, train
 from test_bad_input import refused
 
 LOOPS = ("loop1", "loop2", "loop3", "loop3-overlap")
@@ -105,7 +105,6 @@ def test_every_option_of_the_update_keeps_the_bits(loop, options):
     same_bits((*TASK, *options), 2, "--collective", loop)
 
 
-DEADLINE = 1.0
 ENDLESS = (*LENET, "--iterations", 1_000_000, "--deadline", f"{DEADLINE:g}s")
 
 
