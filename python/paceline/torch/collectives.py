@@ -105,7 +105,7 @@ class Collectives:
         for tensor in tensors:
             if tensor.device.type != "cpu":
                 raise PacelineError(
-                    f'{call}: a tensor is on {tensor.device}, and the backend "paceline" moves what is in the host\'s memory; init_process_group("cpu:paceline,cuda:nccl") has one for each',
+                    f'{call}: a tensor is on {tensor.device}, and the backend "paceline" moves what is in the host\'s memory; with PyTorch 2.14 and newer init_process_group("cpu:paceline,cuda:nccl") has one for each',
                     subject=call,
                 )
             if tensor.layout is not torch.strided:

@@ -47,6 +47,13 @@ class InFlight:
             raise self.error
         return True
 
+    def poll(self) -> bool:
+        """Whether it is over, well or not, now that somebody has asked."""
+        try:
+            return self.wait(0)
+        except Exception:  # noqa: BLE001  # told to who waits
+            return True
+
     def _go_on(self, end: float) -> None:
         while self._done < len(self._stages) and self.error is None:
             request, finish = self._stages[self._done]

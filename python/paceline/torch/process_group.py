@@ -16,9 +16,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore, ProcessGroup, Store
+from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store
 
 from paceline import _joining, launch
+from paceline._backend import looks_up
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator
 from paceline.torch.collectives import Collectives, Op
@@ -50,7 +51,9 @@ _world: Group | None = None  # whose ranks later groups are some of
 _worlds = 0  # first groups of this process so far: what one has told in the store is none of the next one's business
 
 
-_Base: Any = ProcessGroup  # whose overloads, of C++, no one function has
+# PyTorch 2.14 has Python backends below groups of its own, one for each kind of device; before, the group itself is ours. The overloads, of
+# C++, no one function has.
+_Base: Any = Backend if looks_up() else ProcessGroup
 
 
 class Group(_Base):  # type: ignore[misc]

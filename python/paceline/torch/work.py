@@ -99,10 +99,11 @@ class Operation(Work):
         return True
 
     def is_completed(self) -> bool:
-        return self._pending.over
+        """Goes on with what is left to do, so that a script may ask until it is over. Of a Backend (PyTorch 2.14) PyTorch does not ask."""
+        return self._pending.poll()
 
     def is_success(self) -> bool:
-        return self._pending.over and self._pending.error is None
+        return self._pending.poll() and self._pending.error is None
 
     def exception(self) -> BaseException | None:
         return self._pending.error

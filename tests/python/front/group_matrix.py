@@ -102,10 +102,11 @@ def groups(n, r):
         dist.broadcast(t, members[-1], group=half)
         yield "broadcast in a group", [t]
     t = torch.full((3,), float(r))
-    works = [dist.all_reduce(t.clone(), group=group, async_op=True) for group in (same, dist.group.WORLD, same)]
+    sums = [t.clone() for _ in range(3)]
+    works = [dist.all_reduce(part, group=group, async_op=True) for part, group in zip(sums, (same, dist.group.WORLD, same), strict=True)]
     for work in works:
         work.wait()
-    yield "operations of two groups in flight", [work.result()[0] for work in works]
+    yield "operations of two groups in flight", sums
     with dist._coalescing_manager():
         one, other = torch.ones(2), torch.ones(3)
         dist.all_reduce(one)

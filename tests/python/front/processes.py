@@ -4,12 +4,16 @@ import os
 import pathlib
 import subprocess
 import sys
+import tomllib
+
+import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE.parent))
 
 from binding import environment  # noqa: E402  # of tests/python: where the library of this build is
+from sharing import turn  # noqa: E402
 
 LIMIT = 240  # seconds, for a process that hangs
 
@@ -19,9 +23,31 @@ def variables(path=(), **more):
     return environment(PYTHONPATH=os.pathsep.join(map(str, [HERE, ROOT / "python", *path])), OMP_NUM_THREADS="1", **more)
 
 
-def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, **more):
+def newest_torch():
+    """The interpreter of a second environment, whose PyTorch has another door for backends than .venv's."""
+    with turn(ROOT / ".venv-newest-torch"):
+        subprocess.run([ROOT / "scripts/setup", "newest-torch"], check=True, timeout=1200)
+    return ROOT / ".venv-newest-torch/bin/python"
+
+
+def pythons():
+    """Parameters of a test that runs with .venv's PyTorch, and in the full run with the newest."""
+    return [pytest.param(lambda: sys.executable, id="torch"), pytest.param(newest_torch, id="newest-torch", marks=pytest.mark.full)]
+
+
+def installed(folder):
+    """What says of the package, which lies elsewhere, that it is installed: its entry points are found. `folder` has to be in the path."""
+    metadata = folder / "paceline-0.1.0.dist-info"
+    metadata.mkdir(exist_ok=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: paceline\nVersion: 0.1.0\n")
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    (metadata / "entry_points.txt").write_text("".join(f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in names.items()) for group, names in entries.items()))
+    return folder
+
+
+def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, python=sys.executable, **more):
     """`module`: what runs the script, as python -m does."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *(["-m", module] if module else []), str(script), *map(str, arguments)]
+    command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *(["-m", module] if module else []), str(script), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=variables(**more))
 
 

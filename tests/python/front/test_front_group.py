@@ -3,18 +3,19 @@
 import json
 
 import pytest
-from processes import HERE, torchrun
+from processes import HERE, pythons, torchrun
 
 
-def results(tmp_path, script, backend, ranks):
-    ran = torchrun(script, backend, tmp_path, ranks=ranks)
+def results(tmp_path, script, backend, ranks, python):
+    ran = torchrun(script, backend, tmp_path, ranks=ranks, python=python())
     assert ran.returncode == 0, f"{backend}, {ranks} ranks: {ran.stderr[-3000:]}"
     return [json.loads((tmp_path / f"{backend}-{ranks}-{rank}").read_text()) for rank in range(ranks)]
 
 
 @pytest.mark.parametrize("ranks", (3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (2, 4, 7))))
-def test_every_operation_gives_what_gloo_gives(ranks, tmp_path):
-    ours, theirs = (results(tmp_path, HERE / "group_matrix.py", backend, ranks) for backend in ("paceline", "gloo"))
+@pytest.mark.parametrize("python", pythons())
+def test_every_operation_gives_what_gloo_gives(ranks, python, tmp_path):
+    ours, theirs = (results(tmp_path, HERE / "group_matrix.py", backend, ranks, python) for backend in ("paceline", "gloo"))
     for rank in range(ranks):
         assert len(ours[rank]) > 150
         assert {what: found for what, found in ours[rank].items() if found != theirs[rank][what]} == {}, f"rank {rank}"
@@ -108,10 +109,11 @@ dist.destroy_process_group()
 """
 
 
-def test_what_trains_on_gloo_trains_on_it_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("python", pythons())
+def test_what_trains_on_gloo_trains_on_it_with_the_same_bits(python, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TRAINERS)
-    ours, theirs = (results(tmp_path, script, backend, 2) for backend in ("paceline", "gloo"))
+    ours, theirs = (results(tmp_path, script, backend, 2, python) for backend in ("paceline", "gloo"))
     assert len(ours[0]) >= 13
     for rank in range(2):
         assert {what: (found, theirs[rank][what]) for what, found in ours[rank].items() if found != theirs[rank][what]} == {}

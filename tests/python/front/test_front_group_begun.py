@@ -1,9 +1,9 @@
 """init_process_group("paceline"): how it is found and begun, once and again, and its options."""
 
 import os
-import tomllib
 
-from processes import ROOT, torchrun
+import pytest
+from processes import installed, newest_torch, pythons, torchrun
 
 INSTALLED = """
 import os, sys, torch, torch.distributed as dist
@@ -19,16 +19,50 @@ dist.barrier(group=group)
 assert dist.all_reduce(t, async_op=True).get_future().wait()[0].tolist() == [4.0] * 3  # and the script ends without destroying its group
 """
 
+POLLED = """
+import time, torch, torch.distributed as dist, paceline.torch
+dist.init_process_group("paceline")
+work = dist.all_reduce(t := torch.ones(1000), async_op=True)
+while not work.is_completed():
+    time.sleep(0.001)
+assert work.is_success() and work.exception() is None and t.tolist() == [2.0] * 1000
+dist.destroy_process_group()
+"""
 
-def test_an_installed_package_needs_no_import(tmp_path):
-    metadata = tmp_path / "paceline-0.1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: paceline\nVersion: 0.1.0\n")
-    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    (metadata / "entry_points.txt").write_text("".join(f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in names.items()) for group, names in entries.items()))
+
+def test_asking_until_it_is_over_moves_it_on(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(POLLED)
+    ran = torchrun(script)
+    assert ran.returncode == 0, ran.stderr
+
+
+TWO_BACKENDS = """
+import torch, torch.distributed as dist, paceline.torch
+dist.init_process_group("cpu:paceline,cuda:gloo")
+group = dist.group.WORLD
+ours, other = group._get_backend(torch.device("cpu")), group._get_backend(torch.device("cuda"))
+assert isinstance(ours, paceline.torch.process_group.Group) and type(other).__name__ == "ProcessGroupGloo", (ours, other)
+dist.all_reduce(t := torch.ones(3))
+assert t.tolist() == [2.0] * 3
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.full
+def test_each_kind_of_device_has_a_backend_of_its_own(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(TWO_BACKENDS)
+    ran = torchrun(script, python=newest_torch())
+    assert ran.returncode == 0, ran.stderr
+
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_an_installed_package_needs_no_import(python, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(INSTALLED)
-    ran = torchrun(script, path=[tmp_path])
+    ran = torchrun(script, path=[installed(tmp_path)], python=python())
     assert ran.returncode == 0, ran.stderr
 
 
