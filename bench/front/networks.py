@@ -74,22 +74,27 @@ def member(options):
     model = model.to(options.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     way, _, clips = options.way.partition("-")
+    way, _, hook = way.partition("=")  # hook=WIRE: DistributedDataParallel over gloo, with paceline.torch.ddp_hook
     max_norm = 1.0 if clips else None
     trained, close = model, lambda: None
     if way == "attach":
         import paceline.torch as pt
 
         close = pt.attach(model, optimizer, clip_norm=max_norm, settings=settings_of(options), security="none").close
-    elif way in ("ddp", "group", "group16"):  # over init_process_group("paceline"), with wire="bfloat16"
+    elif way in ("ddp", "hook", "group", "group16"):  # over gloo; over init_process_group("paceline"), with wire="bfloat16"
         import torch.distributed as dist
 
         where, backend, own = f"tcp://{options.master}:4171", "gloo", None
-        if way != "ddp":
+        if way.startswith("group"):
             import paceline.torch as pt
 
             backend, own = "paceline", pt.GroupOptions(security="none", wire="bfloat16" if way == "group16" else "float32")
         dist.init_process_group(backend, init_method=where, rank=options.rank, world_size=HOSTS, timeout=datetime.timedelta(seconds=120), pg_options=own)
         trained, close = torch.nn.parallel.DistributedDataParallel(model), dist.destroy_process_group
+        if hook:
+            import paceline.torch as pt
+
+            trained.register_comm_hook(pt.HookState(hook, security="none"), pt.ddp_hook)
     x, y = (part.to(options.device) for part in batch(options.larger))
     seconds = []
     for _ in range(WARM_UP + options.iterations):
@@ -142,7 +147,7 @@ def main():
     parser.add_argument("--paceline", default="paceline", help="the program; default: the one in PATH")
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--rates", default=RATES)
-    parser.add_argument("--ways", default=",".join(WAYS), help="also group, group16: DistributedDataParallel over the backend \"paceline\", with wire=\"bfloat16\"")
+    parser.add_argument("--ways", default=",".join(WAYS), help="also group, group16, hook=WIRE: DistributedDataParallel over the backend \"paceline\", with wire=\"bfloat16\", over gloo with our hook")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--larger", type=int, default=1, metavar="N", help="mini-batches N times as large")
     parser.add_argument("--turns", type=int, default=3)

@@ -11,9 +11,10 @@ from paceline import _backend
 from paceline._errors import PacelineError
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
+from paceline.torch.hook import HookState, ddp_hook
 from paceline.torch.job import Job, clip_grad_norm_
 from paceline.torch.process_group import GroupOptions
 
 _backend.register()
 
-__all__ = ["GroupOptions", "Job", "Norm", "PacelineError", "attach", "clip_grad_norm_"]
+__all__ = ["GroupOptions", "HookState", "Job", "Norm", "PacelineError", "attach", "clip_grad_norm_", "ddp_hook"]

@@ -81,6 +81,17 @@ def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
     return total
 
 
+def refuse(call: str, tensors: Sequence[Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise PacelineError(
+                f'{call}: a tensor is on {tensor.device}, and the backend "paceline" moves what is in the host\'s memory; with PyTorch 2.14 and newer init_process_group("cpu:paceline,cuda:nccl") has one for each',
+                subject=call,
+            )
+        if tensor.layout is not torch.strided:
+            raise PacelineError(f"{call}: a tensor is {str(tensor.layout).removeprefix('torch.')}; give a dense one", subject=call)
+
+
 class Collectives:
     """Of one group. Calls begin an operation and return; the tensors belong to it until the end."""
 
@@ -100,16 +111,6 @@ class Collectives:
         """What begins first leaves first. All in flight sharing the link would delay the first to the end of the last."""
         self._begun = (self._begun + 1) % 2**30
         return self.all.start(operation, array, output, priority=self._begun, **choices)
-
-    def refuse(self, call: str, tensors: Sequence[Tensor]) -> None:
-        for tensor in tensors:
-            if tensor.device.type != "cpu":
-                raise PacelineError(
-                    f'{call}: a tensor is on {tensor.device}, and the backend "paceline" moves what is in the host\'s memory; with PyTorch 2.14 and newer init_process_group("cpu:paceline,cuda:nccl") has one for each',
-                    subject=call,
-                )
-            if tensor.layout is not torch.strided:
-                raise PacelineError(f"{call}: a tensor is {str(tensor.layout).removeprefix('torch.')}; give a dense one", subject=call)
 
     def _said(self, line: str) -> InFlight:
         """All ranks have called the same, or an error says who has not."""
@@ -158,7 +159,7 @@ class Collectives:
         return InFlight(self._start("barrier"))
 
     def allreduce(self, tensor: Tensor, op: Op) -> InFlight:
-        self.refuse("all_reduce", [tensor])
+        refuse("all_reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
             if dense.dtype is torch.float32 and self._wire is not torch.float32 and reduction in ("sum", "mean"):
@@ -170,7 +171,7 @@ class Collectives:
 
     def reduce(self, tensor: Tensor, root: int, op: Op) -> InFlight:
         """The other ranks' tensors stay as they are."""
-        self.refuse("reduce", [tensor])
+        refuse("reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
             if self._in_order and root != self.ranks - 1:  # the library adds in order to the last rank only, or to all
@@ -182,7 +183,7 @@ class Collectives:
         return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))) if self.rank == root else None)
 
     def broadcast(self, tensor: Tensor, root: int) -> InFlight:
-        self.refuse("broadcast", [tensor])
+        refuse("broadcast", [tensor])
         dense, back = self._dense(tensor)
         if dense.dtype in TYPES:
             return InFlight(self._start("broadcast", elements(dense), root=root), back)
@@ -192,7 +193,7 @@ class Collectives:
 
     def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> InFlight:
         """Each rank's tensor, of one size, to the outputs in the order of the ranks."""
-        self.refuse("all_gather", [tensor, *outputs])
+        refuse("all_gather", [tensor, *outputs])
         self._check_sizes("all_gather", outputs, tensor)
         dense = tensor.detach().contiguous()
         if dense.dtype in TYPES:
@@ -203,14 +204,14 @@ class Collectives:
         return pending.then(None, lambda: self._deal(outputs, parts()))
 
     def allgather_flat(self, output: Tensor, tensor: Tensor) -> InFlight:
-        self.refuse("all_gather", [tensor, output])
+        refuse("all_gather", [tensor, output])
         self._check_flat("all_gather", output, tensor)
         if output.is_contiguous() and tensor.is_contiguous() and tensor.dtype in TYPES:
             return InFlight(self._start("allgather", elements(tensor.detach()), elements(output.detach())))
         return self.allgather(list(output.detach().view(self.ranks, -1)), tensor)
 
     def reduce_scatter_flat(self, output: Tensor, tensor: Tensor, op: Op) -> InFlight:
-        self.refuse("reduce_scatter", [tensor, output])
+        refuse("reduce_scatter", [tensor, output])
         self._check_flat("reduce_scatter", tensor, output)
         given = tensor.detach().contiguous()
         if (reduction := self._native(given, op)) is not None:
@@ -238,7 +239,7 @@ class Collectives:
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
         """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says."""
-        self.refuse("all_to_all", [*inputs, *outputs])
+        refuse("all_to_all", [*inputs, *outputs])
         if not len(outputs) == len(inputs) == self.ranks:
             raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
         sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32)
@@ -269,7 +270,7 @@ class Collectives:
         return self._between("recv", tensor, source, self.rank)
 
     def _between(self, call: str, tensor: Tensor, source: int, to: int) -> InFlight:
-        self.refuse(call, [tensor])
+        refuse(call, [tensor])
         if source == to or not (0 <= source < self.ranks and 0 <= to < self.ranks):
             raise PacelineError(f"{call}: from rank {source} to rank {to} of {self.ranks}", subject=call)
         two = Collectives(self._pair(source, to), self._pair)

@@ -28,7 +28,7 @@ from paceline.torch.work import Completer, Operation
 
 NAME = "paceline"
 LEAVE = 10.0  # seconds, for what is still on its way
-WIRES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+WIRES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GroupOptions:
     """Of init_process_group("paceline", pg_options=GroupOptions(...)), the same on all ranks; later groups have them too.
 
     rank_order: sums are taken in the order of the ranks, the same bits whatever the size of a message and its algorithm; less fast.
-    wire: "bfloat16" has all_reduce add up float32 tensors (sum and mean) as bfloat16: half the bytes, for gradients that can bear it.
+    wire: "bfloat16" or "float16" has all_reduce add up float32 tensors (sum and mean) as such: half the bytes, for gradients that can bear it.
     job_key_file: of the key that all ranks share ("": what PACELINE_JOB_KEY_FILE names); every connection is TLS then. Without a key only the
     loopback is allowed, unless security="none".
     """

@@ -1,0 +1,91 @@
+"""Accelerate's switch: paceline.torch.accelerate.Accelerator in place of accelerate's own. What is prepared is attached, not wrapped."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import accelerate
+import torch
+from accelerate.optimizer import AcceleratedOptimizer
+from torch import Tensor, nn
+
+from paceline.torch.attach import attach
+from paceline.torch.clipping import Norm
+from paceline.torch.job import Job
+from paceline.torch.pairing import pairs
+
+
+class Accelerator(accelerate.Accelerator):
+    """`attach`: arguments of paceline.torch.attach. Others: accelerate.Accelerator's.
+
+    prepare(model, optimizer, ...) attaches a model with its optimizer once it has seen both, in one call or in several. Gather, reduce and what else is no
+    gradient goes over Accelerate's own process group.
+    """
+
+    def __init__(self, *arguments: Any, attach: dict[str, Any] | None = None, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        become(self, attach or {})
+
+    def prepare(self, *objects: Any, **choices: Any) -> Any:
+        prepared = super().prepare(*objects, **choices)
+        self._attach_what_is_complete()
+        return prepared
+
+    def prepare_model(self, model: nn.Module, device_placement: bool | None = None, evaluation_mode: bool = False) -> nn.Module:
+        trains = not evaluation_mode and self.use_distributed and any(parameter.requires_grad for parameter in model.parameters())
+        prepared: nn.Module = super().prepare_model(model, device_placement=device_placement, evaluation_mode=evaluation_mode or trains)
+        if trains and not any(prepared is waiting for waiting in (*self._waiting, *self._jobs)):
+            self._waiting.append(prepared)
+        return prepared
+
+    def _attach_what_is_complete(self) -> None:
+        for model in list(self._waiting):
+            parameters = set(model.parameters())
+            own = [raw(optimizer) for optimizer in self._optimizers if parameters.intersection(raw(optimizer).param_groups[0]["params"])]
+            if own:
+                self._waiting.remove(model)
+                self._jobs[model] = [attach(part, optimizer, **self._attach) for part, optimizer in pairs(model, own)]
+
+    def job(self, model: nn.Module) -> Job:
+        """Of a prepared model with one optimizer."""
+        return self._jobs[model][0]
+
+    @contextlib.contextmanager
+    def no_sync(self, model: nn.Module) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for job in self._jobs.get(model, []):
+                stack.enter_context(job.no_sync())
+            yield
+
+    def clip_grad_norm_(self, parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2) -> Tensor | Norm:
+        """Of all parameters of a model: nothing waits until the norm is looked at, or needed."""
+        given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+        for model, jobs in self._jobs.items():
+            if len(jobs) == 1 and norm_type == 2 and set(given) == set(model.parameters()):
+                self.unscale_gradients()
+                return jobs[0].clip_grad_norm_(max_norm)
+        return super().clip_grad_norm_(given, max_norm, norm_type)
+
+    def end_training(self) -> None:
+        """Applies what is due, and leaves. A script that ends without it leaves too."""
+        self.leave_jobs()
+        super().end_training()
+
+    def leave_jobs(self) -> None:
+        while self._jobs:
+            for job in self._jobs.popitem()[1]:
+                job.close()
+
+
+def become(accelerator: accelerate.Accelerator, arguments: dict[str, Any]) -> None:
+    """Makes an Accelerator one of ours, that has not prepared a model yet."""
+    accelerator.__class__ = Accelerator
+    accelerator._attach = arguments
+    accelerator._waiting = []  # models whose optimizer has not come yet
+    accelerator._jobs = {}  # by model
+
+
+def raw(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    return optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer

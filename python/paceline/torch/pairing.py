@@ -1,0 +1,25 @@
+"""Which part of a model each of several optimizers trains: attach() takes one model with one optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+from torch.optim import Optimizer
+
+from paceline._errors import PacelineError
+
+
+def pairs(model: nn.Module, optimizers: Sequence[Optimizer]) -> list[tuple[nn.Module, Optimizer]]:
+    """One optimizer: the whole model. Several, as of GANs: to each those children of the model whose parameters are all its own."""
+    if len(optimizers) == 1:
+        return [(model, optimizers[0])]
+    owner = {parameter: number for number, optimizer in enumerate(optimizers) for group in optimizer.param_groups for parameter in group["params"]}
+    children: list[list[nn.Module]] = [[] for _ in optimizers]
+    for name, child in model.named_children():
+        owners = {owner.get(parameter) for parameter in child.parameters()}
+        if len(owners) > 1:
+            raise PacelineError(f"the parameters of {name} belong to {len(owners)} optimizers, or some to none; several optimizers need each a child of the model to itself", subject=name)
+        if owners and (number := owners.pop()) is not None:
+            children[number].append(child)
+    return [(part[0] if len(part) == 1 else nn.ModuleList(part), optimizer) for part, optimizer in zip(children, optimizers, strict=True)]
