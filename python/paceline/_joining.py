@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import os
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     from paceline import _library_node
 
     global _attached
-    here = launch.launched()
+    here = found()
     workers = place.workers or here.workers
     rank = here.rank if place.rank < 0 else place.rank
     servers = 0 if settings.get("collective", "none") != "none" else place.servers or workers
@@ -79,6 +80,34 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
                 hosted.close(1.0)
         raise
     return node if hosted is None else Hosting(node, hosted)
+
+
+def found() -> Launch:
+    """As the launcher says; where there is none, as the script's process group does."""
+    here = launch.launched()
+    group = sys.modules.get("torch.distributed")
+    if group is None or not group.is_available() or not group.is_initialized():
+        return here
+    rank, workers = group.get_rank(), group.get_world_size()
+    if here.launcher == "nobody":
+        return of_store(rank, workers, group.distributed_c10d._get_default_store())
+    if (here.rank, here.workers) != (rank, workers):
+        raise PacelineError(
+            f"this is rank {here.rank} of {here.workers} by {here.launcher}'s variables and rank {rank} of {workers} in the script's process group; start ranks by one of the two, or unset the variables",
+            subject="rank",
+        )
+    return here
+
+
+def of_store(rank: int, workers: int, store: Store) -> Launch:
+    """By the store in which the ranks of a process group have met."""
+    from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, TCPStore):
+        return Launch("torch.distributed", rank, workers, store=f"{store.host}:{store.port}", one_machine=launch.is_loopback(store.host))
+    return Launch("torch.distributed", rank, workers, store="torch.distributed")
 
 
 def nth(coordinator: str, job: int) -> str:

@@ -8,7 +8,8 @@
   srun      SLURM_PROCID           SLURM_NTASKS           in a store on the step's first host
 
 In this order, since mpirun and torchrun are started by srun too. PACELINE_COORDINATOR with any of them says where rank 0 runs the
-coordinator; otherwise it takes a free port and tells the others. Without any of these a process is a job of its own.
+coordinator; otherwise it takes a free port and tells the others. Without any of these a process is a job of its own, unless the script has a
+process group of torch (frameworks that start ranks themselves). The shell of an sbatch script, where srun has not been called, is no rank.
 """
 
 from __future__ import annotations
@@ -52,12 +53,24 @@ class Launch:
 def launched(variables: Mapping[str, str] | None = None) -> Launch:
     """Raises PacelineError naming the variable that makes no sense, is missing, or would have to be set."""
     variables = os.environ if variables is None else variables
+    refuse_two(variables)
     for launcher, rank_name, size_name in LAUNCHERS:
-        if rank_name in variables and size_name in variables:
+        if rank_name in variables and size_name in variables and (launcher != "srun" or "SLURM_STEP_ID" in variables):
             workers = number(variables, size_name, 1, 100_000)
             rank = number(variables, rank_name, 0, workers - 1)
             return met(variables, launcher, rank, workers)
     return Launch("nobody", 0, 1)
+
+
+def refuse_two(variables: Mapping[str, str]) -> None:
+    """The inner one of two launchers cannot be told from the outer one: mpirun and srun are taken for the outer one, these two not."""
+    (_, rank, size), (other, other_rank, other_size) = LAUNCHERS[:2]
+    for ours, theirs in ((rank, other_rank), (size, other_size)):
+        if {rank, size, other_rank, other_size} <= variables.keys() and variables[ours] != variables[theirs]:
+            raise PacelineError(
+                f"{ours}={variables[ours]} and {other}'s {theirs}={variables[theirs]}: two launchers started this process; start ranks by one of them, or unset {rank} and {size}",
+                subject=ours,
+            )
 
 
 def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) -> Launch:

@@ -14,15 +14,19 @@ from torch import Tensor, nn
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
 from paceline.torch.job import Job
-from paceline.torch.pairing import pairs
+from paceline.torch.pairing import choices, pairs
 
 
-class Accelerator(accelerate.Accelerator):
-    """`attach`: arguments of paceline.torch.attach. Others: accelerate.Accelerator's.
+class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
+    """`attach`: arguments of paceline.torch.attach; buffers are "broadcast" by default, as DDP's are. Others: accelerate.Accelerator's.
 
     prepare(model, optimizer, ...) attaches a model with its optimizer once it has seen both, in one call or in several. Gather, reduce and what else is no
     gradient goes over Accelerate's own process group.
     """
+
+    _attach: dict[str, Any]
+    _waiting: list[nn.Module]  # models whose optimizer has not come yet
+    _jobs: dict[nn.Module, list[Job]]
 
     def __init__(self, *arguments: Any, attach: dict[str, Any] | None = None, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -66,7 +70,8 @@ class Accelerator(accelerate.Accelerator):
             if len(jobs) == 1 and norm_type == 2 and set(given) == set(model.parameters()):
                 self.unscale_gradients()
                 return jobs[0].clip_grad_norm_(max_norm)
-        return super().clip_grad_norm_(given, max_norm, norm_type)
+        norm: Tensor = super().clip_grad_norm_(given, max_norm, norm_type)
+        return norm
 
     def end_training(self) -> None:
         """Applies what is due, and leaves. A script that ends without it leaves too."""
@@ -82,9 +87,9 @@ class Accelerator(accelerate.Accelerator):
 def become(accelerator: accelerate.Accelerator, arguments: dict[str, Any]) -> None:
     """Makes an Accelerator one of ours, that has not prepared a model yet."""
     accelerator.__class__ = Accelerator
-    accelerator._attach = arguments
-    accelerator._waiting = []  # models whose optimizer has not come yet
-    accelerator._jobs = {}  # by model
+    accelerator._attach = choices(arguments)
+    accelerator._waiting = []
+    accelerator._jobs = {}
 
 
 def raw(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

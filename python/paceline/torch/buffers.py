@@ -37,6 +37,10 @@ class Buffers:
                 row = exchange.add(f"buffer {name}", self._sent(buffer, as_is), frozen=not travels)
                 self._held.append((module, key, row, as_is))
 
+    @property
+    def travel(self) -> bool:
+        return any(not row.frozen for _, _, row, _ in self._held)
+
     def on_joined(self) -> None:
         for module, key, row, as_is in self._held:
             self._adopt(module, key, self.exchange.value(row), as_is)

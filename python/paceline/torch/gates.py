@@ -4,7 +4,7 @@
 - a dictionary in the place of `module._parameters`: attributes read by another module (MultiheadAttention reads `out_proj.weight` and never
   calls `out_proj`), `parameters()`, state dicts of parts, deep copies;
 - a mode of torch outside of forward passes: references that are older than attach;
-- pre-hooks of `state_dict` of model and optimizer: buffers, and the optimizer's own state;
+- pre-hooks of `state_dict` of model and optimizer: buffers, and the optimizer's own state; and of every module that holds buffers which travel;
 - a hook of every gradient: whatever was read in spite of all these is an error when its gradient arrives, never an old value in silence.
 
 Hooks are objects that a copy or a pickle of the model loses: a copy is not attached.
@@ -49,8 +49,16 @@ class Gate:
         return Inert, ()
 
 
+class BufferGate(Gate):
+    """Pre-hook of a module that holds buffers: what came back for them is adopted before they are read, and changed."""
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, module: nn.Module, args: object) -> None:
+        self.front.adopt_buffers("forward")
+
+
 class RootGate(Gate):
-    """Pre-hook of the model itself: what came back for its buffers is adopted before they are read."""
+    """Pre-hook of the model itself: a forward pass begins."""
 
     def __init__(self, front: Front, window: Window) -> None:
         super().__init__(front, ())
@@ -60,8 +68,7 @@ class RootGate(Gate):
     def __call__(self, module: nn.Module, args: object) -> None:
         if not self.front.inert:
             self.front.order.forward(begins=True)
-            with self.front.lock, self.front.account.timed("forward"):
-                self.front.buffers.adopt(self.front.exchange.node.workers)
+            self.front.adopt_buffers("forward")
         self.window.close()
 
 
@@ -91,7 +98,7 @@ class StateGate:
         if not self.front.inert:
             with self.front.lock:
                 self.front.synchronize("state_dict")
-                self.front.buffers.adopt(self.front.exchange.node.workers)
+                self.front.adopt_buffers("state_dict")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Inert, ()
@@ -188,6 +195,9 @@ class Gates:
     def watch_modules(self, table: Table) -> None:
         for module, layers in table.gates.items():
             self._handles.append(module.register_forward_pre_hook(Gate(self.front, tuple(layers)), prepend=True))
+        if self.front.buffers.travel:  # a forward pass may begin elsewhere than at the model itself
+            for holder in {region for _, module, region, _ in regions(self.model) if module._buffers}:
+                self._handles.append(holder.register_forward_pre_hook(BufferGate(self.front, ()), prepend=True))
         self._handles.append(self.model.register_forward_pre_hook(RootGate(self.front, self.window), prepend=True))
 
     def watch_parameters(self) -> None:

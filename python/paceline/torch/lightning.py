@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from paceline.torch import lifetime
 from paceline.torch.attach import attach
 from paceline.torch.job import Job
-from paceline.torch.pairing import pairs
+from paceline.torch.pairing import choices, pairs
 
 OWN = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin", "start_method")
 
@@ -28,14 +28,14 @@ class PacelineStrategy(DDPStrategy):
     """Arguments are those of paceline.torch.attach, e.g. PacelineStrategy(settings={"schedule": "p3"}), or of DDPStrategy: those in OWN, and
 
     process_group_backend: of what is no gradient; default: Lightning's, gloo. timeout: of its operations.
-    With several optimizers each needs a child of the LightningModule to itself.
+    buffers are "broadcast" by default, as DDPStrategy's are. With several optimizers each needs a child of the LightningModule to itself.
     """
 
     strategy_name = "paceline"
 
     def __init__(self, process_group_backend: str | None = None, timeout: datetime.timedelta = datetime.timedelta(minutes=30), **arguments: Any) -> None:
         super().__init__(process_group_backend=process_group_backend, timeout=timeout, **{name: arguments.pop(name) for name in OWN if name in arguments})
-        self._arguments = arguments
+        self._arguments = choices(arguments)
         self._jobs: list[Job] = []
         self._clips = False  # by the job itself
 
@@ -65,6 +65,7 @@ class PacelineStrategy(DDPStrategy):
 
     def _clip(self, optimizer: Optimizer, clip_val: float) -> None:
         """What the Trainer, or a module's clip_gradients(), does by torch.nn.utils.clip_grad_norm_."""
+        assert self.lightning_module is not None
         raw = getattr(optimizer, "_optimizer", optimizer)
         job = next(job for (_, one), job in zip(pairs(self.lightning_module, self.optimizers), self._jobs, strict=True) if one is raw)
         if clip_val > 0 and not self._clips:

@@ -1,8 +1,9 @@
-"""Which part of a model each of several optimizers trains: attach() takes one model with one optimizer."""
+"""What frameworks attach in the place of DistributedDataParallel: which part of a model each optimizer trains, and with which choices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -23,3 +24,9 @@ def pairs(model: nn.Module, optimizers: Sequence[Optimizer]) -> list[tuple[nn.Mo
         if owners and (number := owners.pop()) is not None:
             children[number].append(child)
     return [(part[0] if len(part) == 1 else nn.ModuleList(part), optimizer) for part, optimizer in zip(children, optimizers, strict=True)]
+
+
+def choices(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of attach(): buffers are rank 0's, as with DistributedDataParallel, where nothing speaks against it."""
+    narrow = given.get("settings", {}).get("wire", "float32") != "float32"
+    return dict(given) if narrow or given.get("update") == "server" else {"buffers": "broadcast", **given}

@@ -51,6 +51,11 @@ def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, python=sys.exe
     return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=variables(**more))
 
 
+def alone(script, *arguments, limit=LIMIT, **more):
+    """A process that nobody has given a rank."""
+    return subprocess.run([sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True, timeout=limit, env=variables(**more))
+
+
 class Members:
     """Ranks without an agent above them, which would end the others when one ends."""
 

@@ -15,14 +15,15 @@ def adamw(model):
 
 
 @pytest.mark.parametrize("way", ("broadcast", "mean"))
-def test_buffers_are_rank_0s_or_means(way):
+@pytest.mark.parametrize("begins", ("at the model", "inside of it"))
+def test_buffers_are_rank_0s_or_means(begins, way):
     """Before every forward pass, with 3 ranks, where a third of a number is not exact."""
     workers, template = 3, seeded(nets.Convolutions)
 
     def script(model, optimizer, rank, job, log):
         for iteration in range(4):
             x, y = nets.numbers(iteration, rank, (4, 1, 5, 5))
-            F.cross_entropy(model(x), y).backward()
+            F.cross_entropy(model(x) if begins == "at the model" else model.forward(x), y).backward()
             yield
             optimizer.step()
             optimizer.zero_grad()

@@ -38,7 +38,9 @@ def test_each_launcher_is_understood():
 def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
     assert launched({**SRUN, **MPIRUN}).launcher == "mpirun"
     assert launched({**SRUN, **MPIRUN, **TORCHRUN}).launcher == "torchrun"
-    assert launched({**TORCHRUN, **OURS}).launcher == "Paceline"
+    assert launched({**TORCHRUN, **OURS, "WORLD_SIZE": "2"}).launcher == "Paceline"
+    assert launched({key: value for key, value in SRUN.items() if key != "SLURM_STEP_ID"}).launcher == "nobody"  # an sbatch script
+    assert launched({**SRUN, **OURS}).launcher == "Paceline"
     for variables in (TORCHRUN, MPIRUN, SRUN):
         found = launched({**variables, "PACELINE_COORDINATOR": "127.0.0.1:4100"})
         assert (found.coordinator, found.store) == ("127.0.0.1:4100", "")
@@ -48,6 +50,7 @@ def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
 @pytest.mark.parametrize(
     "variables, named",
     [
+        ({**TORCHRUN, **OURS}, "PACELINE_WORKERS=2 and torchrun's WORLD_SIZE=4.*unset PACELINE_RANK"),
         ({**TORCHRUN, "RANK": "4"}, "RANK=4.*0 to 3"),
         ({**TORCHRUN, "RANK": "-1"}, "RANK=-1"),
         ({**TORCHRUN, "WORLD_SIZE": "many"}, "WORLD_SIZE=many"),

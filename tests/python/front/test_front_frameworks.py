@@ -1,0 +1,204 @@
+"""Lightning, Hugging Face's Trainer, Accelerate: behind their own switches, what their DistributedDataParallel gives. Two ranks."""
+
+import json
+import re
+
+import pytest
+from processes import alone, torchrun
+from test_front_examples import EXAMPLES, colours  # noqa: F401
+
+COMMON = """
+import json, os, sys, warnings, torch, torch.nn as nn, torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+warnings.simplefilter("ignore")
+side, case, folder = sys.argv[1:]
+torch.manual_seed(int(os.environ.get("RANK", "0")))  # rank 0's values are everybody's
+data = TensorDataset(torch.randn(96, 8, generator=torch.Generator().manual_seed(1)), torch.arange(96) % 3)
+clip = {"plain": None, "clip": 0.05}[case]
+
+def net():
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+
+def told(rank, model, **more):
+    with open(f"{folder}/{side}-{case}-{rank}", "w") as file:
+        json.dump({"parameters": [p.detach().flatten().tolist() for p in model.parameters()], "buffers": [b.flatten().tolist() for b in model.buffers()], **more}, file)
+"""
+
+LIGHTNING = COMMON + """
+import lightning as L
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
+from paceline.torch.lightning import PacelineStrategy
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+    def training_step(self, batch, _):
+        return F.cross_entropy(self.net(batch[0]), batch[1])
+    def validation_step(self, batch, _):
+        self.log("loss", F.cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1) if clip else torch.optim.AdamW(self.parameters(), lr=0.01)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
+
+def trainer(epochs, **more):
+    strategy = PacelineStrategy() if side == "ours" else DDPStrategy()
+    return L.Trainer(strategy=strategy, accelerator="cpu", devices=2, max_epochs=epochs, gradient_clip_val=clip, accumulate_grad_batches=3, logger=False,
+                     enable_progress_bar=False, enable_model_summary=False, **more)
+
+# Half of the training, a checkpoint, and the rest by another trainer that goes on from it.
+train, test = DataLoader(data, 8, shuffle=False), DataLoader(data, 32)
+model = Net()
+first = trainer(2, callbacks=[ModelCheckpoint(f"{folder}/{side}-{case}", filename="half")])
+first.fit(model, train, test)
+model = Net()
+second = trainer(4, enable_checkpointing=False)
+second.fit(model, train, test, ckpt_path=f"{folder}/{side}-{case}/half.ckpt")
+told(second.global_rank, model, loss=second.callback_metrics["loss"].item(), steps=second.global_step)
+torch.distributed.destroy_process_group()  # of gloo, whose threads would end a script that ends meanwhile
+"""
+
+TRAINER = COMMON + """
+import transformers, paceline.torch.hf
+class Ours(paceline.torch.hf.TrainerMixin, transformers.Trainer):
+    pass
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+    def forward(self, x, labels):
+        logits = self.net(x)
+        return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+collate = lambda samples: {"x": torch.stack([x for x, _ in samples]), "labels": torch.stack([y for _, y in samples])}
+args = transformers.TrainingArguments(f"{folder}/{side}-{case}", num_train_epochs=3, per_device_train_batch_size=8, gradient_accumulation_steps=2, learning_rate=0.01, max_grad_norm=clip or 0, optim="sgd" if clip else "adamw_torch",
+                                      logging_steps=2, save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True, eval_strategy="epoch")
+trainer = (Ours if side == "ours" else transformers.Trainer)(model=Net(), args=args, train_dataset=data, eval_dataset=data, data_collator=collate)
+trainer.train()
+evaluations = len([entry for entry in trainer.state.log_history if "eval_loss" in entry])
+trainer.train()  # once more, from where it stands
+norms = [entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry]
+told(args.process_index, trainer.model, evaluations=evaluations, steps=trainer.state.global_step, norms=norms)
+torch.distributed.destroy_process_group()  # of gloo, whose threads would end a script that ends meanwhile
+"""
+
+ACCELERATE = COMMON + """
+import accelerate, paceline.torch.accelerate
+kind = paceline.torch.accelerate.Accelerator if side == "ours" else accelerate.Accelerator
+accelerator = kind(cpu=True, gradient_accumulation_steps=3)
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+model, optimizer, batches, schedule = accelerator.prepare(model, optimizer, DataLoader(data, 8), schedule)
+norms = []
+for _ in range(4):
+    for x, y in batches:
+        with accelerator.accumulate(model):
+            accelerator.backward(F.cross_entropy(model(x), y))
+            if clip and accelerator.sync_gradients:
+                norms.append(accelerator.clip_grad_norm_(model.parameters(), clip))
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+total = accelerator.reduce(torch.tensor([1.0]), "sum").item()
+accelerator.save_state(f"{folder}/{side}-{case}")
+told(accelerator.process_index, accelerator.unwrap_model(model), ranks=total, norms=[float(norm) for norm in norms])
+accelerator.end_training()  # destroys the group
+"""
+
+
+@pytest.mark.parametrize("case", ["plain", "clip"])
+@pytest.mark.parametrize("script", [LIGHTNING, pytest.param(TRAINER, marks=pytest.mark.full), ACCELERATE], ids=["lightning", "trainer", "accelerate"])
+def test_it_gives_what_the_frameworks_own_ddp_gives(script, case, tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(script)
+    for side in ("ours", "theirs"):
+        ran = torchrun(file, side, case, tmp_path)
+        assert ran.returncode == 0, ran.stderr[-3000:]
+    of_rank_0 = json.loads((tmp_path / f"theirs-{case}-0").read_text())["buffers"]
+    for rank in range(2):
+        ours, theirs = (json.loads((tmp_path / f"{side}-{case}-{rank}").read_text()) for side in ("ours", "theirs"))
+        theirs["buffers"] = of_rank_0  # DDP leaves to the other ranks what their last forward pass has made of them
+        if case == "plain":
+            assert ours["parameters"] == theirs["parameters"]
+        for what, value in theirs.items():  # our norm is exact, torch's is rounded on the way
+            for mine, other in zip(flat(ours[what]), flat(value), strict=True):
+                assert mine == pytest.approx(other, rel=1e-4, abs=1e-6), what
+
+
+def flat(value):
+    return [number for part in value for number in flat(part)] if isinstance(value, list) else [value]
+
+
+GAN = """
+import sys, torch, torch.nn as nn, lightning as L
+from torch.utils.data import DataLoader, TensorDataset
+from paceline.torch.lightning import PacelineStrategy
+
+class Gan(L.LightningModule):
+    automatic_optimization = False
+    def __init__(self):
+        super().__init__()
+        self.makes, self.judges = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 2)), nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+    def training_step(self, batch, _):
+        real, (makes, judges) = batch[0], self.optimizers()
+        false = self.makes(torch.randn_like(real))
+        loss = self.judges(false.detach()).mean() - self.judges(real).mean()
+        judges.zero_grad()
+        self.manual_backward(loss)
+        self.clip_gradients(judges, gradient_clip_val=0.5)
+        judges.step()
+        self.toggle_optimizer(makes)
+        makes.zero_grad()
+        self.manual_backward(-self.judges(false).mean())
+        makes.step()
+        self.untoggle_optimizer(makes)
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.makes.parameters(), lr=1e-3), torch.optim.SGD(self.judges.parameters(), lr=1e-2)
+
+trainer = L.Trainer(strategy=PacelineStrategy(), accelerator="cpu", devices=2, max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+model = Gan()
+trainer.fit(model, DataLoader(TensorDataset(torch.randn(64, 2)), 8))
+parts = [p.detach().double().sum() for p in model.parameters()]
+everybodys = [torch.zeros(len(parts), dtype=torch.float64) for _ in range(2)]
+torch.distributed.all_gather(everybodys, torch.stack(parts))
+assert torch.equal(*everybodys) and trainer.global_step == 16, (everybodys, trainer.global_step)
+torch.distributed.destroy_process_group()  # of gloo, whose threads would end a script that ends meanwhile
+"""
+
+
+@pytest.mark.full
+def test_two_optimizers_of_a_lightning_module_have_each_its_children(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(GAN)
+    ran = torchrun(file)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+def said(name, *options, pattern, ranks=True):
+    ran = torchrun(EXAMPLES / name, *options) if ranks else alone(EXAMPLES / name, *options)
+    assert ran.returncode == 0, ran.stderr
+    found = re.search(pattern, ran.stdout)
+    assert found, ran.stdout
+    return float(found.group(1))
+
+
+def test_accelerates_example():
+    assert said("accelerate_loop.py", "--epochs", 12, pattern=r"2 ranks, 12 epochs, last loss [\d.]+, ([\d.]+) % right") > 90
+
+
+@pytest.mark.full
+def test_lightnings_example(colours):  # noqa: F811
+    assert said("lightning_cifar.py", "--data", colours, "--epochs", 3, pattern=r"2 ranks, 15 steps, ([\d.]+) % right") > 50
+
+
+@pytest.mark.full
+def test_lightning_starts_the_ranks_itself(colours):  # noqa: F811
+    assert said("lightning_cifar.py", "--data", colours, "--epochs", 3, "--ranks", 2, pattern=r"2 ranks, 15 steps, ([\d.]+) % right", ranks=False) > 50
+
+
+@pytest.mark.full
+def test_the_trainers_example():
+    assert said("hf_trainer.py", pattern=r"2 ranks, 40 steps, last loss ([\d.]+)") < 3.6  # knowing nothing it is 5.5
