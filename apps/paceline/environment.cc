@@ -36,6 +36,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"SLURM_STEP_NODELIST", "srun: hosts of this step of the job, used instead where it is set"},
     {"SLURM_JOB_ID", "srun: number of the job, from which the coordinator's port is derived"},
     {"SLURM_STEP_ID", "srun: number of the step, likewise"},
+    {"ENVIRONMENT", "sbatch: BATCH without SLURM_STEP_ID is the script's own shell, which is no rank"},
 };
 
 }  // namespace

@@ -42,12 +42,20 @@ class Hosting:
         self.set_order, self.step_done, self.fail, self.interrupt = node.set_order, node.step_done, node.fail, node.interrupt
 
     def finish(self, seconds: float) -> None:
-        self._node.finish(seconds)
+        try:
+            self._node.finish(seconds)
+        except PacelineError as error:
+            if error.kind == "cancelled":  # asked to stop: the coordinator has a report all the same
+                self._coordinator.finish(seconds)
+            raise
         self._coordinator.finish(seconds)
 
     def report(self) -> Mapping[str, Any] | None:
         told = self._coordinator.report()
         return told if isinstance(told, dict) else None
+
+    def stop(self) -> None:
+        self._coordinator.interrupt()
 
     def close(self, seconds: float) -> None:
         self._node.close(seconds)

@@ -135,6 +135,9 @@ class LibraryNode(_Hosted):
     def report(self) -> None:
         """The coordinator has it."""
 
+    def stop(self) -> None:
+        """It is the coordinator whom one asks."""
+
     def step_done(self, samples: int, loss: float, phases: Mapping[str, float]) -> bool:
         unknown = sorted(set(phases) - set(_PHASES))
         if unknown:

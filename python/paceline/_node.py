@@ -113,6 +113,9 @@ class Node(Protocol):
     def interrupt(self) -> None:
         """Ends every wait of this node with an error of kind "cancelled"."""
 
+    def stop(self) -> None:
+        """Asks the job to stop after an iteration, where this process hosts the coordinator: step_done() says so to all ranks, in the same one."""
+
     def close(self, seconds: float) -> None: ...
 
 

@@ -55,11 +55,15 @@ def launched(variables: Mapping[str, str] | None = None) -> Launch:
     variables = os.environ if variables is None else variables
     refuse_two(variables)
     for launcher, rank_name, size_name in LAUNCHERS:
-        if rank_name in variables and size_name in variables and (launcher != "srun" or "SLURM_STEP_ID" in variables):
+        if rank_name in variables and size_name in variables and not (launcher == "srun" and is_sbatch_shell(variables)):
             workers = number(variables, size_name, 1, 100_000)
             rank = number(variables, rank_name, 0, workers - 1)
             return met(variables, launcher, rank, workers)
     return Launch("nobody", 0, 1)
+
+
+def is_sbatch_shell(variables: Mapping[str, str]) -> bool:
+    return variables.get("ENVIRONMENT") == "BATCH" and "SLURM_STEP_ID" not in variables
 
 
 def refuse_two(variables: Mapping[str, str]) -> None:

@@ -142,6 +142,8 @@ Result<std::optional<Launch>> launched_by(const Variables& variables, const std:
        {Names{"torchrun", "RANK", "WORLD_SIZE"}, Names{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
         Names{"srun", "SLURM_PROCID", "SLURM_NTASKS"}}) {
     if (!variables(names.rank) || !variables(names.size)) continue;
+    // The shell of an sbatch script has a rank too, though srun has not been called.
+    if (variables("ENVIRONMENT") == "BATCH" && names.launcher == std::string_view("srun") && !variables("SLURM_STEP_ID")) continue;
     Launch launch;
     launch.launcher = names.launcher;
     PACELINE_ASSIGN_OR_RETURN(launch.size, number(variables, names.size, 1, kMostRanks));

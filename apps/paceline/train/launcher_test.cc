@@ -46,6 +46,8 @@ TEST(Launcher, WithoutRankAndSizeThereIsNone) {
   EXPECT_EQ(*launched({}), std::nullopt);
   EXPECT_EQ(*launched({{"RANK", "1"}}), std::nullopt);
   EXPECT_EQ(*launched({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}}), std::nullopt);  // a shell in an allocation
+  EXPECT_EQ(*launched(with(kSrun, {{"ENVIRONMENT", "BATCH"}})), std::nullopt) << "the shell of an sbatch script";
+  EXPECT_NE(*launched(with(kSrun, {{"ENVIRONMENT", "BATCH"}, {"SLURM_STEP_ID", "0"}})), std::nullopt);
 }
 
 TEST(Launcher, TorchrunsCoordinatorIsBehindItsStore) {

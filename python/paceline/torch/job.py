@@ -34,7 +34,8 @@ class Job:
         self._samples = 0
         self._told: summary.Exchanged | None = None
         self._loss = math.nan
-        self.stopping = False  # somebody asked the job to stop: leave the loop
+        self._asked_to_stop = False
+        self.stopping = False  # somebody asked the job to stop: leave the loop, after the same iteration on all ranks
         front.on_iteration.append(self._iteration_done)
         front.on_due.append(front.account.stepped)
         lifetime.register(self)
@@ -77,6 +78,13 @@ class Job:
         """The loss of this iteration, for progress and report."""
         self._loss = float(value)
 
+    def stop(self) -> None:
+        """Asks the job to stop: `job.stopping` becomes true after the same iteration on all ranks, which then save, and close. Rank 0's word counts, others'
+        does nothing; so all ranks may call it that a launcher has sent a signal, from its handler too."""
+        if not self.stopping and not self._asked_to_stop:
+            self._asked_to_stop = True  # twice means: at once
+            self._node.stop()
+
     def synchronize(self) -> None:
         """Applies every update that is still due."""
         with self._front.lock:
@@ -106,7 +114,11 @@ class Job:
             return
         self.synchronize()
         self._front.account.ended()
-        self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
+        try:
+            self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
+        except PacelineError as error:
+            if not (self.stopping and error.kind == "cancelled"):  # that somebody asked it to stop is how it was to end
+                raise
         self._front.updates.on_finished()
         self._summarize()
         self._detach()

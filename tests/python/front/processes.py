@@ -45,9 +45,9 @@ def installed(folder):
     return folder
 
 
-def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, python=sys.executable, **more):
+def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, python=sys.executable, options=(), **more):
     """`module`: what runs the script, as python -m does."""
-    command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *(["-m", module] if module else []), str(script), *map(str, arguments)]
+    command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *options, *(["-m", module] if module else []), str(script), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=variables(**more))
 
 

@@ -246,6 +246,9 @@ class StandIn:
     def interrupt(self):
         self.fail("interrupted")
 
+    def stop(self):
+        """As of a rank that hosts no coordinator."""
+
     def close(self, seconds):
         self.closed = True
 

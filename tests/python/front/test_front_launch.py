@@ -39,7 +39,8 @@ def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
     assert launched({**SRUN, **MPIRUN}).launcher == "mpirun"
     assert launched({**SRUN, **MPIRUN, **TORCHRUN}).launcher == "torchrun"
     assert launched({**TORCHRUN, **OURS, "WORLD_SIZE": "2"}).launcher == "Paceline"
-    assert launched({key: value for key, value in SRUN.items() if key != "SLURM_STEP_ID"}).launcher == "nobody"  # an sbatch script
+    assert launched({**SRUN, "ENVIRONMENT": "BATCH"}).launcher == "srun"
+    assert launched({"ENVIRONMENT": "BATCH", **{key: value for key, value in SRUN.items() if key != "SLURM_STEP_ID"}}).launcher == "nobody"  # its shell
     assert launched({**SRUN, **OURS}).launcher == "Paceline"
     for variables in (TORCHRUN, MPIRUN, SRUN):
         found = launched({**variables, "PACELINE_COORDINATOR": "127.0.0.1:4100"})

@@ -1,0 +1,96 @@
+"""A real Slurm of three nodes: srun without any variables of ours, and sbatch with a signal before its time is over, requeued."""
+
+import json
+import re
+import sys
+import time
+
+import pytest
+import torch
+from processes import ROOT, torchrun, variables
+
+from jobs import PROGRAM, train
+from slurm import Cluster
+
+pytestmark = pytest.mark.full
+KILLED = """
+import os, signal, torch, paceline.torch as pt
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = pt.attach(model, optimizer, settings={"deadline": "2s"})
+for step in range(10**6):
+    if step == 20 and job.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+RESUMED = ROOT / "examples/torch/resumed.py"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("slurm") / "cluster") as made:
+        yield made
+
+
+def environment():
+    found = variables()
+    return {name: found[name] for name in ("PYTHONPATH", "OMP_NUM_THREADS", "PACELINE_LIBRARY") if name in found}
+
+
+def parameters(folder):
+    return torch.load(folder / "checkpoint.pt")["model"]
+
+
+def same(ones, others):
+    return all(torch.equal(ones[name], others[name]) for name in others)
+
+
+def test_srun_on_three_nodes_has_the_bits_of_torchrun(cluster, tmp_path):
+    for name in ("srun", "torchrun"):
+        (tmp_path / name).mkdir()
+    done = cluster.run("srun", "-N", 3, "-n", 3, sys.executable, RESUMED, tmp_path / "srun", "--steps", 40, **environment())
+    assert "3 ranks, steps 1 to 40" in done.stdout
+    ran = torchrun(RESUMED, tmp_path / "torchrun", "--steps", 40, ranks=3)
+    assert ran.returncode == 0, ran.stderr
+    assert same(parameters(tmp_path / "srun"), parameters(tmp_path / "torchrun"))
+
+
+def test_srun_starts_the_trainer_on_three_nodes_with_the_bits_of_its_reference(cluster):
+    job = ("--model", "mlp", "--dataset", "mnist-5k", "--iterations", 4, "--mini-batch", 8)
+    expected = train(*job, "--reference", "--workers", 3)["parameters_hash"]
+    done = cluster.run("srun", "-N", 3, "-n", 3, PROGRAM, "train", *job, "--role", "both", "--bind", "127.0.0.1", "--json")
+    assert json.loads(done.stdout)["parameters_hash"] == expected
+
+
+def test_a_killed_task_ends_the_step_and_the_others_name_it(cluster, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(KILLED)
+    done = cluster.run("srun", "-N", 3, "-n", 3, sys.executable, script, check=False, **environment())
+    assert done.returncode != 0
+    assert re.search(r"task 1: Killed", done.stderr), done.stderr
+    assert re.search(r"PacelineError: .*\b(worker|server) 1\b", done.stderr), done.stderr
+
+
+def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_with_the_same_bits(cluster, tmp_path):
+    # The example's own script; what is written into it is how long steps take, and where things are.
+    text = (ROOT / "examples/torch/slurm.sbatch").read_text()
+    for was, becomes in (("--nodes=2 --ntasks=2", "--nodes=3 --ntasks=3"), ("--time=60 --signal=B:USR1@120", "--time=1 --signal=B:USR1@50"), ("srun python examples/torch/resumed.py", f"srun {sys.executable} {RESUMED} --steps 160 --seconds 0.2")):
+        assert was in text
+        text = text.replace(was, becomes)
+    script, log = tmp_path / "job.sbatch", tmp_path / "log"
+    script.write_text(text)
+    number = cluster.run("sbatch", "--parsable", "-o", log, script, tmp_path, **environment()).stdout.strip()
+    limit = time.monotonic() + 180
+    while state := cluster.run("squeue", "-h", "-j", number, "-o", "%T", check=False).stdout.strip():
+        if state == "PENDING":  # a requeued job waits for two minutes
+            cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)
+        assert time.monotonic() < limit, log.read_text()
+        time.sleep(0.5)
+    said = re.findall(r"3 ranks, steps (\d+) to (\d+)", log.read_text())
+    assert len(said) == 2 and said[0][0] == "1" and int(said[1][0]) == int(said[0][1]) + 1 and said[1][1] == "160", log.read_text()
+    (tmp_path / "undisturbed").mkdir()
+    ran = torchrun(RESUMED, tmp_path / "undisturbed", "--steps", 160, ranks=3)
+    assert ran.returncode == 0, ran.stderr
+    assert same(parameters(tmp_path), parameters(tmp_path / "undisturbed"))
