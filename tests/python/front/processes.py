@@ -23,11 +23,16 @@ def variables(path=(), **more):
     return environment(PYTHONPATH=os.pathsep.join(map(str, [HERE, ROOT / "python", *path])), OMP_NUM_THREADS="1", **more)
 
 
+def environment_of(part):
+    """The interpreter of another environment than .venv, which is made if it is not there."""
+    with turn(ROOT / f".venv-{part}"):
+        subprocess.run([ROOT / "scripts/setup", part], check=True, timeout=1200)
+    return ROOT / f".venv-{part}/bin/python"
+
+
 def newest_torch():
-    """The interpreter of a second environment, whose PyTorch has another door for backends than .venv's."""
-    with turn(ROOT / ".venv-newest-torch"):
-        subprocess.run([ROOT / "scripts/setup", "newest-torch"], check=True, timeout=1200)
-    return ROOT / ".venv-newest-torch/bin/python"
+    """Whose PyTorch has another door for backends than .venv's."""
+    return environment_of("newest-torch")
 
 
 def pythons():

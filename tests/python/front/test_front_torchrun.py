@@ -80,3 +80,32 @@ def test_a_lost_node_leaves_a_smaller_job_that_goes_on_from_the_checkpoint(scrip
     assert sorted(agent.returncode for agent in agents) == [-9, 0], output
     alone = told(tmp_path, 0, 1)
     assert alone["first"] == 9 and not (tmp_path / "0 of 2").exists()
+
+
+STOPPED = """
+import sys, torch, paceline.torch as pt
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = pt.attach(model, optimizer)
+for step in range(10**6):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step == 5:
+        job.stop()  # on every rank; twice is once
+        job.stop()
+    if job.stopping:
+        break
+values = [p.detach().double().sum().item().hex() for p in model.parameters()]
+job.close()
+open(f"{sys.argv[1]}/{job.rank}", "w").write(f"{step} {values} {job.iteration}")
+"""
+
+
+def test_asked_to_stop_all_ranks_leave_after_the_same_iteration_and_close(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(STOPPED)
+    ran = torchrun(file, tmp_path, ranks=3)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    said = {(tmp_path / str(rank)).read_text() for rank in range(3)}
+    assert len(said) == 1 and int(said.pop().split()[0]) >= 5

@@ -1,0 +1,60 @@
+"""A real mpirun (Open MPI) without any variables of ours."""
+
+import re
+import subprocess
+import sys
+
+import torch
+from processes import LIMIT, ROOT, torchrun, variables
+
+RESUMED = ROOT / "examples/torch/resumed.py"
+GROUP = """
+import torch, torch.distributed as dist, paceline.torch, os
+dist.init_process_group("paceline", init_method=f"file://{os.environ['MEETING']}", rank=int(os.environ["OMPI_COMM_WORLD_RANK"]), world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))
+dist.all_reduce(t := torch.ones(3))
+assert t.tolist() == [3.0] * 3
+dist.destroy_process_group()
+"""
+KILLED = """
+import os, signal, torch, paceline.torch as pt
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = pt.attach(model, optimizer)
+for step in range(10**6):
+    if step == 20 and job.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def mpirun(*command, ranks=3, **more):
+    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), sys.executable, *map(str, command)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, env=variables(**more))
+
+
+def test_it_has_the_bits_of_torchrun(tmp_path):
+    for name in ("mpirun", "torchrun"):
+        (tmp_path / name).mkdir()
+    done = mpirun(RESUMED, tmp_path / "mpirun", "--steps", 40)
+    assert done.returncode == 0 and "3 ranks, steps 1 to 40" in done.stdout, done.stderr
+    ran = torchrun(RESUMED, tmp_path / "torchrun", "--steps", 40, ranks=3)
+    assert ran.returncode == 0, ran.stderr
+    ours, theirs = (torch.load(tmp_path / name / "checkpoint.pt")["model"] for name in ("mpirun", "torchrun"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_process_groups_meet_in_a_file(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(GROUP)
+    done = mpirun(script, MEETING=str(tmp_path / "meeting"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_mpirun_ends_all_and_names_the_killed_rank(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(KILLED)
+    done = mpirun(script)
+    assert done.returncode != 0
+    assert re.search(r"process rank 1 with PID \d+ on node \S+ exited on signal 9", done.stderr), done.stderr
