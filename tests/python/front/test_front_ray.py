@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from processes import LIMIT, environment_of, installed, variables
 
+from jobs import PROGRAM
+
 TRAIN = """
 import json, os, sys, tempfile
 os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
@@ -19,6 +21,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from paceline.torch.ray import PacelineConfig
 
 folder = sys.argv[1]
+key = f"{folder}/job.key"
 
 def group(_):
     import torch, torch.distributed as dist
@@ -62,7 +65,7 @@ TorchTrainer(group, torch_config=TorchConfig(backend="paceline"), scaling_config
 found["whole"] = DataParallelTrainer(attached, backend_config=PacelineConfig(), scaling_config=scale, run_config=RunConfig(storage_path=folder, name="whole")).fit().metrics
 lost = True
 again = RunConfig(storage_path=folder, name="lost", failure_config=FailureConfig(max_failures=1))
-found["lost"] = DataParallelTrainer(attached, backend_config=PacelineConfig(), scaling_config=scale, run_config=again).fit().metrics
+found["lost"] = DataParallelTrainer(attached, backend_config=PacelineConfig(job_key_file=key), scaling_config=scale, run_config=again).fit().metrics
 with open(f"{folder}/found", "w") as file:
     json.dump(found, file)
 ray.shutdown()
@@ -71,6 +74,7 @@ ray.shutdown()
 
 @pytest.mark.full
 def test_ray_trains_by_both_ways_and_goes_on_after_a_lost_worker_with_the_same_bits(tmp_path):
+    subprocess.run([PROGRAM, "key", "new", tmp_path / "job.key"], check=True)
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
     alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"', str(environment_of("ray")), str(script), str(tmp_path)]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import time
 
@@ -47,10 +48,12 @@ def same(ones, others):
     return all(torch.equal(ones[name], others[name]) for name in others)
 
 
-def test_srun_on_three_nodes_has_the_bits_of_torchrun(cluster, tmp_path):
+def test_srun_on_three_nodes_with_a_key_has_the_bits_of_torchrun(cluster, tmp_path):
     for name in ("srun", "torchrun"):
         (tmp_path / name).mkdir()
-    done = cluster.run("srun", "-N", 3, "-n", 3, sys.executable, RESUMED, tmp_path / "srun", "--steps", 40, **environment())
+    key = tmp_path / "job.key"
+    subprocess.run([PROGRAM, "key", "new", key], check=True)
+    done = cluster.run("srun", "-N", 3, "-n", 3, sys.executable, RESUMED, tmp_path / "srun", "--steps", 40, PACELINE_JOB_KEY_FILE=str(key), **environment())
     assert "3 ranks, steps 1 to 40" in done.stdout
     ran = torchrun(RESUMED, tmp_path / "torchrun", "--steps", 40, ranks=3)
     assert ran.returncode == 0, ran.stderr
