@@ -48,6 +48,7 @@ def main():
     if trainer.is_world_process_zero():
         said = [entry for entry in trainer.state.log_history if "grad_norm" in entry]
         print(f"{args.world_size} ranks, {trainer.state.global_step} steps, last loss {said[-1]['loss']:.3f}, gradient norm {said[-1]['grad_norm']:.3f}")
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

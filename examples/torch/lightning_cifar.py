@@ -51,6 +51,7 @@ def main():
     trainer.fit(Net(options.epochs * len(train)), train, test)
     if trainer.is_global_zero:
         print(f"{trainer.world_size} ranks, {trainer.global_step} steps, {100 * trainer.callback_metrics['accuracy']:.1f} % right")
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

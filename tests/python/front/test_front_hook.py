@@ -122,6 +122,7 @@ except Exception as error:
     assert "ranks 0 and 1 disagree" in str(error) and "cast" not in str(error) and "allreduce" in str(error) and "allgather" in str(error), error
 else:
     sys.exit("no error")
+dist.destroy_process_group()
 """
 
 

@@ -40,6 +40,12 @@ def environment():
     return {name: found[name] for name in ("PYTHONPATH", "OMP_NUM_THREADS", "PACELINE_LIBRARY") if name in found}
 
 
+def state_of(cluster, number):
+    """"": the controller has not said."""
+    found = re.search(r"JobState=(\w+)", cluster.run("scontrol", "-o", "show", "job", number, check=False).stdout)
+    return found.group(1) if found else ""
+
+
 def parameters(folder):
     return torch.load(folder / "checkpoint.pt")["model"]
 
@@ -86,10 +92,10 @@ def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_wit
     script.write_text(text)
     number = cluster.run("sbatch", "--parsable", "-o", log, script, tmp_path, **environment()).stdout.strip()
     limit = time.monotonic() + 180
-    while state := cluster.run("squeue", "-h", "-j", number, "-o", "%T", check=False).stdout.strip():
+    while (state := state_of(cluster, number)) not in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"):
         if state == "PENDING":  # a requeued job waits for two minutes
             cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)
-        assert time.monotonic() < limit, log.read_text()
+        assert time.monotonic() < limit, (state, log.read_text())
         time.sleep(0.5)
     said = re.findall(r"3 ranks, steps (\d+) to (\d+)", log.read_text())
     assert len(said) == 2 and said[0][0] == "1" and int(said[1][0]) == int(said[0][1]) + 1 and said[1][1] == "160", log.read_text()
