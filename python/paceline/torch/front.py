@@ -277,11 +277,6 @@ class Front:
             with self.lock:
                 self.updates.apply(layers, reason)
 
-    def adopt_buffers(self, reason: str) -> None:
-        if self.buffers.due is not None and not self.inert:
-            with self.lock, self.account.timed(reason):
-                self.buffers.adopt(self.exchange.node.workers)
-
     def synchronize(self, reason: str) -> None:
         self.open(self.order.current, reason)
 

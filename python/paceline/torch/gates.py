@@ -49,12 +49,18 @@ class Gate:
         return Inert, ()
 
 
+def adopt_buffers(front: Front, reason: str) -> None:
+    if front.buffers.due is not None and not front.inert:
+        with front.lock, front.account.timed(reason):
+            front.buffers.adopt(front.exchange.node.workers)
+
+
 class BufferGate(Gate):
     """Pre-hook of a module that holds buffers: what came back for them is adopted before they are read, and changed."""
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, module: nn.Module, args: object) -> None:
-        self.front.adopt_buffers("forward")
+        adopt_buffers(self.front, "forward")
 
 
 class RootGate(Gate):
@@ -68,7 +74,7 @@ class RootGate(Gate):
     def __call__(self, module: nn.Module, args: object) -> None:
         if not self.front.inert:
             self.front.order.forward(begins=True)
-            self.front.adopt_buffers("forward")
+            adopt_buffers(self.front, "forward")
         self.window.close()
 
 
@@ -98,7 +104,7 @@ class StateGate:
         if not self.front.inert:
             with self.front.lock:
                 self.front.synchronize("state_dict")
-                self.front.adopt_buffers("state_dict")
+                adopt_buffers(self.front, "state_dict")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Inert, ()

@@ -89,7 +89,7 @@ class Job:
         """Applies every update that is still due."""
         with self._front.lock:
             self._front.synchronize("synchronize")
-            self._front.adopt_buffers("synchronize")
+            self._front.buffers.adopt(self.workers)
 
     def sampler(self, dataset: Dataset[Any], **options: Any) -> DistributedSampler[Any]:
         """This rank's share of a data set, as DistributedSampler cuts it."""

@@ -16,6 +16,19 @@ from binding import environment  # noqa: E402  # of tests/python: where the libr
 from sharing import turn  # noqa: E402
 
 LIMIT = 240  # seconds, for a process that hangs
+# A script whose rank 1 is killed while it trains.
+KILLED = """
+import os, signal, torch, paceline.torch as pt
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = pt.attach(model, optimizer, settings={"deadline": "2s"})
+for step in range(10**6):
+    if step == 20 and job.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
 def variables(path=(), **more):

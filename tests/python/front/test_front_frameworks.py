@@ -73,8 +73,8 @@ class Net(nn.Module):
         return {"loss": F.cross_entropy(logits, labels), "logits": logits}
 
 collate = lambda samples: {"x": torch.stack([x for x, _ in samples]), "labels": torch.stack([y for _, y in samples])}
-args = transformers.TrainingArguments(f"{folder}/{side}-{case}", num_train_epochs=3, per_device_train_batch_size=8, gradient_accumulation_steps=2, learning_rate=0.01, max_grad_norm=clip or 0, optim="sgd" if clip else "adamw_torch",
-                                      logging_steps=2, save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True, eval_strategy="epoch")
+args = transformers.TrainingArguments(f"{folder}/{side}-{case}", num_train_epochs=3, per_device_train_batch_size=8, gradient_accumulation_steps=2, learning_rate=0.01, max_grad_norm=clip or 0,
+                                      optim="sgd" if clip else "adamw_torch",                                      logging_steps=2, save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True, eval_strategy="epoch")
 trainer = (Ours if side == "ours" else transformers.Trainer)(model=Net(), args=args, train_dataset=data, eval_dataset=data, data_collator=collate)
 trainer.train()
 evaluations = len([entry for entry in trainer.state.log_history if "eval_loss" in entry])

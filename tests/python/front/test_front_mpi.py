@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import torch
-from processes import LIMIT, ROOT, torchrun, variables
+from processes import KILLED, LIMIT, ROOT, torchrun, variables
 
 RESUMED = ROOT / "examples/torch/resumed.py"
 GROUP = """
@@ -14,18 +14,6 @@ dist.init_process_group("paceline", init_method=f"file://{os.environ['MEETING']}
 dist.all_reduce(t := torch.ones(3))
 assert t.tolist() == [3.0] * 3
 dist.destroy_process_group()
-"""
-KILLED = """
-import os, signal, torch, paceline.torch as pt
-model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-job = pt.attach(model, optimizer)
-for step in range(10**6):
-    if step == 20 and job.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    model(torch.ones(2, 4)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
 """
 
 

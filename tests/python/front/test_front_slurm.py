@@ -8,24 +8,12 @@ import time
 
 import pytest
 import torch
-from processes import ROOT, torchrun, variables
+from processes import KILLED, ROOT, torchrun, variables
 
 from jobs import PROGRAM, train
 from slurm import Cluster
 
 pytestmark = pytest.mark.full
-KILLED = """
-import os, signal, torch, paceline.torch as pt
-model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-job = pt.attach(model, optimizer, settings={"deadline": "2s"})
-for step in range(10**6):
-    if step == 20 and job.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    model(torch.ones(2, 4)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
 RESUMED = ROOT / "examples/torch/resumed.py"
 
 
@@ -85,7 +73,12 @@ def test_a_killed_task_ends_the_step_and_the_others_name_it(cluster, tmp_path):
 def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_with_the_same_bits(cluster, tmp_path):
     # The example's own script; what is written into it is how long steps take, and where things are.
     text = (ROOT / "examples/torch/slurm.sbatch").read_text()
-    for was, becomes in (("--nodes=2 --ntasks=2", "--nodes=3 --ntasks=3"), ("--time=60 --signal=B:USR1@120", "--time=1 --signal=B:USR1@50"), ("srun python examples/torch/resumed.py", f"srun {sys.executable} {RESUMED} --steps 160 --seconds 0.2")):
+    changes = {
+        "--nodes=2 --ntasks=2": "--nodes=3 --ntasks=3",
+        "--time=60 --signal=B:USR1@120": "--time=1 --signal=B:USR1@50",
+        "srun python examples/torch/resumed.py": f"srun {sys.executable} {RESUMED} --steps 160 --seconds 0.2",
+    }
+    for was, becomes in changes.items():
         assert was in text
         text = text.replace(was, becomes)
     script, log = tmp_path / "job.sbatch", tmp_path / "log"
