@@ -10,7 +10,9 @@ import accelerate
 import torch
 from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
+from paceline._errors import PacelineError
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
 from paceline.torch.job import Job
@@ -25,7 +27,7 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
     """
 
     _attach: dict[str, Any]
-    _waiting: list[nn.Module]  # models whose optimizer has not come yet
+    _waiting: dict[nn.Module, RemovableHandle]  # models whose optimizer has not come yet
     _jobs: dict[nn.Module, list[Job]]
 
     def __init__(self, *arguments: Any, attach: dict[str, Any] | None = None, **more: Any) -> None:
@@ -40,16 +42,16 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
     def prepare_model(self, model: nn.Module, device_placement: bool | None = None, evaluation_mode: bool = False) -> nn.Module:
         trains = not evaluation_mode and self.use_distributed and any(parameter.requires_grad for parameter in model.parameters())
         prepared: nn.Module = super().prepare_model(model, device_placement=device_placement, evaluation_mode=evaluation_mode or trains)
-        if trains and not any(prepared is waiting for waiting in (*self._waiting, *self._jobs)):
-            self._waiting.append(prepared)
+        if trains and prepared not in self._waiting and prepared not in self._jobs:
+            self._waiting[prepared] = prepared.register_forward_pre_hook(refuse_to_train)
         return prepared
 
     def _attach_what_is_complete(self) -> None:
         for model in list(self._waiting):
             parameters = set(model.parameters())
-            own = [raw(optimizer) for optimizer in self._optimizers if parameters.intersection(raw(optimizer).param_groups[0]["params"])]
+            own = [raw(optimizer) for optimizer in self._optimizers if any(parameters.intersection(group["params"]) for group in raw(optimizer).param_groups)]
             if own:
-                self._waiting.remove(model)
+                self._waiting.pop(model).remove()
                 self._jobs[model] = [attach(part, optimizer, **self._attach) for part, optimizer in pairs(model, own)]
 
     def job(self, model: nn.Module) -> Job:
@@ -88,8 +90,14 @@ def become(accelerator: accelerate.Accelerator, arguments: dict[str, Any]) -> No
     """Makes an Accelerator one of ours, that has not prepared a model yet."""
     accelerator.__class__ = Accelerator
     accelerator._attach = choices(arguments)
-    accelerator._waiting = []
+    accelerator._waiting = {}
     accelerator._jobs = {}
+
+
+def refuse_to_train(model: nn.Module, arguments: object) -> None:
+    """Forward pre-hook of a model that has no job: its gradients would stay this rank's own."""
+    if model.training and torch.is_grad_enabled():
+        raise PacelineError(f"the {type(model).__name__} was prepared and its optimizer was not; give both to accelerator.prepare", subject="prepare")
 
 
 def raw(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

@@ -1,8 +1,8 @@
 """The operations of torch.distributed on a Communicator of Paceline: which of its operations each is, for which elements.
 
 What the library adds up itself is float32, float64, float16, bfloat16 and int32, by sum, mean, largest and smallest. Everything else moves as
-bytes: other elements are gathered and reduced here, in the order of the ranks. What is moved as bytes has lost its type on the way, so
-ranks tell each other in a line of text what they have called, and a difference is an error that quotes two of them.
+bytes: other elements are gathered and reduced here, in the order of the ranks. What is moved as bytes has lost its type on the way, and what is
+done by another operation its name, so ranks tell each other in a line of text what they have called, and a difference is an error that quotes two of them.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ class Collectives:
         if (reduction := self._native(dense, op)) is not None:
             if self._in_order and root != self.ranks - 1:  # the library adds in order to the last rank only, or to all
                 mine = dense.clone()
-                return InFlight(self._start("allreduce", elements(mine), reduction=reduction), (lambda: tensor.detach().copy_(mine)) if self.rank == root else None)
+                said = self._said(f"reduce ({name_of(op)}) of {dense.numel()} {kind_of(dense)} to rank {root}")
+                return said.then(self._start("allreduce", elements(mine), reduction=reduction), (lambda: tensor.detach().copy_(mine)) if self.rank == root else None)
             mine = dense if self.rank == root else dense.clone()
             return InFlight(self._start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
         pending, parts = self._gathered(f"reduce ({name_of(op)}) to rank {root}", dense)
@@ -229,19 +230,22 @@ class Collectives:
         scratch = [torch.empty_like(tensor) for _ in range(self.ranks)]
         if self.rank == root:
             self._check_sizes("gather", outputs, tensor)
-        return self.allgather(scratch, tensor).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
+        said = self._said(f"gather of {tensor.numel()} {kind_of(tensor)} to rank {root}")
+        return said.then(None, self.allgather(scratch, tensor).wait).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
 
     def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> InFlight:
         if self.rank == root:
             self._check_sizes("scatter", inputs, output)
         whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype)
-        return self.broadcast(whole, root).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
+        said = self._said(f"scatter of {output.numel()} {kind_of(output)} from rank {root}")
+        return said.then(None, self.broadcast(whole, root).wait).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
         """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says."""
         refuse("all_to_all", [*inputs, *outputs])
         if not len(outputs) == len(inputs) == self.ranks:
             raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
+        self._said(f"all_to_all of {kind_of(inputs[0])}").wait()
         sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32)
         sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32)
         InFlight(self._start("allgather", words(sizes))).wait()

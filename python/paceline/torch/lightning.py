@@ -16,6 +16,7 @@ from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch.optim import Optimizer
 
+from paceline._errors import PacelineError
 from paceline.torch import lifetime
 from paceline.torch.attach import attach
 from paceline.torch.job import Job
@@ -58,7 +59,9 @@ class PacelineStrategy(DDPStrategy):
         arguments = dict(self._arguments)
         clips = trainer.gradient_clip_val if trainer.gradient_clip_algorithm in (None, "norm") and not is_overridden("configure_gradient_clipping", module) else None
         if clips and module.automatic_optimization:
-            arguments.setdefault("clip_norm", float(clips))
+            if arguments.get("clip_norm", clips) != clips:
+                raise PacelineError(f"Trainer(gradient_clip_val={clips}) and PacelineStrategy(clip_norm={arguments['clip_norm']}); give one of the two", subject="clip_norm")
+            arguments["clip_norm"] = float(clips)
         self._clips = arguments.get("clip_norm") is not None
         self._jobs = [attach(part, optimizer, **arguments) for part, optimizer in pairs(module, self.optimizers)]
         self.precision_plugin.clip_grad_by_norm = self._clip  # type: ignore[method-assign]

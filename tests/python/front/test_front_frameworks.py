@@ -109,7 +109,7 @@ accelerator.end_training()  # destroys the group
 """
 
 
-@pytest.mark.parametrize("case", ["plain", "clip"])
+@pytest.mark.parametrize("case", ["plain", pytest.param("clip", marks=pytest.mark.full)])
 @pytest.mark.parametrize("script", [LIGHTNING, pytest.param(TRAINER, marks=pytest.mark.full), ACCELERATE], ids=["lightning", "trainer", "accelerate"])
 def test_it_gives_what_the_frameworks_own_ddp_gives(script, case, tmp_path):
     file = tmp_path / "train.py"
@@ -173,6 +173,32 @@ torch.distributed.destroy_process_group()  # of gloo, whose threads would end a 
 def test_two_optimizers_of_a_lightning_module_have_each_its_children(tmp_path):
     file = tmp_path / "train.py"
     file.write_text(GAN)
+    ran = torchrun(file)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+WITHOUT = """
+import torch, paceline.torch.accelerate
+accelerator = paceline.torch.accelerate.Accelerator(cpu=True)
+model = accelerator.prepare(torch.nn.Linear(2, 2))
+with torch.no_grad():
+    model(torch.ones(1, 2))
+try:
+    model(torch.ones(1, 2))
+except paceline.PacelineError as error:
+    assert "its optimizer was not; give both to accelerator.prepare" in str(error), error
+else:
+    raise SystemExit("no error")
+optimizer = accelerator.prepare(torch.optim.SGD(model.parameters(), lr=0.1))
+accelerator.backward(model(torch.ones(1, 2)).sum())
+optimizer.step()
+accelerator.end_training()
+"""
+
+
+def test_a_model_that_was_prepared_without_its_optimizer_does_not_train(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(WITHOUT)
     ran = torchrun(file)
     assert ran.returncode == 0, ran.stderr[-3000:]
 

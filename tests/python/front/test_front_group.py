@@ -1,5 +1,6 @@
 """init_process_group("paceline"): what gloo gives, and a sentence where gloo gives wrong numbers."""
 
+import itertools
 import json
 
 import pytest
@@ -120,7 +121,7 @@ def test_what_trains_on_gloo_trains_on_it_with_the_same_bits(python, tmp_path):
 
 
 DISAGREE = """
-import json, os, sys, torch, torch.distributed as dist, paceline.torch
+import functools, itertools, json, os, sys, torch, torch.distributed as dist, paceline.torch
 store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
 n, r = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
 f, i = torch.ones(4), torch.ones(4, dtype=torch.int64)
@@ -142,6 +143,23 @@ CALLS = {
     "sent": lambda: dist.send(torch.ones(3), 1) if r == 0 else dist.recv(torch.empty(2), 0),
     "sent, type": lambda: dist.send(torch.ones(2), 1) if r == 0 else dist.recv(torch.ones(2, dtype=torch.int32), 0),
 }
+def ones(kind, count=4):
+    return torch.ones(count, dtype=kind)
+
+# Any two of these differ; of each pair rank 0 calls the first and rank 1 the second.
+ALL = {f"{name} {str(kind)[6:]}": functools.partial(call, kind) for kind in (torch.float32, torch.uint8) for name, call in {
+    "all_reduce": lambda kind: dist.all_reduce(ones(kind)),
+    "reduce": lambda kind: dist.reduce(ones(kind), 1),
+    "broadcast": lambda kind: dist.broadcast(ones(kind), 1),
+    "all_gather": lambda kind: dist.all_gather([ones(kind), ones(kind)], ones(kind)),
+    "reduce_scatter": lambda kind: dist.reduce_scatter_tensor(ones(kind, 2), ones(kind)),
+    "gather": lambda kind: dist.gather(ones(kind), [ones(kind), ones(kind)] if r == 1 else None, 1),
+    "scatter": lambda kind: dist.scatter(ones(kind), [ones(kind), ones(kind)] if r == 1 else None, 1),
+    "all_to_all": lambda kind: dist.all_to_all_single(ones(kind), ones(kind)),
+}.items()}
+if sys.argv[2] == "pairs":
+    CALLS = {f"{one} and {other}": ALL[other if r else one] for one, other in itertools.combinations(ALL, 2)}
+
 said = {}
 for case, call in CALLS.items():
     dist.init_process_group("paceline", store=dist.PrefixStore(case, store), rank=r, world_size=n)
@@ -157,23 +175,21 @@ CASES = [
     "count", "type", "operation", "call", "root", "count of bytes", "type of bytes", "root of bytes", "operation of bytes", "call of bytes", "bytes and numbers", "gathered", "barrier",
     "parts that do not fit", "sent", "sent, type",
 ]  # fmt: skip
+ALL = [f"{name} {kind}" for kind in ("float32", "uint8") for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")]
+PAIRS = [f"{one} and {other}" for one, other in itertools.combinations(ALL, 2)]
 
 
-@pytest.fixture(scope="module")
-def disagreed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("disagree")
-    (folder / "disagree.py").write_text(DISAGREE)
-    ran = torchrun(folder / "disagree.py", folder)
+@pytest.mark.parametrize("which, cases", [("own", CASES), pytest.param("pairs", PAIRS, marks=pytest.mark.full)])
+def test_ranks_that_call_something_else_all_fail_and_both_are_named(which, cases, tmp_path):
+    (tmp_path / "disagree.py").write_text(DISAGREE)
+    ran = torchrun(tmp_path / "disagree.py", tmp_path, which, limit=600)
     assert ran.returncode == 0, ran.stderr
-    return [json.loads((folder / f"said-{rank}").read_text()) for rank in range(2)]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_ranks_that_call_something_else_all_fail_and_both_are_named(case, disagreed):
-    assert [len(said) for said in disagreed] == [len(CASES)] * 2
-    for said in disagreed:
-        sentence = said[case].replace("ranks 0 and 1", "rank 0 and rank 1")
-        assert sentence.startswith("PacelineError: ") and "rank 0" in sentence and "rank 1" in sentence, said[case]
+    for rank in range(2):
+        said = json.loads((tmp_path / f"said-{rank}").read_text())
+        assert list(said) == cases
+        for case, sentence in said.items():
+            sentence = sentence.replace("ranks 0 and 1", "rank 0 and rank 1")
+            assert sentence.startswith("PacelineError: ") and "rank 0" in sentence and "rank 1" in sentence, (case, sentence)
 
 
 LOST = """

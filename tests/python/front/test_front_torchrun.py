@@ -1,4 +1,4 @@
-"""torchrun that restarts: a worker killed, or a whole node, and what comes of it. docs/launchers.md says what its user sees."""
+"""torchrun that restarts: a worker killed, or a whole node, and what comes of it. docs/engines/torchrun.md says what its user sees."""
 
 import json
 import subprocess
@@ -53,6 +53,7 @@ def told(folder, rank, ranks):
     return json.loads((folder / f"{rank} of {ranks}").read_text())
 
 
+@pytest.mark.full
 def test_a_killed_worker_restarts_all_which_end_with_the_bits_of_a_job_that_lost_nobody(script, tmp_path):
     folders = {lost: tmp_path / lost for lost in ("nothing", "worker")}
     for lost, folder in folders.items():
