@@ -19,6 +19,7 @@ from paceline._arrays import Elements
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator, Request
 from paceline.torch.in_flight import InFlight
+from paceline.torch.reductions import COMBINED, Op, name_of, reduced
 
 TYPES = {
     torch.float32: _interface.FLOAT32,
@@ -29,12 +30,6 @@ TYPES = {
 }
 REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "mean", ReduceOp.MAX: "max", ReduceOp.MIN: "min"}
 LINE = 128  # bytes of what a rank says that it has called
-
-Op = Any  # a ReduceOp, or one of its names: torch compares them
-
-
-def name_of(op: Op) -> str:
-    return next((name.lower() for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR") if op == getattr(ReduceOp, name)), str(op))
 
 
 def kind_of(tensor: Tensor) -> str:
@@ -60,25 +55,6 @@ def padded(tensor: Tensor) -> Tensor:
 
 def unpadded(held: Tensor, like: Tensor) -> Tensor:
     return held[: like.numel() * like.element_size()].view(like.dtype).view(like.shape)
-
-
-_COMBINED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "sum": torch.add, "avg": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum,
-    "band": torch.bitwise_and, "bor": torch.bitwise_or, "bxor": torch.bitwise_xor,
-}  # fmt: skip
-_LOGICAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.logical_or, "max": torch.logical_or, "bor": torch.logical_or, "bxor": torch.logical_xor}
-
-
-def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
-    """In the order of the ranks."""
-    name = name_of(op)
-    combine = _LOGICAL.get(name, torch.logical_and) if parts[0].dtype is torch.bool else _COMBINED[name]
-    total = parts[0].clone()
-    for part in parts[1:]:
-        total = combine(total, part)
-    if name == "avg":
-        total = torch.div(total, len(parts), rounding_mode=None if total.is_floating_point() or total.is_complex() else "trunc").to(total.dtype)
-    return total
 
 
 def refuse(call: str, tensors: Sequence[Tensor]) -> None:
@@ -146,8 +122,8 @@ class Collectives:
 
     @staticmethod
     def _native(tensor: Tensor, op: Op) -> str | None:
-        if name_of(op) not in _COMBINED:
-            raise PacelineError(f"{op} is no reduction of the backend \"paceline\"; legal: {', '.join(_COMBINED)}", subject="op")
+        if name_of(op) not in COMBINED:
+            raise PacelineError(f"{op} is no reduction of the backend \"paceline\"; legal: {', '.join(COMBINED)}", subject="op")
         if name_of(op) in ("band", "bor", "bxor") and (tensor.is_floating_point() or tensor.is_complex()):
             raise PacelineError(f"{name_of(op)} of {kind_of(tensor)}: bits are of whole numbers and bool", subject="op")
         name = next((mine for theirs, mine in REDUCTIONS.items() if op == theirs), None)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from paceline._errors import PacelineError
 from paceline._waiting import SLICE
 from paceline.communicator import Request
 
@@ -60,9 +61,19 @@ class InFlight:
             try:
                 if request is not None and not request.wait(max(0.0, end - time.monotonic())):
                     return
+                self._stages[self._done] = (None, finish)
+                request = None  # what is over holds its group open no longer, whoever keeps this object, or the error of what follows
                 if finish is not None:
                     finish()
             except Exception as error:  # not KeyboardInterrupt, after which the wait may be asked again
-                self.error = error
+                self.error = error.with_traceback(None) if isinstance(error, PacelineError) else error
+                request = finish = None
+                self._give_up()
                 return
             self._done += 1
+
+    def _give_up(self) -> None:
+        """What is still on its way uses its arrays until the other ranks have failed too: nobody who is told of the error waits for that."""
+        rest, self._stages = self._stages[self._done :], []
+        if rest:
+            threading.Thread(target=rest.clear, name="paceline requests", daemon=True).start()

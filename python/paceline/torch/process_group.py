@@ -22,8 +22,9 @@ from paceline import _joining, launch
 from paceline._backend import looks_up
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator
-from paceline.torch.collectives import Collectives, Op
+from paceline.torch.collectives import Collectives
 from paceline.torch.in_flight import InFlight
+from paceline.torch.reductions import Op
 from paceline.torch.work import Completer, Operation
 
 NAME = "paceline"

@@ -1,0 +1,35 @@
+"""Reductions of torch.distributed, by their names, and those of elements that the library does not add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import ReduceOp
+
+Op = Any  # a ReduceOp, or one of its names: torch compares them
+
+
+def name_of(op: Op) -> str:
+    return next((name.lower() for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR") if op == getattr(ReduceOp, name)), str(op))
+
+
+COMBINED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sum": torch.add, "avg": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum,
+    "band": torch.bitwise_and, "bor": torch.bitwise_or, "bxor": torch.bitwise_xor,
+}  # fmt: skip
+LOGICAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.logical_or, "max": torch.logical_or, "bor": torch.logical_or, "bxor": torch.logical_xor}
+
+
+def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
+    """In the order of the ranks."""
+    name = name_of(op)
+    combine = LOGICAL.get(name, torch.logical_and) if parts[0].dtype is torch.bool else COMBINED[name]
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total = combine(total, part)
+    if name == "avg":
+        total = torch.div(total, len(parts), rounding_mode=None if total.is_floating_point() or total.is_complex() else "trunc").to(total.dtype)
+    return total

@@ -1,0 +1,47 @@
+"""What an operation in flight holds, and for how long: a request that is held keeps its group open, and the other ranks waiting."""
+
+import threading
+import weakref
+
+import pytest
+from paceline import PacelineError
+from paceline.torch.in_flight import InFlight
+
+
+class Request:
+    def __init__(self, ended=None):
+        self.ended = ended
+
+    def wait(self, seconds):
+        return True
+
+    def __del__(self):
+        if self.ended is not None:
+            assert self.ended.wait(60)  # as the library's, whose arrays are in use
+
+
+def disagree():
+    raise PacelineError("ranks 0 and 1 disagree")
+
+
+def test_who_hears_of_an_error_waits_for_no_other_request_and_holds_none():
+    ended = threading.Event()
+    over, moving = Request(), Request(ended)
+    was = weakref.ref(over)
+    pending = InFlight(over, disagree).then(moving)
+    del over, moving
+    for _ in range(2):
+        with pytest.raises(PacelineError) as error:
+            pending.wait()
+        assert pending.over and was() is None, error
+    ended.set()
+
+
+def test_a_request_that_is_over_is_let_go_of_though_its_operation_is_kept():
+    request = Request()
+    was = weakref.ref(request)
+    said = []
+    pending = InFlight(request, lambda: said.append("done"))
+    del request
+    assert pending.wait() and said == ["done"] and was() is None
+    assert pending.wait() and pending.poll() and said == ["done"]
