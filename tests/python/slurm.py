@@ -34,7 +34,7 @@ JobAcctGatherType=jobacct_gather/none
 SchedulerParameters=sched_min_interval=0
 KillWait=2
 NodeName=n[0-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]}-{ports[3]}] CPUs=2 State=UNKNOWN
-PartitionName=p Nodes=n[0-2] Default=YES State=UP MaxTime=10
+PartitionName=p Nodes=n[0-2] Default=YES State=UP MaxTime=INFINITE
 """
 
 
