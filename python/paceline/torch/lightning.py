@@ -25,7 +25,7 @@ from paceline.torch.pairing import choices, pairs
 OWN = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin", "start_method")
 
 
-class PacelineStrategy(DDPStrategy):
+class PacelineStrategy(DDPStrategy):  # type: ignore[misc]
     """Arguments are those of paceline.torch.attach, e.g. PacelineStrategy(settings={"schedule": "p3"}), or of DDPStrategy: those in OWN, and
 
     process_group_backend: of what is no gradient; default: Lightning's, gloo. timeout: of its operations.
@@ -64,7 +64,7 @@ class PacelineStrategy(DDPStrategy):
             arguments["clip_norm"] = float(clips)
         self._clips = arguments.get("clip_norm") is not None
         self._jobs = [attach(part, optimizer, **arguments) for part, optimizer in pairs(module, self.optimizers)]
-        self.precision_plugin.clip_grad_by_norm = self._clip  # type: ignore[method-assign]
+        self.precision_plugin.clip_grad_by_norm = self._clip
 
     def _clip(self, optimizer: Optimizer, clip_val: float) -> None:
         """What the Trainer, or a module's clip_gradients(), does by torch.nn.utils.clip_grad_norm_."""
@@ -96,7 +96,7 @@ class PacelineStrategy(DDPStrategy):
         super().teardown()
 
     def _leave(self) -> None:
-        vars(self.precision_plugin).pop("clip_grad_by_norm", None)
+        self.precision_plugin.__dict__.pop("clip_grad_by_norm", None)
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             job.close()
