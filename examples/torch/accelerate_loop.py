@@ -1,6 +1,6 @@
 """Accelerate's loop, with accumulation and clipping; one line differs (marked +).
 
-    torchrun --standalone --nproc-per-node=2 examples/torch/accelerate_loop.py     or: accelerate launch --cpu --num_processes 2 ...
+    torchrun --standalone --nproc-per-node=2 examples/torch/accelerate_loop.py
 """
 
 import argparse

@@ -67,7 +67,7 @@ def is_sbatch_shell(variables: Mapping[str, str]) -> bool:
 
 
 def refuse_two(variables: Mapping[str, str]) -> None:
-    """The inner one of two launchers cannot be told from the outer one: mpirun and srun are taken for the outer one, these two not."""
+    """Of Paceline's launcher and torchrun nobody knows which is the inner one; mpirun and srun start either of them, one for each machine."""
     (_, rank, size), (other, other_rank, other_size) = LAUNCHERS[:2]
     for ours, theirs in ((rank, other_rank), (size, other_size)):
         if {rank, size, other_rank, other_size} <= variables.keys() and variables[ours] != variables[theirs]:

@@ -32,10 +32,12 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, attach: dict[str, Any] | None = None, **more: Any) -> None:
         super().__init__(*arguments, **more)
+        if self.ddp_handler is not None:
+            raise PacelineError("DistributedDataParallelKwargs are of what Accelerator(attach=...) takes the place of; leave them out", subject="kwargs_handlers")
         become(self, attach or {})
 
-    def prepare(self, *objects: Any, **choices: Any) -> Any:
-        prepared = super().prepare(*objects, **choices)
+    def prepare(self, *objects: Any, **more: Any) -> Any:
+        prepared = super().prepare(*objects, **more)
         self._attach_what_is_complete()
         return prepared
 

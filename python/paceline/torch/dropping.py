@@ -1,6 +1,6 @@
-"""Gradient dropping (Aji and Heafield 2017) and deep gradient compression (Lin et al. 2018) on one rank, as `paceline train --wire` has them:
-of each parameter's gradient the elements of largest magnitude are sent, what is not sent is added to later gradients. docs/algorithms.md,
-section 8. Needs as much memory as the model has; twice that with momentum.
+"""Gradient dropping (Aji and Heafield 2017) and deep gradient compression (Lin et al. 2018) on one rank, as `paceline train --wire` has them but
+for ties, Nesterov's step and clipping: of each parameter's gradient the elements of largest magnitude are sent, what is not sent is added to
+later gradients. docs/algorithms.md, section 8. Needs as much memory as the model has; twice that with momentum.
 """
 
 from __future__ import annotations

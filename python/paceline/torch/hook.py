@@ -30,20 +30,20 @@ class HookState:
     """Of `ddp_hook`, for one model; the same on all ranks. Connects the ranks of `group`, by default all of them.
 
     wire: what gradients are sent as. "bfloat16" and "float16": half the bytes, each sum rounded. "dropping:0.01": of each parameter the hundredth
-    of its elements that is largest, the rest is added to later ones. "dgc:0.001": the same of the momentum, so the optimizer has none itself;
-    the share falls from a quarter within `warm_up` iterations. What is kept back is in no checkpoint, and knows nothing of a GradScaler.
+    of its elements that is largest, the rest is added to later ones. "dgc:0.001": the same of the `momentum` (0.9), so the optimizer has none
+    itself. Of both the share falls from a quarter within `warm_up` iterations. What is kept back is in no checkpoint, and knows nothing of a GradScaler.
     rank_order, job_key_file, security: as of GroupOptions.
     """
 
     def __init__(
-        self, wire: str = "float32", *, group: dist.ProcessGroup | None = None, momentum: float = 0.9, warm_up: int = 0, rank_order: bool = False, job_key_file: str = "", security: str = "auto"
+        self, wire: str = "float32", *, group: dist.ProcessGroup | None = None, momentum: float | None = None, warm_up: int = 0, rank_order: bool = False, job_key_file: str = "", security: str = "auto"
     ) -> None:
         global _states
         kind, share = parsed(wire)
-        if not 0 <= momentum < 1:
-            raise PacelineError(f"HookState(momentum={momentum}); legal: 0 up to below 1", code="illegal", subject="momentum")
-        if warm_up < 0:
-            raise PacelineError(f"HookState(warm_up={warm_up}); legal: iterations, 0 for none", code="illegal", subject="warm_up")
+        if momentum is not None and (kind != "dgc" or not 0 <= momentum < 1):
+            raise PacelineError(f"HookState({wire!r}, momentum={momentum}); legal: 0 up to below 1, with dgc", code="illegal", subject="momentum")
+        if warm_up < 0 or (warm_up and kind in process_group.WIRES):
+            raise PacelineError(f"HookState({wire!r}, warm_up={warm_up}); legal: iterations, 0 for none, with dropping and dgc", code="illegal", subject="warm_up")
         if not dist.is_initialized():
             raise PacelineError("HookState needs the process group of DistributedDataParallel: call init_process_group first", subject="group")
         narrow = process_group.WIRES.get(kind, torch.float32)
@@ -57,7 +57,7 @@ class HookState:
         own = process_group.GroupOptions(rank_order=rank_order, job_key_file=job_key_file, security=security)
         self.communicator = process_group.opened(rank, ranks, store, dist.distributed_c10d.default_pg_timeout, own)
         self._collectives = Collectives(self.communicator, lambda *_: self.communicator, narrow, rank_order)
-        self._dropping = Dropping(share, momentum if kind == "dgc" else 0.0, warm_up) if kind in ("dropping", "dgc") else None
+        self._dropping = Dropping(share, (0.9 if momentum is None else momentum) if kind == "dgc" else 0.0, warm_up) if kind in ("dropping", "dgc") else None
         self._wire = wire
         self._completer = Completer()
 

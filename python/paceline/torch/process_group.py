@@ -267,7 +267,7 @@ def create(options: Any, own: Any) -> Group:
 def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta, own: GroupOptions) -> Communicator:
     """Rank 0 listens where it is reached, and tells the others in the store."""
     here = launch.launched()
-    bind = _joining.bound(_joining.of_store(rank, size, store) if here.launcher == "nobody" else here, here.coordinator)
+    bind = _joining.bound(_joining.of_store(rank, size, store) if here.launcher == "nobody" else here, here.coordinator) or "127.0.0.1"
     if rank == 0:
         store.set("coordinator", f"{bind}:{free_port(bind)}")
     coordinator = store.get("coordinator").decode()
