@@ -74,6 +74,14 @@ def alone(script, *arguments, limit=LIMIT, **more):
     return subprocess.run([sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True, timeout=limit, env=variables(**more))
 
 
+def passes(folder, text, *arguments, **how):
+    """A script of this text that ends well on all ranks."""
+    script = folder / "train.py"
+    script.write_text(text)
+    ran = torchrun(script, *arguments, **how)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
 class Members:
     """Ranks without an agent above them, which would end the others when one ends."""
 

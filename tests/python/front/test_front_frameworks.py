@@ -4,8 +4,13 @@ import json
 import re
 
 import pytest
-from processes import alone, torchrun
+import torch
+from paceline import PacelineError
+from paceline.torch.lightning import PacelineStrategy
+from paceline.torch.pairing import pairs
+from processes import alone, passes, torchrun
 from test_front_examples import EXAMPLES, colours  # noqa: F401
+from torch import nn
 
 COMMON = """
 import json, os, sys, warnings, torch, torch.nn as nn, torch.nn.functional as F
@@ -14,7 +19,7 @@ warnings.simplefilter("ignore")
 side, case, folder = sys.argv[1:]
 torch.manual_seed(int(os.environ.get("RANK", "0")))  # rank 0's values are everybody's
 data = TensorDataset(torch.randn(96, 8, generator=torch.Generator().manual_seed(1)), torch.arange(96) % 3)
-clip = {"plain": None, "clip": 0.05}[case]
+clip = {"plain": None, "clip": 0.05, "value": 0.001}[case]
 
 def net():
     return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
@@ -43,8 +48,8 @@ class Net(L.LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
 
 def trainer(epochs, **more):
-    strategy = PacelineStrategy() if side == "ours" else DDPStrategy()
-    return L.Trainer(strategy=strategy, accelerator="cpu", devices=2, max_epochs=epochs, gradient_clip_val=clip, accumulate_grad_batches=3, logger=False,
+    strategy = PacelineStrategy(process_group_backend="paceline", settings={"schedule": "p3"}) if side == "ours" else DDPStrategy()
+    return L.Trainer(strategy=strategy, accelerator="cpu", devices=2, max_epochs=epochs, gradient_clip_val=clip, gradient_clip_algorithm="value" if case == "value" else None, accumulate_grad_batches=3, logger=False,
                      enable_progress_bar=False, enable_model_summary=False, **more)
 
 # Half of the training, a checkpoint, and the rest by another trainer that goes on from it.
@@ -62,7 +67,7 @@ torch.distributed.destroy_process_group()  # of gloo, whose threads would end a 
 TRAINER = COMMON + """
 import transformers, paceline.torch.hf
 class Ours(paceline.torch.hf.TrainerMixin, transformers.Trainer):
-    pass
+    attach = {"settings": {"schedule": "p3"}}
 
 class Net(nn.Module):
     def __init__(self):
@@ -87,7 +92,7 @@ torch.distributed.destroy_process_group()  # of gloo, whose threads would end a 
 ACCELERATE = COMMON + """
 import accelerate, paceline.torch.accelerate
 kind = paceline.torch.accelerate.Accelerator if side == "ours" else accelerate.Accelerator
-accelerator = kind(cpu=True, gradient_accumulation_steps=3)
+accelerator = kind(cpu=True, gradient_accumulation_steps=3, **({"attach": {"settings": {"schedule": "p3"}}} if side == "ours" else {}))
 model = net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
@@ -109,8 +114,18 @@ accelerator.end_training()  # destroys the group
 """
 
 
-@pytest.mark.parametrize("case", ["plain", pytest.param("clip", marks=pytest.mark.full)])
-@pytest.mark.parametrize("script", [LIGHTNING, pytest.param(TRAINER, marks=pytest.mark.full), ACCELERATE], ids=["lightning", "trainer", "accelerate"])
+@pytest.mark.parametrize(
+    "script, case",
+    [
+        pytest.param(LIGHTNING, "plain", id="lightning"),
+        pytest.param(LIGHTNING, "clip", id="lightning-clip", marks=pytest.mark.full),
+        pytest.param(LIGHTNING, "value", id="lightning-value", marks=pytest.mark.full),
+        pytest.param(TRAINER, "plain", id="trainer", marks=pytest.mark.full),
+        pytest.param(TRAINER, "clip", id="trainer-clip", marks=pytest.mark.full),
+        pytest.param(ACCELERATE, "plain", id="accelerate"),
+        pytest.param(ACCELERATE, "clip", id="accelerate-clip", marks=pytest.mark.full),
+    ],
+)
 def test_it_gives_what_the_frameworks_own_ddp_gives(script, case, tmp_path):
     file = tmp_path / "train.py"
     file.write_text(script)
@@ -121,7 +136,7 @@ def test_it_gives_what_the_frameworks_own_ddp_gives(script, case, tmp_path):
     for rank in range(2):
         ours, theirs = (json.loads((tmp_path / f"{side}-{case}-{rank}").read_text()) for side in ("ours", "theirs"))
         theirs["buffers"] = of_rank_0  # DDP leaves to the other ranks what their last forward pass has made of them
-        if case == "plain":
+        if case != "clip":
             assert ours["parameters"] == theirs["parameters"]
         for what, value in theirs.items():  # our norm is exact, torch's is rounded on the way
             for mine, other in zip(flat(ours[what]), flat(value), strict=True):
@@ -171,10 +186,7 @@ torch.distributed.destroy_process_group()  # of gloo, whose threads would end a 
 
 @pytest.mark.full
 def test_two_optimizers_of_a_lightning_module_have_each_its_children(tmp_path):
-    file = tmp_path / "train.py"
-    file.write_text(GAN)
-    ran = torchrun(file)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    passes(tmp_path, GAN)
 
 
 WITHOUT = """
@@ -192,15 +204,30 @@ else:
 optimizer = accelerator.prepare(torch.optim.SGD(model.parameters(), lr=0.1))
 accelerator.backward(model(torch.ones(1, 2)).sum())
 optimizer.step()
+assert accelerator.job(model).workers == 2
 accelerator.end_training()
 """
 
 
 def test_a_model_that_was_prepared_without_its_optimizer_does_not_train(tmp_path):
-    file = tmp_path / "train.py"
-    file.write_text(WITHOUT)
-    ran = torchrun(file)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    passes(tmp_path, WITHOUT)
+
+
+def test_arguments_of_what_is_replaced_are_refused():
+    with pytest.raises(PacelineError, match="find_unused_parameters is no argument of paceline.torch.attach"):
+        PacelineStrategy(find_unused_parameters=True)
+
+
+def test_several_optimizers_have_each_their_children_and_the_first_what_nobody_steps():
+    one, other, frozen, norm = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False)
+    other.bias.requires_grad_(False)  # and in no optimizer
+    model = nn.ModuleList([one, frozen, other, norm])
+    first, second = torch.optim.SGD(one.parameters(), lr=0.1), torch.optim.SGD([other.weight], lr=0.1)
+    found = pairs(model, [first, second])
+    assert [(list(part), optimizer) for part, optimizer in found[:1]] == [([one, frozen, norm], first)] and found[1] == (other, second)
+    with pytest.raises(PacelineError, match="the parameters of 0 belong to 2 optimizers"):
+        pairs(nn.ModuleList([nn.ModuleList([one, other])]), [first, second])
+    assert pairs(model, [first]) == [(model, first)]
 
 
 def said(name, *options, pattern, ranks=True):

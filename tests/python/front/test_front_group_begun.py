@@ -1,9 +1,13 @@
 """init_process_group("paceline"): how it is found and begun, once and again, and its options."""
 
 import os
+import subprocess
+import sys
 
 import pytest
-from processes import installed, newest_torch, pythons, torchrun
+from processes import installed, newest_torch, passes, pythons, variables
+
+from jobs import PROGRAM
 
 INSTALLED = """
 import os, sys, torch, torch.distributed as dist
@@ -31,10 +35,7 @@ dist.destroy_process_group()
 
 
 def test_asking_until_it_is_over_moves_it_on(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(POLLED)
-    ran = torchrun(script)
-    assert ran.returncode == 0, ran.stderr
+    passes(tmp_path, POLLED)
 
 
 TWO_BACKENDS = """
@@ -51,19 +52,13 @@ dist.destroy_process_group()
 
 @pytest.mark.full
 def test_each_kind_of_device_has_a_backend_of_its_own(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(TWO_BACKENDS)
-    ran = torchrun(script, python=newest_torch())
-    assert ran.returncode == 0, ran.stderr
+    passes(tmp_path, TWO_BACKENDS, python=newest_torch())
 
 
 
 @pytest.mark.parametrize("python", pythons())
 def test_an_installed_package_needs_no_import(python, tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(INSTALLED)
-    ran = torchrun(script, path=[installed(tmp_path)], python=python())
-    assert ran.returncode == 0, ran.stderr
+    passes(tmp_path, INSTALLED, path=[installed(tmp_path)], python=python())
 
 
 IN_ORDER = """
@@ -104,7 +99,62 @@ def test_sums_in_the_order_of_the_ranks_encrypted_or_narrow(tmp_path):
     key = tmp_path / "key"
     key.write_bytes(os.urandom(32))
     key.chmod(0o600)
+    passes(tmp_path, IN_ORDER, key, ranks=3)
+
+
+HOSTS = """
+import sys, torch, torch.distributed as dist, paceline.torch as pt
+rank, master = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("paceline", init_method=f"tcp://{master}:4175", rank=rank, world_size=2, pg_options=pt.GroupOptions(security="none"))
+dist.all_reduce(t := torch.ones(3))
+assert t.tolist() == [2.0] * 3
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = pt.attach(model, optimizer, security="none")
+assert (job.rank, job.workers) == (rank, 2)
+model(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+job.close()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.full
+def test_without_a_launcher_hosts_find_the_address_and_attach_the_groups_ranks(tmp_path):
     script = tmp_path / "train.py"
-    script.write_text(IN_ORDER)
-    ran = torchrun(script, key, ranks=3)
-    assert ran.returncode == 0, ran.stderr
+    script.write_text(HOSTS)
+    lab = [PROGRAM, "lab", "--hosts", "2", "--rate", "100mbit", "--measure", "0s", "--limit", "120s", "--", sys.executable, str(script), "{host}", "{address:0}"]
+    ran = subprocess.run(lab, capture_output=True, text=True, timeout=200, env=variables())
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+CONTRADICTS = """
+import torch, torch.distributed as dist, paceline, paceline.torch as pt
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = torch.nn.Linear(2, 2)
+try:
+    pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+except paceline.PacelineError as error:
+    assert "of 2 by torchrun's variables and rank 0 of 1 in the script's process group" in str(error), error
+else:
+    raise SystemExit("no error")
+dist.destroy_process_group()
+"""
+
+
+def test_a_group_that_contradicts_the_launcher_is_refused_with_both(tmp_path):
+    passes(tmp_path, CONTRADICTS)
+
+
+BESIDE_A_SOCKET = """
+import os, torch, torch.distributed as dist, paceline.torch
+os.environ.update(PACELINE_RANK=os.environ["RANK"], PACELINE_WORKERS="2", PACELINE_COORDINATOR="unix:/tmp/nobody-listens-here")
+dist.init_process_group("paceline")
+dist.all_reduce(t := torch.ones(3))
+assert t.tolist() == [2.0] * 3
+dist.destroy_process_group()
+"""
+
+
+def test_a_group_in_a_job_that_talks_through_sockets_of_unix_is_on_the_loopback(tmp_path):
+    passes(tmp_path, BESIDE_A_SOCKET)

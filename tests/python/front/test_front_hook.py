@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from processes import torchrun
+from processes import passes
 
 from paceline import PacelineError
 from paceline.torch.dropping import Dropping, largest, sent_elements
-from paceline.torch.hook import parsed
+from paceline.torch.hook import HookState, parsed
 
 TRAIN = """
 import json, os, sys, warnings, torch, torch.distributed as dist, torch.nn as nn
@@ -99,10 +99,7 @@ dist.destroy_process_group()
 
 @pytest.mark.parametrize("ranks, backend", [(2, "gloo"), *(pytest.param(*case, marks=pytest.mark.full) for case in ((3, "paceline"), (4, "gloo")))])
 def test_gradients_are_what_one_process_makes_of_everybodys(ranks, backend, tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(TRAIN)
-    ran = torchrun(script, backend, tmp_path, ranks=ranks)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    passes(tmp_path, TRAIN, backend, tmp_path, ranks=ranks)
     of_ranks = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(ranks)]
     assert all(found == of_ranks[0] for found in of_ranks), "ranks differ"
     found, expected = of_ranks[0]
@@ -127,16 +124,19 @@ dist.destroy_process_group()
 
 
 def test_ranks_that_send_in_different_ways_both_fail_and_are_named(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(WRONG)
-    ran = torchrun(script)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    passes(tmp_path, WRONG)
 
 
 @pytest.mark.parametrize("wire", ["", "float64", "dropping", "dropping:0", "dropping:1.5", "dgc:-1", "dgc:x", "bfloat16:0.1"])
 def test_what_no_wire_is_called_is_refused_with_the_legal_ones(wire):
     with pytest.raises(PacelineError, match="dropping:SHARE"):
         parsed(wire)
+
+
+@pytest.mark.parametrize("options", [{"momentum": 0.5}, {"warm_up": 3}, {"wire": "dropping:0.1", "momentum": 0.5}, {"wire": "dgc:0.1", "momentum": 1.0}, {"wire": "dgc:0.1", "warm_up": -1}], ids=str)
+def test_an_option_without_effect_is_refused(options):
+    with pytest.raises(PacelineError, match=next(name for name in options if name != "wire")):
+        HookState(**options)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from processes import torchrun, variables
+from processes import passes, torchrun, variables
 
 from jobs import keep_port
 
@@ -104,9 +104,6 @@ open(f"{sys.argv[1]}/{job.rank}", "w").write(f"{step} {values} {job.iteration}")
 
 
 def test_asked_to_stop_all_ranks_leave_after_the_same_iteration_and_close(tmp_path):
-    file = tmp_path / "train.py"
-    file.write_text(STOPPED)
-    ran = torchrun(file, tmp_path, ranks=3)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    passes(tmp_path, STOPPED, tmp_path, ranks=3)
     said = {(tmp_path / str(rank)).read_text() for rank in range(3)}
     assert len(said) == 1 and int(said.pop().split()[0]) >= 5
