@@ -1,6 +1,7 @@
 """`paceline bench collectives` with small messages; without the rights of a lab, that it says so."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -70,7 +71,8 @@ def test_where_a_host_is_slow_the_bound_and_the_choice_know_it(tmp_path):
         assert row["host_bytes_per_second"] == [5e7, 6.25e6, 5e7]
         assert row["bound_seconds"] == row["bytes"] / row["goodput_bytes_per_second"], "the slow host takes in and gives away all"
     assert rows["paceline"]["choice"].startswith("lp with blocks") and "rank 1 has links of" in rows["paceline"]["choice"]
-    assert " along ranks 0 2 1 (" in rows["paceline"]["choice"]
+    # At an end of the chain, where a slow host carries half of the load; which end, the measured rates of the two others say.
+    assert re.search(r" along ranks (1 0 2|1 2 0|0 2 1|2 0 1) \(", rows["paceline"]["choice"])
     assert "along" not in rows["paceline-alike-lp"]["choice"] and rows["paceline-alike-lp"]["links"]["rates"] is None
 
 
