@@ -21,6 +21,8 @@ using wire::FrameKind;
 constexpr std::uint32_t kMark = 0x52544344;  // "DCTR": a heartbeat of somebody else is not answered
 constexpr std::size_t kChunk = 65'536;
 constexpr int kQueuedChunks = 8;
+// Who is hung up on before the first answer asks again: a crowd of strangers keeps a listener full for their second.
+constexpr std::array kPauses{std::chrono::milliseconds(300), std::chrono::milliseconds(1200)};
 constexpr std::size_t kMostAskers = 64;
 constexpr std::uint64_t kOfChunk = 1, kOfAnswer = 2;  // tickets
 constexpr auto kGiven = [] {
@@ -67,14 +69,21 @@ std::optional<Exchange> decode(std::span<const std::byte> body) {
 // One asker's side of a conversation. Belongs to the loop.
 class Asker final : public transport::ConnectionHandler {
  public:
-  Asker(transport::Loop& loop, transport::Address address, const EchoOptions& options)
-      : loop_(loop), address_(std::move(address)), options_(options), chunk_(kChunk, std::byte{0x5A}), pulled_(kChunk) {}
+  Asker(transport::Transport& transport, transport::Address address, const EchoOptions& options)
+      : transport_(transport),
+        loop_(transport.loop()),
+        address_(std::move(address)),
+        options_(options),
+        chunk_(kChunk, std::byte{0x5A}),
+        pulled_(kChunk) {}
 
-  void adopt(Result<std::unique_ptr<Connection>> connection) {
-    if (!connection.ok()) return finish(connection.status());
-    connection_ = std::move(connection).value();
-    connection_->start(*this);
-    ask();
+  void connect() {
+    transport_.connect(address_, options_.deadline, [this](Result<std::unique_ptr<Connection>> connection) {
+      if (!connection.ok()) return finish(connection.status());
+      connection_ = std::move(connection).value();
+      connection_->start(*this);
+      ask();
+    });
   }
   void finish(const Status& status) {
     if (!std::exchange(finished_, true)) status_ = status;
@@ -136,14 +145,17 @@ class Asker final : public transport::ConnectionHandler {
     if (ticket == chunks_) ask();  // the last one
   }
   void on_closed(const Status& reason) override {
+    if (trips_.empty() && again_ < kPauses.size()) return (void)loop_.run_after(kPauses[again_++], [this] { connect(); });
     finish(error(ErrorKind::kPeerLost,
                  "{} takes connections but hangs up; it is no doctor: start 'paceline doctor --serve PORT' there ({})",
                  address_.text(), reason.message()));
   }
 
+  transport::Transport& transport_;
   transport::Loop& loop_;
   transport::Address address_;
   EchoOptions options_;
+  std::size_t again_ = 0;  // pauses made
   std::vector<std::byte> chunk_, pulled_;
   std::unique_ptr<Connection> connection_;
   TimePoint asked_at_, streaming_since_;
@@ -239,9 +251,8 @@ Result<transport::Address> doctor_address(const std::string& text, const std::st
 
 Result<EchoAnswer> ask(const transport::Address& address, const EchoOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(const auto transport, transport::open(address));
-  Asker asker(transport->loop(), address, options);
-  transport->connect(address, options.deadline,
-                     [&](Result<std::unique_ptr<Connection>> connection) { asker.adopt(std::move(connection)); });
+  Asker asker(*transport, address, options);
+  asker.connect();
   transport->loop().run_after(options.deadline, [&] {
     asker.finish(error(ErrorKind::kDeadline, "{} did not answer within {} s", address.text(), seconds(options.deadline)));
   });
