@@ -89,7 +89,9 @@ void Dialler::say_hello(Peer& peer, Link& link) {
            .to = to_party(peer.name),
            .resume = peer.known ? wire::Hello::Resume::kYes : wire::Hello::Resume::kNo,
            .nonce = hello.nonce,
-           .key = proves && peer.tells_secret && !peer.known ? peer.secret : kNoSecret};
+           .key = proves && peer.tells_secret && !peer.known ? peer.secret : kNoSecret,
+           .proof = {},
+           .door = state_.doorbell().own_door(*link.connection)};
   if (proves) hello.proof = proof_for(hello, peer.secret, link.challenge);
   state_.transmit(
       link, {.head = wire::seal({.kind = wire::FrameKind::kHello, .acknowledged = hello.received, .epoch = common_.options.epoch},
@@ -103,6 +105,8 @@ void Dialler::retry(Peer& peer, Status reason) {
   if (!peer.known && again && peer.last_failure.kind() == ErrorKind::kBadRequest) {
     return state_.end(peer, ErrorKind::kBadRequest, fmt::format("cannot be talked to: {}", peer.last_failure.message()), {});
   }
+  // A process that lives listens as long as it has peers.
+  if (peer.known && peer.last_failure.code() == transport::kRefused) return state_.end_gone(peer);
   peer.stage = Stage::kWaiting;
   ++peer.failures;
   peer.retry_at = common_.now() + backoff(peer.failures, draw(), std::min(kLongestBackoff, common_.options.silence_deadline / 10));

@@ -107,6 +107,7 @@ struct EndpointCounters {
   std::uint64_t turns = 0;            // chunks that left because it was the turn of their flow (scheduling/egress_queue.h)
   std::uint64_t window_full = 0;      // times that something waited for an acknowledgement only
   std::uint64_t hellos_refused = 0;   // of peers that say who they are
+  std::uint64_t doors = 0;            // peers that connect whose end would be noticed at once (doorbell.h)
 };
 
 // What acknowledgements tell of the link (scheduling/window_follower.h).

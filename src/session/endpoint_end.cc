@@ -44,6 +44,10 @@ void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, con
   liveness_.arm();
 }
 
+void EndpointState::end_gone(Peer& peer) {
+  end(peer, ErrorKind::kPeerLost, "has ended: its connection closed, and nothing listens at its port any more", {});
+}
+
 // Called only directly from the loop, when no connection touches the payloads any more.
 void EndpointState::finish(Peer& peer) {
   const auto here = common_.peers.find(peer.id);
@@ -91,6 +95,7 @@ void EndpointState::check_closed() {
   }
   if (!common_.peers.empty() || !done_) return;
   listeners_.clear();
+  doorbell_.close();
   // Not through post(): the endpoint may be destroyed by what is done now.
   common_.transport.loop().post(std::exchange(done_, nullptr));
 }

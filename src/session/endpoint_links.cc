@@ -112,6 +112,7 @@ void EndpointState::on_link_lost(Peer& peer, const Status& reason) {
   peer.last_failure = reason;
   peer.stage = Stage::kDown;
   liveness_.arm();
+  doorbell_.ring(peer);
 }
 
 }  // namespace paceline::session

@@ -5,8 +5,8 @@
 //   endpoint_links.cc  connections that come and go
 //   endpoint_end.cc    the ends of sessions and of the endpoint
 //
-// Its parts share EndpointCommon (peer.h): who connects (dialler.h), who is connected to (doorkeeper.h), and what time brings
-// (liveness.h).
+// Its parts share EndpointCommon (peer.h): who connects (dialler.h), who is connected to (doorkeeper.h), whether the process of
+// one that is not connected still lives (doorbell.h), and what time brings (liveness.h).
 #pragma once
 
 #include <map>
@@ -14,6 +14,7 @@
 #include "scheduling/egress_queue.h"
 #include "scheduling/window_follower.h"
 #include "session/dialler.h"
+#include "session/doorbell.h"
 #include "session/doorkeeper.h"
 #include "session/liveness.h"
 #include "session/loopback.h"
@@ -58,7 +59,9 @@ class EndpointState {
   void transmit(Link& link, const OutFrame& frame);
   // `what` completes a sentence that begins with the peer. `goodbye`: what the peer is told; empty: nothing.
   void end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye);
+  void end_gone(Peer& peer);  // its process is no more
   void check_closed();
+  Doorbell& doorbell() { return doorbell_; }
   void arm() { liveness_.arm(); }
 
  private:
@@ -91,6 +94,7 @@ class EndpointState {
 
   Dialler dialler_{common_, *this};
   Doorkeeper door_{common_, *this};
+  Doorbell doorbell_{common_, *this};
   Liveness liveness_{common_, dialler_, *this};
 
   bool said_goodbye_ = false;

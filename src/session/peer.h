@@ -43,6 +43,9 @@ struct Peer {
   bool tells_secret = false;   // connecting side: it is of this session only, so that the peer has to be told
   bool connecting = false;     // this side connects, and connects again
   bool known = false;          // on_peer has been called
+  transport::Address door;     // listening side: where the peer's process listens while it lives; no host: not known
+  bool ringing = false;        // it is asked there, or will be
+  bool door_opens = false;     // somebody listened there while the peer was connected
   transport::Address address;  // connecting side
   std::string address_text;
 

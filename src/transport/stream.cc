@@ -13,7 +13,10 @@ constexpr std::size_t kTurnBytes = 1U << 20;     // to read or write before othe
 
 }  // namespace
 
-Stream::Stream(LoopCore& loop, std::string peer) : loop_(&loop), peer_(std::move(peer)), reader_(open_) { loop.add_member(*this); }
+Stream::Stream(LoopCore& loop, std::string peer, Address local)
+    : loop_(&loop), peer_(std::move(peer)), local_(std::move(local)), reader_(open_) {
+  loop.add_member(*this);
+}
 
 Stream::~Stream() {
   if (loop_ != nullptr) loop_->remove_member(*this);

@@ -30,7 +30,7 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
     Status reason;          // kEnd: an error, or success for an orderly end by the peer
   };
 
-  Stream(LoopCore& loop, std::string peer);
+  Stream(LoopCore& loop, std::string peer, Address local = {});
   ~Stream() override;
 
   // Makes it an accepted connection, a stranger until admit() or `deadline`.
@@ -45,6 +45,7 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
   void close();
   void abandon();  // the Connection is destroyed: close without a callback
   const std::string& peer() const { return peer_; }
+  const Address& local() const { return local_; }
 
   void on_loop_gone() final;
   void on_turn_end() final;
@@ -75,6 +76,7 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
 
   LoopCore* loop_;  // null once the loop is gone
   std::string peer_;
+  Address local_;
   ConnectionHandler* handler_ = nullptr;
   bool open_ = true;
   bool reported_ = false;
@@ -105,6 +107,7 @@ class StreamConnection final : public Connection {
   void admit() override { stream_->admit(); }
   void close() override { stream_->close(); }
   std::string peer() const override { return stream_->peer(); }
+  Address local() const override { return stream_->local(); }
 
  private:
   std::shared_ptr<Stream> stream_;

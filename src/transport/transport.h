@@ -77,6 +77,8 @@ class Connection {
   virtual void admit() = 0;
   virtual void close() = 0;
   virtual std::string peer() const = 0;  // for messages: "127.0.0.1:41022"
+  // This side of it, as the other side sees it when nothing in between translates; without a host where a transport has no such thing.
+  virtual Address local() const = 0;
 };
 
 struct ListenOptions {
@@ -92,6 +94,8 @@ class Listener {
   virtual Address address() const = 0;  // with the port the kernel chose
 };
 
+inline constexpr const char* kRefused = "refused";  // see Transport::connect
+
 class Transport {
  public:
   using Accepted = std::function<void(std::unique_ptr<Connection>)>;
@@ -102,7 +106,8 @@ class Transport {
   // Errors: kIo when the port is in use, kBadRequest when this machine has no such address; the address is named.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) = 0;
   // Calls back once, from the loop: kPeerLost when refused or unreachable, kDeadline after `deadline`, kBadRequest when the other
-  // side holds another key or only one of the two encrypts; the address is named.
+  // side holds another key or only one of the two encrypts; the address is named. kRefused is the code where the system at that
+  // address said that nobody listens there.
   // A connection made by this side is not a stranger; it needs no admit().
   virtual void connect(const Address& address, Duration deadline, Connected connected) = 0;
 };

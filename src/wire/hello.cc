@@ -51,6 +51,7 @@ std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
   to.put(hello.session).put(hello.job).put(hello.received).put(hello.epoch).put(hello.attempt).put(hello.lowest).put(hello.highest);
   to.put(hello.from.role).put(hello.to.role).put(hello.resume).put(std::uint8_t{0}).put(hello.from.rank).put(hello.to.rank);
   to.put(hello.from.incarnation).put(hello.to.incarnation).put(hello.nonce).put(hello.key).put(hello.proof);
+  to.put(hello.door);
   return to.take();
 }
 
@@ -84,6 +85,7 @@ Result<Hello> decode_hello(std::span<const std::byte> body) {
     get(reader, hello.nonce);
     get(reader, hello.key);
     get(reader, hello.proof);
+    hello.door = reader.get<std::uint16_t>();
   }
   if (!reader.ok())
     return error(ErrorKind::kCorrupt, "a hello of {} bytes cannot be read; {} are expected", body.size(), kHelloBytes);

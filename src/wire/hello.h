@@ -13,12 +13,14 @@
 //   kHello       offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 attempt u32 · 32 lowest u16
 //                34 highest u16 · 36 from.role u8 · 37 to.role u8 · 38 resume u8 · 39 zero u8 · 40 from.rank i32 · 44 to.rank i32
 //                48 from.incarnation u32 · 52 to.incarnation u32 · 56 nonce 16 bytes · 72 key 32 bytes · 104 proof 32 bytes
+//                136 door u16
 //   kHelloReply  offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 lowest u16 · 30 highest u16
 //                32 verdict u8 · 33 from.role u8 · 34 zero u16 · 36 from.rank i32
 //                40 from.incarnation u32 · 44 zero u32 · 48 nonce 16 bytes · 64 proof 32 bytes
 //                payload: the reason of a refusal, text of at most kMaxReason bytes
 //
-// Version 1 ended with the ranks. Those fields stay where they are in all versions, so that each can tell the other its versions.
+// Version 1 ended with the ranks, version 2 with the proof. The fields up to the ranks stay where they are in all versions, so that
+// each can tell the other its versions.
 #pragma once
 
 #include <array>
@@ -33,8 +35,8 @@
 namespace paceline::wire {
 
 // Versions of the session protocol (chunks, acknowledgements, resending) that this build speaks, beside the version of the frames.
-inline constexpr std::uint16_t kLowestSession = 2;
-inline constexpr std::uint16_t kHighestSession = 2;
+inline constexpr std::uint16_t kLowestSession = 3;
+inline constexpr std::uint16_t kHighestSession = 3;
 
 inline constexpr std::size_t kMaxReason = 1024;
 
@@ -63,10 +65,11 @@ struct Hello {
   Nonce nonce{};           // drawn for this connection
   Secret key = kNoSecret;  // of this session, when it proves something for the first time without knowing the job's secret
   Proof proof{};           // all zero: not asked yet
+  std::uint16_t door = 0;  // a port at the connecting side's address where its process listens as long as it lives; 0: none
 
   bool operator==(const Hello&) const = default;
 };
-inline constexpr std::size_t kHelloBytes = 136;
+inline constexpr std::size_t kHelloBytes = 138;
 
 enum class Verdict : std::uint8_t {
   kAccepted,

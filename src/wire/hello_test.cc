@@ -29,6 +29,7 @@ Hello example() {
   hello.nonce.fill(std::byte{0xcc});
   hello.key.fill(std::byte{0xdd});
   hello.proof.fill(std::byte{0xee});
+  hello.door = 0xfa;
   return hello;
 }
 
@@ -51,8 +52,8 @@ TEST(Hello, HasTheBytesOfRelease0_1) {
                                                 "9900000000000000"
                                                 "07000000"
                                                 "03000000"
-                                                "0200"
-                                                "0200"
+                                                "0300"
+                                                "0300"
                                                 "01"
                                                 "02"
                                                 "01"
@@ -61,7 +62,7 @@ TEST(Hello, HasTheBytesOfRelease0_1) {
                                                 "ffffffff"
                                                 "a4a3a2a1"
                                                 "b4b3b2b1") +
-                                        times(16, "cc") + times(32, "dd") + times(32, "ee"));
+                                        times(16, "cc") + times(32, "dd") + times(32, "ee") + "fa00");
   HelloReply reply;
   reply.session = 0x1122334455667788;
   reply.job = 5;
@@ -75,8 +76,8 @@ TEST(Hello, HasTheBytesOfRelease0_1) {
                                             "0500000000000000"
                                             "0b0a000000000000"
                                             "09000000"
-                                            "0200"
-                                            "0200"
+                                            "0300"
+                                            "0300"
                                             "02"
                                             "02"
                                             "0000"
@@ -122,6 +123,7 @@ TEST(Hello, AProofHoldsForOneSecretOneChallengeAndWhatWasSaidOnly) {
   EXPECT_TRUE(differs([](Hello& h) { h.to.role = 1; }));
   EXPECT_TRUE(differs([](Hello& h) { h.to.incarnation = 1; }));
   EXPECT_TRUE(differs([](Hello& h) { h.key = {}; }));
+  EXPECT_TRUE(differs([](Hello& h) { ++h.door; }));
   const HelloReply reply{.session = hello.session, .from = hello.to};
   const Proof answer = proof_for(reply, secret, hello, challenge);
   EXPECT_NE(answer, proof);

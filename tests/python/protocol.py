@@ -9,7 +9,7 @@ from collections import namedtuple
 
 MAGIC = b"PLN1"
 HEADER = struct.Struct("<4sBBBBQQIIIII")  # all but the header's own checksum
-HELLO = struct.Struct("<QQQIIHHBBBBiiII16s32s32s")
+HELLO = struct.Struct("<QQQIIHHBBBBiiII16s32s32sH")
 REPLY = struct.Struct("<QQQIHHBBHiII16s32s")
 CHUNK = struct.Struct("<QQ")
 HELLO_KIND, CHUNK_KIND, HEARTBEAT_KIND, GOODBYE_KIND = 0, 2, 4, 6
@@ -36,7 +36,7 @@ def header(major=2, kind=0, flags=0, sequence=0, body=b"", body_bytes=None, payl
 
 
 def hello(name, to, session, attempt=1, job=0, epoch=0, resume=0, incarnations=(0, 0), nonce=bytes(16), key=bytes(32), proof=bytes(32)):
-    return HELLO.pack(session, job, 0, epoch, attempt, 2, 2, name[0], to[0], resume, 0, name[1], to[1], *incarnations, nonce, key, proof)
+    return HELLO.pack(session, job, 0, epoch, attempt, 3, 3, name[0], to[0], resume, 0, name[1], to[1], *incarnations, nonce, key, proof, 0)
 
 
 def message_head(kind, payload_bytes, layer=-1, unit=0, iteration=0):

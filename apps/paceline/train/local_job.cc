@@ -305,6 +305,8 @@ class LocalJob {
       if (child->ended() || !child->try_wait()) continue;
       // Whom this process has killed is not to blame.
       const bool well = child->wait_status() == 0 || killed_;
+      if (!well && WIFSIGNALED(child->wait_status()) && how_lost_.empty())
+        how_lost_ = fmt::format("; {} (process {}) {}", child->label(), child->pid(), child->ending());
       if (child.get() == children_[0].get()) {
         // The job is over; whoever does not end by itself is ended, which nobody is blamed for.
         if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
@@ -360,6 +362,7 @@ class LocalJob {
     const bool worker_interrupted = WIFEXITED(status) && WEXITSTATUS(status) == kInterrupted;  // somebody asked its process to end
     if (interrupts_ > 0 || worker_interrupted)
       return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
+    if (!first_error_.empty()) first_error_ += how_lost_;  // what only this process knows
     if (first_error_.empty())
       first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
     report_error(Status(ErrorKind::kPeerLost, first_error_));
@@ -390,7 +393,8 @@ class LocalJob {
   std::optional<TimePoint> read_until_;  // what children print, once all have ended
   std::optional<Json> report_;
   std::string first_error_;
-  std::string blamed_;  // the first child that ended badly
+  std::string blamed_;    // the first child that ended badly
+  std::string how_lost_;  // the first one that a signal killed, as the end of a sentence
   std::unique_ptr<ProgressBar> bar_;
   std::string accuracy_;
   std::unique_ptr<MetricsFile> metrics_, pace_;

@@ -10,7 +10,7 @@ void flip(std::span<std::byte> bytes, std::size_t bit) { bytes[bit / 8] ^= stati
 }  // namespace
 
 FaultyStream::FaultyStream(std::shared_ptr<FaultPlan> plan, Loop& loop, std::unique_ptr<Connection> inner)
-    : plan_(std::move(plan)), loop_(loop), inner_(std::move(inner)), peer_(inner_->peer()) {}
+    : plan_(std::move(plan)), loop_(loop), inner_(std::move(inner)), peer_(inner_->peer()), local_(inner_->local()) {}
 
 void FaultyStream::start(ConnectionHandler& handler) {
   if (!usable()) return;

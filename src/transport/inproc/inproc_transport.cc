@@ -46,7 +46,8 @@ class InprocLoop final : public LoopCore {
 
 class InprocStream final : public Stream {
  public:
-  InprocStream(LoopCore& loop, std::string peer, PipeEnd end) : Stream(loop, std::move(peer)), end_(std::move(end)) {}
+  InprocStream(LoopCore& loop, std::string peer, PipeEnd end)
+      : Stream(loop, std::move(peer), {"inproc", 0}), end_(std::move(end)) {}
 
   static std::shared_ptr<InprocStream> make(LoopCore& loop, std::string peer, PipeEnd end) {
     auto stream = std::make_shared<InprocStream>(loop, std::move(peer), std::move(end));
@@ -194,7 +195,8 @@ class InprocTransport final : public Transport {
     auto end = network_->connect(address);
     if (!end) {
       loop_.post([connected = std::move(connected), address] {
-        connected(error(ErrorKind::kPeerLost, "cannot connect to {}: nobody listens there", address.text()));
+        connected(error(ErrorKind::kPeerLost, "cannot connect to {}: nobody listens there", address.text())
+                      .because({.code = kRefused, .subject = {}}));
       });
       return;
     }

@@ -5,7 +5,6 @@
 #include "transport/sockets/tls_stream.h"
 
 namespace paceline::transport {
-
 SocketConnector::SocketConnector(SocketLoop& loop, std::shared_ptr<const SocketFamily> family,
                                  std::shared_ptr<const TlsContext> tls, Address address, Duration deadline,
                                  Transport::Connected connected)
@@ -66,7 +65,8 @@ void SocketConnector::try_next() {
     return finish(error(ErrorKind::kDeadline, "cannot connect to {}: no answer within {}", address_.text(), to_text(deadline_)));
   }
   if (tried_ == endpoints_.size())
-    return finish(error(last_failure_.kind(), "cannot connect to {}: {}", address_.text(), last_failure_.message()));
+    return finish(error(last_failure_.kind(), "cannot connect to {}: {}", address_.text(), last_failure_.message())
+                      .because({.code = all_refused_ ? kRefused : "", .subject = {}}));
   const SocketEndpoint endpoint = endpoints_[tried_++];
   socket_.emplace(loop_->io());
   Status status = open_socket(*socket_, endpoint);
@@ -86,6 +86,7 @@ void SocketConnector::try_next() {
 }
 
 void SocketConnector::give_up_try(Status reason) {
+  all_refused_ = all_refused_ && reason.code() == kRefused;
   last_failure_ = std::move(reason);
   try_next();
 }
@@ -97,19 +98,24 @@ void SocketConnector::drop_try() {
 
 void SocketConnector::on_connected(const asio::error_code& failure) {
   const SocketLoop::Turn turn(*loop_);
-  if (failure) return give_up_try(error(ErrorKind::kPeerLost, "{}", failure.message()));
+  if (failure) {
+    const bool refused = failure == asio::error::connection_refused;
+    return give_up_try(Status(ErrorKind::kPeerLost, failure.message(), {.code = refused ? kRefused : "", .subject = {}}));
+  }
   asio::error_code ignored;
   const auto remote = socket_->remote_endpoint(ignored);
   if (ignored) return give_up_try(error(ErrorKind::kPeerLost, "{}", ignored.message()));
   // A port of the kernel's choosing that nobody listens on can turn out to be connected to itself.
   if (socket_->local_endpoint(ignored) == remote) return give_up_try(error(ErrorKind::kPeerLost, "nobody listens there"));
   std::string peer = family_->peer_text(socket_->native_handle(), remote);
-  if (tls_ != nullptr) return shake_hands(std::move(peer));
-  hand_over(std::make_shared<SocketStream>(*loop_, std::move(*socket_), std::move(peer)));
+  Address local = family_->address_of(socket_->local_endpoint(ignored));
+  if (tls_ != nullptr) return shake_hands(std::move(peer), std::move(local));
+  hand_over(std::make_shared<SocketStream>(*loop_, std::move(*socket_), std::move(peer), std::move(local)));
 }
 
-void SocketConnector::shake_hands(std::string peer) {
-  auto stream = std::make_shared<TlsStream>(*loop_, std::move(*socket_), std::move(peer), tls_, TlsChannel::Side::kConnects);
+void SocketConnector::shake_hands(std::string peer, Address local) {
+  auto stream = std::make_shared<TlsStream>(*loop_, std::move(*socket_), std::move(peer), tls_, TlsChannel::Side::kConnects,
+                                            std::move(local));
   shaking_ = stream;
   stream->shake_hands([self = shared_from_this(), number = tried_](const Status& how) {
     if (self->loop_ == nullptr || self->shaking_ == nullptr || self->tried_ != number) return;  // it was given up

@@ -53,6 +53,8 @@ class SocketFamily {
   virtual Result<Listening> listen(SocketLoop& loop, const Address& address) const = 0;
   // Sets what a connected, or connecting, socket needs beyond what is common to all. False: errno says why not.
   virtual bool configure(int descriptor) const = 0;
+  // Where a socket is; without a host where that means nothing to others.
+  virtual Address address_of(const SocketEndpoint& endpoint) const = 0;
   // For messages: who is at the other end of a socket.
   virtual std::string peer_text(int descriptor, const SocketEndpoint& peer) const = 0;
 };

@@ -76,10 +76,12 @@ class TcpFamily final : public SocketFamily {
            (!send_buffer_ || set(SOL_SOCKET, SO_SNDBUF, static_cast<int>(send_buffer_->count / 2)));
   }
 
-  std::string peer_text(int, const SocketEndpoint& peer) const override {
-    const tcp::endpoint endpoint = ip_endpoint(peer);
-    return Address{endpoint.address().to_string(), endpoint.port()}.text();
+  Address address_of(const SocketEndpoint& from) const override {
+    const tcp::endpoint endpoint = ip_endpoint(from);
+    return {endpoint.address().to_string(), endpoint.port()};
   }
+
+  std::string peer_text(int, const SocketEndpoint& peer) const override { return address_of(peer).text(); }
 
  private:
   static Status check(const Address& address) {

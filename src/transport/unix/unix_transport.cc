@@ -40,6 +40,8 @@ class UnixFamily final : public SocketFamily {
     return ::setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0;
   }
 
+  Address address_of(const SocketEndpoint&) const override { return {}; }  // whoever connects has no file
+
   std::string peer_text(int descriptor, const SocketEndpoint&) const override {
     ucred process{};
     socklen_t length = sizeof process;
