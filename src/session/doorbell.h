@@ -2,9 +2,10 @@
 // listens, so whoever hears "nobody listens there" where somebody did knows that it is gone, and need not wait for the silence
 // deadline. Nothing here depends on how fast anybody answers. Not for others. Loop thread.
 //
-// The side that connects asks by connecting again (dialler.h). For the other side, the one that connects opens a door: a port at the
-// address it connects from, where connections are taken and dropped. The listening side tries it once when the session begins, for
-// what lies in between may translate addresses or keep others out, and believes a refusal only of a door that has opened.
+// The side that connects asks by connecting again (dialler.h). For the other side, the one that connects has a door at the address it
+// connects from: the port where it listens anyway, or one where connections are taken and dropped. The listening side tries it once
+// when the session begins, for what lies in between may translate addresses or keep others out, and believes a refusal only of a door
+// that has opened.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,8 @@ class Doorbell {
   // Both outlive it.
   Doorbell(EndpointCommon& common, EndpointState& state) : common_(common), state_(state) {}
 
+  // This process listens there for its peers, which serves as a door.
+  void add(const transport::Address& listening) { listening_.push_back(listening); }
   // The port of this process's door at the address that `connection`, made by this side, comes from; 0: there can be none.
   std::uint16_t own_door(const transport::Connection& connection);
   // A session has begun with a peer that connects, and says that its door is at `port`.
@@ -38,6 +41,7 @@ class Doorbell {
 
   EndpointCommon& common_;
   EndpointState& state_;
+  std::vector<transport::Address> listening_;
   std::map<std::string, std::unique_ptr<transport::Listener>> doors_;  // by host
   std::shared_ptr<int> alive_ = std::make_shared<int>();               // answers look whether this is still there
 };

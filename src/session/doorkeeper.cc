@@ -132,6 +132,12 @@ void Doorkeeper::answer(Link& link, wire::HelloReply reply, std::span<const std:
                          .payload = text});
 }
 
+// Whoever only looks whether somebody listens here, as peers do (doorbell.h), wants nothing.
+void Doorkeeper::on_left(Link& link, const Status& reason) {
+  const bool only_looked = reason.kind() == ErrorKind::kPeerLost && link.failure.ok();
+  if (!only_looked) count_stranger(link, reason);
+}
+
 void Doorkeeper::count_stranger(Link& link, const Status& reason) {
   if (std::exchange(link.counted, true)) return;
   if (std::has_single_bit(++common_.counters.strangers_refused))

@@ -20,9 +20,10 @@ class Doorkeeper {
   void on_hello(Link& link, const transport::Frame& frame);  // the first frames of an accepted connection
   void reply(Link& link, const Peer& peer);                  // that it is accepted
   void refuse(Link& link, wire::Verdict verdict, const std::string& reason);
-  void count_stranger(Link& link, const Status& reason);
+  void on_left(Link& link, const Status& reason);  // a connection that began no session has ended
 
  private:
+  void count_stranger(Link& link, const Status& reason);
   void judge(Link& link, const PeerName& name);
   // Why nobody of this name may begin a session now, whatever it can prove.
   std::optional<std::string> refusal(const wire::Hello& hello, const PeerName& name);

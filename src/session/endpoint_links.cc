@@ -18,6 +18,7 @@ Result<transport::Address> EndpointState::listen(const transport::Address& addre
   PACELINE_ASSIGN_OR_RETURN(auto listener, common_.transport.listen(address, {}, std::move(accepted)));
   const auto where = listener->address();
   listeners_.push_back(std::move(listener));
+  doorbell_.add(where);
   return where;
 }
 
@@ -80,7 +81,7 @@ void EndpointState::on_closed(Link& link, const Status& reason) {
 
   Peer* peer = link.peer;
   const Status why = link.failure.ok() ? reason : link.failure;
-  if (peer == nullptr) return door_.count_stranger(link, why);
+  if (peer == nullptr) return door_.on_left(link, why);
   if (peer->parked == &link) peer->parked = nullptr;
   if (peer->link == &link) on_link_lost(*peer, why);
 }

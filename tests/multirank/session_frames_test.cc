@@ -36,10 +36,10 @@ TEST_P(SessionFrames, StrangersAreCountedAndDisturbNobody) {
   other_version.send({.kind = wire::FrameKind::kHello, .major = 9}, {}, {}, 0);
   other_version.wait_closed();
   End& gone_at_once = raw.connect(address);
-  gone_at_once.close();
+  gone_at_once.close();  // it only looked: no stranger
   End& silent = raw.connect(address);
   silent.wait_closed();  // the transport's deadline for strangers
-  server.wait_until("seven strangers", [&](Node& node) { return node.endpoint->counters().strangers_refused == before + 7; });
+  server.wait_until("six strangers", [&](Node& node) { return node.endpoint->counters().strangers_refused == before + 6; });
   worker.send_owned(peer, head(1), std::vector<std::byte>(5000));
   server.wait_until("the worker's message", [](Node& node) { return node.arrived.size() == 1; });
   EXPECT_EQ(server.counters().reconnects, 0U);

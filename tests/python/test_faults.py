@@ -11,7 +11,10 @@ import pytest
 from jobs import DEADLINE, LENET, SLACK, Job, Process, full, is_running, reference, wait_until, words_of
 
 REAL = ("--model", "vgg-19-32", "--dataset", "synthetic:3x32x32,samples=1200,test=10")
-ENDLESS = (*LENET, "--iterations", 1_000_000, "--deadline", f"{DEADLINE:g}s")
+FOREVER = (*LENET, "--iterations", 1_000_000)
+ENDLESS = (*FOREVER, "--deadline", f"{DEADLINE:g}s")
+# Who is frozen is only silent. Who is killed is noticed by something else, long before.
+LOST = {signal.SIGKILL: (*FOREVER, "--deadline", "1h"), signal.SIGSTOP: ENDLESS}
 MEMBERS = ("worker 1", "worker 0", "server 0", "coordinator")
 
 
@@ -30,7 +33,7 @@ def names(message, culprit):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_a_lost_process_that_is_worker_and_server_is_named_as_one(number, tmp_path):
-    with Job(tmp_path, *ENDLESS, "--workers", 3, "--role", "both") as job:
+    with Job(tmp_path, *LOST[number], "--workers", 3, "--role", "both") as job:
         job.wait_for_iterations(3)
         assert len(job.family()) == 5  # launcher, coordinator, three that are both
         os.kill(job.children()["worker 1"], number)
@@ -43,7 +46,7 @@ def test_a_lost_process_that_is_worker_and_server_is_named_as_one(number, tmp_pa
 @pytest.mark.parametrize("culprit", MEMBERS)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_a_lost_process_ends_the_job_within_the_deadline_and_is_named(number, culprit, tmp_path):
-    with Job(tmp_path, *ENDLESS, "--workers", 2, "--servers", 2) as job:
+    with Job(tmp_path, *LOST[number], "--workers", 2, "--servers", 2) as job:
         job.wait_for_iterations(3)
         os.kill(job.children()[culprit], number)
         code, took = seconds_to_end(job)

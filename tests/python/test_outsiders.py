@@ -78,6 +78,8 @@ def test_who_is_no_member_is_refused_by_everybody_and_the_job_does_not_notice(tm
         job.wait_for_iterations(2)
         before = {name: peak(pid) for name, pid in job.children().items()}
         ports = {name: listening_ports(pid) for name, pid in job.children().items()}
+        if "--servers" in way:  # workers hear nobody: their port only says that they live
+            ports = {name: found for name, found in ports.items() if not name.startswith("worker")}
         reasons = []
         for name, (port,) in ((name, port) for name, port in ports.items() if port):
             role = {"coordinator": COORDINATOR, "server": SERVER, "worker": WORKER}[name.split()[0]]

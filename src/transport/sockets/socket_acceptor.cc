@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "transport/sockets/socket_stream.h"
 #include "transport/sockets/tls_stream.h"
@@ -107,6 +108,7 @@ void SocketAcceptor::take_in(int descriptor, const SocketEndpoint& peer) {
     ::close(descriptor);
     return;
   }
+  close_in_children(descriptor);
   Socket socket(loop_->io());
   asio::error_code failure;
   if (family_->configure(descriptor)) socket.assign(peer.protocol(), descriptor, failure);

@@ -7,6 +7,7 @@
 #include <asio/post.hpp>
 #include <sys/socket.h>
 
+#include "base/fork.h"
 #include "transport/sockets/socket_family.h"
 
 namespace paceline::transport {
@@ -81,6 +82,7 @@ Status open_socket(AnySocket& socket, const SocketEndpoint& endpoint) {
   const auto kind = endpoint.protocol();
   const int descriptor = ::socket(kind.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, kind.protocol());
   if (descriptor < 0) return error(ErrorKind::kIo, "cannot open a socket: {}", system_message(errno));
+  close_in_children(descriptor);
   asio::error_code failure;
   socket.assign(kind, descriptor, failure);
   if (failure) {

@@ -9,7 +9,8 @@ from processes import Members
 from jobs import full, wait_until
 
 RANKS = 3
-DEADLINE = 5
+DEADLINE = 5  # seconds of silence
+NEVER = 3600  # so that whatever is noticed was noticed by something else
 TRAIN = """
 import os, signal, sys, torch, nets, paceline, paceline.torch as pt
 torch.set_num_threads(1)
@@ -40,8 +41,8 @@ say("done")
 """
 
 
-def script(at, prepare=""):
-    return TRAIN.replace("PREPARE", prepare).replace("AT\n", at.replace("\n", "\n        ") + "\n").replace("DEADLINE", str(DEADLINE))
+def script(at, prepare="", deadline=DEADLINE):
+    return TRAIN.replace("PREPARE", prepare).replace("AT\n", at.replace("\n", "\n        ") + "\n").replace("DEADLINE", str(deadline))
 
 
 def told(members, lost):
@@ -81,7 +82,7 @@ if rank == LOST and iteration == 5:
 
 @pytest.mark.parametrize("lost", (0, full(1)))
 def test_a_rank_that_is_killed_within_backward_ends_the_others_with_its_name(tmp_path, lost):
-    with Members(tmp_path, script(KILLED_IN_BACKWARD.replace("LOST", str(lost))), RANKS) as members:
+    with Members(tmp_path, script(KILLED_IN_BACKWARD.replace("LOST", str(lost)), deadline=NEVER), RANKS) as members:
         told(members, lost)
 
 
@@ -142,7 +143,7 @@ if rank == 1 and iteration == 5:
 
 def test_a_rank_that_is_killed_beside_the_workers_of_its_data_loader(tmp_path):
     """They hold descriptors of its connections: its peers must see its end all the same. Those of the others end with them."""
-    with Members(tmp_path, script(AFTER, f"LOADERS = {LOADERS!r}"), RANKS) as members:
+    with Members(tmp_path, script(AFTER, f"LOADERS = {LOADERS!r}", NEVER), RANKS) as members:
         told(members, 1)
 
 
