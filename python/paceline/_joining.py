@@ -5,6 +5,7 @@ A job without servers of its own has one in every worker's process.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import datetime
@@ -12,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline import launch
@@ -185,6 +187,12 @@ def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
         ) from None
 
 
+def remove_file(path: str) -> None:
+    """A store's, which all that have ended in good order would remove together, and a rank that was killed keeps from."""
+    _stores.pop(path, None)
+    Path(path).unlink(missing_ok=True)
+
+
 def store_of(here: Launch, name: str) -> Store:
     """The script's own process group has one already, or torchrun's agent, or rank 0 opens one."""
     import torch.distributed as dist
@@ -196,6 +204,7 @@ def store_of(here: Launch, name: str) -> Store:
         pass
     elif here.store.startswith("/"):
         store = FileStore(here.store, here.workers)
+        atexit.register(remove_file, here.store)
     elif dist.is_initialized():
         return PrefixStore(name, dist.distributed_c10d._get_default_store())
     else:

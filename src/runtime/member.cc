@@ -305,7 +305,9 @@ void Member::check_connected() {
 void Member::on_peer_lost(PeerId, const PeerName& name, const Status& reason) {
   if (name.role == Role::kCoordinator) {
     coordinator_.reset();
-    if (!ended_) on_stop(wire::stop_for(failure_.ok() || echo_ ? reason : failure_));
+    // A process may have been the coordinator and a peer: all others say the same of it, whatever they heard of first.
+    const bool own = !failure_.ok() && !echo_ && !comes_from_a_peer(failure_);
+    if (!ended_) on_stop(wire::stop_for(own ? failure_ : reason));
     return;
   }
   peers_.remove(name);

@@ -350,14 +350,20 @@ void Engine::tell(Rank to, const Status& reason) {
   sender_.send(to, head, told_.back(), kNoTicket);
 }
 
-// Only rank 0 decides, so that of several reasons the same one counts everywhere.
+// Only rank 0 decides, so that of several reasons the same one counts everywhere. When it is lost, whoever fails first tells all: the
+// others may need nothing of rank 0 any more, and would find out only when this one ends too, and blame it.
 void Engine::fail(const Status& reason) {
   if (!failure_.ok() || complained_) return;
   if (self_ == kJudge) {
     for (std::int32_t rank = 1; rank < ranks_; ++rank) tell(Rank{rank}, reason);
     return cancel(reason);
   }
-  if (lost_.contains(kJudge)) return cancel(reason);
+  if (lost_.contains(kJudge)) {
+    for (std::int32_t rank = 1; rank < ranks_; ++rank) {
+      if (Rank{rank} != self_ && !lost_.contains(Rank{rank})) tell(Rank{rank}, reason);
+    }
+    return cancel(reason);
+  }
   complained_ = true;
   complaint_ = reason;
   tell(kJudge, reason);
@@ -367,8 +373,8 @@ void Engine::on_failed_message(Rank from, std::span<const std::byte> payload) {
   const auto stop = wire::decode_stop(payload);
   const Status reason = stop.ok() ? stop->status() : stop.status();
   if (reason.ok()) return;
-  if (self_ == kJudge) return fail(reason);
-  if (from == kJudge) cancel(reason);
+  if (from == kJudge) return cancel(reason);
+  fail(reason);
 }
 
 void Engine::cancel(const Status& reason) {
@@ -400,8 +406,8 @@ void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {
     live->runner.on_lost(place);
   }
   // Without its judge a complaint is the verdict, unless that has come already.
-  if (complained_ && peer == kJudge)
-    cancel(complaint_);
+  if (std::exchange(complained_, complained_ && peer != kJudge) && peer == kJudge)
+    fail(complaint_);
   else if (needed)
     fail(reason);
   finish_all_that_can();

@@ -83,6 +83,42 @@ TEST(Engine, TheVerdictOfAJudgeThatGoesBeforeItsLastBlockIsReturnedEndsTheOperat
   EXPECT_EQ(end->message(), verdict.message());
 }
 
+// Of four ranks 3 and 0 are lost. Rank 1 needs rank 0 and fails; rank 2 does not.
+TEST(Engine, WithoutTheJudgeWhoFailsTellsAllOthersSoThatTheyDoNotBlameIt) {
+  Network network;
+  Engine engine(Rank{1}, 4, network);
+  std::vector<float> values(10, 1.0F);
+  const auto group = std::make_shared<const Group>(Group{.id = 0, .ranks = {Rank{0}, Rank{1}, Rank{2}, Rank{3}}, .self = 1});
+  CallPlanner planner(group, {.agreement = Agreement::kWithData});
+  const Call call{.kind = CollectiveKind::kBroadcast,
+                  .output = values.data(),
+                  .count = std::ssize(values),
+                  .algorithm = Algorithm::kLinearPipeline};
+  std::optional<Status> end;
+  engine.start(planner.prepare(call, planner.choose(call), 1), [&](const Status& how) { end = how; });
+  const Status gone = error(ErrorKind::kPeerLost, "rank 0 has ended");
+  engine.on_peer_lost(Rank{3}, wire::Channel::kCollective, error(ErrorKind::kPeerLost, "rank 3 has ended"));
+  network.sent.clear();
+  engine.on_peer_lost(Rank{0}, wire::Channel::kCollective, gone);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->message(), gone.message());
+  std::vector<Rank> told;
+  for (const Sent& sent : network.sent) told.push_back(sent.to);
+  EXPECT_EQ(told, std::vector<Rank>{Rank{2}}) << "rank 3 is not there to be told";
+
+  // Rank 2 needs nothing of rank 0, and has not noticed.
+  Network other;
+  Engine hearer(Rank{2}, 4, other);
+  const auto payload = network.sent.at(0).payload;
+  std::vector<std::byte> copy(payload.begin(), payload.end());
+  hearer.on_message(Rank{1}, {.kind = wire::MessageKind::kCollectiveFailed, .payload_bytes = copy.size()}, copy);
+  EXPECT_TRUE(hearer.failure().ok()) << "the judge, for all it knows, will say what counts";
+  ASSERT_EQ(other.sent.size(), 1U);
+  EXPECT_EQ(other.sent[0].to, Rank{0});
+  hearer.on_peer_lost(Rank{0}, wire::Channel::kCollective, error(ErrorKind::kPeerLost, "rank 0 hung up"));
+  EXPECT_EQ(hearer.failure().message(), gone.message());
+}
+
 // Rank 0 of two, which has sent all of its broadcast and waits only for rank 1 to begin, which cuts it into other blocks.
 TEST(Engine, WhoseBlocksDifferIsFoundBeforeTheRootIsDone) {
   Network network;
