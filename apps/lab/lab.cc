@@ -35,6 +35,7 @@ struct Options {
   std::string limit;
   std::vector<std::string> each;
   std::vector<std::string> command;
+  bool end_with_first = false;
   bool json = false;
 };
 
@@ -219,6 +220,7 @@ Result<Finished> perform(const Plan& plan, const Options& options, int interrupt
   };
   hooks.interrupt = interrupt;
   hooks.limit = plan.limit;
+  if (options.end_with_first) hooks.on_failure = lab::OnFailure::kEndOthers;
   const SystemClock clock;
   const TimePoint start = clock.now();
   PACELINE_ASSIGN_OR_RETURN(done.outcome, lab::run(*lab, plan.commands, hooks));
@@ -290,6 +292,8 @@ void add_lab(CLI::App& app, Chosen& chosen) {
           "{hosts} how many there are, {address} its address, {address:K} host K's, {addresses} all")
       ->allow_extra_args(false);
   command->add_option("command", options->command, "The command for all hosts and its arguments, behind --");
+  command->add_flag("--end-with-first", options->end_with_first,
+                    "When a host's command fails, end the others, as Ctrl-C would. Otherwise each goes on until it ends by itself");
   command->add_flag(
       "--json", options->json,
       "One JSON document: addresses, rates and goodputs in bytes/s, bytes at the interfaces, exit codes. What the commands "

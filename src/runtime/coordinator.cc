@@ -104,6 +104,8 @@ void Coordinator::on_progress(PeerId peer, std::span<const std::byte> payload) {
   const auto name = roster_.name_of(peer);
   const auto progress = report::parse_foreign(text_of(payload), "a worker's progress");
   if (!name || !progress.ok() || !is_progress(*progress) || progress->value("rank", name->rank.value) != name->rank.value) return;
+  if (const auto done = progress->find("iteration"); done != progress->end() && done->is_number_integer())
+    told_[peer] = done->get<std::int64_t>();
   if (callbacks_.on_progress) callbacks_.on_progress(*progress);
 }
 
@@ -184,7 +186,9 @@ Role Coordinator::part_of(PeerId peer, const wire::MessageHead& head) const {
 void Coordinator::on_peer_lost(PeerId peer, const PeerName&, const Status& reason) {
   roles_.erase(peer);
   joiners_.remove(peer);
-  carry_out(roster_.on_peer_lost(peer, reason));
+  const auto told = told_.find(peer);
+  const std::string after = told == told_.end() ? std::string() : fmt::format(", after it had told of iteration {}", told->second);
+  carry_out(roster_.on_peer_lost(peer, Status(reason.kind(), reason.message() + after)));
 }
 
 void Coordinator::send(PeerId to, MessageKind kind, Iteration iteration, std::vector<std::byte> payload) {

@@ -99,6 +99,7 @@ class Coordinator final : public session::EndpointHandler {
   membership::Roster roster_;
   membership::Joiners joiners_;
   std::map<session::PeerId, session::Role> roles_;  // of joiners and members
+  std::map<session::PeerId, std::int64_t> told_;    // the iteration that a worker has told last
   std::optional<job::JobSpec> agreed_;              // with what on_agreed added
   bool deciding_ = false;                           // from then until on_agreed has returned
   std::optional<LinkProbe> probe_;                  // while it runs

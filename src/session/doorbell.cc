@@ -15,7 +15,7 @@ constexpr Duration kAgain = std::chrono::milliseconds(20), kLongestAgain = std::
 }  // namespace
 
 std::uint16_t Doorbell::own_door(const transport::Connection& connection) {
-  const std::string host = connection.local().host;
+  const std::string host = connection.ends().local.host;
   if (host.empty()) return 0;
   const auto serves = [&](const transport::Address& address) {
     return address.host == host || address.host == "0.0.0.0" || address.host == "::";
@@ -33,7 +33,8 @@ std::uint16_t Doorbell::own_door(const transport::Connection& connection) {
   return door->address().port;
 }
 
-void Doorbell::try_door(Peer& peer, std::uint16_t port) {
+void Doorbell::meet(Peer& peer, const transport::Connection& connection, std::uint16_t port) {
+  if (peer.process == nullptr && (peer.process = connection.ends().process) != nullptr) ++common_.counters.doors;
   const auto from = transport::parse_address(peer.address_text);
   if (port == 0 || !from.ok()) return;
   const transport::Address door{from->host, port};
@@ -50,7 +51,10 @@ void Doorbell::on_tried(Peer& peer, const Status& answer) {
 }
 
 void Doorbell::ring(Peer& peer) {
-  if (!peer.door_opens || peer.stage != Stage::kDown || std::exchange(peer.ringing, true)) return;
+  if (peer.stage != Stage::kDown || peer.ringing) return;
+  if (peer.process != nullptr) return peer.process->ended() ? state_.end_gone(peer) : ring_again(peer);
+  if (!peer.door_opens) return;
+  peer.ringing = true;
   knock(peer.id, peer.door, &Doorbell::on_rung);
 }
 
@@ -58,6 +62,10 @@ void Doorbell::on_rung(Peer& peer, const Status& answer) {
   peer.ringing = false;
   if (peer.stage != Stage::kDown) return;
   if (answer.code() == transport::kRefused) return state_.end_gone(peer);
+  ring_again(peer);
+}
+
+void Doorbell::ring_again(Peer& peer) {
   const Duration pause = std::min(kLongestAgain, std::max<Duration>(kAgain, common_.now() - peer.session.heard()));
   peer.ringing = true;
   common_.transport.loop().run_after(pause, [this, id = peer.id, alive = std::weak_ptr(alive_)] {

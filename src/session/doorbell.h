@@ -1,11 +1,11 @@
-// Tells a process that has ended from a connection that was cut, by what the kernel of its machine says: as long as a process lives it
-// listens, so whoever hears "nobody listens there" where somebody did knows that it is gone, and need not wait for the silence
+// Tells a process that has ended from a connection that was cut, by what the kernel of its machine says: as long as a process lives
+// it listens, so whoever hears "nobody listens there" where somebody did knows that it is gone, and need not wait for the silence
 // deadline. Nothing here depends on how fast anybody answers. Not for others. Loop thread.
 //
-// The side that connects asks by connecting again (dialler.h). For the other side, the one that connects has a door at the address it
-// connects from: the port where it listens anyway, or one where connections are taken and dropped. The listening side tries it once
-// when the session begins, for what lies in between may translate addresses or keep others out, and believes a refusal only of a door
-// that has opened.
+// The side that connects asks by connecting again (dialler.h). For the other side, the one that connects has a door at the address
+// it connects from: the port where it listens anyway, or one where connections are taken and dropped. The listening side tries it
+// once when the session begins, for what lies in between may translate addresses or keep others out, and believes a refusal only of
+// a door that has opened. Within one machine the system may know the peer's process itself.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class Doorbell {
   void add(const transport::Address& listening) { listening_.push_back(listening); }
   // The port of this process's door at the address that `connection`, made by this side, comes from; 0: there can be none.
   std::uint16_t own_door(const transport::Connection& connection);
-  // A session has begun with a peer that connects, and says that its door is at `port`.
-  void try_door(Peer& peer, std::uint16_t port);
+  // A session with a peer that connects begins or goes on over `connection`. It says that its door is at `port`.
+  void meet(Peer& peer, const transport::Connection& connection, std::uint16_t port);
   // The connection with a peer that connects has ended: asks at its door until it is back or given up.
   void ring(Peer& peer);
   void close() { doors_.clear(); }
@@ -38,6 +38,7 @@ class Doorbell {
   void knock(PeerId peer, const transport::Address& door, void (Doorbell::*answer)(Peer&, const Status&));
   void on_tried(Peer& peer, const Status& answer);
   void on_rung(Peer& peer, const Status& answer);
+  void ring_again(Peer& peer);
 
   EndpointCommon& common_;
   EndpointState& state_;

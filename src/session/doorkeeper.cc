@@ -76,7 +76,7 @@ void Doorkeeper::accept(Link& link, const PeerName& name, const Secret& secret) 
   peer.attempt = link.hello.attempt;
   peer.address_text = link.connection->peer();
   state_.attach(peer, link, link.hello.received);
-  state_.doorbell().try_door(peer, link.hello.door);
+  state_.doorbell().meet(peer, *link.connection, link.hello.door);
 }
 
 bool Doorkeeper::awaits_rank(const wire::Party& wanted) const {
@@ -90,7 +90,7 @@ void Doorkeeper::resume(Peer& peer, Link& link) {
   link.connection->admit();
   peer.attempt = link.hello.attempt;
   peer.address_text = link.connection->peer();
-  state_.doorbell().try_door(peer, link.hello.door);
+  state_.doorbell().meet(peer, *link.connection, link.hello.door);
   if (peer.link == nullptr) return state_.attach(peer, link, link.hello.received);
   if (peer.parked != nullptr) peer.parked->connection->close();
   peer.parked = &link;

@@ -45,7 +45,7 @@ void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, con
 }
 
 void EndpointState::end_gone(Peer& peer) {
-  end(peer, ErrorKind::kPeerLost, "has ended: its connection closed, and nothing listens at its port any more", {});
+  end(peer, ErrorKind::kPeerLost, "has ended: its connection closed, and its process is there no more", {});
 }
 
 // Called only directly from the loop, when no connection touches the payloads any more.

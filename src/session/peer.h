@@ -39,10 +39,11 @@ struct Peer {
   PeerName name;  // whom the hello named; before that, whom connect() expects
   PeerName as;    // as whom this side began the session
   std::uint64_t session_id = 0;
-  Secret secret = kNoSecret;   // what both ends prove that they know
-  bool tells_secret = false;   // connecting side: it is of this session only, so that the peer has to be told
-  bool connecting = false;     // this side connects, and connects again
-  bool known = false;          // on_peer has been called
+  Secret secret = kNoSecret;  // what both ends prove that they know
+  bool tells_secret = false;  // connecting side: it is of this session only, so that the peer has to be told
+  bool connecting = false;    // this side connects, and connects again
+  bool known = false;         // on_peer has been called
+  std::shared_ptr<const transport::PeerProcess> process;  // listening side; null: not known
   transport::Address door;     // listening side: where the peer's process listens while it lives; no host: not known
   bool ringing = false;        // it is asked there, or will be
   bool door_opens = false;     // somebody listened there while the peer was connected

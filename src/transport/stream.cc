@@ -13,10 +13,7 @@ constexpr std::size_t kTurnBytes = 1U << 20;     // to read or write before othe
 
 }  // namespace
 
-Stream::Stream(LoopCore& loop, std::string peer, Address local)
-    : loop_(&loop), peer_(std::move(peer)), local_(std::move(local)), reader_(open_) {
-  loop.add_member(*this);
-}
+Stream::Stream(LoopCore& loop, Ends ends) : loop_(&loop), ends_(std::move(ends)), reader_(open_) { loop.add_member(*this); }
 
 Stream::~Stream() {
   if (loop_ != nullptr) loop_->remove_member(*this);
@@ -29,7 +26,7 @@ void Stream::become_stranger(std::shared_ptr<StrangerCount> count, Duration dead
   probation_ = loop_->run_after(deadline, [weak = weak_from_this(), deadline] {
     if (const auto self = weak.lock()) {
       self->finish(
-          error(ErrorKind::kDeadline, "{} connected and did not identify itself within {}", self->peer_, to_text(deadline)));
+          error(ErrorKind::kDeadline, "{} connected and did not identify itself within {}", self->ends_.peer, to_text(deadline)));
     }
   });
 }
@@ -78,7 +75,7 @@ void Stream::close() {
     const std::size_t count = queue_.gather(pieces, kWriteBytes);
     write_some(std::span(pieces).first(count));
   }
-  finish(error(ErrorKind::kCancelled, "the connection with {} was closed by this side", peer_));
+  finish(error(ErrorKind::kCancelled, "the connection with {} was closed by this side", ends_.peer));
 }
 
 void Stream::abandon() {
@@ -176,13 +173,14 @@ void Stream::on_readable() {
       const std::string how = !moved.reason.ok() ? moved.reason.message()
                               : write_failed_    ? write_error_.message()
                                                  : "it closed the connection";
-      finish(error(ErrorKind::kPeerLost, "lost {}{}: {}", peer_, reader_.inside_frame() ? " in the middle of a frame" : "", how));
+      finish(
+          error(ErrorKind::kPeerLost, "lost {}{}: {}", ends_.peer, reader_.inside_frame() ? " in the middle of a frame" : "", how));
       return;
     }
     total += moved.bytes;
     if (Status status = reader_.consume(moved.bytes, *handler_); !status.ok()) {
       answer_if_owed(status);
-      finish(error(status.kind(), "{}: {}", peer_, status.message()));
+      finish(error(status.kind(), "{}: {}", ends_.peer, status.message()));
       return;
     }
     if (moved.bytes < room && open_) {  // nothing more was there

@@ -30,7 +30,7 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
     Status reason;          // kEnd: an error, or success for an orderly end by the peer
   };
 
-  Stream(LoopCore& loop, std::string peer, Address local = {});
+  Stream(LoopCore& loop, Ends ends);
   ~Stream() override;
 
   // Makes it an accepted connection, a stranger until admit() or `deadline`.
@@ -44,8 +44,8 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
   void admit();
   void close();
   void abandon();  // the Connection is destroyed: close without a callback
-  const std::string& peer() const { return peer_; }
-  const Address& local() const { return local_; }
+  const std::string& peer() const { return ends_.peer; }
+  const Ends& ends() const { return ends_; }
 
   void on_loop_gone() final;
   void on_turn_end() final;
@@ -75,8 +75,7 @@ class Stream : public LoopMember, public std::enable_shared_from_this<Stream> {
   void end_probation();
 
   LoopCore* loop_;  // null once the loop is gone
-  std::string peer_;
-  Address local_;
+  Ends ends_;
   ConnectionHandler* handler_ = nullptr;
   bool open_ = true;
   bool reported_ = false;
@@ -106,8 +105,7 @@ class StreamConnection final : public Connection {
   }
   void admit() override { stream_->admit(); }
   void close() override { stream_->close(); }
-  std::string peer() const override { return stream_->peer(); }
-  Address local() const override { return stream_->local(); }
+  const Ends& ends() const override { return stream_->ends(); }
 
  private:
   std::shared_ptr<Stream> stream_;

@@ -64,6 +64,21 @@ class ConnectionHandler {
   virtual void on_closed(const Status& reason) = 0;
 };
 
+// The process at the other end of a connection within one machine, as the system knows it.
+class PeerProcess {
+ public:
+  virtual ~PeerProcess() = default;
+  virtual bool ended() const = 0;
+};
+
+// Who is at the two ends of a connection.
+struct Ends {
+  std::string peer;  // for messages: "127.0.0.1:41022"
+  // This side as the other one sees it when nothing in between translates; without a host where a transport has no such thing.
+  Address local{};
+  std::shared_ptr<const PeerProcess> process{};  // null: the system does not know it
+};
+
 class Connection {
  public:
   virtual ~Connection() = default;  // closes without a callback if still open
@@ -76,9 +91,8 @@ class Connection {
   // The peer has said who it is: the limits for strangers (see ListenOptions) end.
   virtual void admit() = 0;
   virtual void close() = 0;
-  virtual std::string peer() const = 0;  // for messages: "127.0.0.1:41022"
-  // This side of it, as the other side sees it when nothing in between translates; without a host where a transport has no such thing.
-  virtual Address local() const = 0;
+  virtual const Ends& ends() const = 0;
+  const std::string& peer() const { return ends().peer; }
 };
 
 struct ListenOptions {

@@ -1,5 +1,5 @@
-// Processes that have ended, and connections that were only cut: which is which, long before the silence deadline. That deadline is an
-// hour here, so whatever is noticed was noticed by something else.
+// Processes that have ended, and connections that were only cut: which is which, long before the silence deadline. That is an hour
+// here, so whatever is noticed was noticed by something else.
 #include <atomic>
 
 #include <gmock/gmock.h>
@@ -26,8 +26,7 @@ TEST_P(SessionDeath, AProcessThatHasEndedIsNamedByTheSideThatItConnectedTo) {
   const Status reason = server.wait_lost(peer);
   EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
   EXPECT_THAT(reason.message(), HasSubstr("worker 2 ("));
-  EXPECT_THAT(reason.message(),
-              HasSubstr(" has ended: its connection closed, and nothing listens at its port any more; last heard"));
+  EXPECT_THAT(reason.message(), HasSubstr(" has ended: its connection closed, and its process is there no more; last heard"));
 }
 
 TEST_P(SessionDeath, AndByTheSideThatHadConnectedToIt) {
@@ -56,7 +55,7 @@ TEST_P(SessionDeath, APeerThatLivesIsAskedForAndMayComeBack) {
   std::atomic<int> knocks = 0;
   End& first = raw.connect(address);
   auto hello = hello_of(kWorker2, 5);
-  hello.door = raw.open_door(first.connection->local().host, [&] { ++knocks; });
+  hello.door = raw.open_door(first.connection->ends().local.host, [&] { ++knocks; });
   ASSERT_EQ(greet(first, hello).verdict, wire::Verdict::kAccepted);
   server.wait_until("its door", notices);
   first.close();

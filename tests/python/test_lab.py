@@ -179,3 +179,12 @@ def test_wrong_requests(arguments, names):
         assert process.finish() == 2 and process.out == ""
         for name in names:
             assert name in process.the_error()
+
+
+def test_a_command_that_fails_ends_the_others_where_that_is_asked_for():
+    forever = ("--each", "sleep 1000", "--each", "sleep 0.2; exit 7")
+    done = lab("--hosts", 2, "--measure", "0s", "--end-with-first", "--json", *forever, code=7)
+    if done is None:
+        return
+    hosts = json.loads(done[0])["hosts"]
+    assert [host["exit_code"] for host in hosts] == [130, 7] and "host 1: sh exited with code 7" in done[1], done

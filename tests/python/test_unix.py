@@ -3,12 +3,13 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import tempfile
 
 import pytest
 
-from jobs import Process, reference, train
+from jobs import Job, Process, reference, train
 from test_bad_input import refused
 
 LAYERS = [{"name": f"layer{i + 1}", "parameters": n, "forward_s": 0.0005, "backward_s": 0.001} for i, n in enumerate((1792, 36_928, 300_000, 60_000))]
@@ -90,3 +91,13 @@ def test_addresses_that_make_no_sense_are_refused(folder, task):
     refused("train", *task, "--join", "unix:job", names=["unix:job", "unix:/PATH"])
     with Process("train", *task, "--join", f"unix:{folder}/job", "--role", "server", "--bind", "127.0.0.1") as server:
         assert server.finish() == 2 and "127.0.0.1" in server.the_error(), server.err
+
+
+@pytest.mark.parametrize("culprit", ["worker 1", "server 0"])
+def test_a_killed_process_is_named_without_waiting_for_its_silence(folder, task, culprit, tmp_path):
+    with Job(tmp_path, *task[:2], "--workers", 3, "--iterations", 10**6, "--servers", 2, "--bind", f"unix:{folder}/job", "--deadline", "1h") as job:
+        job.wait_for_iterations(3)
+        os.kill(job.children()[culprit], signal.SIGKILL)
+        assert job.finish() == 1 and job.the_error().startswith(f"{culprit} ("), job.err
+        assert "has ended: its connection closed, and its process is there no more" in job.the_error(), job.err
+    assert os.listdir(folder) == []

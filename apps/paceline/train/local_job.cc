@@ -21,6 +21,7 @@
 #include "process/child.h"
 #include "report/report.h"
 #include "session/endpoint.h"
+#include "transport/open/open.h"
 #include "worker/worker_request.h"
 
 namespace paceline::cli {
@@ -344,6 +345,9 @@ class LocalJob {
   }
 
   int conclude() {
+    // Whoever was killed has removed nothing.
+    if (const auto meeting = transport::place_at(request_.bind, request_.coordinator_port); meeting.ok())
+      transport::remove_left_behind(*meeting);
     if (report_) {
       if (request_.json)
         std::cout << report_->dump(2) << "\n";

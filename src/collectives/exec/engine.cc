@@ -350,8 +350,8 @@ void Engine::tell(Rank to, const Status& reason) {
   sender_.send(to, head, told_.back(), kNoTicket);
 }
 
-// Only rank 0 decides, so that of several reasons the same one counts everywhere. When it is lost, whoever fails first tells all: the
-// others may need nothing of rank 0 any more, and would find out only when this one ends too, and blame it.
+// Only rank 0 decides, so that of several reasons the same one counts everywhere. When it is lost, whoever fails first tells all:
+// the others may need nothing of rank 0 any more, and would find out only when this one ends too, and blame it.
 void Engine::fail(const Status& reason) {
   if (!failure_.ok() || complained_) return;
   if (self_ == kJudge) {

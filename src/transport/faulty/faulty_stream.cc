@@ -10,7 +10,7 @@ void flip(std::span<std::byte> bytes, std::size_t bit) { bytes[bit / 8] ^= stati
 }  // namespace
 
 FaultyStream::FaultyStream(std::shared_ptr<FaultPlan> plan, Loop& loop, std::unique_ptr<Connection> inner)
-    : plan_(std::move(plan)), loop_(loop), inner_(std::move(inner)), peer_(inner_->peer()), local_(inner_->local()) {}
+    : plan_(std::move(plan)), loop_(loop), inner_(std::move(inner)), ends_(inner_->ends()) {}
 
 void FaultyStream::start(ConnectionHandler& handler) {
   if (!usable()) return;
@@ -162,7 +162,7 @@ void FaultyStream::on_closed(const Status& reason) {
   doomed_ = true;
   if (handler_ == nullptr) return;
   ConnectionHandler& handler = *std::exchange(handler_, nullptr);
-  handler.on_closed(cut_ ? error(ErrorKind::kPeerLost, "lost {}: the connection was cut", peer_) : reason);
+  handler.on_closed(cut_ ? error(ErrorKind::kPeerLost, "lost {}: the connection was cut", ends_.peer) : reason);
 }
 
 }  // namespace paceline::transport

@@ -20,8 +20,7 @@ class FaultyStream final : public ConnectionHandler, public std::enable_shared_f
   void admit();
   void close();
   void abandon();
-  std::string peer() const { return peer_; }
-  Address local() const { return local_; }
+  const Ends& ends() const { return ends_; }
 
   std::span<std::byte> on_head(const wire::FrameHeader& header, std::span<const std::byte> body) override;
   void on_frame(const Frame& frame) override;
@@ -51,8 +50,7 @@ class FaultyStream final : public ConnectionHandler, public std::enable_shared_f
   std::shared_ptr<FaultPlan> plan_;
   Loop& loop_;
   std::unique_ptr<Connection> inner_;  // null once abandoned or closed
-  std::string peer_;
-  Address local_;
+  Ends ends_;
   ConnectionHandler* handler_ = nullptr;
 
   std::deque<Held> held_;

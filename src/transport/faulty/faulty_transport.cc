@@ -20,8 +20,7 @@ class FaultyConnection final : public Connection {
   }
   void admit() override { stream_->admit(); }
   void close() override { stream_->close(); }
-  std::string peer() const override { return stream_->peer(); }
-  Address local() const override { return stream_->local(); }
+  const Ends& ends() const override { return stream_->ends(); }
 
  private:
   std::shared_ptr<FaultyStream> stream_;

@@ -47,7 +47,7 @@ class InprocLoop final : public LoopCore {
 class InprocStream final : public Stream {
  public:
   InprocStream(LoopCore& loop, std::string peer, PipeEnd end)
-      : Stream(loop, std::move(peer), {"inproc", 0}), end_(std::move(end)) {}
+      : Stream(loop, {.peer = std::move(peer), .local = {"inproc", 0}}), end_(std::move(end)) {}
 
   static std::shared_ptr<InprocStream> make(LoopCore& loop, std::string peer, PipeEnd end) {
     auto stream = std::make_shared<InprocStream>(loop, std::move(peer), std::move(end));

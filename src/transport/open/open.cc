@@ -12,10 +12,11 @@ namespace {
 struct Backend {
   std::string_view scheme;  // of its addresses
   Result<std::unique_ptr<Transport>> (*open)(const SocketOptions& options);
+  void (*remove_left_behind)(const Address& meeting);
 };
 constexpr Backend kBackends[] = {
-    {"", try_make_tcp_transport},
-    {"unix", try_make_unix_transport},
+    {"", try_make_tcp_transport, [](const Address&) {}},
+    {"unix", try_make_unix_transport, remove_unix_left_behind},
 };
 
 Result<std::unique_ptr<Transport>> open_plain(const Address& place, const OpenOptions& options) {
@@ -27,6 +28,11 @@ Result<std::unique_ptr<Transport>> open_plain(const Address& place, const OpenOp
 }
 
 }  // namespace
+
+void remove_left_behind(const Address& meeting) {
+  const auto backend = std::ranges::find(kBackends, meeting.scheme(), &Backend::scheme);
+  if (backend != std::end(kBackends)) backend->remove_left_behind(meeting);
+}
 
 Result<std::unique_ptr<Transport>> open(const Address& place, const OpenOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(auto transport, open_plain(place, options));

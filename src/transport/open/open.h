@@ -23,4 +23,7 @@ struct OpenOptions {
 // range or nothing serves such an address; kIo when the system gives no descriptors.
 Result<std::unique_ptr<Transport>> open(const Address& place, const OpenOptions& options = {});
 
+// Removes what killed processes of this user have left of those that met at `meeting`; nothing at which anybody listens.
+void remove_left_behind(const Address& meeting);
+
 }  // namespace paceline::transport

@@ -116,9 +116,9 @@ void SocketAcceptor::take_in(int descriptor, const SocketEndpoint& peer) {
     ::close(descriptor);
     return;
   }
-  std::string peer_text = family_->peer_text(descriptor, peer);
-  if (tls_ != nullptr) return shake_hands(std::move(socket), std::move(peer_text));
-  auto stream = std::make_shared<SocketStream>(*loop_, std::move(socket), std::move(peer_text));
+  Ends ends = family_->ends(descriptor, socket.local_endpoint(failure), peer);
+  if (tls_ != nullptr) return shake_hands(std::move(socket), std::move(ends));
+  auto stream = std::make_shared<SocketStream>(*loop_, std::move(socket), std::move(ends));
   stream->become_stranger(strangers_, options_.stranger_deadline);
   hand_over(std::move(stream));
 }
@@ -135,8 +135,8 @@ bool SocketAcceptor::make_room() {
 
 // It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever
 // counts strangers.
-void SocketAcceptor::shake_hands(Socket socket, std::string peer) {
-  auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(peer), tls_, TlsChannel::Side::kAccepts);
+void SocketAcceptor::shake_hands(Socket socket, Ends ends) {
+  auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(ends), tls_, TlsChannel::Side::kAccepts);
   stream->become_stranger(strangers_, options_.stranger_deadline);
   shaking_.push_back(stream);
   stream->shake_hands([weak = weak_from_this(), which = std::weak_ptr(stream)](const Status&) {

@@ -32,7 +32,7 @@ class SocketAcceptor final : public LoopMember, public std::enable_shared_from_t
   void wait();
   void on_ready();
   void take_in(int descriptor, const SocketEndpoint& peer);
-  void shake_hands(Socket socket, std::string peer);
+  void shake_hands(Socket socket, Ends ends);
   bool make_room();
   void hand_over(std::shared_ptr<Stream> stream);
   void refuse_one();

@@ -106,16 +106,15 @@ void SocketConnector::on_connected(const asio::error_code& failure) {
   const auto remote = socket_->remote_endpoint(ignored);
   if (ignored) return give_up_try(error(ErrorKind::kPeerLost, "{}", ignored.message()));
   // A port of the kernel's choosing that nobody listens on can turn out to be connected to itself.
-  if (socket_->local_endpoint(ignored) == remote) return give_up_try(error(ErrorKind::kPeerLost, "nobody listens there"));
-  std::string peer = family_->peer_text(socket_->native_handle(), remote);
-  Address local = family_->address_of(socket_->local_endpoint(ignored));
-  if (tls_ != nullptr) return shake_hands(std::move(peer), std::move(local));
-  hand_over(std::make_shared<SocketStream>(*loop_, std::move(*socket_), std::move(peer), std::move(local)));
+  const auto local = socket_->local_endpoint(ignored);
+  if (local == remote) return give_up_try(error(ErrorKind::kPeerLost, "nobody listens there"));
+  Ends ends = family_->ends(socket_->native_handle(), local, remote);
+  if (tls_ != nullptr) return shake_hands(std::move(ends));
+  hand_over(std::make_shared<SocketStream>(*loop_, std::move(*socket_), std::move(ends)));
 }
 
-void SocketConnector::shake_hands(std::string peer, Address local) {
-  auto stream = std::make_shared<TlsStream>(*loop_, std::move(*socket_), std::move(peer), tls_, TlsChannel::Side::kConnects,
-                                            std::move(local));
+void SocketConnector::shake_hands(Ends ends) {
+  auto stream = std::make_shared<TlsStream>(*loop_, std::move(*socket_), std::move(ends), tls_, TlsChannel::Side::kConnects);
   shaking_ = stream;
   stream->shake_hands([self = shared_from_this(), number = tried_](const Status& how) {
     if (self->loop_ == nullptr || self->shaking_ == nullptr || self->tried_ != number) return;  // it was given up

@@ -27,7 +27,7 @@ class SocketConnector final : public LoopMember, public std::enable_shared_from_
   void on_found(const asio::error_code& failure, std::vector<SocketEndpoint> found);
   void try_next();
   void on_connected(const asio::error_code& failure);
-  void shake_hands(std::string peer, Address local);
+  void shake_hands(Ends ends);
   void hand_over(std::shared_ptr<Stream> stream);
   void give_up_try(Status reason);
   void drop_try();

@@ -10,6 +10,7 @@
 
 #include "base/job_key.h"
 #include "transport/sockets/socket_loop.h"
+#include "transport/stream.h"
 
 namespace paceline::transport {
 
@@ -53,10 +54,8 @@ class SocketFamily {
   virtual Result<Listening> listen(SocketLoop& loop, const Address& address) const = 0;
   // Sets what a connected, or connecting, socket needs beyond what is common to all. False: errno says why not.
   virtual bool configure(int descriptor) const = 0;
-  // Where a socket is; without a host where that means nothing to others.
-  virtual Address address_of(const SocketEndpoint& endpoint) const = 0;
-  // For messages: who is at the other end of a socket.
-  virtual std::string peer_text(int descriptor, const SocketEndpoint& peer) const = 0;
+  // Of a connected socket.
+  virtual Ends ends(int descriptor, const SocketEndpoint& local, const SocketEndpoint& peer) const = 0;
 };
 
 // Makes `socket` a non-blocking socket for that place that child processes do not inherit. A Socket or an Acceptor.

@@ -42,8 +42,8 @@ struct SocketStream::WriteReady {
   std::shared_ptr<SocketStream> stream;
 };
 
-SocketStream::SocketStream(SocketLoop& loop, Socket socket, std::string peer, Address local)
-    : Stream(loop, std::move(peer), std::move(local)), socket_loop_(loop), socket_(std::move(socket)) {}
+SocketStream::SocketStream(SocketLoop& loop, Socket socket, Ends ends)
+    : Stream(loop, std::move(ends)), socket_loop_(loop), socket_(std::move(socket)) {}
 
 Stream::Moved SocketStream::read_some(std::span<const iovec> spaces) {
   const ssize_t count = ::readv(socket_->native_handle(), spaces.data(), static_cast<int>(spaces.size()));

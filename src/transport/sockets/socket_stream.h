@@ -11,7 +11,7 @@ namespace paceline::transport {
 
 class SocketStream : public Stream {
  public:
-  SocketStream(SocketLoop& loop, Socket socket, std::string peer, Address local = {});
+  SocketStream(SocketLoop& loop, Socket socket, Ends ends);
 
  protected:
   Moved read_some(std::span<const iovec> spaces) override;

@@ -8,9 +8,8 @@ constexpr std::size_t kMostHeld = 17U << 10;
 
 }  // namespace
 
-TlsStream::TlsStream(SocketLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context,
-                     TlsChannel::Side side, Address local)
-    : SocketStream(loop, std::move(socket), std::move(peer), std::move(local)), channel_(std::move(context), side, *this) {}
+TlsStream::TlsStream(SocketLoop& loop, Socket socket, Ends ends, std::shared_ptr<const TlsContext> context, TlsChannel::Side side)
+    : SocketStream(loop, std::move(socket), std::move(ends)), channel_(std::move(context), side, *this) {}
 
 void TlsStream::shake_hands(std::function<void(const Status&)> done) {
   done_ = std::move(done);

@@ -12,8 +12,7 @@ namespace paceline::transport {
 
 class TlsStream final : public SocketStream, private RawStream {
  public:
-  TlsStream(SocketLoop& loop, Socket socket, std::string peer, std::shared_ptr<const TlsContext> context, TlsChannel::Side side,
-            Address local = {});
+  TlsStream(SocketLoop& loop, Socket socket, Ends ends, std::shared_ptr<const TlsContext> context, TlsChannel::Side side);
 
   // Before start(). `done` is called once, by the loop, unless that goes first: the stream is encrypted, or `how` says why not, and
   // then it is closed and says so as soon as it is started.

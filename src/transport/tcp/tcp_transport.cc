@@ -76,17 +76,19 @@ class TcpFamily final : public SocketFamily {
            (!send_buffer_ || set(SOL_SOCKET, SO_SNDBUF, static_cast<int>(send_buffer_->count / 2)));
   }
 
-  Address address_of(const SocketEndpoint& from) const override {
-    const tcp::endpoint endpoint = ip_endpoint(from);
-    return {endpoint.address().to_string(), endpoint.port()};
+  Ends ends(int, const SocketEndpoint& local, const SocketEndpoint& peer) const override {
+    return {.peer = address_of(peer).text(), .local = address_of(local)};
   }
-
-  std::string peer_text(int, const SocketEndpoint& peer) const override { return address_of(peer).text(); }
 
  private:
   static Status check(const Address& address) {
     if (!address.is_file()) return {};
     return error(ErrorKind::kBadRequest, "this process talks over TCP, and takes HOST:PORT");
+  }
+
+  static Address address_of(const SocketEndpoint& from) {
+    const tcp::endpoint endpoint = ip_endpoint(from);
+    return {endpoint.address().to_string(), endpoint.port()};
   }
 
   static tcp::endpoint ip_endpoint(const SocketEndpoint& from) {

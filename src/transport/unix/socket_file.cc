@@ -1,7 +1,10 @@
 #include "transport/unix/socket_file.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include <fcntl.h>
@@ -102,6 +105,21 @@ Result<std::shared_ptr<SocketFile>> SocketFile::listen(Acceptor& socket, const s
   socket.listen(Acceptor::max_listen_connections, failure);
   if (failure) return error(ErrorKind::kIo, "{}", failure.message());
   return file;
+}
+
+void remove_left_behind(const std::string& path) {
+  const FolderLock lock(path);
+  if (!lock.status().ok()) return;
+  const std::filesystem::path file(path);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), ignored)) {
+    const std::string name = entry.path().filename(), own = file.filename();
+    const bool beside = name.starts_with(own + ".") && std::ranges::all_of(name.substr(own.size() + 1), [](unsigned char letter) {
+                          return std::isdigit(letter) != 0;
+                        });
+    if (name != own && !beside) continue;
+    if (const auto endpoint = endpoint_of(entry.path()); endpoint.ok()) (void)clear(entry.path(), *endpoint);
+  }
 }
 
 SocketFile::~SocketFile() {

@@ -12,6 +12,9 @@ namespace paceline::transport {
 // The endpoint of a path. Errors: kBadRequest when it is too long.
 Result<SocketEndpoint> endpoint_of(const std::string& path);
 
+// Removes what processes of this user that were killed have left at `path` and beside it.
+void remove_left_behind(const std::string& path);
+
 class SocketFile {
  public:
   // Binds and listens: makes the file, in place of one that a process of this user left behind. Errors: kBadRequest when there can

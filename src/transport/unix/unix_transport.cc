@@ -1,6 +1,9 @@
 #include "transport/unix/unix_transport.h"
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "transport/unix/socket_file.h"
 
@@ -9,6 +12,28 @@ namespace {
 
 constexpr std::string_view kScheme = "unix";
 constexpr int kMostBeside = 65535;  // files beside one path
+
+// By a descriptor of the process itself: its number may be another one's later.
+class KnownProcess final : public PeerProcess {
+ public:
+  // Null where there are no such descriptors, and of a process that is not seen from here.
+  static std::shared_ptr<const PeerProcess> find(pid_t number) {
+    const auto descriptor = number > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, number, 0)) : -1;
+    return descriptor < 0 ? nullptr : std::make_shared<KnownProcess>(descriptor);
+  }
+  explicit KnownProcess(int descriptor) : descriptor_(descriptor) {}
+  ~KnownProcess() override { ::close(descriptor_); }
+  KnownProcess(const KnownProcess&) = delete;
+  KnownProcess& operator=(const KnownProcess&) = delete;
+
+  bool ended() const override {
+    pollfd wait{descriptor_, POLLIN, 0};
+    return ::poll(&wait, 1, 0) == 1;
+  }
+
+ private:
+  int descriptor_;
+};
 
 class UnixFamily final : public SocketFamily {
  public:
@@ -40,13 +65,12 @@ class UnixFamily final : public SocketFamily {
     return ::setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0;
   }
 
-  Address address_of(const SocketEndpoint&) const override { return {}; }  // whoever connects has no file
-
-  std::string peer_text(int descriptor, const SocketEndpoint&) const override {
+  // Whoever connects has no file.
+  Ends ends(int descriptor, const SocketEndpoint&, const SocketEndpoint&) const override {
     ucred process{};
     socklen_t length = sizeof process;
-    if (::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &process, &length) != 0) return "a process of this machine";
-    return fmt::format("process {} of this machine", process.pid);
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &process, &length) != 0) return {.peer = "a process of this machine"};
+    return {.peer = fmt::format("process {} of this machine", process.pid), .process = KnownProcess::find(process.pid)};
   }
 
  private:
@@ -65,6 +89,10 @@ class UnixFamily final : public SocketFamily {
 };
 
 }  // namespace
+
+void remove_unix_left_behind(const Address& meeting) {
+  if (meeting.scheme() == kScheme) remove_left_behind(meeting.host.substr(kScheme.size() + 1));
+}
 
 Result<std::unique_ptr<Transport>> try_make_unix_transport(const SocketOptions& options) {
   return try_make_socket_transport(std::make_shared<UnixFamily>(options), options);

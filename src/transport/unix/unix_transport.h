@@ -14,4 +14,7 @@ namespace paceline::transport {
 // Errors as of try_make_socket_transport.
 Result<std::unique_ptr<Transport>> try_make_unix_transport(const SocketOptions& options);
 
+// As remove_left_behind in open/open.h.
+void remove_unix_left_behind(const Address& meeting);
+
 }  // namespace paceline::transport
