@@ -1,5 +1,6 @@
 #include "bench/lab_job.h"
 
+#include <array>
 #include <cstdio>
 
 #include <unistd.h>
@@ -85,22 +86,22 @@ class Watch {
 }  // namespace
 
 std::vector<lab::HostCommand> paceline_commands(const std::string& program, int hosts, HostRole role,
-                                                const std::vector<std::string>& options) {
+                                                const std::vector<std::string>& options, const std::string& key) {
+  const std::array<std::string, 2> security =
+      key.empty() ? std::array<std::string, 2>{"--security", "none"} : std::array<std::string, 2>{"--job-key-file", key};
   const bool serves = role == HostRole::kWorkerAndServer;
   const std::string count = std::to_string(hosts);
   std::vector<lab::HostCommand> commands = {
       {.host = 0,
        .arguments = {program, "coordinator", "--workers", count, "--servers", serves ? count : "0", "--bind", lab::address(0),
-                     "--port", kPort, "--events", "--security", "none"}}};
+                     "--port", kPort, "--events", security[0], security[1]}}};
   for (int host = 0; host < hosts; ++host) {
-    lab::HostCommand member{
-        .host = host,
-        .arguments = {program, "train", "--join", fmt::format("{}:{}", lab::address(0), kPort), "--role",
-                      serves ? "both" : "worker", "--bind", lab::address(host), "--rank", std::to_string(host), "--workers", count,
-                      // The lab is this machine, and those that are measured beside it do not encrypt either.
-                      "--security", "none",
-                      // Its only use here is that every iteration is told.
-                      "--metrics", "/dev/null"}};
+    lab::HostCommand member{.host = host,
+                            .arguments = {program, "train", "--join", fmt::format("{}:{}", lab::address(0), kPort), "--role",
+                                          serves ? "both" : "worker", "--bind", lab::address(host), "--rank", std::to_string(host),
+                                          "--workers", count, security[0], security[1],
+                                          // Its only use here is that every iteration is told.
+                                          "--metrics", "/dev/null"}};
     member.arguments.insert(member.arguments.end(), options.begin(), options.end());
     commands.push_back(std::move(member));
   }

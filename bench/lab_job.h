@@ -40,9 +40,10 @@ struct LabJobRun {
 // What every host of a job is.
 enum class HostRole { kWorkerAndServer, kWorker };  // kWorker: trains by collective operations
 
-// `paceline train --join` on every host, with `options`, and a coordinator on host 0. `program` is the path of paceline.
+// `paceline train --join` on every host, with `options`, and a coordinator on host 0. `program` is the path of paceline, `key` that
+// of the job's key; "": in the clear, for the lab is this machine.
 std::vector<lab::HostCommand> paceline_commands(const std::string& program, int hosts, HostRole role,
-                                                const std::vector<std::string>& options);
+                                                const std::vector<std::string>& options, const std::string& key = "");
 
 // Errors: kCancelled when interrupted, kDeadline, kIo with what the first process that failed said last.
 Result<LabJobRun> run_lab_job(const lab::Lab& lab, const LabJob& job);

@@ -64,7 +64,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
     bench.grid.contestants = legal;
     bench.grid.contestants.emplace_back("ddp");
   }
-  for (const auto& names : {bench::torch_names(), bench::mxnet_names(), bench::loop_names(), bench::narrow_names()})
+  for (const auto& names : {bench::torch_names(), bench::mxnet_names(), bench::loop_names(), bench::schedule_variants()})
     legal.insert(legal.end(), names.begin(), names.end());
   for (const std::string& name : bench.grid.contestants) {
     if (std::ranges::find(legal, name) == legal.end())
@@ -88,6 +88,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   fs::create_directories(options.output, problem);
   if (problem) return error(ErrorKind::kBadRequest, "--output {}: {}", options.output, problem.message());
   bench.ledger = fs::path(options.output) / "cells.jsonl";
+  bench.key = fs::path(options.output) / "job.key";
   return bench;
 }
 
@@ -193,7 +194,8 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
   list("--contestants", options->contestants,
-       "Schedules (each also with --wire: p3-bfloat16), ddp (PyTorch over gloo), attach (paceline.torch, which --python has or "
+       "Schedules (each also with --wire: p3-bfloat16; with a job key: p3-tls), ddp (PyTorch over gloo), attach (paceline.torch, "
+       "which --python has or "
        "PYTHONPATH and PACELINE_LIBRARY find; both also with clipping: ddp-clip), mxnet, mxnet-p3, mxnet-p3-bounded (MXNet's "
        "KVStore, its P3, and that with a bounded socket), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also "
        "with an algorithm: loop1-mst); default: schedules and ddp");

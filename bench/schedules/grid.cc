@@ -36,13 +36,14 @@ ScheduleContestant schedule_of(const std::string& contestant) {
   const std::size_t dash = contestant.rfind('-');
   const std::string wire = dash == std::string::npos ? "" : contestant.substr(dash + 1);
   if (wire == "bfloat16" || wire == "float16") return {contestant.substr(0, dash), wire, 2};
+  if (wire == "tls") return {.schedule = contestant.substr(0, dash), .wire = "float32", .element_bytes = 4, .encrypted = true};
   return {contestant, "float32", 4};
 }
 
-std::vector<std::string> narrow_names() {
+std::vector<std::string> schedule_variants() {
   std::vector<std::string> names;
   for (const std::string& schedule : scheduling::schedule_names()) {
-    for (const char* wire : {"bfloat16", "float16"}) names.push_back(schedule + "-" + wire);
+    for (const char* wire : {"bfloat16", "float16", "tls"}) names.push_back(schedule + "-" + wire);
   }
   return names;
 }

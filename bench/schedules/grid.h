@@ -49,10 +49,11 @@ std::vector<std::string> loop_names();  // all that loop_of knows
 struct ScheduleContestant {
   std::string schedule, wire;  // as --schedule and --wire take them
   std::int64_t element_bytes;
+  bool encrypted = false;
 };
-// "p3": with float32; "p3-bfloat16", "p3-float16": with fewer bytes. Of any other name, that name.
+// "p3": with float32; "p3-bfloat16", "p3-float16": with fewer bytes; "p3-tls": with a job key. Of any other name, that name.
 ScheduleContestant schedule_of(const std::string& contestant);
-std::vector<std::string> narrow_names();  // of all schedules with fewer bytes
+std::vector<std::string> schedule_variants();  // of all schedules: narrow, and encrypted
 
 // What replays the tables beside `paceline train`: a program of bench/peers.
 struct PeerContestant {

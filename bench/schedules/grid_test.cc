@@ -48,6 +48,9 @@ TEST(Grid, AScheduleIsNamedWithWhatItSendsOfEachParameter) {
   EXPECT_EQ(schedule_of("layer-wise").wire, "float32");
   EXPECT_EQ(schedule_of("layer-wise-bfloat16").schedule, "layer-wise");
   EXPECT_EQ(schedule_of("p3-float16").wire, "float16");
+  EXPECT_FALSE(schedule_of("p3").encrypted);
+  EXPECT_TRUE(schedule_of("layer-wise-tls").encrypted);
+  EXPECT_EQ(schedule_of("layer-wise-tls").schedule, "layer-wise");
   const replay::LayerTable table{.layers = {{.parameters = 1000, .forward = 0.5, .backward = 1}}};
   EXPECT_EQ(loads_of(table, "p3")[0].size, Bytes{4000});
   EXPECT_EQ(loads_of(table, "p3-bfloat16")[0].size, Bytes{2000}) << "the bound is that of half the bytes";

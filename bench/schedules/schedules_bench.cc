@@ -1,12 +1,14 @@
 #include "bench/schedules/schedules_bench.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <tuple>
 
 #include <unistd.h>
 
 #include "base/checksum.h"
+#include "base/job_key_file.h"
 #include "bench/lab_job.h"
 #include "bench/spread.h"
 
@@ -91,13 +93,16 @@ class Bench {
       words.insert(words.end(), {"--schedule", schedule_of(cell.contestant).schedule, "--wire", schedule_of(cell.contestant).wire});
     if (!cell.slice.empty()) words.insert(words.end(), {"--slice", cell.slice});
     words.insert(words.end(), options_.job_options.begin(), options_.job_options.end());
-    return paceline_commands(options_.paceline, cell.hosts, loop ? HostRole::kWorker : HostRole::kWorkerAndServer, words);
+    return paceline_commands(options_.paceline, cell.hosts, loop ? HostRole::kWorker : HostRole::kWorkerAndServer, words,
+                             schedule_of(cell.contestant).encrypted ? options_.key : "");
   }
 
   Result<Json> run_cell(const Cell& cell) {
     PACELINE_ASSIGN_OR_RETURN(const replay::LayerTable table, table_of(cell));
     PACELINE_ASSIGN_OR_RETURN(const lab::Lab* const lab, lab_for(cell));
     PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond goodput, lab->goodput(0, 1));
+    if (schedule_of(cell.contestant).encrypted && !std::filesystem::exists(options_.key))
+      PACELINE_RETURN_IF_ERROR(write_job_key(options_.key, JobKey::draw()));
     const cost::LowerBound bound = cost::iteration_lower_bound(loads_of(table, cell.contestant), cell.hosts, goodput);
     LabJob job;
     job.commands = commands_of(cell);

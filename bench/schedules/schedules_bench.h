@@ -16,6 +16,7 @@ namespace paceline::bench {
 struct SchedulesBenchOptions {
   GridOptions grid;
   std::string ledger;                    // file of finished cells; made when it is not there
+  std::string key;                       // file of the key of contestants that encrypt; made when it is not there
   std::string paceline;                  // path of this program
   std::string tables;                    // folder of NAME.json
   std::string python;                    // interpreter with torch, for "ddp"; for "attach" with paceline too

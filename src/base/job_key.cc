@@ -31,6 +31,13 @@ JobKey JobKey::draw() {
 }
 
 Result<JobKey> JobKey::from(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.find("-----BEGIN ") != std::string_view::npos) {
+    PACELINE_ASSIGN_OR_RETURN(auto certificate, Certificate::from(text));
+    JobKey key = draw();
+    key.certificate_ = std::move(certificate);
+    return key;
+  }
   if (bytes.size() != kBytes)
     return error(ErrorKind::kBadRequest, "{} bytes are no job key; a key has exactly {}", bytes.size(), kBytes);
   if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; }))
@@ -38,6 +45,10 @@ Result<JobKey> JobKey::from(std::span<const std::byte> bytes) {
   const auto held = page();
   std::memcpy(held->data(), bytes.data(), kBytes);
   return JobKey(held);
+}
+
+std::span<const std::byte> JobKey::source() const {
+  return certificate_ == nullptr ? std::span<const std::byte>(bytes()) : std::as_bytes(std::span(certificate_->pem()));
 }
 
 Secret JobKey::derive(std::string_view purpose) const {
@@ -49,6 +60,7 @@ Secret JobKey::derive(std::string_view purpose) const {
 }
 
 std::string JobKey::name() const {
+  if (certificate_ != nullptr) return certificate_->name();
   const Secret derived = derive("paceline key name 1");
   std::string digits;
   for (const std::byte byte : std::span(derived).first<8>()) digits += fmt::format("{:02x}", std::to_integer<int>(byte));

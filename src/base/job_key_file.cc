@@ -1,9 +1,9 @@
 #include "base/job_key_file.h"
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,8 @@ namespace paceline {
 namespace {
 
 constexpr std::string_view kDescriptor = "fd:";
-constexpr int kFirstOwn = 3;  // descriptor behind standard input, output and error
+constexpr std::size_t kMostBytes = 64 << 10;  // of a certificate with all that leads to its authority
+constexpr int kFirstOwn = 3;                  // descriptor behind standard input, output and error
 
 std::string reason(int number) { return std::generic_category().message(number); }
 
@@ -33,7 +34,7 @@ class Descriptor {
 };
 
 Result<JobKey> read_from(int descriptor, const std::string& source) {
-  std::array<std::byte, JobKey::kBytes + 1> bytes{};
+  std::vector<std::byte> bytes(kMostBytes + 1);
   std::size_t got = 0;
   while (got < bytes.size()) {
     const ssize_t count = ::pread(descriptor, bytes.data() + got, bytes.size() - got, static_cast<off_t>(got));
@@ -45,6 +46,8 @@ Result<JobKey> read_from(int descriptor, const std::string& source) {
   auto key = JobKey::from(std::span(bytes).first(got));
   wipe(bytes);
   if (key.ok()) return key;
+  if (key.status().code() == kNoCertificate)
+    return error(ErrorKind::kBadRequest, "certificate file {}: {}", source, key.status().message());
   return error(ErrorKind::kBadRequest, "job key {}: {}{}; make one with 'paceline key new FILE'", source,
                got > JobKey::kBytes ? "more than 32 bytes (a line end behind the key?); " : "", key.status().message());
 }

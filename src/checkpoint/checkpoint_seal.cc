@@ -15,6 +15,10 @@ Result<CheckpointSeal> CheckpointSeal::from_file(const std::string& key_file) {
   if (key_file.empty()) return CheckpointSeal();
   auto key = read_job_key(key_file);
   if (!key.ok()) return Status(key.status().kind(), "--checkpoint-key: " + key.status().message());
+  if (key->certificate() != nullptr) {
+    return error(ErrorKind::kBadRequest,
+                 "--checkpoint-key {}: a certificate seals nothing; make a key with 'paceline key new FILE'", key_file);
+  }
   return CheckpointSeal(std::move(*key));
 }
 

@@ -11,7 +11,7 @@
 namespace paceline::transport {
 namespace {
 
-constexpr std::array<const char*, 3> kNames = {"auto", "psk", "none"};
+constexpr std::array<const char*, 4> kNames = {"auto", "psk", "tls", "none"};
 constexpr const char* kMend =
     "make a key with 'paceline key new FILE', copy the file to every machine of the job and give --job-key-file FILE everywhere";
 
@@ -23,8 +23,13 @@ Result<Security> parse_security(std::string_view text) {
   const auto found = std::ranges::find(kNames, text);
   if (found != kNames.end()) return static_cast<Security>(found - kNames.begin());
   const std::vector<std::string> names(kNames.begin(), kNames.end());
-  return error(ErrorKind::kBadRequest, "--security knows no '{}'{}; legal: auto, psk, none", text,
+  return error(ErrorKind::kBadRequest, "--security knows no '{}'{}; legal: auto, psk, tls, none", text,
                suggestion(std::string(text), names));
+}
+
+Security security_of(const std::optional<JobKey>& key) {
+  if (!key) return Security::kNone;
+  return key->certificate() != nullptr ? Security::kTls : Security::kPsk;
 }
 
 bool is_loopback(std::string_view host) {
@@ -43,8 +48,14 @@ Result<std::optional<JobKey>> choose_security(Security wanted, const std::option
     if (!key) return std::optional<JobKey>();
     return error(ErrorKind::kBadRequest, "--security none contradicts --job-key-file; leave one of them out");
   }
+  if (key && wanted == Security::kPsk && key->certificate() != nullptr) {
+    return error(ErrorKind::kBadRequest,
+                 "--security psk wants a key that all share, and --job-key-file gives the certificate of {}; say --security tls",
+                 key->certificate()->name());
+  }
   if (key) return key;
-  if (wanted == Security::kPsk) return error(ErrorKind::kBadRequest, "--security psk needs the job's key; {}", kMend);
+  if (wanted == Security::kPsk || wanted == Security::kTls)
+    return error(ErrorKind::kBadRequest, "--security {} needs the job's key; {}", to_string(wanted), kMend);
   const auto open = std::ranges::find_if(places, [](const Address& place) { return !stays_on_machine(place); });
   if (open == places.end()) return std::optional<JobKey>();
   return error(ErrorKind::kBadRequest,

@@ -15,9 +15,12 @@ namespace paceline::transport {
 enum class Security {
   kAuto,  // with a key: TLS; without: in the clear, on the loopback only
   kPsk,   // TLS with the job's key
+  kTls,   // TLS with the job's key or with certificates
   kNone,  // in the clear, wherever
 };
-const char* to_string(Security security);  // "auto", "psk", "none"
+const char* to_string(Security security);  // "auto", "psk", "tls", "none"
+// What a process with this key does: kPsk, kTls with a certificate, kNone without either.
+Security security_of(const std::optional<JobKey>& key);
 Result<Security> parse_security(std::string_view text);
 
 // Known to be without a look-up: "localhost", 127.0.0.0/8, ::1. The wildcards are not.

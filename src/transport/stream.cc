@@ -173,8 +173,10 @@ void Stream::on_readable() {
       const std::string how = !moved.reason.ok() ? moved.reason.message()
                               : write_failed_    ? write_error_.message()
                                                  : "it closed the connection";
-      finish(
-          error(ErrorKind::kPeerLost, "lost {}{}: {}", ends_.peer, reader_.inside_frame() ? " in the middle of a frame" : "", how));
+      // A peer that refuses this process for good: whoever connects need not try for ever.
+      const bool refused = !moved.reason.ok() && moved.reason.kind() == ErrorKind::kBadRequest;
+      finish(error(refused ? ErrorKind::kBadRequest : ErrorKind::kPeerLost, "lost {}{}: {}", ends_.peer,
+                   reader_.inside_frame() ? " in the middle of a frame" : "", how));
       return;
     }
     total += moved.bytes;

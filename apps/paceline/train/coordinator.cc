@@ -80,7 +80,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   loop.run();
   bar.reset();
   auto [status, report] = coordinator.ending();
-  if (report) (*report)["security"] = to_string(*key ? transport::Security::kPsk : transport::Security::kNone);
+  if (report) (*report)["security"] = to_string(transport::security_of(*key));
   if (report) {
     if (request.events)
       print_event("report", *report);

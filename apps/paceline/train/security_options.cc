@@ -10,14 +10,16 @@ void add_security_options(CLI::App& command, SecurityOptions& options) {
       .add_option(
           "--job-key-file", options.key_file,
           "The job's key, the same file for all its processes ('paceline key new FILE' makes one): whoever holds it is a member, "
-          "and everything is encrypted with TLS 1.3. Default: PACELINE_JOB_KEY_FILE")
+          "and everything is encrypted with TLS 1.3. Or a certificate of the process's own with its key and authority (PEM). "
+          "Default: PACELINE_JOB_KEY_FILE")
       ->check(not_empty)
       ->option_text("FILE");
   command
       .add_option(
           "--security", options.security,
           "auto: encrypted with a key, and without one in the clear, on the loopback only; psk: encrypted, a key is needed (a job "
-          "whose processes are all started here makes its own); none: in the clear, for closed networks")
+          "whose processes are all started here makes its own); tls: the same, or certificates; none: in the clear, for closed "
+          "networks")
       ->capture_default_str();
 }
 
@@ -34,7 +36,7 @@ Result<std::optional<JobKey>> choose_key(const SecurityOptions& options, std::sp
 Result<HandedKey> HandedKey::make(const std::optional<JobKey>& key) {
   HandedKey handed;
   if (!key) return handed;
-  std::string bytes(reinterpret_cast<const char*>(key->bytes().data()), JobKey::kBytes);
+  std::string bytes(reinterpret_cast<const char*>(key->source().data()), key->source().size());
   auto text = HandedText::make(bytes);
   wipe(std::as_writable_bytes(std::span(bytes)));
   PACELINE_RETURN_IF_ERROR(text.status());
@@ -46,7 +48,7 @@ std::string HandedKey::source() const { return text_ == nullptr ? "" : fmt::form
 
 std::vector<std::string> HandedKey::options() const {
   if (text_ == nullptr) return {"--security", "none"};
-  return {"--security", "psk", "--job-key-file", source()};
+  return {"--security", "tls", "--job-key-file", source()};
 }
 
 std::vector<int> HandedKey::kept() const { return text_ == nullptr ? std::vector<int>() : std::vector{text_->descriptor()}; }

@@ -5,6 +5,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include "base/check.h"
 #include "wire/frame.h"
@@ -133,16 +134,54 @@ TlsChannel::Next TlsChannel::shake_hands() {
 
 void TlsChannel::settle() {
   // OpenSSL says so when the key was used, and there is nothing else that it could have used. To be sure of that costs nothing.
-  if (SSL_session_reused(native_) != 1 || SSL_version(native_) != TLS1_3_VERSION) {
-    failure_ = error(ErrorKind::kBadRequest, "it did not show the job's key");
+  const bool certified = context_->key().certificate() != nullptr;
+  const bool shown = certified ? SSL_get0_peer_certificate(native_) != nullptr && SSL_get_verify_result(native_) == X509_V_OK
+                               : SSL_session_reused(native_) == 1;
+  if (!shown || SSL_version(native_) != TLS1_3_VERSION) {
+    failure_ = error(ErrorKind::kBadRequest, "it did not show {}", certified ? "a certificate" : "the job's key");
     return;
   }
   established_ = true;
   drained_ = false;  // what came with the last bytes of the handshake is here already
   // The keys of the connection are made; the shared one need not stand in memory as long as it lives.
   constexpr Secret kNothing{};
-  SSL_SESSION_set1_master_key(SSL_get_session(native_), reinterpret_cast<const unsigned char*>(kNothing.data()), kNothing.size());
+  if (!certified)
+    SSL_SESSION_set1_master_key(SSL_get_session(native_), reinterpret_cast<const unsigned char*>(kNothing.data()), kNothing.size());
   record_ = std::make_unique_for_overwrite<std::byte[]>(kRecord);
+}
+
+// What was wrong with a certificate: the peer's, or, as the peer says, this process's.
+std::optional<Status> TlsChannel::certificate_reason(unsigned long code) const {
+  const bool certified = context_->key().certificate() != nullptr;
+  const char* const kind = certified ? "" : "; this process has a job key, and all of a job need the same kind of --job-key-file";
+  switch (alert_of(code)) {
+    case SSL_AD_BAD_CERTIFICATE:
+    case SSL_AD_UNSUPPORTED_CERTIFICATE:
+    case SSL_AD_CERTIFICATE_REVOKED:
+    case SSL_AD_CERTIFICATE_EXPIRED:
+    case SSL_AD_CERTIFICATE_UNKNOWN:
+    case SSL_AD_UNKNOWN_CA:
+    case SSL_AD_ACCESS_DENIED:
+    case SSL_AD_CERTIFICATE_REQUIRED:
+      return error(ErrorKind::kBadRequest, "it refused {} ({}){}", context_->identity(), text_of(code), kind);
+    case SSL_AD_HANDSHAKE_FAILURE:
+      if (!certified) break;
+      return error(ErrorKind::kBadRequest,
+                   "it takes no certificate; all of a job need the same kind of --job-key-file, and this process has {}",
+                   context_->identity());
+    default:
+      break;
+  }
+  if (ERR_GET_REASON(code) == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+    return error(ErrorKind::kBadRequest, "it shows no certificate, and all of this job have one; give it one with --job-key-file");
+  const long verified = SSL_get_verify_result(native_);
+  if (ERR_GET_REASON(code) != SSL_R_CERTIFICATE_VERIFY_FAILED || verified == X509_V_OK) return std::nullopt;
+  if (!certified) return error(ErrorKind::kBadRequest, "it shows a certificate{}", kind);
+  const std::string who = offered_.name().empty() ? "" : " of " + offered_.name();
+  if (verified == X509_V_ERR_HOSTNAME_MISMATCH) {
+    return error(ErrorKind::kBadRequest, "its certificate{} is of none of the peers that this process's file admits", who);
+  }
+  return error(ErrorKind::kBadRequest, "its certificate{} does not hold: {}", who, X509_verify_cert_error_string(verified));
 }
 
 Status TlsChannel::handshake_reason() const {
@@ -154,6 +193,7 @@ Status TlsChannel::handshake_reason() const {
                  "it talks in the clear, and this process only encrypted: it was started without the job's key; {}", kSame);
   }
   if (ended_ && !ended_->ok()) return *ended_;
+  if (const auto why = certificate_reason(code)) return *why;
   switch (alert_of(code)) {
     case SSL_AD_HANDSHAKE_FAILURE:
     case SSL_AD_ILLEGAL_PARAMETER:
@@ -176,6 +216,8 @@ Status TlsChannel::handshake_reason() const {
 Status TlsChannel::established_reason() const {
   const unsigned long code = ERR_peek_error();
   if (ended_ && !ended_->ok()) return *ended_;
+  // The side that connects has sent its certificate last, and hears only now that it is refused.
+  if (const auto why = certificate_reason(code)) return *why;
   if (alert_of(code) != 0) return error(ErrorKind::kPeerLost, "it broke off ({})", text_of(code));
   if (ended_) return error(ErrorKind::kPeerLost, "the connection was cut off: it ended without TLS's goodbye");
   if (write_failed_) return *write_failed_;

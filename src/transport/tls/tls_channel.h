@@ -65,6 +65,7 @@ class TlsChannel {
   struct Below;  // the callbacks through which OpenSSL reaches `below`
 
   void note(const char* bytes, std::size_t count);
+  std::optional<Status> certificate_reason(unsigned long code) const;
   Status handshake_reason() const;
   Status established_reason() const;
   void settle();

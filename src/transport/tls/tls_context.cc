@@ -53,6 +53,28 @@ int find_key(SSL* ssl, const unsigned char* identity, std::size_t bytes, SSL_SES
   return 1;
 }
 
+// Called for each certificate of a peer's chain, the peer's own last.
+int judge(int good, X509_STORE_CTX* store) {
+  auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  X509* const peer = X509_STORE_CTX_get0_cert(store);
+  const auto names = names_of(peer);
+  if (auto* const offered = static_cast<OfferedKey*>(SSL_get_app_data(ssl)); offered != nullptr && !names.empty())
+    offered->note(names.front());
+  if (good != 1 || X509_STORE_CTX_get_error_depth(store) != 0) return good;
+  if (context_of(ssl).key().certificate()->admits(peer)) return 1;
+  X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
+  return 0;
+}
+
+void show_certificate(SSL_CTX* native, const Certificate& certificate) {
+  SSL_CTX_set1_cert_store(native, certificate.authority());
+  bool shown =
+      SSL_CTX_use_certificate(native, certificate.own()) == 1 && SSL_CTX_use_PrivateKey(native, certificate.private_key()) == 1;
+  for (X509* const one : certificate.between()) shown = shown && SSL_CTX_add1_chain_cert(native, one) == 1;
+  PACELINE_CHECK(shown, "this system's OpenSSL cannot use the certificate of {}", certificate.name());
+  SSL_CTX_set_verify(native, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, judge);
+}
+
 SSL_CTX* make_native(const TlsContext* self) {
   SSL_CTX* native = SSL_CTX_new(TLS_method());
   PACELINE_CHECK(native != nullptr, "this system's OpenSSL cannot make a TLS context");
@@ -69,17 +91,23 @@ SSL_CTX* make_native(const TlsContext* self) {
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(native, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_read_ahead(native, 1);
+  SSL_CTX_set_app_data(native, const_cast<TlsContext*>(self));  // only read
+  if (self->key().certificate() != nullptr) {
+    show_certificate(native, *self->key().certificate());
+    return native;
+  }
   // Whoever answers with a certificate instead of the key is refused: there is no authority that could vouch for it.
   SSL_CTX_set_verify(native, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_psk_use_session_callback(native, use_key);
   SSL_CTX_set_psk_find_session_callback(native, find_key);
-  SSL_CTX_set_app_data(native, const_cast<TlsContext*>(self));  // only read
   return native;
 }
 
 }  // namespace
 
-std::string tls_identity(const JobKey& key) { return "paceline/1 key=" + key.name(); }
+std::string tls_identity(const JobKey& key) {
+  return key.certificate() == nullptr ? "paceline/1 key=" + key.name() : "the certificate of " + key.name();
+}
 
 TlsContext::TlsContext(JobKey key, const TlsOptions& options)
     : key_(std::move(key)), options_(options), identity_(tls_identity(key_)), native_(make_native(this)) {}

@@ -5,6 +5,9 @@
 //
 // The pre-shared key is JobKey::derive(kTlsPurpose); the identity that is told in the clear names the key, not the job, because a
 // member that joins does not know the job's number yet. Hence: one key for one job. Both are made anew for each handshake.
+//
+// With a certificate in the key's place (base/certificate.h) both sides show theirs, and each refuses what its authority has not
+// signed, what has expired and whom its file does not admit; all else is the same.
 #pragma once
 
 #include <memory>
@@ -36,7 +39,7 @@ class TlsContext {
   TlsContext& operator=(const TlsContext&) = delete;
 
   const JobKey& key() const { return key_; }
-  const std::string& identity() const { return identity_; }
+  const std::string& identity() const { return identity_; }  // for messages too
   const TlsOptions& options() const { return options_; }
   ssl_ctx_st* native() const { return native_; }
 
