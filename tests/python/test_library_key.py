@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from binding import environment
+from certificates import Authority
 from jobs import Coordinator, keep_port
 from test_c_interface import installed, meeting, program  # noqa: F401 (fixtures)
 from test_collectives import program as collectives  # noqa: F401 (a fixture)
@@ -59,6 +60,20 @@ def test_ranks_with_one_key_reduce_and_who_has_none_or_another_is_refused_and_ha
         heard, warned = said_and_warned(first)
         assert said(second) == heard == "sum 3.0\n"
         assert "it talks in the clear" in warned and "it offers another job key" in warned, warned
+
+
+def test_ranks_with_certificates_reduce_and_one_whose_name_is_not_admitted_is_refused(tmp_path):
+    authority = Authority(tmp_path)
+    first_file, second_file, stranger = (authority.file(name, peers="*.example") for name in ("a.example", "b.example", "c.elsewhere"))
+    with keep_port() as kept:
+        where = f"127.0.0.1:{kept.getsockname()[1]}"
+        first = reduce(0, where, first_file)
+        heard = said(reduce(1, where, stranger))
+        assert heard.startswith("bad-request ") and "it refused the certificate of c.elsewhere" in heard, heard
+        second = reduce(1, where, second_file, "tls")
+        heard, warned = said_and_warned(first)
+        assert said(second) == heard == "sum 3.0\n"
+        assert "c.elsewhere is of none of the peers" in warned, warned
 
 
 def test_a_rank_with_a_key_does_not_reduce_with_one_in_the_clear(key):
