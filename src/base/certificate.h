@@ -1,13 +1,13 @@
-// Who a process is where a site has an authority of its own: a certificate with its private key, what leads from it to the authority,
-// and whose certificates count. One file (PEM, RFC 7468), treated as a job's key is:
+// Who a process is where a site has an authority of its own: a certificate with its private key, what leads from it to the
+// authority, and whose certificates count. One file (PEM, RFC 7468), treated as a job's key is:
 //
 //   peers: trainer.example, *.gpu.example    optional; one line, before all else
 //   -----BEGIN CERTIFICATE-----              the process's own, first
 //   -----BEGIN PRIVATE KEY-----              of it
 //   -----BEGIN CERTIFICATE-----              the authority's (which has signed itself), and those between
 //
-// `peers` are names that one of a peer's subjectAltName (DNS or URI) has to be; "*." stands for one label. Without the line everybody
-// whom the authority has signed is a member.
+// `peers` are names that one of a peer's subjectAltName (DNS or URI) has to be; "*." stands for one label. Without the line
+// everybody whom the authority has signed is a member.
 //
 // Threads: any. OpenSSL holds the private key in plain memory.
 #pragma once
