@@ -18,7 +18,6 @@ import socket
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
