@@ -103,10 +103,10 @@ typedef struct paceline_place {
      beyond the loopback needs the job's key, as does such a coordinator. */
   const char* bind;
   /* The file of the job's key (docs/security.md), the same for all its processes: whoever holds it is a member, and every
-     connection is TLS. NULL: what the environment variable PACELINE_JOB_KEY_FILE names, if it is set. */
+     connection is TLS; or a certificate of its own (PEM). NULL: what PACELINE_JOB_KEY_FILE of the environment names. */
   const char* job_key_file;
   /* As `--security`: "auto" (NULL too), encrypted with a key and on the loopback only without; "psk", a key is needed;
-     "none", in the clear, for closed networks. */
+     "tls", a key or a certificate; "none", in the clear, for closed networks. */
   const char* security;
 } paceline_place;
 

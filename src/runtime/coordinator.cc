@@ -186,8 +186,8 @@ Role Coordinator::part_of(PeerId peer, const wire::MessageHead& head) const {
 void Coordinator::on_peer_lost(PeerId peer, const PeerName&, const Status& reason) {
   roles_.erase(peer);
   joiners_.remove(peer);
-  const auto told = told_.find(peer);
-  const std::string after = told == told_.end() ? std::string() : fmt::format(", after it had told of iteration {}", told->second);
+  const auto told = told_.extract(peer);
+  const std::string after = told.empty() ? std::string() : fmt::format(", after it had told of iteration {}", told.mapped());
   carry_out(roster_.on_peer_lost(peer, Status(reason.kind(), reason.message() + after)));
 }
 

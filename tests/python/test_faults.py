@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from jobs import DEADLINE, LENET, PROGRAM, SLACK, Job, Process, full, is_running, reference, wait_until, words_of
-from test_lab import lab
+from jobs import DEADLINE, LENET, SLACK, Job, Process, full, is_running, reference, wait_until, words_of
 
 REAL = ("--model", "vgg-19-32", "--dataset", "synthetic:3x32x32,samples=1200,test=10")
 FOREVER = (*LENET, "--iterations", 1_000_000)
@@ -276,30 +275,3 @@ def test_a_job_works_on_a_machine_that_is_busy():
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
     assert not any(map(is_running, busy))
-
-
-@pytest.mark.parametrize("lost", [1, full(2)], ids=["worker", "coordinator"])
-def test_a_process_killed_on_another_host_is_named_by_all_others(tmp_path, lost):
-    """Between hosts of a lab, each with an address of its own; with a deadline of an hour."""
-    table = tmp_path / "table.json"
-    table.write_text(json.dumps({"layers": [{"name": "layer", "parameters": 1000, "forward_s": 0.001, "backward_s": 0.002}]}))
-    model, common = ("--model", f"replay:{table}", "--iterations", 10**6), ("--deadline", "1h", "--security", "none")
-    begun = f"while ! grep -qs progress {tmp_path}/events; do sleep 0.02; done"
-    member = ("train", "--join", "{address:2}:4100", "--bind", "{address}", *common)
-    commands = [
-        (*member, "--role", "worker", "--rank", 0, *model),
-        (*member, "--role", "worker", "--rank", 1, *model),
-        ("coordinator", "--bind", "{address}", "--port", 4100, "--workers", 2, "--servers", 1, "--events", *common),
-        (*member, "--role", "server"),
-    ]
-    words = []
-    for host, command in enumerate(commands):
-        line = " ".join(str(word) for word in (PROGRAM, *command)) + (f" > {tmp_path}/events" if host == 2 else "")
-        words += ["--each", f"{line} & {begun}; kill -9 $!; wait; exit 0" if host == lost else line]
-    ended = lab("--hosts", 4, "--measure", "0s", "--limit", "60s", *words, code=1)
-    if ended is None:
-        return
-    name = {1: "worker 1", 2: "coordinator"}[lost]
-    said = re.findall(r"host (\d) \| paceline: error: (.*)", ended[1])
-    assert sorted(int(host) for host, _ in said) == sorted({0, 1, 2, 3} - {lost}), ended[1]
-    assert all(sentence.startswith(f"{name} (10.") and " has ended: " in sentence for _, sentence in said), said

@@ -70,8 +70,8 @@ def attach(
     check: a read of a parameter by a reference that is older than attach, while its update is due, is an error that names both, instead of
     a reason to apply the update (also PACELINE_CHECK=1): it finds what keeps updates from being hidden.
     settings: options of the job, as `paceline options` names them, e.g. {"schedule": "p3", "wire": "bfloat16"}.
-    job_key_file: of the job's key, the same for all ranks ("": what PACELINE_JOB_KEY_FILE names); every connection is TLS then. Without a key
-    only the loopback is allowed, unless security="none" (docs/security.md).
+    job_key_file: of the job's key, the same for all ranks ("": what PACELINE_JOB_KEY_FILE names), or a certificate of this rank's own; every
+    connection is TLS then. Without a key only the loopback is allowed, unless security="none" (docs/security.md).
     place: where this process stands; None: as paceline.launch finds it (torchrun, mpirun, srun, PACELINE_* variables).
 
     Raises PacelineError: a model, optimizer or choice that cannot be trained so, or ranks that disagree (exit_code 2), each naming the

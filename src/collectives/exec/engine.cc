@@ -406,10 +406,9 @@ void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {
     live->runner.on_lost(place);
   }
   // Without its judge a complaint is the verdict, unless that has come already.
-  if (std::exchange(complained_, complained_ && peer != kJudge) && peer == kJudge)
-    fail(complaint_);
-  else if (needed)
-    fail(reason);
+  const bool undecided = complained_ && peer == kJudge;
+  if (undecided) complained_ = false;
+  if (undecided || needed) fail(undecided ? complaint_ : reason);
   finish_all_that_can();
 }
 
