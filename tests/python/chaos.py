@@ -197,6 +197,7 @@ def main():
     parser.add_argument("--only", default=",".join(FAULTS), help="misfortunes, of %(default)s")
     parser.add_argument("--modes", default=",".join(MODES), help="of %(default)s")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # and so ends its jobs
     outcomes = run(options.jobs, options.seed, options.only.split(","), options.modes.split(","), lambda text: print(text, flush=True))
     print(table(outcomes))
     broken = [sentence for outcome in outcomes.values() for sentence in outcome.broken]
