@@ -150,7 +150,8 @@ def run_one(seed, mode, fault, bits):
     draw = random.Random(seed)
     lost = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}.get(fault)
     with tempfile.TemporaryDirectory() as folder, Job(folder, mode, NEVER if fault == "kill" else DEADLINE, 10**6 if lost else ITERATIONS) as job:
-        wait_until("the job trains", lambda: job.trains() or job.members[0].ended)
+        wait_until("the job trains", lambda: job.trains() or any(member.ended for member in job.members))
+        assert job.trains(), [member.errors() for member in job.members]
         time.sleep(draw.uniform(0, 0.3))
         if lost:
             broken, seconds = lose(job, draw.choice(job.members), lost)

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import binding  # noqa: F401 (which says where this build's library is)
 from jobs import PROGRAM, ROOT, environment, wait_until
 
 WORKERS = 2
@@ -38,7 +39,7 @@ import paceline, paceline.torch as pt
 try:
     if way == "group":
         import datetime, torch.distributed as dist
-        dist.init_process_group("paceline", store=dist.FileStore(f"{folder}/store", 3), rank=rank, world_size=3, timeout=datetime.timedelta(seconds=float(deadline)))
+        dist.init_process_group("paceline", store=dist.FileStore(f"{folder}/store", 3), rank=rank, world_size=3, timeout=datetime.timedelta(hours=1))
         step = lambda: [dist.all_reduce(p.grad) for p in model.parameters()]
     else:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
