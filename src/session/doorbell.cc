@@ -34,7 +34,8 @@ std::uint16_t Doorbell::own_door(const transport::Connection& connection) {
 }
 
 void Doorbell::meet(Peer& peer, const transport::Connection& connection, std::uint16_t port) {
-  if (peer.process == nullptr && (peer.process = connection.ends().process) != nullptr) ++common_.counters.doors;
+  if (peer.process == nullptr && connection.ends().process != nullptr) ++common_.counters.doors;
+  if (peer.process == nullptr) peer.process = connection.ends().process;
   const auto from = transport::parse_address(peer.address_text);
   if (port == 0 || !from.ok()) return;
   const transport::Address door{from->host, port};
