@@ -1,6 +1,7 @@
 #include "base/certificate.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -26,8 +27,45 @@ std::string printable(std::string_view text) {
 }
 
 std::string text_of(const ASN1_STRING* text) {
-  return printable(
-      {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)), static_cast<std::size_t>(ASN1_STRING_length(text))});
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)), static_cast<std::size_t>(ASN1_STRING_length(text))};
+}
+
+// Those in subjectAltName that are DNS or URI.
+std::vector<std::string> names_of(X509* certificate) {
+  std::vector<std::string> names;
+  auto* const all = static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  for (int i = 0; i < sk_GENERAL_NAME_num(all); ++i) {
+    const GENERAL_NAME* const one = sk_GENERAL_NAME_value(all, i);
+    if (one->type == GEN_DNS) names.push_back(text_of(one->d.dNSName));
+    if (one->type == GEN_URI) names.push_back(text_of(one->d.uniformResourceIdentifier));
+  }
+  GENERAL_NAMES_free(all);
+  return names;
+}
+
+// Whether a line outside of the blocks is meant to name peers, in whatever way it is written.
+bool is_about_peers(std::string_view line) {
+  std::string letters;
+  for (const char letter : line) {
+    if (std::isalpha(static_cast<unsigned char>(letter)) == 0 && !letters.empty()) break;
+    if (std::isalpha(static_cast<unsigned char>(letter)) != 0)
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  return letters == "peers" || letters == "peer";
+}
+
+// One that is overlooked would admit everybody. `from`: behind the line that counts.
+bool has_stray_peers(std::string_view pem, std::size_t from) {
+  bool inside = false;
+  while (from < pem.size()) {
+    const std::size_t end = std::min(pem.find('\n', from), pem.size());
+    const std::string_view line = pem.substr(from, end - from);
+    if (line.starts_with("-----BEGIN ")) inside = true;
+    if (!inside && is_about_peers(line)) return true;
+    if (line.starts_with("-----END ")) inside = false;
+    from = end + 1;
+  }
+  return false;
 }
 
 // "*.gpu.example" is "n7.gpu.example", and neither "gpu.example" nor "a.n7.gpu.example".
@@ -57,20 +95,11 @@ struct Freed {
 
 }  // namespace
 
-std::vector<std::string> names_of(X509* certificate) {
-  std::vector<std::string> names;
-  auto* const all = static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
-  for (int i = 0; i < sk_GENERAL_NAME_num(all); ++i) {
-    const GENERAL_NAME* const one = sk_GENERAL_NAME_value(all, i);
-    if (one->type == GEN_DNS) names.push_back(text_of(one->d.dNSName));
-    if (one->type == GEN_URI) names.push_back(text_of(one->d.uniformResourceIdentifier));
-  }
-  GENERAL_NAMES_free(all);
-  if (!names.empty()) return names;
+std::string display_name(X509* certificate) {
+  if (const auto names = names_of(certificate); !names.empty()) return printable(names.front());
   X509_NAME* const subject = X509_get_subject_name(certificate);
   const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-  if (at >= 0) names.push_back(text_of(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at))));
-  return names;
+  return at < 0 ? "nobody" : printable(text_of(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at))));
 }
 
 Certificate::Certificate() : authority_(X509_STORE_new()) { PACELINE_CHECK(authority_ != nullptr, "OpenSSL has no memory"); }
@@ -93,7 +122,11 @@ Result<std::shared_ptr<const Certificate>> Certificate::from(std::string_view pe
 
 Status Certificate::read(std::string_view pem) {
   pem_ = pem;
-  if (pem.starts_with(kPeers)) {
+  const bool limited = pem.starts_with(kPeers);
+  if (has_stray_peers(pem, limited ? pem.find('\n') : 0))
+    return error(ErrorKind::kBadRequest,
+                 "it has a line about peers that does not count; one line, the first, begins with 'peers:'");
+  if (limited) {
     peers_ = words_of(pem.substr(kPeers.size(), pem.find('\n') - kPeers.size()));
     if (peers_.empty()) return error(ErrorKind::kBadRequest, "its line of peers names nobody; leave the line out to admit all");
   }
@@ -117,8 +150,7 @@ Status Certificate::read(std::string_view pem) {
   private_key_ = PEM_read_bio_PrivateKey(again.get(), nullptr, no_password, nullptr);
   ERR_clear_error();
   if (own_ == nullptr) return error(ErrorKind::kBadRequest, "it has no certificate");
-  const auto names = names_of(own_);
-  name_ = names.empty() ? "nobody" : names.front();
+  name_ = display_name(own_);
   return {};
 }
 

@@ -6,8 +6,8 @@
 //   -----BEGIN PRIVATE KEY-----              of it
 //   -----BEGIN CERTIFICATE-----              the authority's (which has signed itself), and those between
 //
-// `peers` are names that one of a peer's subjectAltName (DNS or URI) has to be; "*." stands for one label. Without the line
-// everybody whom the authority has signed is a member.
+// `peers` are names that one of a peer's subjectAltName (DNS or URI) has to be, letter by letter; "*." stands for one label. Without
+// the line everybody whom the authority has signed is a member; a line that is meant to be it and is not the first is refused.
 //
 // Threads: any. OpenSSL holds the private key in plain memory.
 #pragma once
@@ -59,7 +59,7 @@ class Certificate {
   int authorities_ = 0;
 };
 
-// The names in subjectAltName that are DNS or URI; the common name where there are none. For messages made printable.
-std::vector<std::string> names_of(x509_st* certificate);
+// How messages call whose it is: by its first name, or the common name where it has none. Fit for a line of a log.
+std::string display_name(x509_st* certificate);
 
 }  // namespace paceline

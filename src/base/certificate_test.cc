@@ -58,10 +58,9 @@ struct Signed {
   X509* certificate;
 };
 
-TEST(Certificate, ItsNamesAreTheAlternativeOnesOrElseTheCommonOne) {
-  EXPECT_THAT(names_of(Signed("DNS:a.example,URI:spiffe://site/b,IP:10.0.0.1").certificate),
-              ElementsAre("a.example", "spiffe://site/b"));
-  EXPECT_THAT(names_of(Signed("").certificate), ElementsAre("common"));
+TEST(Certificate, MessagesCallItByItsFirstNameOrElseTheCommonOne) {
+  EXPECT_EQ(display_name(Signed("IP:10.0.0.1,URI:spiffe://site/b,DNS:a.example").certificate), "spiffe://site/b");
+  EXPECT_EQ(display_name(Signed("").certificate), "common");
 }
 
 TEST(Certificate, APeerHasOneOfTheNamesAndAStarIsOneLabel) {
@@ -77,6 +76,8 @@ TEST(Certificate, APeerHasOneOfTheNamesAndAStarIsOneLabel) {
   for (const char* none :
        {"DNS:gpu.example", "DNS:a.n7.gpu.example", "DNS:n7.gpu.example.org", "DNS:X.example", "DNS:.gpu.example", ""})
     EXPECT_FALSE(admits("peers: x.example, *.gpu.example\n", none)) << none;
+  EXPECT_FALSE(admits("peers: common\n", "")) << "the common name is no subjectAltName";
+  EXPECT_FALSE(admits("peers: common\n", "IP:10.0.0.1"));
 }
 
 TEST(Certificate, WhatIsMissingIsSaid) {
@@ -89,6 +90,11 @@ TEST(Certificate, WhatIsMissingIsSaid) {
   EXPECT_THAT(refusal(pem.substr(0, pem.rfind("-----BEGIN CERT"))),
               HasSubstr("no certificate of the authority behind that of own.example"));
   EXPECT_THAT(refusal("peers:\n" + pem), HasSubstr("names nobody"));
+  for (const char* overlooked :
+       {"\npeers: a\n", "# peers: a\n", " peers: a\n", "Peers: a\n", "peer: a\n", "peers = a\n", "peers: a\npeers: b\n"})
+    EXPECT_THAT(refusal(overlooked + pem), HasSubstr("does not count")) << overlooked;
+  EXPECT_THAT(refusal(pem + "peers: a\n"), HasSubstr("does not count"));
+  EXPECT_TRUE(Certificate::from("subject=CN = a\nBag Attributes\n" + pem).ok()) << "what other programs write before a block";
   EXPECT_EQ(Certificate::from("").status().code(), kNoCertificate);
 }
 

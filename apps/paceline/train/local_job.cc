@@ -307,7 +307,7 @@ class LocalJob {
       // Whom this process has killed is not to blame.
       const bool well = child->wait_status() == 0 || killed_;
       if (!well && WIFSIGNALED(child->wait_status()) && how_lost_.empty())
-        how_lost_ = fmt::format("; {} (process {}) {}", child->label(), child->pid(), child->ending());
+        how_lost_ = fmt::format(". {} (process {}) {}", child->label(), child->pid(), child->ending());
       if (child.get() == children_[0].get()) {
         // The job is over; whoever does not end by itself is ended, which nobody is blamed for.
         if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
@@ -398,7 +398,7 @@ class LocalJob {
   std::optional<Json> report_;
   std::string first_error_;
   std::string blamed_;    // the first child that ended badly
-  std::string how_lost_;  // the first one that a signal killed, as the end of a sentence
+  std::string how_lost_;  // the first one that a signal killed, as one more sentence
   std::unique_ptr<ProgressBar> bar_;
   std::string accuracy_;
   std::unique_ptr<MetricsFile> metrics_, pace_;

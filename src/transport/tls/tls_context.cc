@@ -57,9 +57,7 @@ int find_key(SSL* ssl, const unsigned char* identity, std::size_t bytes, SSL_SES
 int judge(int good, X509_STORE_CTX* store) {
   auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   X509* const peer = X509_STORE_CTX_get0_cert(store);
-  const auto names = names_of(peer);
-  if (auto* const offered = static_cast<OfferedKey*>(SSL_get_app_data(ssl)); offered != nullptr && !names.empty())
-    offered->note(names.front());
+  if (auto* const offered = static_cast<OfferedKey*>(SSL_get_app_data(ssl))) offered->note(display_name(peer));
   if (good != 1 || X509_STORE_CTX_get_error_depth(store) != 0) return good;
   if (context_of(ssl).key().certificate()->admits(peer)) return 1;
   X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
