@@ -188,7 +188,7 @@ def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
 
 
 def remove_file(path: str) -> None:
-    """A store's, which all that have ended in good order would remove together, and a rank that was killed keeps from."""
+    """Of a FileStore. PyTorch removes it when the last rank has let go of it, and a rank that is killed never does."""
     _stores.pop(path, None)
     Path(path).unlink(missing_ok=True)
 

@@ -61,10 +61,12 @@ std::optional<Status> TlsChannel::certificate_reason(unsigned long code) const {
 Status TlsChannel::handshake_reason() const {
   const unsigned long code = ERR_peek_error();
   const std::string& own = context_->identity();
-  constexpr const char* kSame = "give all processes of the job the same file with --job-key-file";
+  const bool certified = context_->key().certificate() != nullptr;
+  const char* const mend = certified ? "give each process of the job its certificate with --job-key-file"
+                                     : "give all processes of the job the same file with --job-key-file";
   if (std::memcmp(first_.data(), wire::kMagic.data(), first_.size()) == 0) {
     return error(ErrorKind::kBadRequest,
-                 "it talks in the clear, and this process only encrypted: it was started without the job's key; {}", kSame);
+                 "it talks in the clear, and this process only encrypted: it was started without the job's key; {}", mend);
   }
   if (ended_ && !ended_->ok()) return *ended_;
   if (const auto why = certificate_reason(code)) return *why;
@@ -73,18 +75,20 @@ Status TlsChannel::handshake_reason() const {
     case SSL_AD_ILLEGAL_PARAMETER:
     case SSL_AD_DECRYPT_ERROR:
     case SSL_AD_UNKNOWN_PSK_IDENTITY:
-      return error(ErrorKind::kBadRequest, "it refused this process's job key ({}) and has another one; {}", own, kSame);
+      if (certified) break;
+      return error(ErrorKind::kBadRequest, "it refused this process's job key ({}) and has another one; {}", own, mend);
     default:
       break;
   }
   if (ended_) return error(ErrorKind::kPeerLost, "it closed the connection during the TLS handshake");
   if (write_failed_) return *write_failed_;
-  if (!offered_.name().empty())
+  if (!certified && !offered_.name().empty())
     return error(ErrorKind::kBadRequest, "it offers another job key ({}) than this process has ({}); {}", offered_.name(), own,
-                 kSame);
+                 mend);
   if (ERR_GET_REASON(code) == SSL_R_BINDER_DOES_NOT_VERIFY)
     return error(ErrorKind::kBadRequest, "it names this job's key ({}) and does not hold it", own);
-  return error(ErrorKind::kBadRequest, "it does not speak TLS 1.3 with the job's key ({}); {}", text_of(code), kSame);
+  return error(ErrorKind::kBadRequest, "it does not speak TLS 1.3 with {} ({}); {}", certified ? "a certificate" : "the job's key",
+               text_of(code), mend);
 }
 
 Status TlsChannel::established_reason() const {
