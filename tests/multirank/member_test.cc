@@ -126,6 +126,21 @@ TEST_F(MemberTest, AGoodbyeThatAnotherRankHeardDoesNotHideThatTheCoordinatorIsGo
   EXPECT_THAT(verdict().reason, HasSubstr("coordinator"));
 }
 
+// As when one process was both. Others may have missed the coordinator first.
+TEST_F(MemberTest, OfAServerAndACoordinatorThatAreLostTogetherItSaysWhatIsSaidOfTheCoordinator) {
+  server_.kill();
+  EXPECT_THAT(told().reason, HasSubstr("server 0"));
+  coordinator_.kill();
+  EXPECT_THAT(verdict().reason, HasSubstr("coordinator"));
+}
+
+TEST_F(MemberTest, WhatHappenedHereStaysTheReasonWhenTheCoordinatorIsLostToo) {
+  process_.on_loop([this] { member_->fail(error(ErrorKind::kCorrupt, "the disk burns")); });
+  EXPECT_THAT(told().reason, HasSubstr("the disk burns"));
+  coordinator_.kill();
+  EXPECT_THAT(verdict().reason, HasSubstr("the disk burns"));
+}
+
 TEST_F(MemberTest, TheUsersWishToEndIsToldAtOnceAndIsNoFailure) {
   process_.on_loop([this] {
     member_->interrupt(error(ErrorKind::kCancelled, "worker 0 was asked to end by a signal"));

@@ -6,7 +6,7 @@ import signal
 import pytest
 from processes import Members
 
-from jobs import full, wait_until
+from jobs import full, is_running, wait_until
 
 RANKS = 3
 DEADLINE = 5  # seconds of silence
@@ -145,6 +145,28 @@ def test_a_rank_that_is_killed_beside_the_workers_of_its_data_loader(tmp_path):
     """They hold descriptors of its connections: its peers must see its end all the same. Those of the others end with them."""
     with Members(tmp_path, script(AFTER, f"LOADERS = {LOADERS!r}", NEVER), RANKS) as members:
         told(members, 1)
+
+
+FORKED = """
+if rank == 1 and iteration == 5:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    say(str(child))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_rank_that_is_killed_and_leaves_a_child_that_lives_on(tmp_path):
+    """A child that has its parent's sockets would hide for as long as it lives that the parent has ended."""
+    with Members(tmp_path, script(FORKED, deadline=NEVER), RANKS) as members:
+        wait_until("the child is there", lambda: members.said(1).isdigit())
+        child = int(members.said(1))
+        try:
+            told(members, 1)
+            assert is_running(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_rank_whose_script_exits_in_the_middle(tmp_path):
