@@ -17,10 +17,7 @@ constexpr Duration kAgain = std::chrono::milliseconds(20), kLongestAgain = std::
 std::uint16_t Doorbell::own_door(const transport::Connection& connection) {
   const std::string host = connection.ends().local.host;
   if (host.empty()) return 0;
-  const auto serves = [&](const transport::Address& address) {
-    return address.host == host || address.host == "0.0.0.0" || address.host == "::";
-  };
-  if (const auto known = std::ranges::find_if(listening_, serves); known != listening_.end()) return known->port;
+  if (const std::uint16_t port = state_.port_at(host); port != 0) return port;
   auto& door = doors_[host];
   if (door == nullptr) {
     auto opened = common_.transport.listen({host, 0}, {}, [](const std::unique_ptr<transport::Connection>&) {});

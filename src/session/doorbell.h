@@ -24,8 +24,6 @@ class Doorbell {
   // Both outlive it.
   Doorbell(EndpointCommon& common, EndpointState& state) : common_(common), state_(state) {}
 
-  // This process listens there for its peers, which serves as a door.
-  void add(const transport::Address& listening) { listening_.push_back(listening); }
   // The port of this process's door at the address that `connection`, made by this side, comes from; 0: there can be none.
   std::uint16_t own_door(const transport::Connection& connection);
   // A session with a peer that connects begins or goes on over `connection`. It says that its door is at `port`.
@@ -42,7 +40,6 @@ class Doorbell {
 
   EndpointCommon& common_;
   EndpointState& state_;
-  std::vector<transport::Address> listening_;
   std::map<std::string, std::unique_ptr<transport::Listener>> doors_;  // by host
   std::shared_ptr<int> alive_ = std::make_shared<int>();               // answers look whether this is still there
 };

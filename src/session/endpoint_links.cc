@@ -18,8 +18,15 @@ Result<transport::Address> EndpointState::listen(const transport::Address& addre
   PACELINE_ASSIGN_OR_RETURN(auto listener, common_.transport.listen(address, {}, std::move(accepted)));
   const auto where = listener->address();
   listeners_.push_back(std::move(listener));
-  doorbell_.add(where);
   return where;
+}
+
+std::uint16_t EndpointState::port_at(const std::string& host) const {
+  for (const auto& listener : listeners_) {
+    const transport::Address at = listener->address();
+    if (at.host == host || at.host == "0.0.0.0" || at.host == "::") return at.port;
+  }
+  return 0;
 }
 
 Link& EndpointState::add_link(std::unique_ptr<transport::Connection> connection, Peer* peer) {

@@ -59,7 +59,8 @@ class EndpointState {
   void transmit(Link& link, const OutFrame& frame);
   // `what` completes a sentence that begins with the peer. `goodbye`: what the peer is told; empty: nothing.
   void end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye);
-  void end_gone(Peer& peer);  // its process is no more
+  void end_gone(Peer& peer);                             // its process is no more
+  std::uint16_t port_at(const std::string& host) const;  // where it listens there; 0: nowhere
   void check_closed();
   Doorbell& doorbell() { return doorbell_; }
   void arm() { liveness_.arm(); }

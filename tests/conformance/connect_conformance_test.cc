@@ -31,6 +31,7 @@ TEST_P(ConnectConformance, ConnectingToNobodyIsPeerLostAndNamesTheAddress) {
   const auto result = world.try_connect(1, address);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().kind(), ErrorKind::kPeerLost);
+  EXPECT_EQ(result.status().code(), kRefused);
   EXPECT_THAT(result.status().message(), HasSubstr(address.text()));
 }
 
