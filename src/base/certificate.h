@@ -6,8 +6,8 @@
 //   -----BEGIN PRIVATE KEY-----              of it
 //   -----BEGIN CERTIFICATE-----              the authority's (which has signed itself), and those between
 //
-// `peers` are names that one of a peer's subjectAltName (DNS or URI) has to be, letter by letter; "*." stands for one label. Without
-// the line everybody whom the authority has signed is a member; a line that is meant to be it and is not the first is refused.
+// `peers` are names that one of a peer's subjectAltName (DNS or URI) has to be, letter by letter; "*." stands for one label.
+// Without the line everybody whom the authority has signed is a member; one that is meant to be it and would not count is refused.
 //
 // Threads: any. OpenSSL holds the private key in plain memory.
 #pragma once

@@ -31,7 +31,8 @@ TEST_P(ConnectConformance, ConnectingToNobodyIsPeerLostAndNamesTheAddress) {
   const auto result = world.try_connect(1, address);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().kind(), ErrorKind::kPeerLost);
-  EXPECT_EQ(result.status().code(), kRefused);
+  // A file that is gone proves nothing of who listened there: anybody may have removed it.
+  EXPECT_EQ(result.status().code() == kRefused, !address.is_file()) << result.status().code();
   EXPECT_THAT(result.status().message(), HasSubstr(address.text()));
 }
 
