@@ -13,7 +13,6 @@
 namespace paceline {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Signed by itself, so that it is its own authority: what needs another one is tried by tests/python/test_certificates.py.
