@@ -3,12 +3,15 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
 import pytest
 from paceline import PacelineError, _joining
 from paceline.launch import Launch, derived_port, first_host, launched
+
+from jobs import wait_until
 
 HERE = pathlib.Path(__file__).resolve().parent
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "2"}
@@ -134,3 +137,25 @@ def test_an_address_of_an_earlier_attempt_does_not_count(tmp_path):
     _joining.meet(ranks[0], "paceline/1/0", Hosted())
     assert _joining.meet(ranks[1], "paceline/1/0", None) == "127.0.0.1:4002"
     _joining._stores.clear()
+
+
+def test_the_script_for_slurm_requeues_also_when_its_step_ends_before_the_shell_has_run_on(tmp_path):
+    stand_ins = {
+        "srun": f"trap 'exit 75' USR1\necho $$ > {tmp_path}/new && mv {tmp_path}/new {tmp_path}/step\nwhile :; do sleep 0.05; done",
+        "scontrol": f'echo "$@" > {tmp_path}/requeued',
+    }
+    for name, body in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o700)
+    script = HERE.parents[2] / "examples/torch/slurm.sbatch"
+    found = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711"}
+    with subprocess.Popen(["bash", script, tmp_path], env=found) as shell:
+        wait_until("the step has begun", (tmp_path / "step").exists)
+        step = (tmp_path / "step").read_text().strip()
+        shell.send_signal(signal.SIGSTOP)
+        shell.send_signal(signal.SIGUSR1)
+        os.kill(int(step), signal.SIGUSR1)
+        wait_until("the step has ended", lambda: pathlib.Path(f"/proc/{step}/stat").read_text().split()[2] == "Z")
+        shell.send_signal(signal.SIGCONT)
+        assert shell.wait() == 75
+    assert (tmp_path / "requeued").read_text() == "requeue 4711\n"
