@@ -1,6 +1,5 @@
 // `paceline bench`: measures on this machine. Transport, server and decisions here, with the same code as the tests of bench/; the
 // longer ones in files of their own.
-#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -13,58 +12,21 @@
 #include "bench/transport/iperf3.h"
 #include "bench/transport/transport_bench.h"
 #include "benchmarks/collectives.h"
+#include "benchmarks/figures.h"
+#include "benchmarks/parts.h"
 #include "benchmarks/planner.h"
 #include "benchmarks/prediction.h"
 #include "benchmarks/preemption.h"
 #include "benchmarks/schedules.h"
+#include "benchmarks/security.h"
 #include "benchmarks/sync.h"
 #include "lab/rights.h"
 #include "paceline/command.h"
-#include "paceline/machine.h"
-#include "paceline/progress.h"
 
 namespace paceline::cli {
 namespace {
 
-struct Options {
-  bool quick = false;
-  bool json = false;
-  bool progress = false;
-};
-
 using Json = nlohmann::ordered_json;
-
-// What a reader must know to judge the figures.
-Json surroundings() {
-  const Machine machine = this_machine();
-  double load = 0;
-  if (std::FILE* file = std::fopen("/proc/loadavg", "r")) {
-    if (std::fscanf(file, "%lf", &load) != 1) load = 0;
-    std::fclose(file);
-  }
-  return {{"processor", machine.processor}, {"cores", machine.usable_cores}, {"system", machine.system}, {"load_before", load}};
-}
-
-std::string surroundings_text(const Json& machine) {
-  return fmt::format("{}, {} cores, {}, load before {:.1f}", machine["processor"].get<std::string>(), machine["cores"].get<int>(),
-                     machine["system"].get<std::string>(), machine["load_before"].get<double>());
-}
-
-std::unique_ptr<ProgressBar> make_bar(const char* label, const Options& options, int runs, const Clock& clock) {
-  auto bar =
-      std::make_unique<ProgressBar>(label, runs, options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock);
-  bar->update(0);
-  return bar;
-}
-
-std::string rate_text(const bench::Spread& spread) {
-  const auto gigabytes = [](double value) { return fmt::format("{:.2f}", value / 1e9); };
-  return fmt::format("{:>6} GB/s  ({} .. {})", gigabytes(spread.median), gigabytes(spread.lowest), gigabytes(spread.highest));
-}
-
-std::string milliseconds_text(const bench::Spread& spread) {
-  return fmt::format("{:.2f} ms ({:.2f} .. {:.2f})", spread.median * 1e3, spread.lowest * 1e3, spread.highest * 1e3);
-}
 
 void print_contestant(const char* name, const bench::Contestant& contestant) {
   fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(contestant.bytes_per_second),
@@ -72,7 +34,7 @@ void print_contestant(const char* name, const bench::Contestant& contestant) {
              contestant.round_trip_seconds.lowest * 1e6, contestant.round_trip_seconds.highest * 1e6);
 }
 
-int bench_transport(const Options& options) {
+int bench_transport(const PartOptions& options) {
   const Json machine = surroundings();
   bench::TransportBenchOptions bench_options;
   if (options.quick) bench_options = {.runs = 3, .streamed = Bytes{200'000'000}, .round_trips = 2'000};
@@ -139,7 +101,7 @@ int bench_transport(const Options& options) {
   return kDone;
 }
 
-int bench_server(const Options& options) {
+int bench_server(const PartOptions& options) {
   const Json machine = surroundings();
   bench::ServerBenchOptions bench_options;
   if (options.quick) bench_options = {.runs = 3, .parameters = Bytes{16'000'000}};
@@ -173,7 +135,7 @@ int bench_server(const Options& options) {
   return kDone;
 }
 
-int bench_decisions(const Options& options) {
+int bench_decisions(const PartOptions& options) {
   const Json machine = surroundings();
   bench::DecisionsBenchOptions bench_options;
   if (options.quick) bench_options.runs = 3;
@@ -215,11 +177,11 @@ int bench_decisions(const Options& options) {
   return kDone;
 }
 
-int bench_preemption(const Options& options) { return run_preemption({.quick = options.quick, .json = options.json}); }
+int bench_preemption(const PartOptions& options) { return run_preemption({.quick = options.quick, .json = options.json}); }
 
-void add_benchmark(CLI::App& bench, Chosen& chosen, const char* name, const char* purpose, int (*run)(const Options&)) {
+void add_benchmark(CLI::App& bench, Chosen& chosen, const char* name, const char* purpose, int (*run)(const PartOptions&)) {
   CLI::App* command = bench.add_subcommand(name, purpose);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PartOptions>();
   command->add_flag("--quick", options->quick, "Fewer and shorter runs: some seconds, larger spread");
   command->add_flag("--json", options->json, "One JSON document; rates in bytes/s, times in seconds");
   command->add_flag("--progress", options->progress, "Show progress even when standard error is no terminal");
@@ -247,11 +209,16 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       *bench, chosen, "preemption",
       "How long an urgent slice takes to arrive behind a backlog, by window, between two hosts with links of 1 Gb/s and 100 Mb/s",
       &bench_preemption);
+  add_benchmark(*bench, chosen, "security",
+                "What encryption costs: processor time by cipher, the transport with a key and with data left clear, what one loop "
+                "carries, handshakes, and 64 workers that join; over the loopback",
+                &bench_security);
   add_planner_bench(*bench, chosen);
   add_bench_prediction(*bench, chosen);
   add_bench_schedules(*bench, chosen);
   add_bench_collectives(*bench, chosen);
   add_bench_sync(*bench, chosen);
+  add_bench_figures(*bench, chosen);
   set_examples(*bench, "  paceline bench transport --quick\n  paceline bench server --json");
 }
 

@@ -50,8 +50,8 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   for (const std::string& text : options.rates) {
     const auto rate = parse_rate(text);
     if (!rate.ok()) return error(ErrorKind::kBadRequest, "--rates: {}", rate.status().message());
-    if (!(rate->value >= 125e6 / 10 && rate->value <= 2.5e9))
-      return error(ErrorKind::kBadRequest, "--rates: {} stands for a link of 100mbit to 20gbit", text);
+    if (!(rate->value >= 125e6 / 10 && rate->value <= 5e9))
+      return error(ErrorKind::kBadRequest, "--rates: {} stands for a link of 100mbit to 40gbit", text);
     bench.grid.stands_for.push_back(8 * rate->value);
   }
   for (const int hosts : options.hosts) {
@@ -190,7 +190,7 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
   };
   list("--models", options->models, "Layer tables: names of files in --tables")->capture_default_str();
   list("--rates", options->rates,
-       "Links that the shaped ones stand for, 100mbit to 20gbit; divided by a scale of 10, or 20 above 10gbit")
+       "Links that the shaped ones stand for, 100mbit to 40gbit; divided by a scale of 10, above 10gbit of 20, above 20gbit of 40")
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
   list("--contestants", options->contestants,

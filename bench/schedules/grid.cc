@@ -72,7 +72,7 @@ std::string Cell::key() const {
                      iterations, turn);
 }
 
-double scale_for(double stands_for) { return stands_for > 10e9 ? 20 : 10; }
+double scale_for(double stands_for) { return stands_for > 20e9 ? 40 : stands_for > 10e9 ? 20 : 10; }
 
 std::vector<Cell> grid(const GridOptions& options) {
   std::vector<Cell> contestants;

@@ -69,7 +69,7 @@ std::optional<PeerContestant> peer_of(const std::string& contestant);
 std::vector<std::string> torch_names();
 std::vector<std::string> mxnet_names();
 
-// 10 for replayed tables, or 20 where the link would be faster than 1 Gb/s.
+// By how much a replayed table is divided, so that a link that stands for one of up to 40 Gb/s is one of at most 1 Gb/s.
 double scale_for(double stands_for);
 
 // In the order in which they run: contestants take turns, each turn beginning with another one. Iterations are left open.

@@ -81,6 +81,7 @@ TEST(Grid, NoLinkIsFasterThanOneGigabit) {
   for (const Cell& cell : grid(two_by_two())) EXPECT_LE(cell.link().value, 125e6) << cell.key();
   EXPECT_EQ(scale_for(10e9), 10);
   EXPECT_EQ(scale_for(20e9), 20);
+  EXPECT_EQ(scale_for(40e9), 40);
 }
 
 TEST(Grid, SlowCellsHaveFewerIterations) {

@@ -41,6 +41,7 @@ class Socket {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
   int get() const { return descriptor_; }
+  int release() { return std::exchange(descriptor_, -1); }
 
   Status send_chunk(std::span<const std::byte> chunk, Check check) const {
     Header header{.bytes = static_cast<std::uint32_t>(chunk.size()), .crc = check == Check::kCrc32c ? crc32c(chunk) : 0};
@@ -129,6 +130,16 @@ Status receive_stream(const Socket& socket, std::size_t count, std::span<const s
 }
 
 }  // namespace
+
+SocketPair::~SocketPair() {
+  for (const int one : {here_, there_})
+    if (one >= 0) ::close(one);
+}
+
+Result<SocketPair> connected_sockets() {
+  PACELINE_ASSIGN_OR_RETURN(Pair pair, connected_pair({}));
+  return SocketPair(pair.here.release(), pair.there.release());
+}
 
 Result<Duration> stream_plain(const std::vector<std::vector<std::byte>>& chunks, std::size_t count, Check check, const Ends& ends) {
   PACELINE_ASSIGN_OR_RETURN(Pair pair, connected_pair(ends));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/quantity.h"
@@ -19,6 +20,20 @@ struct Ends {
   Status enter(int host) const { return lab == nullptr ? Status() : lab->enter(host); }
   Status on(int host, const std::function<Status()>& action) const { return lab == nullptr ? action() : lab->on(host, action); }
 };
+
+// Two ends of a TCP connection over the loopback, without delay of small pieces.
+class SocketPair {
+ public:
+  SocketPair(int here, int there) : here_(here), there_(there) {}
+  SocketPair(SocketPair&& other) noexcept : here_(std::exchange(other.here_, -1)), there_(std::exchange(other.there_, -1)) {}
+  ~SocketPair();
+  int here() const { return here_; }
+  int there() const { return there_; }
+
+ private:
+  int here_, there_;
+};
+Result<SocketPair> connected_sockets();
 
 // Sends `chunks` in turn until `count` have been sent; the receiver puts each at the same place, checks it if asked to, and answers
 // one byte after the last. Returns the time from the first byte to that answer. kCorrupt when the last chunk is not what was sent.

@@ -150,7 +150,8 @@ struct CommunicatorOptions {
   // The file of the key that all ranks share (docs/security.md); every connection is TLS then. Empty: what the environment variable
   // PACELINE_JOB_KEY_FILE names, if it is set. Without a key only the loopback is allowed, unless security is "none".
   std::string job_key_file;
-  std::string security = "auto";  // or "psk": a key; "tls": a key or a certificate; "none": in the clear
+  // Or "psk": a key; "tls": a key or a certificate; "none": in the clear. "psk,clear-data": in the clear behind a handshake.
+  std::string security = "auto";
 };
 
 namespace detail {

@@ -106,7 +106,7 @@ typedef struct paceline_place {
      connection is TLS; or a certificate of its own (PEM). NULL: what PACELINE_JOB_KEY_FILE of the environment names. */
   const char* job_key_file;
   /* As `--security`: "auto" (NULL too), encrypted with a key and on the loopback only without; "psk", a key is needed;
-     "tls", a key or a certificate; "none", in the clear, for closed networks. */
+     "tls", a key or a certificate; "none", in the clear, for closed networks; "psk,clear-data", as with --allow-clear-data. */
   const char* security;
 } paceline_place;
 

@@ -48,7 +48,7 @@ class Place:
     coordinator: str = ""  # HOST:PORT or unix:/PATH
     bind: str = ""  # HOST or HOST:PORT of this member; "": the address by which it reaches the coordinator
     job_key_file: str = ""  # of the job; "": what PACELINE_JOB_KEY_FILE names, if it is set
-    security: str = "auto"  # as --security
+    security: str = "auto"  # as --security; with ",clear-data" behind it as --allow-clear-data
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,6 +71,11 @@ def iteration(*, nodes: int, bandwidth: float, layers: Sequence[Case]) -> Answer
     return _one("iteration", locals())
 
 
+def speedup(*, bandwidth: float, layers: Sequence[Case], machines: Sequence[int] | None = None, start_up: float | None = None, schedule: str = "tuned") -> Answer:
+    """Seconds of an iteration and speed-up on 1, 2, 4, 8, 16 (or `machines`) machines, beside DDP's and the split baseline's."""
+    return _one("speedup", locals())
+
+
 def slice(*, nodes: int, bytes: float, alpha: float, bandwidth: float) -> Answer:
     """The slice size that balances start-up costs against the wait for a slice under way."""
     return _one("slice", locals())

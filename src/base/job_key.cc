@@ -47,6 +47,12 @@ Result<JobKey> JobKey::from(std::span<const std::byte> bytes) {
   return JobKey(held);
 }
 
+JobKey JobKey::leaving_data_clear() const {
+  JobKey key = *this;
+  key.leaves_data_clear_ = true;
+  return key;
+}
+
 std::span<const std::byte> JobKey::source() const {
   return certificate_ == nullptr ? std::span<const std::byte>(bytes()) : std::as_bytes(std::span(certificate_->pem()));
 }

@@ -29,6 +29,9 @@ class JobKey {
   std::span<const std::byte, kBytes> bytes() const { return *held_; }
   // What else the key gives, for one purpose each: HKDF-SHA256 (RFC 5869) without salt, 32 bytes. The caller wipes it.
   Secret derive(std::string_view purpose) const;
+  // How a process uses it: connections of data are opened with it, and what follows is in the clear (docs/security.md).
+  JobKey leaving_data_clear() const;
+  bool leaves_data_clear() const { return leaves_data_clear_; }
   // Sixteen hexadecimal digits that tell keys apart and say nothing of the key.
   std::string name() const;
 
@@ -41,6 +44,7 @@ class JobKey {
 
   std::shared_ptr<const Secret> held_;
   std::shared_ptr<const Certificate> certificate_;
+  bool leaves_data_clear_ = false;
 };
 
 }  // namespace paceline

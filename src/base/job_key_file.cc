@@ -12,7 +12,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::string_view kDescriptor = "fd:";
+constexpr std::string_view kDescriptor = "fd:", kClearData = ",clear-data";
 constexpr std::size_t kMostBytes = 64 << 10;  // of a certificate with all that leads to its authority
 constexpr int kFirstOwn = 3;                  // descriptor behind standard input, output and error
 
@@ -74,7 +74,8 @@ Status check_file(const std::string& path, const struct stat& about) {
 Result<JobKey> read_job_key(const std::string& source) {
   if (source.starts_with(kDescriptor)) {
     int number = -1;
-    const char* const end = source.data() + source.size();
+    const bool clear_data = source.ends_with(kClearData);
+    const char* const end = source.data() + source.size() - (clear_data ? kClearData.size() : 0);
     const auto [last, problem] = std::from_chars(source.data() + kDescriptor.size(), end, number);
     if (problem != std::errc() || last != end || number < kFirstOwn || ::fcntl(number, F_GETFD) < 0) {
       return error(ErrorKind::kBadRequest, "job key {}: this process has inherited no such descriptor; it has to be 3 or more",
@@ -82,7 +83,8 @@ Result<JobKey> read_job_key(const std::string& source) {
     }
     // Kept open, since whoever is started next may read it too, but only by those that it is handed on to.
     ::fcntl(number, F_SETFD, FD_CLOEXEC);
-    return read_from(number, source);
+    auto key = read_from(number, source);
+    return key.ok() && clear_data ? key->leaving_data_clear() : key;
   }
   // A device, a pipe or a socket may do something when it is opened; O_NONBLOCK keeps a pipe without a writer from waiting.
   struct stat about {};

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include <sys/resource.h>
 
 #include "base/text.h"
 #include "report/json_text.h"
+#include "report/link_report.h"
 
 namespace paceline::report {
 namespace {
@@ -29,29 +31,6 @@ double mean(const std::vector<Report>& reports, Field field) {
   return sum / static_cast<double>(reports.size());
 }
 
-Json json_of(const LinkReport& link) {
-  return {{"window", link.window},
-          {"bandwidth", link.bandwidth},
-          {"round_trip", link.round_trip},
-          {"overtakes", link.overtakes},
-          {"reply_overtakes", link.reply_overtakes},
-          {"turns", link.turns},
-          {"window_full", link.window_full}};
-}
-
-// Throws as Json does.
-LinkReport link_from(const Json& json) {
-  LinkReport link;
-  link.window = json.at("window");
-  link.bandwidth = json.at("bandwidth");
-  link.round_trip = json.at("round_trip");
-  link.overtakes = json.at("overtakes");
-  link.reply_overtakes = json.at("reply_overtakes");
-  link.turns = json.at("turns");
-  link.window_full = json.at("window_full");
-  return link;
-}
-
 std::vector<LinkReport> links_of(const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
   std::vector<LinkReport> links;
   for (const WorkerReport& worker : workers) links.push_back(worker.link);
@@ -60,20 +39,22 @@ std::vector<LinkReport> links_of(const std::vector<WorkerReport>& workers, const
   return links;
 }
 
+template <typename Many, typename Field>
+std::int64_t sum_of(const Many& many, Field field) {
+  std::int64_t total = 0;
+  for (const auto& one : many) total += std::invoke(field, one);
+  return total;
+}
+
 // How often urgency decided, at each of the places where it can.
 Json ordering(const job::JobSpec& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
-  const auto sum = [](const auto& of, auto field) {
-    std::int64_t total = 0;
-    for (const auto& one : of) total += field(one);
-    return total;
-  };
   const std::vector<LinkReport> links = links_of(workers, servers);
   return {{"places", to_text(settings.schedule.places)},
-          {"worker_egress", sum(workers, [](const WorkerReport& worker) { return worker.link.overtakes; })},
-          {"server_ingress", sum(servers, [](const ServerReport& server) { return server.reorderings; })},
-          {"server_egress", sum(servers, [](const ServerReport& server) { return server.link.reply_overtakes; })},
-          {"turns", sum(links, [](const LinkReport& link) { return link.turns; })},
-          {"window_full", sum(links, [](const LinkReport& link) { return link.window_full; })}};
+          {"worker_egress", sum_of(workers, [](const WorkerReport& worker) { return worker.link.overtakes; })},
+          {"server_ingress", sum_of(servers, &ServerReport::reorderings)},
+          {"server_egress", sum_of(servers, [](const ServerReport& server) { return server.link.reply_overtakes; })},
+          {"turns", sum_of(links, &LinkReport::turns)},
+          {"window_full", sum_of(links, &LinkReport::window_full)}};
 }
 
 Json link_of(const job::JobSpec& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
@@ -163,8 +144,10 @@ Json role_of(const JobShape& shape) {
   return shape.both == shape.workers && shape.both == shape.servers ? "both" : "mixed";
 }
 
-std::string link_text(const Json& link) {
-  const std::string window = fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
+std::string link_text(const Json& link, std::int64_t strangers) {
+  const std::string turned_away = strangers == 0 ? "" : fmt::format("; {} connections of strangers turned away", strangers);
+  const std::string window =
+      fmt::format("window {} ({}){}", to_text(Bytes{link["window"]}), link["rule"].get<std::string>(), turned_away);
   if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate";
   return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes", window,
                      to_text(BytesPerSecond{link["bandwidth"].get<double>()}),
@@ -358,6 +341,7 @@ Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, con
               {"collective", nullptr},
               {"ordering", reference ? Json(nullptr) : ordering(settings, by_rank, servers)},
               {"link", reference ? Json(nullptr) : link_of(settings, by_rank, servers)},
+              {"strangers", reference ? Json(nullptr) : Json(sum_of(links_of(by_rank, servers), &LinkReport::strangers))},
               {"wire", settings.wire.text()},
               {"loss_scale", settings.wire.loss_scale},
               {"sync", to_text(settings.sync.kind)},
@@ -406,7 +390,7 @@ std::string report_text(const Json& report) {
   if (!report["collective"].is_null()) line("operations", report["collective"]["why"].get<std::string>());
   if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
   if (!report["link"].is_null()) {
-    line("link", link_text(report["link"]));
+    line("link", link_text(report["link"], report["strangers"]));
     line("ordering", ordering_text(report["ordering"]));
   }
   if (!report["accuracy"].is_null())

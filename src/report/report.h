@@ -40,6 +40,7 @@ struct LinkReport {
   std::int64_t reply_overtakes = 0;  // the same of values
   std::int64_t turns = 0;            // chunks that left because it was the turn of gradients, or of values
   std::int64_t window_full = 0;      // times that something waited for an acknowledgement only
+  std::int64_t strangers = 0;        // connections that were turned away
 
   bool operator==(const LinkReport&) const = default;
 };
@@ -96,7 +97,8 @@ struct JobShape {
 };
 
 // `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.
-// "checkpoint", "tuned" and "collective" are null; the coordinator's process knows the newest, and what it chose.
+// "checkpoint", "tuned" and "collective" are null: the coordinator's process knows the newest, and what it chose. It also adds to
+// "strangers" whom it has turned away itself.
 Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
                         const std::vector<ServerReport>& servers);
 

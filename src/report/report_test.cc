@@ -91,7 +91,8 @@ TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
                    .overtakes = 1 + i,
                    .reply_overtakes = 2 + i,
                    .turns = 3 + i,
-                   .window_full = 4 + i};
+                   .window_full = 4 + i,
+                   .strangers = 5 + i};
     const auto again = decode_worker_report(encode(report));
     ASSERT_TRUE(again.ok()) << again.status().message();
     expect_same(*again, report);
@@ -212,7 +213,8 @@ TEST(Report, TheJobsIsMadeOfItsWorkers) {
 
 TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
   std::vector<WorkerReport> workers = {worker_report(0), worker_report(1)};
-  workers[0].link = {.window = 300'000, .bandwidth = 100e6, .round_trip = 0.002, .overtakes = 3, .turns = 5, .window_full = 7};
+  workers[0].link = {
+      .window = 300'000, .bandwidth = 100e6, .round_trip = 0.002, .overtakes = 3, .turns = 5, .window_full = 7, .strangers = 8};
   workers[1].link = {.window = 400'000, .overtakes = 10, .turns = 2};  // its link was never busy
   std::vector<ServerReport> servers = {
       {.rank = 0, .reorderings = 4, .link = {.window = 500'000, .bandwidth = 120e6, .reply_overtakes = 6}},
@@ -227,6 +229,7 @@ TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
   EXPECT_EQ(ordering["server_egress"], 26);
   EXPECT_EQ(ordering["turns"], 7) << "a process of two roles counts once";
   EXPECT_EQ(ordering["window_full"], 7);
+  EXPECT_EQ((*made)["strangers"], 8);
   const Json& link = (*made)["link"];
   EXPECT_EQ(link["rule"], "auto");
   EXPECT_EQ(link["window"], 400'000) << "the median of the three processes";

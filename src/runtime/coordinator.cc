@@ -15,6 +15,8 @@ using session::Role;
 using wire::MessageKind;
 
 constexpr std::uint64_t kProbeTicket = 1;
+// For what those who worked with a lost member know of it. They hear of its end when the coordinator does.
+constexpr Duration kLastWords = std::chrono::milliseconds(50);
 
 std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -127,11 +129,13 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     case MessageKind::kFailed: {
       const auto stop = wire::decode_stop(payload);
       if (!stop.ok()) return carry_out(roster_.on_failed(peer, wire::stop_for(stop.status())));
+      const bool knows_more = stop->error == ErrorKind::kPeerLost;
+      if (loss_ && !knows_more) conclude_loss();
       return carry_out(roster_.on_failed(peer, *stop));
     }
     case MessageKind::kSaved: {
       const auto name = roster_.name_of(peer);
-      if (name && !roster_.failed() && callbacks_.on_saved)
+      if (name && !roster_.failed() && !loss_ && callbacks_.on_saved)
         callbacks_.on_saved({part_of(peer, head), name->rank}, head.iteration, text_of(payload));
       return;
     }
@@ -188,7 +192,18 @@ void Coordinator::on_peer_lost(PeerId peer, const PeerName&, const Status& reaso
   joiners_.remove(peer);
   const auto told = told_.extract(peer);
   const std::string after = told.empty() ? std::string() : fmt::format(", after it had told of iteration {}", told.mapped());
-  carry_out(roster_.on_peer_lost(peer, Status(reason.kind(), reason.message() + after)));
+  if (loss_) conclude_loss();
+  loss_.emplace(peer, Status(reason.kind(), reason.message() + after),
+                transport_.loop().run_after(kLastWords, [this] { conclude_loss(); }));
+  const bool others_know = roster_.phase() == membership::Roster::Phase::kRunning && roster_.name_of(peer);
+  if (!others_know || reason.kind() != ErrorKind::kPeerLost) conclude_loss();
+}
+
+void Coordinator::conclude_loss() {
+  if (!loss_) return;
+  const Loss loss = *std::exchange(loss_, std::nullopt);
+  transport_.loop().cancel(loss.until);
+  carry_out(roster_.on_peer_lost(loss.peer, loss.reason));
 }
 
 void Coordinator::send(PeerId to, MessageKind kind, Iteration iteration, std::vector<std::byte> payload) {
@@ -316,10 +331,13 @@ std::optional<report::Json> Coordinator::final_report(wire::Stop& stop) const {
     stop = wire::stop_for(report.status());
     return std::nullopt;
   }
+  const session::EndpointCounters& counters = endpoint_->counters();
+  (*report)["strangers"] = (*report)["strangers"].get<std::uint64_t>() + counters.strangers_refused + counters.hellos_refused;
   return std::move(*report);
 }
 
 void Coordinator::end(const wire::Stop& verdict) {
+  if (loss_) transport_.loop().cancel(std::exchange(loss_, std::nullopt)->until);
   transport_.loop().cancel(gathering_timer_);
   transport_.loop().cancel(clock_timer_);
   if (options_.timeline != nullptr && agreed_)

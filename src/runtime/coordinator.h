@@ -74,6 +74,7 @@ class Coordinator final : public session::EndpointHandler {
 
  private:
   void carry_out(const membership::Actions& actions);
+  void conclude_loss();
   void on_join(session::PeerId peer, std::span<const std::byte> payload);
   void on_progress(session::PeerId peer, std::span<const std::byte> payload);
   void drop(const std::optional<membership::Joiners::Dropped>& joiner);
@@ -101,8 +102,15 @@ class Coordinator final : public session::EndpointHandler {
   std::map<session::PeerId, session::Role> roles_;  // of joiners and members
   std::map<session::PeerId, std::int64_t> told_;    // the iteration that a worker has told last
   std::optional<job::JobSpec> agreed_;              // with what on_agreed added
-  bool deciding_ = false;                           // from then until on_agreed has returned
-  std::optional<LinkProbe> probe_;                  // while it runs
+  // A member that is lost: until others have said what it was doing, for a moment.
+  struct Loss {
+    session::PeerId peer;
+    Status reason;
+    transport::Loop::TimerId until;
+  };
+  std::optional<Loss> loss_;
+  bool deciding_ = false;           // from then until on_agreed has returned
+  std::optional<LinkProbe> probe_;  // while it runs
   std::vector<std::byte> probe_bytes_;
   std::unique_ptr<TaskThread> agreeing_;       // while on_agreed runs
   std::vector<membership::SendWelcome> held_;  // until then

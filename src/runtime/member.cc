@@ -137,7 +137,8 @@ report::LinkReport Member::link() const {
           .overtakes = static_cast<std::int64_t>(counters.overtakes - counters.reply_overtakes),
           .reply_overtakes = static_cast<std::int64_t>(counters.reply_overtakes),
           .turns = static_cast<std::int64_t>(counters.turns),
-          .window_full = static_cast<std::int64_t>(counters.window_full)};
+          .window_full = static_cast<std::int64_t>(counters.window_full),
+          .strangers = static_cast<std::int64_t>(counters.strangers_refused + counters.hellos_refused)};
 }
 
 void Member::open_channels(const Ends& ends) {
@@ -253,6 +254,7 @@ void Member::on_welcome(const wire::Welcome& welcome) {
   }
   rank_ = Rank{welcome.rank};
   peers_.on_welcome(welcome);
+  layers_ = welcome.table.layers;
   const std::uint32_t own =
       peers_.incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, static_cast<std::size_t>(welcome.rank));
   endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
@@ -302,7 +304,18 @@ void Member::check_connected() {
     events_.on_connected();
 }
 
-void Member::on_peer_lost(PeerId, const PeerName& name, const Status& reason) {
+// For whoever is told of the loss.
+void Member::on_last_message(PeerId, const wire::MessageHead& head) {
+  const auto layer = static_cast<std::size_t>(head.layer.index);
+  if (layer >= layers_.size()) return;
+  doing_ = fmt::format(", at layer {}", layers_[layer]);
+  if (channel_of(head.kind) != Channel::kCollective) doing_ += fmt::format(" of iteration {}", head.iteration);
+}
+
+void Member::on_peer_lost(PeerId, const PeerName& name, const Status& lost) {
+  const std::string doing = std::exchange(doing_, "");
+  const bool died = lost.kind() == ErrorKind::kPeerLost || lost.kind() == ErrorKind::kDeadline;
+  const Status reason = died && !doing.empty() ? Status(lost.kind(), lost.message() + doing) : lost;
   if (name.role == Role::kCoordinator) {
     coordinator_.reset();
     // A process may have been the coordinator and a peer: all others say the same of it, whatever they heard of first.

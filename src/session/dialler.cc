@@ -54,7 +54,7 @@ void Dialler::dial(Peer& peer) {
   const Duration patience = std::max<Duration>(std::min(peer.limit() - common_.now(), common_.options.silence_deadline / 2),
                                                std::chrono::milliseconds(1));
   common_.transport.connect(
-      peer.address, patience,
+      peer.address, {patience, plane_of(peer.name)},
       [this, id = peer.id, alive = std::weak_ptr(alive_)](Result<std::unique_ptr<transport::Connection>> connection) {
         if (alive.expired()) return;
         Peer* dialling = common_.find(id);

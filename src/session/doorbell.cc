@@ -20,7 +20,8 @@ std::uint16_t Doorbell::own_door(const transport::Connection& connection) {
   if (const std::uint16_t port = state_.port_at(host); port != 0) return port;
   auto& door = doors_[host];
   if (door == nullptr) {
-    auto opened = common_.transport.listen({host, 0}, {}, [](const std::unique_ptr<transport::Connection>&) {});
+    auto opened = common_.transport.listen({host, 0}, {.plane = plane_of(common_.options.self)},
+                                           [](const std::unique_ptr<transport::Connection>&) {});
     if (!opened.ok()) {
       log::debug("no door at {}: {}", host, opened.status().message());
       return 0;
@@ -39,7 +40,7 @@ void Doorbell::meet(Peer& peer, const transport::Connection& connection, std::ui
   if (peer.door == door) return;
   peer.door = door;
   peer.door_opens = false;
-  knock(peer.id, peer.door, &Doorbell::on_tried);
+  knock(peer, &Doorbell::on_tried);
 }
 
 void Doorbell::on_tried(Peer& peer, const Status& answer) {
@@ -53,7 +54,7 @@ void Doorbell::ring(Peer& peer) {
   if (peer.process != nullptr) return peer.process->ended() ? state_.end_gone(peer) : ring_again(peer);
   if (!peer.door_opens) return;
   peer.ringing = true;
-  knock(peer.id, peer.door, &Doorbell::on_rung);
+  knock(peer, &Doorbell::on_rung);
 }
 
 void Doorbell::on_rung(Peer& peer, const Status& answer) {
@@ -75,13 +76,13 @@ void Doorbell::ring_again(Peer& peer) {
   });
 }
 
-void Doorbell::knock(PeerId peer, const transport::Address& door, void (Doorbell::*answer)(Peer&, const Status&)) {
-  common_.transport.connect(
-      door, common_.options.silence_deadline / 2,
-      [this, peer, answer, alive = std::weak_ptr(alive_)](const Result<std::unique_ptr<transport::Connection>>& connection) {
-        if (alive.expired()) return;
-        if (Peer* const asked = common_.find(peer)) (this->*answer)(*asked, connection.status());
-      });
+void Doorbell::knock(const Peer& peer, void (Doorbell::*answer)(Peer&, const Status&)) {
+  common_.transport.connect(peer.door, {common_.options.silence_deadline / 2, plane_of(peer.name)},
+                            [this, id = peer.id, answer,
+                             alive = std::weak_ptr(alive_)](const Result<std::unique_ptr<transport::Connection>>& connection) {
+                              if (alive.expired()) return;
+                              if (Peer* const asked = common_.find(id)) (this->*answer)(*asked, connection.status());
+                            });
 }
 
 }  // namespace paceline::session

@@ -33,7 +33,7 @@ class Doorbell {
   void close() { doors_.clear(); }
 
  private:
-  void knock(PeerId peer, const transport::Address& door, void (Doorbell::*answer)(Peer&, const Status&));
+  void knock(const Peer& peer, void (Doorbell::*answer)(Peer&, const Status&));
   void on_tried(Peer& peer, const Status& answer);
   void on_rung(Peer& peer, const Status& answer);
   void ring_again(Peer& peer);

@@ -1,11 +1,18 @@
 #include "session/doorkeeper.h"
 
-#include <bit>
+#include <algorithm>
 
 #include "base/log.h"
 #include "session/endpoint_state.h"
 
 namespace paceline::session {
+namespace {
+
+// Lines about strangers: so many at once, and then one a minute, so that a crowd fills no disk and hides no member that is refused.
+constexpr std::int64_t kMostLines = 16;
+constexpr Duration kPerLine = std::chrono::minutes(1);
+
+}  // namespace
 
 void Doorkeeper::on_hello(Link& link, const transport::Frame& frame) {
   const auto stranger = [&](const Status& reason) {
@@ -99,10 +106,9 @@ void Doorkeeper::resume(Peer& peer, Link& link) {
 }
 
 void Doorkeeper::refuse(Link& link, wire::Verdict verdict, const std::string& reason) {
-  if (std::has_single_bit(++common_.counters.hellos_refused)) {
-    log::warn("refused {} ({}): {}", to_name(link.hello.from).value().text(), link.connection->peer(),
-              verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason);
-  }
+  ++common_.counters.hellos_refused;
+  tell(link, fmt::format("refused {}: {}", to_name(link.hello.from).value().text(),
+                         verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason));
   link.counted = true;
   link.text = reason.substr(0, wire::kMaxReason);
   answer(link, {.verdict = verdict}, std::as_bytes(std::span(link.text)));
@@ -140,9 +146,18 @@ void Doorkeeper::on_left(Link& link, const Status& reason) {
 
 void Doorkeeper::count_stranger(Link& link, const Status& reason) {
   if (std::exchange(link.counted, true)) return;
-  if (std::has_single_bit(++common_.counters.strangers_refused))
-    log::warn("closed a connection of a stranger, {} ({} so far): {}", link.connection->peer(), common_.counters.strangers_refused,
-              reason.message());
+  ++common_.counters.strangers_refused;
+  tell(link, fmt::format("closed a connection of a stranger: {}", reason.message()));
+}
+
+void Doorkeeper::tell(const Link& link, const std::string& what) {
+  const std::int64_t due = (common_.now() - counted_until_) / kPerLine;
+  counted_until_ += due * kPerLine;
+  lines_ = std::min(kMostLines, lines_ + due);
+  if (lines_ == 0) return;
+  --lines_;
+  const auto& counters = common_.counters;
+  log::warn("{} {} ({} turned away so far)", link.connection->peer(), what, counters.strangers_refused + counters.hellos_refused);
 }
 
 }  // namespace paceline::session

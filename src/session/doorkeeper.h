@@ -24,6 +24,7 @@ class Doorkeeper {
 
  private:
   void count_stranger(Link& link, const Status& reason);
+  void tell(const Link& link, const std::string& what);
   void judge(Link& link, const PeerName& name);
   // Why nobody of this name may begin a session now, whatever it can prove.
   std::optional<std::string> refusal(const wire::Hello& hello, const PeerName& name);
@@ -35,6 +36,8 @@ class Doorkeeper {
 
   EndpointCommon& common_;
   EndpointState& state_;
+  std::int64_t lines_ = 0;  // that may be said at once
+  TimePoint counted_until_{};
 };
 
 }  // namespace paceline::session

@@ -280,6 +280,7 @@ void EndpointState::on_event(Peer& peer, const Session::Event& event, const tran
       acknowledge(peer);  // of receipt: whatever becomes of the message now
       ++common_.counters.messages_received;
       common_.counters.payload_bytes_received += event.head.payload_bytes;
+      if (event.head.layer != wire::kControlLayer) peer.last_message = event.head;
       common_.handler.on_message(peer.id, event.head, event.payload);
       peer.session.forget();
       return;

@@ -57,6 +57,7 @@ void EndpointState::finish(Peer& peer) {
     if (link->peer == gone.get()) link->peer = nullptr, link->counted = true;
   }
   pump();
+  if (gone->last_message) common_.handler.on_last_message(gone->id, *gone->last_message);
   common_.handler.on_peer_lost(gone->id, gone->name, gone->end_reason);
   if (common_.closing) check_closed();
 }

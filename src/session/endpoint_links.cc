@@ -15,7 +15,8 @@ constexpr std::uint32_t kMostFruitless = 16;
 
 Result<transport::Address> EndpointState::listen(const transport::Address& address) {
   auto accepted = [this](std::unique_ptr<transport::Connection> connection) { add_link(std::move(connection), nullptr); };
-  PACELINE_ASSIGN_OR_RETURN(auto listener, common_.transport.listen(address, {}, std::move(accepted)));
+  PACELINE_ASSIGN_OR_RETURN(auto listener,
+                            common_.transport.listen(address, {.plane = plane_of(common_.options.self)}, std::move(accepted)));
   const auto where = listener->address();
   listeners_.push_back(std::move(listener));
   return where;

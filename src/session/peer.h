@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,10 +58,11 @@ struct Peer {
   Link* parked = nullptr;  // a newer one, which waits until the older is gone and touches no payload any more
   std::uint64_t parked_received = 0;
 
-  std::uint32_t attempt = 0;    // hellos of this session
-  std::uint32_t failures = 0;   // connections in a row that brought nothing
-  TimePoint fruitless_since{};  // the first of them
-  std::uint64_t progress = 0;   // chunks received and acknowledged, when the last connection ended
+  std::uint32_t attempt = 0;                      // hellos of this session
+  std::uint32_t failures = 0;                     // connections in a row that brought nothing
+  TimePoint fruitless_since{};                    // the first of them
+  std::uint64_t progress = 0;                     // chunks received and acknowledged, when the last connection ended
+  std::optional<wire::MessageHead> last_message;  // that came, of data
   Status last_failure;
   TimePoint give_up{}, retry_at{}, reply_by{}, linger_until{};
   Status end_reason;
@@ -89,6 +91,11 @@ struct Link final : transport::ConnectionHandler {
 };
 
 std::int64_t milliseconds(Duration duration);  // for messages
+
+// What a process of this name listens for.
+inline transport::Plane plane_of(const PeerName& name) {
+  return name.role == Role::kCoordinator ? transport::Plane::kControl : transport::Plane::kData;
+}
 
 // What the parts of an endpoint have in common.
 struct EndpointCommon {

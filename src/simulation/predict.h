@@ -51,6 +51,10 @@ struct Cluster {
   Bytes chunk = scheduling::kLargestChunk;  // with `window`
 };
 
+// Seconds of processor time that a message costs its two ends, however fast the link is: slices of 20 KB took 1.2 s more for each
+// GB than slices of 90 KB (docs/results/2026-11-link.md).
+inline constexpr double kUsualProcessing = 30e-6;
+
 struct Prediction {
   // Seconds, once the first iterations are over. Where workers do different numbers of iterations: those in which all together do
   // as many mini-batches as there are workers.

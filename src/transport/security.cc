@@ -32,6 +32,10 @@ Security security_of(const std::optional<JobKey>& key) {
   return key->certificate() != nullptr ? Security::kTls : Security::kPsk;
 }
 
+std::string security_text(const std::optional<JobKey>& key) {
+  return fmt::format("{}{}", to_string(security_of(key)), key && key->leaves_data_clear() ? ", data in the clear" : "");
+}
+
 bool is_loopback(std::string_view host) {
   if (host == "localhost") return true;
   const std::string text(host);
@@ -66,6 +70,8 @@ Result<std::optional<JobKey>> choose_security(Security wanted, const std::option
 
 Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std::string& key_source,
                                               std::span<const Address> places, const std::string& usual_source) {
+  const bool clear_data = wanted.ends_with(kClearData);
+  if (clear_data) wanted.remove_suffix(kClearData.size());
   PACELINE_ASSIGN_OR_RETURN(const Security security, parse_security(wanted));
   const bool usual = key_source.empty() && security != Security::kNone;
   const std::string& source = usual ? usual_source : key_source;
@@ -73,7 +79,14 @@ Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std
   if (!source.empty()) {
     PACELINE_ASSIGN_OR_RETURN(key, read_job_key(source));
   }
-  return choose_security(security, key, places);
+  PACELINE_ASSIGN_OR_RETURN(auto chosen, choose_security(security, key, places));
+  return clear_data ? leave_data_clear(chosen) : std::move(chosen);
+}
+
+Result<std::optional<JobKey>> leave_data_clear(const std::optional<JobKey>& key) {
+  if (key) return std::optional(key->leaving_data_clear());
+  return error(ErrorKind::kBadRequest,
+               "--allow-clear-data is for jobs with a key; without one everything is in the clear. Leave it out, or {}", kMend);
 }
 
 }  // namespace paceline::transport

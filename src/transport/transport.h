@@ -95,11 +95,24 @@ class Connection {
   const std::string& peer() const { return ends().peer; }
 };
 
+// What connections are for. With a job's key control is encrypted; so are data, unless the key says otherwise (base/job_key.h).
+// Both sides have to mean the same.
+enum class Plane { kControl, kData };
+
 struct ListenOptions {
   // Connections at once that have not been admitted, handshakes of TLS among them; more are closed at once. While there are some
   // that have shown no key, the one that has had most time for it goes instead.
   int strangers = 64;
   Duration stranger_deadline = std::chrono::seconds(1);  // an accepted connection that is not admitted by then is closed
+  Plane plane = Plane::kControl;
+};
+
+struct ConnectOptions {
+  template <typename Rep, typename Period>  // often that is all
+  ConnectOptions(std::chrono::duration<Rep, Period> within, Plane of = Plane::kControl) : deadline(within), plane(of) {}
+
+  Duration deadline;
+  Plane plane;
 };
 
 class Listener {
@@ -119,11 +132,11 @@ class Transport {
   virtual Loop& loop() = 0;
   // Errors: kIo when the port is in use, kBadRequest when this machine has no such address; the address is named.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) = 0;
-  // Calls back once, from the loop: kPeerLost when refused or unreachable, kDeadline after `deadline`, kBadRequest when the other
-  // side holds another key or only one of the two encrypts; the address is named. kRefused is the code where the system at that
+  // Calls back once, from the loop: kPeerLost when refused or unreachable, kDeadline after the deadline, kBadRequest when the other
+  // side holds another key or encrypts other things; the address is named. kRefused is the code where the system at that
   // address said that nobody listens there.
   // A connection made by this side is not a stranger; it needs no admit().
-  virtual void connect(const Address& address, Duration deadline, Connected connected) = 0;
+  virtual void connect(const Address& address, const ConnectOptions& options, Connected connected) = 0;
 };
 
 }  // namespace paceline::transport

@@ -14,8 +14,8 @@ class ConnectConformance : public LeakCheck, public ::testing::WithParamInterfac
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, ConnectConformance,
-                         ::testing::Values(&inproc_backend, &unix_backend, &tcp_backend, &tls_backend, &faultless_backend,
-                                           &faultless_tls_backend),
+                         ::testing::Values(&inproc_backend, &unix_backend, &tcp_backend, &tls_backend, &clear_data_backend,
+                                           &faultless_backend, &faultless_tls_backend),
                          backend_name);
 
 constexpr ListenOptions kPatientListener = {.strangers = 64, .stranger_deadline = std::chrono::hours(1)};

@@ -16,6 +16,24 @@ Backend opened(const std::string& name, const std::string& host, const OpenOptio
   return {name, [host, options] { return std::move(open({host, 0}, options)).value(); }, host};
 }
 
+// All connections of `inner` are for data.
+class ForData final : public Transport {
+ public:
+  explicit ForData(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  Loop& loop() override { return inner_->loop(); }
+  Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) override {
+    ListenOptions data = options;
+    data.plane = Plane::kData;
+    return inner_->listen(address, data, std::move(accepted));
+  }
+  void connect(const Address& address, const ConnectOptions& options, Connected connected) override {
+    inner_->connect(address, {options.deadline, Plane::kData}, std::move(connected));
+  }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+};
+
 }  // namespace
 
 Backend inproc_backend() {
@@ -40,6 +58,11 @@ Backend unix_backend() {
 
 Backend tcp_backend() { return opened("tcp", "127.0.0.1", {}); }
 Backend tls_backend() { return opened("tls", "127.0.0.1", {.key = JobKey::draw()}); }
+Backend clear_data_backend() {
+  Backend backend = opened("clear_data", "127.0.0.1", {.key = JobKey::draw().leaving_data_clear()});
+  backend.make = [make = backend.make] { return std::make_unique<ForData>(make()); };
+  return backend;
+}
 Backend faultless_backend() { return opened("faultless", "127.0.0.1", {.faults = FaultOptions()}); }
 Backend faultless_tls_backend() { return opened("faultless_tls", "127.0.0.1", {.key = JobKey::draw(), .faults = FaultOptions()}); }
 

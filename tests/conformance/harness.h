@@ -29,8 +29,9 @@ using MakeBackend = Backend (*)();
 Backend inproc_backend();
 Backend unix_backend();
 Backend tcp_backend();
-Backend tls_backend();        // the same with a key
-Backend faultless_backend();  // the decorator that injects nothing must be invisible
+Backend tls_backend();         // the same with a key
+Backend faultless_backend();   // the decorator that injects nothing must be invisible
+Backend clear_data_backend();  // with a key that leaves data clear, and all connections for data
 Backend faultless_tls_backend();
 
 std::string backend_name(const ::testing::TestParamInfo<MakeBackend>& info);  // for the names of the tests

@@ -16,8 +16,8 @@ class TransportConformance : public LeakCheck, public ::testing::WithParamInterf
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, TransportConformance,
-                         ::testing::Values(&inproc_backend, &unix_backend, &tcp_backend, &tls_backend, &faultless_backend,
-                                           &faultless_tls_backend),
+                         ::testing::Values(&inproc_backend, &unix_backend, &tcp_backend, &tls_backend, &clear_data_backend,
+                                           &faultless_backend, &faultless_tls_backend),
                          backend_name);
 
 struct Plan {

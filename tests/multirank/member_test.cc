@@ -48,6 +48,7 @@ class MemberTest : public ::testing::Test {
     options.coordinator = coordinator_.listen("127.0.0.1");
     wire::Welcome welcome{.rank = 0, .workers = 1};
     welcome.servers = {server_.listen("127.0.0.1").text()};
+    welcome.table.layers = {"fc6"};
     process_.on_loop([&] {
       member_ = std::make_unique<Member>(process_.transport(), options, events_);
       EXPECT_TRUE(member_->start().ok());
@@ -124,6 +125,23 @@ TEST_F(MemberTest, AGoodbyeThatAnotherRankHeardDoesNotHideThatTheCoordinatorIsGo
   process_.on_loop([this] { member_->fail(error(ErrorKind::kCancelled, "worker 2 said goodbye: it has finished")); });
   coordinator_.close(std::chrono::seconds(30));
   EXPECT_THAT(verdict().reason, HasSubstr("coordinator"));
+}
+
+TEST_F(MemberTest, WhoIsLostIsToldWithWhatItDidLast) {
+  process_.on_loop([this] {
+    member_->on_last_message(99, {.kind = MessageKind::kValue, .layer = Layer{0}, .iteration = 57});
+    member_->on_peer_lost(99, {session::Role::kServer, Rank{0}}, error(ErrorKind::kPeerLost, "server 0 (here) has ended"));
+  });
+  EXPECT_EQ(told().reason, "server 0 (here) has ended, at layer fc6 of iteration 57");
+}
+
+TEST_F(MemberTest, OfALayerThatTheJobDoesNotHaveAndOfWhoLeftInGoodOrderNothingIsAdded) {
+  process_.on_loop([this] {
+    member_->on_last_message(99, {.kind = MessageKind::kValue, .layer = Layer{1}, .iteration = 57});
+    member_->on_last_message(99, {.kind = MessageKind::kValue, .layer = wire::kControlLayer, .iteration = 57});
+    member_->on_peer_lost(99, {session::Role::kServer, Rank{0}}, error(ErrorKind::kPeerLost, "server 0 (here) has ended"));
+  });
+  EXPECT_EQ(told().reason, "server 0 (here) has ended");
 }
 
 // As when one process was both. Others may have missed the coordinator first.

@@ -92,8 +92,8 @@ class Cluster::Counted final : public transport::Transport {
                                                       Accepted accepted) override {
     return inner_->listen(address, options, std::move(accepted));
   }
-  void connect(const transport::Address& address, Duration deadline, Connected connected) override {
-    inner_->connect(address, deadline, std::move(connected));
+  void connect(const transport::Address& address, const transport::ConnectOptions& options, Connected connected) override {
+    inner_->connect(address, options, std::move(connected));
   }
 
  private:

@@ -1,14 +1,17 @@
 """Many jobs, each with one misfortune, all drawn from a seed: who is killed or frozen is named by every survivor, who is only cut off, held up
-or bothered by strangers changes no bit, and nothing is left behind.
+or bothered by strangers changes no bit, a link that is lost spoils no checkpoint, and nothing is left behind.
 
     python tests/python/chaos.py --jobs 200 --seed 1            # all of it, a table at the end; exit code 1 if a promise was broken
-    python tests/python/chaos.py --jobs 20 --only kill --modes bsp,collective
+    python tests/python/chaos.py --jobs 20 --only kill --modes bsp,collective --hosts    # each process on a host of a lab
+    python tests/python/chaos.py --jobs 100 --only cut-off    # a link that is lost while checkpoints are due
 
 docs/results/2026-11-noticing.md keeps a run. How long it takes until the others know it is measured and printed, and not judged.
 """
 
 import argparse
+import contextlib
 import ctypes
+import functools
 import getpass
 import os
 import random
@@ -23,6 +26,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos_hosts import Hosts, cut_off
 from chaos_jobs import MODES, PYTHON, Job
 from jobs import listening_ports, stat_of, wait_until
 
@@ -32,7 +36,10 @@ PATIENT = 5  # the deadline where nobody is to be lost: a loaded machine holds u
 SLACK = 20  # seconds; whoever still runs then hangs
 ITERATIONS = 60
 ORDERED = ("bsp", "both", "collective")  # whose bits depend on nobody's pace
-FAULTS = ("kill", "freeze", "pause", "cut", "strangers")
+FAULTS = ("kill", "freeze", "pause", "cut", "strangers", "cut-off")
+ON_ONE_MACHINE = FAULTS[:5]
+ONLY_BSP = ("cut-off",)
+MOST_PROCESSES = 5
 
 
 def connections(pid):
@@ -108,7 +115,7 @@ def lose(job, victim, number):
         elif not any(errors[0].startswith(f"{name} (") for name in names):
             broken.append(f"{victim.name} was lost, and {member.name} said: {errors[0]}")
         else:
-            said.add(re.sub(r"\d+ ms|127\.0\.0\.1:\d+", "_", errors[0]))
+            said.add(re.sub(r"\d+ ms|[\d.]+:\d+", "_", errors[0]))
     if len(said) > 1 and not broken:
         broken.append(f"{victim.name} was lost, in different words: {sorted(said)}")
     return broken, [member.knew() - began for member in survivors]
@@ -143,14 +150,18 @@ def endure(draw, job, fault, bits):
 
 
 def left_behind(folder, mode):
-    known = {"table.json", "rank.py", "store", "store.lock", f"torchinductor_{getpass.getuser()}"}  # the last is PyTorch's
+    known = {"table.json", "rank.py", "store", "store.lock", "job.key", "checkpoints", f"torchinductor_{getpass.getuser()}"}  # the last is PyTorch's
     return [f"{mode}: {file.name} was left behind" for file in Path(folder).iterdir() if file.suffix not in (".out", ".err") and file.name not in known]
 
 
-def run_one(seed, mode, fault, bits):
+def run_one(seed, mode, fault, bits, wholes, hosts=contextlib.nullcontext):
     draw = random.Random(seed)
     lost = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}.get(fault)
-    with tempfile.TemporaryDirectory() as folder, Job(folder, mode, {"kill": NEVER, "freeze": DEADLINE}.get(fault, PATIENT), 10**6 if lost else ITERATIONS) as job:
+    if fault == "cut-off":
+        with tempfile.TemporaryDirectory() as folder:
+            return cut_off(draw, functools.partial(Job, folder, mode, 1), folder, wholes) + left_behind(folder, mode), []
+    deadline, iterations = {"kill": NEVER, "freeze": DEADLINE}.get(fault, PATIENT), 10**6 if lost else ITERATIONS
+    with tempfile.TemporaryDirectory() as folder, hosts() as places, Job(folder, mode, deadline, iterations, places) as job:
         wait_until("the job trains", lambda: job.trains() or any(member.ended for member in job.members))
         assert job.trains(), [member.errors() for member in job.members]
         time.sleep(draw.uniform(0, 0.3))
@@ -168,14 +179,17 @@ def bits_of(mode):
         return job.hash()
 
 
-def run(jobs, seed, faults=FAULTS, modes=tuple(MODES), show=lambda text: None):
+def run(jobs, seed, faults=FAULTS, modes=tuple(MODES), show=lambda text: None, hosts=contextlib.nullcontext):
     """{(mode, fault): Outcome} of so many jobs."""
     cells = [(mode, fault) for mode in modes for fault in faults if fault in ("kill", "freeze") or mode not in PYTHON]
+    cells = [(mode, fault) for mode, fault in cells if mode == "bsp" or fault not in ONLY_BSP]
+    if hosts is not contextlib.nullcontext:
+        cells = [(mode, fault) for mode, fault in cells if fault in ("kill", "freeze")]
     bits = {mode: bits_of(mode) for mode in ORDERED if (mode, "cut") in cells or (mode, "pause") in cells or (mode, "strangers") in cells}
-    outcomes = defaultdict(Outcome)
+    outcomes, wholes = defaultdict(Outcome), {}
     for number in range(jobs):
         mode, fault = cells[number % len(cells)]
-        broken, seconds = run_one(f"{seed}/{number}", mode, fault, bits)
+        broken, seconds = run_one(f"{seed}/{number}", mode, fault, bits, wholes, hosts)
         outcome = outcomes[mode, fault]
         outcome.jobs += 1
         outcome.seconds += seconds
@@ -198,9 +212,11 @@ def main():
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", default=",".join(FAULTS), help="misfortunes, of %(default)s")
     parser.add_argument("--modes", default=",".join(MODES), help="of %(default)s")
+    parser.add_argument("--hosts", action="store_true", help="each process of a killed or frozen job on a host of a lab")
     options = parser.parse_args()
+    hosts = (lambda: Hosts(MOST_PROCESSES)) if options.hosts else contextlib.nullcontext
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # and so ends its jobs
-    outcomes = run(options.jobs, options.seed, options.only.split(","), options.modes.split(","), lambda text: print(text, flush=True))
+    outcomes = run(options.jobs, options.seed, options.only.split(","), options.modes.split(","), lambda text: print(text, flush=True), hosts)
     print(table(outcomes))
     broken = [sentence for outcome in outcomes.values() for sentence in outcome.broken]
     print(f"{options.jobs} jobs, {len(broken)} promises broken", *broken, sep="\n")

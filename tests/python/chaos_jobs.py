@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import binding  # noqa: F401 (which says where this build's library is)
+from chaos_hosts import PORT, key_in
 from jobs import PROGRAM, ROOT, environment, wait_until
 
 WORKERS = 2
@@ -39,7 +40,9 @@ import paceline, paceline.torch as pt
 try:
     if way == "group":
         import datetime, torch.distributed as dist
-        dist.init_process_group("paceline", store=dist.FileStore(f"{folder}/store", 3), rank=rank, world_size=3, timeout=datetime.timedelta(hours=1))
+        first = os.environ.get("PACELINE_COORDINATOR", "").partition(":")[0]  # beyond one machine: where rank 0 is
+        store = dist.TCPStore(first, 4200, 3, rank == 0) if first else dist.FileStore(f"{folder}/store", 3)
+        dist.init_process_group("paceline", store=store, rank=rank, world_size=3, timeout=datetime.timedelta(hours=1))
         step = lambda: [dist.all_reduce(p.grad) for p in model.parameters()]
     else:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
@@ -80,38 +83,49 @@ class Member:
 class Job:
     """Processes that nobody watches over but this, each with its own standard error."""
 
-    def __init__(self, folder, mode, deadline, iterations):
-        self.folder, self.mode, self.members = Path(folder), mode, []
+    def __init__(self, folder, mode, deadline, iterations, hosts=None, shape=None, more=()):
+        """`hosts`: a network for each process (chaos_hosts.py). `shape`: how many workers and servers. `more`: options of the workers."""
+        self.folder, self.mode, self.members, self.hosts = Path(folder), mode, [], hosts
         parts, options = MODES[mode]
+        if shape is not None:
+            parts = [("server", "server", shape[1]), ("worker", "worker", shape[0])]
         if mode in PYTHON:
             script = self.folder / "rank.py"
             script.write_text(RANK)
             for rank in range(len(parts)):
-                more = dict(OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_SIZE=len(parts), OMPI_COMM_WORLD_LOCAL_SIZE=len(parts), PMIX_NAMESPACE="x", RANK=rank)
-                self.start(f"worker {rank}", [sys.executable, script, folder, options, deadline], more)
+                self.start(f"worker {rank}", [sys.executable, script, folder, options, deadline], {"RANK": rank, **self.launched(rank, len(parts))})
             self.watch()
             return
         table = self.folder / "table.json"
         table.write_text(json.dumps({"layers": LAYERS}))
         count = {name: sum(part[2] for part in parts if part[1] == name) for name in ("worker", "server")}
         servers = count["worker"] if mode == "both" else count["server"]
-        common = ("--deadline", f"{deadline}s")
-        coordinator = self.start("coordinator", [PROGRAM, "coordinator", "--events", "--workers", count["worker"], "--servers", servers, *common])
+        common = ("--deadline", f"{deadline}s", *(("--job-key-file", key_in(folder)) if hosts else ()))
+        place = ("--bind", hosts.addresses[0], "--port", PORT) if hosts else ()
+        coordinator = self.start("coordinator", [PROGRAM, "coordinator", "--events", "--workers", count["worker"], "--servers", servers, *place, *common])
         address = json.loads(wait_until("the coordinator listens", lambda: coordinator.text("out").partition("\n")[0]))["listening"]
         for role, name, number in parts:
-            task = () if role == "server" else ("--model", f"replay:{table}", "--iterations", iterations, "--optimizer", "sgd", *options)
+            task = () if role == "server" else ("--model", f"replay:{table}", "--iterations", iterations, "--optimizer", "sgd", *options, *more)
             for rank in range(number):
                 full_name = f"{name} {rank}" + (f" with server {rank}" if role == "both" else "")
-                self.start(full_name, [PROGRAM, "train", "--join", address, "--role", role, "--rank", rank, *common, *task])
+                bind = ("--bind", hosts.addresses[len(self.members)]) if hosts else ()
+                self.start(full_name, [PROGRAM, "train", "--join", address, "--role", role, "--rank", rank, *bind, *common, *task])
         self.watch()
 
     def start(self, name, words, more=()):
         env = {**environment("chaos"), "TMPDIR": str(self.folder), "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in dict(more).items()}}
         with open(self.folder / f"{name}.out", "w") as out, open(self.folder / f"{name}.err", "w") as err:
-            process = subprocess.Popen([str(word) for word in words], stdout=out, stderr=err, env=env)
+            process = subprocess.Popen([str(word) for word in (*(self.hosts.at(len(self.members)) if self.hosts else ()), *words)], stdout=out, stderr=err, env=env)
         process.folder = self.folder
         self.members.append(Member(name, process))
         return self.members[-1]
+
+    def launched(self, rank, ranks):
+        """The variables of a launcher: on one machine mpirun's, between hosts our own."""
+        if self.hosts is None:
+            return dict(OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_SIZE=ranks, OMPI_COMM_WORLD_LOCAL_SIZE=ranks, PMIX_NAMESPACE="x")
+        where = f"{self.hosts.addresses[0]}:{PORT}"
+        return dict(PACELINE_RANK=rank, PACELINE_WORKERS=ranks, PACELINE_COORDINATOR=where, PACELINE_JOB_KEY_FILE=key_in(self.folder))
 
     def watch(self):
         def wait(member):

@@ -62,6 +62,6 @@ def test_cells_are_run_once_and_judged_by_the_bound(tmp_path):
 def test_wrong_requests(tmp_path):
     (tmp_path / "tiny.json").write_text(json.dumps({"layers": LAYERS}))
     assert "p3" in bench(tmp_path, "--contestants", "p4", code=2)
-    assert "20gbit" in bench(tmp_path, "--rates", "40gbit", code=2)
+    assert "40gbit" in bench(tmp_path, "--rates", "50gbit", code=2)
     assert "2 to 64" in bench(tmp_path, "--hosts", 1, code=2)
     assert "missing" in bench(tmp_path, "--models", "missing", code=2) if rights() else True

@@ -203,3 +203,17 @@ def test_a_quick_benchmark_reports_spreads_and_ratios(name):
         for contestant in ("copy", "sum", "update_sgd", "update_momentum"):
             check_spread(report[contestant])
         assert report["sum_of_copy"] > 0
+
+
+def test_a_quick_benchmark_of_security_tells_what_encryption_costs():
+    done = run("bench", "security", "--quick", "--json")
+    if done.returncode == 2:
+        assert "PACELINE_BENCH=ON" in done.stderr
+        return
+    report = json.loads(done.stdout)
+    assert set(report["plain_tls"]) == {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"} and report["workers"] == 64
+    for stream in [*report["plain_tls"].values(), *(report[name] for name in ("clear", "key", "clear_data", "clear_both_ways", "key_both_ways"))]:
+        check_spread(stream["bytes_per_second"])
+        check_spread(stream["cpu_seconds_per_gb"])
+    for what in ("connect", "join"):
+        check_spread(report[f"key_{what}_seconds"])

@@ -53,6 +53,8 @@ def test_a_lost_process_ends_the_job_within_the_deadline_and_is_named(number, cu
         assert code == 1, (code, job.err)
         assert took < DEADLINE + 2 + SLACK, job.err
         names(job.the_error(), culprit)
+        if culprit.startswith("worker"):
+            assert re.search(r"at layer \S+ of iteration \d+|after it had told of iteration \d+", job.the_error()), job.err
         assert job.out == ""
 
 

@@ -43,7 +43,8 @@ BATCHES = {"start_up": 0.5, "transfer": [1, 2, 3, 4], "forward": [2, 2, 1, 5]}
 ITERATION = {"nodes": 4, "bandwidth": 1000, "layers": [{"bytes": 4000, "forward": 1, "backward": 2}, {"parameters": 250, "forward_s": 3, "backward_s": 4}]}
 SLICE = {"nodes": 4, "bytes": 100_000_000, "alpha": 1e-4, "bandwidth": 125e6}
 COLLECTIVE = {"ranks": 3, "bytes": 4096, "alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10, "block": 1024}
-QUESTIONS = {"batches": BATCHES, "iteration": ITERATION, "slice": SLICE, "collective": COLLECTIVE}
+SPEEDUP = {"bandwidth": 1e9, "machines": [1, 2, 4], "layers": [{"bytes": 4_000_000, "forward": 0.01, "backward": 0.02}, {"parameters": 250_000, "forward_s": 0.003, "backward_s": 0.004}]}
+QUESTIONS = {"batches": BATCHES, "iteration": ITERATION, "speedup": SPEEDUP, "slice": SLICE, "collective": COLLECTIVE}
 
 
 # ---- The frame: arrays, options, output

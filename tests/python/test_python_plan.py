@@ -9,7 +9,7 @@ import sys
 import pytest
 from binding import environment, python
 from plan_questions import ALGORITHMS, BARRIER, ENDS, FFT, MEMORY, MINI_BATCH, PROGRAM, ROOT, SERVERS, without
-from test_plan_communication import BATCHES, COLLECTIVE, ITERATION, SLICE
+from test_plan_communication import BATCHES, COLLECTIVE, ITERATION, SLICE, SPEEDUP
 
 import paceline
 from paceline import PacelineError, plan
@@ -19,6 +19,8 @@ CASES = [  # name, case, choices
     ("batches", BATCHES, {}),
     ("batches", {**BATCHES, "backward": [4, 4, 1, 2], "bounds": [2, 4]}, {"algorithm": "given", "side": "push"}),
     ("iteration", ITERATION, {}),
+    ("speedup", SPEEDUP, {}),
+    ("speedup", SPEEDUP, {"schedule": "layer-wise"}),
     ("slice", SLICE, {}),
     ("collective", COLLECTIVE, {"operation": "allreduce", "algorithm": "lp"}),
     ("barrier", BARRIER, {"objective": "waiting-share"}),

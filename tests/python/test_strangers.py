@@ -73,8 +73,13 @@ def job(tmp_path):
         job.wait_for_iterations(2)
         job.member_ports = [port for name, pid in job.children().items() if not name.startswith("worker") for port in listening_ports(pid)]
         assert len(job.member_ports) == 3
+        job.turned_away = 0  # at least
         yield job
         assert job.finish() == 0, job.err
+        assert job.report()["strangers"] >= job.turned_away
+        # Each process says sixteen at once, and then one a minute.
+        said = sum("turned away so far" in line for line in job.err.splitlines())
+        assert min(job.turned_away, 16) <= said <= 3 * (17 + (time.monotonic() - job.began) // 60)
         assert job.errors() == []
         assert job.report()["parameters_hash"] == reference(*TASK, "--workers", 2)["parameters_hash"]
 
@@ -96,6 +101,7 @@ def test_strangers_change_nothing(job):
         thread.join()
     assert len(refused) == len(TALK) * 3
     assert all(refused.values()), [what for what, well in refused.items() if not well]
+    job.turned_away = len(refused)
 
 
 @pytest.mark.full

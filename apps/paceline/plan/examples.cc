@@ -17,6 +17,10 @@ const char* examples_of(const std::string& question) {
        "'[{\"parameters\":1000000,\"forward\":0.01,\"backward\":0.02}]'\n"
        "  echo '{\"nodes\":8,\"bandwidth\":125e6,\"layers\":[{\"bytes\":4e6,\"forward_s\":0.01,\"backward_s\":0.02}]}' |\n"
        "    paceline plan iteration --input - --json"},
+      {"speedup",
+       "  paceline plan speedup --input vgg19 --bandwidth 1gbit --machines 1,2,4,8\n"
+       "  paceline plan speedup --bandwidth 10gbit --layers '[{\"parameters\":1000000,\"forward\":0.01,\"backward\":0.02}]' "
+       "--json"},
       {"slice",
        "  paceline plan slice --nodes 4 --bytes 100MB --alpha 100us --bandwidth 1gbit\n"
        "  echo '[{\"nodes\":4,\"bytes\":100000000,\"alpha\":1e-4,\"bandwidth\":125e6}]' | paceline plan slice --input - --json"},

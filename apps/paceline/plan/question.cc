@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -12,6 +13,7 @@
 
 #include "base/text.h"
 #include "base/wrong.h"
+#include "paceline/beside.h"
 #include "paceline/option_files.h"
 #include "paceline/plan/answer_text.h"
 #include "paceline/plan/case_options.h"
@@ -82,6 +84,14 @@ Result<std::string> read_standard_input() {
   return text;
 }
 
+// A file, or, where there is none of that name, a table of layers that comes with the program.
+std::string input_file(const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::exists(name, ignored)) return name;
+  const auto table = shared_beside(std::filesystem::path("bench/tables") / (name + ".json"));
+  return table ? table->string() : name;
+}
+
 // Keys whose option was given on the command line.
 std::map<std::string, std::string> given_keys(const Command& command) {
   std::map<std::string, std::string> values;
@@ -110,8 +120,9 @@ Result<Cases> cases_of(const Command& command) {
                    option_name(key.name), key.name);
     }
     PACELINE_ASSIGN_OR_RETURN(const Json beside, values_from_options(command.question, options));
-    PACELINE_ASSIGN_OR_RETURN(const std::string text,
-                              command.given.input == "-" ? read_standard_input() : read_option("--input", command.given.input));
+    PACELINE_ASSIGN_OR_RETURN(const std::string text, command.given.input == "-"
+                                                          ? read_standard_input()
+                                                          : read_option("--input", input_file(command.given.input)));
     return planner::read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input, beside);
   }
   if (options.empty()) {
@@ -156,7 +167,9 @@ void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const c
   const auto command = std::make_shared<Command>(Command{.question = asked});
   Given& given = command->given;
   CLI::App* app = command->app = plan.add_subcommand(asked.name, asked.purpose);
-  app->add_option("--input", given.input, "One case as a JSON object, or an array of cases; - = standard input")
+  app->add_option("--input", given.input,
+                  "One case as a JSON object, or an array of cases; - = standard input; or the name of a table that comes along "
+                  "(bench/tables), such as vgg19")
       ->option_text("FILE");
   app->add_flag("--json", given.as_json, "Print one JSON document: an object for an object, an array for an array");
   for (const Choice& choice : asked.choices) {

@@ -80,7 +80,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   loop.run();
   bar.reset();
   auto [status, report] = coordinator.ending();
-  if (report) (*report)["security"] = to_string(transport::security_of(*key));
+  if (report) (*report)["security"] = transport::security_text(*key);
   if (report) {
     if (request.events)
       print_event("report", *report);

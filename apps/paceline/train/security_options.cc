@@ -21,6 +21,10 @@ void add_security_options(CLI::App& command, SecurityOptions& options) {
           "whose processes are all started here makes its own); tls: the same, or certificates; none: in the clear, for closed "
           "networks")
       ->capture_default_str();
+  command.add_flag(
+      "--allow-clear-data", options.allow_clear_data,
+      "Of a job with a key: gradients and parameters travel in the clear, which saves processor time; who may connect is still "
+      "proved, and control stays encrypted. For links that nobody else can read or write. Every process of the job must say so");
 }
 
 Result<std::optional<JobKey>> choose_key(const SecurityOptions& options, std::span<const transport::Address> places,
@@ -29,8 +33,8 @@ Result<std::optional<JobKey>> choose_key(const SecurityOptions& options, std::sp
   const std::string usual = environment("PACELINE_JOB_KEY_FILE").value_or("");
   auto chosen = transport::choose_security(options.security, options.key_file, places, usual);
   const bool given = !options.key_file.empty() || !usual.empty();
-  if (!chosen.ok() && !given && missing == MissingKey::kMakeOwn) return std::optional(JobKey::draw());
-  return chosen;
+  if (!chosen.ok() && !given && missing == MissingKey::kMakeOwn) chosen = std::optional(JobKey::draw());
+  return chosen.ok() && options.allow_clear_data ? transport::leave_data_clear(*chosen) : chosen;
 }
 
 Result<HandedKey> HandedKey::make(const std::optional<JobKey>& key) {
@@ -41,10 +45,13 @@ Result<HandedKey> HandedKey::make(const std::optional<JobKey>& key) {
   wipe(std::as_writable_bytes(std::span(bytes)));
   PACELINE_RETURN_IF_ERROR(text.status());
   handed.text_ = std::make_shared<const HandedText>(std::move(*text));
+  handed.clear_data_ = key->leaves_data_clear();
   return handed;
 }
 
-std::string HandedKey::source() const { return text_ == nullptr ? "" : fmt::format("fd:{}", text_->descriptor()); }
+std::string HandedKey::source() const {
+  return text_ == nullptr ? "" : fmt::format("fd:{}{}", text_->descriptor(), clear_data_ ? transport::kClearData : "");
+}
 
 std::vector<std::string> HandedKey::options() const {
   if (text_ == nullptr) return {"--security", "none"};

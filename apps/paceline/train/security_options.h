@@ -16,6 +16,7 @@ namespace paceline::cli {
 struct SecurityOptions {
   std::string key_file;  // "": PACELINE_JOB_KEY_FILE, if that is set
   std::string security = "auto";
+  bool allow_clear_data = false;
 };
 
 void add_security_options(CLI::App& command, SecurityOptions& options);
@@ -41,6 +42,7 @@ class HandedKey {
 
  private:
   std::shared_ptr<const HandedText> text_;  // null: in the clear
+  bool clear_data_ = false;
 };
 
 }  // namespace paceline::cli

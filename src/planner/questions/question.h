@@ -67,8 +67,9 @@ Status require_positive(const Json& input, const std::vector<std::string>& names
 Status require_one(const Json& input, const char* key);
 
 // Each file of this folder offers its questions.
-std::vector<Question> communication_questions();  // batches, iteration, slice, collective
+std::vector<Question> communication_questions();  // batches, iteration, speedup, slice, collective
 Question collective_question();
+Question speedup_question();
 std::vector<Question> cluster_questions();  // barrier, gpus, servers
 std::vector<Question> device_questions();   // memory, algorithms, mini-batch, fft-ratio
 Question job_question();                    // job

@@ -17,9 +17,6 @@ using scheduling::ScheduleOptions;
 using scheduling::SliceLimits;
 using simulation::Cluster;
 
-// Seconds of processor time that a message costs its two ends, however fast the link is: slices of 20 KB took 1.2 s more for each
-// GB than slices of 90 KB (docs/results/2026-11-link.md).
-constexpr double kProcessing = 30e-6;
 // Index and value of an element that is sent, over the value alone.
 constexpr double kSparseElement = 2;
 // Of all workers with the formulas' schedule, in all iterations that are predicted: to predict the combinations of more takes too
@@ -127,7 +124,7 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
                         .layout = shared ? Cluster::Layout::kShared : Cluster::Layout::kSeparate,
                         .link = {link.bandwidth.value * narrowed},
                         .start_up = link.start_up,
-                        .processing = kProcessing,
+                        .processing = simulation::kUsualProcessing,
                         .aggregation = aggregation};
   Bytes model;
   for (const wire::TensorInfo& tensor : table.tensors) model += Bytes{tensor.elements() * kParameterBytes};

@@ -61,13 +61,13 @@ class Faulty final : public FaultyTransport {
     });
   }
 
-  void connect(const Address& address, Duration deadline, Connected connected) override {
-    inner_->connect(address, deadline, [this, connected = std::move(connected)](Result<std::unique_ptr<Connection>> result) {
+  void connect(const Address& address, const ConnectOptions& options, Connected connected) override {
+    inner_->connect(address, options, [this, connected = std::move(connected)](Result<std::unique_ptr<Connection>> result) {
       if (!result.ok()) return connected(result.status());
       connected(wrap(std::move(result).value()));
     });
     if (!plan_->draw_duplicate_connect()) return;
-    inner_->connect(address, deadline, [this](Result<std::unique_ptr<Connection>> result) {
+    inner_->connect(address, options, [this](Result<std::unique_ptr<Connection>> result) {
       if (!result.ok()) return;
       plan_->counters.duplicate_connects.fetch_add(1);
       const auto place = duplicates_.insert(duplicates_.end(), std::make_unique<Duplicate>(std::move(result).value()));

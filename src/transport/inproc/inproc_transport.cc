@@ -185,8 +185,8 @@ class InprocTransport final : public Transport {
     return std::unique_ptr<Listener>(std::make_unique<InprocListener>(network_, std::move(listening), std::move(bound)));
   }
 
-  void connect(const Address& address, Duration deadline, Connected connected) override {
-    if (deadline <= Duration::zero()) {
+  void connect(const Address& address, const ConnectOptions& options, Connected connected) override {
+    if (options.deadline <= Duration::zero()) {
       loop_.post([connected = std::move(connected), address] {
         connected(error(ErrorKind::kDeadline, "no time was left to connect to {}", address.text()));
       });

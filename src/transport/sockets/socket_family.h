@@ -25,7 +25,8 @@ struct SocketOptions {
   // How long the loop looks for more work before it sleeps: saves the time to wake up, costs a processor. 0 to 1 s.
   Duration spin{0};
   // The job's key: every connection, made or accepted, is TLS 1.3 with it (tls/tls_context.h), and whoever does not hold it gets
-  // none. Nothing: every connection is in the clear. There is nothing in between, and no side gives way to the other.
+  // none; where the key leaves data clear, theirs only begin so. Nothing: every connection is in the clear. No side gives way to
+  // the other.
   std::optional<JobKey> key;
 };
 

@@ -11,7 +11,12 @@ namespace {
 class SocketTransport final : public Transport {
  public:
   SocketTransport(std::shared_ptr<const SocketFamily> family, const SocketOptions& options)
-      : family_(std::move(family)), tls_(options.key ? std::make_shared<TlsContext>(*options.key) : nullptr), loop_(options.spin) {}
+      : family_(std::move(family)),
+        control_(options.key ? std::make_shared<TlsContext>(*options.key) : nullptr),
+        data_(options.key && options.key->leaves_data_clear()
+                  ? std::make_shared<TlsContext>(*options.key, TlsOptions{.only_opens = true})
+                  : control_),
+        loop_(options.spin) {}
   ~SocketTransport() override { loop_.shut_down(); }
   SocketTransport(const SocketTransport&) = delete;
   SocketTransport& operator=(const SocketTransport&) = delete;
@@ -19,18 +24,20 @@ class SocketTransport final : public Transport {
   Loop& loop() override { return loop_; }
 
   Result<std::unique_ptr<Listener>> listen(const Address& address, const ListenOptions& options, Accepted accepted) override {
-    auto acceptor = std::make_shared<SocketAcceptor>(loop_, family_, tls_, options, std::move(accepted));
+    auto acceptor = std::make_shared<SocketAcceptor>(loop_, family_, of(options.plane), options, std::move(accepted));
     PACELINE_RETURN_IF_ERROR(acceptor->open(address));
     return std::unique_ptr<Listener>(std::make_unique<SocketListener>(std::move(acceptor)));
   }
 
-  void connect(const Address& address, Duration deadline, Connected connected) override {
-    std::make_shared<SocketConnector>(loop_, family_, tls_, address, deadline, std::move(connected))->start();
+  void connect(const Address& address, const ConnectOptions& options, Connected connected) override {
+    std::make_shared<SocketConnector>(loop_, family_, of(options.plane), address, options.deadline, std::move(connected))->start();
   }
 
  private:
+  const std::shared_ptr<const TlsContext>& of(Plane plane) const { return plane == Plane::kData ? data_ : control_; }
+
   std::shared_ptr<const SocketFamily> family_;
-  std::shared_ptr<const TlsContext> tls_;  // null in the clear
+  std::shared_ptr<const TlsContext> control_, data_;  // null in the clear
   SocketLoop loop_;
 };
 

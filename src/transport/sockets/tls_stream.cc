@@ -42,6 +42,7 @@ void TlsStream::end_handshake(const Status& how) {
 }
 
 void TlsStream::want_read(std::size_t least) {
+  if (channel_.is_past()) return SocketStream::want_read(least);
   if (channel_.may_have_more()) return read_soon();
   if (channel_.reading_waits_for_write()) return wait_to_read(Socket::wait_write);
   SocketStream::want_read(least > kMostHeld ? least - kMostHeld : 1);

@@ -25,8 +25,12 @@ class TlsStream final : public SocketStream, private RawStream {
   void end_handshake(const Status& how);
   std::shared_ptr<TlsStream> self() { return std::static_pointer_cast<TlsStream>(shared_from_this()); }
 
-  Moved read_some(std::span<const iovec> spaces) override { return channel_.read(spaces); }
-  Moved write_some(std::span<const iovec> pieces) override { return channel_.write(pieces); }
+  Moved read_some(std::span<const iovec> spaces) override {
+    return channel_.is_past() ? SocketStream::read_some(spaces) : channel_.read(spaces);
+  }
+  Moved write_some(std::span<const iovec> pieces) override {
+    return channel_.is_past() ? SocketStream::write_some(pieces) : channel_.write(pieces);
+  }
   void want_read(std::size_t least) override;
   void close_stream() override;
 

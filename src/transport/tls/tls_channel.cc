@@ -102,10 +102,11 @@ void TlsChannel::note(const char* bytes, std::size_t count) {
 
 TlsChannel::Next TlsChannel::shake_hands() {
   ERR_clear_error();
-  const int result = SSL_do_handshake(native_);
+  const int result = established_ ? 1 : SSL_do_handshake(native_);
   if (result == 1) {
-    settle();
-    return failure_.ok() ? Next::kDone : Next::kFailed;
+    if (!established_) settle();
+    if (!failure_.ok()) return Next::kFailed;
+    return context_->options().only_opens ? confirm() : Next::kDone;
   }
   switch (SSL_get_error(native_, result)) {
     case SSL_ERROR_WANT_READ:
@@ -128,6 +129,14 @@ void TlsChannel::settle() {
     failure_ = error(ErrorKind::kBadRequest, "it did not show {}", certified ? "a certificate" : "the job's key");
     return;
   }
+  // Who names no protocol (openssl s_client) is taken for one that encrypts.
+  const unsigned char* protocol = nullptr;
+  unsigned int named = 0;
+  SSL_get0_alpn_selected(native_, &protocol, &named);
+  if (context_->options().only_opens && named == 0) {
+    failure_ = other_plane();
+    return;
+  }
   established_ = true;
   drained_ = false;  // what came with the last bytes of the handshake is here already
   // The keys of the connection are made; the shared one need not stand in memory as long as it lives.
@@ -135,6 +144,28 @@ void TlsChannel::settle() {
   if (!certified)
     SSL_SESSION_set1_master_key(SSL_get_session(native_), reinterpret_cast<const unsigned char*>(kNothing.data()), kNothing.size());
   record_ = std::make_unique_for_overwrite<std::byte[]>(kRecord);
+}
+
+// The side that accepts says, encrypted, that it has accepted: one byte, behind which all is in the clear. Without it the other
+// side could not tell a refusal from data.
+TlsChannel::Next TlsChannel::confirm() {
+  std::byte word{1};
+  std::size_t moved = 0;
+  const int result = side_ == Side::kAccepts ? SSL_write_ex(native_, &word, 1, &moved) : SSL_read_ex(native_, &word, 1, &moved);
+  if (result == 1) {
+    confirmed_ = SSL_has_pending(native_) == 0;
+    if (!confirmed_) failure_ = error(ErrorKind::kCorrupt, "it sent more than the end of the handshake");
+    return confirmed_ ? Next::kDone : Next::kFailed;
+  }
+  switch (SSL_get_error(native_, result)) {
+    case SSL_ERROR_WANT_READ:
+      return Next::kRead;
+    case SSL_ERROR_WANT_WRITE:
+      return Next::kWrite;
+    default:
+      failure_ = established_reason();
+      return Next::kFailed;
+  }
 }
 
 // Somebody without TLS waits for an answer; the start of the next sentence of both sides is the same.
@@ -221,7 +252,7 @@ void TlsChannel::change_key_if_due() {
 }
 
 void TlsChannel::say_goodbye() {
-  if (!established_ || write_pending_ || (read_end_ && !read_end_->reason.ok())) return;
+  if (!established_ || confirmed_ || write_pending_ || (read_end_ && !read_end_->reason.ok())) return;
   ERR_clear_error();
   SSL_shutdown(native_);
 }

@@ -48,6 +48,9 @@ class TlsChannel {
   // Why that failed: kBadRequest when trying again makes no difference (another key, no TLS), else kPeerLost or kCorrupt.
   const Status& failure() const { return failure_; }
 
+  // The handshake is over, and the channel has nothing more to do: what follows passes it by (TlsOptions::only_opens).
+  bool is_past() const { return confirmed_; }
+
   // Fills `spaces` as far as there is something. kLater: nothing, and reading_waits_for_write() says for what to wait.
   Stream::Moved read(std::span<const iovec> spaces);
   // In full records, whatever the pieces are. After kLater, or less than all, the same bytes come first in the next call.
@@ -67,8 +70,10 @@ class TlsChannel {
   void note(const char* bytes, std::size_t count);
   std::optional<Status> certificate_reason(unsigned long code) const;
   Status handshake_reason() const;
+  Status other_plane() const;
   Status established_reason() const;
   void settle();
+  Next confirm();
   void answer_in_the_clear();
   void change_key_if_due();
   std::span<const std::byte> next_record(std::span<const iovec> pieces, std::size_t from);
@@ -80,7 +85,7 @@ class TlsChannel {
   Status failure_;
   OfferedKey offered_;
 
-  bool established_ = false;
+  bool established_ = false, confirmed_ = false;
   bool drained_ = true;
   bool reading_waits_for_write_ = false;
   bool write_pending_ = false;   // a record is encrypted and not out

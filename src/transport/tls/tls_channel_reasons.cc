@@ -58,6 +58,12 @@ std::optional<Status> TlsChannel::certificate_reason(unsigned long code) const {
   return error(ErrorKind::kBadRequest, "its certificate{} does not hold: {}", who, X509_verify_cert_error_string(verified));
 }
 
+Status TlsChannel::other_plane() const {
+  return error(ErrorKind::kBadRequest,
+               "it {}, and this process does not; give --allow-clear-data to all processes of the job or to none",
+               context_->options().only_opens ? "encrypts data" : "sends data in the clear");
+}
+
 Status TlsChannel::handshake_reason() const {
   const unsigned long code = ERR_peek_error();
   const std::string& own = context_->identity();
@@ -70,6 +76,8 @@ Status TlsChannel::handshake_reason() const {
   }
   if (ended_ && !ended_->ok()) return *ended_;
   if (const auto why = certificate_reason(code)) return *why;
+  if (alert_of(code) == SSL_AD_NO_APPLICATION_PROTOCOL || ERR_GET_REASON(code) == SSL_R_NO_APPLICATION_PROTOCOL)
+    return other_plane();
   switch (alert_of(code)) {
     case SSL_AD_HANDSHAKE_FAILURE:
     case SSL_AD_ILLEGAL_PARAMETER:

@@ -48,6 +48,10 @@ struct Pair {
   Pair(const JobKey& connects, const JobKey& accepts, const TlsOptions& options = {})
       : connecting(std::make_shared<TlsContext>(connects, options), TlsChannel::Side::kConnects, connecting_end),
         accepting(std::make_shared<TlsContext>(accepts, options), TlsChannel::Side::kAccepts, accepting_end) {}
+  // Sides that mean different things.
+  Pair(const JobKey& key, const TlsOptions& connects, const TlsOptions& accepts)
+      : connecting(std::make_shared<TlsContext>(key, connects), TlsChannel::Side::kConnects, connecting_end),
+        accepting(std::make_shared<TlsContext>(key, accepts), TlsChannel::Side::kAccepts, accepting_end) {}
   explicit Pair(const TlsOptions& options = {}) : Pair(JobKey::draw(), options) {}
   Pair(const JobKey& key, const TlsOptions& options) : Pair(key, key, options) {}
 

@@ -31,6 +31,22 @@ SSL_SESSION* make_session(SSL* ssl, const JobKey& key) {
   return nullptr;
 }
 
+// As ALPN lists it: the length first.
+constexpr std::string_view kEncrypted = "\x08paceline", kOpens = "\x13paceline-data-clear";
+static_assert(kEncrypted.size() == 1 + kEncrypted[0] && kOpens.size() == 1 + kOpens[0]);
+
+std::string_view protocol_of(const TlsContext& context) { return context.options().only_opens ? kOpens : kEncrypted; }
+
+// The side that accepts, where the other one names what it speaks.
+int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* bytes, const unsigned char* offered, unsigned int count,
+                    void*) {
+  const std::string_view own = protocol_of(context_of(ssl));
+  if (std::string_view(reinterpret_cast<const char*>(offered), count) != own) return SSL_TLSEXT_ERR_ALERT_FATAL;
+  *chosen = offered + 1;
+  *bytes = static_cast<unsigned char>(count - 1);
+  return SSL_TLSEXT_ERR_OK;
+}
+
 // The side that connects.
 int use_key(SSL* ssl, const EVP_MD*, const unsigned char** identity, std::size_t* bytes, SSL_SESSION** session) {
   const TlsContext& context = context_of(ssl);
@@ -88,7 +104,14 @@ SSL_CTX* make_native(const TlsContext* self) {
   SSL_CTX_clear_options(native, SSL_OP_ALLOW_NO_DHE_KEX | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(native, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_read_ahead(native, 1);
+  // What is in the clear must not be read with the handshake.
+  SSL_CTX_set_read_ahead(native, self->options().only_opens ? 0 : 1);
+  const std::string_view protocol = protocol_of(*self);
+  // It returns 0 for success.
+  const int failed = SSL_CTX_set_alpn_protos(native, reinterpret_cast<const unsigned char*>(protocol.data()),
+                                             static_cast<unsigned int>(protocol.size()));
+  PACELINE_CHECK(failed == 0, "OpenSSL has no memory for a name");
+  SSL_CTX_set_alpn_select_cb(native, choose_protocol, nullptr);
   SSL_CTX_set_app_data(native, const_cast<TlsContext*>(self));  // only read
   if (self->key().certificate() != nullptr) {
     show_certificate(native, *self->key().certificate());

@@ -29,6 +29,9 @@ struct TlsOptions {
   // small. At least 1.
   std::uint64_t bytes_per_key = std::uint64_t{64} << 30;
   std::uint64_t records_per_key = std::uint64_t{1} << 22;
+  // Both sides show who they are, and all that follows the handshake is in the clear. A side that means it otherwise is refused:
+  // each names what it means as its application protocol (ALPN, RFC 7301), which the handshake protects.
+  bool only_opens = false;
 };
 
 class TlsContext {

@@ -47,7 +47,7 @@ struct WorkerOptions {
   // deadline, ...
   std::map<std::string, std::string> settings;
   std::string job_key_file;       // of the job; what PACELINE_JOB_KEY_FILE says under `paceline run`; "": none
-  std::string security = "auto";  // or "psk", "none", as --security
+  std::string security = "auto";  // or "psk", "tls", "none", as --security; "psk,clear-data": with --allow-clear-data
   // One forward pass, to learn in which order the layers are used. Without it: the order of registration.
   std::function<void()> dry_run;
 };

@@ -1,0 +1,55 @@
+"""What a figure or table of the papers is here: the cells that it needs, how they are read, what the paper says, and how it is drawn."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Answers = Mapping[str, Any]  # by the names of cells
+
+REPRODUCED, BETTER, DIFFERS, NOT_HERE = "reproduced", "better", "differs", "not runnable here"
+VERDICTS = (REPRODUCED, BETTER, DIFFERS, NOT_HERE)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A command of this program that prints one JSON document; `{work}` in it is a folder of its own, where it may go on."""
+
+    name: str
+    words: tuple[str, ...]
+    quick: tuple[str, ...] = ()  # () as `words`
+    needs: tuple[str, ...] = ()  # "lab", "trainer"
+    seconds: float = 1.0  # about
+
+    def command(self, quick: bool) -> tuple[str, ...]:
+        return self.quick if quick and self.quick else self.words
+
+
+@dataclass
+class Reading:
+    verdict: str
+    sentence: str  # where ours differs, or what is better
+    rows: list[tuple[str, str, str]] = field(default_factory=list)  # what, the paper's number, ours
+    draw: Callable[[Any], None] | None = None  # on a matplotlib figure
+
+
+@dataclass(frozen=True)
+class Figure:
+    id: str
+    paper: str
+    title: str  # in our words
+    cells: tuple[Cell, ...]
+    read: Callable[[Answers], Reading]
+    how: str = "measured"  # "measured", "stepped" by the ledgers in virtual time, "computed"
+
+
+def not_here(id: str, paper: str, title: str, why: str) -> Figure:
+    return Figure(id, paper, title, (), lambda _: Reading(NOT_HERE, why), how="")
+
+
+def within(ours: float, low: float, high: float) -> str:
+    """A verdict of a ratio that the paper has between `low` and `high`, the larger the better."""
+    return REPRODUCED if low <= ours <= high else BETTER if ours > high else DIFFERS
+
+
+def plain(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}"

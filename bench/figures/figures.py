@@ -1,0 +1,158 @@
+"""Draws the papers' figures and tables from our own runs (`paceline bench figures`).
+
+    figures.py --program build/release/bin/paceline --output runs/figures [--paper NAME] [--only ID,...] [--quick] [--list]
+
+A cell is one command of the program that prints JSON. Finished cells are kept in OUTPUT/cells and not run again; a cell that fails is no
+point of any figure. Writes OUTPUT/index.html, a picture for each figure that has one, and OUTPUT/figures.json.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import elastic_bsp
+import htc
+import ibatch
+import linear_pipeline
+import p3
+import page
+from catalogue import NOT_HERE, Cell, Figure, Reading
+
+FIGURES: list[Figure] = [*ibatch.FIGURES, *p3.FIGURES, *htc.FIGURES, *linear_pipeline.FIGURES, *elastic_bsp.FIGURES]
+PAPERS = list(dict.fromkeys(figure.paper for figure in FIGURES))
+
+
+def fail(sentence: str) -> None:
+    print(f"paceline: error: {sentence}", file=sys.stderr)
+    sys.exit(2)
+
+
+def chosen(paper: str, only: str) -> list[Figure]:
+    names = [name for name in only.split(",") if name]
+    for name in names:
+        if name not in {figure.id for figure in FIGURES}:
+            fail(f"--only knows no '{name}'; legal: {', '.join(figure.id for figure in FIGURES)}")
+    if paper and paper not in PAPERS:
+        fail(f"--paper knows no '{paper}'; legal: {', '.join(PAPERS)}")
+    return [figure for figure in FIGURES if (not names or figure.id in names) and (not paper or figure.paper == paper)]
+
+
+class Cells:
+    """The finished cells of a folder; all are of one release and of one length."""
+
+    def __init__(self, folder: Path, program: str, quick: bool) -> None:
+        self.folder, self.program, self.quick = folder, program, quick
+        self.release = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        mark = folder / "release.json"
+        own = {"release": self.release, "quick": quick}
+        if mark.exists() and (found := json.loads(mark.read_text())) != own:
+            fail(f"--output {folder} holds cells of {found['release']}{' --quick' if found['quick'] else ''}, and this is {self.release}{' --quick' if quick else ''}; give another folder")
+        (folder / "cells").mkdir(parents=True, exist_ok=True)
+        mark.write_text(json.dumps(own))
+
+    def file(self, cell: Cell) -> Path:
+        return self.folder / "cells" / f"{cell.name}.json"
+
+    def command(self, cell: Cell) -> list[str]:
+        return [self.program, *(word.replace("{work}", str(self.folder / "work" / cell.name)) for word in cell.command(self.quick)), "--json"]
+
+    def answer(self, cell: Cell):
+        return json.loads(self.file(cell).read_text())["answer"] if self.file(cell).exists() else None
+
+    def run(self, cell: Cell) -> str:
+        """"": it is finished; else why not."""
+        (self.folder / "work").mkdir(exist_ok=True)
+        began = time.monotonic()
+        done = subprocess.run(self.command(cell), capture_output=True, text=True)
+        if done.returncode != 0:
+            if done.returncode in (130, -signal.SIGINT):
+                sys.exit(130)
+            return done.stderr.strip().splitlines()[-1].removeprefix("paceline: error: ") if done.stderr.strip() else f"exit code {done.returncode}"
+        kept = {"command": cell.command(self.quick), "seconds": time.monotonic() - began, "answer": json.loads(done.stdout)}
+        new = self.file(cell).with_suffix(".new")
+        new.write_text(json.dumps(kept))
+        os.replace(new, self.file(cell))
+        return ""
+
+
+def lacking(program: str) -> dict[str, str]:
+    """What this machine does not have, by the name of the need, and why not."""
+    missing = {}
+    doctor = json.loads(subprocess.run([program, "doctor", "--json"], capture_output=True, text=True).stdout or "{}")
+    lab = doctor.get("lab", {})
+    if not (lab.get("namespaces") and lab.get("ip") and lab.get("tc")):
+        missing["lab"] = f"no hosts can be made on this machine ({lab.get('reason', 'paceline doctor says why')})"
+    if not shutil.which(str(Path(program).with_name("paceline-trainer"))):
+        missing["trainer"] = "this build has no trainer (LibTorch)"
+    return missing
+
+
+def run_cells(cells: list[Cell], store: Cells, missing: dict[str, str]) -> dict[str, str]:
+    """Why cells are not there, by name."""
+    reasons: dict[str, str] = {}
+    left = [cell for cell in cells if store.answer(cell) is None]
+    began, spent = time.monotonic(), 0.0
+    for number, cell in enumerate(left, 1):
+        absent = [missing[need] for need in cell.needs if need in missing]
+        total, pace = sum(one.seconds for one in left), (time.monotonic() - began) / spent if spent else 1.0
+        print(f"[{number}/{len(left)}] {cell.name}, about {max(1, round((total - spent) * pace / 60))} min left", file=sys.stderr, flush=True)
+        reason = absent[0] if absent else store.run(cell)
+        if reason:
+            reasons[cell.name] = reason
+            print(f"  not there: {reason}", file=sys.stderr, flush=True)
+        spent += cell.seconds
+    return reasons
+
+
+def read(figure: Figure, store: Cells, reasons: dict[str, str]) -> Reading:
+    without = [cell.name for cell in figure.cells if store.answer(cell) is None]
+    if without:
+        return Reading(NOT_HERE, f"{without[0]}: {reasons.get(without[0], 'has not been run')}")
+    return figure.read({cell.name: store.answer(cell) for cell in figure.cells})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="paceline bench figures", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--paper", default="", help="of one paper: " + ", ".join(PAPERS))
+    parser.add_argument("--only", default="", metavar="ID,...", help="these figures; --list names them")
+    parser.add_argument("--quick", action="store_true", help="small runs, some minutes: for a look at the page, not at the numbers")
+    parser.add_argument("--output", default="runs/figures", metavar="FOLDER", help="finished cells, pictures, index.html and figures.json (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="only says which figures there are, and how long they take")
+    parser.add_argument("--json", action="store_true", help="print what figures.json has")
+    options = parser.parse_args()
+    figures = chosen(options.paper, options.only)
+    if options.list:
+        for figure in figures:
+            print(f"{figure.id:<18} {figure.how or '-':<9} {sum(cell.seconds for cell in figure.cells) / 60:5.1f} min  {figure.title}")
+        return 0
+    try:
+        page.check()
+    except ImportError as error:
+        fail(f"pictures need matplotlib, which {sys.executable} lacks ({error}); pip install matplotlib, or set PACELINE_PYTHON")
+    folder = Path(options.output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"--output {folder}: {error.strerror}")
+    store = Cells(folder, options.program, options.quick)
+    cells = list({cell.name: cell for figure in figures for cell in figure.cells}.values())
+    reasons = run_cells(cells, store, lacking(options.program))
+    readings = [(figure, read(figure, store, reasons)) for figure in figures]
+    document = page.write(folder, readings, store)
+    print(json.dumps(document, indent=1) if options.json else page.summary(document, folder))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("paceline: interrupted; finished cells are kept, the same command goes on", file=sys.stderr)
+        sys.exit(130)

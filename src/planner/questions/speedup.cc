@@ -1,0 +1,172 @@
+// `paceline plan speedup`: what several machines would gain.
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "base/wrong.h"
+#include "cost/rivals.h"
+#include "planner/questions/layer_loads.h"
+#include "planner/tuning/tune.h"
+#include "simulation/predict.h"
+
+namespace paceline::planner {
+namespace {
+
+constexpr std::int64_t kMostNodes = 256;
+constexpr double kUsualStartUp = 100e-6;  // of a message, as bench prediction has it (docs/cli.md)
+// Of all nodes in an iteration, so that an answer takes seconds at most: where candidates are compared, where one is stepped, and
+// where somebody asks for one by name.
+constexpr double kFewMessages = 4'000, kMostMessages = 60'000, kMostSlices = 3'000'000;
+constexpr double kWorth = 0.5;  // the share of its own work that a machine has to add
+
+// Layers without parameters are computed and not sent.
+simulation::Job job_of(const std::vector<cost::LayerLoad>& layers) {
+  simulation::Job job;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string name = fmt::format("layer{}", i);
+    constexpr std::int64_t kElement = sizeof(float);
+    const std::int64_t elements = (layers[i].size.count + kElement - 1) / kElement;
+    job.table.layers.push_back(name);
+    if (elements > 0)
+      job.table.tensors.push_back(
+          {.name = name, .dtype = "float32", .shape = {elements}, .layer = Layer{static_cast<std::int32_t>(i)}});
+    job.forward.push_back(layers[i].forward);
+    job.backward.push_back(layers[i].backward);
+  }
+  return job;
+}
+
+// About how many an iteration has: each piece is pushed by and returned to every worker.
+double messages_of(const simulation::Job& job, const scheduling::ScheduleOptions& schedule, std::int64_t nodes) {
+  const std::int64_t largest = schedule.cut.elements;  // 0: tensors stay whole but for a few
+  const double pieces = largest > 0 ? static_cast<double>(job.table.elements()) / static_cast<double>(largest) : 0;
+  return 2 * static_cast<double>(nodes) * (pieces + static_cast<double>(job.table.tensors.size()));
+}
+
+// As a job would choose, where that takes a moment; else by formula, in slices that are not too many to step.
+Result<double> tuned(const simulation::Job& job, const simulation::Cluster& cluster) {
+  const Bytes model{job.table.elements() * static_cast<std::int64_t>(sizeof(float))};
+  scheduling::ScheduleOptions schedule = tuning::by_formula(model, cluster, {}, {});
+  if (messages_of(job, schedule, cluster.workers) <= kFewMessages) {
+    PACELINE_ASSIGN_OR_RETURN(const auto choice, tuning::tune(job, cluster, {}, {}));
+    return choice.predicted.iteration;
+  }
+  const double most = std::max(1.0, kMostMessages / 2 / cluster.workers - static_cast<double>(job.table.tensors.size()));
+  schedule.cut.elements =
+      std::max(schedule.cut.elements, static_cast<std::int64_t>(static_cast<double>(job.table.elements()) / most));
+  PACELINE_ASSIGN_OR_RETURN(const auto predicted, simulation::predict(job, schedule, cluster));
+  return predicted.iteration;
+}
+
+Result<double> with_paceline(const std::string& name, const simulation::Job& job, std::int64_t nodes, const cost::RivalLink& link,
+                             double computing) {
+  if (nodes == 1 || job.table.tensors.empty()) return computing;
+  const auto count = static_cast<std::int32_t>(nodes);
+  const simulation::Cluster cluster{.workers = count,
+                                    .servers = count,
+                                    .layout = simulation::Cluster::Layout::kShared,
+                                    .link = link.rate,
+                                    .start_up = link.start_up,
+                                    .processing = simulation::kUsualProcessing};
+  if (name == "tuned") return tuned(job, cluster);
+  PACELINE_ASSIGN_OR_RETURN(const auto schedule, scheduling::parse_schedule_name(name));
+  if (messages_of(job, schedule, nodes) > kMostSlices)
+    return error(ErrorKind::kBadRequest,
+                 "{} of this model between {} machines has too many messages to step; ask for fewer machines or --schedule tuned",
+                 name, nodes);
+  PACELINE_ASSIGN_OR_RETURN(const auto predicted, simulation::predict(job, schedule, cluster));
+  return predicted.iteration;
+}
+
+Result<std::vector<std::int64_t>> machines_of(const Json& input) {
+  if (!input.contains("machines")) return std::vector<std::int64_t>{1, 2, 4, 8, 16};
+  const auto nodes = input["machines"].get<std::vector<std::int64_t>>();
+  if (nodes.empty()) return wrong_key("machines", " is empty; at least one number of machines is needed");
+  for (const std::int64_t count : nodes) {
+    if (count < 1 || count > kMostNodes)
+      return wrong_key("machines", " has {}; from 1 to {} machines can be asked for", count, kMostNodes);
+  }
+  return nodes;
+}
+
+// What holds an iteration up most: computing, or the bytes that a link has to carry, or the first layers, whose gradients come last.
+std::string limit_of(const cost::LowerBound& bound) {
+  constexpr double kAsGood = 0.99;
+  if (bound.computation >= kAsGood * bound.lower_bound) return "computing";
+  return bound.transfer >= kAsGood * bound.lower_bound ? "link" : "first layers";
+}
+
+std::string why(const std::vector<std::int64_t>& nodes, const std::vector<double>& seconds, const std::vector<double>& speedups,
+                std::optional<std::int64_t> worth, const std::vector<std::string>& limits) {
+  if (!worth) return "more machines do not pay here: each adds less than half of its own work";
+  const auto at = static_cast<std::size_t>(std::ranges::find(nodes, *worth) - nodes.begin());
+  return fmt::format("{} machine{} make{} {:.2f} times as many samples a second as one, an iteration takes {}, limited by {}",
+                     *worth, *worth == 1 ? "" : "s", *worth == 1 ? "s" : "", speedups[at], to_text(from_seconds(seconds[at])),
+                     limits[at]);
+}
+
+Result<Json> answer_speedup(const Json& input, const Json& choices) {
+  PACELINE_ASSIGN_OR_RETURN(const auto layers, layer_loads(input));
+  PACELINE_ASSIGN_OR_RETURN(const auto nodes, machines_of(input));
+  const cost::RivalLink link{{input["bandwidth"].get<double>()}, input.value("start_up", kUsualStartUp)};
+  const simulation::Job job = job_of(layers);
+  double computing = 0;
+  for (const cost::LayerLoad& layer : layers) computing += layer.forward + layer.backward;
+  if (computing <= 0) return wrong_key("layers", " take no time; give how long they compute");
+  std::vector<double> seconds, ddp, split, bounds, speedups, ddp_speedups, split_speedups;
+  std::vector<std::string> limits;
+  std::optional<std::int64_t> worth;
+  for (const std::int64_t count : nodes) {
+    const auto bound = cost::iteration_lower_bound(layers, count, link.rate);
+    PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(choices["schedule"], job, count, link, computing));
+    const auto speedup = [&](double iteration) { return static_cast<double>(count) * computing / iteration; };
+    seconds.push_back(own);
+    ddp.push_back(cost::bucketed_allreduce(layers, count, link));
+    split.push_back(cost::split_allreduce(layers, count, link));
+    bounds.push_back(bound.lower_bound);
+    speedups.push_back(speedup(own));
+    ddp_speedups.push_back(speedup(ddp.back()));
+    split_speedups.push_back(speedup(split.back()));
+    limits.push_back(limit_of(bound));
+    if (speedups.back() >= kWorth * static_cast<double>(count)) worth = std::max(worth.value_or(1), count);
+  }
+  return Json{{"machines", nodes},
+              {"paceline", seconds},
+              {"split", split},
+              {"ddp", ddp},
+              {"lower_bound", bounds},
+              {"speedup", speedups},
+              {"split_speedup", split_speedups},
+              {"ddp_speedup", ddp_speedups},
+              {"limited_by", limits},
+              {"worth", worth ? Json(*worth) : Json(nullptr)},
+              {"why", why(nodes, seconds, speedups, worth, limits)}};
+}
+
+}  // namespace
+
+Question speedup_question() {
+  Question question;
+  question.name = "speedup";
+  question.purpose =
+      "Whether more machines help, and how many are worth it: seconds of an iteration, and samples a second over those of one\n"
+      "machine, with Paceline (a server beside every worker, stepped in virtual time), with the split baseline "
+      "(reduce-scatter\n"
+      "under backward, all-gather under forward, whole layers) and with DistributedDataParallel (buckets of 25 MiB around a "
+      "ring),\n"
+      "both of these without the time of their processors. worth: the most machines each of which adds half of its own work.";
+  question.keys = {
+      {"bandwidth", KeyType::kRate, "rate of a machine's link in each direction", true, Beside::kInput},
+      {"machines", KeyType::kCounts, "numbers of machines, each up to 256; without: 1, 2, 4, 8, 16", false, Beside::kInput},
+      {"start_up", KeyType::kSeconds, "start-up time of a message; without: 100us", false, Beside::kInput},
+      layers_key(),
+  };
+  question.choices = {{"schedule",
+                       {"tuned", "p3", "slicing", "kvstore", "ibatch", "layer-wise", "default"},
+                       "The schedule of Paceline's (docs/cli.md)"}};
+  question.answer = answer_speedup;
+  question.ignored = of_profile({"transfer", "forward", "backward", "nodes"});
+  return question;
+}
+
+}  // namespace paceline::planner

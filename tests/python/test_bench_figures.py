@@ -1,0 +1,87 @@
+"""`paceline bench figures`: the page of the papers' figures."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from jobs import PROGRAM, ROOT
+from test_lab import rights
+
+COMPUTED = "ibatch-fig5,p3-fig5,htc-table2,htc-lemma31,elastic-table1"
+VERDICTS = {"reproduced", "better", "differs", "not runnable here"}
+
+
+def run(*arguments, code=0):
+    done = subprocess.run([PROGRAM, "bench", "figures", *map(str, arguments)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done
+
+
+def test_the_list_says_what_there_is_and_what_is_wrong_is_named(tmp_path):
+    listed = run("--list").stdout.splitlines()
+    assert len(listed) >= 15 and all(line.split()[1] in ("measured", "stepped", "computed", "-") for line in listed)
+    assert "legal: iBatch, P3, HTC guidelines, Linear Pipeline, ElasticBSP" in run("--paper", "P4", code=2).stderr
+    assert "--only knows no 'p3-fig77'" in run("--only", "p3-fig77", code=2).stderr
+    (tmp_path / "file").write_text("")
+    assert "--output" in run("--only", "p3-fig5", "--output", tmp_path / "file/x", code=2).stderr
+
+
+def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tmp_path):
+    folder = tmp_path / "out"
+    document = json.loads(run("--only", COMPUTED, "--quick", "--output", folder, "--json").stdout)
+    of = {one["id"]: one for one in document["figures"]}
+    assert set(of) == set(COMPUTED.split(",")) and all(one["verdict"] in VERDICTS and one["sentence"] for one in of.values())
+    assert of["htc-table2"]["verdict"] == "reproduced" and [row["paper"] for row in of["htc-table2"]["rows"]] == ["11.6", "1.6", "2.3", "2.7", "2.3"]
+    assert of["p3-fig5"]["rows"][0]["ours"] == "71.5 %"
+    assert of["elastic-table1"]["verdict"] == "not runnable here" and not of["elastic-table1"]["commands"]
+    page = (folder / "index.html").read_text()
+    for one in of.values():
+        assert f"id='{one['id']}'" in page
+        assert (one["picture"] == "") or (folder / one["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert json.loads((folder / "figures.json").read_text()) == document
+    # Each command answers what its cell has.
+    words = of["htc-table2"]["commands"][0].split()
+    again = subprocess.run([PROGRAM, *words[1:]], capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout) == json.loads((folder / "cells/htc-fft-1.json").read_text())["answer"]
+    kept = {file: file.stat().st_mtime_ns for file in (folder / "cells").iterdir()}
+    assert json.loads(run("--only", COMPUTED, "--quick", "--output", folder, "--json").stdout) == document
+    assert kept == {file: file.stat().st_mtime_ns for file in (folder / "cells").iterdir()}
+    assert "give another folder" in run("--only", "p3-fig5", "--output", folder, code=2).stderr
+
+
+STAND_IN = """#!{python}
+import sys
+words = sys.argv[1:]
+if words[0] == "--version":
+    print("paceline 0.0.0")
+elif words[0] == "doctor":
+    print('{{"lab": {{"namespaces": false, "ip": "", "tc": "", "reason": "lacks CAP_SYS_ADMIN"}}}}')
+else:
+    print('{{"ratio": 11.6}}')
+    print("paceline: error: the values are not verified", file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+def test_what_fails_or_is_lacking_is_no_point_and_the_others_are_drawn(tmp_path):
+    program = tmp_path / "paceline"
+    program.write_text(STAND_IN.format(python=sys.executable))
+    program.chmod(0o700)
+    words = [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", tmp_path / "out", "--json"]
+    done = subprocess.run([*words, "--only", "htc-table2,p3-fig12,elastic-fig4,p3-fig5"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    of = {one["id"]: one for one in json.loads(done.stdout)["figures"]}
+    assert of["htc-table2"]["verdict"] == "not runnable here" and "the values are not verified" in of["htc-table2"]["sentence"] and not of["htc-table2"]["rows"]
+    assert "lacks CAP_SYS_ADMIN" in of["p3-fig12"]["sentence"] and "no trainer" in of["elastic-fig4"]["sentence"]
+    assert of["p3-fig5"]["verdict"] == "reproduced"
+    assert not list((tmp_path / "out/cells").iterdir())
+
+
+@pytest.mark.full
+def test_measured_figures_are_drawn_from_small_runs(tmp_path):
+    if not rights():
+        return
+    document = json.loads(run("--only", "p3-fig12,lp-table1,lp-fig3,elastic-table2", "--quick", "--output", tmp_path, "--json").stdout)
+    for one in document["figures"]:
+        assert one["verdict"] != "not runnable here" and one["rows"], one

@@ -1,0 +1,101 @@
+"""Jobs with a key whose data are in the clear (docs/security.md)."""
+
+import socket
+import threading
+
+import pytest
+from jobs import Coordinator, listening_ports, reference, train, wait_until
+from protocol import connect
+from test_outsiders import expect_bits, task  # noqa: F401 (a fixture)
+from test_strangers import TALK, Together, closed_by_the_other_side, member
+from test_tls import key, run  # noqa: F401 (a fixture)
+from tls_peer import TlsPeer
+
+
+class Tap:
+    """What passes over the loopback until it is closed: pieces of TCP, each twice, by (source port, destination port)."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self.socket.bind(("lo", 0))
+        self.socket.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+        self.socket.settimeout(0.1)
+        self.heard = {}
+        self.over = threading.Event()
+        self.reader = threading.Thread(target=self.read)
+
+    def read(self):
+        while True:
+            try:
+                frame = self.socket.recv(1 << 17)
+            except TimeoutError:
+                if self.over.is_set():
+                    return
+                continue
+            ip = frame[14:]
+            if frame[12:14] != b"\x08\x00" or ip[9] != 6:
+                continue
+            tcp = ip[4 * (ip[0] & 15) :]
+            ports = (int.from_bytes(tcp[0:2], "big"), int.from_bytes(tcp[2:4], "big"))
+            self.heard.setdefault(ports, []).append(tcp[4 * (tcp[12] >> 4) :])
+
+    def __enter__(self):
+        self.reader.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.reader.join()
+        self.socket.close()
+
+    def says(self, port, word):
+        """Whether `word` came from there or went there."""
+        return any(word in b"".join(said) for ports, said in self.heard.items() if port in ports)
+
+
+@pytest.mark.parametrize("way", [("--servers", 2), ("--role", "both"), ("--collective", "loop1")], ids=["servers", "both", "collective"])
+def test_data_in_the_clear_have_the_same_bits_and_the_report_says_so(task, way):
+    report = train(*task, "--workers", 2, *way, "--iterations", 10, "--security", "psk", "--allow-clear-data")
+    assert report["security"] == "psk, data in the clear"
+    assert report["parameters_hash"] == reference(*task, "--iterations", 10, "--workers", 2)["parameters_hash"]
+
+
+def test_with_clear_data_only_those_are_in_the_clear_and_without_the_key_nobody_gets_in(task, key):
+    frame = b"PLN1"
+    for clear in ((), ("--allow-clear-data",)):
+        options = ("--job-key-file", key, *clear)
+        with Together() as together, Tap() as tap:
+            coordinator = together.add(Coordinator("--workers", 1, "--servers", 1, *options))
+            server = together.add(member(coordinator, "server", *options))
+            (port,) = wait_until("the server listens", lambda: listening_ports(server.pid))
+            with TlsPeer(port) as stranger:
+                assert stranger.recv(1000) == b""
+            with connect(port, None) as stranger:
+                stranger.sendall(TALK["HTTP"])
+                assert closed_by_the_other_side(stranger)
+            worker = together.add(member(coordinator, "worker", *task, "--iterations", 10, *options))
+            for process in (worker, server, coordinator):
+                assert process.finish() == 0, process.err
+            expect_bits(coordinator.report(), task, 1)
+            assert coordinator.report()["strangers"] == 2
+        assert tap.says(port, b"paceline") and not tap.says(coordinator.address_pair()[1], frame)
+        assert tap.says(port, frame) == bool(clear)
+
+
+def test_who_sends_data_in_the_clear_and_who_does_not_refuse_each_other(task, key):
+    for who in ("server", "worker"):
+        with Together() as together:
+            coordinator = together.add(Coordinator("--workers", 1, "--servers", 1, "--job-key-file", key))
+            members = [
+                together.add(member(coordinator, role, *task, "--iterations", 10, "--job-key-file", key, *(["--allow-clear-data"] if role == who else [])))
+                for role in ("server", "worker")
+            ]
+            for process in (*members, coordinator):
+                assert process.finish() == 2, process.err
+                assert "give --allow-clear-data to all processes of the job or to none" in process.the_error(), process.err
+
+
+@pytest.mark.parametrize("options", [(), ("--security", "none"), ("--security", "auto")])
+def test_there_are_no_clear_data_without_a_key(task, options):
+    code, said = run("train", *task, "--allow-clear-data", *options)
+    assert code == 2 and "--allow-clear-data is for jobs with a key" in said and "paceline key new" in said, said

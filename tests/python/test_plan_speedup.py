@@ -1,0 +1,43 @@
+"""`paceline plan speedup`, asked from outside."""
+
+import json
+
+import pytest
+from test_plan_communication import ROOT, SPEEDUP, ask, refused, run
+
+
+def test_more_machines_on_a_fast_link_compute_and_on_a_slow_one_wait():
+    fast = ask("speedup", {**SPEEDUP, "bandwidth": 1e12, "start_up": 0})
+    assert fast["speedup"] == pytest.approx([1, 2, 4], rel=0.02) and fast["worth"] == 4 and fast["limited_by"] == ["computing"] * 3
+    slow = ask("speedup", {**SPEEDUP, "bandwidth": 1e6})
+    assert slow["speedup"][0] == 1 and max(slow["speedup"][1:]) < 0.1 and slow["worth"] == 1 and slow["limited_by"][1:] == ["link", "link"]
+    assert "1 machine makes 1.00 times" in slow["why"]
+    alone = ask("speedup", {**SPEEDUP, "bandwidth": 1e6, "machines": [4]})
+    assert alone["worth"] is None and "do not pay" in alone["why"]
+
+
+@pytest.mark.parametrize("model", ["vgg19", "resnet50", "sockeye_like"])
+@pytest.mark.parametrize("rate", [125e6, 1250e6])
+def test_nothing_is_faster_than_the_bound_and_no_rival_that_costs_no_processor_much_faster(model, rate):
+    table = json.loads((ROOT / f"bench/tables/{model}.json").read_text())
+    answer = ask("speedup", {"bandwidth": rate, "machines": [1, 2, 4, 8], "layers": table["layers"]})
+    for index, machines in enumerate(answer["machines"]):
+        bound, own = answer["lower_bound"][index], answer["paceline"][index]
+        assert bound == pytest.approx(ask("iteration", {"nodes": machines, "bandwidth": rate, "layers": table["layers"]})["lower_bound"])
+        assert bound * (1 - 1e-9) <= own <= min(answer["ddp"][index], answer["split"][index]) * 1.05, (machines, answer)
+        assert answer["speedup"][index] == pytest.approx(machines * answer["paceline"][0] / own)
+
+
+def test_a_table_and_a_profile_are_asked_with_their_files():
+    done = run("speedup", "--input", str(ROOT / "bench/tables/resnet50.json"), "--bandwidth", "1gbit", "--machines", "1,4", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["machines"] == [1, 4]
+    by_name = run("speedup", "--input", "resnet50", "--bandwidth", "1gbit", "--machines", "1,4", "--json")
+    assert by_name.stdout == done.stdout, by_name.stderr
+    refused("speedup", "--input", "resnet5", "--bandwidth", "1gbit", names=["resnet5"])
+
+
+@pytest.mark.parametrize("machines", [[], [0], [1, 257]])
+def test_numbers_of_machines_that_cannot_be(machines):
+    refused("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "machines": machines}), names=["key 'machines'"])
+    refused("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "layers": [{"bytes": 4, "forward": 0, "backward": 0}]}), names=["key 'layers'", "no time"])
