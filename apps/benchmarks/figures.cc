@@ -61,7 +61,7 @@ void add_bench_figures(CLI::App& bench, Chosen& chosen) {
   set_examples(*command,
                "  paceline bench figures --list\n"
                "  paceline bench figures --paper P3 --output runs/figures\n"
-               "  paceline bench figures --only ibatch-fig5,htc-table2");
+               "  paceline bench figures --only ibatch-fig4,htc-table2");
   command->callback([options, &chosen] { chosen.run = [options] { return run(*options); }; });
 }
 

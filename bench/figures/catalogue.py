@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+TABLES = Path(__file__).resolve().parents[1] / "tables"
 Answers = Mapping[str, Any]  # by the names of cells
 
 REPRODUCED, BETTER, DIFFERS, NOT_HERE = "reproduced", "better", "differs", "not runnable here"
@@ -39,7 +41,7 @@ class Figure:
     title: str  # in our words
     cells: tuple[Cell, ...]
     read: Callable[[Answers], Reading]
-    how: str = "measured"  # "measured", "stepped" by the ledgers in virtual time, "computed"
+    how: str = "measured"  # or "computed" by a formula
 
 
 def not_here(id: str, paper: str, title: str, why: str) -> Figure:

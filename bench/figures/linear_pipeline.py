@@ -6,6 +6,7 @@ PAPER = "Linear Pipeline"
 OPERATIONS = ("broadcast", "reduce", "allreduce")
 RIVALS = {"paceline-be": "BE", "paceline-mst": "MST"}
 OURS = "paceline-lp"
+AVERAGE = {"broadcast": ("29.2x", "2.3x"), "reduce": ("360.55x", "8.7x"), "allreduce": ("109.2x", "7.9x")}  # over BE and MST, section 4.1
 FIXED = ("--contestants", "paceline-lp,paceline-mst,paceline-be", "--operations", ",".join(OPERATIONS), "--no-pictures", "--output", "{work}")
 
 SIZES = Cell(
@@ -46,10 +47,10 @@ def read_over(cell, by, label):
         rows, factors = [], []
         for operation, of in series.items():
             largest = max(of[OURS])
-            for rival, name in RIVALS.items():
+            for (rival, name), paper in zip(RIVALS.items(), AVERAGE[operation], strict=True):
                 factor = of[rival][largest] / of[OURS][largest]
                 factors.append(factor)
-                rows.append((f"{operation}, {largest} {label}: LP over {name}", "", f"{plain(factor)}x"))
+                rows.append((f"{operation}, {largest} {label}: LP over {name}", f"{paper} in the mean of its sizes", f"{plain(factor)}x"))
 
         def draw(figure):
             for axes, (operation, of) in zip(figure.subplots(1, len(OPERATIONS)), series.items(), strict=True):
@@ -60,8 +61,12 @@ def read_over(cell, by, label):
             figure.axes[0].set_ylabel("seconds")
             figure.axes[0].legend()
 
-        sentence = "over TCP between shaped hosts, not between GPUs: the paper's 29x and 109x over BE come from OpenMPI's copies through the host; its own costs allow at most 2x for large messages"
-        return Reading(REPRODUCED if min(factors) >= 1 / 1.03 else DIFFERS, sentence, rows, draw)
+        fastest = min(factors) >= 1 / 1.03
+        sentence = (
+            f"LP is {'nowhere slower' if fastest else 'slower in places'} at the largest {label.removesuffix('s')}; all three are ours, over TCP, where the paper sets its own between GPUs "
+            "beside OpenMPI's BE and Caffe's MST. Its costs (Table 1) allow 2x over BE for large messages"
+        )
+        return Reading(REPRODUCED if fastest else DIFFERS, sentence, rows, draw)
 
     return read
 

@@ -1,12 +1,10 @@
 """P3, priority-based parameter propagation. Jayarajan et al., MLSys 2019."""
 
 import json
-from pathlib import Path
 
-from catalogue import DIFFERS, REPRODUCED, Answers, Cell, Figure, Reading, not_here, plain, within
+from catalogue import DIFFERS, REPRODUCED, TABLES, Answers, Cell, Figure, Reading, not_here, plain, within
 
 PAPER = "P3"
-TABLES = Path(__file__).resolve().parents[1] / "tables"
 NAMES = {"resnet50": "ResNet-50", "inception_v3": "Inception-v3", "vgg19": "VGG-19", "sockeye_like": "Sockeye (alike)"}
 GAIN = {"resnet50": 0.26, "inception_v3": 0.18, "vgg19": 0.66, "sockeye_like": 0.38}  # of P3 over the baseline at most, section 5.2
 RATES = {"resnet50": "2,4,6,10", "inception_v3": "1,2,4,10", "vgg19": "5,10,15,30", "sockeye_like": "1,2,4,10"}

@@ -304,18 +304,14 @@ void Member::check_connected() {
     events_.on_connected();
 }
 
-// For whoever is told of the loss.
-void Member::on_last_message(PeerId, const wire::MessageHead& head) {
+std::string Member::about(const wire::MessageHead& head) const {
   const auto layer = static_cast<std::size_t>(head.layer.index);
-  if (layer >= layers_.size()) return;
-  doing_ = fmt::format(", at layer {}", layers_[layer]);
-  if (channel_of(head.kind) != Channel::kCollective) doing_ += fmt::format(" of iteration {}", head.iteration);
+  if (layer >= layers_.size()) return {};
+  const bool of_iteration = channel_of(head.kind) != Channel::kCollective;
+  return fmt::format(" at layer {}{}", layers_[layer], of_iteration ? fmt::format(" of iteration {}", head.iteration) : "");
 }
 
-void Member::on_peer_lost(PeerId, const PeerName& name, const Status& lost) {
-  const std::string doing = std::exchange(doing_, "");
-  const bool died = lost.kind() == ErrorKind::kPeerLost || lost.kind() == ErrorKind::kDeadline;
-  const Status reason = died && !doing.empty() ? Status(lost.kind(), lost.message() + doing) : lost;
+void Member::on_peer_lost(PeerId, const PeerName& name, const Status& reason) {
   if (name.role == Role::kCoordinator) {
     coordinator_.reset();
     // A process may have been the coordinator and a peer: all others say the same of it, whatever they heard of first.

@@ -115,7 +115,7 @@ class Member final : public session::EndpointHandler {
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(session::PeerId, wire::Channel, std::uint64_t) override {}
-  void on_last_message(session::PeerId peer, const wire::MessageHead& head) override;
+  std::string about(const wire::MessageHead& head) const override;
   void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
 
  private:
@@ -149,7 +149,6 @@ class Member final : public session::EndpointHandler {
   Peers peers_;
   std::optional<session::PeerId> coordinator_;
   std::vector<std::string> layers_;  // of the job, by their names
-  std::string doing_;                // what the peer that is being lost did last
   std::vector<std::byte> probe_;     // where the coordinator's probes go
   std::size_t peers_wanted_ = 0;     // connections to servers (Meets::kWorkers: to workers) that must exist
   bool welcomed_ = false, begun_ = false;

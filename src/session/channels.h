@@ -66,6 +66,7 @@ class Channels final : public Sender, public EndpointHandler {
   Result<std::span<std::byte>> on_message_begin(PeerId peer, const wire::MessageHead& head) override;
   void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
+  std::string about(const wire::MessageHead& head) const override { return handler_.about(head); }
   void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) override;
 
  private:

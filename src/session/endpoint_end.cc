@@ -21,7 +21,9 @@ void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, con
   const TimePoint at = common_.now();
   const std::string heard =
       peer.known ? fmt::format("; last heard {} ms ago", milliseconds(at - peer.session.heard())) : std::string();
-  peer.end_reason = error(kind, "{} ({}) {}{}", peer.name.text(), peer.address_text, what, heard);
+  const bool died = peer.known && (kind == ErrorKind::kPeerLost || kind == ErrorKind::kDeadline);
+  const std::string last = died && peer.last_message ? common_.handler.about(*peer.last_message) : std::string();
+  peer.end_reason = error(kind, "{} ({}) {}{}{}", peer.name.text(), peer.address_text, what, heard, last);
   peer.stage = Stage::kEnding;
   lanes_[peer.lane] = nullptr;
   queue_.remove(peer.lane);
@@ -57,7 +59,6 @@ void EndpointState::finish(Peer& peer) {
     if (link->peer == gone.get()) link->peer = nullptr, link->counted = true;
   }
   pump();
-  if (gone->last_message) common_.handler.on_last_message(gone->id, *gone->last_message);
   common_.handler.on_peer_lost(gone->id, gone->name, gone->end_reason);
   if (common_.closing) check_closed();
 }

@@ -127,21 +127,16 @@ TEST_F(MemberTest, AGoodbyeThatAnotherRankHeardDoesNotHideThatTheCoordinatorIsGo
   EXPECT_THAT(verdict().reason, HasSubstr("coordinator"));
 }
 
-TEST_F(MemberTest, WhoIsLostIsToldWithWhatItDidLast) {
-  process_.on_loop([this] {
-    member_->on_last_message(99, {.kind = MessageKind::kValue, .layer = Layer{0}, .iteration = 57});
-    member_->on_peer_lost(99, {session::Role::kServer, Rank{0}}, error(ErrorKind::kPeerLost, "server 0 (here) has ended"));
-  });
-  EXPECT_EQ(told().reason, "server 0 (here) has ended, at layer fc6 of iteration 57");
-}
-
-TEST_F(MemberTest, OfALayerThatTheJobDoesNotHaveAndOfWhoLeftInGoodOrderNothingIsAdded) {
-  process_.on_loop([this] {
-    member_->on_last_message(99, {.kind = MessageKind::kValue, .layer = Layer{1}, .iteration = 57});
-    member_->on_last_message(99, {.kind = MessageKind::kValue, .layer = wire::kControlLayer, .iteration = 57});
-    member_->on_peer_lost(99, {session::Role::kServer, Rank{0}}, error(ErrorKind::kPeerLost, "server 0 (here) has ended"));
-  });
-  EXPECT_EQ(told().reason, "server 0 (here) has ended");
+TEST_F(MemberTest, WhatAMessageIsAboutIsSaidByTheLayersName) {
+  const auto about = [this](MessageKind kind, Layer layer) {
+    std::string text;
+    process_.on_loop([&] { text = member_->about({.kind = kind, .layer = layer, .iteration = 57}); });
+    return text;
+  };
+  EXPECT_EQ(about(MessageKind::kValue, Layer{0}), " at layer fc6 of iteration 57");
+  EXPECT_EQ(about(MessageKind::kCollective, Layer{0}), " at layer fc6") << "a collective's head has no iteration";
+  EXPECT_EQ(about(MessageKind::kValue, Layer{1}), "") << "the job has no such layer";
+  EXPECT_EQ(about(MessageKind::kValue, wire::kControlLayer), "");
 }
 
 // As when one process was both. Others may have missed the coordinator first.

@@ -82,6 +82,25 @@ TEST_P(SessionDeath, ADoorThatNeverOpenedProvesNothing) {
   EXPECT_EQ(server.counters().doors, 0U);
 }
 
+TEST_P(SessionDeath, WhoIsLostIsNamedWithWhatItSentLast) {
+  Node server(backend_, named(kServer, kHour)), worker(backend_, named(kWorker1, kHour));
+  server.about_hook = [](const wire::MessageHead& head) { return fmt::format(" at {}/{}", head.layer.index, head.iteration); };
+  const auto address = server.listen(backend_.host);
+  worker.connect(address, kServer);
+  const PeerId to = worker.wait_peer(kServer);
+  for (const std::int32_t layer : {4, 3})
+    worker.send_owned(to, {.kind = wire::MessageKind::kPush, .layer = Layer{layer}, .iteration = 9}, std::vector<std::byte>(10));
+  worker.send_owned(to, {.kind = wire::MessageKind::kReady, .layer = wire::kControlLayer}, {});
+  server.wait_until("all messages", [](Node& node) { return node.arrived.size() == 3; });
+  const PeerId lost = server.peers.front().first;
+  server.wait_until("the worker's door", notices);
+  std::int32_t last = 0;
+  for (const Node::Arrival& one : server.arrived)
+    if (one.head.kind == wire::MessageKind::kPush) last = one.head.layer.index;
+  worker.kill();
+  EXPECT_THAT(server.wait_lost(lost).message(), ::testing::EndsWith(fmt::format(" ms ago at {}/9", last)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, SessionDeath,
                          ::testing::Values(&transport::testing::inproc_backend, &transport::testing::tcp_backend,
                                            &transport::testing::tls_backend),

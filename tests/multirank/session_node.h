@@ -61,6 +61,7 @@ class Node : public EndpointHandler {
   std::set<std::uint64_t> delivered;
   std::vector<wire::Channel> channels;  // of what was delivered, in that order
   std::function<Status(const PeerName&)> hello_hook;
+  std::function<std::string(const wire::MessageHead&)> about_hook;
   std::function<Result<std::span<std::byte>>(PeerId, const wire::MessageHead&)> begin_hook;
   std::function<void(PeerId, const wire::MessageHead&, std::span<std::byte>)> message_hook;  // instead of `arrived`
   std::function<void(PeerId, std::uint64_t)> delivered_hook;                                 // instead of `delivered`
@@ -73,6 +74,7 @@ class Node : public EndpointHandler {
   void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
   void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) override;
+  std::string about(const wire::MessageHead& head) const override { return about_hook ? about_hook(head) : ""; }
   void look();
   void look_again();
 

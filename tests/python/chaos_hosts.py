@@ -54,7 +54,7 @@ class Hosts:
 def key_in(folder):
     file = Path(folder) / "job.key"
     if not file.exists():
-        subprocess.run([PROGRAM, "key", "new", file], check=True)
+        subprocess.run([PROGRAM, "key", "new", file], check=True, capture_output=True)
     return file
 
 

@@ -8,7 +8,7 @@ import pytest
 from jobs import PROGRAM, ROOT
 from test_lab import rights
 
-COMPUTED = "ibatch-fig5,p3-fig5,htc-table2,htc-lemma31,elastic-table1"
+COMPUTED = "ibatch-fig3,ibatch-fig4,p3-fig5,htc-table2,htc-lemma31,elastic-table1"
 VERDICTS = {"reproduced", "better", "differs", "not runnable here"}
 
 
@@ -20,7 +20,7 @@ def run(*arguments, code=0):
 
 def test_the_list_says_what_there_is_and_what_is_wrong_is_named(tmp_path):
     listed = run("--list").stdout.splitlines()
-    assert len(listed) >= 15 and all(line.split()[1] in ("measured", "stepped", "computed", "-") for line in listed)
+    assert len(listed) >= 15 and all(line.split()[1] in ("measured", "computed", "-") for line in listed)
     assert "legal: iBatch, P3, HTC guidelines, Linear Pipeline, ElasticBSP" in run("--paper", "P4", code=2).stderr
     assert "--only knows no 'p3-fig77'" in run("--only", "p3-fig77", code=2).stderr
     (tmp_path / "file").write_text("")
@@ -34,6 +34,7 @@ def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tm
     assert set(of) == set(COMPUTED.split(",")) and all(one["verdict"] in VERDICTS and one["sentence"] for one in of.values())
     assert of["htc-table2"]["verdict"] == "reproduced" and [row["paper"] for row in of["htc-table2"]["rows"]] == ["11.6", "1.6", "2.3", "2.7", "2.3"]
     assert of["p3-fig5"]["rows"][0]["ours"] == "71.5 %"
+    assert of["ibatch-fig4"]["verdict"] == "better" and of["ibatch-fig4"]["how"] == "computed"
     assert of["elastic-table1"]["verdict"] == "not runnable here" and not of["elastic-table1"]["commands"]
     page = (folder / "index.html").read_text()
     for one in of.values():
