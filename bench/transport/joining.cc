@@ -47,6 +47,22 @@ class Running {
   std::thread thread_;
 };
 
+// The loops stand still before what lives on them goes, and go after it.
+struct Job {
+  Job(std::unique_ptr<transport::Transport> of_coordinator, std::unique_ptr<transport::Transport> of_server)
+      : coordinating(std::move(of_coordinator)), serving(std::move(of_server)) {}
+  ~Job() {
+    serving.stop();
+    coordinating.stop();
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Running coordinating, serving;
+  std::unique_ptr<runtime::Coordinator> coordinator;
+  std::unique_ptr<runtime::ServerProcess> server;
+};
+
 wire::TensorTable small_table() {
   return {.tensors = {{.name = "weight", .dtype = "float32", .shape = {64}}}, .layers = {"layer"}};
 }
@@ -57,34 +73,33 @@ Result<Duration> join_many(int workers, const std::optional<JobKey>& key) {
   const auto open = [&key] { return transport::open(kPlace, {.key = key}); };
   PACELINE_ASSIGN_OR_RETURN(auto coordinators, open());
   PACELINE_ASSIGN_OR_RETURN(auto servers, open());
-  std::unique_ptr<runtime::Coordinator> coordinator;
-  std::unique_ptr<runtime::ServerProcess> server;
-  Running coordinating(std::move(coordinators)), serving(std::move(servers));
+  Job job(std::move(coordinators), std::move(servers));
 
   runtime::CoordinatorOptions about;
   about.workers = workers;
   about.job = draw_number();
-  PACELINE_ASSIGN_OR_RETURN(const transport::Address address, coordinating.on_loop([&] {
-    coordinator = std::make_unique<runtime::Coordinator>(
-        coordinating.transport(), about, runtime::CoordinatorCallbacks{.on_ended = [](const auto&, const auto&) {}});
-    return coordinator->start();
+  PACELINE_ASSIGN_OR_RETURN(const transport::Address address, job.coordinating.on_loop([&] {
+    job.coordinator = std::make_unique<runtime::Coordinator>(
+        job.coordinating.transport(), about, runtime::CoordinatorCallbacks{.on_ended = [](const auto&, const auto&) {}});
+    return job.coordinator->start();
   }));
   runtime::MemberOptions member;
   member.coordinator = address;
   member.seed = draw_number();
-  PACELINE_RETURN_IF_ERROR(serving.on_loop([&] {
-    server = std::make_unique<runtime::ServerProcess>(serving.transport(), member, [](const wire::Stop&) {});
-    return server->start();
+  PACELINE_RETURN_IF_ERROR(job.serving.on_loop([&] {
+    job.server = std::make_unique<runtime::ServerProcess>(job.serving.transport(), member, [](const wire::Stop&) {});
+    return job.server->start();
   }));
 
   member.table = small_table();
-  member.settings = to_settings(job::JobSpec());
+  member.settings = to_settings(paceline::job::JobSpec());
   std::vector<std::vector<float>> values(static_cast<std::size_t>(workers), std::vector<float>(64)), gradients = values;
   std::vector<std::unique_ptr<runtime::WorkerProcess>> processes;
   const SystemClock clock;
   const TimePoint start = clock.now();
   for (std::size_t rank = 0; rank < values.size(); ++rank) {
     member.seed = draw_number();
+    member.wanted_rank = static_cast<std::int32_t>(rank);  // rank 0 gives the values and is asked first
     PACELINE_ASSIGN_OR_RETURN(auto process, runtime::WorkerProcess::begin(open, member, values[rank], gradients[rank]));
     process->shorten_farewell(Duration{0});
     processes.push_back(std::move(process));
@@ -94,9 +109,6 @@ Result<Duration> join_many(int workers, const std::optional<JobKey>& key) {
     if (!joined) return error(ErrorKind::kDeadline, "a worker had not joined after {} s", seconds(kPatience));
   }
   const Duration taken = clock.now() - start;
-  processes.clear();
-  serving.stop();
-  coordinating.stop();
   return taken;
 }
 

@@ -82,17 +82,20 @@ def test_with_clear_data_only_those_are_in_the_clear_and_without_the_key_nobody_
         assert tap.says(port, frame) == bool(clear)
 
 
-def test_who_sends_data_in_the_clear_and_who_does_not_refuse_each_other(task, key):
-    for who in ("server", "worker"):
+def test_who_sends_data_in_the_clear_and_who_does_not_refuse_each_other_and_nobody_is_harmed(task, key):
+    for all_clear in (False, True):
+        options, other = (("--job-key-file", key, *clear) for clear in ((("--allow-clear-data",), ()) if all_clear else ((), ("--allow-clear-data",))))
         with Together() as together:
-            coordinator = together.add(Coordinator("--workers", 1, "--servers", 1, "--job-key-file", key))
-            members = [
-                together.add(member(coordinator, role, *task, "--iterations", 10, "--job-key-file", key, *(["--allow-clear-data"] if role == who else [])))
-                for role in ("server", "worker")
-            ]
+            coordinator = together.add(Coordinator("--workers", 1, "--servers", 1, *options))
+            for role in ("server", "worker"):
+                with member(coordinator, role, *task, "--iterations", 10, *other) as process:
+                    assert process.finish() == 2, process.err
+                    assert "give --allow-clear-data to all processes of the job or to none" in process.the_error(), process.err
+            members = [together.add(member(coordinator, role, *task, "--iterations", 10, *options)) for role in ("server", "worker")]
             for process in (*members, coordinator):
-                assert process.finish() == 2, process.err
-                assert "give --allow-clear-data to all processes of the job or to none" in process.the_error(), process.err
+                assert process.finish() == 0, process.err
+            assert coordinator.err.count("give --allow-clear-data to all processes") == 2, coordinator.err
+            expect_bits(coordinator.report(), task, 1)
 
 
 @pytest.mark.parametrize("options", [(), ("--security", "none"), ("--security", "auto")])

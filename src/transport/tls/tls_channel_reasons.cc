@@ -61,7 +61,7 @@ std::optional<Status> TlsChannel::certificate_reason(unsigned long code) const {
 Status TlsChannel::other_plane() const {
   return error(ErrorKind::kBadRequest,
                "it {}, and this process does not; give --allow-clear-data to all processes of the job or to none",
-               context_->options().only_opens ? "encrypts data" : "sends data in the clear");
+               context_->options().only_opens || context_->key().leaves_data_clear() ? "encrypts data" : "sends data in the clear");
 }
 
 Status TlsChannel::handshake_reason() const {

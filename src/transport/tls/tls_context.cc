@@ -32,10 +32,15 @@ SSL_SESSION* make_session(SSL* ssl, const JobKey& key) {
 }
 
 // As ALPN lists it: the length first.
-constexpr std::string_view kEncrypted = "\x08paceline", kOpens = "\x13paceline-data-clear";
-static_assert(kEncrypted.size() == 1 + kEncrypted[0] && kOpens.size() == 1 + kOpens[0]);
+constexpr std::string_view kEncrypted = "\x08paceline", kOpens = "\x13paceline-data-clear", kBesideClear = "\x10paceline-control";
+static_assert(kEncrypted.size() == 1 + kEncrypted[0] && kOpens.size() == 1 + kOpens[0] &&
+              kBesideClear.size() == 1 + kBesideClear[0]);
 
-std::string_view protocol_of(const TlsContext& context) { return context.options().only_opens ? kOpens : kEncrypted; }
+// Of control, too, by what becomes of data, so that processes which differ find out when they meet.
+std::string_view protocol_of(const TlsContext& context) {
+  if (context.options().only_opens) return kOpens;
+  return context.key().leaves_data_clear() ? kBesideClear : kEncrypted;
+}
 
 // The side that accepts, where the other one names what it speaks.
 int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* bytes, const unsigned char* offered, unsigned int count,
