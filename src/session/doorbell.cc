@@ -32,6 +32,7 @@ std::uint16_t Doorbell::own_door(const transport::Connection& connection) {
 }
 
 void Doorbell::meet(Peer& peer, const transport::Connection& connection, std::uint16_t port) {
+  peer.rings = 0;
   if (peer.process == nullptr && connection.ends().process != nullptr) ++common_.counters.doors;
   if (peer.process == nullptr) peer.process = connection.ends().process;
   const auto from = transport::parse_address(peer.address_text);
@@ -65,7 +66,8 @@ void Doorbell::on_rung(Peer& peer, const Status& answer) {
 }
 
 void Doorbell::ring_again(Peer& peer) {
-  const Duration pause = std::min(kLongestAgain, std::max<Duration>(kAgain, common_.now() - peer.session.heard()));
+  constexpr std::uint32_t kMostDoublings = 10;
+  const Duration pause = std::min(kLongestAgain, kAgain * (1 << std::min(peer.rings++, kMostDoublings)));
   peer.ringing = true;
   common_.transport.loop().run_after(pause, [this, id = peer.id, alive = std::weak_ptr(alive_)] {
     if (alive.expired()) return;

@@ -47,6 +47,7 @@ struct Peer {
   std::shared_ptr<const transport::PeerProcess> process;  // listening side; null: not known
   transport::Address door;     // listening side: where the peer's process listens while it lives; no host: not known
   bool ringing = false;        // it is asked there, or will be
+  std::uint32_t rings = 0;     // how often, since it was connected last
   bool door_opens = false;     // somebody listened there while the peer was connected
   transport::Address address;  // connecting side
   std::string address_text;

@@ -69,6 +69,8 @@ void SocketAcceptor::wait() { acceptor_->async_wait(Acceptor::wait_read, Ready{s
 
 void SocketAcceptor::on_ready() {
   for (int taken = 0; taken < kMostAtOnce && acceptor_; ++taken) {
+    if (const Duration wait = tls_ == nullptr ? Duration{0} : allowance_->wait(loop_->now()); wait > Duration{0})
+      return look_again(wait);
     SocketEndpoint peer;
     auto length = static_cast<socklen_t>(peer.capacity());
     const int descriptor = ::accept4(acceptor_->native_handle(), peer.data(), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -84,16 +86,17 @@ void SocketAcceptor::on_ready() {
       log::warn("{}: refusing connections: {}; existing ones go on", address_.text(), system_message(errno));
     }
     if (spare_ < 0) spare_ = open_spare();
-    if (spare_ < 0) {
-      // The one who waits makes the socket readable, so waiting for that would keep the loop busy.
-      retry_ = loop_->run_after(kRetry, [weak = weak_from_this()] {
-        if (const auto self = weak.lock(); self && self->acceptor_) self->on_ready();
-      });
-      return;
-    }
+    if (spare_ < 0) return look_again(kRetry);
     refuse_one();
   }
   if (acceptor_) wait();
+}
+
+// The one who waits makes the socket readable, so waiting for that would keep the loop busy.
+void SocketAcceptor::look_again(Duration later) {
+  retry_ = loop_->run_after(later, [weak = weak_from_this()] {
+    if (const auto self = weak.lock(); self && self->acceptor_) self->on_ready();
+  });
 }
 
 void SocketAcceptor::refuse_one() {
@@ -136,7 +139,8 @@ bool SocketAcceptor::make_room() {
 // It is a stranger from now on, with a stranger's time and among their number. One that fails is handed over too, for whoever
 // counts strangers.
 void SocketAcceptor::shake_hands(Socket socket, Ends ends) {
-  auto stream = std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(ends), tls_, TlsChannel::Side::kAccepts);
+  auto stream =
+      std::make_shared<TlsStream>(*loop_, std::move(socket), std::move(ends), tls_, TlsChannel::Side::kAccepts, allowance_);
   stream->become_stranger(strangers_, options_.stranger_deadline);
   shaking_.push_back(stream);
   stream->shake_hands([weak = weak_from_this(), which = std::weak_ptr(stream)](const Status&) {

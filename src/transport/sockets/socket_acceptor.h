@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "transport/sockets/handshake_allowance.h"
 #include "transport/sockets/socket_family.h"
 #include "transport/stream.h"
 #include "transport/tls/tls_context.h"
@@ -36,6 +37,7 @@ class SocketAcceptor final : public LoopMember, public std::enable_shared_from_t
   bool make_room();
   void hand_over(std::shared_ptr<Stream> stream);
   void refuse_one();
+  void look_again(Duration later);
 
   HandlerMemory memory_;
   SocketLoop* loop_;  // null once the loop is gone
@@ -46,6 +48,7 @@ class SocketAcceptor final : public LoopMember, public std::enable_shared_from_t
   Address address_;
   std::shared_ptr<void> kept_;  // see SocketFamily::Listening
   std::shared_ptr<StrangerCount> strangers_ = std::make_shared<StrangerCount>();
+  std::shared_ptr<HandshakeAllowance> allowance_ = std::make_shared<HandshakeAllowance>();
   std::vector<std::shared_ptr<TlsStream>> shaking_;  // hands; the one that has been here longest first
   std::optional<Acceptor> acceptor_;
   int spare_ = -1;  // a descriptor held back, so that one who arrives when there are none left can be refused

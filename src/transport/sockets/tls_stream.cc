@@ -1,15 +1,27 @@
 #include "transport/sockets/tls_stream.h"
 
+#include <ctime>
+
 namespace paceline::transport {
 namespace {
 
 // A channel may hold the beginning of a record, so that fewer bytes are to come than the payload still needs.
 constexpr std::size_t kMostHeld = 17U << 10;
 
+// Of this thread.
+Duration processor_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 }  // namespace
 
-TlsStream::TlsStream(SocketLoop& loop, Socket socket, Ends ends, std::shared_ptr<const TlsContext> context, TlsChannel::Side side)
-    : SocketStream(loop, std::move(socket), std::move(ends)), channel_(std::move(context), side, *this) {}
+TlsStream::TlsStream(SocketLoop& loop, Socket socket, Ends ends, std::shared_ptr<const TlsContext> context, TlsChannel::Side side,
+                     std::shared_ptr<HandshakeAllowance> allowance)
+    : SocketStream(loop, std::move(socket), std::move(ends)),
+      channel_(std::move(context), side, *this),
+      allowance_(std::move(allowance)) {}
 
 void TlsStream::shake_hands(std::function<void(const Status&)> done) {
   done_ = std::move(done);
@@ -20,8 +32,24 @@ void TlsStream::give_way() {
   finish(error(ErrorKind::kOverloaded, "{} had been here longest of all that had shown no key when another one came", peer()));
 }
 
-void TlsStream::step() {
+TlsChannel::Next TlsStream::charged_step() {
+  if (allowance_ == nullptr) return channel_.shake_hands();
+  const Duration before = processor_time();
   const TlsChannel::Next next = channel_.shake_hands();
+  allowance_->charge(processor_time() - before);
+  return next;
+}
+
+void TlsStream::step() {
+  const Duration wait = allowance_ == nullptr ? Duration{0} : allowance_->wait(socket_loop().now());
+  if (wait > Duration{0}) {
+    socket_loop().run_after(wait, [weak = weak_from_this()] {
+      const auto alive = std::static_pointer_cast<TlsStream>(weak.lock());
+      if (alive != nullptr && alive->open() && alive->done_) alive->step();
+    });
+    return;
+  }
+  const TlsChannel::Next next = charged_step();
   if (next == TlsChannel::Next::kDone) return end_handshake({});
   if (next == TlsChannel::Next::kFailed) {
     const Status why = channel_.failure();

@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "transport/sockets/handshake_allowance.h"
 #include "transport/sockets/socket_stream.h"
 #include "transport/tls/tls_channel.h"
 
@@ -12,7 +13,9 @@ namespace paceline::transport {
 
 class TlsStream final : public SocketStream, private RawStream {
  public:
-  TlsStream(SocketLoop& loop, Socket socket, Ends ends, std::shared_ptr<const TlsContext> context, TlsChannel::Side side);
+  // `allowance`: of the side that accepts, for what a stranger may cost; null: none.
+  TlsStream(SocketLoop& loop, Socket socket, Ends ends, std::shared_ptr<const TlsContext> context, TlsChannel::Side side,
+            std::shared_ptr<HandshakeAllowance> allowance = nullptr);
 
   // Before start(). `done` is called once, by the loop, unless that goes first: the stream is encrypted, or `how` says why not, and
   // then it is closed and says so as soon as it is started.
@@ -22,6 +25,7 @@ class TlsStream final : public SocketStream, private RawStream {
 
  private:
   void step();
+  TlsChannel::Next charged_step();
   void end_handshake(const Status& how);
   std::shared_ptr<TlsStream> self() { return std::static_pointer_cast<TlsStream>(shared_from_this()); }
 
@@ -38,6 +42,7 @@ class TlsStream final : public SocketStream, private RawStream {
   Moved write_raw(std::span<const std::byte> from) override;
 
   TlsChannel channel_;
+  std::shared_ptr<HandshakeAllowance> allowance_;
   std::function<void(const Status&)> done_;  // empty once it is to be called
 };
 

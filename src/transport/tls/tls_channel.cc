@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -82,8 +83,13 @@ struct TlsChannel::Below {
 
 TlsChannel::TlsChannel(std::shared_ptr<const TlsContext> context, Side side, RawStream& below)
     : context_(std::move(context)), side_(side), below_(below), native_(SSL_new(context_->native())) {
-  BIO* const bio = BIO_new(Below::method());
-  PACELINE_CHECK(native_ != nullptr && bio != nullptr, "OpenSSL has no memory for a connection");
+  BIO* const bio = native_ == nullptr ? nullptr : BIO_new(Below::method());
+  if (bio == nullptr) {
+    // A process may end while its loop still runs; then OpenSSL is gone before the loop is.
+    SSL_free(std::exchange(native_, nullptr));
+    failure_ = error(ErrorKind::kIo, "OpenSSL makes no more connections: this process is ending, or has no memory left");
+    return;
+  }
   BIO_set_data(bio, this);
   SSL_set_bio(native_, bio, bio);
   SSL_set_app_data(native_, &offered_);
@@ -101,6 +107,7 @@ void TlsChannel::note(const char* bytes, std::size_t count) {
 }
 
 TlsChannel::Next TlsChannel::shake_hands() {
+  if (native_ == nullptr) return Next::kFailed;
   ERR_clear_error();
   const int result = established_ ? 1 : SSL_do_handshake(native_);
   if (result == 1) {

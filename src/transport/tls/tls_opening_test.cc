@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include <gmock/gmock.h>
+#include <openssl/crypto.h>
+#include <unistd.h>
 
 #include "transport/tls/tls_channel_testing.h"
 
@@ -54,6 +56,20 @@ TEST(TlsChannel, ThatOnlyOpensRefusesAnotherKeyAsEveryChannel) {
   EXPECT_EQ(pair.connected, TlsChannel::Next::kFailed);
   EXPECT_EQ(pair.accepted, TlsChannel::Next::kFailed);
   EXPECT_THAT(pair.connecting.failure().message(), HasSubstr("it refused this process's job key"));
+}
+
+// As at the end of a process whose loop goes on for a moment: OpenSSL leaves before it.
+TEST(TlsChannelDeathTest, ThatOpenSslDoesNotGiveAnyMoreFailsAndEndsNoProcess) {
+  const auto attempt = [] {
+    Way there, back;
+    End end(back, there);
+    const auto context = std::make_shared<TlsContext>(JobKey::draw());
+    OPENSSL_cleanup();
+    TlsChannel channel(context, TlsChannel::Side::kConnects, end);
+    const bool failed = channel.shake_hands() == TlsChannel::Next::kFailed && channel.failure().kind() == ErrorKind::kIo;
+    _exit(failed ? 7 : 8);
+  };
+  EXPECT_EXIT(attempt(), ::testing::ExitedWithCode(7), "");
 }
 
 }  // namespace
