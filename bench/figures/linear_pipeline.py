@@ -75,7 +75,8 @@ def read_costs(answers: Answers) -> Reading:
     rows, ratios = [], []
     for cost in answers[SIZES.name]["costs"]:
         ratios.append(cost["measured_seconds"] / cost["predicted_seconds"])
-        rows.append((f"{cost['algorithm']} {cost['operation']}, {cost['bytes']} bytes, {cost['hosts']} hosts: {cost['formula']}", f"{1e3 * cost['predicted_seconds']:.2f} ms by its form", f"{1e3 * cost['measured_seconds']:.2f} ms"))
+        what = f"{cost['algorithm']} {cost['operation']}, {cost['bytes']} bytes, {cost['hosts']} hosts: {cost['formula']}"
+        rows.append((what, f"{1e3 * cost['predicted_seconds']:.2f} ms by its form", f"{1e3 * cost['measured_seconds']:.2f} ms"))
     errors = sorted(abs(ratio - 1) for ratio in ratios)
     middle = errors[len(errors) // 2] if errors else 1
     return Reading(REPRODUCED if middle < 0.15 else DIFFERS, f"half of the {len(errors)} times are within {100 * middle:.0f} % of the closed forms, whose constants are fitted here", rows)

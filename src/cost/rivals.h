@@ -15,9 +15,9 @@ struct RivalLink {
   double start_up = 0;  // seconds for each message, not negative
 };
 
-// Allreduce of buckets under backward, as PyTorch's DistributedDataParallel: layers fill buckets from the last one down, a bucket of
-// `bucket` bytes leaves when its last gradient is there and the one before it is through, around a ring; the forward pass begins when
-// all are through (Li et al., VLDB 2020, section 3.2). Seconds; `nodes` >= 1.
+// Allreduce of buckets under backward, as PyTorch's DistributedDataParallel: layers fill buckets from the last one down, a bucket
+// leaves when its last gradient is there and the one before it is through, around a ring; the forward pass begins when all are
+// through (Li et al., VLDB 2020, section 3.2). Seconds; `nodes` >= 1.
 inline constexpr Bytes kBucket{25 << 20}, kFirstBucket{1 << 20};
 double bucketed_allreduce(std::span<const LayerLoad> layers, std::int64_t nodes, const RivalLink& link);
 

@@ -92,7 +92,7 @@ class EndpointHandler {
   // The peer has received the message sent in `channel` with `ticket`; its payload is the caller's again. Tickets are the sender's
   // own: each channel may use all 64 bits.
   virtual void on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) = 0;
-  // What a message of data is about, as the end of a sentence about its sender: " at layer fc6 of iteration 57"; "": nothing to say.
+  // What a message of data is about, as the end of a sentence about its sender: " at layer fc6 of iteration 57"; or "".
   virtual std::string about(const wire::MessageHead&) const { return {}; }
   // Once, last, for every peer of on_peer and for every connect() that failed: silent longer than the deadline, refused, said
   // goodbye, broke the protocol. Payloads not delivered by now are the caller's again. The message names the peer, its address and

@@ -89,7 +89,7 @@ Result<std::vector<std::int64_t>> machines_of(const Json& input) {
   return nodes;
 }
 
-// What holds an iteration up most: computing, or the bytes that a link has to carry, or the first layers, whose gradients come last.
+// What holds an iteration up most: computing, the bytes that a link has to carry, or the first layers, whose gradients come last.
 std::string limit_of(const cost::LowerBound& bound) {
   constexpr double kAsGood = 0.99;
   if (bound.computation >= kAsGood * bound.lower_bound) return "computing";
