@@ -146,13 +146,12 @@ Json role_of(const JobShape& shape) {
 
 std::string link_text(const Json& link, std::int64_t strangers) {
   const std::string turned_away = strangers == 0 ? "" : fmt::format("; {} connections of strangers turned away", strangers);
-  const std::string window =
-      fmt::format("window {} ({}){}", to_text(Bytes{link["window"]}), link["rule"].get<std::string>(), turned_away);
-  if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate";
-  return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes", window,
+  const std::string window = fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
+  if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate" + turned_away;
+  return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes{}", window,
                      to_text(BytesPerSecond{link["bandwidth"].get<double>()}),
                      to_text(from_seconds(link["round_trip"].is_null() ? 0 : link["round_trip"].get<double>())),
-                     link["measured"].get<int>(), link["processes"].get<int>());
+                     link["measured"].get<int>(), link["processes"].get<int>(), turned_away);
 }
 
 std::string ordering_text(const Json& ordering) {

@@ -237,6 +237,7 @@ TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
   EXPECT_EQ(link["measured"], 2);
   EXPECT_EQ(link["processes"], 3);
   EXPECT_THAT(report_text(*made), HasSubstr("window 400.0 kB (auto); 100.0 MB/s and a round trip of 2"));
+  EXPECT_THAT(report_text(*made), HasSubstr("2 of 3 processes; 8 connections of strangers turned away\n"));
   const auto unused = job_report({}, {.workers = 1, .servers = 1}, {worker_report(0)}, {});
   EXPECT_TRUE((*unused)["link"]["bandwidth"].is_null());
   EXPECT_THAT(report_text(*unused), HasSubstr("no link was busy for long enough"));

@@ -81,7 +81,7 @@ TEST(Ask, EveryQuestionIsDescribedWithItsKeysTypesAndChoices) {
     EXPECT_FALSE(one["purpose"].get<std::string>().empty());
     for (const Json& key : one["keys"]) EXPECT_FALSE(key["help"].get<std::string>().empty()) << key["name"];
   }
-  EXPECT_THAT(names, ElementsAre("batches", "iteration", "slice", "collective", "barrier", "gpus", "servers", "memory",
+  EXPECT_THAT(names, ElementsAre("batches", "iteration", "speedup", "slice", "collective", "barrier", "gpus", "servers", "memory",
                                  "algorithms", "mini-batch", "fft-ratio", "job"));
   EXPECT_EQ((Json{{"name", "start_up"}, {"type", "seconds"}, {"required", true}, {"help", "start-up time of one pull or push"}}),
             all[0]["keys"][0]);
