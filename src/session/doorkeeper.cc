@@ -107,8 +107,8 @@ void Doorkeeper::resume(Peer& peer, Link& link) {
 
 void Doorkeeper::refuse(Link& link, wire::Verdict verdict, const std::string& reason) {
   ++common_.counters.hellos_refused;
-  tell(link, fmt::format("refused {}: {}", to_name(link.hello.from).value().text(),
-                         verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason));
+  tell(fmt::format("refused {} ({}): {}", to_name(link.hello.from).value().text(), link.connection->peer(),
+                   verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason));
   link.counted = true;
   link.text = reason.substr(0, wire::kMaxReason);
   answer(link, {.verdict = verdict}, std::as_bytes(std::span(link.text)));
@@ -147,17 +147,19 @@ void Doorkeeper::on_left(Link& link, const Status& reason) {
 void Doorkeeper::count_stranger(Link& link, const Status& reason) {
   if (std::exchange(link.counted, true)) return;
   ++common_.counters.strangers_refused;
-  tell(link, fmt::format("closed a connection of a stranger: {}", reason.message()));
+  const std::string& peer = link.connection->peer();
+  const std::string who = reason.message().starts_with(peer) ? "" : peer + ": ";
+  tell(fmt::format("closed a connection of a stranger, {}{}", who, reason.message()));
 }
 
-void Doorkeeper::tell(const Link& link, const std::string& what) {
+void Doorkeeper::tell(const std::string& what) {
   const std::int64_t due = (common_.now() - counted_until_) / kPerLine;
   counted_until_ += due * kPerLine;
   lines_ = std::min(kMostLines, lines_ + due);
   if (lines_ == 0) return;
   --lines_;
   const auto& counters = common_.counters;
-  log::warn("{} {} ({} turned away so far)", link.connection->peer(), what, counters.strangers_refused + counters.hellos_refused);
+  log::warn("{} ({} turned away so far)", what, counters.strangers_refused + counters.hellos_refused);
 }
 
 }  // namespace paceline::session

@@ -24,7 +24,7 @@ class Doorkeeper {
 
  private:
   void count_stranger(Link& link, const Status& reason);
-  void tell(const Link& link, const std::string& what);
+  void tell(const std::string& what);
   void judge(Link& link, const PeerName& name);
   // Why nobody of this name may begin a session now, whatever it can prove.
   std::optional<std::string> refusal(const wire::Hello& hello, const PeerName& name);

@@ -94,7 +94,7 @@ def test_who_sends_data_in_the_clear_and_who_does_not_refuse_each_other_and_nobo
             members = [together.add(member(coordinator, role, *task, "--iterations", 10, *options)) for role in ("server", "worker")]
             for process in (*members, coordinator):
                 assert process.finish() == 0, process.err
-            assert coordinator.err.count("give --allow-clear-data to all processes") == 2, coordinator.err
+            assert "give --allow-clear-data to all processes" in coordinator.err, coordinator.err
             expect_bits(coordinator.report(), task, 1)
 
 
