@@ -23,7 +23,7 @@ TRAINING = Cell(
 def read_prediction(answers: Answers) -> Reading:
     rows, factors, series = [], [], {}
     for one in answers[PREDICTION.name]["prediction"]:
-        if one["paper_seconds"] is None:
+        if one["paper_seconds"] is None or one["seconds"] is None:  # not in the paper, or too long here
             continue
         median = one["seconds"]["median"]
         factors.append(one["paper_seconds"] / median)

@@ -63,7 +63,7 @@ def read_over(cell, by, label):
 
         fastest = min(factors) >= 1 / 1.03
         sentence = (
-            f"LP is {'nowhere slower' if fastest else 'slower in places'} at the largest {label.removesuffix('s')}; all three are ours, over TCP, where the paper sets its own between GPUs "
+            f"LP is {'nowhere slower' if fastest else 'slower in places'} with the most {label}; all three are ours, over TCP, where the paper sets its own between GPUs "
             "beside OpenMPI's BE and Caffe's MST. Its costs (Table 1) allow 2x over BE for large messages"
         )
         return Reading(REPRODUCED if fastest else DIFFERS, sentence, rows, draw)
