@@ -13,9 +13,12 @@ group(), so that the order is the same on all ranks. A wait can be interrupted b
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import dataclasses
 import math
+import weakref
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -83,6 +86,9 @@ class Request:
                 pass  # of a parent process
 
 
+_open: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
 class Communicator:
     """Ranks that are connected with each other. Usable as a context manager, which closes it."""
 
@@ -130,6 +136,7 @@ class Communicator:
 
     def _describe(self, handle: int) -> None:
         self._handle = handle
+        _open.add(self)
         info = _library.communicator_describe(handle)
         self.rank, self.ranks = info.rank, info.ranks
         self.link = Link(info.alpha, info.beta, info.gamma, info.residual)
@@ -241,3 +248,11 @@ def _named(table: dict[str, int], name: str, what: str) -> int:
     if name in table:
         return table[name]
     raise PacelineError(f"'{name}' is no {what}; legal: {', '.join(table)}", code="illegal", subject=what)
+
+
+@atexit.register
+def _leave() -> None:
+    """Of a script that has closed none: what runs on threads of the library must not outlive what it uses."""
+    for communicator in list(_open):
+        with contextlib.suppress(PacelineError):
+            communicator.close(1.0)
