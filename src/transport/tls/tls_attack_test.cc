@@ -104,7 +104,7 @@ struct Siege {
 
   JobKey key;
   Way there, back;
-  End our_end{there, back};
+  RawEnd our_end{there, back};
   TlsChannel ours;
   Attacker attacker;
   bool inside = false;
@@ -135,7 +135,7 @@ TEST(TlsAttack, GreetingsOfSslAreRefused) {
   const Bytes ssl3 = {std::byte{22}, std::byte{3}, std::byte{0}, std::byte{0}, std::byte{4}, std::byte{1}, std::byte{0}};
   for (Bytes greeting : {ssl2, ssl3}) {
     Way in, out;
-    End end(in, out);
+    RawEnd end(in, out);
     TlsChannel channel(std::make_shared<TlsContext>(JobKey::draw()), TlsChannel::Side::kAccepts, end);
     greeting.resize(200);
     in.bytes.assign(greeting.begin(), greeting.end());
@@ -181,7 +181,7 @@ TEST(TlsAttack, TheKeyWithoutDiffieHellmanIsRefusedByBothSides) {
 
   const JobKey key = JobKey::draw();
   Way there, back;
-  End our_end(back, there);
+  RawEnd our_end(back, there);
   TlsChannel ours(std::make_shared<TlsContext>(key), TlsChannel::Side::kConnects, our_end);
   Attacker server(there, back, TlsChannel::Side::kAccepts, [&](SSL_CTX* context) {
     SSL_CTX_set_psk_find_session_callback(context, accept_any);
@@ -217,7 +217,7 @@ TEST(TlsAttack, DataInTheFirstFlightIsNeverDelivered) {
 // Somebody in the middle without the key, who hopes that a certificate will do.
 TEST(TlsAttack, ACertificateInsteadOfTheKeyIsRefused) {
   Way there, back;
-  End our_end(back, there);
+  RawEnd our_end(back, there);
   TlsChannel ours(std::make_shared<TlsContext>(JobKey::draw()), TlsChannel::Side::kConnects, our_end);
   Attacker server(there, back, TlsChannel::Side::kAccepts, [](SSL_CTX* context) {
     const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(EVP_EC_gen("P-256"), EVP_PKEY_free);

@@ -127,7 +127,7 @@ TEST(TlsChannel, WhoHoldsAnotherKeyIsRefusedAndBothSidesSayWhy) {
 
 TEST(TlsChannel, WhoTalksInTheClearIsNamedAndAnsweredInTheClear) {
   Way in, out;
-  End end(in, out);
+  RawEnd end(in, out);
   TlsChannel channel(std::make_shared<TlsContext>(JobKey::draw()), TlsChannel::Side::kAccepts, end);
   const auto hello = wire::seal({.kind = wire::FrameKind::kHello}, {}, {});
   in.bytes.assign(hello.view().begin(), hello.view().end());
@@ -138,7 +138,7 @@ TEST(TlsChannel, WhoTalksInTheClearIsNamedAndAnsweredInTheClear) {
   EXPECT_TRUE(wire::speaks_tls(answer));
 
   Way there, back;
-  End greeting(back, there);
+  RawEnd greeting(back, there);
   TlsChannel connecting(std::make_shared<TlsContext>(JobKey::draw()), TlsChannel::Side::kConnects, greeting);
   EXPECT_EQ(connecting.shake_hands(), TlsChannel::Next::kRead);
   back.bytes.assign(hello.view().begin(), hello.view().end());
@@ -228,7 +228,7 @@ TEST(TlsChannel, WhatWasRecordedOpensNothing) {
     recorded.insert(recorded.end(), pair.there.bytes.begin(), pair.there.bytes.end());
   }
   Way in, out;
-  End end(in, out);
+  RawEnd end(in, out);
   TlsChannel channel(std::make_shared<TlsContext>(key), TlsChannel::Side::kAccepts, end);
   in.bytes.assign(recorded.begin(), recorded.end());
   EXPECT_EQ(channel.shake_hands(), TlsChannel::Next::kFailed);
@@ -237,7 +237,7 @@ TEST(TlsChannel, WhatWasRecordedOpensNothing) {
 
 TEST(TlsChannel, WhoSendsTooMuchBeforeTheKeyIsCutOff) {
   Way in, out;
-  End end(in, out);
+  RawEnd end(in, out);
   TlsChannel channel(std::make_shared<TlsContext>(JobKey::draw()), TlsChannel::Side::kAccepts, end);
   // A greeting of 100 000 bytes in records of 1000.
   for (int record = 0; record < 100; ++record) {

@@ -18,9 +18,9 @@ struct Way {
   std::size_t room = SIZE_MAX;  // that a writer finds
 };
 
-class End final : public RawStream {
+class RawEnd final : public RawStream {
  public:
-  End(Way& in, Way& out) : in_(in), out_(out) {}
+  RawEnd(Way& in, Way& out) : in_(in), out_(out) {}
 
   Stream::Moved read_raw(std::span<std::byte> to) override {
     using Outcome = Stream::Moved::Outcome;
@@ -70,7 +70,7 @@ struct Pair {
   static bool over(TlsChannel::Next next) { return next == TlsChannel::Next::kDone || next == TlsChannel::Next::kFailed; }
 
   Way there, back;
-  End connecting_end{back, there}, accepting_end{there, back};
+  RawEnd connecting_end{back, there}, accepting_end{there, back};
   TlsChannel connecting, accepting;
   TlsChannel::Next connected = TlsChannel::Next::kRead, accepted = TlsChannel::Next::kRead;
 };

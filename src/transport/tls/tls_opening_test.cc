@@ -62,7 +62,7 @@ TEST(TlsChannel, ThatOnlyOpensRefusesAnotherKeyAsEveryChannel) {
 TEST(TlsChannelDeathTest, ThatOpenSslDoesNotGiveAnyMoreFailsAndEndsNoProcess) {
   const auto attempt = [] {
     Way there, back;
-    End end(back, there);
+    RawEnd end(back, there);
     const auto context = std::make_shared<TlsContext>(JobKey::draw());
     OPENSSL_cleanup();
     TlsChannel channel(context, TlsChannel::Side::kConnects, end);
