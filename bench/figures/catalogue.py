@@ -49,7 +49,7 @@ def not_here(id: str, paper: str, title: str, why: str) -> Figure:
 
 
 def within(ours: float, low: float, high: float) -> str:
-    """A verdict of a ratio that the paper has between `low` and `high`, the larger the better."""
+    """The larger the better."""
     return REPRODUCED if low <= ours <= high else BETTER if ours > high else DIFFERS
 
 

@@ -40,7 +40,7 @@ def read_prediction(answers: Answers) -> Reading:
         axes.set_ylabel("seconds")
         axes.legend()
 
-    return Reading(BETTER if min(factors) > 1 else DIFFERS, f"{plain(min(factors), 0)} to {plain(max(factors), 0)} times as fast as the paper's, on other processors; each barrier is that of the naive search", rows, draw)
+    return Reading(BETTER if min(factors) > 1 else DIFFERS, f"{plain(min(factors), 0)} to {plain(max(factors), 0)} times as fast as the paper's, on other processors; each found barrier is compared with ZipLine's", rows, draw)
 
 
 def of_part(answer, part):

@@ -8,8 +8,6 @@
 namespace paceline::session {
 namespace {
 
-// Lines about strangers: so many at once, and then one a minute, so that a crowd fills no disk and hides no member that is refused.
-constexpr std::int64_t kMostLines = 16;
 constexpr Duration kPerLine = std::chrono::minutes(1);
 
 }  // namespace

@@ -36,7 +36,10 @@ class Doorkeeper {
 
   EndpointCommon& common_;
   EndpointState& state_;
-  std::int64_t lines_ = 0;  // that may be said at once
+  // Lines about strangers: so many at once, and then one a minute, so that a crowd fills no disk and hides no member that is
+  // refused.
+  static constexpr std::int64_t kMostLines = 16;
+  std::int64_t lines_ = kMostLines;  // that may be said now
   TimePoint counted_until_{};
 };
 

@@ -1,7 +1,5 @@
 """Hosts of a lab for the jobs of chaos.py: each process in a network of its own, and links that lose what is sent over them."""
 
-import json
-import os
 import re
 import subprocess
 import uuid

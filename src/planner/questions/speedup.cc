@@ -16,8 +16,8 @@ constexpr std::int64_t kMostNodes = 256;
 constexpr double kUsualStartUp = 100e-6;  // of a message, as bench prediction has it (docs/cli.md)
 // Of all nodes in an iteration, so that an answer takes seconds at most: where candidates are compared, where one is stepped, and
 // where somebody asks for one by name.
-constexpr double kFewMessages = 4'000, kMostMessages = 60'000, kMostSlices = 3'000'000;
-constexpr double kWorth = 0.5;  // the share of its own work that a machine has to add
+constexpr double kFewMessages = 4'000, kMostMessages = 60'000, kMostByName = 3'000'000;
+constexpr double kWorth = 0.5;  // the share of its own work that a machine has to add in the mean
 
 // Layers without parameters are computed and not sent.
 simulation::Job job_of(const std::vector<cost::LayerLoad>& layers) {
@@ -36,18 +36,11 @@ simulation::Job job_of(const std::vector<cost::LayerLoad>& layers) {
   return job;
 }
 
-// About how many an iteration has: each piece is pushed by and returned to every worker.
-double messages_of(const simulation::Job& job, const scheduling::ScheduleOptions& schedule, std::int64_t nodes) {
-  const std::int64_t largest = schedule.cut.elements;  // 0: tensors stay whole but for a few
-  const double pieces = largest > 0 ? static_cast<double>(job.table.elements()) / static_cast<double>(largest) : 0;
-  return 2 * static_cast<double>(nodes) * (pieces + static_cast<double>(job.table.tensors.size()));
-}
-
 // As a job would choose, where that takes a moment; else by formula, in slices that are not too many to step.
 Result<double> tuned(const simulation::Job& job, const simulation::Cluster& cluster) {
   const Bytes model{job.table.elements() * static_cast<std::int64_t>(sizeof(float))};
   scheduling::ScheduleOptions schedule = tuning::by_formula(model, cluster, {}, {});
-  if (messages_of(job, schedule, cluster.workers) <= kFewMessages) {
+  if (tuning::messages_of(job.table, schedule, cluster.workers) <= kFewMessages) {
     PACELINE_ASSIGN_OR_RETURN(const auto choice, tuning::tune(job, cluster, {}, {}));
     return choice.predicted.iteration;
   }
@@ -70,7 +63,7 @@ Result<double> with_paceline(const std::string& name, const simulation::Job& job
                                     .processing = simulation::kUsualProcessing};
   if (name == "tuned") return tuned(job, cluster);
   PACELINE_ASSIGN_OR_RETURN(const auto schedule, scheduling::parse_schedule_name(name));
-  if (messages_of(job, schedule, nodes) > kMostSlices)
+  if (tuning::messages_of(job.table, schedule, count) > kMostByName)
     return error(ErrorKind::kBadRequest,
                  "{} of this model between {} machines has too many messages to step; ask for fewer machines or --schedule tuned",
                  name, nodes);
@@ -98,7 +91,7 @@ std::string limit_of(const cost::LowerBound& bound) {
 
 std::string why(const std::vector<std::int64_t>& nodes, const std::vector<double>& seconds, const std::vector<double>& speedups,
                 std::optional<std::int64_t> worth, const std::vector<std::string>& limits) {
-  if (!worth) return "more machines do not pay here: each adds less than half of its own work";
+  if (!worth) return "more machines do not pay here: in the mean each adds less than half of its own work";
   const auto at = static_cast<std::size_t>(std::ranges::find(nodes, *worth) - nodes.begin());
   return fmt::format("{} machine{} make{} {:.2f} times as many samples a second as one, an iteration takes {}, limited by {}",
                      *worth, *worth == 1 ? "" : "s", *worth == 1 ? "s" : "", speedups[at], to_text(from_seconds(seconds[at])),
@@ -154,7 +147,7 @@ Question speedup_question() {
       "(reduce-scatter\n"
       "under backward, all-gather under forward, whole layers) and with DistributedDataParallel (buckets of 25 MiB around a "
       "ring),\n"
-      "both of these without the time of their processors. worth: the most machines each of which adds half of its own work.";
+      "both of these without the time of their processors. worth: the most machines that in the mean add half of their own work.";
   question.keys = {
       {"bandwidth", KeyType::kRate, "rate of a machine's link in each direction", true, Beside::kInput},
       {"machines", KeyType::kCounts, "numbers of machines, each up to 256; without: 1, 2, 4, 8, 16", false, Beside::kInput},

@@ -78,13 +78,6 @@ Result<simulation::Job> job_of(const job::JobSpec& settings, const wire::TensorT
   return job;
 }
 
-// About how many messages an iteration has: every unit is pushed by and returned to every worker.
-double messages_of(Bytes model, const wire::TensorTable& table, const ScheduleOptions& schedule, std::int32_t workers) {
-  const double slices =
-      static_cast<double>(model.count) / static_cast<double>(kParameterBytes * std::max<std::int64_t>(1, schedule.cut.elements));
-  return 2.0 * workers * (slices + static_cast<double>(table.tensors.size()));
-}
-
 Json json_of(const ScheduleOptions& schedule, double scale) {
   return {{"slice", unscaled(schedule.cut.elements, scale)},
           {"merge", unscaled(schedule.cut.merge, scale)},
@@ -133,7 +126,7 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   Json predicted, candidates = Json::array();
   std::string why;
   auto job = job_of(settings, table, workers, gathering.seconds);
-  if (job.ok() && messages_of(model, table, chosen, workers) * static_cast<double>(predicted_iterations(*job)) > kMostMessages)
+  if (job.ok() && messages_of(table, chosen, workers) * static_cast<double>(predicted_iterations(*job)) > kMostMessages)
     job = error(ErrorKind::kBadRequest, "an iteration of {} workers has too many messages to predict", workers);
   if (job.ok()) {
     PACELINE_ASSIGN_OR_RETURN(const tuning::Choice choice, tuning::tune(*job, cluster, limits, given));

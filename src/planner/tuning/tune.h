@@ -62,6 +62,9 @@ struct Grid {
 Grid candidates_of(const simulation::Job& job, const simulation::Cluster& cluster, const scheduling::SliceLimits& limits,
                    const Given& given);
 
+// About how many an iteration has: each piece of the model is pushed by and returned to every worker.
+double messages_of(const wire::TensorTable& table, const scheduling::ScheduleOptions& schedule, std::int32_t workers);
+
 // By the formulas alone: slices of best_slice, what 2 start-ups' worth of bytes covers is merged, broadcast.
 scheduling::ScheduleOptions by_formula(Bytes model, const simulation::Cluster& cluster, const scheduling::SliceLimits& limits,
                                        const Given& given);

@@ -115,16 +115,18 @@ TlsChannel::Next TlsChannel::shake_hands() {
     if (!failure_.ok()) return Next::kFailed;
     return context_->options().only_opens ? confirm() : Next::kDone;
   }
-  switch (SSL_get_error(native_, result)) {
-    case SSL_ERROR_WANT_READ:
-      return Next::kRead;
-    case SSL_ERROR_WANT_WRITE:
-      return Next::kWrite;
-    default:
-      failure_ = handshake_reason();
-      answer_in_the_clear();
-      return Next::kFailed;
-  }
+  if (const auto later = waits_for(result)) return *later;
+  failure_ = handshake_reason();
+  answer_in_the_clear();
+  return Next::kFailed;
+}
+
+// Nothing: a call that gave this has failed.
+std::optional<TlsChannel::Next> TlsChannel::waits_for(int result) const {
+  const int why = SSL_get_error(native_, result);
+  if (why == SSL_ERROR_WANT_READ) return Next::kRead;
+  if (why == SSL_ERROR_WANT_WRITE) return Next::kWrite;
+  return std::nullopt;
 }
 
 void TlsChannel::settle() {
@@ -164,15 +166,9 @@ TlsChannel::Next TlsChannel::confirm() {
     if (!confirmed_) failure_ = error(ErrorKind::kCorrupt, "it sent more than the end of the handshake");
     return confirmed_ ? Next::kDone : Next::kFailed;
   }
-  switch (SSL_get_error(native_, result)) {
-    case SSL_ERROR_WANT_READ:
-      return Next::kRead;
-    case SSL_ERROR_WANT_WRITE:
-      return Next::kWrite;
-    default:
-      failure_ = established_reason();
-      return Next::kFailed;
-  }
+  if (const auto later = waits_for(result)) return *later;
+  failure_ = established_reason();
+  return Next::kFailed;
 }
 
 // Somebody without TLS waits for an answer; the start of the next sentence of both sides is the same.

@@ -74,6 +74,7 @@ class TlsChannel {
   Status established_reason() const;
   void settle();
   Next confirm();
+  std::optional<Next> waits_for(int result) const;
   void answer_in_the_clear();
   void change_key_if_due();
   std::span<const std::byte> next_record(std::span<const iovec> pieces, std::size_t from);
