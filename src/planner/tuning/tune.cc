@@ -161,7 +161,7 @@ std::string reason(const Choice& choice) {
 
 double messages_of(const wire::TensorTable& table, const ScheduleOptions& schedule, std::int32_t workers) {
   const std::int64_t largest = schedule.cut.elements;  // 0: tensors stay whole, but for a few
-  const double pieces = largest > 0 ? static_cast<double>(bytes_of(table).count / kEach) / static_cast<double>(largest) : 0;
+  const double pieces = largest > 0 ? static_cast<double>(bytes_of(table).count) / static_cast<double>(largest * kEach) : 0;
   return 2.0 * workers * (pieces + static_cast<double>(table.tensors.size()));
 }
 
