@@ -70,6 +70,23 @@ def test_a_program_that_ends_early_ends_the_job_for_all(example):
     assert "worker" in done.stderr and "exited with code 1" in done.stderr
 
 
+LATE = ("sh", "-c", '"$0" steps=5 && sleep 3 && echo late')
+
+
+def test_what_a_program_does_behind_the_job_is_waited_for(example):
+    paceline, program = example
+    done = run(paceline, "run", "--workers", 2, "--servers", 1, "--", *LATE, program)
+    assert done.stdout.splitlines().count("late") == 2, done
+
+
+def test_a_program_that_never_ends_behind_the_job_is_named(example):
+    paceline, program = example
+    words = [paceline, "run", "--workers", "2", "--servers", "1", "--stall-deadline", "3s", "--", "sh", "-c", '"$0" steps=5 && exec sleep 1000', program]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "still ran 3.0 s after the end of the job, and was killed; --stall-deadline" in done.stderr, done
+    assert done.stdout.count("accuracy") >= 2, "what it had said is there"
+
+
 def test_without_a_job_the_program_says_how_to_start_it(example):
     _, program = example
     done = subprocess.run([program], capture_output=True, text=True, timeout=60)

@@ -183,6 +183,7 @@ class LocalJob {
     notice_endings();
     notice_silence();
     if (kill_at_ && clock_.now() >= *kill_at_) {
+      if (programs_go_on_ && interrupts_ == 0) blame_who_runs_on();
       killed_ = true;
       for (const auto& child : children_) child->signal(SIGKILL);
       kill_at_.reset();
@@ -309,9 +310,11 @@ class LocalJob {
       if (!well && WIFSIGNALED(child->wait_status()) && how_lost_.empty())
         how_lost_ = fmt::format(". {} (process {}) {}", child->label(), child->pid(), child->ending());
       if (child.get() == children_[0].get()) {
-        // The job is over; whoever does not end by itself is ended, which nobody is blamed for.
+        // The job is over; whoever does not end by itself is ended, which nobody is blamed for. A program of the user's own may have
+        // more to do than its part of the job.
         if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
-        kill_no_later_than(kGrace);
+        programs_go_on_ = !request_.program.empty() && ended_in_order(*child);
+        kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
       } else if (well && !joined_before_it_ended(child.get())) {
         blamed_ = fmt::format("{} (process {}) ended without joining the job", child->label(), child->pid());
         first_error_ = blamed_ + "; a program that 'paceline run' starts joins by paceline::Worker, see paceline/torch.h";
@@ -323,6 +326,19 @@ class LocalJob {
         kill_no_later_than(killed ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500) : kGrace);
       }
     }
+  }
+
+  static bool ended_in_order(const Child& child) {
+    return WIFEXITED(child.wait_status()) &&
+           (WEXITSTATUS(child.wait_status()) == 0 || WEXITSTATUS(child.wait_status()) == kInterrupted);
+  }
+
+  void blame_who_runs_on() {
+    const auto runs_on = std::ranges::find_if(children_, [](const auto& child) { return !child->ended(); });
+    if (runs_on == children_.end() || !blamed_.empty()) return;
+    blamed_ =
+        fmt::format("{} (process {}) still ran {} after the end of the job, and was killed; --stall-deadline says how long it may",
+                    (*runs_on)->label(), (*runs_on)->pid(), to_text(from_seconds(request_.settings.limits.stall_deadline)));
   }
 
   // The coordinator has said so before it welcomed anybody, but that line may not have been read yet.
@@ -389,9 +405,10 @@ class LocalJob {
   const Child* forking_ = nullptr;                // and its process, one of the children
   int signals_ = -1;
   int interrupts_ = 0;
-  bool listens_ = false;   // the coordinator
-  bool gathered_ = false;  // everybody has joined
-  bool killed_ = false;    // every child, since kill_at_ had come
+  bool listens_ = false;         // the coordinator
+  bool gathered_ = false;        // everybody has joined
+  bool killed_ = false;          // every child, since kill_at_ had come
+  bool programs_go_on_ = false;  // the job has ended in order, and the user's programs may do more
   std::optional<TimePoint> kill_at_;
   std::optional<TimePoint> speaks_by_;   // the coordinator; where nothing is expected of it: none
   std::optional<TimePoint> read_until_;  // what children print, once all have ended
