@@ -13,16 +13,15 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "paceline/data_root.h"
 #include "paceline/progress.h"
 #include "paceline/train/metrics.h"
 #include "paceline/train/roles.h"
 #include "paceline/train/trainer_program.h"
+#include "paceline/train/worker_program.h"
 #include "process/child.h"
 #include "report/report.h"
 #include "session/endpoint.h"
 #include "transport/open/open.h"
-#include "worker/worker_request.h"
 
 namespace paceline::cli {
 namespace {
@@ -32,34 +31,6 @@ using report::Json;
 // How long children may take to end by themselves once one of them has said why, or the user has asked twice; and how long what
 // they print is read when they have ended and somebody else still holds the other end.
 constexpr Duration kGrace = std::chrono::milliseconds(800);
-
-// The program and the arguments of a worker's process that is told by `handed`: this program itself replays, the trainer trains.
-std::vector<std::string> worker_command(const worker::WorkerRequest& worker, const HandedText& handed) {
-  const std::string argument = worker::argument_of(worker.rank, handed);
-  if (job::replay_file(worker.settings)) return {own_path(), "worker", argument};
-  return {trainer_path(), argument};
-}
-
-worker::WorkerRequest worker_request(const TrainRequest& request, const HandedKey& key, const std::string& coordinator,
-                                     std::int32_t rank, const std::string& label) {
-  worker::WorkerRequest worker;
-  worker.settings = request.settings;
-  worker.data_root = data_root().string();
-  worker.workers = request.workers;
-  worker.reference = request.reference;
-  worker.coordinator = coordinator;
-  worker.rank = rank;
-  worker.seed = process_seed();
-  worker.label = label;
-  worker.role = request.role;
-  worker.bind = request.bind;
-  worker.job_key = key.source();
-  worker.prefetch = request.prefetch;
-  worker.loader_threads = request.loader_threads;
-  return worker;
-}
-
-bool needs_trainer(const TrainRequest& request) { return request.program.empty() && !job::replay_file(request.settings); }
 
 class LocalJob {
  public:
@@ -310,8 +281,7 @@ class LocalJob {
       if (!well && WIFSIGNALED(child->wait_status()) && how_lost_.empty())
         how_lost_ = fmt::format(". {} (process {}) {}", child->label(), child->pid(), child->ending());
       if (child.get() == children_[0].get()) {
-        // The job is over; whoever does not end by itself is ended, which nobody is blamed for. A program of the user's own may have
-        // more to do than its part of the job.
+        // The job is over; whoever does not  by itself is ended, and nobody is blamed. A user's program may have more to do.
         if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
         programs_go_on_ = !request_.program.empty() && ended_in_order(*child);
         kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
@@ -424,24 +394,5 @@ class LocalJob {
 }  // namespace
 
 int run_local_job(const TrainRequest& request) { return LocalJob(request).run(); }
-
-int run_joining_worker(const TrainRequest& request) {
-  if (const Status status = needs_trainer(request) ? trainer_exists() : Status(); !status.ok()) return report_error(status);
-  const auto key = HandedKey::make(request.key);
-  if (!key.ok()) return report_error(key.status());
-  key->keep_on_exec();
-  worker::WorkerRequest worker = worker_request(request, *key, request.join, request.rank, "worker");
-  if (!request.workers_given) worker.workers = 0;
-  worker.alone = !request.ranks_elsewhere;
-  const auto handed = HandedText::make(encode(worker));
-  if (!handed.ok()) return report_error(handed.status());
-  handed->keep_on_exec();
-  std::vector<std::string> arguments = worker_command(worker, *handed);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
-  return report_error(error(ErrorKind::kIo, "cannot start {}", arguments[0]));
-}
 
 }  // namespace paceline::cli

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text.h"
+#include "base/amounts.h"
 #include "base/wrong.h"
 #include "cost/rivals.h"
 #include "planner/questions/layer_loads.h"
@@ -94,8 +94,7 @@ std::string why(const std::vector<std::int64_t>& nodes, const std::vector<double
   if (!worth) return "more machines do not pay here: in the mean each adds less than half of its own work";
   const auto at = static_cast<std::size_t>(std::ranges::find(nodes, *worth) - nodes.begin());
   return fmt::format("{} machine{} make{} {:.2f} times as many samples a second as one, an iteration takes {}, limited by {}",
-                     *worth, *worth == 1 ? "" : "s", *worth == 1 ? "s" : "", speedups[at], to_text(from_seconds(seconds[at])),
-                     limits[at]);
+                     *worth, *worth == 1 ? "" : "s", *worth == 1 ? "s" : "", speedups[at], in_time(seconds[at]), limits[at]);
 }
 
 Result<Json> answer_speedup(const Json& input, const Json& choices) {

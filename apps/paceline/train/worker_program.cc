@@ -1,0 +1,57 @@
+#include "paceline/train/worker_program.h"
+
+#include <unistd.h>
+
+#include "paceline/data_root.h"
+#include "paceline/train/roles.h"
+#include "paceline/train/trainer_program.h"
+
+namespace paceline::cli {
+
+bool needs_trainer(const TrainRequest& request) { return request.program.empty() && !job::replay_file(request.settings); }
+
+worker::WorkerRequest worker_request(const TrainRequest& request, const HandedKey& key, const std::string& coordinator,
+                                     std::int32_t rank, const std::string& label) {
+  worker::WorkerRequest worker;
+  worker.settings = request.settings;
+  worker.data_root = data_root().string();
+  worker.workers = request.workers;
+  worker.reference = request.reference;
+  worker.coordinator = coordinator;
+  worker.rank = rank;
+  worker.seed = process_seed();
+  worker.label = label;
+  worker.role = request.role;
+  worker.bind = request.bind;
+  worker.job_key = key.source();
+  worker.prefetch = request.prefetch;
+  worker.loader_threads = request.loader_threads;
+  return worker;
+}
+
+std::vector<std::string> worker_command(const worker::WorkerRequest& worker, const HandedText& handed) {
+  const std::string argument = worker::argument_of(worker.rank, handed);
+  if (job::replay_file(worker.settings)) return {own_path(), "worker", argument};
+  return {trainer_path(), argument};
+}
+
+int run_joining_worker(const TrainRequest& request) {
+  if (const Status status = needs_trainer(request) ? trainer_exists() : Status(); !status.ok()) return report_error(status);
+  const auto key = HandedKey::make(request.key);
+  if (!key.ok()) return report_error(key.status());
+  key->keep_on_exec();
+  worker::WorkerRequest worker = worker_request(request, *key, request.join, request.rank, "worker");
+  if (!request.workers_given) worker.workers = 0;
+  worker.alone = !request.ranks_elsewhere;
+  const auto handed = HandedText::make(encode(worker));
+  if (!handed.ok()) return report_error(handed.status());
+  handed->keep_on_exec();
+  std::vector<std::string> arguments = worker_command(worker, *handed);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  return report_error(error(ErrorKind::kIo, "cannot start {}", arguments[0]));
+}
+
+}  // namespace paceline::cli

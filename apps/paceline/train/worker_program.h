@@ -1,0 +1,21 @@
+// The program of a worker's process, and what it is told.
+#pragma once
+
+#include "paceline/train/request.h"
+#include "paceline/train/security_options.h"
+#include "process/handed_text.h"
+#include "worker/worker_request.h"
+
+namespace paceline::cli {
+
+// Whether workers run the trainer: they neither replay nor are a user's program.
+bool needs_trainer(const TrainRequest& request);
+
+// `key` has to live until the worker has read them.
+worker::WorkerRequest worker_request(const TrainRequest& request, const HandedKey& key, const std::string& coordinator,
+                                     std::int32_t rank, const std::string& label);
+
+// The program and the arguments of a worker that is told by `handed`: this program itself replays, the trainer trains.
+std::vector<std::string> worker_command(const worker::WorkerRequest& worker, const HandedText& handed);
+
+}  // namespace paceline::cli
