@@ -1,6 +1,7 @@
 """Joins the job that a launcher has started: rank 0 hosts the coordinator on a thread of the library and tells the others where.
 
-A job without servers of its own has one in every worker's process.
+A job without servers of its own has one in every worker's process. `paceline run` has started coordinator and servers already, for a script's
+first job; what the script attaches besides meets as everywhere.
 """
 
 from __future__ import annotations
@@ -72,14 +73,15 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     here = found()
     workers = place.workers or here.workers
     rank = here.rank if place.rank < 0 else place.rank
-    servers = 0 if settings.get("collective", "none") != "none" else place.servers or workers
-    role = "both" if servers else "worker"
+    started = here.servers if _attached == 0 and not place.coordinator else None
+    servers = served(settings.get("collective", "none") != "none", place.servers or workers, started)
+    role = "both" if servers and started is None else "worker"
     given = place.coordinator or nth(here.coordinator, _attached)
     name, _attached = f"paceline/{here.attempt}/{_attached}", _attached + 1
     bind = place.bind or bound(here, given)
     hosted: Coordinator | None = None
     try:
-        if rank == 0:
+        if rank == 0 and started is None:
             hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings, place)
         address = given or meet(here, name, hosted)
         own = dataclasses.replace(place, role=role, rank=rank, workers=workers, servers=servers, coordinator=address, bind=bind)
@@ -90,6 +92,17 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
                 hosted.close(1.0)
         raise
     return node if hosted is None else Hosting(node, hosted)
+
+
+def served(collective: bool, wanted: int, started: int | None) -> int:
+    """How many servers the job has: as many as are wanted, or as the launcher has started."""
+    if started is None:
+        return 0 if collective else wanted
+    if collective and started > 0:
+        raise PacelineError(f"a job by collectives has no servers, and 'paceline run' has started {started}; give it --servers 0", subject="collective")
+    if not collective and started == 0:
+        raise PacelineError("'paceline run --servers 0' starts jobs by collectives; give it servers, or attach settings={\"collective\": \"loop3-overlap\"}", subject="servers")
+    return started
 
 
 def found() -> Launch:

@@ -136,7 +136,8 @@ class LibraryNode(_Hosted):
         """The coordinator has it."""
 
     def stop(self) -> None:
-        """It is the coordinator whom one asks."""
+        if self._rank == 0:  # whose word counts, and who hosts no coordinator
+            raise PacelineError("this job was started by 'paceline run', which stops it after an iteration when it is interrupted (Ctrl-C, or SIGINT by its pid)", subject="stop")
 
     def step_done(self, samples: int, loss: float, phases: Mapping[str, float]) -> bool:
         unknown = sorted(set(phases) - set(_PHASES))

@@ -7,6 +7,7 @@
   Hydra     PMI_RANK               PMI_SIZE               in the store at MASTER_ADDR:MASTER_PORT
   srun      SLURM_PROCID           SLURM_NTASKS           in a store on the step's first host
 
+`paceline run` sets Paceline's own, and PACELINE_SERVERS: so many servers, and the coordinator, are processes that it has started already.
 In this order, since mpirun and torchrun are started by srun too. PACELINE_COORDINATOR with any of them says where rank 0 runs the
 coordinator; otherwise it takes a free port and tells the others. Without any of these a process is a job of its own, unless the script has a
 process group of torch (frameworks that start ranks themselves). The shell of an sbatch script, where srun has not been called, is no rank.
@@ -41,12 +42,15 @@ class Launch:
     workers: int
     coordinator: str = ""  # HOST:PORT, if it is given
     store: str = ""  # HOST:PORT of a store of torch, or the path of a file, where members meet
+    servers: int | None = None  # that the launcher has started, and the coordinator with them; None: the ranks host both
     attempt: str = "0"  # of a launcher that restarts: an earlier one's words do not count
     one_machine: bool = True
 
     def sentence(self) -> str:
         """What was chosen, for people."""
         where = f"coordinator {self.coordinator}" if self.coordinator else f"members meet at {self.store}" if self.store else "alone"
+        if self.servers is not None:
+            where += f" and {self.servers} server{'' if self.servers == 1 else 's'}, which run already"
         return f"rank {self.rank} of {self.workers}, started by {self.launcher}; {where}"
 
 
@@ -81,7 +85,9 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
     coordinator = variables.get("PACELINE_COORDINATOR", "")
     if coordinator:
         check_address("PACELINE_COORDINATOR", coordinator)
-    here = Launch(launcher, rank, workers, coordinator, one_machine=on_one_machine(variables, launcher, workers))
+    started = launcher == "Paceline" and coordinator and "PACELINE_SERVERS" in variables
+    servers = number(variables, "PACELINE_SERVERS", 0, 100_000) if started else None
+    here = Launch(launcher, rank, workers, coordinator, one_machine=on_one_machine(variables, launcher, workers), servers=servers)
     if coordinator or workers == 1:
         return here
     if launcher == "Paceline":

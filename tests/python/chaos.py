@@ -3,6 +3,7 @@ or bothered by strangers changes no bit, a link that is lost spoils no checkpoin
 
     python tests/python/chaos.py --jobs 200 --seed 1            # all of it, a table at the end; exit code 1 if a promise was broken
     python tests/python/chaos.py --jobs 20 --only kill --modes bsp,collective --hosts    # each process on a host of a lab
+    python tests/python/chaos.py --jobs 220 --only kill --each-role    # as many workers, servers and coordinators of each kind of job
     python tests/python/chaos.py --jobs 100 --only cut-off    # a link that is lost while checkpoints are due
 
 docs/results/2026-11-noticing.md keeps a run. How long it takes until the others know it is measured and printed, and not judged.
@@ -154,7 +155,17 @@ def left_behind(folder, mode):
     return [f"{mode}: {file.name} was left behind" for file in Path(folder).iterdir() if file.suffix not in (".out", ".err") and file.name not in known]
 
 
-def run_one(seed, mode, fault, bits, wholes, hosts=contextlib.nullcontext):
+def roles_of(mode):
+    """Whom a job of this mode can lose. A rank of Python has whatever servers there are, and rank 0 the coordinator."""
+    servers = [role for role, _, _ in MODES[mode][0] if role == "server"] if mode not in PYTHON else []
+    return ["worker", *servers, "coordinator"]
+
+
+def plays(member, role, mode):
+    return role is None or role == ("coordinator" if mode in PYTHON and member.name == "worker 0" else member.name.split()[0])
+
+
+def run_one(seed, mode, fault, role, bits, wholes, hosts=contextlib.nullcontext):
     draw = random.Random(seed)
     lost = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}.get(fault)
     if fault == "cut-off":
@@ -166,7 +177,7 @@ def run_one(seed, mode, fault, bits, wholes, hosts=contextlib.nullcontext):
         assert job.trains(), [member.errors() for member in job.members]
         time.sleep(draw.uniform(0, 0.3))
         if lost:
-            broken, seconds = lose(job, draw.choice(job.members), lost)
+            broken, seconds = lose(job, draw.choice([member for member in job.members if plays(member, role, mode)]), lost)
         else:
             broken, seconds = endure(draw, job, fault, bits.get(mode)), []
         return broken + left_behind(folder, mode), seconds
@@ -179,30 +190,31 @@ def bits_of(mode):
         return job.hash()
 
 
-def run(jobs, seed, faults=FAULTS, modes=tuple(MODES), show=lambda text: None, hosts=contextlib.nullcontext):
-    """{(mode, fault): Outcome} of so many jobs."""
+def run(jobs, seed, faults=FAULTS, modes=tuple(MODES), show=lambda text: None, hosts=contextlib.nullcontext, each_role=False):
+    """{(mode, fault, role): Outcome} of so many jobs. `each_role`: of those that are killed or frozen, as many of each role; else whoever is drawn."""
     cells = [(mode, fault) for mode in modes for fault in faults if fault in ("kill", "freeze") or mode not in PYTHON]
     cells = [(mode, fault) for mode, fault in cells if mode == "bsp" or fault not in ONLY_BSP]
     if hosts is not contextlib.nullcontext:
         cells = [(mode, fault) for mode, fault in cells if fault in ("kill", "freeze")]
     bits = {mode: bits_of(mode) for mode in ORDERED if (mode, "cut") in cells or (mode, "pause") in cells or (mode, "strangers") in cells}
+    cells = [(mode, fault, role) for mode, fault in cells for role in (roles_of(mode) if each_role and fault in ("kill", "freeze") else [None])]
     outcomes, wholes = defaultdict(Outcome), {}
     for number in range(jobs):
-        mode, fault = cells[number % len(cells)]
-        broken, seconds = run_one(f"{seed}/{number}", mode, fault, bits, wholes, hosts)
-        outcome = outcomes[mode, fault]
+        mode, fault, role = cells[number % len(cells)]
+        broken, seconds = run_one(f"{seed}/{number}", mode, fault, role, bits, wholes, hosts)
+        outcome = outcomes[mode, fault, role]
         outcome.jobs += 1
         outcome.seconds += seconds
         outcome.broken += [f"seed {seed}, job {number}, {mode}: {sentence}" for sentence in broken]
-        show(f"{number + 1}/{jobs} {mode} {fault}" + "".join(f"\n  {sentence}" for sentence in broken))
+        show(f"{number + 1}/{jobs} {mode} {fault} {role or ''}".rstrip() + "".join(f"\n  {sentence}" for sentence in broken))
     return outcomes
 
 
 def table(outcomes):
     lines = ["| mode | misfortune | jobs | promises broken | until a survivor knew it: median | longest |", "|---|---|---|---|---|---|"]
-    for (mode, fault), outcome in outcomes.items():
+    for (mode, fault, role), outcome in outcomes.items():
         times = [f"{value:.3f} s" for value in (statistics.median(outcome.seconds), max(outcome.seconds))] if outcome.seconds else ["", ""]
-        lines.append(f"| {mode} | {fault} | {outcome.jobs} | {len(outcome.broken)} | {times[0]} | {times[1]} |")
+        lines.append(f"| {mode} | {fault}{f' of a {role}' if role else ''} | {outcome.jobs} | {len(outcome.broken)} | {times[0]} | {times[1]} |")
     return "\n".join(lines)
 
 
@@ -213,10 +225,11 @@ def main():
     parser.add_argument("--only", default=",".join(FAULTS), help="misfortunes, of %(default)s")
     parser.add_argument("--modes", default=",".join(MODES), help="of %(default)s")
     parser.add_argument("--hosts", action="store_true", help="each process of a killed or frozen job on a host of a lab")
+    parser.add_argument("--each-role", action="store_true", help="kill and freeze as many of each role")
     options = parser.parse_args()
     hosts = (lambda: Hosts(MOST_PROCESSES)) if options.hosts else contextlib.nullcontext
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # and so ends its jobs
-    outcomes = run(options.jobs, options.seed, options.only.split(","), options.modes.split(","), lambda text: print(text, flush=True), hosts)
+    outcomes = run(options.jobs, options.seed, options.only.split(","), options.modes.split(","), lambda text: print(text, flush=True), hosts, options.each_role)
     print(table(outcomes))
     broken = [sentence for outcome in outcomes.values() for sentence in outcome.broken]
     print(f"{options.jobs} jobs, {len(broken)} promises broken", *broken, sep="\n")

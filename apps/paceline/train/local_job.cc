@@ -111,9 +111,11 @@ class LocalJob {
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
       const std::string label = session::PeerName{role, Rank{rank}}.text();
       if (!request_.program.empty()) {
-        PACELINE_RETURN_IF_ERROR(add(label, request_.program,
-                                     {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank),
-                                      "PACELINE_JOB_KEY_FILE=" + key_.source()}));
+        PACELINE_RETURN_IF_ERROR(
+            add(label, request_.program,
+                {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank),
+                 fmt::format("PACELINE_WORKERS={}", request_.workers), fmt::format("PACELINE_SERVERS={}", request_.servers),
+                 "PACELINE_JOB_KEY_FILE=" + key_.source()}));
         children_.back()->take_group_along();
         continue;
       }
@@ -287,7 +289,9 @@ class LocalJob {
         kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
       } else if (well && !joined_before_it_ended(child.get())) {
         blamed_ = fmt::format("{} (process {}) ended without joining the job", child->label(), child->pid());
-        first_error_ = blamed_ + "; a program that 'paceline run' starts joins by paceline::Worker, see paceline/torch.h";
+        first_error_ =
+            blamed_ +
+            "; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach";
         kill_no_later_than(kGrace);
       } else if (!well && blamed_.empty()) {
         // The others find out by themselves within the deadline, unless this one never joined.

@@ -24,6 +24,7 @@ Status check_count(const char* name, std::int64_t value, std::int64_t least, std
 
 // What of the command line contradicts training without servers. The settings' own check has been.
 Status check_servers(TrainRequest& r) {
+  if (!r.program.empty()) return check_count("servers", r.servers, 0, 100'000);
   if (r.settings.has_servers()) return check_count("servers", r.servers, 1, 100'000);
   const char* loop = to_string(*r.settings.loop.loop);
   if (r.servers_given && r.servers != 0) {

@@ -66,15 +66,16 @@ void add_train(CLI::App& app, Chosen& chosen) {
 
 void add_run(CLI::App& app, Chosen& chosen) {
   auto request = std::make_shared<TrainRequest>();
-  CLI::App* command =
-      app.add_subcommand("run", "Start a job on this machine whose workers are a program of your own (paceline/torch.h)");
+  CLI::App* command = app.add_subcommand(
+      "run", "Start a job on this machine whose workers are a program of your own (paceline/torch.h, paceline.torch)");
   command->add_option("--workers", request->workers, "Processes of the program")->capture_default_str();
-  command->add_option("--servers", request->servers, "Server processes")->capture_default_str();
+  command->add_option("--servers", request->servers, "Server processes; 0 where the program trains by collectives")
+      ->capture_default_str();
   add_limit_options(*command, *request);
   command->add_option("program", request->program, "The program and its arguments, behind --")->required();
   set_examples(*command,
-               "  paceline run --workers 2 --servers 1 -- ./own_module\n  paceline run --workers 4 --servers 2 --json -- "
-               "./own_module --width 64");
+               "  paceline run --workers 2 --servers 1 -- ./own_module --width 64\n  paceline run --workers 4 --servers 2 -- "
+               "python train.py");
   command->callback([request, &chosen] {
     chosen.run = [request] {
       const auto checked = validated(*request);

@@ -36,6 +36,10 @@ def test_each_launcher_is_understood():
     )
     assert launched({"PMI_RANK": "0", "PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}).launcher == "Hydra"
     assert launched(OURS) == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", one_machine=False)
+    started = launched({**OURS, "PACELINE_SERVERS": "1"})
+    assert started == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", one_machine=False, servers=1)
+    assert started.sentence() == "rank 1 of 2, started by Paceline; coordinator 10.0.0.1:4100 and 1 server, which run already"
+    assert launched({**TORCHRUN, "PACELINE_SERVERS": "1"}).servers is None  # of a job around this one
 
 
 def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
@@ -65,6 +69,7 @@ def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
         ({key: value for key, value in SRUN.items() if key != "SLURM_JOB_ID"}, "SLURM_JOB_ID"),
         ({key: value for key, value in SRUN.items() if key != "SLURM_JOB_NODELIST"}, "SLURM_STEP_NODELIST"),
         ({key: value for key, value in OURS.items() if key != "PACELINE_COORDINATOR"}, "PACELINE_COORDINATOR=HOST:PORT is not"),
+        ({**OURS, "PACELINE_SERVERS": "some"}, "PACELINE_SERVERS=some"),
         ({**OURS, "PACELINE_COORDINATOR": "nonsense"}, "PACELINE_COORDINATOR=nonsense is no HOST:PORT"),
         ({**OURS, "PACELINE_COORDINATOR": "127.0.0.1:0"}, "127.0.0.1:0"),
     ],

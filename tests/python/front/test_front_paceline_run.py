@@ -1,0 +1,105 @@
+"""Scripts that `paceline run` starts: coordinator and servers are there already, and everything else is as under torchrun."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import nets
+import pytest
+import scripts
+import torch
+from loops import bits, plain
+from processes import LIMIT, variables
+
+from jobs import PROGRAM, wait_until
+
+RANKS = 2
+SCRIPT = """
+import json, os, sys, torch, nets, scripts, paceline.torch as pt
+from loops import bits
+torch.set_num_threads(1)
+folder, choices = sys.argv[1], json.loads(sys.argv[2])
+found = []
+for _ in range(2):
+    model = nets.everything()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    log = []
+    job = pt.attach(model, optimizer, **choices)
+    for _ in scripts.everything()(model, optimizer, job.rank, job, log):
+        pass
+    job.close()
+    found.append(bits([list(model.parameters()), log]))
+    if "settings" in choices:
+        break
+open(f"{folder}/{job.rank}", "w").write(json.dumps(found))
+"""
+
+
+def started(folder, script, *arguments, options=("--workers", RANKS)):
+    file = folder / "train.py"
+    file.write_text(script)
+    command = [PROGRAM, "run", *map(str, options), "--json", "--", sys.executable, file, folder, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables(), cwd=folder)
+
+
+@pytest.mark.parametrize(
+    "options, choices",
+    [((), {}), (("--servers", 2, "--security", "psk"), {}), (("--servers", 0), {"settings": {"collective": "loop3-overlap"}})],
+    ids=["one server", "two servers, with a key", "no server"],
+)
+def test_a_script_has_the_bits_of_a_plain_loop(tmp_path, options, choices):
+    job = started(tmp_path, SCRIPT, json.dumps(choices), options=("--workers", RANKS, *options))
+    out, err = job.communicate(timeout=LIMIT)
+    assert job.returncode == 0, err
+    report = json.loads(out)
+    assert (report["workers"], report["servers"]) == (RANKS, options[1] if options else 1)
+    found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(RANKS)]
+    expected = [bits([list(model.parameters()), log]) for model, _, log in plain(RANKS, nets.everything(), lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), scripts.everything())]
+    for job_of_script in zip(*found, strict=True):  # the second one has a coordinator of its own
+        assert list(job_of_script) == expected
+
+
+ENDLESS = """
+import sys, torch, paceline.torch as pt
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+job = pt.attach(model, optimizer)
+iterations = 0
+while not job.stopping:
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    iterations += 1
+    if iterations == 3:
+        open(f"{sys.argv[1]}/trains {job.rank}", "w").close()
+    if iterations == 3 and "stop" in sys.argv:
+        job.stop()
+job.close()
+open(f"{sys.argv[1]}/{job.rank}", "w").write(str(iterations))
+"""
+
+
+def test_an_interrupt_lets_all_ranks_leave_after_the_same_iteration(tmp_path):
+    job = started(tmp_path, ENDLESS)
+    wait_until("both train", lambda: all((tmp_path / f"trains {rank}").exists() for rank in range(RANKS)))
+    job.send_signal(signal.SIGINT)
+    _, err = job.communicate(timeout=LIMIT)
+    assert job.returncode == 130, err
+    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
+
+
+@pytest.mark.parametrize(
+    "options, script, arguments, said",
+    [
+        ((), SCRIPT, ['{"settings": {"collective": "loop3-overlap"}}'], "has no servers, and 'paceline run' has started 1; give it --servers 0"),
+        (("--servers", 0), SCRIPT, ["{}"], "'paceline run --servers 0' starts jobs by collectives"),
+        ((), ENDLESS, ["stop"], "stops it after an iteration when it is interrupted"),
+        ((), "", [], "ended without joining the job; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach"),
+    ],
+    ids=["collective", "no servers", "stop", "no attach"],
+)
+def test_what_does_not_go_together_is_said(tmp_path, options, script, arguments, said):
+    job = started(tmp_path, script, *arguments, options=("--workers", RANKS, *options))
+    _, err = job.communicate(timeout=LIMIT)
+    assert job.returncode == 1 and said in err, err
