@@ -39,6 +39,7 @@ struct Chosen {
 void add_train(CLI::App& app, Chosen& chosen);
 void add_run(CLI::App& app, Chosen& chosen);
 void add_worker(CLI::App& app, Chosen& chosen);
+void add_hosted(CLI::App& app, Chosen& chosen);
 void add_coordinator(CLI::App& app, Chosen& chosen);
 void add_key(CLI::App& app, Chosen& chosen);
 void add_options(CLI::App& app, Chosen& chosen);

@@ -18,11 +18,19 @@
 namespace paceline {
 namespace {
 
-[[noreturn]] void become(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const Pipe& output,
-                         const Pipe& errors, const std::vector<int>& kept, pid_t parent) {
+void close_if_open(int descriptor) {
+  if (descriptor >= 0) close(descriptor);
+}
+
+[[noreturn]] void become(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const Pipe& input,
+                         const Pipe& output, const Pipe& errors, const std::vector<int>& kept, pid_t parent) {
   setpgid(0, 0);  // a Ctrl-C reaches only the parent, which decides
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before the line above
+  if (input.read >= 0) {
+    fcntl(input.read, F_SETFL, 0);
+    dup2(input.read, STDIN_FILENO);
+  }
   dup2(output.write, STDOUT_FILENO);
   dup2(errors.write, STDERR_FILENO);
   for (const int descriptor : kept) fcntl(descriptor, F_SETFD, 0);
@@ -49,20 +57,24 @@ Result<Pipe> make_pipe() {
 }
 
 Result<std::unique_ptr<Child>> Child::start(std::string label, const std::vector<std::string>& arguments,
-                                            const std::vector<std::string>& environment, const std::vector<int>& kept) {
+                                            const std::vector<std::string>& environment, const std::vector<int>& kept, Input kind) {
+  Pipe input;
+  if (kind == Input::kPipe) {
+    PACELINE_ASSIGN_OR_RETURN(input, make_pipe());
+  }
   PACELINE_ASSIGN_OR_RETURN(const Pipe output, make_pipe());
   PACELINE_ASSIGN_OR_RETURN(const Pipe errors, make_pipe());
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become(arguments, environment, output, errors, kept, parent);
-  close(output.write);
-  close(errors.write);
+  if (pid == 0) become(arguments, environment, input, output, errors, kept, parent);
+  for (const int end : {input.read, output.write, errors.write}) close_if_open(end);
   if (pid < 0) {
-    close(output.read);
-    close(errors.read);
+    for (const int end : {input.write, output.read, errors.read}) close_if_open(end);
     return error(ErrorKind::kIo, "cannot start {}: {}", label, std::strerror(errno));
   }
-  return std::unique_ptr<Child>(new Child(std::move(label), pid, output.read, errors.read));
+  std::unique_ptr<Child> child(new Child(std::move(label), pid, output.read, errors.read));
+  child->input_ = input.write;
+  return child;
 }
 
 std::unique_ptr<Child> Child::adopt(std::string label, pid_t pid, int output, int errors) {
@@ -74,8 +86,7 @@ Child::~Child() {
     signal(SIGKILL);
     waitpid(pid_, &wait_status_, 0);
   }
-  if (output_ >= 0) close(output_);
-  if (errors_ >= 0) close(errors_);
+  for (const int end : {input_, output_, errors_}) close_if_open(end);
 }
 
 void Child::read(int& descriptor, std::string& rest, const std::function<void(const std::string&)>& on_line) {

@@ -23,10 +23,14 @@ Result<Pipe> make_pipe();
 
 class Child {
  public:
+  // What it reads as standard input: this process's, or what is written into input(), which ends with this object.
+  enum class Input { kInherited, kPipe };
+
   // `label` names it in messages: "worker 2". `arguments[0]` is the program, searched in PATH when it has no slash; `environment`
   // is added to this process's, as "NAME=VALUE"; `kept` are descriptors that stay open in it.
   static Result<std::unique_ptr<Child>> start(std::string label, const std::vector<std::string>& arguments,
-                                              const std::vector<std::string>& environment = {}, const std::vector<int>& kept = {});
+                                              const std::vector<std::string>& environment = {}, const std::vector<int>& kept = {},
+                                              Input input = Input::kInherited);
   // A process that another one forked and left to this one, a child subreaper, and the readable ends of what it prints.
   static std::unique_ptr<Child> adopt(std::string label, pid_t pid, int output, int errors);
   ~Child();  // kills it when it still runs
@@ -37,6 +41,7 @@ class Child {
   pid_t pid() const { return pid_; }
   int output() const { return output_; }  // readable ends; -1 once closed
   int errors() const { return errors_; }
+  int input() const { return input_; }  // writable; -1: it has this process's
 
   // Reads what is there, calling `on_line` for every complete line; closes the end when it is over.
   void read_output(const std::function<void(const std::string&)>& on_line) { read(output_, output_rest_, on_line); }
@@ -70,7 +75,7 @@ class Child {
 
   std::string label_;
   pid_t pid_;
-  int output_, errors_;
+  int output_, errors_, input_ = -1;
   std::string output_rest_, errors_rest_;
   bool ended_ = false, takes_group_along_ = false;
   int wait_status_ = 0;

@@ -1,5 +1,5 @@
-// A whole job on this machine: a coordinator, servers and workers as processes of their own. This process starts them, shows how
-// far they are, prints the report, and leaves nothing running.
+// A whole job: a coordinator on this machine, servers and workers here too or on --hosts, as processes of their own. This process
+// starts them, shows how far they are, prints the report, and leaves nothing running.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "paceline/progress.h"
+#include "paceline/train/hosts.h"
 #include "paceline/train/metrics.h"
 #include "paceline/train/roles.h"
 #include "paceline/train/trainer_program.h"
@@ -57,9 +58,9 @@ class LocalJob {
       PACELINE_ASSIGN_OR_RETURN(pace_,
                                 MetricsFile::open("--pace", request_.pace_file, request_.workers, MetricsFile::Lines::kPerWorker));
     }
-    if (needs_trainer(request_)) PACELINE_RETURN_IF_ERROR(trainer_exists());
+    if (needs_trainer(request_) && !on_hosts()) PACELINE_RETURN_IF_ERROR(trainer_exists());
     PACELINE_ASSIGN_OR_RETURN(key_, HandedKey::make(request_.key));
-    if (request_.reference) return add_worker("the reference", worker_request(request_, key_, "", -1, "reference"));
+    if (request_.reference) return add({.label = "the reference", .worker = worker_request(request_, "", -1, "reference")});
     std::vector<std::string> coordinator = {own_path(), "coordinator", "--events", "--gathered"};
     const auto option = [&](const char* name, const std::string& value) { coordinator.insert(coordinator.end(), {name, value}); };
     option("--workers", std::to_string(request_.workers));
@@ -69,38 +70,30 @@ class LocalJob {
     option("--deadline", fmt::format("{}s", request_.settings.limits.deadline));
     option("--stall-deadline", fmt::format("{}s", request_.settings.limits.stall_deadline));
     if (!request_.trace_file.empty()) option("--trace", request_.trace_file);
-    return add("coordinator", with_key(std::move(coordinator)));
-  }
-
-  Status add(const std::string& label, const std::vector<std::string>& arguments,
-             const std::vector<std::string>& environment = {}) {
-    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, arguments, environment, key_.kept()));
+    const auto security = key_.options();
+    coordinator.insert(coordinator.end(), security.begin(), security.end());
+    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start("coordinator", coordinator, {}, key_.kept()));
     children_.push_back(std::move(child));
     return {};
   }
 
-  Status add_worker(const std::string& label, const worker::WorkerRequest& worker) {
-    PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(encode(worker)));
-    std::vector<int> kept = key_.kept();
-    kept.push_back(handed.descriptor());
-    PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(label, worker_command(worker, handed), {}, kept));
+  bool on_hosts() const { return !request_.hosts.names.empty(); }
+
+  // `number`: of its kind, by which machines take turns.
+  Status add(const JobProcess& process, std::size_t number = 0) {
+    PACELINE_ASSIGN_OR_RETURN(auto child, on_hosts() ? start_on_host(request_.hosts, number, process, request_.key)
+                                                     : cli::start(process, key_, request_.bind));
     children_.push_back(std::move(child));
     return {};
-  }
-
-  std::vector<std::string> with_key(std::vector<std::string> arguments) const {
-    const auto options = key_.options();
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    return arguments;
   }
 
   Status start_members(const std::string& coordinator) {
     const bool both = request_.role == "both";
     for (std::int32_t rank = 0; rank < request_.servers && !both; ++rank) {
-      PACELINE_RETURN_IF_ERROR(
-          add(fmt::format("server {}", rank),
-              with_key({own_path(), "train", "--join", coordinator, "--role", "server", "--rank", std::to_string(rank), "--bind",
-                        request_.bind, "--deadline", fmt::format("{}s", request_.settings.limits.deadline)})));
+      PACELINE_RETURN_IF_ERROR(add({.label = fmt::format("server {}", rank),
+                                    .coordinator = coordinator,
+                                    .server = ServerProcess{rank, request_.settings.limits.deadline}},
+                                   static_cast<std::size_t>(rank)));
     }
     return start_workers(coordinator, both ? session::Role::kBoth : session::Role::kWorker);
   }
@@ -109,22 +102,17 @@ class LocalJob {
     const std::int32_t workers_here = request_.ranks_elsewhere ? 1 : request_.workers;
     std::vector<ForkingTrainer::NamedRequest> forked;
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
-      const std::string label = session::PeerName{role, Rank{rank}}.text();
+      JobProcess process{.label = session::PeerName{role, Rank{rank}}.text(), .coordinator = coordinator};
       if (!request_.program.empty()) {
-        PACELINE_RETURN_IF_ERROR(
-            add(label, request_.program,
-                {"PACELINE_COORDINATOR=" + coordinator, fmt::format("PACELINE_RANK={}", rank),
-                 fmt::format("PACELINE_WORKERS={}", request_.workers), fmt::format("PACELINE_SERVERS={}", request_.servers),
-                 "PACELINE_JOB_KEY_FILE=" + key_.source()}));
-        children_.back()->take_group_along();
+        process.program = {request_.program, {}, rank, request_.workers, request_.servers};
+      } else {
+        process.worker = worker_request(request_, coordinator, rank, process.label);
+      }
+      if (!needs_trainer(request_) || workers_here == 1 || on_hosts()) {
+        PACELINE_RETURN_IF_ERROR(add(process, static_cast<std::size_t>(rank)));
         continue;
       }
-      const worker::WorkerRequest worker = worker_request(request_, key_, coordinator, rank, label);
-      if (!needs_trainer(request_) || workers_here == 1) {
-        PACELINE_RETURN_IF_ERROR(add_worker(label, worker));
-        continue;
-      }
-      forked.emplace_back(label, Json::parse(encode(worker)));
+      forked.emplace_back(process.label, Json::parse(encode(listening(*process.worker, key_, request_.bind))));
     }
     if (forked.empty()) return {};
     PACELINE_ASSIGN_OR_RETURN(trainer_, ForkingTrainer::start(forked, key_.kept()));
@@ -220,7 +208,7 @@ class LocalJob {
         if (children_[i].get() == forking_)
           children_.push_back(trainer_->adopt(line));
         else if (i > 0)
-          on_program_line(line);
+          on_program_line(*children_[i], line);
         else if (status.ok())
           status = on_event(line);
       });
@@ -244,7 +232,11 @@ class LocalJob {
   }
 
   // What a program of the user's own prints.
-  void on_program_line(const std::string& line) { fmt::print(request_.json ? stderr : stdout, "{}\n", line); }
+  void on_program_line(const Child& child, const std::string& line) {
+    fmt::print(request_.json ? stderr : stdout, "{}{}\n", prefix(child), line);
+  }
+
+  std::string prefix(const Child& child) const { return on_hosts() ? fmt::format("[{}] ", child.label()) : ""; }
 
   void on_progress(const Json& progress) {
     if (progress.contains("pace")) {
@@ -267,7 +259,7 @@ class LocalJob {
 
   void on_error_line(const Child& child, const std::string& line) {
     if (line.rfind(kErrorMark, 0) != 0) {
-      fmt::print(stderr, "{}\n", line);
+      fmt::print(stderr, "{}{}\n", prefix(child), line);
       return;
     }
     // The coordinator's verdict counts most; else what was said first.
@@ -280,26 +272,50 @@ class LocalJob {
       if (child->ended() || !child->try_wait()) continue;
       // Whom this process has killed is not to blame.
       const bool well = child->wait_status() == 0 || killed_;
-      if (!well && WIFSIGNALED(child->wait_status()) && how_lost_.empty())
-        how_lost_ = fmt::format(". {} (process {}) {}", child->label(), child->pid(), child->ending());
+      const bool killed = killing_signal(*child) > 0;
+      if (!well && killed && how_lost_.empty()) how_lost_ = fmt::format(". {}", how_it_ended(*child));
       if (child.get() == children_[0].get()) {
-        // The job is over; whoever does not  by itself is ended, and nobody is blamed. A user's program may have more to do.
-        if (!well && blamed_.empty()) blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
+        // The job is over; who does not end by itself is ended, and nobody is blamed. A user's program may have more to do.
+        if (!well && blamed_.empty()) blamed_ = how_it_ended(*child);
         programs_go_on_ = !request_.program.empty() && ended_in_order(*child);
         kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
       } else if (well && !joined_before_it_ended(child.get())) {
-        blamed_ = fmt::format("{} (process {}) ended without joining the job", child->label(), child->pid());
+        blamed_ = fmt::format("{} ended without joining the job", named(*child));
         first_error_ =
             blamed_ +
             "; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach";
         kill_no_later_than(kGrace);
       } else if (!well && blamed_.empty()) {
         // The others find out by themselves within the deadline, unless this one never joined.
-        blamed_ = fmt::format("{} (process {}) {}", child->label(), child->pid(), child->ending());
-        const bool killed = WIFSIGNALED(child->wait_status());
+        blamed_ = how_it_ended(*child);
         kill_no_later_than(killed ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500) : kGrace);
       }
     }
+  }
+
+  bool is_remote(const Child& child) const { return on_hosts() && &child != children_[0].get(); }
+  std::string named(const Child& child) const {
+    return is_remote(child) ? child.label() : fmt::format("{} (process {})", child.label(), child.pid());
+  }
+
+  // 0: none. On another machine its exit code tells, as a shell's does.
+  int killing_signal(const Child& child) const {
+    constexpr int kSignalled = 128;
+    const int status = child.wait_status();
+    if (WIFSIGNALED(status)) return WTERMSIG(status);
+    const bool told = is_remote(child) && WEXITSTATUS(status) > kSignalled && WEXITSTATUS(status) <= kSignalled + SIGRTMAX;
+    return told ? WEXITSTATUS(status) - kSignalled : 0;
+  }
+
+  std::string how_it_ended(const Child& child) const {
+    constexpr int kOfSsh = 255, kNotFound = 127;
+    const int code = is_remote(child) && WIFEXITED(child.wait_status()) ? WEXITSTATUS(child.wait_status()) : 0;
+    if (code == kOfSsh) return fmt::format("{} was not reached, or not any more: see what ssh said, and '--ssh'", named(child));
+    if (code == kNotFound)
+      return fmt::format("{} did not start: no such program there (--remote says where paceline lies)", named(child));
+    if (const int signal = killing_signal(child); signal > 0)
+      return fmt::format("{} was killed by signal {}", named(child), signal);
+    return fmt::format("{} {}", named(child), child.ending());
   }
 
   static bool ended_in_order(const Child& child) {
@@ -310,9 +326,8 @@ class LocalJob {
   void blame_who_runs_on() {
     const auto runs_on = std::ranges::find_if(children_, [](const auto& child) { return !child->ended(); });
     if (runs_on == children_.end() || !blamed_.empty()) return;
-    blamed_ =
-        fmt::format("{} (process {}) still ran {} after the end of the job, and was killed; --stall-deadline says how long it may",
-                    (*runs_on)->label(), (*runs_on)->pid(), to_text(from_seconds(request_.settings.limits.stall_deadline)));
+    blamed_ = fmt::format("{} still ran {} after the end of the job, and was killed; --stall-deadline says how long it may",
+                          named(**runs_on), to_text(from_seconds(request_.settings.limits.stall_deadline)));
   }
 
   // The coordinator has said so before it welcomed anybody, but that line may not have been read yet.

@@ -60,6 +60,30 @@ Status check_role(const TrainRequest& r) {
   return {};
 }
 
+// One worker on each, and where there are servers one of them too, unless it is said otherwise.
+Status check_hosts(TrainRequest& r) {
+  const HostOptions& hosts = r.hosts;
+  if (hosts.names.empty()) {
+    const char* without = !hosts.remote.empty() ? "--remote" : !hosts.pass.empty() ? "--pass" : nullptr;
+    return without == nullptr ? Status()
+                              : error(ErrorKind::kBadRequest, "{} is for --hosts; give it, or leave {} out", without, without);
+  }
+  for (const std::string& host : hosts.names) {
+    if (host.empty() || host.starts_with('-')) return error(ErrorKind::kBadRequest, "--hosts: '{}' is no host's name", host);
+  }
+  if (!r.join.empty())
+    return error(ErrorKind::kBadRequest, "--hosts starts a whole job, and --join takes part in one; leave one out");
+  if (r.reference) return error(ErrorKind::kBadRequest, "--reference trains alone, in one process here; leave --hosts out");
+  if (r.ranks_elsewhere)
+    return error(ErrorKind::kBadRequest,
+                 "--hosts starts a process for each rank, and a launcher has started this one; leave one out");
+  if (!r.workers_given) r.workers = static_cast<std::int32_t>(hosts.names.size());
+  if (!r.servers_given && r.settings.has_servers()) r.servers = static_cast<std::int32_t>(hosts.names.size());
+  if (!r.bind.empty()) return {};
+  PACELINE_ASSIGN_OR_RETURN(r.bind, meeting_address(hosts));
+  return {};
+}
+
 Status check_security(TrainRequest& r) {
   if (r.reference) return {};
   std::vector<transport::Address> places;
@@ -154,6 +178,8 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                    "Host to listen on, or unix:/PATH; a host that is not the loopback needs a key (--job-key-file)")
       ->default_str("127.0.0.1");
 
+  add_host_options(*where, r.hosts);
+
   add_limit_options(command, r);
 }
 
@@ -177,6 +203,7 @@ Result<TrainRequest> validated(TrainRequest r) {
     PACELINE_ASSIGN_OR_RETURN(r.settings.task.convolutions, read_convolutions(r.convolutions_file, r.settings.task.model));
   }
   PACELINE_ASSIGN_OR_RETURN(r.settings, job::validated(r.settings));
+  PACELINE_RETURN_IF_ERROR(check_hosts(r));
   PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, 100'000));
   PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, 64));
   PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, 64));

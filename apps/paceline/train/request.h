@@ -5,6 +5,7 @@
 
 #include "job/spec.h"
 #include "paceline/command.h"
+#include "paceline/train/hosts.h"
 #include "paceline/train/security_options.h"
 
 namespace paceline::cli {
@@ -24,6 +25,7 @@ struct TrainRequest {
   std::optional<JobKey> key;           // what follows from it once validated; nothing: in the clear
   std::uint16_t coordinator_port = 0;  // of a whole job; 0: the kernel's choice
   bool ranks_elsewhere = false;        // a launcher has started a process for each rank: of the workers only rank 0 is started here
+  HostOptions hosts;                   // where all but the coordinator run
   std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer
   std::int32_t prefetch = 2, loader_threads = 1;  // trainer/data/loader.h
   std::string metrics_file, pace_file, trace_file;

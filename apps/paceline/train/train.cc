@@ -1,5 +1,6 @@
 // `paceline train`: decides which part of a job this process is.
 #include "paceline/environment.h"
+#include "paceline/option_files.h"
 #include "paceline/train/job_files.h"
 #include "paceline/train/launcher.h"
 #include "paceline/train/roles.h"
@@ -66,16 +67,26 @@ void add_train(CLI::App& app, Chosen& chosen) {
 
 void add_run(CLI::App& app, Chosen& chosen) {
   auto request = std::make_shared<TrainRequest>();
-  CLI::App* command = app.add_subcommand(
-      "run", "Start a job on this machine whose workers are a program of your own (paceline/torch.h, paceline.torch)");
-  command->add_option("--workers", request->workers, "Processes of the program")->capture_default_str();
+  CLI::App* command =
+      app.add_subcommand("run", "Start a job whose workers are a program of your own (paceline/torch.h, paceline.torch)");
+  command->add_option("--workers", request->workers, "Processes of the program; with --hosts one on each")
+      ->capture_default_str()
+      ->each([request = request.get()](const std::string&) { request->workers_given = true; });
   command->add_option("--servers", request->servers, "Server processes; 0 where the program trains by collectives")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->each([request = request.get()](const std::string&) { request->servers_given = true; });
+  CLI::App* where = command->add_option_group("Where");
+  where
+      ->add_option("--bind", request->bind,
+                   "Where the coordinator listens; with --hosts the address by which they reach this machine")
+      ->check(not_empty)
+      ->default_str("127.0.0.1");
+  add_host_options(*where, request->hosts);
   add_limit_options(*command, *request);
   command->add_option("program", request->program, "The program and its arguments, behind --")->required();
   set_examples(*command,
                "  paceline run --workers 2 --servers 1 -- ./own_module --width 64\n  paceline run --workers 4 --servers 2 -- "
-               "python train.py");
+               "python train.py\n  paceline run --hosts node1,node2,node3 -- python train.py");
   command->callback([request, &chosen] {
     chosen.run = [request] {
       const auto checked = validated(*request);

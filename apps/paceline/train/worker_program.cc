@@ -10,8 +10,8 @@ namespace paceline::cli {
 
 bool needs_trainer(const TrainRequest& request) { return request.program.empty() && !job::replay_file(request.settings); }
 
-worker::WorkerRequest worker_request(const TrainRequest& request, const HandedKey& key, const std::string& coordinator,
-                                     std::int32_t rank, const std::string& label) {
+worker::WorkerRequest worker_request(const TrainRequest& request, const std::string& coordinator, std::int32_t rank,
+                                     const std::string& label) {
   worker::WorkerRequest worker;
   worker.settings = request.settings;
   worker.data_root = data_root().string();
@@ -22,11 +22,15 @@ worker::WorkerRequest worker_request(const TrainRequest& request, const HandedKe
   worker.seed = process_seed();
   worker.label = label;
   worker.role = request.role;
-  worker.bind = request.bind;
-  worker.job_key = key.source();
   worker.prefetch = request.prefetch;
   worker.loader_threads = request.loader_threads;
   return worker;
+}
+
+worker::WorkerRequest listening(worker::WorkerRequest request, const HandedKey& key, const std::string& bind) {
+  request.bind = bind;
+  request.job_key = key.source();
+  return request;
 }
 
 std::vector<std::string> worker_command(const worker::WorkerRequest& worker, const HandedText& handed) {
@@ -40,7 +44,7 @@ int run_joining_worker(const TrainRequest& request) {
   const auto key = HandedKey::make(request.key);
   if (!key.ok()) return report_error(key.status());
   key->keep_on_exec();
-  worker::WorkerRequest worker = worker_request(request, *key, request.join, request.rank, "worker");
+  worker::WorkerRequest worker = listening(worker_request(request, request.join, request.rank, "worker"), *key, request.bind);
   if (!request.workers_given) worker.workers = 0;
   worker.alone = !request.ranks_elsewhere;
   const auto handed = HandedText::make(encode(worker));

@@ -1,0 +1,153 @@
+#include "paceline/train/hosts.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "paceline/option_files.h"
+#include "paceline/train/trainer_program.h"
+#include "transport/security.h"
+
+namespace paceline::cli {
+namespace {
+
+using report::Json;
+
+constexpr Duration kResolving = std::chrono::seconds(10);
+
+std::vector<std::string> words_of(const std::string& command) {
+  std::istringstream stream(command);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// For the shell that ssh gives it to.
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return text + "'";
+}
+
+// Names of ~/.ssh/config stand for others.
+std::string network_name(const HostOptions& options, const std::string& host) {
+  std::vector<std::string> command = words_of(options.ssh);
+  command.insert(command.end(), {"-G", host});
+  std::string name = host.substr(host.rfind('@') + 1);
+  if (const auto child = Child::start("ssh -G", command); child.ok()) {
+    const auto printed = (*child)->finish(kResolving);
+    std::istringstream lines(printed.ok() ? *printed : "");
+    for (std::string key, value; lines >> key && std::getline(lines >> std::ws, value);) {
+      if (key == "hostname") name = value;
+    }
+  }
+  return name;
+}
+
+// All of it, unless ssh has ended: then its exit code says why.
+Status write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EPIPE) return {};
+    if (count < 0) return error(ErrorKind::kIo, "cannot tell ssh what to start: {}", std::strerror(errno));
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> passed(const std::vector<std::string>& names) {
+  std::vector<std::string> variables;
+  for (const std::string& name : names) {
+    const char* const value = std::getenv(name.c_str());  // of the user's programs, and none of ours
+    if (value == nullptr) return error(ErrorKind::kBadRequest, "--pass {}: this process has no variable of that name", name);
+    variables.push_back(name + "=" + value);
+  }
+  return variables;
+}
+
+}  // namespace
+
+void add_host_options(CLI::App& command, HostOptions& options) {
+  command
+      .add_option(
+          "--hosts", options.names,
+          "Machines by the names that ssh knows, this one too if it is to compute: workers and servers start there in turn, "
+          "a name that stands twice has two. They find the program, this folder and the data where this machine has them")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  command.add_option("--ssh", options.ssh, "How a machine of --hosts is reached")->capture_default_str()->check(not_empty);
+  command.add_option("--remote", options.remote, "This program on machines of --hosts, if it lies elsewhere there")
+      ->check(not_empty)
+      ->option_text("FILE");
+  command
+      .add_option("--pass", options.pass,
+                  "Variables of this process that programs on machines of --hosts get too, such as PYTHONPATH")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+}
+
+Result<std::string> address_toward(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (const int problem = getaddrinfo(host.c_str(), "9", &hints, &found); problem != 0)
+    return error(ErrorKind::kBadRequest, "{} is no host: {}", host, gai_strerror(problem));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, freeaddrinfo);
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    const int probe = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (probe < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    char text[NI_MAXHOST];
+    const bool known = connect(probe, one->ai_addr, one->ai_addrlen) == 0 &&
+                       getsockname(probe, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+                       getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
+    close(probe);
+    if (known) return std::string(text);
+  }
+  return error(ErrorKind::kBadRequest, "this machine has no way to {}", host);
+}
+
+Result<std::string> meeting_address(const HostOptions& options) {
+  std::string address = "127.0.0.1";
+  for (const std::string& host : options.names) {
+    const auto toward = address_toward(network_name(options, host));
+    if (!toward.ok())
+      return error(ErrorKind::kBadRequest, "--hosts {}: {}; --bind says at which address they reach this machine", host,
+                   toward.status().message());
+    if (transport::is_loopback(address)) address = *toward;
+  }
+  return address;
+}
+
+const std::string& host_of(const HostOptions& options, std::size_t number) { return options.names[number % options.names.size()]; }
+
+Result<std::unique_ptr<Child>> start_on_host(const HostOptions& options, std::size_t number, JobProcess process,
+                                             const std::optional<JobKey>& key) {
+  const std::string& host = host_of(options, number);
+  process.label += " on " + host;
+  if (process.program) {
+    PACELINE_ASSIGN_OR_RETURN(process.program->environment, passed(options.pass));
+  }
+  std::vector<std::string> command = words_of(options.ssh);
+  command.insert(command.end(), {host, "exec " + quoted(options.remote.empty() ? own_path() : options.remote) + " hosted"});
+  PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(process.label, command, {}, {}, Child::Input::kPipe));
+  const auto secret = key ? key->source() : std::span<const std::byte>();
+  const Json told{{"process", to_json(process)},
+                  {"folder", std::filesystem::current_path().string()},
+                  {"key_bytes", secret.size()},
+                  {"clear_data", key && key->leaves_data_clear()}};
+  // The key itself goes from where it is kept into the pipe, and nowhere else.
+  PACELINE_RETURN_IF_ERROR(write_all(child->input(), told.dump() + "\n"));
+  PACELINE_RETURN_IF_ERROR(write_all(child->input(), {reinterpret_cast<const char*>(secret.data()), secret.size()}));
+  return child;
+}
+
+}  // namespace paceline::cli
