@@ -10,9 +10,11 @@
 
 #include "base/text.h"
 #include "doctor/echo.h"
+#include "doctor/measured_way.h"
 #include "paceline/command.h"
 #include "paceline/data_root.h"
 #include "paceline/machine.h"
+#include "paceline/option_files.h"
 #include "runtime/signals.h"
 #include "transport/open/open.h"
 #include "wire/frame.h"
@@ -27,6 +29,7 @@ struct Options {
   std::vector<std::string> hosts;
   int serve = -1;
   std::string bind = "127.0.0.1";
+  std::string label;  // a rate, of links to the hosts; "": what their interfaces say
   bool json = false;
 };
 
@@ -62,8 +65,14 @@ Json to_json(const Machine& machine) {
 
 Json to_json(const std::vector<Interface>& interfaces) {
   Json all = Json::array();
-  for (const Interface& one : interfaces)
-    all.push_back({{"name", one.name}, {"address", one.address}, {"up", one.up}, {"loopback", one.loopback}});
+  for (const Interface& one : interfaces) {
+    all.push_back({{"name", one.name},
+                   {"address", one.address},
+                   {"up", one.up},
+                   {"loopback", one.loopback},
+                   {"mtu", one.mtu},
+                   {"bytes_per_second", one.bytes_per_second > 0 ? Json(one.bytes_per_second) : Json()}});
+  }
   return all;
 }
 
@@ -91,6 +100,27 @@ Json to_json(const Result<EchoAnswer>& answer) {
           {"clock_offset_error_seconds", answer->round_trip_least / 2}};
 }
 
+Json to_json(const Way& way) {
+  const auto known = [](const auto& value) { return value == std::decay_t<decltype(value)>() ? Json() : Json(value); };
+  return {{"interface", known(way.interface)},
+          {"address", known(way.own_address)},
+          {"gateway", known(way.gateway)},
+          {"mtu", known(way.mtu)},
+          {"segment_bytes", known(way.segment_bytes)}};
+}
+
+Json to_json(const MeasuredWay& measured) {
+  const HostFacts& facts = measured.facts;
+  Json host = {{"host", facts.host}};
+  host.update(to_json(facts.reached.ok() ? measured.answer : Result<EchoAnswer>(facts.reached)));
+  host["bytes_per_second_back"] = facts.back > 0 ? Json(facts.back) : Json();
+  host["bytes_per_second_of_several"] = facts.several > 0 ? Json(facts.several) : Json();
+  host["way"] = to_json(facts.way);
+  host["findings"] = Json::array();
+  for (const Finding& one : findings(facts)) host["findings"].push_back({{"what", one.what}, {"remedy", one.remedy}});
+  return host;
+}
+
 std::string text_of_seconds(double value) { return (value < 0 ? "-" : "") + to_text(from_seconds(std::abs(value))); }
 
 void print_link(const std::string& name, const Json& link, bool offset) {
@@ -105,6 +135,22 @@ void print_link(const std::string& name, const Json& link, bool offset) {
                text_of_seconds(link["clock_offset_error_seconds"]), link["version"].get<std::string>());
   }
   fmt::print("\n");
+}
+
+void print_host(const Json& host) {
+  const std::string name = host["host"].get<std::string>();
+  print_link(name, host, true);
+  const Json& way = host["way"];
+  if (host["reachable"].get<bool>() && way["interface"].is_string()) {
+    fmt::print("{:<12} by {} ({}){}, MTU {}; back {}, there by 4 connections {}\n", "", way["interface"].get<std::string>(),
+               way["address"].get<std::string>(), way["gateway"].is_string() ? " through " + way["gateway"].get<std::string>() : "",
+               way["mtu"].dump(), to_text(BytesPerSecond{host["bytes_per_second_back"]}),
+               to_text(BytesPerSecond{host["bytes_per_second_of_several"]}));
+  }
+  for (const Json& one : host["findings"]) {
+    fmt::print("  found      {} {}\n  remedy     {}\n", name, one["what"].get<std::string>(), one["remedy"].get<std::string>());
+  }
+  if (host["findings"].empty()) fmt::print("  found      nothing that would hold a job up\n");
 }
 
 void print_text(const Json& report) {
@@ -132,7 +178,7 @@ void print_text(const Json& report) {
   fmt::print("{:<12} {}: {}{}{}\n", "lab", lab["namespaces"].get<bool>() ? "possible" : "not possible",
              lab["reason"].get<std::string>(), lab["ip"].is_null() ? "; the program 'ip' is missing" : "",
              lab["tc"].is_null() ? "; the program 'tc' is missing" : "");
-  for (const Json& host : report["hosts"]) print_link(host["host"].get<std::string>(), host, true);
+  for (const Json& host : report["hosts"]) print_host(host);
 }
 
 int examine(const Options& options) {
@@ -142,6 +188,14 @@ int examine(const Options& options) {
     if (!address.ok()) return report_error(address.status());
     addresses.push_back(*address);
   }
+  std::optional<double> label;
+  if (!options.label.empty()) {
+    const auto rate = parse_rate(options.label);
+    if (!rate.ok()) return report_error(error(ErrorKind::kBadRequest, "--label {}", rate.status().message()));
+    if (options.hosts.empty())
+      return report_error(error(ErrorKind::kBadRequest, "--label is for the way to hosts; name them, or leave it out"));
+    label = rate->value;
+  }
   const Machine machine = this_machine();
   Json report = {{"program", program_facts()}, {"machine", to_json(machine)}, {"interfaces", to_json(machine.interfaces)}};
   report["loopback"] = to_json(ask_loopback({}));
@@ -149,8 +203,7 @@ int examine(const Options& options) {
   report["hosts"] = Json::array();
   bool all_reached = report["loopback"]["reachable"];
   for (const transport::Address& address : addresses) {
-    Json host = {{"host", address.text()}};
-    host.update(to_json(ask(address, {})));
+    Json host = to_json(measure_way(address, machine.interfaces, label));
     all_reached = all_reached && host["reachable"].get<bool>();
     report["hosts"].push_back(std::move(host));
   }
@@ -196,6 +249,11 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
           "--bind", options->bind,
           "With --serve: address to listen on; other than loopback only in a closed network, for there is no authentication")
       ->capture_default_str();
+  doctor
+      ->add_option("--label", options->label,
+                   "What the links to the hosts should carry, such as 1gbit; else what this machine's interface says")
+      ->option_text("RATE")
+      ->check(not_empty);
   doctor->add_flag("--json", options->json,
                    "One JSON document; times in seconds, rates in bytes/s. With --serve: {\"listening\": ADDRESS}");
   set_examples(*doctor,

@@ -5,15 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "lab/rights.h"
 
 namespace paceline::cli {
 
 struct Interface {
   std::string name;
-  std::string address;  // IPv4 or IPv6
+  std::string address;   // IPv4 or IPv6
+  int network_bits = 0;  // of the address, that all machines of its network have in common
   bool up = false;
   bool loopback = false;
+  int mtu = 0;                  // bytes of a packet; 0: not known
+  double bytes_per_second = 0;  // that its driver says it can do; 0: it says nothing
 };
 
 struct Machine {
@@ -26,5 +30,8 @@ struct Machine {
 };
 
 Machine this_machine();
+
+// This machine's address on the way to `host`; no packet is sent. kBadRequest when there is no such host or no way to it.
+Result<std::string> address_toward(const std::string& host);
 
 }  // namespace paceline::cli

@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "paceline/train/hosts.h"
+#include "paceline/machine.h"
+#include "paceline/train/job_process.h"
 #include "transport/security.h"
 
 namespace paceline::cli {

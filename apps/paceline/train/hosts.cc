@@ -6,10 +6,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "paceline/machine.h"
 #include "paceline/option_files.h"
 #include "paceline/train/trainer_program.h"
 #include "transport/security.h"
@@ -91,28 +90,6 @@ void add_host_options(CLI::App& command, HostOptions& options) {
                   "Variables of this process that programs on machines of --hosts get too, such as PYTHONPATH")
       ->delimiter(',')
       ->option_text("NAME,...");
-}
-
-Result<std::string> address_toward(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (const int problem = getaddrinfo(host.c_str(), "9", &hints, &found); problem != 0)
-    return error(ErrorKind::kBadRequest, "{} is no host: {}", host, gai_strerror(problem));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, freeaddrinfo);
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const int probe = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (probe < 0) continue;
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    char text[NI_MAXHOST];
-    const bool known = connect(probe, one->ai_addr, one->ai_addrlen) == 0 &&
-                       getsockname(probe, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
-                       getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
-    close(probe);
-    if (known) return std::string(text);
-  }
-  return error(ErrorKind::kBadRequest, "this machine has no way to {}", host);
 }
 
 Result<std::string> meeting_address(const HostOptions& options) {

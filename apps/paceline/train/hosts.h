@@ -22,8 +22,6 @@ struct HostOptions {
 
 void add_host_options(CLI::App& command, HostOptions& options);
 
-// This machine's address on the way to `host`; no packet is sent. kBadRequest when there is no such host or no way to it.
-Result<std::string> address_toward(const std::string& host);
 // The one at which the machines of `options` reach this one: on the way to the first that is not this machine by its loopback.
 Result<std::string> meeting_address(const HostOptions& options);
 
