@@ -38,8 +38,9 @@ Result<double> rate_of_several(const transport::Address& host) {
 
 }  // namespace
 
-MeasuredWay measure_way(const transport::Address& host, const std::vector<Interface>& interfaces, std::optional<double> label) {
-  MeasuredWay measured{ask(host, {}), {}};
+MeasuredWay measure_way(const transport::Address& host, const std::vector<Interface>& interfaces, std::optional<double> label,
+                        const Status& ready) {
+  MeasuredWay measured{ready.ok() ? ask(host, {}) : Result<EchoAnswer>(ready), {}};
   HostFacts& facts = measured.facts;
   facts = {.host = host.text(), .way = way_to(host, interfaces), .own_release = PACELINE_VERSION, .label = label};
   facts.reached = measured.answer.status();

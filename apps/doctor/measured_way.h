@@ -1,4 +1,4 @@
-// The way to a host, measured: what `findings` needs to know of it. Takes about two seconds; blocks.
+// The way to a host, measured: what `findings` needs to know of it. Takes about two seconds; blocks. Where nobody answers, why.
 #pragma once
 
 #include "doctor/echo.h"
@@ -11,6 +11,8 @@ struct MeasuredWay {
   HostFacts facts;
 };
 
-MeasuredWay measure_way(const transport::Address& host, const std::vector<Interface>& interfaces, std::optional<double> label);
+// `ready`: why no doctor could be started there, if so.
+MeasuredWay measure_way(const transport::Address& host, const std::vector<Interface>& interfaces, std::optional<double> label,
+                        const Status& ready);
 
 }  // namespace paceline::cli

@@ -197,6 +197,19 @@ def test_who_asks_paceline_hosted_by_hand_is_told():
         assert asked.the_error() == "'paceline hosted' is for 'paceline run --hosts' and 'paceline train --hosts'"
 
 
+@pytest.mark.parametrize("more, reachable", [((), True), (("--remote", "/no/such/paceline"), False)], ids=["there", "no paceline"])
+def test_doctors_are_started_by_ssh_and_end_with_it(sshd, more, reachable):
+    with keep_port() as held:
+        words = [f"{name}:{held.getsockname()[1]}" for name in NAMES][:1]
+        with Process("doctor", "--json", "--start", "--ssh", sshd.ssh, *more, *words) as doctor:
+            assert doctor.finish() == (0 if reachable else 1), doctor.err
+    (host,) = doctor.report()["hosts"]
+    assert host["reachable"] == reachable and host["way"]["address"] == "127.0.0.1"
+    if not reachable:
+        assert f"the doctor on {words[0]} exited with code 127: " in host["reason"] and "no answer: the doctor on" in host["findings"][0]["what"], host
+    wait_until("nothing is left there", lambda: not sshd.descendants())
+
+
 @pytest.mark.full
 def test_hosts_of_a_lab_train_together_by_one_command(tmp_path):
     if not rights():

@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
 
 #include <unistd.h>
 
 #include "paceline/machine.h"
 #include "paceline/option_files.h"
+#include "paceline/ssh.h"
 #include "paceline/train/trainer_program.h"
 #include "transport/security.h"
 
@@ -17,37 +17,6 @@ namespace paceline::cli {
 namespace {
 
 using report::Json;
-
-constexpr Duration kResolving = std::chrono::seconds(10);
-
-std::vector<std::string> words_of(const std::string& command) {
-  std::istringstream stream(command);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
-// For the shell that ssh gives it to.
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return text + "'";
-}
-
-// Names of ~/.ssh/config stand for others.
-std::string network_name(const HostOptions& options, const std::string& host) {
-  std::vector<std::string> command = words_of(options.ssh);
-  command.insert(command.end(), {"-G", host});
-  std::string name = host.substr(host.rfind('@') + 1);
-  if (const auto child = Child::start("ssh -G", command); child.ok()) {
-    const auto printed = (*child)->finish(kResolving);
-    std::istringstream lines(printed.ok() ? *printed : "");
-    for (std::string key, value; lines >> key && std::getline(lines >> std::ws, value);) {
-      if (key == "hostname") name = value;
-    }
-  }
-  return name;
-}
 
 // All of it, unless ssh has ended: then its exit code says why.
 Status write_all(int descriptor, std::string_view bytes) {
@@ -95,7 +64,7 @@ void add_host_options(CLI::App& command, HostOptions& options) {
 Result<std::string> meeting_address(const HostOptions& options) {
   std::string address = "127.0.0.1";
   for (const std::string& host : options.names) {
-    const auto toward = address_toward(network_name(options, host));
+    const auto toward = address_toward(network_name(options.ssh, host));
     if (!toward.ok())
       return error(ErrorKind::kBadRequest, "--hosts {}: {}; --bind says at which address they reach this machine", host,
                    toward.status().message());
@@ -113,8 +82,7 @@ Result<std::unique_ptr<Child>> start_on_host(const HostOptions& options, std::si
   if (process.program) {
     PACELINE_ASSIGN_OR_RETURN(process.program->environment, passed(options.pass));
   }
-  std::vector<std::string> command = words_of(options.ssh);
-  command.insert(command.end(), {host, "exec " + quoted(options.remote.empty() ? own_path() : options.remote) + " hosted"});
+  const auto command = ssh_command(options.ssh, host, {options.remote.empty() ? own_path() : options.remote, "hosted"});
   PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(process.label, command, {}, {}, Child::Input::kPipe));
   const auto secret = key ? key->source() : std::span<const std::byte>();
   const Json told{{"process", to_json(process)},

@@ -9,13 +9,14 @@
 
 #include "base/job_key.h"
 #include "paceline/command.h"
+#include "paceline/ssh.h"
 #include "paceline/train/job_process.h"
 
 namespace paceline::cli {
 
 struct HostOptions {
   std::vector<std::string> names;  // empty: all processes run on this machine
-  std::string ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
+  std::string ssh = kUsualSsh;
   std::string remote;             // this program there; "": at the same path as here
   std::vector<std::string> pass;  // names of variables of this process that users' programs get there too
 };

@@ -29,9 +29,10 @@ def environment():
 
 
 def state_of(cluster, number):
-    """"": the controller has not said."""
-    found = re.search(r"JobState=(\w+)", cluster.run("scontrol", "-o", "show", "job", number, check=False).stdout)
-    return found.group(1) if found else ""
+    """(state, how often it was requeued); ("", 0): the controller has not said."""
+    shown = cluster.run("scontrol", "-o", "show", "job", number, check=False).stdout
+    found = re.search(r"JobState=(\w+)", shown), re.search(r"Restarts=(\d+)", shown)
+    return (found[0].group(1), int(found[1].group(1))) if all(found) else ("", 0)
 
 
 def parameters(folder):
@@ -88,8 +89,9 @@ def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_wit
         assert time.monotonic() < limit, log.read_text()
         time.sleep(0.1)
     cluster.run("scancel", "--batch", "--signal=USR1", number)  # what --signal has Slurm send before the time is over
-    while (state := state_of(cluster, number)) not in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"):
-        if state == "PENDING":  # a requeued job waits for two minutes
+    # While it is requeued the state may be one of those in which a job has ended.
+    while (state := state_of(cluster, number)) not in [(end, 1) for end in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")]:
+        if state[0] == "PENDING":  # a requeued job waits for two minutes
             cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)
         assert time.monotonic() < limit, (state, log.read_text())
         time.sleep(0.5)

@@ -1,0 +1,50 @@
+#include "paceline/ssh.h"
+
+#include <sstream>
+
+#include "process/child.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Duration kResolving = std::chrono::seconds(10);
+
+std::vector<std::string> words_of(const std::string& command) {
+  std::istringstream stream(command);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// For the shell that ssh gives it to.
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return text + "'";
+}
+
+}  // namespace
+
+std::vector<std::string> ssh_command(const std::string& ssh, const std::string& host, const std::vector<std::string>& words) {
+  std::vector<std::string> command = words_of(ssh);
+  std::string line = "exec";
+  for (const std::string& word : words) line += " " + quoted(word);
+  command.insert(command.end(), {host, line});
+  return command;
+}
+
+std::string network_name(const std::string& ssh, const std::string& host) {
+  std::vector<std::string> command = words_of(ssh);
+  command.insert(command.end(), {"-G", host});
+  std::string name = host.substr(host.rfind('@') + 1);
+  if (const auto child = Child::start("ssh -G", command); child.ok()) {
+    const auto printed = (*child)->finish(kResolving);
+    std::istringstream lines(printed.ok() ? *printed : "");
+    for (std::string key, value; lines >> key && std::getline(lines >> std::ws, value);) {
+      if (key == "hostname") name = value;
+    }
+  }
+  return name;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,17 @@
+// The system's ssh, as it is set up for this user: its names, keys and jumps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace paceline::cli {
+
+// Never asks for a password; says within 15 s that a machine has gone.
+inline constexpr const char* kUsualSsh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
+
+// What runs `words` on `host`, each as it is. `ssh`: words apart by spaces.
+std::vector<std::string> ssh_command(const std::string& ssh, const std::string& host, const std::vector<std::string>& words);
+// The name or address behind `host`, which may be a name of ~/.ssh/config. Blocks for a moment.
+std::string network_name(const std::string& ssh, const std::string& host);
+
+}  // namespace paceline::cli
