@@ -89,7 +89,7 @@ def bother(draw, ports):
 class Outcome:
     jobs: int = 0
     broken: list = field(default_factory=list)  # sentences
-    seconds: list = field(default_factory=list)  # until each survivor had ended, from the moment of the kill
+    seconds: list = field(default_factory=list)  # until each survivor knew: since the kill, and since the process that was killed had ended
 
 
 def lose(job, victim, number):
@@ -119,7 +119,9 @@ def lose(job, victim, number):
             said.add(re.sub(r"\d+ ms|[\d.]+:\d+", "_", errors[0]))
     if len(said) > 1 and not broken:
         broken.append(f"{victim.name} was lost, in different words: {sorted(said)}")
-    return broken, [member.knew() - began for member in survivors]
+    # The kernel takes a process's memory apart before it closes its connections, which may wait for others that map the same libraries.
+    ended = began if number == signal.SIGSTOP or job.all_ended(SLACK) else victim.ended
+    return broken, [(member.knew() - began, max(0.0, member.knew() - ended)) for member in survivors]
 
 
 def endure(draw, job, fault, bits):
@@ -211,10 +213,11 @@ def run(jobs, seed, faults=FAULTS, modes=tuple(MODES), show=lambda text: None, h
 
 
 def table(outcomes):
-    lines = ["| mode | misfortune | jobs | promises broken | until a survivor knew it: median | longest |", "|---|---|---|---|---|---|"]
+    lines = ["| mode | misfortune | jobs | promises broken | until a survivor knew it: median | longest | longest since its end |", "|---|---|---|---|---|---|---|"]
     for (mode, fault, role), outcome in outcomes.items():
-        times = [f"{value:.3f} s" for value in (statistics.median(outcome.seconds), max(outcome.seconds))] if outcome.seconds else ["", ""]
-        lines.append(f"| {mode} | {fault}{f' of a {role}' if role else ''} | {outcome.jobs} | {len(outcome.broken)} | {times[0]} | {times[1]} |")
+        kill, end = zip(*outcome.seconds, strict=True) if outcome.seconds else ((), ())
+        times = [f"{value:.3f} s" for value in (statistics.median(kill), max(kill), max(end))] if kill else ["", "", ""]
+        lines.append(f"| {mode} | {fault}{f' of a {role}' if role else ''} | {outcome.jobs} | {len(outcome.broken)} | {' | '.join(times)} |")
     return "\n".join(lines)
 
 
