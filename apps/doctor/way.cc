@@ -25,7 +25,7 @@ int segment_bytes(const transport::Address& host) {
   if (getaddrinfo(host.host.c_str(), std::to_string(host.port).c_str(), &hints, &found) != 0) return 0;
   int bytes = 0;
   if (const int probe = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); probe >= 0) {
-    connect(probe, found->ai_addr, found->ai_addrlen);
+    (void)connect(probe, found->ai_addr, found->ai_addrlen);  // in progress; what comes of it is asked below
     pollfd end{probe, POLLOUT, 0};
     int problem = 0;
     socklen_t size = sizeof problem;
