@@ -51,4 +51,9 @@ std::optional<std::string> environment(std::string_view name) {
   return value;
 }
 
+std::optional<std::string> variable_of_others(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 }  // namespace paceline::cli

@@ -16,5 +16,7 @@ std::span<const EnvironmentVariable> environment_variables();
 
 // The variable's value, or nothing when it is not set or empty. Aborts for a name that is not in the list.
 std::optional<std::string> environment(std::string_view name);
+// Of a variable that means nothing here and is handed on to a user's program; an empty value is one.
+std::optional<std::string> variable_of_others(const std::string& name);
 
 }  // namespace paceline::cli

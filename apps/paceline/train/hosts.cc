@@ -1,12 +1,12 @@
 #include "paceline/train/hosts.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include <unistd.h>
 
+#include "paceline/environment.h"
 #include "paceline/machine.h"
 #include "paceline/option_files.h"
 #include "paceline/ssh.h"
@@ -33,9 +33,9 @@ Status write_all(int descriptor, std::string_view bytes) {
 Result<std::vector<std::string>> passed(const std::vector<std::string>& names) {
   std::vector<std::string> variables;
   for (const std::string& name : names) {
-    const char* const value = std::getenv(name.c_str());  // of the user's programs, and none of ours
-    if (value == nullptr) return error(ErrorKind::kBadRequest, "--pass {}: this process has no variable of that name", name);
-    variables.push_back(name + "=" + value);
+    const auto value = variable_of_others(name);
+    if (!value) return error(ErrorKind::kBadRequest, "--pass {}: this process has no variable of that name", name);
+    variables.push_back(name + "=" + *value);
   }
   return variables;
 }
