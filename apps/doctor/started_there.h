@@ -16,7 +16,7 @@ struct StartedThere {
   Status ready;                // why not
 };
 
-// `host`: a name that ssh knows, perhaps with a port for the doctor. `remote`: the program there. Errors: kBadRequest, no such host.
+// `host`: a name that ssh knows, perhaps with a port for the doctor. `remote`: the program there. Errors: kBadRequest, no host.
 Result<StartedThere> start_there(const std::string& host, const std::string& ssh, const std::string& remote);
 
 }  // namespace paceline::cli
