@@ -5,7 +5,6 @@
 namespace paceline::runtime {
 namespace {
 
-using session::PeerName;
 using session::Role;
 
 Peers welcomed() {
