@@ -34,9 +34,27 @@ struct Options {
   bool json = false;
 };
 
+// What would be without effect.
+Status check(const Options& options, bool is_serving) {
+  if (is_serving && !options.hosts.empty())
+    return error(ErrorKind::kBadRequest, "--serve answers others; it cannot ask {} at the same time", options.hosts[0]);
+  for (const auto& [name, given] : {std::pair("--start", options.start), {"--label", !options.label.empty()}}) {
+    if (given && options.hosts.empty())
+      return error(ErrorKind::kBadRequest, "{} is for the way to hosts; name them, or leave it out", name);
+  }
+  for (const auto& [name, given] : {std::pair("--ssh", options.ssh != kUsualSsh), {"--remote", !options.remote.empty()}}) {
+    if (given && !options.start) return error(ErrorKind::kBadRequest, "{} is for --start; give it, or leave {} out", name, name);
+  }
+  return {};
+}
+
 int examine(const Options& options) {
-  if (options.start && options.hosts.empty())
-    return report_error(error(ErrorKind::kBadRequest, "--start is for doctors on hosts; name them, or leave it out"));
+  std::optional<double> label;
+  if (!options.label.empty()) {
+    const auto rate = parse_rate(options.label);
+    if (!rate.ok()) return report_error(error(ErrorKind::kBadRequest, "--label {}", rate.status().message()));
+    label = rate->value;
+  }
   const std::string remote = options.remote.empty() ? program_beside("paceline").string() : options.remote;
   std::vector<StartedThere> doctors;
   for (const std::string& host : options.hosts) {
@@ -49,14 +67,6 @@ int examine(const Options& options) {
       if (!address.ok()) return report_error(address.status());
       doctors.push_back({.address = *address, .ssh = nullptr, .ready = {}});
     }
-  }
-  std::optional<double> label;
-  if (!options.label.empty()) {
-    const auto rate = parse_rate(options.label);
-    if (!rate.ok()) return report_error(error(ErrorKind::kBadRequest, "--label {}", rate.status().message()));
-    if (options.hosts.empty())
-      return report_error(error(ErrorKind::kBadRequest, "--label is for the way to hosts; name them, or leave it out"));
-    label = rate->value;
   }
   const Machine machine = this_machine();
   Json report = report_of(machine, ask_loopback({}));
@@ -136,11 +146,8 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
                "  paceline doctor --serve 4170 &  paceline doctor 127.0.0.1:4170 --json");
   doctor->callback([options, serving, &chosen] {
     chosen.run = [options, is_serving = serving->count() > 0] {
-      if (!is_serving) return examine(*options);
-      if (!options->hosts.empty())
-        return report_error(
-            error(ErrorKind::kBadRequest, "--serve answers others; it cannot ask {} at the same time", options->hosts[0]));
-      return serve(*options);
+      if (const Status status = check(*options, is_serving); !status.ok()) return report_error(status);
+      return is_serving ? serve(*options) : examine(*options);
     };
   });
 }

@@ -144,6 +144,10 @@ def test_a_clock_that_is_off_is_found(served):  # noqa: F811
     assert any(one["what"] == "has a clock that is 3.0 s ahead" and "chrony" in one["remedy"] for one in found["findings"]), found
 
 
-def test_a_label_that_makes_no_sense_is_refused():
+def test_what_would_be_without_effect_is_refused():
     refused("doctor", "--label", "fast", "127.0.0.1", names=["--label 'fast' is not a rate"])
     refused("doctor", "--label", "1gbit", names=["--label is for the way to hosts"])
+    refused("doctor", "--start", names=["--start is for the way to hosts"])
+    refused("doctor", "--remote", "x", "127.0.0.1", names=["--remote is for --start"])
+    refused("doctor", "--ssh", "ssh", "127.0.0.1", names=["--ssh is for --start"])
+    refused("doctor", "--serve", "0", "--label", "1gbit", names=["--label is for the way to hosts"])

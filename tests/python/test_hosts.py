@@ -61,7 +61,7 @@ class Own(Process):
         passed = {"PYTHONPATH": str(ROOT / "python"), "PACELINE_LIBRARY": os.environ["PACELINE_LIBRARY"], "OMP_NUM_THREADS": "1"}
         prefix = ["env", *(f"{name}={value}" for name, value in passed.items())]
         words = ("--hosts", "alpha,beta", "--ssh", sshd.ssh, "--pass", ",".join([*passed, "COLOUR"]), *options)
-        super().__init__("run", *words, "--", sys.executable, "train.py", iterations, asleep, prefix=prefix, cwd=folder)
+        super().__init__("run", *words, "--", sys.executable, "-u", "train.py", iterations, asleep, prefix=prefix, cwd=folder)
         self.folder = folder
 
     def wait_until_it_trains(self):
@@ -125,7 +125,7 @@ def test_a_worker_that_is_lost_there_is_named(tmp_path, sshd, lost):
         os.kill(victim, signal.SIGKILL)
         assert job.finish() == 1
     error = next(line for line in job.err.splitlines() if line.startswith(ERROR))
-    assert error.startswith(f"{ERROR}worker 1 (127.0.0.1:") or error.startswith(f"{ERROR}worker 1 on beta was not reached"), job.err
+    assert error.startswith(f"{ERROR}worker 1 (127.0.0.1:") or error.startswith(f"{ERROR}worker 1 on beta exited with code 255"), job.err
     if lost == "process":
         assert error.endswith("worker 1 on beta was killed by signal 9")
     wait_until("nothing is left there", lambda: not sshd.descendants())
@@ -153,14 +153,15 @@ def test_the_key_is_in_no_command_line_and_no_environment(tmp_path, sshd):
         (("train", "--hosts=-oProxyCommand=x", *JOB), 2, "--hosts: '-oProxyCommand=x' is no host's name"),
         (("train", "--hosts", "alpha", "--join", "127.0.0.1:1", *JOB), 2, "--hosts starts a whole job, and --join takes part in one; leave one out"),
         (("train", "--hosts", "alpha", "--reference", *JOB), 2, "--reference trains alone, in one process here; leave --hosts out"),
-        (("train", "--remote", "x", *JOB), 2, "--remote is for --hosts; give it, or leave --remote out"),
-        (("train", "--pass", "HOME", *JOB), 2, "--pass is for --hosts; give it, or leave --pass out"),
+        (("train", "--hosts", "alpha", "--bind", "unix:/tmp/x", *JOB), 2, "--bind unix:/tmp/x is a file of this machine, which --hosts cannot reach"),
+        (("train", "--hosts", "alpha", "--pass", "NO_SUCH", *JOB), 2, "--pass NO_SUCH: this process has no variable of that name"),
+        (("run", "--hosts", "alpha", "--", "sh", "-c", "exit 255"), 1, "worker 0 on alpha exited with code 255, which is ssh's when it does not reach a machine"),
         (("run", "--hosts", "alpha", "--pass", "NO_SUCH", "--", "true"), 2, "--pass NO_SUCH: this process has no variable of that name"),
         (("run", "--hosts", "alpha", "--", "true"), 1, "worker 0 on alpha ended without joining the job; a program that 'paceline run' starts joins by"),
         (("run", "--hosts", "alpha", "--", "./no-such-program"), 1, "cannot start ./no-such-program: No such file or directory"),
-        (("train", "--hosts", "alpha", "--remote", "/no/such/paceline", *JOB), 1, " on alpha did not start: no such program there (--remote says where paceline lies)"),
+        (("train", "--hosts", "alpha", "--remote", "/no/such/paceline", *JOB), 1, " on alpha exited with code 127: no such program there; --remote says where paceline lies"),
     ],
-    ids=["no host", "empty", "an option", "join", "reference", "remote alone", "pass alone", "pass", "no job", "no program", "no paceline"],
+    ids=["no host", "empty", "an option", "join", "reference", "a file", "pass to train", "code of ssh", "pass", "no job", "no program", "no paceline"],
 )  # fmt: skip
 def test_what_is_wrong_is_said(sshd, words, code, said):
     command, *rest = words
@@ -170,12 +171,19 @@ def test_what_is_wrong_is_said(sshd, words, code, said):
     wait_until("nothing is left there", lambda: not sshd.descendants())
 
 
+@pytest.mark.parametrize("words", [("--ssh", "ssh"), ("--remote", "x"), ("--pass", "HOME")], ids=lambda words: words[0])
+def test_options_of_hosts_without_hosts_are_refused(words):
+    with Process("train", *words, *JOB) as job:
+        assert job.finish() == 2
+        assert job.the_error() == f"{words[0]} is for --hosts; give it, or leave {words[0]} out"
+
+
 def test_a_machine_that_ssh_does_not_reach_is_named(tmp_path, sshd):
     held = keep_port()
     ssh = f"ssh -F {ssh_command_to(tmp_path, held.getsockname()[1])} -o BatchMode=yes"
     with Process("train", "--hosts", "gamma", "--ssh", ssh, *JOB) as job:
         assert job.finish() == 1
-        assert " on gamma was not reached, or not any more: see what ssh said, and '--ssh'" in job.the_error()
+        assert " on gamma exited with code 255, which is ssh's when it does not reach a machine" in job.the_error()
         assert "on gamma] ssh: connect to host" in job.err or "on gamma] kex_exchange" in job.err, job.err
 
 

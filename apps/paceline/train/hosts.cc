@@ -49,15 +49,16 @@ void add_host_options(CLI::App& command, HostOptions& options) {
           "Machines by the names that ssh knows, this one too if it is to compute: workers and servers start there in turn, "
           "a name that stands twice has two. They find the program, this folder and the data where this machine has them")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->option_text("NAME,...");
   command.add_option("--ssh", options.ssh, "How a machine of --hosts is reached")->capture_default_str()->check(not_empty);
   command.add_option("--remote", options.remote, "This program on machines of --hosts, if it lies elsewhere there")
       ->check(not_empty)
       ->option_text("FILE");
   command
-      .add_option("--pass", options.pass,
-                  "Variables of this process that programs on machines of --hosts get too, such as PYTHONPATH")
+      .add_option("--pass", options.pass, "Variables of this process that those on machines of --hosts get too, such as PYTHONPATH")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->option_text("NAME,...");
 }
 
@@ -79,9 +80,7 @@ Result<std::unique_ptr<Child>> start_on_host(const HostOptions& options, std::si
                                              const std::optional<JobKey>& key) {
   const std::string& host = host_of(options, number);
   process.label += " on " + host;
-  if (process.program) {
-    PACELINE_ASSIGN_OR_RETURN(process.program->environment, passed(options.pass));
-  }
+  PACELINE_ASSIGN_OR_RETURN(process.environment, passed(options.pass));
   const auto command = ssh_command(options.ssh, host, {options.remote.empty() ? own_path() : options.remote, "hosted"});
   PACELINE_ASSIGN_OR_RETURN(auto child, Child::start(process.label, command, {}, {}, Child::Input::kPipe));
   const auto secret = key ? key->source() : std::span<const std::byte>();

@@ -18,7 +18,7 @@ struct HostOptions {
   std::vector<std::string> names;  // empty: all processes run on this machine
   std::string ssh = kUsualSsh;
   std::string remote;             // this program there; "": at the same path as here
-  std::vector<std::string> pass;  // names of variables of this process that users' programs get there too
+  std::vector<std::string> pass;  // names of variables of this process that those there get too
 };
 
 void add_host_options(CLI::App& command, HostOptions& options);

@@ -16,7 +16,7 @@ Result<std::unique_ptr<Child>> start_server(const JobProcess& process, const Han
   option("--deadline", fmt::format("{}s", process.server->deadline));
   const auto security = key.options();
   words.insert(words.end(), security.begin(), security.end());
-  return Child::start(process.label, words, {}, key.kept());
+  return Child::start(process.label, words, process.environment, key.kept());
 }
 
 Result<std::unique_ptr<Child>> start_worker(const JobProcess& process, const HandedKey& key, const std::string& bind) {
@@ -24,12 +24,12 @@ Result<std::unique_ptr<Child>> start_worker(const JobProcess& process, const Han
   PACELINE_ASSIGN_OR_RETURN(const HandedText handed, HandedText::make(encode(request)));
   std::vector<int> kept = key.kept();
   kept.push_back(handed.descriptor());
-  return Child::start(process.label, worker_command(request, handed), {}, kept);
+  return Child::start(process.label, worker_command(request, handed), process.environment, kept);
 }
 
 Result<std::unique_ptr<Child>> start_program(const JobProcess& process, const HandedKey& key) {
   const OwnProgram& program = *process.program;
-  std::vector<std::string> environment = program.environment;
+  std::vector<std::string> environment = process.environment;
   environment.push_back("PACELINE_COORDINATOR=" + process.coordinator);
   environment.push_back(fmt::format("PACELINE_RANK={}", program.rank));
   environment.push_back(fmt::format("PACELINE_WORKERS={}", program.workers));
@@ -43,33 +43,31 @@ Result<std::unique_ptr<Child>> start_program(const JobProcess& process, const Ha
 }  // namespace
 
 Json to_json(const JobProcess& process) {
-  Json json{{"label", process.label}, {"coordinator", process.coordinator}};
+  Json json{{"label", process.label}, {"coordinator", process.coordinator}, {"environment", process.environment}};
   if (process.server) json["server"] = {{"rank", process.server->rank}, {"deadline", process.server->deadline}};
   if (process.worker) json["worker"] = encode(*process.worker);
   if (const auto& own = process.program) {
-    json["program"] = {{"words", own->words},
-                       {"environment", own->environment},
-                       {"rank", own->rank},
-                       {"workers", own->workers},
-                       {"servers", own->servers}};
+    json["program"] = {{"words", own->words}, {"rank", own->rank}, {"workers", own->workers}, {"servers", own->servers}};
   }
   return json;
 }
 
 Result<JobProcess> job_process(const Json& json) {
   try {
-    JobProcess process{.label = json.at("label"), .coordinator = json.at("coordinator"), .server = {}, .worker = {}, .program = {}};
+    JobProcess process{.label = json.at("label"),
+                       .coordinator = json.at("coordinator"),
+                       .environment = json.at("environment"),
+                       .server = {},
+                       .worker = {},
+                       .program = {}};
     if (json.contains("server")) process.server = {.rank = json["server"].at("rank"), .deadline = json["server"].at("deadline")};
     if (json.contains("worker")) {
       PACELINE_ASSIGN_OR_RETURN(process.worker, worker::decode_worker_request(json["worker"]));
     }
     if (json.contains("program")) {
       const Json& own = json["program"];
-      process.program = {.words = own.at("words"),
-                         .environment = own.at("environment"),
-                         .rank = own.at("rank"),
-                         .workers = own.at("workers"),
-                         .servers = own.at("servers")};
+      process.program = {
+          .words = own.at("words"), .rank = own.at("rank"), .workers = own.at("workers"), .servers = own.at("servers")};
     }
     if (process.server || process.worker || process.program) return process;
     return error(ErrorKind::kBadRequest, "{} is neither server, worker nor program", process.label);

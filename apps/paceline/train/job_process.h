@@ -21,13 +21,13 @@ struct ServerProcess {
 // A program of the user's own, which joins as a worker (docs/cli.md).
 struct OwnProgram {
   std::vector<std::string> words;
-  std::vector<std::string> environment;  // "NAME=VALUE", beside the variables by which it joins
   std::int32_t rank = 0, workers = 0, servers = 0;
 };
 
 struct JobProcess {
-  std::string label;        // "worker 2"
-  std::string coordinator;  // where it joins
+  std::string label;                     // "worker 2"
+  std::string coordinator;               // where it joins
+  std::vector<std::string> environment;  // "NAME=VALUE", beside this process's and what it joins by
   // One of these.
   std::optional<ServerProcess> server;
   std::optional<worker::WorkerRequest> worker;

@@ -104,7 +104,7 @@ class LocalJob {
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
       JobProcess process{.label = session::PeerName{role, Rank{rank}}.text(), .coordinator = coordinator};
       if (!request_.program.empty()) {
-        process.program = {request_.program, {}, rank, request_.workers, request_.servers};
+        process.program = {request_.program, rank, request_.workers, request_.servers};
       } else {
         process.worker = worker_request(request_, coordinator, rank, process.label);
       }
@@ -310,9 +310,11 @@ class LocalJob {
   std::string how_it_ended(const Child& child) const {
     constexpr int kOfSsh = 255, kNotFound = 127;
     const int code = is_remote(child) && WIFEXITED(child.wait_status()) ? WEXITSTATUS(child.wait_status()) : 0;
-    if (code == kOfSsh) return fmt::format("{} was not reached, or not any more: see what ssh said, and '--ssh'", named(child));
+    // A program may end with these codes as well.
+    if (code == kOfSsh)
+      return fmt::format("{} exited with code 255, which is ssh's when it does not reach a machine, or not any more", named(child));
     if (code == kNotFound)
-      return fmt::format("{} did not start: no such program there (--remote says where paceline lies)", named(child));
+      return fmt::format("{} exited with code 127: no such program there; --remote says where paceline lies", named(child));
     if (const int signal = killing_signal(child); signal > 0)
       return fmt::format("{} was killed by signal {}", named(child), signal);
     return fmt::format("{} {}", named(child), child.ending());

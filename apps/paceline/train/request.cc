@@ -64,7 +64,10 @@ Status check_role(const TrainRequest& r) {
 Status check_hosts(TrainRequest& r) {
   const HostOptions& hosts = r.hosts;
   if (hosts.names.empty()) {
-    const char* without = !hosts.remote.empty() ? "--remote" : !hosts.pass.empty() ? "--pass" : nullptr;
+    const char* without = hosts.ssh != kUsualSsh  ? "--ssh"
+                          : !hosts.remote.empty() ? "--remote"
+                          : !hosts.pass.empty()   ? "--pass"
+                                                  : nullptr;
     return without == nullptr ? Status()
                               : error(ErrorKind::kBadRequest, "{} is for --hosts; give it, or leave {} out", without, without);
   }
@@ -77,6 +80,9 @@ Status check_hosts(TrainRequest& r) {
   if (r.ranks_elsewhere)
     return error(ErrorKind::kBadRequest,
                  "--hosts starts a process for each rank, and a launcher has started this one; leave one out");
+  if (r.bind.starts_with("unix:"))
+    return error(ErrorKind::kBadRequest, "--bind {} is a file of this machine, which --hosts cannot reach; name an address",
+                 r.bind);
   if (!r.workers_given) r.workers = static_cast<std::int32_t>(hosts.names.size());
   if (!r.servers_given && r.settings.has_servers()) r.servers = static_cast<std::int32_t>(hosts.names.size());
   if (!r.bind.empty()) return {};

@@ -1,9 +1,11 @@
 """Scripts that `paceline run` starts: coordinator and servers are there already, and everything else is as under torchrun."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 
 import nets
 import pytest
@@ -58,6 +60,16 @@ def test_a_script_has_the_bits_of_a_plain_loop(tmp_path, options, choices):
     expected = [bits([list(model.parameters()), log]) for model, _, log in plain(RANKS, nets.everything(), lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), scripts.everything())]
     for job_of_script in zip(*found, strict=True):  # the second one has a coordinator of its own
         assert list(job_of_script) == expected
+
+
+def test_jobs_meet_at_files_too(tmp_path):
+    with tempfile.TemporaryDirectory() as short:  # for the path of a socket
+        job = started(tmp_path, SCRIPT, "{}", options=("--workers", RANKS, "--bind", f"unix:{short}/job"))
+        _, err = job.communicate(timeout=LIMIT)
+        assert job.returncode == 0, err
+        assert os.listdir(short) == []
+    first, second = json.loads((tmp_path / "0").read_text())
+    assert first == second and json.loads((tmp_path / "1").read_text()) == [first, second]
 
 
 ENDLESS = """
