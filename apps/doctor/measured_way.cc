@@ -17,8 +17,8 @@ Result<double> rate_back(const transport::Address& host, const EchoAnswer& there
   options.streaming = std::chrono::milliseconds(1);
   options.pulls = {Bytes{std::clamp<std::int64_t>(wanted, 1 << 16, kLargestPull.count)}};
   PACELINE_ASSIGN_OR_RETURN(const EchoAnswer answer, ask(host, options));
-  const double taken = seconds(answer.pulls[0].time) - there.round_trip_least;
-  return taken > 0 ? static_cast<double>(answer.pulls[0].bytes.count) / taken : 0;
+  const double taken = seconds(answer.pulls[0].time);
+  return static_cast<double>(answer.pulls[0].bytes.count) / std::max(taken - there.round_trip_least, taken / 2);
 }
 
 Result<double> rate_of_several(const transport::Address& host) {

@@ -1,27 +1,12 @@
 #include "doctor/started_there.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-
 #include "doctor/echo.h"
+#include "paceline/machine.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr Duration kStarting = std::chrono::seconds(30);
-
-// A name may mean another address there than here, its own loopback for instance.
-Result<std::string> numeric(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int problem = getaddrinfo(name.c_str(), nullptr, &hints, &found); problem != 0)
-    return error(ErrorKind::kBadRequest, "{} is no host: {}", name, gai_strerror(problem));
-  char text[NI_MAXHOST] = "";
-  getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  freeaddrinfo(found);
-  return std::string(text);
-}
 
 }  // namespace
 
@@ -30,7 +15,8 @@ Result<StartedThere> start_there(const std::string& host, const std::string& ssh
   PACELINE_ASSIGN_OR_RETURN(auto address, doctor_address(at == std::string::npos ? host : host.substr(at + 1), "doctor"));
   const std::string name = host.substr(0, at == std::string::npos ? 0 : at + 1) + address.host;
   if (name.starts_with('-')) return error(ErrorKind::kBadRequest, "doctor: '{}' is no host", host);
-  PACELINE_ASSIGN_OR_RETURN(address.host, numeric(network_name(ssh, name)));
+  // By number: a name may mean another address there than here, its own loopback for instance.
+  PACELINE_ASSIGN_OR_RETURN(address.host, numeric_address(network_name(ssh, name)));
   StartedThere there{.address = address, .ssh = nullptr, .ready = {}};
   const auto command = ssh_command(
       ssh, name, {remote, "doctor", "--serve", std::to_string(address.port), "--bind", address.host, "--json", "--attended"});

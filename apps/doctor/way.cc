@@ -73,7 +73,9 @@ std::string gateway_to(const std::string& host) {
 
 Way way_to(const transport::Address& host, const std::vector<Interface>& interfaces) {
   Way way;
-  way.neighbour = std::ranges::any_of(interfaces, [&](const Interface& one) { return is_in_network(host.host, one); });
+  const auto number = numeric_address(host.host);
+  if (!number.ok()) return way;
+  way.neighbour = std::ranges::any_of(interfaces, [&](const Interface& one) { return is_in_network(*number, one); });
   const auto own = address_toward(host.host);
   if (!own.ok()) return way;
   way.own_address = *own;
@@ -83,7 +85,7 @@ Way way_to(const transport::Address& host, const std::vector<Interface>& interfa
     way.bytes_per_second = by->loopback ? 0 : by->bytes_per_second;
     way.mtu = by->mtu;
   }
-  way.gateway = gateway_to(host.host);
+  way.gateway = gateway_to(*number);
   way.segment_bytes = segment_bytes(host);
   return way;
 }

@@ -111,6 +111,18 @@ std::vector<Interface> interfaces() {
 
 }  // namespace
 
+Result<std::string> numeric_address(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int problem = getaddrinfo(host.c_str(), nullptr, &hints, &found); problem != 0)
+    return error(ErrorKind::kBadRequest, "{} is no host: {}", host, gai_strerror(problem));
+  char text[NI_MAXHOST] = "";
+  getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  freeaddrinfo(found);
+  return std::string(text);
+}
+
 Result<std::string> address_toward(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;

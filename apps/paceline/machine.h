@@ -31,6 +31,8 @@ struct Machine {
 
 Machine this_machine();
 
+// The first address of `host`. kBadRequest when there is none.
+Result<std::string> numeric_address(const std::string& host);
 // This machine's address on the way to `host`; no packet is sent. kBadRequest when there is no such host or no way to it.
 Result<std::string> address_toward(const std::string& host);
 

@@ -1,4 +1,4 @@
-// The parts of a job that this program can be: the coordinator, a server, or the parent of a whole job on this machine.
+// The parts of a job that this program can be: the coordinator, a server, or the parent of a whole job, which it starts from this machine.
 #pragma once
 
 #include "paceline/train/request.h"
@@ -25,7 +25,7 @@ Result<replay::LayerTable> replay_table(const job::JobSpec& settings);
 // Each runs until the job is over and returns the exit code.
 int run_coordinator(const CoordinatorRequest& request);
 int run_server(const TrainRequest& request);
-int run_local_job(const TrainRequest& request);       // --reference too
+int run_whole_job(const TrainRequest& request);       // --reference too
 int run_joining_worker(const TrainRequest& request);  // becomes a worker
 
 // Different in every process.

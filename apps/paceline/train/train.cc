@@ -49,7 +49,7 @@ int run_train(TrainRequest typed, const CLI::App& command) {
   if (!here.ok()) return report_error(here.status());
   const auto request = validated(*here);
   if (!request.ok()) return report_error(request.status());
-  if (request->join.empty()) return run_local_job(*request);
+  if (request->join.empty()) return run_whole_job(*request);
   return request->role == "server" ? run_server(*request) : run_joining_worker(*request);
 }
 
@@ -90,7 +90,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
   command->callback([request, &chosen] {
     chosen.run = [request] {
       const auto checked = validated(*request);
-      return checked.ok() ? run_local_job(*checked) : report_error(checked.status());
+      return checked.ok() ? run_whole_job(*checked) : report_error(checked.status());
     };
   });
 }

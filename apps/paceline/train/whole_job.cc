@@ -33,9 +33,9 @@ using report::Json;
 // they print is read when they have ended and somebody else still holds the other end.
 constexpr Duration kGrace = std::chrono::milliseconds(800);
 
-class LocalJob {
+class WholeJob {
  public:
-  explicit LocalJob(const TrainRequest& request) : request_(request) {}
+  explicit WholeJob(const TrainRequest& request) : request_(request) {}
 
   int run() {
     block_signals();
@@ -414,6 +414,6 @@ class LocalJob {
 
 }  // namespace
 
-int run_local_job(const TrainRequest& request) { return LocalJob(request).run(); }
+int run_whole_job(const TrainRequest& request) { return WholeJob(request).run(); }
 
 }  // namespace paceline::cli
