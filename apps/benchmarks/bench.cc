@@ -28,10 +28,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void print_contestant(const char* name, const bench::Contestant& contestant) {
-  fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(contestant.bytes_per_second),
-             contestant.cpu_seconds_per_gb.median, contestant.round_trip_seconds.median * 1e6,
-             contestant.round_trip_seconds.lowest * 1e6, contestant.round_trip_seconds.highest * 1e6);
+void print_figures(const char* name, const bench::Figures& figures) {
+  fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(figures.bytes_per_second),
+             figures.cpu_seconds_per_gb.median, figures.round_trip_seconds.median * 1e6,
+             figures.round_trip_seconds.lowest * 1e6, figures.round_trip_seconds.highest * 1e6);
 }
 
 int bench_transport(const PartOptions& options) {
@@ -77,10 +77,10 @@ int bench_transport(const PartOptions& options) {
   fmt::print("{}\n", surroundings_text(machine));
   fmt::print("Loopback, chunks of 64 KiB in messages of 200 KB; median (least .. most) of {} turns\n\n", bench_options.runs);
   fmt::print("{:<34} {:<45} {}\n", "", "stream", "64-byte round trip");
-  print_contestant("plain sockets, no checksum", report->plain);
-  print_contestant("plain sockets, CRC32C on both ends", report->plain_checked);
-  print_contestant("tcp transport, CRC32C on both ends", report->tcp);
-  print_contestant("the same with a key: TLS 1.3", report->tls);
+  print_figures("plain sockets, no checksum", report->plain);
+  print_figures("plain sockets, CRC32C on both ends", report->plain_checked);
+  print_figures("tcp transport, CRC32C on both ends", report->tcp);
+  print_figures("the same with a key: TLS 1.3", report->tls);
   if (iperf3_spread) fmt::print("{:<34} {}\n", "iperf3, no checksum", rate_text(*iperf3_spread));
   fmt::print("\ntcp transport / plain sockets with CRC32C: stream {:.2f} (1 = as fast), round trip {:.2f} (1 = as short)\n",
              report->stream_of_plain_checked, report->round_trip_of_plain_checked);

@@ -17,7 +17,7 @@ struct Series {
   std::vector<double> trips;
   std::vector<double> connects;
 
-  Contestant summary() const {
+  Figures summary() const {
     return {.bytes_per_second = spread(rates), .cpu_seconds_per_gb = spread(cpu), .round_trip_seconds = spread(trips)};
   }
 };

@@ -20,17 +20,17 @@ struct TransportBenchOptions {
   std::function<Status(int done)> on_run;
 };
 
-struct Contestant {
+struct Figures {
   Spread bytes_per_second;    // stream, one direction
   Spread cpu_seconds_per_gb;  // both ends together
   Spread round_trip_seconds;  // 64 bytes there and back
 };
 
 struct TransportBenchReport {
-  Contestant plain;                                 // no checksum
-  Contestant plain_checked;                         // CRC32C computed by both ends
-  Contestant tcp;                                   // this transport, CRC32C by both ends
-  Contestant tls;                                   // the same with a job's key
+  Figures plain;                                 // no checksum
+  Figures plain_checked;                         // CRC32C computed by both ends
+  Figures tcp;                                   // this transport, CRC32C by both ends
+  Figures tls;                                   // the same with a job's key
   Spread tcp_connect_seconds, tls_connect_seconds;  // until the side that connects may send; TLS: with the handshake
   double tls_stream_of_tcp = 0;                     // median of the rates' ratios within each turn
   // Medians of the ratios within each turn.
@@ -62,7 +62,7 @@ Result<ShapedStreamReport> run_shaped_stream_bench(const ShapedStreamOptions& op
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShapedStreamReport, link_bytes_per_second, goodput, tcp, goodput_cpu_seconds_per_gb,
                                    tcp_cpu_seconds_per_gb, tcp_of_goodput)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contestant, bytes_per_second, cpu_seconds_per_gb, round_trip_seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Figures, bytes_per_second, cpu_seconds_per_gb, round_trip_seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransportBenchReport, plain, plain_checked, tcp, tls, tcp_connect_seconds, tls_connect_seconds,
                                    tls_stream_of_tcp, stream_of_plain_checked, round_trip_of_plain_checked)
 

@@ -9,7 +9,7 @@ TEST(TransportBench, ASmallRunVerifiesItsBytesAndFillsTheReport) {
   const auto report = run_transport_bench(
       {.runs = 2, .streamed = Bytes{1'000'001}, .message = Bytes{200'000}, .chunk = Bytes{65'536}, .round_trips = 20});
   ASSERT_TRUE(report.ok()) << report.status().message();
-  for (const Contestant& one : {report->plain, report->plain_checked, report->tcp, report->tls}) {
+  for (const Figures& one : {report->plain, report->plain_checked, report->tcp, report->tls}) {
     for (const Spread& spread : {one.bytes_per_second, one.round_trip_seconds}) {
       EXPECT_GT(spread.lowest, 0);
       EXPECT_LE(spread.lowest, spread.median);

@@ -47,7 +47,8 @@ def built(tmp_path_factory):
     with turn(shared):
         if not (shared / "made").exists():
             assert run("git", "clone", "-q", ROOT, shared / "source").returncode == 0
-            made = run(environment / "bin/pip", "wheel", "--no-deps", "--wheel-dir", shared / "made", shared / "source")
+            cached = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_BASEDIR": str(shared), "CCACHE_NOHASHDIR": "1", "SKBUILD_BUILD_DIR": str(shared / "source/build/wheel")}
+            made = run(environment / "bin/pip", "wheel", "--no-deps", "--wheel-dir", shared / "made", shared / "source", variables=cached)
             assert made.returncode == 0, made.stderr
     (wheel,) = (shared / "made").iterdir()
     return environment, wheel
