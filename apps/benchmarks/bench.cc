@@ -30,8 +30,8 @@ using Json = nlohmann::ordered_json;
 
 void print_figures(const char* name, const bench::Figures& figures) {
   fmt::print("{:<34} {:<28} {:>5.2f} s/GB CPU   {:>6.1f} us  ({:.1f} .. {:.1f})\n", name, rate_text(figures.bytes_per_second),
-             figures.cpu_seconds_per_gb.median, figures.round_trip_seconds.median * 1e6,
-             figures.round_trip_seconds.lowest * 1e6, figures.round_trip_seconds.highest * 1e6);
+             figures.cpu_seconds_per_gb.median, figures.round_trip_seconds.median * 1e6, figures.round_trip_seconds.lowest * 1e6,
+             figures.round_trip_seconds.highest * 1e6);
 }
 
 int bench_transport(const PartOptions& options) {

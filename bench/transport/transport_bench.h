@@ -27,10 +27,10 @@ struct Figures {
 };
 
 struct TransportBenchReport {
-  Figures plain;                                 // no checksum
-  Figures plain_checked;                         // CRC32C computed by both ends
-  Figures tcp;                                   // this transport, CRC32C by both ends
-  Figures tls;                                   // the same with a job's key
+  Figures plain;                                    // no checksum
+  Figures plain_checked;                            // CRC32C computed by both ends
+  Figures tcp;                                      // this transport, CRC32C by both ends
+  Figures tls;                                      // the same with a job's key
   Spread tcp_connect_seconds, tls_connect_seconds;  // until the side that connects may send; TLS: with the handshake
   double tls_stream_of_tcp = 0;                     // median of the rates' ratios within each turn
   // Medians of the ratios within each turn.
