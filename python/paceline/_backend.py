@@ -17,7 +17,7 @@ def register() -> None:
     import torch.distributed as dist
 
     if dist.is_available() and "paceline" not in dist.Backend.backend_list:
-        dist.Backend.register_backend("paceline", create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("paceline", create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def looks_up() -> bool:

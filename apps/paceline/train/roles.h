@@ -1,4 +1,4 @@
-// The parts of a job that this program can be: the coordinator, a server, or the parent of a whole job, which it starts from this machine.
+// The parts of a job that this program can be: the coordinator, a server, or the parent of a whole job, which starts it.
 #pragma once
 
 #include "paceline/train/request.h"

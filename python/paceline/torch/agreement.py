@@ -25,7 +25,7 @@ def lines_of(table: Table, choices: Sequence[tuple[str, object]]) -> list[tuple[
 
 def digest(lines: Sequence[tuple[str, str]]) -> Tensor:
     """24 bits of each line: a float32 holds them exactly."""
-    return torch.tensor([zlib.crc32(f"{what} {how}".encode()) & 0xFFFFFF for what, how in lines], dtype=torch.float32)
+    return torch.tensor([zlib.crc32(f"{what} {how}".encode()) & 0xFFFFFF for what, how in lines], dtype=torch.float32, device="cpu")
 
 
 def compare(lines: Sequence[tuple[str, str]], ours: Tensor, rank_0: Tensor, rank: int) -> None:

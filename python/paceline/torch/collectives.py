@@ -29,6 +29,7 @@ TYPES = {
     torch.bfloat16: _interface.BFLOAT16,
 }
 REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "mean", ReduceOp.MAX: "max", ReduceOp.MIN: "min"}
+HOST = "cpu"  # said with each tensor made here: torch.set_default_device is the script's
 LINE = 128  # bytes of what a rank says that it has called
 
 
@@ -47,8 +48,8 @@ def words(tensor: Tensor) -> Elements:
 
 def padded(tensor: Tensor) -> Tensor:
     """The same bytes in memory of their own, up to a multiple of four."""
-    raw = tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
-    held = torch.zeros((raw.numel() + 3) // 4 * 4, dtype=torch.uint8)
+    raw = tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8, device=HOST)
+    held = torch.zeros((raw.numel() + 3) // 4 * 4, dtype=torch.uint8, device=HOST)
     held[: raw.numel()] = raw
     return held
 
@@ -59,11 +60,6 @@ def unpadded(held: Tensor, like: Tensor) -> Tensor:
 
 def refuse(call: str, tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
-        if tensor.device.type != "cpu":
-            raise PacelineError(
-                f'{call}: a tensor is on {tensor.device}, and the backend "paceline" moves what is in the host\'s memory; with PyTorch 2.14 and newer init_process_group("cpu:paceline,cuda:nccl") has one for each',
-                subject=call,
-            )
         if tensor.layout is not torch.strided:
             raise PacelineError(f"{call}: a tensor is {str(tensor.layout).removeprefix('torch.')}; give a dense one", subject=call)
 
@@ -90,7 +86,7 @@ class Collectives:
 
     def _said(self, line: str) -> InFlight:
         """All ranks have called the same, or an error says who has not."""
-        lines = torch.zeros(self.ranks, LINE, dtype=torch.uint8)
+        lines = torch.zeros(self.ranks, LINE, dtype=torch.uint8, device=HOST)
         said = line.encode()[: LINE - 1]
         lines[self.rank, : len(said)] = torch.frombuffer(bytearray(said), dtype=torch.uint8)
         request = self._start("allgather", words(lines))
@@ -106,7 +102,7 @@ class Collectives:
     def _gathered(self, call: str, tensor: Tensor) -> tuple[InFlight, Callable[[], list[Tensor]]]:
         """All ranks' tensors of this shape, whatever their elements, once it is over."""
         held = padded(tensor)
-        whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8)
+        whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8, device=HOST)
         said = self._said(f"{call} of {tensor.numel()} {kind_of(tensor)}")
         moved = self._start("allgather", words(held), words(whole))
         return said.then(moved), lambda: [unpadded(whole[rank], tensor) for rank in range(self.ranks)]
@@ -174,7 +170,7 @@ class Collectives:
         self._check_sizes("all_gather", outputs, tensor)
         dense = tensor.detach().contiguous()
         if dense.dtype in TYPES:
-            whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype)
+            whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype, device=HOST)
             moved = InFlight(self._start("allgather", elements(dense), elements(whole)))
             return moved.then(None, lambda: self._deal(outputs, list(whole)))
         pending, parts = self._gathered("all_gather", dense)
@@ -192,7 +188,7 @@ class Collectives:
         self._check_flat("reduce_scatter", tensor, output)
         given = tensor.detach().contiguous()
         if (reduction := self._native(given, op)) is not None:
-            result = torch.empty(output.numel(), dtype=output.dtype)
+            result = torch.empty(output.numel(), dtype=output.dtype, device=HOST)
             moved = InFlight(self._start("reduce-scatter", elements(given), elements(result), reduction=reduction))
             return moved.then(None, lambda: self._deal([output], [result]))
         pending, parts = self._gathered(f"reduce_scatter ({name_of(op)})", given)
@@ -212,7 +208,7 @@ class Collectives:
     def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> InFlight:
         if self.rank == root:
             self._check_sizes("scatter", inputs, output)
-        whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype)
+        whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype, device=HOST)
         said = self._said(f"scatter of {output.numel()} {kind_of(output)} from rank {root}")
         return said.then(None, self.broadcast(whole, root).wait).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
 
@@ -222,8 +218,8 @@ class Collectives:
         if not len(outputs) == len(inputs) == self.ranks:
             raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
         self._said(f"all_to_all of {kind_of(inputs[0])}").wait()
-        sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32)
-        sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32)
+        sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32, device=HOST)
+        sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32, device=HOST)
         InFlight(self._start("allgather", words(sizes))).wait()
         gives, takes = sizes[:, 0], sizes[:, 1]
         for one in range(self.ranks):
@@ -233,7 +229,7 @@ class Collectives:
                         f"all_to_all: rank {one} sends {gives[one, other]} elements to rank {other}, which expects {takes[other, one]}", code="disagree", subject="all_to_all"
                     )
         longest = int(gives.sum(1).max())
-        mine = torch.zeros(longest, dtype=inputs[0].dtype)
+        mine = torch.zeros(longest, dtype=inputs[0].dtype, device=HOST)
         mine[: int(gives[self.rank].sum())] = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
         scratch = [torch.empty_like(mine) for _ in range(self.ranks)]
 

@@ -39,7 +39,7 @@ class Exchange:
         self.table = table
         self.frozen = frozen
         self._groups = groups or {}
-        self.samples_row = Row("paceline.samples", torch.zeros(1), False) if average_by_samples else None
+        self.samples_row = Row("paceline.samples", torch.zeros(1, device="cpu"), False) if average_by_samples else None
         self.rows: list[Row] = []
         self._numbers: list[int] = []  # in the job's table, of each parameter
         self._layers: dict[int, int] = {}  # layer of the model -> of the job, of those that are exchanged
@@ -167,7 +167,7 @@ class Exchange:
         if self._transfers is not None:
             self._transfers.finish()
         if self.samples_row is not None:
-            self.send_row(self.samples_row, torch.tensor([self._samples], dtype=torch.float32))
+            self.send_row(self.samples_row, torch.tensor([self._samples], dtype=torch.float32, device="cpu"))
             self._samples = math.nan
         idle = [row.number for row in self.rows if not row.frozen and row.number not in self._sent_rows]
         self._sent_rows.clear()

@@ -17,8 +17,9 @@ from torch._C._distributed_c10d import GradBucket, PrefixStore
 
 from paceline._errors import PacelineError
 from paceline.torch import process_group
-from paceline.torch.collectives import Collectives, refuse
+from paceline.torch.collectives import Collectives
 from paceline.torch.dropping import Dropping
+from paceline.torch.hosted import Hosted
 from paceline.torch.in_flight import InFlight
 from paceline.torch.work import Completer
 
@@ -56,7 +57,7 @@ class HookState:
         _states += 1
         own = process_group.GroupOptions(rank_order=rank_order, job_key_file=job_key_file, security=security)
         self.communicator = process_group.opened(rank, ranks, store, dist.distributed_c10d.default_pg_timeout, own)
-        self._collectives = Collectives(self.communicator, lambda *_: self.communicator, narrow, rank_order)
+        self._collectives = Hosted(Collectives(self.communicator, lambda *_: self.communicator, narrow, rank_order))
         self._dropping = Dropping(share, (0.9 if momentum is None else momentum) if kind == "dgc" else 0.0, warm_up) if kind in ("dropping", "dgc") else None
         self._wire = wire
         self._completer = Completer()
@@ -64,6 +65,7 @@ class HookState:
     def close(self) -> None:
         """Leaves. Any number of times; a script that ends leaves by itself."""
         self._completer.end(process_group.LEAVE)
+        self._collectives.end(process_group.LEAVE)
         self.communicator.close(process_group.LEAVE)
 
     def mean_of(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
@@ -75,14 +77,13 @@ class HookState:
 
     def _few(self, dropping: Dropping, bucket: GradBucket) -> InFlight:
         gradients = bucket.buffer()
-        refuse("ddp_hook", [gradients])
         if gradients.dtype is not torch.float32:
             raise PacelineError(f'HookState("{self._wire}"): a bucket is {str(gradients.dtype).removeprefix("torch.")}; legal: float32', subject="wire")
         indices, values = dropping.select(bucket.parameters(), gradients)
         if bucket.is_last():
             dropping.next_iteration()
         mine = torch.cat((indices.to(torch.int32), values.view(torch.int32)))
-        all_ranks = torch.empty(self._collectives.ranks, mine.numel(), dtype=torch.int32)
+        all_ranks = torch.empty(self._collectives.ranks, mine.numel(), dtype=torch.int32, device=gradients.device)
 
         def add_up() -> None:
             gradients.zero_()
@@ -90,6 +91,7 @@ class HookState:
                 where, what = one.view(2, -1)
                 gradients.index_add_(0, where, what.view(torch.float32))
             gradients.div_(self._collectives.ranks)
+            self._collectives.settle(gradients)  # this thread's stream need not be the one of who waits
 
         return self._collectives.allgather_flat(all_ranks, mine).then(None, add_up)
 

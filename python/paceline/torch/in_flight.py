@@ -6,12 +6,16 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from paceline._errors import PacelineError
 from paceline._waiting import SLICE
-from paceline.communicator import Request
 
 Finish = Callable[[], object]
+
+
+class Request(Protocol):
+    def wait(self, seconds: float = ..., /) -> bool: ...
 
 
 class InFlight:

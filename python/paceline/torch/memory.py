@@ -46,7 +46,7 @@ def in_place(values: Tensor, like: Tensor, strides: tuple[int, ...]) -> Tensor:
 
 def bytes_as_floats(tensor: Tensor) -> Tensor:
     """One float32 a byte: exact on every wire, sums of 65536 of them too. Never empty."""
-    raw = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.zeros(1, dtype=torch.uint8)
+    raw = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.zeros(1, dtype=torch.uint8, device="cpu")
     return raw.to(torch.float32)
 
 

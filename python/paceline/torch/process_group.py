@@ -23,6 +23,7 @@ from paceline._backend import looks_up
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator
 from paceline.torch.collectives import Collectives
+from paceline.torch.hosted import Hosted
 from paceline.torch.in_flight import InFlight
 from paceline.torch.reductions import Op
 from paceline.torch.work import Completer, Operation
@@ -69,7 +70,7 @@ class Group(_Base):  # type: ignore[misc]
         self._completer = Completer()
         self._rank, self._size, self._name = rank, size, ""
         self._pairs: dict[tuple[int, int], Communicator] = {}
-        self._calls = Collectives(communicator, self._pair, WIRES[own.wire], own.rank_order)
+        self._calls = Hosted(Collectives(communicator, self._pair, WIRES[own.wire], own.rank_order))
 
     # ---- who it is
 
@@ -99,6 +100,7 @@ class Group(_Base):  # type: ignore[misc]
     def shutdown(self) -> None:
         global _world
         self._completer.end(LEAVE)
+        self._calls.end(LEAVE)
         for pair in self._pairs.values():
             pair.close(LEAVE)
         self.communicator.close(LEAVE)

@@ -105,11 +105,12 @@ def stepping_of(optimizer: Optimizer) -> Stepping:
         return Stepping.AT_STEP
     state = torch.get_rng_state()
     try:
-        whole, set_by_step = trial(optimizer, split=False)
-        drew = not torch.equal(state, torch.get_rng_state())
-        if drew or set_by_step & SCHEDULED:
-            return Stepping.AT_STEP
-        apart, _ = trial(optimizer, split=True)
+        with torch.device("cpu"):  # whatever the script's default device is
+            whole, set_by_step = trial(optimizer, split=False)
+            drew = not torch.equal(state, torch.get_rng_state())
+            if drew or set_by_step & SCHEDULED:
+                return Stepping.AT_STEP
+            apart, _ = trial(optimizer, split=True)
     except Exception:  # an optimizer that refuses its twin may do anything: nothing is assumed of it
         return Stepping.AT_STEP
     finally:

@@ -92,7 +92,7 @@ class Gathering:
         updates = node.updates(number)
         if updates == 0:
             return {}
-        held = {"step": torch.tensor(float(updates))} if self._counts else {}
+        held = {"step": torch.tensor(float(updates), device="cpu")} if self._counts else {}
         for position, name in enumerate(self._arrays):
             array = torch.frombuffer(node.state(number, position), dtype=torch.float32)
             held[name] = torch.empty_strided(tuple(entry.parameter.shape), entry.strides)

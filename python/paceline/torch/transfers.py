@@ -55,7 +55,7 @@ class Streams:
 
     def pinned(self, count: int, kind: torch.dtype) -> Tensor:
         """In the host's memory. PyTorch gives it to somebody else only when copies that use it are over."""
-        return torch.empty(count, dtype=kind, pin_memory=True)
+        return torch.empty(count, dtype=kind, device="cpu", pin_memory=True)
 
     def empty(self, count: int) -> Tensor:
         """Memory of the stream that on() has chosen: only that stream's work is known to be over with it."""

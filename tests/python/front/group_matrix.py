@@ -1,4 +1,7 @@
-"""Every operation of torch.distributed with every element type, by the backend that is named: what each rank has afterwards, as JSON."""
+"""Every operation of torch.distributed with every element type, by the backend that is named: what each rank has afterwards, as JSON.
+
+group_matrix.py BACKEND FOLDER [DEVICE]    DEVICE: of the tensors; "late" is a stand-in (late_copies.py)
+"""
 
 import hashlib
 import json
@@ -16,7 +19,7 @@ OPS = [dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.PRODUCT, dist.ReduceO
 
 def drawn(kind, *shape):
     """Small whole numbers: every order of adding them gives the same."""
-    return torch.randint(0, 3, shape, generator=draw).to(kind)
+    return torch.randint(0, 3, shape, generator=draw, device="cpu").to(torch.get_default_device(), kind)
 
 
 def digest(tensors):
@@ -116,9 +119,15 @@ def groups(n, r):
 
 
 if __name__ == "__main__":
-    backend, folder = sys.argv[1:]
+    backend, folder, device = [*sys.argv[1:], "cpu"][:3]
     if backend == "paceline":
         import paceline.torch  # noqa: F401
+    if device == "late":
+        from late_copies import every_group_copies_late
+
+        every_group_copies_late()
+    elif device != "cpu":
+        torch.set_default_device(device)
     dist.init_process_group(backend)
     n, r = dist.get_world_size(), dist.get_rank()
     draw = torch.Generator().manual_seed(r + 10 * n)
@@ -130,6 +139,6 @@ if __name__ == "__main__":
         found[what] = values
     for what, tensors in groups(n, r):
         found[what] = digest(tensors)
-    with open(os.path.join(folder, f"{backend}-{n}-{r}"), "w") as file:
+    with open(os.path.join(folder, f"{backend}-{device}-{n}-{r}"), "w") as file:
         json.dump(found, file)
     dist.destroy_process_group()

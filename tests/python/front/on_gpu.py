@@ -1,13 +1,17 @@
 """attach() with parameters on a GPU: `PYTHONPATH=python .venv/bin/python tests/python/front/on_gpu.py`. Exits with 3 where there is none, as device_check does.
 
 First ranks are threads over the stand-in of the core, as in the tests; the bits are those of a plain loop on the same GPU. Then they are two processes
-on one GPU, over the library (PACELINE_LIBRARY): the bits are DistributedDataParallel's over gloo. Last the time of a step.
+on one GPU, over the library (PACELINE_LIBRARY): the bits are DistributedDataParallel's over gloo, for attach, for init_process_group("paceline") and
+for the hook, and every operation of that group gives for tensors on the GPU what gloo gives in the host's memory. Last the time of a step.
 """
 
+import json
 import os
+import pathlib
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import nets
@@ -48,10 +52,13 @@ def member(way, rank, port):
         os.environ |= {"PACELINE_RANK": rank, "PACELINE_WORKERS": "2", "PACELINE_COORDINATOR": f"127.0.0.1:{port}", "PACELINE_INTERFACE": "lo"}
         close = pt.attach(model, optimizer, security="none").close
     else:
+        import paceline.torch as pt
         import torch.distributed as dist
 
-        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
+        dist.init_process_group("paceline" if way == "group" else "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
         trained, close = nn.parallel.DistributedDataParallel(model), dist.destroy_process_group
+        if way.startswith("hook="):
+            trained.register_comm_hook(pt.HookState(way[5:]), pt.ddp_hook)
     for iteration in range(20):
         x, y = nets.numbers(iteration, int(rank), (256, 1024))
         nn.functional.cross_entropy(trained(x.to(DEVICE)), y.to(DEVICE)).backward()
@@ -104,7 +111,27 @@ def times(steps=20):
 
 
 def judged():
-    assert processes("attach") == processes("ddp")
+    """By name: whether both processes have DistributedDataParallel's bits, or with what is sent narrow or in part each other's."""
+    bits = processes("ddp")
+    for way in ("attach", "group", "hook=float32"):
+        assert processes(way) == bits, way
+    for way in ("hook=bfloat16", "hook=dropping:0.01", "hook=dgc:0.01"):
+        assert processes(way) != bits, way
+
+
+def operations(ranks=3):
+    """How many of a group's operations, with every element type, give for tensors on the GPU what gloo gives in the host's memory: all, or it raises."""
+    script = pathlib.Path(__file__).with_name("group_matrix.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    with tempfile.TemporaryDirectory() as folder:
+        for backend, device in (("gloo", "cpu"), ("paceline", DEVICE)):
+            command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), script, backend, folder, device]
+            ran = subprocess.run(command, env=environment, timeout=300, capture_output=True, text=True)
+            assert ran.returncode == 0, ran.stderr
+        found = [[json.loads((pathlib.Path(folder) / f"{way}-{ranks}-{rank}").read_text()) for way in ("gloo-cpu", f"paceline-{DEVICE}")] for rank in range(ranks)]
+    for theirs, ours in found:
+        assert ours == theirs, {what: (value, theirs.get(what)) for what, value in ours.items() if value != theirs.get(what)}
+    return len(found[0][0])
 
 
 def main():
@@ -125,7 +152,8 @@ def main():
         case()
         print(f"{name}: the bits of a plain loop")
     judged()
-    print("two processes over the library: the bits of DistributedDataParallel")
+    print("two processes over the library: the bits of DistributedDataParallel by attach, init_process_group and the hook")
+    print(f"three processes: {operations()} operations of a group give what they give in the host's memory")
     print(f"a step of 84 MB of parameters, one rank, the stand-in of the core included: {times() * 1e3:.1f} ms")
     return 0
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from loops import compare
 from paceline.torch import memory, table, transfers
 from paceline.torch.stepping import outside_of_forward
+from processes import passes
 from test_front_clipping import by_hand, clipped
 from test_front_transfers import Late, adam
 from torch import optim
@@ -171,3 +172,47 @@ def test_a_step_is_made_outside_of_autocast(device):
         assert torch.is_autocast_enabled(device)
     finally:
         torch.set_autocast_enabled(device, False)
+
+
+DEFAULT = """
+import os, sys, torch, torch.distributed as dist, paceline.torch as pt
+from loops import bits
+dist.init_process_group("paceline")
+n, r = dist.get_world_size(), dist.get_rank()
+host = dict(device="cpu")
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8, **host), torch.nn.BatchNorm1d(8, **host), torch.nn.Linear(8, 2, **host))
+inputs = [torch.randn(6, 4, generator=torch.Generator().manual_seed(r)) for _ in range(3)]
+torch.set_default_device(sys.argv[2])
+
+class Own(torch.optim.SGD):
+    pass
+
+optimizer = Own(model.parameters(), lr=0.1, momentum=0.9)
+with pt.attach(model, optimizer, buffers="broadcast", clip_norm=0.5):
+    for x in inputs:
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+found = list(model.state_dict().values())
+for kind in (torch.float32, torch.int64):
+    t = torch.arange(6, **host).to(kind) + r
+    dist.all_reduce(t)
+    o = torch.empty(6, dtype=kind, **host)
+    dist.all_to_all_single(o, t + r)
+    found += [t, o]
+    many = [torch.empty(6, dtype=kind, **host) for _ in range(n)]
+    dist.all_gather(many, t + r)
+    dist.scatter(o, many if r == 0 else None, 0)
+    found += [*many, o]
+open(os.path.join(sys.argv[1], f"{sys.argv[2]}-{r}"), "w").write(bits(found))
+dist.destroy_process_group()
+"""
+
+
+def test_the_device_that_a_script_has_by_default_is_its_own_affair(tmp_path):
+    """As with torch.set_default_device("cuda")."""
+    for device in ("cpu", "meta"):
+        passes(tmp_path, DEFAULT, tmp_path, device)
+    for rank in range(2):
+        assert (tmp_path / f"meta-{rank}").read_text() == (tmp_path / f"cpu-{rank}").read_text()

@@ -13,10 +13,17 @@ def results(tmp_path, script, backend, ranks, python):
     return [json.loads((tmp_path / f"{backend}-{ranks}-{rank}").read_text()) for rank in range(ranks)]
 
 
+def matrix(folder, backend, ranks, python, device="cpu"):
+    """What each rank has after every operation with every element type, for tensors of `device`."""
+    ran = torchrun(HERE / "group_matrix.py", backend, folder, device, ranks=ranks, python=python())
+    assert ran.returncode == 0, f"{backend}, {ranks} ranks: {ran.stderr[-3000:]}"
+    return [json.loads((folder / f"{backend}-{device}-{ranks}-{rank}").read_text()) for rank in range(ranks)]
+
+
 @pytest.mark.parametrize("ranks", (3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (2, 4, 7))))
 @pytest.mark.parametrize("python", pythons())
 def test_every_operation_gives_what_gloo_gives(ranks, python, tmp_path):
-    ours, theirs = (results(tmp_path, HERE / "group_matrix.py", backend, ranks, python) for backend in ("paceline", "gloo"))
+    ours, theirs = (matrix(tmp_path, backend, ranks, python) for backend in ("paceline", "gloo"))
     for rank in range(ranks):
         assert len(ours[rank]) > 150
         assert {what: found for what, found in ours[rank].items() if found != theirs[rank][what]} == {}, f"rank {rank}"
