@@ -5,6 +5,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -238,9 +239,24 @@ Result<Finished> perform(const Plan& plan, const Options& options, int interrupt
   return done;
 }
 
+// Whether each host would train a whole job of its own, which is hardly what is meant: none of its bytes pass a link.
+bool train_apart(const std::vector<std::string>& command) {
+  if (command.size() < 2 || std::filesystem::path(command[0]).filename() != "paceline") return false;
+  const bool whole = command[1] == "train" || command[1] == "run";
+  const auto joins = [](const std::string& word) {
+    return word == "--" || word.starts_with("--join") || word.starts_with("--hosts");
+  };
+  const auto found = std::find_if(command.begin() + 2, command.end(), joins);
+  return whole && (found == command.end() || *found == "--");
+}
+
 int run_lab(const Options& options) {
   const auto plan = plan_of(options);
   if (!plan.ok()) return report_error(plan.status());
+  if (options.hosts > 1 && train_apart(options.command))
+    fmt::print(stderr,
+               "paceline: each host trains a job of its own, and nothing passes a link; for one job --each starts a coordinator, "
+               "its servers and workers with --join, or paceline bench schedules does\n");
   if (const Status rights = lab::acquire_rights(); !rights.ok()) return report_error(rights);
   const lab::Descriptor interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const runtime::Signals signals({SIGINT, SIGTERM, SIGHUP}, [&](int) { eventfd_write(interrupt.get(), 1); });

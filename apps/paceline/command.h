@@ -50,7 +50,6 @@ void add_datasets(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 void add_lab(CLI::App& app, Chosen& chosen);
-void add_help(CLI::App& app, Chosen& chosen);
 
 // The commands below `app` that people may use, without its groups of options.
 std::vector<const CLI::App*> named_commands(const CLI::App& app);

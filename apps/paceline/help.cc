@@ -8,11 +8,13 @@
 #include "base/text.h"
 #include "paceline/command.h"
 #include "paceline/environment.h"
+#include "paceline/help_text.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr const char* kEnvironment = "environment";
+constexpr const char* kAll = "all";
 
 struct Options {
   std::vector<std::string> topic;
@@ -36,7 +38,11 @@ void print_environment(bool as_json) {
   for (const auto& variable : environment_variables()) fmt::print("  {:<{}}  {}\n", variable.name, width, variable.purpose);
 }
 
-int run(const CLI::App& app, const Options& options) {
+int run(const CLI::App& app, Options options, HelpText& text) {
+  if (!options.topic.empty() && options.topic.back() == kAll) {
+    options.topic.pop_back();
+    text.show_all();
+  }
   if (options.topic.size() == 1 && options.topic[0] == kEnvironment) {
     print_environment(options.json);
     return kDone;
@@ -67,15 +73,18 @@ int run(const CLI::App& app, const Options& options) {
 
 }  // namespace
 
-void add_help(CLI::App& app, Chosen& chosen) {
+void add_help(CLI::App& app, Chosen& chosen, HelpText& text) {
   CLI::App* help = app.add_subcommand("help", "Show the help of a command, or the environment variables that are read");
   const auto options = std::make_shared<Options>();
-  help->add_option("topic", options->topic, "a command (plan slice), or 'environment'; default: all commands");
+  help->add_option(
+      "topic", options->topic,
+      "a command (plan slice), with 'all' behind it for the options for experts too, or 'environment'; default: all commands");
   help->add_flag("--json", options->json, "with 'environment': one JSON array of {name, purpose, value or null}");
   set_examples(*help,
                "  paceline help train\n"
+               "  paceline help train all\n"
                "  paceline help environment");
-  help->callback([&app, options, &chosen] { chosen.run = [&app, options] { return run(app, *options); }; });
+  help->callback([&app, options, &chosen, &text] { chosen.run = [&app, options, &text] { return run(app, *options, text); }; });
 }
 
 }  // namespace paceline::cli

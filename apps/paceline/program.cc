@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "paceline/config.h"
+#include "paceline/help_text.h"
 
 namespace paceline::cli {
 namespace {
@@ -87,15 +88,29 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
                 {"illegal", about_value && read != nullptr ? read->get_name() : ""});
 }
 
+const char* group_of(const std::string& command) {
+  for (const char* one : {"train", "run", "models", "datasets", "help"})
+    if (command == one) return "Start here";
+  for (const char* one : {"coordinator", "key", "doctor", "lab"})
+    if (command == one) return "Several machines";
+  return "Plan and measure";
+}
+
 int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
   CLI::App app("Paceline trains one network on many workers and hides the communication behind the computation.", "paceline");
   app.set_version_flag("--version", "paceline " PACELINE_VERSION);
   app.require_subcommand(1);
-  set_examples(app, "  paceline plan gpus --overhead 0.1 --speedup 3");
+  set_examples(app,
+               "  paceline train --model lenet --dataset mnist-5k --workers 4 --servers 2\n"
+               "  paceline plan gpus --overhead 0.1 --speedup 3");
+  const auto help_text = std::make_shared<HelpText>();
+  app.formatter(help_text);
+  help_text->read(words);
 
   Chosen chosen;
   for (const AddCommand add : commands) add(app, chosen);
-  add_help(app, chosen);
+  add_help(app, chosen, *help_text);
+  for (const CLI::App* command : named_commands(app)) app.get_subcommand(command->get_name())->group(group_of(command->get_name()));
   add_config_option(app);
   LastRead last_read;
   last_read.watch(app);

@@ -37,7 +37,9 @@ struct Legal {
 };
 
 struct Option {
-  std::string name;  // without dashes
+  std::string name;            // without dashes
+  bool advanced = false;       // `--help` shows it only when it is asked for all
+  const char* takes = "TEXT";  // what stands for a text in --help: "FILE"
   OptionType type = OptionType::kText;
   Section section = Section::kNone;
   Agree agree = Agree::kWorkers;

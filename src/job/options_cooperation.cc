@@ -45,6 +45,7 @@ std::vector<Option> sync_options() {
               .legal = {.from = 0, .to = sync::kMaxStaleness, .words = range(0, sync::kMaxStaleness)}},
              [](auto& job) -> auto& { return job.sync.staleness; }),
       number({.name = "lookahead",
+              .advanced = true,
               .section = kHow,
               .agree = kResume,
               .sentence = "elastic-bsp: iterations a barrier may lie ahead",
@@ -52,6 +53,7 @@ std::vector<Option> sync_options() {
              [](auto& job) -> auto& { return job.sync.lookahead; }),
       value(
           {.name = "objective",
+           .advanced = true,
            .section = kHow,
            .sentence = "elastic-bsp: what a barrier's place minimises: waiting-share (of the workers' time until then) or span "
                        "(between the first and the last arrival)",
@@ -59,6 +61,7 @@ std::vector<Option> sync_options() {
           [](auto& job) -> auto& { return job.sync.objective; }, kText, sync::parse_objective),
       number(
           {.name = "history",
+           .advanced = true,
            .section = kHow,
            .sentence = "elastic-bsp: a worker's next iterations are predicted from the median of its last so many; so many are bsp "
                        "first",
@@ -66,6 +69,7 @@ std::vector<Option> sync_options() {
           [](auto& job) -> auto& { return job.sync.history; }),
       value(
           {.name = "gradient-scale",
+           .advanced = true,
            .section = kHow,
            .sentence = "What a gradient is multiplied by: mean (1 / workers), full (1), or model: mean where gradients are summed "
                        "over the workers, full where each is applied on its own",
@@ -86,6 +90,7 @@ std::vector<Option> loop_options() {
           [](auto& job) -> auto& { return job.loop.loop; }, kName, parse_loop),
       value(
           {.name = "algorithm",
+           .advanced = true,
            .section = kHow,
            .sentence = "Of the collective operations; with more than 2 workers ring, mst and be sum in another order than the "
                        "reference",
@@ -94,6 +99,7 @@ std::vector<Option> loop_options() {
           [](auto& job) -> auto& { return job.loop.algorithm; }, kName, parse_algorithm),
       number(
           {.name = "broadcast-every",
+           .advanced = true,
            .section = kHow,
            .sentence = "loop3: iterations between two broadcasts of all weights; 0: never, for sums in a fixed order do not drift",
            .legal = {.from = 0, .to = 1e15, .words = "0 (never) and more"}},

@@ -40,6 +40,8 @@ std::vector<Option> schedule_options() {
           }),
       value(
           {.name = "slice",
+           .advanced = true,
+           .takes = "SIZE",
            .section = kHow,
            .sentence = "Largest slice: parameters (50000), or bytes with a unit (200KB); for tuned, slicing and p3 (default: "
                        "chosen, 50000, 50000)",
@@ -49,6 +51,8 @@ std::vector<Option> schedule_options() {
           [](std::string_view size) { return parse_parameters("--slice", size, 1, kSlices); }, Refusals::kNameIt),
       value(
           {.name = "merge",
+           .advanced = true,
+           .takes = "SIZE",
            .section = kHow,
            .sentence = "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their "
                        "neighbour; 0: none does (default: tuned: chosen; others: 0)",
@@ -58,6 +62,7 @@ std::vector<Option> schedule_options() {
           [](std::string_view size) { return parse_parameters("--merge", size, 0, kMerges); }, Refusals::kNameIt),
       value(
           {.name = "batching",
+           .advanced = true,
            .section = kHow,
            .sentence = "With --return pull-in-batches (ibatch's own): how batches are planned (default exact)",
            .choices = {"exact", "forward-greedy", "backward-greedy", "ibatch"},
@@ -65,6 +70,7 @@ std::vector<Option> schedule_options() {
           [](auto& job) -> auto& { return job.schedule.batching; }, kName, parse_batching, Refusals::kNameIt),
       value(
           {.name = "push",
+           .advanced = true,
            .section = kHow,
            .sentence =
                "When gradients leave: at the end of backward, each as soon as it is ready, or, with --return pull-in-batches, in "
@@ -74,6 +80,7 @@ std::vector<Option> schedule_options() {
           [](auto& job) -> auto& { return job.schedule.push; }, kName, parse_push, Refusals::kNameIt),
       value(
           {.name = "return",
+           .advanced = true,
            .section = kHow,
            .sentence = "How values come back (default: the schedule's own; tuned: as predicted to be fastest)",
            .choices = {"broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"},
@@ -86,6 +93,8 @@ std::vector<Option> wire_options() {
   return {
       value(
           {.name = "window",
+           .advanced = true,
+           .takes = "SIZE",
            .section = kHow,
            .sentence = "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms "
                        "of the link's measured rate, 256KiB at least; to several processes at once up to six slices or 10ms), "
@@ -94,12 +103,15 @@ std::vector<Option> wire_options() {
           [](auto& job) -> auto& { return job.schedule.window; }, kText, scheduling::parse_window, Refusals::kNameIt),
       value(
           {.name = "ordered-places",
+           .advanced = true,
+           .takes = "PLACES",
            .section = kHow,
            .sentence = "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, "
                        "server-ingress, server-egress, window with commas between",
            .legal = {.words = "all, none, or a list of worker-egress, server-ingress, server-egress, window"}},
           [](auto& job) -> auto& { return job.schedule.places; }, kText, scheduling::parse_places, Refusals::kNameIt),
       wire_row({.name = "wire",
+                .takes = "TYPE",
                 .section = kHow,
                 .agree = kResume,
                 .sentence =
@@ -109,6 +121,7 @@ std::vector<Option> wire_options() {
                     "momentum (deep gradient compression)",
                 .legal = {.words = "float32, bfloat16, float16, dropping:SHARE, dgc:SHARE"}}),
       number({.name = "loss-scale",
+              .advanced = true,
               .section = kHow,
               .agree = kResume,
               .sentence = "bfloat16, float16: what gradients are multiplied by before they are rounded, so that small ones are not "
@@ -116,6 +129,7 @@ std::vector<Option> wire_options() {
               .legal = {.from = 1, .to = kLargestLossScale, .words = "a power of two from 1 to 16777216"}},
              [](auto& job) -> auto& { return job.wire.loss_scale; }),
       number({.name = "dgc-warm-up",
+              .advanced = true,
               .section = kHow,
               .agree = kResume,
               .sentence = "dgc: iterations in which the share that is sent falls from a quarter to SHARE; 0: none",

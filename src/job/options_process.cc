@@ -9,6 +9,7 @@ using enum Agree;
 std::vector<Option> saving_options() {
   return {
       text({.name = "checkpoint",
+            .takes = "DIR",
             .section = kFiles,
             .sentence = "Directory for checkpoints",
             .legal = {.words = "a directory"},
@@ -20,6 +21,8 @@ std::vector<Option> saving_options() {
               .legal = {.from = 0, .to = 1e15, .words = "0 (only at the end) and more"}},
              [](auto& job) -> auto& { return job.saving.every; }),
       text({.name = "checkpoint-key",
+            .advanced = true,
+            .takes = "FILE",
             .section = kFiles,
             .sentence =
                 "Key that seals checkpoints ('paceline key new FILE' makes one, the same path for all processes): --resume then "
@@ -39,6 +42,7 @@ std::vector<Option> saving_options() {
       number({.name = "resume-iteration", .sentence = "Its iteration", .legal = {.from = 0, .to = 1e15}},
              [](auto& job) -> auto& { return job.saving.iteration; }),
       text({.name = "export",
+            .takes = "FILE",
             .section = kFiles,
             .sentence = "The final model to this file, in the safetensors format",
             .legal = {.words = "a file"},
@@ -56,6 +60,7 @@ std::vector<Option> limits_options() {
               .legal = {.from = 0.2, .to = 86'400, .words = "200ms to 86400s, a day"}},
              [](auto& job) -> auto& { return job.limits.deadline; }),
       number({.name = "stall-deadline",
+              .advanced = true,
               .type = OptionType::kTime,
               .section = kLimits,
               .sentence = "Longest wait without progress while everybody is alive",
@@ -68,12 +73,15 @@ std::vector<Option> limits_options() {
       flag({.name = "trace", .sentence = "Every process records a timeline"},
            [](auto& job) -> auto& { return job.watching.trace; }),
       number({.name = "scale",
+              .advanced = true,
               .section = kWhat,
               .sentence = "replay: divides the parameters, and the sizes of slices, so that a slow link stands for a fast one",
               .legal = {.from = 1, .to = 1e9}},
              [](auto& job) -> auto& { return job.task.scale; }),
       value(
           {.name = "speed",
+           .advanced = true,
+           .takes = "SHARES",
            .section = kWhat,
            .sentence = "Made-up speed of each worker, share of the machine's: 1,1,0.5,0.25 (default: 1 each)",
            .legal = {.words = "0.001 to 1, one number for each worker, separated by commas"},
@@ -82,6 +90,7 @@ std::vector<Option> limits_options() {
           [](const std::vector<double>& speeds) { return fmt::format("{}", fmt::join(speeds, ",")); },
           [](std::string_view speeds) { return parse_speeds(std::string(speeds)); }, Refusals::kNameIt),
       number({.name = "jitter",
+              .advanced = true,
               .section = kWhat,
               .sentence = "Standard deviation of the time that an iteration's computing takes, as a share of it, 0 to 1",
               .legal = {.from = 0, .to = 1}},

@@ -10,6 +10,7 @@ std::vector<Option> task_options() {
   return {
       text(
           {.name = "model",
+           .takes = "NAME",
            .section = kWhat,
            .agree = kResume,
            .sentence = "Network; 'paceline models' lists them. replay:FILE replays a table of layers: sleeps instead of computing, "
@@ -17,6 +18,7 @@ std::vector<Option> task_options() {
            .legal = {.words = "a network's name or replay:FILE"}},
           [](auto& job) -> auto& { return job.task.model; }),
       text({.name = "dataset",
+            .takes = "NAME",
             .section = kWhat,
             .agree = kResume,
             .sentence = "Data set; 'paceline datasets' lists them",
@@ -41,11 +43,13 @@ std::vector<Option> task_options() {
               .absent = "0"},
              [](auto& job) -> auto& { return job.task.epochs; }),
       number({.name = "evaluate-every",
+              .advanced = true,
               .section = kWhat,
               .sentence = "Iterations between two evaluations on the test set; 0: only at the end",
               .legal = {.from = 0, .to = 1e15, .words = "0 (only at the end) and more"}},
              [](auto& job) -> auto& { return job.task.evaluate_every; }),
       flag({.name = "evaluate-late",
+            .advanced = true,
             .section = kWhat,
             .sentence = "Keep copies of the parameters and evaluate them when the training is over, so that evaluating disturbs "
                         "nobody's pace"},
@@ -73,6 +77,7 @@ std::vector<Option> update_options() {
           tensor::parse_optimizer),
       value(
           {.name = "learning-rate",
+           .takes = "RATE",
            .section = kWhat,
            .agree = kResume,
            .sentence = "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | "
@@ -92,18 +97,21 @@ std::vector<Option> update_options() {
               .legal = {.from = 0, .to = 1e15}},
              [](auto& job) -> auto& { return job.update.optimizer.weight_decay; }),
       number({.name = "adam-beta1",
+              .advanced = true,
               .section = kWhat,
               .agree = kResume,
               .sentence = "For adam and adamw: how much of the mean gradient so far stays",
               .legal = {.from = 0, .below = 1}},
              [](auto& job) -> auto& { return job.update.optimizer.beta1; }),
       number({.name = "adam-beta2",
+              .advanced = true,
               .section = kWhat,
               .agree = kResume,
               .sentence = "For adam and adamw: how much of the mean squared gradient so far stays",
               .legal = {.from = 0, .below = 1}},
              [](auto& job) -> auto& { return job.update.optimizer.beta2; }),
       number({.name = "adam-epsilon",
+              .advanced = true,
               .section = kWhat,
               .agree = kResume,
               .sentence = "For adam, adamw and adagrad: added to the root of the squared gradients before dividing by it",
@@ -111,6 +119,8 @@ std::vector<Option> update_options() {
              [](auto& job) -> auto& { return job.update.optimizer.epsilon; }),
       value(
           {.name = "parameter-groups",
+           .advanced = true,
+           .takes = "RULES",
            .section = kWhat,
            .agree = kResume,
            .sentence = "Parameters that are updated otherwise, by patterns of their names, the first that fits: "
@@ -127,6 +137,7 @@ std::vector<Option> update_options() {
              [](auto& job) -> auto& { return job.update.clip_norm; }),
       value(
           {.name = "non-finite",
+           .advanced = true,
            .section = kHow,
            .sentence =
                "A gradient that is not finite: stop (the job, naming it), skip (the iteration, on all; holds updates, which "
@@ -139,18 +150,21 @@ std::vector<Option> update_options() {
 std::vector<Option> program_options() {
   return {
       flag({.name = "verdict",
+            .advanced = true,
             .section = kHow,
             .sentence =
                 "With --optimizer mean: workers hear of every iteration how large its mean gradient is, whose gradient is not "
                 "finite, and which tensors nobody used"},
            [](auto& job) -> auto& { return job.update.verdict; }),
       flag({.name = "verdict-first",
+            .advanced = true,
             .section = kHow,
             .sentence =
                 "With --verdict: workers use no mean before the verdict of its iteration, so that on links which both use all "
                 "gradients leave before means do"},
            [](auto& job) -> auto& { return job.update.verdict_first; }),
       flag({.name = "told-rates",
+            .advanced = true,
             .section = kHow,
             .agree = kResume,
             .sentence =

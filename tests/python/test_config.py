@@ -153,9 +153,9 @@ def test_every_command_takes_it():
 
 
 def json_commands():
-    """From the list below `Subcommands:`."""
+    """From the lists below the options."""
     lines = run("--help").stdout.splitlines()
-    after = lines[lines.index("Subcommands:") + 1 :]
+    after = lines[lines.index("Start here:") + 1 : lines.index("Examples:")]
     return [line.split()[0] for line in after if line.startswith("  ") and not line.startswith("   ") and line.split()[0] != "paceline"]
 
 

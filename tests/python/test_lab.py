@@ -188,3 +188,10 @@ def test_a_command_that_fails_ends_the_others_where_that_is_asked_for():
         return
     hosts = json.loads(done[0])["hosts"]
     assert [host["exit_code"] for host in hosts] == [130, 7] and "host 1: sh exited with code 7" in done[1], done
+
+
+@pytest.mark.parametrize("words, apart", ((["train", "--help"], True), (["train", "--join", "{address:0}:1", "--help"], False)))
+def test_whole_jobs_on_every_host_are_pointed_out(words, apart):
+    answer = lab("--hosts", "2", "--measure", "0s", "--", PROGRAM, *words)
+    if answer is not None:
+        assert (answer[1].count("each host trains a job of its own") == 1) == apart, answer

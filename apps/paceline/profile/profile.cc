@@ -69,11 +69,8 @@ void add_link_options(CLI::App& command, ProfileOptions& options, const std::vec
 }  // namespace
 
 void add_profile(CLI::App& app, Chosen& chosen) {
-  CLI::App* command =
-      app.add_subcommand("profile",
-                         "Measure on this machine what 'paceline plan' asks for. Without a flag: how long each layer of a network "
-                         "computes, forward and\n"
-                         "backward, and what its transfer costs; --json prints what 'plan batches' and 'plan iteration' read");
+  CLI::App* command = app.add_subcommand(
+      "profile", "Measure what 'paceline plan' asks for; without a flag, how long each layer of a network computes and travels");
   const auto asked = std::make_shared<Asked>();
   ProfileOptions& options = asked->options;
   const std::vector<CLI::Option*> flags = add_flags(*command, *asked);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "paceline/environment.h"
+#include "paceline/help_text.h"
 #include "paceline/machine.h"
 #include "paceline/option_files.h"
 #include "paceline/ssh.h"
@@ -51,15 +52,21 @@ void add_host_options(CLI::App& command, HostOptions& options) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("NAME,...");
-  command.add_option("--ssh", options.ssh, "How a machine of --hosts is reached")->capture_default_str()->check(not_empty);
+  command.add_option("--ssh", options.ssh, "How a machine of --hosts is reached")
+      ->capture_default_str()
+      ->check(not_empty)
+      ->type_name("COMMAND")
+      ->group(kForExperts);
   command.add_option("--remote", options.remote, "This program on machines of --hosts, if it lies elsewhere there")
       ->check(not_empty)
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->group(kForExperts);
   command
       .add_option("--pass", options.pass, "Variables of this process that those on machines of --hosts get too, such as PYTHONPATH")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->option_text("NAME,...");
+      ->option_text("NAME,...")
+      ->group(kForExperts);
 }
 
 Result<std::string> meeting_address(const HostOptions& options) {

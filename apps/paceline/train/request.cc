@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "model/description.h"
+#include "paceline/help_text.h"
 #include "paceline/option_files.h"
 #include "paceline/train/job_files.h"
 #include "paceline/train/job_options.h"
@@ -155,15 +156,20 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
                   "Algorithm of each convolution: a JSON file {\"convolutions\": {LAYER: default, onednn, gemm, winograd or fft}}; "
                   "layers that it does not name run the default")
       ->check(not_empty)
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->group(kForExperts);
   how->add_option("--plan", r.plan_file,
                   "What 'paceline plan job --output FILE' wrote: model, mini-batch, workers, servers and convolutions, where no "
                   "option of this command line says otherwise")
       ->check(not_empty)
-      ->option_text("FILE");
-  how->add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed")->capture_default_str();
+      ->option_text("FILE")
+      ->group(kForExperts);
+  how->add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed")
+      ->capture_default_str()
+      ->group(kForExperts);
   how->add_option("--loader-threads", r.loader_threads, "That read ahead; 'paceline profile --steps' says how many it takes")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kForExperts);
   how->add_flag("--reference", r.reference,
                 "Train in one process with --workers virtual workers and no network: the yardstick, bit for bit");
 
@@ -171,18 +177,23 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
 
   CLI::App* where = group("Where");
   where->add_option("--join", r.join, "HOST:PORT or unix:/PATH of a coordinator: take part in a job that was started elsewhere")
-      ->check(not_empty);
+      ->check(not_empty)
+      ->type_name("ADDRESS");
   where
       ->add_option(
           "--role", r.role,
           "With --join: worker, server or both (a worker and a server in one process, which share one window). Without: both "
           "makes every worker's process a server too")
-      ->capture_default_str();
-  where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")->capture_default_str();
+      ->capture_default_str()
+      ->type_name("WORD");
+  where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")
+      ->capture_default_str()
+      ->group(kForExperts);
   where
       ->add_option("--bind", r.bind,
                    "Host to listen on, or unix:/PATH; a host that is not the loopback needs a key (--job-key-file)")
-      ->default_str("127.0.0.1");
+      ->default_str("127.0.0.1")
+      ->type_name("HOST");
 
   add_host_options(*where, r.hosts);
 
@@ -194,14 +205,18 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
   add_job_options(*command.add_option_group("Limits"), r.settings, job::Section::kLimits);
 
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
-  command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal");
-  command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file")->check(not_empty);
+  command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal")->group(kForExperts);
+  command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file")
+      ->check(not_empty)
+      ->type_name("FILE");
   command
       .add_option("--pace", r.pace_file,
                   "When each worker's iterations began and ended, and where barriers were, as the pacing server saw it: one JSON "
                   "object per line to this file")
-      ->check(not_empty);
-  command.add_option("--trace", r.trace_file, kTraceHelp)->check(not_empty);
+      ->check(not_empty)
+      ->type_name("FILE")
+      ->group(kForExperts);
+  command.add_option("--trace", r.trace_file, kTraceHelp)->check(not_empty)->type_name("FILE");
 }
 
 Result<TrainRequest> validated(TrainRequest r) {

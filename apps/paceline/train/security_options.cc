@@ -1,6 +1,7 @@
 #include "paceline/train/security_options.h"
 
 #include "paceline/environment.h"
+#include "paceline/help_text.h"
 #include "paceline/option_files.h"
 
 namespace paceline::cli {
@@ -20,11 +21,14 @@ void add_security_options(CLI::App& command, SecurityOptions& options) {
           "auto: encrypted with a key, and without one in the clear, on the loopback only; psk: encrypted, a key is needed (a job "
           "whose processes are all started here makes its own); tls: the same, or certificates; none: in the clear, for closed "
           "networks")
-      ->capture_default_str();
-  command.add_flag(
-      "--allow-clear-data", options.allow_clear_data,
-      "Of a job with a key: gradients and parameters travel in the clear, which saves processor time; who may connect is still "
-      "proved, and control stays encrypted. For links that nobody else can read or write. Every process of the job must say so");
+      ->capture_default_str()
+      ->type_name("WORD");
+  command
+      .add_flag(
+          "--allow-clear-data", options.allow_clear_data,
+          "Of a job with a key: gradients and parameters travel in the clear, which saves processor time; who may connect is still "
+          "proved, and control stays encrypted. For links that nobody else can read or write. Every process of the job must say so")
+      ->group(kForExperts);
 }
 
 Result<std::optional<JobKey>> choose_key(const SecurityOptions& options, std::span<const transport::Address> places,
