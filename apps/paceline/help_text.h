@@ -1,4 +1,4 @@
-// How --help looks: as wide as the terminal, a heading for each group of options, and without the options for experts unless they are asked for.
+// How --help looks: as wide as the terminal, and without the options for experts unless they are asked for.
 #pragma once
 
 #include <string>

@@ -12,6 +12,19 @@ constexpr const char* kSlices = "1 and more parameters (50000), or bytes with a 
 constexpr const char* kMerges = "0 (nothing is merged) and more parameters, or bytes with a unit that are whole parameters of 4";
 
 // One option for two members: the codec and its share.
+Option schedule_row() {
+  return value(
+      {.name = "schedule",
+       .section = kHow,
+       .sentence = "Which parts of a model travel when",
+       .choices = scheduling::schedule_names()},
+      [](auto& job) -> auto& { return job.schedule.name; }, [](const std::string& name) { return name; },
+      [](std::string_view name) -> Result<std::string> {
+        PACELINE_RETURN_IF_ERROR(scheduling::parse_schedule_name(name).status());
+        return std::string(name);
+      });
+}
+
 Option wire_row(Option row) {
   row.text = [](const JobSpec& job) { return job.wire.text(); };
   row.set = [](JobSpec& job, std::string_view text) -> Status {
@@ -28,16 +41,7 @@ Option wire_row(Option row) {
 
 std::vector<Option> schedule_options() {
   return {
-      value(
-          {.name = "schedule",
-           .section = kHow,
-           .sentence = "Which parts of a model travel when",
-           .choices = scheduling::schedule_names()},
-          [](auto& job) -> auto& { return job.schedule.name; }, [](const std::string& name) { return name; },
-          [](std::string_view name) -> Result<std::string> {
-            PACELINE_RETURN_IF_ERROR(scheduling::parse_schedule_name(name).status());
-            return std::string(name);
-          }),
+      schedule_row(),
       value(
           {.name = "slice",
            .advanced = true,
