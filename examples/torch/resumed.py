@@ -1,5 +1,5 @@
 """A script that goes on where it was: for launchers that restart it (sbatch --requeue, torchrun --max-restarts). It saves every few steps, and when
-it is told to end (SIGUSR1), which all ranks hear of in the same step.
+it is told to end (SIGUSR1, SIGTERM), which all ranks hear of in the same step.
 
     torchrun --standalone --nproc-per-node=2 --max-restarts=3 examples/torch/resumed.py FOLDER
 """
@@ -42,7 +42,8 @@ def main():
         first = saved["step"]
     done = first
     job = pt.attach(model, optimizer)
-    signal.signal(signal.SIGUSR1, lambda *_: job.stop())
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, lambda *_: job.stop())
     for step in range(first, options.steps):
         draw = torch.Generator().manual_seed(1000 * step + job.rank)  # the step and the rank say which data
         x = torch.randn(32, 16, generator=draw)

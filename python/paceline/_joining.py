@@ -78,6 +78,7 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     role = "both" if servers and started is None else "worker"
     given = place.coordinator or nth(here.coordinator, _attached)
     name, _attached = f"paceline/{here.attempt}/{_attached}", _attached + 1
+    tell_ready(False)
     bind = place.bind or bound(here, given)
     hosted: Coordinator | None = None
     try:
@@ -91,7 +92,14 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
             with contextlib.suppress(PacelineError):
                 hosted.close(1.0)
         raise
+    tell_ready(True)
     return node if hosted is None else Hosting(node, hosted)
+
+
+def tell_ready(joined: bool) -> None:
+    """PACELINE_READY_FILE is there from when this process has joined until it begins to join again: for who watches it from outside."""
+    if file := os.environ.get("PACELINE_READY_FILE"):
+        Path(file).touch() if joined else Path(file).unlink(missing_ok=True)
 
 
 def served(collective: bool, wanted: int, started: int | None) -> int:
