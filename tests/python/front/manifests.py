@@ -58,7 +58,7 @@ def jobs_of(document):
     """The Jobs that a JobSet, or a runtime's, is made of."""
     spec = document["spec"]
     inner = spec["template"]["spec"] if document["kind"] == "ClusterTrainingRuntime" else spec
-    return [{"apiVersion": "batch/v1", "kind": "Job", **job["template"]} for job in inner["replicatedJobs"]]
+    return [{"apiVersion": "batch/v1", "kind": "Job", **job["template"]} for job in inner.get("replicatedJobs", ())]
 
 
 def problem_of(document):

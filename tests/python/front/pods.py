@@ -114,6 +114,7 @@ class Pod:
 
     def listens(self):
         """Whether it has a TCP port of its own."""
+        assert self.process.poll() is None, (self.name, self.said())
         first = self.first
         return first is not None and any(line.split()[3] == "0A" for line in Path(f"/proc/{first}/net/tcp").read_text().splitlines()[1:])
 

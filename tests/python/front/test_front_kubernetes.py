@@ -35,8 +35,12 @@ def has_the_bits_of_torchrun(volumes, tmp_path):
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def saved(volumes):
-    return (volumes["checkpoints"] / "checkpoint.pt").exists
+def wait_for_a_save(pods, volumes):
+    def saved():
+        assert all(pod.process.poll() is None for pod in pods.all()), pods.said()
+        return (volumes["checkpoints"] / "checkpoint.pt").exists()
+
+    wait_until("something is saved", saved)
 
 
 def steps_of(pods):
@@ -54,7 +58,7 @@ def test_told_to_end_pods_leave_after_a_step_and_those_of_the_next_attempt_end_w
         assert not any(pod.ready() for pod in first.all())
         first.publish()
         wait_until("all are ready", lambda: all(pod.ready() for pod in first.all()))
-        wait_until("something is saved", saved(volumes))
+        wait_for_a_save(first, volumes)
         first.terminate()
         assert first.end() == [75] * 3, first.said()
         begun, left = steps_of(first)
@@ -70,7 +74,7 @@ def test_of_a_killed_pod_the_others_name_the_rank(tmp_path, volumes):
     if not rights():
         return
     with Pods(tmp_path / "pods", jobset_of("jobset.yaml"), volumes, more={"worker": ("--steps", 10**6, "--seconds", 0.1)}) as pods:
-        wait_until("something is saved", saved(volumes))
+        wait_for_a_save(pods, volumes)
         pods.all()[1].signal(signal.SIGKILL)
         assert 0 not in pods.end(), pods.said()
         for pod in (pods.all()[0], pods.all()[2]):
@@ -82,7 +86,7 @@ def test_servers_and_a_coordinator_in_pods_of_their_own(tmp_path, volumes):
     if not rights():
         return
     with Pods(tmp_path / "first", jobset_of("servers.yaml"), volumes, more={"worker": SLOW}) as first:
-        wait_until("something is saved", saved(volumes))
+        wait_for_a_save(first, volumes)
         assert all(pod.ready() for pod in first.all())
         first.terminate()
         assert first.end() == [130] * 3 + [75] * 3, first.said()
@@ -159,28 +163,30 @@ def test_the_manifests_are_what_the_schemas_say():
     )
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "file, right, wrong",
-    [
-        ("jobset.yaml", "maxRestarts: 10", "maxRestart: 10"),
-        ("jobset.yaml", "maxRestarts: 10", 'maxRestarts: "10"'),
-        ("jobset.yaml", "backoffLimit: 0", "backofLimit: 0"),
-        ("jobset.yaml", "restartPolicy: Never", "restartPolicy: 1"),
-        ("jobset.yaml", "defaultMode: 0400", "mode: 0400"),
-        ("jobset.yaml", "minAvailable: 3", "minAvailable: [3]"),
-        ("jobset.yaml", "unhealthyPodEvictionPolicy", "unhealthyEvictionPolicy"),
-        ("jobset.yaml", "kind: PodDisruptionBudget", "kind: PodBudget"),
-        ("servers.yaml", "status: Ready }]", "state: Ready }]"),
-        ("servers.yaml", "seconds: 30", "second: 30"),
-        ("trainjob.yaml", "numProcPerNode: 1", "procPerNode: 1"),
-        ("trainjob.yaml", "runtimeRef: { name: paceline }", "runtimeRef: paceline"),
-        ("trainjob.yaml", "claimName: train-checkpoints", "claim: train-checkpoints"),
-    ],
+MISTAKES = (
+    ("jobset.yaml", "maxRestarts: 10", "maxRestart: 10"),
+    ("jobset.yaml", "maxRestarts: 10", 'maxRestarts: "10"'),
+    ("jobset.yaml", "backoffLimit: 0", "backofLimit: 0"),
+    ("jobset.yaml", "restartPolicy: Never", "restartPolicy: 1"),
+    ("jobset.yaml", "defaultMode: 0400", "mode: 0400"),
+    ("jobset.yaml", "minAvailable: 3", "minAvailable: [3]"),
+    ("jobset.yaml", "unhealthyPodEvictionPolicy", "unhealthyEvictionPolicy"),
+    ("jobset.yaml", "kind: PodDisruptionBudget", "kind: PodBudget"),
+    ("servers.yaml", "status: Ready }]", "state: Ready }]"),
+    ("servers.yaml", "seconds: 30", "second: 30"),
+    ("trainjob.yaml", "numProcPerNode: 1", "procPerNode: 1"),
+    ("trainjob.yaml", "runtimeRef: { name: paceline }", "runtimeRef: paceline"),
+    ("trainjob.yaml", "claimName: train-checkpoints", "claim: train-checkpoints"),
 )
-def test_a_manifest_with_a_mistake_is_refused(tmp_path, file, right, wrong):
-    text = (MANIFESTS / file).read_text()
-    assert right in text
-    (tmp_path / file).write_text(text.replace(right, wrong, 1))
-    done = checked(tmp_path / file)
-    assert done.returncode == 1 and "refused" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.full
+def test_a_manifest_with_an_unknown_key_a_wrong_type_or_an_unknown_kind_is_refused(tmp_path):
+    for number, (file, right, wrong) in enumerate(MISTAKES):
+        text = (MANIFESTS / file).read_text()
+        assert right in text
+        (tmp_path / f"{number:02}-{file}").write_text(text.replace(right, wrong, 1))
+    done = checked(*sorted(tmp_path.glob("*.yaml")))
+    assert done.returncode == 1 and not done.stderr, done.stderr
+    refused = [line[:2] for line in done.stdout.splitlines() if ": refused: " in line]
+    assert refused == [f"{number:02}" for number in range(len(MISTAKES))], done.stdout
