@@ -8,6 +8,7 @@
   srun      SLURM_PROCID           SLURM_NTASKS           in a store on the step's first host
 
 `paceline run` sets Paceline's own, and PACELINE_SERVERS: so many servers, and the coordinator, are processes that it has started already.
+A pod on Kubernetes has torchrun's or Paceline's from its manifest (examples/kubernetes), where the rank is its index in the Job.
 In this order, since mpirun and torchrun are started by srun too. PACELINE_COORDINATOR with any of them says where rank 0 runs the
 coordinator; otherwise it takes a free port and tells the others. Without any of these a process is a job of its own, unless the script has a
 process group of torch (frameworks that start ranks themselves). The shell of an sbatch script, where srun has not been called, is no rank.
