@@ -60,7 +60,6 @@ def secret(folder, key):
     (folder / "..data").symlink_to(held.name)
     (held / key.name).write_bytes(key.read_bytes())
     (folder / key.name).symlink_to(f"..data/{key.name}")
-    return held / key.name
 
 
 class Pod:
@@ -137,7 +136,7 @@ class Pods:
 
     def __init__(self, folder, jobset, volumes, names_late=False, more=None):
         folder.mkdir()
-        self.folder, self.jobset, self.volumes, self.more = folder, jobset, volumes, more or {}
+        self.folder, self.volumes, self.more = folder, volumes, more or {}
         self.subdomain = jobset["metadata"]["name"]
         jobs = jobset["spec"]["replicatedJobs"]
         counts = {job["name"]: job["template"]["spec"].get("completions", 1) for job in jobs}
