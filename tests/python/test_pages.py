@@ -1,0 +1,75 @@
+"""Every command block of a tutorial, a how-to page and README runs, and prints what the page shows."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+import pages
+from jobs import ROOT, full, keep_port
+from ssh_hosts import Sshd, ssh_command
+
+NAMES = {"node1": "127.0.0.1", "node2": "127.0.0.1"}
+RUN = sorted(page.relative_to(ROOT) for folder in ("tutorials", "how-to") for page in (ROOT / "docs" / folder).glob("*.md"))
+ENGINES = sorted(page.relative_to(ROOT) for page in (ROOT / "docs/engines").glob("*.md"))
+PORTS = ("4100", "4170")  # what pages write; another one of this machine's is taken
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory):
+    """A folder with an `ssh` that knows node1 and node2, both this machine."""
+    folder = tmp_path_factory.mktemp("ssh")
+    with Sshd(folder) as server:
+        command = ssh_command(folder, NAMES, server.port).replace("ssh ", f"{shutil.which('ssh')} ", 1)
+        (folder / "front").mkdir()
+        (folder / "front/ssh").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (folder / "front/ssh").chmod(0o755)
+        yield folder / "front"
+
+
+@pytest.mark.parametrize("page", [page if page.parent.name == "tutorials" else full(page) for page in RUN], ids=str)
+def test_what_a_page_has_its_reader_type_works(page, front, tmp_path):
+    found = pages.blocks(ROOT / page)
+    typed = [block for block in found if block.language == "sh" and not block.excuse]
+    assert typed, "a page that teaches or helps has a command"
+    held = [keep_port() for _ in PORTS]
+    try:
+        for block in typed:
+            block.text = block.text.replace("--start node1", "--start node1:4170")
+            for port, socket in zip(PORTS, held):
+                block.text = re.sub(rf"\b{port}\b", str(socket.getsockname()[1]), block.text)
+        said = pages.run(typed, pages.tree_for(tmp_path / "tree"), front)
+    finally:
+        for socket in held:
+            socket.close()
+    for block, before in zip(found[1:], found):
+        if block.language == "text" and before in typed:
+            assert pages.missing(block.text, said[typed.index(before)]) == [], (page, said[typed.index(before)])
+
+
+@pytest.mark.parametrize("page", [*RUN, *ENGINES], ids=str)
+def test_a_block_says_what_it_is_and_what_runs_it(page):
+    found = pages.blocks(ROOT / page)
+    assert {block.language for block in found} <= {"sh", "text", "python", "toml", "json"}
+    excused = [block for block in found if block.excuse]
+    assert len(excused) <= 1 or page in ENGINES
+    for block in excused:
+        named = re.search(r"[\w./-]+", block.excuse)[0]
+        assert (ROOT / named).exists(), f"{page}: what runs this block instead does not exist: {named}"
+    assert page in RUN or excused == found, "launchers are started by tests of their own"
+
+
+def test_python_of_a_tutorial_stands_in_the_script_that_it_shows():
+    blocks = [block for block in pages.blocks(ROOT / "docs/tutorials/pytorch-script.md") if block.language == "python"]
+    script = (ROOT / "examples/torch/mnist_cnn.py").read_text()
+    marked = [line.split("  # +")[0].strip() for line in script.splitlines() if line.endswith("# +")]
+    assert [line for block in blocks for line in block.text.splitlines()] == marked
+
+
+def test_a_command_that_fails_is_told(tmp_path):
+    blocks = [pages.Block("sh", "echo before", None), pages.Block("sh", "false\necho behind", None)]
+    with pytest.raises(AssertionError, match=r"ended with 1[^$]*before"):
+        pages.run(blocks, pages.tree_for(tmp_path / "tree"), tmp_path)
+    assert pages.missing("speed    5 s\n\nnothing   such", "speed   7 s\nother  2") == ["nothing"]
+    assert os.listdir(tmp_path / "tree/runs") == []
