@@ -39,7 +39,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.steps)
     job = pt.attach(model, optimizer, buffers="broadcast")  # +
-    batches = DataLoader(data, batch_size=32, sampler=job.sampler(data, seed=1))  # +
+    batches = DataLoader(data, 32, sampler=job.sampler(data, seed=1))  # +
     for _, (images, labels) in zip(range(options.steps), batches):
         loss = F.cross_entropy(model(images), labels)
         loss.backward()
