@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Writes the pages of docs/reference from what they describe: the programs' help and option table, the C headers, the Python package.
+
+    scripts/make_reference.py            writes them; the programs are those of PACELINE, else of build/release
+    scripts/make_reference.py --check    writes nothing; exit code 1, with the command that mends it, where a page is not what it would be
+"""
+
+import argparse
+import ast
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
+MADE = "<!-- made by scripts/make_reference.py; change what it is made from -->\n\n"
+SECTIONS = {
+    "what": "What to train", "how": "How to synchronise", "files": "Files", "limits": "Limits", "processes": "Of processes and of programs",
+}  # fmt: skip
+AGREE = {"workers": "workers", "resume": "workers, checkpoint"}
+HEADERS = ("error.h", "paceline.h", "communicator.h", "optimizer_state.h")
+MODULES = {
+    "paceline": "python/paceline/__init__.py",
+    "paceline.report": "python/paceline/report.py",
+    "paceline.plan": "python/paceline/plan.py",
+    "paceline.profile": "python/paceline/profile.py",
+    "paceline.torch": "python/paceline/torch/__init__.py",
+}
+
+
+def output(*words):
+    said = subprocess.run([PROGRAM, *words], check=True, capture_output=True, text=True, timeout=60).stdout
+    return re.sub(r"=/\S+?/(bench|\.venv)/", r"=\1/", said)  # a default in the tree, wherever that is
+
+
+def plain(text):
+    """Text for a cell or a paragraph, in which nothing is markup but `code`."""
+    pieces = re.split(r"(`[^`]+`)", " ".join(text.split()))
+    return "".join(one.replace("|", "\\|") if i % 2 else re.sub(r"([|*_<>\[\]`])", r"\\\1", one) for i, one in enumerate(pieces))
+
+
+def code(text):
+    return f"`{' '.join(text.split())}`".replace("|", "\\|") if text else ""
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def options_page():
+    rows = json.loads(output("options", "--json"))
+    page = f"""# Options: what is legal, and who must agree
+
+{len(rows)} options make a job. They are the same on the command line, in a `--config` file, in `attach(settings=...)` and in
+`paceline_job_set`. What each means, and its default, stands [with `paceline train`](../cli.md#paceline-train).
+`paceline options --json` prints this table, `--schema` a JSON schema.
+Workers whose options differ are refused; the first difference is named. So is a checkpoint where an option differs that must agree with it.
+"""
+    for section, title in SECTIONS.items():
+        chosen = [row for row in rows if row["section"] == section]
+        cells = [[code(row["name"]), row["type"], plain(row["legal"]), AGREE[row["agree"]], row["since"]] for row in chosen]
+        page += f"\n## {title}\n\n" + table(["option", "type", "legal", "must agree between", "since"], cells)
+    unknown = {row["section"] for row in rows} - set(SECTIONS)
+    assert not unknown, f"sections that SECTIONS does not name: {unknown}"
+    return page
+
+
+def entries(text):
+    """(spec, meaning) of each entry of an indented list of a program's help, whose meaning may stand in the next line."""
+    found = []
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent <= 4:
+            spec, _, meaning = line.strip().partition("  ")
+            found.append([spec, meaning.strip()])
+        elif line.strip() and found:
+            found[-1][1] += " " + line.strip()
+    return found
+
+
+def parts(text):
+    """Heading -> lines, of a program's help. A group of options has its own heading, and its options stand deeper."""
+    found, name = {"": ""}, ""
+    for line in text.splitlines():
+        if heading := re.fullmatch(r"(?:\[Option Group: (.+)\]|(Positionals|Options|Subcommands|Examples):)", line):
+            name = heading[1] or heading[2]
+            found[name] = ""
+        elif line.strip() != "Options:":
+            found[name] += line + "\n"
+    return found
+
+
+def command_page(words):
+    found = parts(output(*words, "--help"))
+    about = found.pop("").split("Usage: ")
+    title = " ".join(["paceline", *words])
+    page = f"\n## `{title}`\n\n{plain(about[0])}\n\n```text\n{about[1].strip()}\n```\n"
+    subcommands = [spec for spec, _ in entries(found.pop("Subcommands", ""))]
+    examples = found.pop("Examples", "")
+    if words == ["train"]:
+        page += "\nIts options: [what each means](../cli.md#paceline-train), [what is legal](options.md).\n"
+        found = {}
+    for name, text in found.items():
+        rows = [entry for entry in entries(text) if not entry[0].startswith(("-h,", "--config FILE"))]
+        if rows:
+            head = {"Positionals": "argument", "Options": "option"}.get(name, f"{name.lower()}: option")
+            page += "\n" + table([head, "meaning"], [[code(spec), plain(meaning)] for spec, meaning in rows])
+    if examples.strip():
+        page += f"\n```text\n{inspect.cleandoc(examples)}\n```\n"
+    return page + "".join(command_page([*words, one]) for one in subcommands)
+
+
+def commands_page():
+    top = [spec for spec, _ in entries(parts(output("--help"))["Subcommands"])]
+    return f"""# Commands
+
+What each command takes, as its `--help` says it. [The command line](../cli.md) says what it is for. Every command has `--help`, and
+`--config FILE`: options from a TOML file, where the command line wins.
+{"".join(command_page([one]) for one in top)}"""
+
+
+def c_comment(text):
+    text = re.sub(r"^\s*/\*+\s?|\s*\*/\s*$", "", text.strip())
+    return plain(re.sub(r"\n\s*\*?", "\n", text))
+
+
+def c_page():
+    page = f"""# The C interface
+
+{len(HEADERS)} headers of C11, in [include/paceline](../../include/paceline); link `paceline::paceline`.
+A program: [examples/linear_model](../../examples/linear_model).
+For C++ the headers are the reference: [paceline/collectives.h](../../include/paceline/collectives.h) and, for modules of LibTorch,
+[paceline/torch.h](../../trainer/include/paceline/torch.h).
+"""
+    comment, types = r"(?P<comment>/\*(?:(?!\*/).)*\*/[ \n]*)?", r"typedef struct \w+ \{.*?\} \w+;|enum \{.*?\};"
+    entry = re.compile(rf"{comment}(?P<code>(?:{types}|[\w ]+[ *]+(?P<name>paceline_\w+)\([^;]*\);)[^\n]*)", re.DOTALL)
+    for header in HEADERS:
+        text = (ROOT / "include/paceline" / header).read_text()
+        first = c_comment(re.match(r"/\*.*?\*/", text, re.DOTALL)[0]).split(". ")[0]
+        page += f"\n## paceline/{header}\n\n{first.rstrip('.')}.\n"
+        for found in entry.finditer(text, text.index('extern "C"')):
+            said = c_comment(found["comment"] or "")
+            if said.startswith("---- "):
+                said = ""
+            page += (f"\n### {found['name']}\n" if found["name"] else "") + (f"\n{said}\n" if said else "")
+            page += f"\n```c\n{inspect.cleandoc(found['code'])}\n```\n"
+    return page
+
+
+def errors_page():
+    text = (ROOT / "include/paceline/error.h").read_text()
+    kinds = re.findall(r"PACELINE_(\w+) = \d+,?\s*/\* (.*?) \*/", text)[:8]
+    exits = {"BAD_REQUEST": "2", "CANCELLED": "130", "AGAIN": "none"}
+    rows = [[code(kind.lower().replace("_", "-")), exits.get(kind, "1"), plain(meaning)] for kind, meaning in kinds]
+    return """# Exit codes and kinds of errors
+
+| exit code of a program | says |
+|---|---|
+| 0 | done |
+| 1 | it failed while running, or `doctor` did not reach a host |
+| 2 | the request was wrong; nothing was begun |
+| 130 | interrupted |
+
+`paceline lab` ends with the code of the command that failed first. A program that fails prints one line on standard error.
+It begins with `paceline: error:`.
+
+In C, C++ and Python an error has a kind. It says what the caller can do.
+
+""" + table(["kind", "as exit code", "do"], rows)
+
+
+def homes(file):
+    """Public name -> file that defines it, of a module."""
+    tree = ast.parse((ROOT / file).read_text())
+    listed = [ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"]
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("paceline"):
+            for name in node.names:
+                for home in (f"{node.module}.{name.name}", node.module):
+                    path = ROOT / "python" / (home.replace(".", "/") + ".py")
+                    if path.exists():
+                        found.setdefault(name.name, path)
+    own = {node.name: ROOT / file for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names = listed[0] if listed else [name for name in own if not name.startswith("_")]
+    return {name: found.get(name, ROOT / file) if name not in own else own[name] for name in names}
+
+
+def documented(node, level, name):
+    said = ast.get_docstring(node) or ""
+    first, _, rest = said.partition("\n\n")
+    inside = ""
+    if isinstance(node, ast.ClassDef):
+        begun = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+        signature = f"class {name}" + (f"({ast.unparse(begun[0].args).removeprefix('self').lstrip(', ')})" if begun else "")
+        methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]
+        inside = "".join(documented(one, level + 1, f"{name}.{one.name}") for one in methods if ast.get_docstring(one))
+    else:
+        returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+        signature = f"{name}({ast.unparse(node.args)}){returns}"
+    rest = f"\n```text\n{rest}\n```\n" if rest else ""
+    return f"\n{'#' * level} {name}\n\n```python\n{signature}\n```\n\n{plain(first)}\n{rest}{inside}"
+
+
+def python_page():
+    page = "# The Python interface\n\nWhat to do with it stands with [PyTorch](../torch.md) and [without](../python.md).\n"
+    for module, file in MODULES.items():
+        page += f"\n## {module}\n\n{plain(ast.get_docstring(ast.parse((ROOT / file).read_text())).partition(chr(10) * 2)[0])}\n"
+        for name, home in homes(file).items():
+            nodes = {node.name: node for node in ast.parse(home.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+            if name in nodes and (module != "paceline" or str(home.relative_to(ROOT)) not in MODULES.values()):
+                page += documented(nodes[name], 3, name)
+    return page
+
+
+PAGES = {"options": options_page, "commands": commands_page, "c": c_page, "errors": errors_page, "python": python_page}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a page is not what it would be")
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs/reference", help="where the pages are")
+    arguments = parser.parse_args()
+    wrong = []
+    for name, make in PAGES.items():
+        file, text = arguments.folder / f"{name}.md", MADE + make()
+        if not file.exists() or file.read_text() != text:
+            wrong.append(file.name)
+            if not arguments.check:
+                arguments.folder.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+    if arguments.check and wrong:
+        print(f"{', '.join(wrong)} of {arguments.folder} is not what it describes: run scripts/make_reference.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
