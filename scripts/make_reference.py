@@ -87,7 +87,8 @@ def parts(text):
     """Heading -> lines, of a program's help. A group of options has its own heading, and its options stand deeper."""
     found, name = {"": ""}, ""
     for line in text.splitlines():
-        if heading := re.fullmatch(r"(?:\[Option Group: (.+)\]|(Positionals|Options|Subcommands|Examples):)", line):
+        heading = re.fullmatch(r"\[Option Group: (.+)\]|(\S.*):", line)
+        if heading and ("Usage: " in found[""] or heading[2] == "Subcommands"):
             name = heading[1] or heading[2]
             found[name] = ""
         elif line.strip() != "Options:":
@@ -108,7 +109,7 @@ def command_page(words):
     for name, text in found.items():
         rows = [entry for entry in entries(text) if not entry[0].startswith(("-h,", "--config FILE"))]
         if rows:
-            head = {"Positionals": "argument", "Options": "option"}.get(name, f"{name.lower()}: option")
+            head = {"Positionals": "argument", "Options": "option"}.get(name, plain(f"{name[0].lower()}{name[1:]}: option"))
             page += "\n" + table([head, "meaning"], [[code(spec), plain(meaning)] for spec, meaning in rows])
     if examples.strip():
         page += f"\n```text\n{inspect.cleandoc(examples)}\n```\n"
