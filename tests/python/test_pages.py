@@ -13,7 +13,8 @@ from test_lab import rights
 
 NAMES = {"node1": "127.0.0.1", "node2": "127.0.0.1"}
 RUN = sorted(page.relative_to(ROOT) for pattern in ("README.md", "docs/tutorials/*.md", "docs/how-to/*.md") for page in ROOT.glob(pattern))
-ENGINES = sorted(page.relative_to(ROOT) for page in (ROOT / "docs/engines").glob("*.md"))
+# Pages of what stands in a cluster, in a framework or on a GPU: tests of their own start it.
+ELSEWHERE = [page.relative_to(ROOT) for page in [*(ROOT / "docs/engines").glob("*.md"), ROOT / "docs/frameworks.md", ROOT / "docs/gpu.md"]]
 ALWAYS = ("README.md", "first-job.md")  # for what a newcomer types first
 PORTS = ("4100", "4170")  # what pages write; another one of this machine's is taken
 
@@ -55,16 +56,16 @@ def test_what_a_page_has_its_reader_type_works(page, front, tmp_path):
             assert len(set(re.findall("^parameters .*", output, re.MULTILINE))) == 1, "the reference has other bits"
 
 
-@pytest.mark.parametrize("page", [*RUN, *ENGINES], ids=str)
+@pytest.mark.parametrize("page", [*RUN, *sorted(ELSEWHERE)], ids=str)
 def test_a_block_says_what_it_is_and_what_runs_it(page):
     found = pages.blocks(ROOT / page)
     assert {block.language for block in found} <= {"sh", "text", "python", "cpp", "toml", "json"}
     excused = [block for block in found if block.excuse]
-    assert len(excused) <= 1 or page in ENGINES
+    assert len(excused) <= 1 or page in ELSEWHERE
     for block in excused:
         named = re.search(r"[\w./-]+", block.excuse)[0]
         assert (ROOT / named).exists(), f"{page}: what runs this block instead does not exist: {named}"
-    assert page in RUN or excused == found, "launchers are started by tests of their own"
+    assert page in RUN or excused == found, "a block here names the test that runs it"
 
 
 def test_python_of_a_tutorial_stands_in_the_script_that_it_shows():
