@@ -175,6 +175,16 @@ In C, C++ and Python an error has a kind. It says what the caller can do.
 """ + table(["kind", "as exit code", "do"], rows)
 
 
+def environment_page():
+    rows = [[code(name), plain(meaning)] for name, meaning in entries(output("help", "environment").split("\n\n", 1)[1])]
+    return """# Environment variables
+
+The programs read these; `paceline help environment` prints them. libpaceline reads `PACELINE_JOB_KEY_FILE` alone.
+The Python package reads what launchers set, and `PACELINE_LIBRARY`, `PACELINE_INTERFACE` and `PACELINE_CHECK` ([PyTorch](../torch.md)).
+
+""" + table(["variable", "meaning"], rows)
+
+
 def homes(file):
     """Public name -> file that defines it, of a module."""
     tree = ast.parse((ROOT / file).read_text())
@@ -219,7 +229,7 @@ def python_page():
     return page
 
 
-PAGES = {"options": options_page, "commands": commands_page, "c": c_page, "errors": errors_page, "python": python_page}
+MAKERS = (options_page, commands_page, c_page, errors_page, environment_page, python_page)
 
 
 def main():
@@ -228,8 +238,8 @@ def main():
     parser.add_argument("--folder", type=Path, default=ROOT / "docs/reference", help="where the pages are")
     arguments = parser.parse_args()
     wrong = []
-    for name, make in PAGES.items():
-        file, text = arguments.folder / f"{name}.md", MADE + make()
+    for make in MAKERS:
+        file, text = arguments.folder / f"{make.__name__.removesuffix('_page')}.md", MADE + make()
         if not file.exists() or file.read_text() != text:
             wrong.append(file.name)
             if not arguments.check:
