@@ -33,7 +33,8 @@ MODULES = {
 
 
 def output(*words):
-    said = subprocess.run([PROGRAM, *words], check=True, capture_output=True, text=True, timeout=60).stdout
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}  # whose values would be defaults
+    said = subprocess.run([PROGRAM, *words], check=True, capture_output=True, text=True, timeout=60, env=clean).stdout
     return re.sub(r"=/\S+?/(bench|\.venv)/", r"=\1/", said)  # a default in the tree, wherever that is
 
 

@@ -31,6 +31,11 @@ def test_a_page_that_is_not_is_named_with_the_command_that_mends_it(tmp_path):
     assert (folder / "options.md").read_text() == text and (folder / "c.md").exists()
 
 
+def test_no_default_is_a_path_of_this_machine():
+    told = [line for page in PAGES.glob("*.md") for line in page.read_text().splitlines()]
+    assert [line for line in told if re.search(r"=/\w|" + re.escape(str(ROOT)), line)] == []
+
+
 def headings(page):
     return set(re.findall(r"^#+ (\S+)$", (PAGES / page).read_text(), re.MULTILINE))
 
@@ -54,7 +59,10 @@ def told_keys():
     return {key for row in rows for key in re.findall(r"`(\w+)`", row)}
 
 
-@pytest.mark.parametrize("more", [("--workers", 2, "--servers", 2), ("--workers", 2, "--collective", "loop3"), ("--reference",)], ids=lambda more: more[-1])
+JOBS = {"servers": ("--workers", 2, "--servers", 2), "collective": ("--workers", 2, "--collective", "loop3"), "reference": ("--reference",)}
+
+
+@pytest.mark.parametrize("more", JOBS.values(), ids=JOBS)
 def test_every_key_of_a_report_is_told(more):
     report = train(*BRIEF, "--iterations", 2, *more)
     assert set(report) <= told_keys(), f"docs/cli.md lacks {sorted(set(report) - told_keys())}"
