@@ -18,6 +18,7 @@ from paceline import _interface
 from paceline._arrays import Elements
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator, Request
+from paceline.torch import sparse
 from paceline.torch.in_flight import InFlight
 from paceline.torch.reductions import COMBINED, Op, name_of, reduced
 
@@ -67,12 +68,10 @@ def refuse(call: str, tensors: Sequence[Tensor]) -> None:
 class Collectives:
     """Of one group. Calls begin an operation and return; the tensors belong to it until the end."""
 
-    def __init__(self, all: Communicator, pair: Callable[[int, int], Communicator], wire: torch.dtype = torch.float32, in_order: bool = False) -> None:
-        """`pair`: the communicator by which the first sends to the second rank of this group. `wire`: as what float32 is added up. `in_order`: of the
-        ranks, as the communicator was opened."""
+    def __init__(self, all: Communicator, wire: torch.dtype = torch.float32, in_order: bool = False) -> None:
+        """`wire`: as what float32 is added up. `in_order`: of the ranks, as the communicator was opened."""
         self.all = all
         self.rank, self.ranks = all.rank, all.ranks
-        self._pair = pair
         self._wire = wire
         self._in_order = in_order
         self._begun = 0
@@ -84,7 +83,7 @@ class Collectives:
         self._begun = (self._begun + 1) % 2**30
         return self.all.start(operation, array, output, priority=self._begun, **choices)
 
-    def _said(self, line: str) -> InFlight:
+    def said(self, line: str) -> InFlight:
         """All ranks have called the same, or an error says who has not."""
         lines = torch.zeros(self.ranks, LINE, dtype=torch.uint8, device=HOST)
         said = line.encode()[: LINE - 1]
@@ -103,7 +102,7 @@ class Collectives:
         """All ranks' tensors of this shape, whatever their elements, once it is over."""
         held = padded(tensor)
         whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8, device=HOST)
-        said = self._said(f"{call} of {tensor.numel()} {kind_of(tensor)}")
+        said = self.said(f"{call} of {tensor.numel()} {kind_of(tensor)}")
         moved = self._start("allgather", words(held), words(whole))
         return said.then(moved), lambda: [unpadded(whole[rank], tensor) for rank in range(self.ranks)]
 
@@ -131,6 +130,8 @@ class Collectives:
         return InFlight(self._start("barrier"))
 
     def allreduce(self, tensor: Tensor, op: Op) -> InFlight:
+        if tensor.layout is torch.sparse_coo and tensor.device.type == "cpu":
+            return sparse.allreduce(self, tensor, op)
         refuse("all_reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
@@ -148,7 +149,7 @@ class Collectives:
         if (reduction := self._native(dense, op)) is not None:
             if self._in_order and root != self.ranks - 1:  # the library adds in order to the last rank only, or to all
                 mine = dense.clone()
-                said = self._said(f"reduce ({name_of(op)}) of {dense.numel()} {kind_of(dense)} to rank {root}")
+                said = self.said(f"reduce ({name_of(op)}) of {dense.numel()} {kind_of(dense)} to rank {root}")
                 return said.then(self._start("allreduce", elements(mine), reduction=reduction), (lambda: tensor.detach().copy_(mine)) if self.rank == root else None)
             mine = dense if self.rank == root else dense.clone()
             return InFlight(self._start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
@@ -161,7 +162,7 @@ class Collectives:
         if dense.dtype in TYPES:
             return InFlight(self._start("broadcast", elements(dense), root=root), back)
         held = padded(dense)
-        said = self._said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
+        said = self.said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
         return said.then(self._start("broadcast", words(held), root=root), lambda: (tensor.detach().copy_(unpadded(held, dense))))
 
     def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> InFlight:
@@ -202,22 +203,22 @@ class Collectives:
         scratch = [torch.empty_like(tensor) for _ in range(self.ranks)]
         if self.rank == root:
             self._check_sizes("gather", outputs, tensor)
-        said = self._said(f"gather of {tensor.numel()} {kind_of(tensor)} to rank {root}")
-        return said.then(None, self.allgather(scratch, tensor).wait).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
+        said = self.said(f"gather of {tensor.numel()} {kind_of(tensor)} to rank {root}")
+        return said.then(self.allgather(scratch, tensor)).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
 
     def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> InFlight:
         if self.rank == root:
             self._check_sizes("scatter", inputs, output)
         whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype, device=HOST)
-        said = self._said(f"scatter of {output.numel()} {kind_of(output)} from rank {root}")
-        return said.then(None, self.broadcast(whole, root).wait).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
+        said = self.said(f"scatter of {output.numel()} {kind_of(output)} from rank {root}")
+        return said.then(self.broadcast(whole, root)).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
         """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says."""
         refuse("all_to_all", [*inputs, *outputs])
         if not len(outputs) == len(inputs) == self.ranks:
             raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
-        self._said(f"all_to_all of {kind_of(inputs[0])}").wait()
+        self.said(f"all_to_all of {kind_of(inputs[0])}").wait()
         sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32, device=HOST)
         sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32, device=HOST)
         InFlight(self._start("allgather", words(sizes))).wait()
@@ -238,19 +239,6 @@ class Collectives:
             self._deal(outputs, [scratch[rank][begin : begin + outputs[rank].numel()] for rank, begin in enumerate(begins)])
 
         return self.allgather(scratch, mine).then(None, deal)
-
-    def send(self, tensor: Tensor, to: int) -> InFlight:
-        return self._between("send", tensor, self.rank, to)
-
-    def recv(self, tensor: Tensor, source: int) -> InFlight:
-        return self._between("recv", tensor, source, self.rank)
-
-    def _between(self, call: str, tensor: Tensor, source: int, to: int) -> InFlight:
-        refuse(call, [tensor])
-        if source == to or not (0 <= source < self.ranks and 0 <= to < self.ranks):
-            raise PacelineError(f"{call}: from rank {source} to rank {to} of {self.ranks}", subject=call)
-        two = Collectives(self._pair(source, to), self._pair)
-        return two.broadcast(tensor if self.rank == to else tensor.detach(), 0 if source < to else 1)
 
     # ---- checks, and what is done at the end
 

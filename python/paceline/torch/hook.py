@@ -57,7 +57,7 @@ class HookState:
         _states += 1
         own = process_group.GroupOptions(rank_order=rank_order, job_key_file=job_key_file, security=security)
         self.communicator = process_group.opened(rank, ranks, store, dist.distributed_c10d.default_pg_timeout, own)
-        self._collectives = Hosted(Collectives(self.communicator, lambda *_: self.communicator, narrow, rank_order))
+        self._collectives = Hosted(Collectives(self.communicator, narrow, rank_order))
         self._dropping = Dropping(share, (0.9 if momentum is None else momentum) if kind == "dgc" else 0.0, warm_up) if kind in ("dropping", "dgc") else None
         self._wire = wire
         self._completer = Completer()

@@ -55,7 +55,7 @@ class Hosted:
     def __init__(
         self, calls: Collectives, streams_of: Callable[[torch.device], Streams] = Streams, is_hosts: Callable[[Tensor], bool] = lambda tensor: tensor.device.type == "cpu"
     ) -> None:
-        self.ranks = calls.ranks
+        self.rank, self.ranks = calls.rank, calls.ranks
         self._calls = calls
         self._streams_of = streams_of
         self._is_hosts = is_hosts
@@ -65,7 +65,7 @@ class Hosted:
         self._left = 0  # that have not begun
         self._thread: threading.Thread | None = None
 
-    # ---- the operations; what is written comes first
+    # ---- the operations
 
     def barrier(self) -> InFlight:
         return self._call(lambda nothing: self._calls.barrier(), ())
@@ -74,10 +74,10 @@ class Hosted:
         return self._call(self._calls.allreduce, tensor, op, reads=True)
 
     def reduce(self, tensor: Tensor, root: int, op: Op) -> InFlight:
-        return self._call(self._calls.reduce, tensor, root, op, reads=True)
+        return self._call(self._calls.reduce, tensor, root, op, reads=True, writes=self.rank == root)
 
     def broadcast(self, tensor: Tensor, root: int) -> InFlight:
-        return self._call(self._calls.broadcast, tensor, root, reads=True)
+        return self._call(self._calls.broadcast, tensor, root, reads=self.rank == root, writes=self.rank != root)
 
     def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> InFlight:
         return self._call(self._calls.allgather, outputs, tensor)
@@ -100,19 +100,13 @@ class Hosted:
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
         return self._call(self._calls.alltoall, outputs, inputs)
 
-    def send(self, tensor: Tensor, to: int) -> InFlight:
-        return self._call(lambda nothing, given: self._calls.send(given, to), (), tensor)
-
-    def recv(self, tensor: Tensor, source: int) -> InFlight:
-        return self._call(self._calls.recv, tensor, source)
-
     # ---- how they are begun
 
-    def _call(self, operation: Callable[..., InFlight], *arguments: Any, reads: bool = False) -> InFlight:
-        """`reads`: what is written is read too."""
+    def _call(self, operation: Callable[..., InFlight], *arguments: Any, reads: bool = False, writes: bool = True) -> InFlight:
+        """Whether the first argument is read, and written; the others are read."""
         leaves, shape = tree_flatten(list(arguments))
-        written = len(tree_flatten(arguments[0])[0])
-        copies = [self._copy(leaf, reads or index >= written, index < written) for index, leaf in enumerate(leaves)]
+        first = len(tree_flatten(arguments[0])[0])
+        copies = [self._copy(leaf, reads or index >= first, writes and index < first) for index, leaf in enumerate(leaves)]
         given = tree_unflatten([leaf if copy is None else copy.host for leaf, copy in zip(leaves, copies)], shape)
         copied = [copy for copy in copies if copy is not None]
         with self._lock:

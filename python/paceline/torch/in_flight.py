@@ -14,20 +14,27 @@ from paceline._waiting import SLICE
 Finish = Callable[[], object]
 
 
-class Request(Protocol):
-    def wait(self, seconds: float = ..., /) -> bool: ...
+class Awaited(Protocol):
+    """What an operation waits for: a request of the core, or what stands in its place."""
+
+    def wait(self, seconds: float) -> bool: ...
 
 
 class InFlight:
     """Any number of threads may wait; what is left to do is done once, by one of them, and in order. An error is everybody's."""
 
-    def __init__(self, request: Request | None, finish: Finish | None = None) -> None:
-        self._stages: list[tuple[Request | None, Finish | None]] = [(request, finish)]
+    def __init__(self, request: Awaited | None, finish: Finish | None = None) -> None:
+        self._stages: list[tuple[Awaited | None, Finish | None]] = [(request, finish)]
         self._done = 0  # stages
         self.error: Exception | None = None  # why it failed
         self._lock = threading.Lock()
+        self._late = False
 
-    def then(self, request: Request | None, finish: Finish | None = None) -> InFlight:
+    def __del__(self) -> None:
+        if self._late and not self.over:
+            self._give_up()
+
+    def then(self, request: Awaited | None, finish: Finish | None = None) -> InFlight:
         """Before anybody waits. The request has begun already."""
         self._stages.append((request, finish))
         return self
@@ -47,6 +54,7 @@ class InFlight:
                 finally:
                     self._lock.release()
             if left <= 0 and not self.over:
+                self._late = self._late or seconds > 0
                 return False
         if self.error is not None:
             raise self.error

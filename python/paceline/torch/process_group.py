@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,8 +26,10 @@ from paceline.communicator import Communicator
 from paceline.torch.collectives import Collectives
 from paceline.torch.hosted import Hosted
 from paceline.torch.in_flight import InFlight
+from paceline.torch.monitored import MonitoredBarrier
+from paceline.torch.point_to_point import PointToPoint
 from paceline.torch.reductions import Op
-from paceline.torch.work import Completer, Operation
+from paceline.torch.work import Completer, Limit, Operation, seconds_of
 
 NAME = "paceline"
 LEAVE = 10.0  # seconds, for what is still on its way
@@ -61,7 +64,9 @@ _Base: Any = Backend if looks_up() else ProcessGroup
 class Group(_Base):  # type: ignore[misc]
     """Ranks that are connected. Made by torch.distributed."""
 
-    def __init__(self, rank: int, size: int, communicator: Communicator, store: Store, members: Sequence[int], own: GroupOptions) -> None:
+    def __init__(
+        self, rank: int, size: int, communicator: Communicator, store: Store, members: Sequence[int], own: GroupOptions, timeout: datetime.timedelta, first: bool
+    ) -> None:
         super().__init__(rank, size)
         self.communicator = communicator
         self.store = store
@@ -69,8 +74,10 @@ class Group(_Base):  # type: ignore[misc]
         self.own = own
         self._completer = Completer()
         self._rank, self._size, self._name = rank, size, ""
-        self._pairs: dict[tuple[int, int], Communicator] = {}
-        self._calls = Hosted(Collectives(communicator, self._pair, WIRES[own.wire], own.rank_order))
+        self._limit = Limit(rank, timeout.total_seconds(), by_core=first)
+        self._calls = Hosted(Collectives(communicator, WIRES[own.wire], own.rank_order))
+        self._point_to_point = PointToPoint(rank, size, store, self._two)
+        self._monitored_barrier = MonitoredBarrier(store, rank, size)
 
     # ---- who it is
 
@@ -101,24 +108,19 @@ class Group(_Base):  # type: ignore[misc]
         global _world
         self._completer.end(LEAVE)
         self._calls.end(LEAVE)
-        for pair in self._pairs.values():
-            pair.close(LEAVE)
+        self._point_to_point.close(LEAVE)
         self.communicator.close(LEAVE)
         if _world is self:
             _world = None
 
     abort = shutdown
 
-    def _pair(self, source: int, to: int) -> Communicator:
-        """A group of two, for each direction: then what is sent and what is received need not be called in one order."""
-        if (source, to) not in self._pairs:
-            assert _world is not None
-            ranks = sorted(_world.members.index(self.members[rank]) for rank in (source, to))
-            self._pairs[source, to] = _world.communicator.group(number(self.store, f"pair {source} {to}", self._rank == source), ranks)
-        return self._pairs[source, to]
+    def _two(self, name: str, ranks: Sequence[int]) -> Communicator:
+        assert _world is not None
+        return _world.communicator.group(number(self.store, name), sorted(_world.members.index(self.members[rank]) for rank in ranks))
 
     def _begun(self, pending: InFlight, result: Sequence[Tensor]) -> Operation:
-        return Operation(pending, result, self._completer, self._rank)
+        return Operation(pending, result, self._completer, self._limit)
 
     def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], InFlight], result: Sequence[Tensor] | None = None) -> Operation:
         begun = [begin(tensor) for tensor in tensors]
@@ -127,7 +129,14 @@ class Group(_Base):  # type: ignore[misc]
     # ---- operations, as torch calls them
 
     def barrier(self, opts: Any = None) -> Operation:
-        return self._begun(self._calls.barrier(), [])
+        asked = seconds_of(opts.timeout if opts is not None else None)
+        limit = self._limit if asked == math.inf else Limit(self._rank, asked, by_core=False)
+        return Operation(self._calls.barrier(), [], self._completer, limit)
+
+    def monitored_barrier(self, timeout: datetime.timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
+        """torch.distributed.monitored_barrier asks for gloo by name; this does the same."""
+        seconds = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else timeout
+        self._monitored_barrier(self._limit.seconds if seconds is None else seconds, wait_all_ranks)
 
     def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
         return self._each(tensors, lambda tensor: self._calls.allreduce(tensor, op_of(opts)))
@@ -191,19 +200,21 @@ class Group(_Base):  # type: ignore[misc]
     alltoall_base = all_to_all_single
 
     def send(self, tensors: Sequence[Tensor], to: int, tag: int = 0) -> Operation:
-        refuse_tag("send", tag)
-        return self._each(tensors, lambda tensor: self._calls.send(tensor, to))
+        return self._each(tensors, lambda tensor: self._point_to_point.send(tensor, to, tag))
 
     def recv(self, tensors: Sequence[Tensor], source: int, tag: int = 0) -> Operation:
-        refuse_tag("recv", tag)
-        return self._each(tensors, lambda tensor: self._calls.recv(tensor, source))
+        return self._each(tensors, lambda tensor: self._point_to_point.recv(tensor, source, tag))
+
+    def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Operation:
+        found = self._point_to_point.recv_from_anybody(tensors[0], tag)
+        return Operation(InFlight(found), tensors, self._completer, self._limit, lambda: found.source)
 
 
 # torch.compile would trace into what C++ calls here in the middle of a compiled module.
 for _name in (
     "barrier", "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced", "all_gather_single", "_allgather_base", "all_gather_single_coalesced",
     "allgather_into_tensor_coalesced", "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "gather",
-    "scatter", "alltoall", "all_to_all_single", "alltoall_base", "send", "recv",
+    "scatter", "alltoall", "all_to_all_single", "alltoall_base", "send", "recv", "recv_anysource",
 ):  # fmt: skip
     setattr(Group, _name, torch.compiler.disable(getattr(Group, _name)))  # type: ignore[no-untyped-call]
 
@@ -211,7 +222,7 @@ for _name in (
 def all_of(begun: Sequence[InFlight]) -> InFlight:
     whole = InFlight(None)
     for pending in begun:
-        whole.then(None, pending.wait)
+        whole.then(pending)
     return whole
 
 
@@ -227,15 +238,10 @@ def parts_of(whole: Tensor, lengths: Sequence[int], ranks: int) -> list[Tensor]:
     return list(torch.split(whole.detach(), list(lengths) or [whole.shape[0] // ranks] * ranks))
 
 
-def refuse_tag(call: str, tag: int) -> None:
-    if tag != 0:
-        raise PacelineError(f'{call}: tag {tag}; what one rank sends to another arrives in the order in which it was sent, and the backend "paceline" has no tags', subject="tag")
-
-
-def number(store: Store, name: str, chooses: bool) -> int:
-    """Of a group: used once among the ranks of the first one. One of its ranks chooses, the others hear of it."""
+def number(store: Store, name: str) -> int:
+    """Of a group: used once among the ranks of the first one. Who comes first chooses, the others hear of it."""
     assert _world is not None
-    if chooses:
+    if store.add(f"{name}, asked", 1) == 1:
         store.set(name, str(_world.store.add("groups", 1)))
     return int(store.get(name))
 
@@ -253,7 +259,7 @@ def create(options: Any, own: Any) -> Group:
         if own.wire not in WIRES:
             raise PacelineError(f"GroupOptions(wire={own.wire!r}); legal: {', '.join(WIRES)}", subject="wire")
         store = PrefixStore(f"paceline {_worlds}", options.store)
-        _world = Group(rank, size, opened(rank, size, store, options.timeout, own), store, members, own)
+        _world = Group(rank, size, opened(rank, size, store, options.timeout, own), store, members, own, options.timeout, first=True)
         return _world
     store = PrefixStore(f"paceline {_worlds}", options.store)
     if own is not None:
@@ -263,7 +269,8 @@ def create(options: Any, own: Any) -> Group:
     inner = [_world.members.index(member) for member in members if member in _world.members]
     if len(inner) != size:
         raise PacelineError(f"a group of the ranks {members}: not all of them are in the first group, {_world.members}", subject="ranks")
-    return Group(rank, size, _world.communicator.group(number(store, "group", rank == 0), inner), store, members, _world.own)
+    communicator = _world.communicator.group(number(store, "group"), inner)
+    return Group(rank, size, communicator, store, members, _world.own, options.timeout, first=False)
 
 
 def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta, own: GroupOptions) -> Communicator:

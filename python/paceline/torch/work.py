@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import collections
+import dataclasses
 import datetime
+import math
 import queue
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +18,11 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 
 from paceline._errors import PacelineError
-from paceline.torch.in_flight import InFlight
+from paceline.torch.in_flight import Awaited, InFlight
 
 
+Completion = tuple[Awaited, "torch.futures.Future[Any]", list[Tensor]]
+KEPT, SMALL = 256, 64  # operations that nobody has waited for, and how many elements such a one may have
 _open: weakref.WeakSet[Completer] = weakref.WeakSet()
 
 
@@ -33,19 +38,21 @@ class Completer:
     one leaves the others to another thread."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[InFlight, torch.futures.Future[Any], list[Tensor]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Completion | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         _open.add(self)
         self._free = 0  # of them: not inside of a future, so that what comes next is seen to
+        self.kept: collections.deque[Operation] = collections.deque(maxlen=KEPT)
 
-    def add(self, pending: InFlight, future: torch.futures.Future[Any], result: list[Tensor]) -> None:
+    def add(self, pending: Awaited, future: torch.futures.Future[Any], result: list[Tensor]) -> None:
         self._queue.put((pending, future, result))
         self._need_one()
 
     def end(self, seconds: float) -> None:
         """Nothing follows. A thread that is inside of torch when the interpreter ends would end the process."""
         self._queue.put(None)
+        self.kept.clear()
         _open.discard(self)
         with self._lock:
             threads = list(self._threads)
@@ -65,7 +72,7 @@ class Completer:
             pending, future, result = taken
             error: Exception | None = None
             try:
-                pending.wait()
+                pending.wait(math.inf)
             except Exception as raised:
                 error = raised
             with self._lock:
@@ -80,23 +87,76 @@ class Completer:
         self._queue.put(None)  # for the other threads
 
 
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """How long an operation may take, as its group was given it."""
+
+    rank: int
+    seconds: float
+    by_core: bool  # which then knows more of why, and fails by itself
+
+    def over(self, pending: InFlight, asked: float = math.inf) -> bool:
+        """`asked`: by who waits, instead of the group's."""
+        own = math.inf if self.by_core else self.seconds
+        try:
+            if pending.wait(min(asked, own)):
+                return True
+        except PacelineError as error:
+            if error.kind != "deadline" or error.code != error.kind:
+                raise
+            sentence = f"{error.message}; the timeout of the group is {self.seconds:g} s"
+            raise PacelineError(sentence, kind=error.kind, code="timeout", subject=error.subject, exit_code=error.exit_code) from None
+        passed = asked if asked < own else self.seconds
+        sentence = f"an operation of rank {self.rank} was not over within its timeout of {passed:g} s; the others may not have begun it"
+        raise PacelineError(sentence, kind="deadline", code="timeout")
+
+
+@dataclasses.dataclass(frozen=True)
+class Limited:
+    pending: InFlight
+    limit: Limit
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        return self.limit.over(self.pending, seconds)
+
+
+def seconds_of(timeout: datetime.timedelta | None) -> float:
+    """None, and what torch has for none, which is negative: no limit."""
+    given = timeout.total_seconds() if timeout is not None else 0.0
+    return given if given > 0 else math.inf
+
+
 class Operation(Work):
     """What torch knows of an operation in flight."""
 
-    def __init__(self, pending: InFlight, result: Sequence[Tensor], completer: Completer, rank: int) -> None:
+    def __init__(
+        self, pending: InFlight, result: Sequence[Tensor], completer: Completer, limit: Limit, source: Callable[[], int] = lambda: -1
+    ) -> None:
+        """`source`: the rank that has sent, of a receive that is over."""
         super().__init__()
         self._pending = pending
         self._result = list(result)
         self._completer = completer
-        self._rank = rank
+        self._limit = limit
+        self._source = source
         self._future: torch.futures.Future[Any] | None = None
+        self._waited = False
+
+    def __del__(self) -> None:
+        """Torch may hold its half of the object, and wait by it: DistributedDataParallel does, for the number of ranks that are left within
+        join(divide_by_initial_world_size=False). Without this half that wait has no end."""
+        if not self._waited and sum(tensor.numel() for tensor in self._result) <= SMALL:
+            self._completer.kept.append(self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
-        limit = timeout.total_seconds() if timeout is not None else 0.0
-        if not self._pending.wait(limit if limit > 0 else float("inf")):
-            raise PacelineError(f"an operation of rank {self._rank} was not over after {limit:g} s; the others may not have begun it", kind="deadline")
-        return True
+        self._waited = True
+        return self._limit.over(self._pending, seconds_of(timeout))
+
+    def _source_rank(self) -> int:
+        return self._source()
+
+    source_rank = _source_rank
 
     def is_completed(self) -> bool:
         """Goes on with what is left to do, so that a script may ask until it is over. Of a Backend (PyTorch 2.14) PyTorch does not ask."""
@@ -113,7 +173,11 @@ class Operation(Work):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def get_future(self) -> torch.futures.Future[Any]:
+        self._waited = True
         if self._future is None:
             self._future = torch.futures.Future()
-            self._completer.add(self._pending, self._future, self._result)
+            if self._pending.over and self._pending.error is None:
+                self._future.set_result(self._result)  # who has waited may look at once, as DistributedDataParallel does
+            else:
+                self._completer.add(Limited(self._pending, self._limit), self._future, self._result)
         return self._future

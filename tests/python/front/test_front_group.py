@@ -234,9 +234,10 @@ def refused(call):
         said.append("nothing")
     except (RuntimeError, ValueError) as error:
         said.append(str(error))
-refused(lambda: dist.all_reduce(torch.ones(2).to_sparse()))
+refused(lambda: dist.broadcast(torch.ones(2).to_sparse(), 0))
+refused(lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX))
 refused(lambda: dist.all_reduce(torch.empty(2, device="meta")))
-refused(lambda: dist.send(torch.ones(2), 1 - r, tag=3))
+refused(lambda: dist.group.WORLD.send([torch.ones(2)], r, 0))
 refused(lambda: dist.all_gather_into_tensor(torch.empty(3), torch.empty(2)))
 refused(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND))
 refused(lambda: dist.new_group([0, 1], backend="paceline", pg_options="fast"))
@@ -254,6 +255,7 @@ def test_what_cannot_be_is_refused_and_harms_nothing(tmp_path):
     assert ran.returncode == 0, ran.stderr
     for rank in range(2):
         said = (tmp_path / f"said-{rank}").read_text().splitlines()
-        parts = "a tensor is sparse_coo; give a dense one", "a tensor is on meta", "tag 3; what one rank sends", "legal: 2 times as many", "bits are of whole", "takes paceline.torch.GroupOptions", "those of the first one"
+        parts = "a tensor is sparse_coo; give a dense one", "of sparse ones there is the sum only", "a tensor is on meta"
+        parts += f"from rank {rank} to rank {rank} of 2", "legal: 2 times as many", "bits are of whole", "takes paceline.torch.GroupOptions", "those of the first one"
         for sentence, part in zip(said, parts, strict=True):
             assert part in sentence, said

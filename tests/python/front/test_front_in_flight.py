@@ -1,5 +1,6 @@
 """What an operation in flight holds, and for how long: a request that is held keeps its group open, and the other ranks waiting."""
 
+import queue
 import threading
 import weakref
 
@@ -45,3 +46,24 @@ def test_a_request_that_is_over_is_let_go_of_though_its_operation_is_kept():
     del request
     assert pending.wait() and said == ["done"] and was() is None
     assert pending.wait() and pending.poll() and said == ["done"]
+
+
+class Unending:
+    """Whose end comes with that of what holds it, on a thread that is noted."""
+
+    def __init__(self, gone):
+        self.gone = gone
+
+    def wait(self, seconds):
+        return False
+
+    def __del__(self):
+        self.gone.put(threading.current_thread())
+
+
+def test_who_has_waited_in_vain_and_lets_go_does_not_wait_for_the_rest():
+    gone = queue.SimpleQueue()
+    pending = InFlight(Unending(gone))
+    assert not pending.wait(0.01) and not pending.poll()
+    del pending
+    assert gone.get(timeout=60) is not threading.current_thread()
