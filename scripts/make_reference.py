@@ -85,12 +85,12 @@ def entries(text):
 
 
 def parts(text):
-    """Heading -> lines, of a program's help. A group of options has its own heading, and its options stand deeper."""
+    """Heading -> lines, of a program's help."""
     found, name = {"": ""}, ""
     for line in text.splitlines():
-        heading = re.fullmatch(r"\[Option Group: (.+)\]|(\S.*):", line)
-        if heading and ("Usage: " in found[""] or heading[2] == "Subcommands"):
-            name = heading[1] or heading[2]
+        heading = re.fullmatch(r"(\S.*):", line)
+        if heading and ("Usage: " in found[""] or heading[1] == "Subcommands"):
+            name = heading[1]
             found[name] = ""
         elif line.strip() != "Options:":
             found[name] += line + "\n"
@@ -98,7 +98,7 @@ def parts(text):
 
 
 def command_page(words):
-    found = parts(output(*words, "--help"))
+    found = parts(output(*words, "--help", "all"))
     about = found.pop("").split("Usage: ")
     title = " ".join(["paceline", *words])
     page = f"\n## `{title}`\n\n{plain(about[0])}\n\n```text\n{about[1].strip()}\n```\n"
@@ -118,10 +118,10 @@ def command_page(words):
 
 
 def commands_page():
-    top = [spec for spec, _ in entries(parts(output("--help"))["Subcommands"])]
+    top = [spec for name, text in parts(output("--help")).items() if name not in ("", "Options", "Examples") for spec, _ in entries(text)]
     return f"""# Commands
 
-What each command takes, as its `--help` says it. [The command line](../cli.md) says what it is for. Every command has `--help`, and
+What each command takes, as its `--help all` says it. [The command line](../cli.md) says what it is for. Every command has `--help`, and
 `--config FILE`: options from a TOML file, where the command line wins.
 {"".join(command_page([one]) for one in top)}"""
 
