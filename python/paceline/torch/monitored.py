@@ -1,6 +1,6 @@
 """monitored_barrier: a barrier that says which ranks did not come. It goes through the store alone, so the group is unharmed when it fails.
 
-Rank 0 waits for all, then tells what it found. Sentences have PyTorch's words where scripts and tests look for them.
+Rank 0 waits for all, then tells what it found. Sentences begin as PyTorch's do, for which scripts look.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ class MonitoredBarrier:
             return
         self._store.set(self._came(self._rank, self._calls), "")
         if not self._is_there(self._verdict(self._calls), seconds):
-            why = f"which told nothing for {seconds:g} s"
+            why = f"told nothing for {seconds:g} s"
         elif said := self._store.get(self._verdict(self._calls)).decode():
-            why = f"which says: {said}"
+            why = f"says: {said}"
         else:
             return
-        reached = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0"
-        raise PacelineError(f"{reached}, {why}", kind="deadline", subject="monitored_barrier")
+        raise PacelineError(f"Rank {self._rank} successfully reached monitoredBarrier, and rank 0 {why}", kind="deadline", subject="monitored_barrier")
 
     def _missing(self, seconds: float, wait_all_ranks: bool) -> str:
         """A sentence about the ranks that have not come, or nothing."""
