@@ -250,7 +250,28 @@ TEST(Report, AJobWithoutIterationsHasOne) {
   ASSERT_TRUE(report.ok());
   EXPECT_EQ((*report)["samples_per_second"], 0);
   EXPECT_TRUE((*report)["accuracy"].is_null());
-  EXPECT_THAT(report_text(*report), HasSubstr("0 iterations"));
+  EXPECT_THAT(report_text(*report), HasSubstr("speed          0 iterations in "));
+}
+
+TEST(Report, SaysWhatWasTrainedAsAPersonWould) {
+  job::JobSpec job;
+  const auto trained = [&](JobShape shape, std::int64_t iterations) {
+    std::vector<WorkerReport> workers;
+    for (std::int32_t rank = 0; rank < shape.workers; ++rank) {
+      workers.push_back(worker_report(rank));
+      workers.back().iterations = iterations;
+    }
+    return report_text(*job_report(job, shape, workers, {}));
+  };
+  EXPECT_THAT(trained({.workers = 1, .servers = 1}, 1), HasSubstr("lenet on mnist-5k, 1 worker, 1 server\n"));
+  EXPECT_THAT(trained({.workers = 1, .servers = 1}, 1), HasSubstr(", 1 iteration\n"));
+  EXPECT_THAT(trained({.workers = 2, .servers = 2, .both = 2}, 5), HasSubstr("2 workers, 2 servers, each process both\n"));
+  EXPECT_THAT(trained({.workers = 2}, 5), HasSubstr("2 workers, no server\n"));
+  job.task.model = "replay:table.json";
+  job.task.dataset = "none";
+  EXPECT_THAT(trained({.workers = 2}, 5), HasSubstr("trained        replay:table.json, 2 workers, no server\n"));
+  job.task.model = job.task.dataset = "(own)";
+  EXPECT_THAT(trained({.workers = 2}, 5), HasSubstr("trained        a program's own model, 2 workers, no server\n"));
 }
 
 }  // namespace

@@ -1,0 +1,143 @@
+// The report for people.
+#include <cmath>
+
+#include "base/text.h"
+#include "report/report.h"
+
+namespace paceline::report {
+namespace {
+
+std::string duration(const Json& seconds) { return to_text(from_seconds(seconds.get<double>())); }
+
+// "1 server", "2 servers"
+std::string counted(std::int64_t count, const char* one) { return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s"); }
+
+std::string trained_text(const Json& report) {
+  const std::string dataset = report["dataset"];
+  std::string what = report["model"];
+  if (dataset == "(own)") what = "a program's own model";                 // which has no name
+  if (dataset != "(own)" && dataset != "none") what += " on " + dataset;  // a replay has none
+  const int servers = report["servers"];
+  std::string by = servers == 0 ? "no server" : counted(servers, "server");
+  if (report["schedule"] == "reference") by += " (reference)";
+  if (servers > 0 && report["role"] == "both") by += ", each process both";
+  return fmt::format("{}, {}, {}", what, counted(report["workers"].get<int>(), "worker"), by);
+}
+
+// A program of the user's need not say how many samples it has.
+std::string speed_text(const Json& report) {
+  const std::string iterations = counted(report["iterations"].get<std::int64_t>(), "iteration");
+  const std::int64_t samples = report["samples"];
+  if (samples == 0) return fmt::format("{} in {}", iterations, duration(report["seconds"]));
+  return fmt::format("{:.0f} samples/s: {} in {}, {}", report["samples_per_second"].get<double>(), counted(samples, "sample"),
+                     duration(report["seconds"]), iterations);
+}
+
+// Of waiting for others, staleness and predicted barriers, for people.
+std::string sync_text(const Json& detail) {
+  const Json& staleness = detail["staleness"];
+  std::string text = fmt::format("staleness      {:.2f} iterations in the mean, {} at most\n", staleness["mean"].get<double>(),
+                                 staleness["largest"].get<std::int64_t>());
+  if (const Json& supersteps = detail["supersteps"]; !supersteps.is_null()) {
+    std::string mean;
+    for (const Json& one : supersteps["mean_iterations"])
+      mean += fmt::format("{}{:.1f}", mean.empty() ? "" : ", ", one.get<double>());
+    text += fmt::format("supersteps     {}, {} of them uneven; iterations by worker in the mean: {}\n",
+                        supersteps["count"].get<std::int64_t>(), supersteps["uneven"].get<std::int64_t>(), mean);
+  }
+  if (const Json& prediction = detail["prediction"]; !prediction.is_null()) {
+    text += fmt::format("barriers       workers came {} off their predicted time in the mean, of supersteps of {}\n",
+                        to_text(from_seconds(prediction["mean_absolute_error"])), to_text(from_seconds(prediction["mean_length"])));
+  }
+  return text;
+}
+
+std::string link_text(const Json& link, std::int64_t strangers) {
+  const std::string turned_away = strangers == 0 ? "" : fmt::format("; {} connections of strangers turned away", strangers);
+  const std::string window = fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
+  if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate" + turned_away;
+  return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes{}", window,
+                     to_text(BytesPerSecond{link["bandwidth"].get<double>()}),
+                     to_text(from_seconds(link["round_trip"].is_null() ? 0 : link["round_trip"].get<double>())),
+                     link["measured"].get<int>(), link["processes"].get<int>(), turned_away);
+}
+
+std::string ordering_text(const Json& ordering) {
+  const auto count = [&](const char* key) { return ordering[key].get<std::int64_t>(); };
+  return fmt::format(
+      "{}: urgent chunks overtook {} times at workers' and {} at servers' egress, urgent gradients {} times at servers",
+      ordering["places"].get<std::string>(), count("worker_egress"), count("server_egress"), count("server_ingress"));
+}
+
+std::string timeline_text(const Json& trace) {
+  const auto dropped = trace["dropped"].get<std::uint64_t>();
+  return fmt::format("{}: {} events of {} processes{}, clocks agree within {}", trace["file"].get<std::string>(),
+                     trace["events"].get<std::uint64_t>(), trace["processes"].size(),
+                     dropped == 0 ? "" : fmt::format(" ({} older ones were dropped)", dropped),
+                     to_text(from_seconds(trace["clock_error_seconds"].get<double>())));
+}
+
+std::string phases_text(const Json& report) {
+  double total = 0;
+  for (const auto& [name, value] : report["phases"].items()) total += value.get<double>();
+  std::string text = "\nwhere an iteration goes (mean over workers; communication counts only where nothing hid it)\n";
+  for (const auto& [name, value] : report["phases"].items()) {
+    const double share = total > 0 ? value.get<double>() / total : 0;
+    text += fmt::format("  {:<11} {:>9}  {:>5.1f} %  {}\n", name, duration(value), 100 * share,
+                        std::string(static_cast<std::size_t>(std::lround(share * 40)), '#'));
+  }
+  text += fmt::format("  hidden behind computing: {} of pushing, {} of pulling\n\n", duration(report["overlapped"]["push"]),
+                      duration(report["overlapped"]["pull"]));
+  return text;
+}
+
+std::string workers_text(const Json& workers) {
+  std::string text = "worker  iterations  computing  waiting for others  for parameters  waiting share\n";
+  for (const Json& worker : workers) {
+    text +=
+        fmt::format("{:>6}  {:>10}  {:>9}  {:>18}  {:>14}  {:>11.1f} %\n", worker["rank"].get<int>(),
+                    worker["iterations"].get<std::int64_t>(), duration(worker["computing"]), duration(worker["waiting_barrier"]),
+                    duration(worker["waiting_parameters"]), 100 * worker["waiting_share"].get<double>());
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_text(const Json& report) {
+  std::string text;
+  const auto line = [&](const char* name, const std::string& value) { text += fmt::format("{:<14} {}\n", name, value); };
+  const auto number = [](const Json& value, const char* format) {
+    return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>());
+  };
+  line("trained", trained_text(report));
+  line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
+                          report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
+  if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
+  if (!report["collective"].is_null()) line("operations", report["collective"]["why"].get<std::string>());
+  if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
+  if (!report["link"].is_null()) {
+    line("link", link_text(report["link"], report["strangers"]));
+    line("ordering", ordering_text(report["ordering"]));
+  }
+  if (!report["accuracy"].is_null())
+    line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));
+  if (!report["loss_first"].is_null() || !report["loss_last"].is_null())
+    line("loss", fmt::format("{} at the first iteration, {} at the last", number(report["loss_first"], "{:.4f}"),
+                             number(report["loss_last"], "{:.4f}")));
+  line("speed", speed_text(report));
+  const std::string wire = report["wire"];
+  line("moved", fmt::format("{} pushed, {} pulled by all workers{}", to_text(Bytes{report["bytes_pushed"]}),
+                            to_text(Bytes{report["bytes_pulled"]}), wire == "float32" ? "" : ", as " + wire));
+  const Json& iteration = report["iteration_seconds"];
+  line("iteration",
+       fmt::format("{} median, {} to {}", duration(iteration["median"]), duration(iteration["min"]), duration(iteration["max"])));
+  text += phases_text(report) + workers_text(report["per_worker"]);
+  if (!report["sync_detail"].is_null()) text += "\n" + sync_text(report["sync_detail"]);
+  text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
+  if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());
+  if (!report["trace"].is_null()) line("timeline", timeline_text(report["trace"]));
+  return text;
+}
+
+}  // namespace paceline::report
