@@ -23,6 +23,7 @@ from paceline.torch.in_flight import InFlight
 from paceline.torch.reductions import Op
 from paceline.torch.transfers import Streams
 
+
 class Begins:
     """An operation that will begin, to be waited for as one that has."""
 
@@ -60,7 +61,7 @@ class Hosted:
         self._streams_of = streams_of
         self._is_hosts = is_hosts
         self._used: dict[torch.device, tuple[Streams, Any]] = {}  # with the stream of the copies
-        self._queue: queue.SimpleQueue[tuple[Sequence[Copy], Begins] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Begins | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._left = 0  # that have not begun
         self._thread: threading.Thread | None = None
@@ -116,8 +117,14 @@ class Hosted:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="paceline copies", daemon=True)
                 self._thread.start()
-        begins = Begins(lambda: operation(*given))
-        self._queue.put((copied, begins))
+
+        def copied_and_begun() -> InFlight:
+            for copy in copied:
+                copy.event.synchronize()
+            return operation(*given)
+
+        begins = Begins(copied_and_begun)
+        self._queue.put(begins)
         return InFlight(begins, lambda: bring_back([copy for copy in copied if copy.written]))
 
     def _copy(self, leaf: object, reads: bool, written: bool) -> Copy | None:
@@ -146,12 +153,9 @@ class Hosted:
         return self._used[device]
 
     def _work(self) -> None:
-        while (taken := self._queue.get()) is not None:
-            copies, begins = taken
-            for copy in copies:
-                copy.event.synchronize()
+        while (begins := self._queue.get()) is not None:
             begins.begin()
-            del taken, copies, begins
+            del begins
             with self._lock:
                 self._left -= 1
 

@@ -77,6 +77,30 @@ def test_operations_begin_in_the_order_of_the_calls_whatever_their_tensors_are_i
     hosted.end(60)
 
 
+def test_a_device_that_fails_while_it_copies_fails_the_operation_and_the_next_one_begins():
+    class Broken(Late):
+        def pinned(self, count, kind):
+            held = super().pinned(count, kind)
+            if count == 3:
+                self.stream.run = self.fails
+            else:
+                del self.stream.run
+            return held
+
+        def fails(self, *_):
+            raise RuntimeError("an illegal address was read")
+
+    calls = Calls()
+    calls.free.set()
+    device = Broken()
+    hosted = Hosted(calls, lambda _: device, lambda _: False)
+    with pytest.raises(RuntimeError, match="an illegal address"):
+        hosted.allreduce(torch.ones(3), "sum").wait(60)
+    tensor = torch.ones(2)
+    assert hosted.allreduce(tensor, "sum").wait(60) and tensor.tolist() == [2] * 2
+    hosted.end(60)
+
+
 def test_an_error_of_what_begins_later_is_of_who_waits_and_of_nobody_else():
     calls = Calls()
     calls.free.set()
