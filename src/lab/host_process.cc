@@ -33,6 +33,12 @@ struct Start {
   int network, go, output, errors;
 };
 
+sigset_t every_signal() {
+  sigset_t all;
+  sigfillset(&all);
+  return all;
+}
+
 pid_t copy_process(unsigned long flags) { return static_cast<pid_t>(syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)); }
 
 [[noreturn]] void fail(const char* what) {
@@ -68,9 +74,7 @@ pid_t copy_process(unsigned long flags) { return static_cast<pid_t>(syscall(SYS_
   mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
   mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
 
-  sigset_t all;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, nullptr);
+  const sigset_t all = every_signal();  // which are blocked already
   const pid_t command = copy_process(0);
   if (command == 0) become_command(start);
   if (command < 0) fail("start a process");
@@ -111,11 +115,16 @@ Result<std::unique_ptr<HostProcess>> HostProcess::start(const Descriptor& networ
   start.environment.push_back(nullptr);
 
   std::unique_ptr<HostProcess> process(new HostProcess);
+  // The first process of a namespace loses a signal that it neither blocks nor handles, so it begins with all of them blocked.
+  const sigset_t all = every_signal();
+  sigset_t before;
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   process->pid_ = copy_process(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);
   if (process->pid_ == 0) {
     close(go.write.get());
     be_first(start);
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (process->pid_ < 0) return system_error("cannot start a process in namespaces of its own");
   process->output_ = std::move(output.read);
   process->errors_ = std::move(errors.read);
