@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::size_t kNameColumn = 28, kNarrowest = 60, kWidest = 140, kWithoutTerminal = 100;
 
-std::size_t columns() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWithoutTerminal;
-  return std::clamp<std::size_t>(size.ws_col, kNarrowest, kWidest);
-}
-
 bool is_for_experts(const CLI::Option* option) { return option->get_group() == kForExperts; }
 
 // Lines of at most `width` letters; a word that is longer has a line of its own.
@@ -37,7 +31,11 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
 
 }  // namespace
 
-HelpText::HelpText(std::size_t width) : width_(width == 0 ? columns() : width) {}
+std::size_t columns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWithoutTerminal;
+  return std::clamp<std::size_t>(size.ws_col, kNarrowest, kWidest);
+}
 
 void HelpText::read(std::vector<std::string>& words) {
   for (std::size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {

@@ -13,11 +13,11 @@ namespace paceline::cli {
 // The group of the options that only --help all shows.
 inline constexpr const char* kForExperts = "For experts";
 
+// Of the terminal that is written to, 60 to 140; 100 where there is none.
+std::size_t columns();
+
 class HelpText : public CLI::Formatter {
  public:
-  // Columns; 0: those of the terminal, 100 where there is none.
-  explicit HelpText(std::size_t width = 0);
-
   void show_all() { all_ = true; }
   // Takes "all" out of "--help all", and shows all then.
   void read(std::vector<std::string>& words);
@@ -32,7 +32,7 @@ class HelpText : public CLI::Formatter {
   std::string groups(const CLI::App* app) const;
   std::string entry(const std::string& name, const std::string& description) const;
 
-  std::size_t width_;
+  std::size_t width_ = columns();
   bool all_ = false;
 };
 
