@@ -42,6 +42,13 @@ Random random_table(std::uint64_t seed) {
   return made;
 }
 
+// Address sanitizer makes one combination forty times as slow.
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uint64_t kTables = 4;
+#else
+constexpr std::uint64_t kTables = 20;
+#endif
+
 constexpr scheduling::SliceLimits kLimits{Bytes{20'000}, Bytes{800'000}};
 
 // All combinations of what tune() may try, one by one.
@@ -69,8 +76,8 @@ double best_of_all(const Random& of) {
   return best;
 }
 
-TEST(Tune, IsWithinTwoPerCentOfTheBestOfAllCombinationsOnTwentyRandomTables) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+TEST(Tune, IsWithinTwoPerCentOfTheBestOfAllCombinationsOnRandomTables) {
+  for (std::uint64_t seed = 1; seed <= kTables; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Random random = random_table(seed);
     const auto choice = tune(random.job, random.cluster, kLimits, {});
@@ -83,7 +90,7 @@ TEST(Tune, IsWithinTwoPerCentOfTheBestOfAllCombinationsOnTwentyRandomTables) {
 }
 
 TEST(Tune, IsAsFastAsTheBestOfTheNamedSchedules) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kTables; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Random random = random_table(seed);
     const auto choice = tune(random.job, random.cluster, kLimits, {});

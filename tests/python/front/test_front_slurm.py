@@ -89,10 +89,12 @@ def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_wit
         assert time.monotonic() < limit, log.read_text()
         time.sleep(0.1)
     cluster.run("scancel", "--batch", "--signal=USR1", number)  # what --signal has Slurm send before the time is over
-    # While it is requeued the state may be one of those in which a job has ended.
-    while (state := state_of(cluster, number)) not in [(end, 1) for end in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")]:
-        if state[0] == "PENDING":  # a requeued job waits for two minutes
-            cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)
+    # While a job is requeued its state is for a moment one in which jobs end: only what follows PENDING counts.
+    waited = False
+    while (state := state_of(cluster, number))[0] not in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL") or not waited:
+        if state == ("PENDING", 1):
+            waited = True
+            cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # instead of after two minutes
         assert time.monotonic() < limit, (state, log.read_text())
         time.sleep(0.5)
     said = [(int(first), int(last)) for first, last in re.findall(r"3 ranks, steps (\d+) to (\d+)", log.read_text())]
