@@ -1,15 +1,20 @@
 """Real processes over libpaceline, for tests of whole scripts."""
 
+import atexit
+import functools
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
+import time
 import tomllib
 
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+FORKED = str(HERE / "forked")
 sys.path.insert(0, str(HERE.parent))
 
 from binding import environment  # noqa: E402  # of tests/python: where the library of this build is
@@ -49,8 +54,8 @@ def newest_torch():
 
 
 def pythons():
-    """Parameters of a test that runs with .venv's PyTorch, and in the full run with the newest."""
-    return [pytest.param(lambda: sys.executable, id="torch"), pytest.param(newest_torch, id="newest-torch", marks=pytest.mark.full)]
+    """Parameters of a test that runs with .venv's PyTorch, and in the full run with the newest: what gives torchrun's `python`."""
+    return [pytest.param(lambda: None, id="torch"), pytest.param(newest_torch, id="newest-torch", marks=pytest.mark.full)]
 
 
 def installed(folder):
@@ -63,15 +68,37 @@ def installed(folder):
     return folder
 
 
-def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, python=sys.executable, options=(), **more):
-    """`module`: what runs the script, as python -m does."""
-    command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *options, *(["-m", module] if module else []), str(script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=variables(**more))
+@functools.cache
+def forks():
+    """(variables) With them, the program `forked` stands for .venv's interpreter with PyTorch imported, for as long as this process lives."""
+    place = f"{tempfile.mkdtemp()}/forks"
+    command = [sys.executable, "-c", "import sys, imported; imported.main(sys.argv[1], globals())", place]
+    server = subprocess.Popen(command, env=variables(), stdin=subprocess.PIPE)
+    atexit.register(server.communicate)
+    limit = time.monotonic() + LIMIT
+    while not os.path.exists(place):
+        assert server.poll() is None and time.monotonic() < limit, "imported.py does not start"
+        time.sleep(0.02)
+    return {"PACELINE_TEST_FORKS": place, "PYTHON_EXEC": FORKED}
 
 
-def alone(script, *arguments, limit=LIMIT, **more):
+def interpreter_and_variables(fresh, more):
+    """`fresh`: an interpreter that has imported nothing. What acts when PyTorch is imported needs one."""
+    acts = [name for name in more if name.startswith(("TORCH", "PYTHON")) or name == "path"]
+    return (sys.executable, variables(**more)) if fresh or acts else (FORKED, variables(**more, **forks()))
+
+
+def torchrun(script, *arguments, ranks=2, module="", limit=LIMIT, python=None, fresh=False, options=(), **more):
+    """`module`: what runs the script, as python -m does. `fresh`: as `interpreter_and_variables`."""
+    interpreter, environment = interpreter_and_variables(fresh or python, more)
+    command = [python or interpreter, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *options, *(["-m", module] if module else []), str(script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment)
+
+
+def alone(script, *arguments, limit=LIMIT, fresh=False, **more):
     """A process that nobody has given a rank."""
-    return subprocess.run([sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True, timeout=limit, env=variables(**more))
+    interpreter, environment = interpreter_and_variables(fresh, more)
+    return subprocess.run([interpreter, str(script), *map(str, arguments)], capture_output=True, text=True, timeout=limit, env=environment)
 
 
 def passes(folder, text, *arguments, **how):
@@ -85,16 +112,17 @@ def passes(folder, text, *arguments, **how):
 class Members:
     """Ranks without an agent above them, which would end the others when one ends."""
 
-    def __init__(self, folder, script, ranks=2, **more):
+    def __init__(self, folder, script, ranks=2, fresh=False, **more):
         """`script` knows its rank as RANK, and finds `folder` as its argument."""
+        interpreter, environment = interpreter_and_variables(fresh, more)
         file = folder / "train.py"
         file.write_text(script)
         self.folder = folder
         self.processes = []
         for rank in range(ranks):
             mine = dict(OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE=str(ranks), OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks), PMIX_NAMESPACE="x", TMPDIR=str(folder), RANK=str(rank))
-            command = [sys.executable, str(file), str(folder)]
-            self.processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables(**mine, **more), cwd=folder))
+            command = [interpreter, str(file), str(folder)]
+            self.processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**environment, **mine}, cwd=folder))
 
     def __enter__(self):
         return self

@@ -68,7 +68,7 @@ def said_by(members, which, words):
 
 @pytest.mark.parametrize("lost", (2, full(0)))
 def test_a_rank_that_is_stopped_ends_the_others_with_its_name(tmp_path, lost):
-    with Members(tmp_path, script("pass"), RANKS) as members:
+    with Members(tmp_path, script("pass"), RANKS, fresh=True) as members:
         said_by(members, range(RANKS), "trains")
         os.kill(members.processes[lost].pid, signal.SIGSTOP)
         told(members, lost)

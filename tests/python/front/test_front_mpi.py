@@ -2,10 +2,9 @@
 
 import re
 import subprocess
-import sys
 
 import torch
-from processes import KILLED, LIMIT, ROOT, torchrun, variables
+from processes import KILLED, LIMIT, ROOT, interpreter_and_variables, torchrun
 
 RESUMED = ROOT / "examples/torch/resumed.py"
 GROUP = """
@@ -18,8 +17,9 @@ dist.destroy_process_group()
 
 
 def mpirun(*command, ranks=3, **more):
-    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), sys.executable, *map(str, command)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, env=variables(**more))
+    interpreter, environment = interpreter_and_variables(False, more)
+    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), interpreter, *map(str, command)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, env=environment)
 
 
 def test_it_has_the_bits_of_torchrun(tmp_path):

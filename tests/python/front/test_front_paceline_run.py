@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 
 import nets
@@ -12,7 +11,7 @@ import pytest
 import scripts
 import torch
 from loops import bits, plain
-from processes import LIMIT, variables
+from processes import LIMIT, interpreter_and_variables
 
 from jobs import PROGRAM, wait_until
 
@@ -41,8 +40,9 @@ open(f"{folder}/{job.rank}", "w").write(json.dumps(found))
 def started(folder, script, *arguments, options=("--workers", RANKS)):
     file = folder / "train.py"
     file.write_text(script)
-    command = [PROGRAM, "run", *map(str, options), "--json", "--", sys.executable, file, folder, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables(), cwd=folder)
+    interpreter, environment = interpreter_and_variables("psk" in options, {})  # a key is handed on as an open file
+    command = [PROGRAM, "run", *map(str, options), "--json", "--", interpreter, file, folder, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder)
 
 
 @pytest.mark.parametrize(

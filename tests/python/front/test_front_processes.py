@@ -2,16 +2,16 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import nets
+import pytest
 import scripts
 import torch
 from loops import attached, bits
+from processes import HERE, alone, interpreter_and_variables
 
-HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 120  # seconds, for a process that hangs
 
 
@@ -59,9 +59,9 @@ CASES = {
 
 
 def test_two_ranks_have_the_bits_of_distributed_data_parallel(tmp_path):
-    paths = os.pathsep.join([str(HERE), str(HERE.parents[2] / "python")])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    ranks = [subprocess.Popen([sys.executable, "-c", DDP, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) for rank in range(2)]
+    (tmp_path / "ddp.py").write_text(DDP)
+    interpreter, environment = interpreter_and_variables(False, {"GLOO_SOCKET_IFNAME": "lo"})
+    ranks = [subprocess.Popen([interpreter, tmp_path / "ddp.py", str(rank), tmp_path / "store"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) for rank in range(2)]
     ends = [rank.communicate(timeout=LIMIT) for rank in ranks]
     assert all(rank.returncode == 0 for rank in ranks), ends
     judged = [json.loads(out.splitlines()[-1]) for out, _ in ends]
@@ -71,42 +71,29 @@ def test_two_ranks_have_the_bits_of_distributed_data_parallel(tmp_path):
             assert bits([list(model.parameters()), log]) == judged[0][name], name
 
 
-# A process that imports torch once and forks for each script, so that each ends as a process does: exit hooks, uncaught exceptions, signals.
-MOTHER = """
-import json, os, sys, traceback, torch, nets, standin, paceline.torch as pt
+# What the scripts below begin with: one rank, whose exchange says how its life ends.
+BEGINNING = """
+import os, sys, torch, nets, standin, paceline.torch as pt
 torch.set_num_threads(1)
 class Told(standin.StandIn):
     def finish(self, seconds): print("finished", flush=True)
     def fail(self, reason): print("failed:", reason, flush=True)
     def close(self, seconds): print("closed", flush=True)
 standin.StandIn = Told
-def start():
-    global model, optimizer, job
-    model = nets.mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    job = pt.attach(model, optimizer, join=standin.World(1).join_as(0))
+model = nets.mlp()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = pt.attach(model, optimizer, join=standin.World(1).join_as(0))
 def step(i=0):
     x, y = nets.numbers(i, 0, (5, 4))
     torch.nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
     optimizer.zero_grad()
-folder = sys.argv[1]
-for number, script in enumerate(json.load(open(f"{folder}/scripts"))):
-    child = os.fork()
-    if child == 0:
-        for descriptor, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{folder}/{number}.{name}", os.O_CREAT | os.O_WRONLY), descriptor)
-        start()
-        exec(script)
-        break
-    open(f"{folder}/{number}.code", "w").write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 """
 FORKED_LOADER = """
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 8
     def __getitem__(self, index):
         return model[0].weight.detach().clone(), torch.tensor(sum(len(p.grad) if p.grad is not None else 0 for p in model.parameters()))
-globals()["Data"] = Data
 step()
 loader = torch.utils.data.DataLoader(Data(), num_workers=8, persistent_workers=True, multiprocessing_context="fork")
 for epoch in range(2):
@@ -128,7 +115,6 @@ def never(self, layer, iteration, seconds):
     if len(waits) == 3:
         os.kill(os.getpid(), signal.SIGINT)
     return False
-globals().update(waits=waits, os=os, signal=signal)
 Told.wait_layer = never
 try:
     model(torch.zeros(1, 4))
@@ -149,12 +135,12 @@ ENDS = {
 }
 
 
-def test_how_a_script_ends(tmp_path):
-    (tmp_path / "scripts").write_text(json.dumps([script for script, _, _ in ENDS.values()]))
-    mother = python(MOTHER, tmp_path)
-    for number, (name, (_, said, code)) in enumerate(ENDS.items()):
-        out, err, found = (((tmp_path / f"{number}.{kind}").read_text()) for kind in ("out", "err", "code"))
-        assert (out.splitlines(), found) == (said, str(code)), f"{name}: {err} {mother.stderr}"
+@pytest.mark.parametrize("name", ENDS)
+def test_how_a_script_ends(name, tmp_path):
+    script, said, code = ENDS[name]
+    (tmp_path / "script.py").write_text(BEGINNING + script)
+    ended = alone(tmp_path / "script.py")
+    assert (ended.stdout.splitlines(), ended.returncode) == (said, code), ended.stderr
 
 
 def test_the_package_without_torch_imports_nothing_big():

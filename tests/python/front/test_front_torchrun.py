@@ -59,7 +59,7 @@ def test_a_killed_worker_restarts_all_which_end_with_the_bits_of_a_job_that_lost
     folders = {lost: tmp_path / lost for lost in ("nothing", "worker")}
     for lost, folder in folders.items():
         folder.mkdir()
-        ran = torchrun(script, folder, lost, ranks=3, options=["--max-restarts=1"])
+        ran = torchrun(script, folder, lost, ranks=3, fresh=True, options=["--max-restarts=1"])
         assert ran.returncode == 0, ran.stderr[-3000:]
     for rank in range(3):
         ours, undisturbed = (told(folder, rank, 3) for folder in (folders["worker"], folders["nothing"]))
