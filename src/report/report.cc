@@ -8,8 +8,6 @@
 #include <sys/resource.h>
 
 #include "base/text.h"
-#include "report/json_text.h"
-#include "report/link_report.h"
 
 namespace paceline::report {
 namespace {
@@ -131,29 +129,6 @@ const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>
 
 double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
-std::string encode(const WorkerReport& report) {
-  Json evaluations = Json::array();
-  for (const WorkerReport::Evaluation& one : report.evaluations) evaluations.push_back({one.iteration, one.seconds, one.accuracy});
-  return Json{{"rank", report.rank},
-              {"iterations", report.iterations},
-              {"samples", report.samples},
-              {"phases", report.phases.seconds},
-              {"overlapped_push", report.overlapped_push},
-              {"overlapped_pull", report.overlapped_pull},
-              {"bytes_pushed", report.bytes_pushed},
-              {"bytes_pulled", report.bytes_pulled},
-              {"loss_first", report.loss_first},
-              {"loss_last", report.loss_last},
-              {"accuracy", report.accuracy},
-              {"parameters_hash", report.parameters_hash},
-              {"iteration_seconds", report.iteration_seconds.to_json()},
-              {"peak_bytes", report.peak_bytes},
-              {"evaluations", evaluations},
-              {"batching", report.batching.is_null() ? std::string() : report.batching.dump()},
-              {"link", json_of(report.link)}}
-      .dump();
-}
-
 void add_evaluation(std::vector<WorkerReport::Evaluation>& evaluations, const WorkerReport::Evaluation& next) {
   constexpr std::size_t kMost = 10'000;
   if (evaluations.size() == kMost) {
@@ -191,64 +166,6 @@ Json batching_json(scheduling::BatchingAlgorithm algorithm, const scheduling::Li
           {"planned", plan.number},
           {"push", push},
           {"why", std::move(why)}};
-}
-
-std::string encode(const ServerReport& report) {
-  return Json{{"rank", report.rank},
-              {"peak_bytes", report.peak_bytes},
-              {"gradient_bytes_high", report.gradient_bytes_high},
-              {"updates", report.updates},
-              {"reorderings", report.reorderings},
-              {"link", json_of(report.link)},
-              {"shares_process", report.shares_process},
-              {"pace", report.pace.is_null() ? std::string() : report.pace.dump()}}
-      .dump();
-}
-
-Result<WorkerReport> decode_worker_report(const std::string& text) {
-  try {
-    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, "a worker's report"));
-    WorkerReport report;
-    report.rank = json.at("rank");
-    report.iterations = json.at("iterations");
-    report.samples = json.at("samples");
-    report.phases.seconds = json.at("phases");
-    report.overlapped_push = json.at("overlapped_push");
-    report.overlapped_pull = json.at("overlapped_pull");
-    report.bytes_pushed = json.at("bytes_pushed");
-    report.bytes_pulled = json.at("bytes_pulled");
-    // A loss that is not finite travels as null.
-    const auto number = [&](const char* key) { return json.at(key).is_null() ? std::nan("") : json.at(key).get<double>(); };
-    report.loss_first = number("loss_first");
-    report.loss_last = number("loss_last");
-    report.accuracy = json.at("accuracy");
-    report.parameters_hash = json.at("parameters_hash");
-    report.iteration_seconds = IterationTimes::from_json(json.at("iteration_seconds"));
-    report.peak_bytes = json.at("peak_bytes");
-    for (const Json& one : json.at("evaluations").get<std::vector<Json>>())
-      report.evaluations.push_back({one.at(0), one.at(1), one.at(2)});
-    if (const std::string batching = json.at("batching"); !batching.empty()) {
-      PACELINE_ASSIGN_OR_RETURN(report.batching, parse_foreign(batching, "a worker's batching"));
-    }
-    report.link = link_from(json.at("link"));
-    return report;
-  } catch (const nlohmann::json::exception& problem) {
-    return error(ErrorKind::kCorrupt, "a worker's report is malformed: {}", problem.what());
-  }
-}
-
-Result<ServerReport> decode_server_report(const std::string& text) {
-  try {
-    PACELINE_ASSIGN_OR_RETURN(const Json json, parse_foreign(text, "a server's report"));
-    ServerReport report{json.at("rank"),        json.at("peak_bytes"),      json.at("gradient_bytes_high"), json.at("updates"),
-                        json.at("reorderings"), link_from(json.at("link")), json.at("shares_process"),      {}};
-    if (const std::string pace = json.at("pace"); !pace.empty()) {
-      PACELINE_ASSIGN_OR_RETURN(report.pace, parse_foreign(pace, "a server's pace"));
-    }
-    return report;
-  } catch (const nlohmann::json::exception& problem) {
-    return error(ErrorKind::kCorrupt, "a server's report is malformed: {}", problem.what());
-  }
 }
 
 Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,

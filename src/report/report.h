@@ -84,6 +84,7 @@ struct ServerReport {
   Json pace;                        // of the pacing server, report/pace_record.h; null: another one, or bsp
 };
 
+// How they travel: metrics.cc has a row for each member.
 std::string encode(const WorkerReport& report);
 std::string encode(const ServerReport& report);
 Result<WorkerReport> decode_worker_report(const std::string& text);
