@@ -10,6 +10,7 @@ import os
 import random
 import runpy
 import selectors
+import shutil
 import socket
 import sys
 
@@ -77,6 +78,7 @@ class Forks:
     def abandoned(self, _):
         for process, _ in self.living.values():
             os.kill(process, 9)
+        shutil.rmtree(os.path.dirname(self.listener.getsockname()))
         os._exit(0)
 
     def close(self, *connections):
