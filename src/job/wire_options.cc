@@ -46,10 +46,15 @@ Result<WireOptions> parse_wire(std::string_view text) {
     const auto [read, problem] = std::from_chars(text.data() + name.size() + 1, end, wire.share);
     if (problem == std::errc() && read == end && is_share(wire.share)) return wire;
   }
+  std::string hint = suggestion(name, names());
+  for (const WireKind kind : {WireKind::kDropping, WireKind::kDgc}) {
+    // The name is right, and what lacks is the share.
+    if (name == names()[static_cast<std::size_t>(kind)]) hint = fmt::format(" (give a share: {}:0.01)", name);
+  }
   return error(ErrorKind::kBadRequest,
                "--wire '{}' is illegal{}; legal: float32, bfloat16, float16, dropping:SHARE, dgc:SHARE (of the elements that is "
                "sent, above 0 up to 1)",
-               text, suggestion(name, names()));
+               text, hint);
 }
 
 std::string WireOptions::text() const {

@@ -40,6 +40,8 @@ TEST(WireOptions, DroppingHasAShare) {
                            "dropping:0.1:2", "bfloat16:0.1"}) {
     EXPECT_THAT(parse_wire(text).status().message(), AllOf(HasSubstr(text), HasSubstr("dropping:SHARE"))) << text;
   }
+  EXPECT_THAT(parse_wire("dropping").status().message(), HasSubstr("--wire 'dropping' is illegal (give a share: dropping:0.01);"));
+  EXPECT_THAT(parse_wire("droping:0.1").status().message(), HasSubstr("(did you mean 'dropping'?)"));
   for (const double share : {0.0, -0.1, 1.5, std::nan("")})
     EXPECT_FALSE(validated({.kind = WireKind::kDropping, .share = share}).ok()) << share;
 }

@@ -41,10 +41,10 @@ sigset_t every_signal() {
 
 pid_t copy_process(unsigned long flags) { return static_cast<pid_t>(syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)); }
 
-[[noreturn]] void fail(const char* what) {
-  char text[256];
-  const int length = snprintf(text, sizeof text, "paceline: error: lab: cannot %s: %s\n", what, strerror(errno));
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, static_cast<std::size_t>(length));
+[[noreturn]] void fail(const char* what, const char* subject = "") {
+  const char* const parts[] = {"paceline: error: lab: cannot ", what, subject, ": ", strerror(errno), "\n"};
+  for (const char* part : parts) [[maybe_unused]]
+    const auto written = write(STDERR_FILENO, part, strlen(part));
   _exit(127);
 }
 
@@ -54,7 +54,7 @@ pid_t copy_process(unsigned long flags) { return static_cast<pid_t>(syscall(SYS_
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execvpe(start.arguments[0], start.arguments.data(), start.environment.data());
-  fail(start.arguments[0]);
+  fail("start ", start.arguments[0]);
 }
 
 // The first process of the new process namespace: passes signals on, collects orphans, and ends with the command. When it ends, for

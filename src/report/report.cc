@@ -29,6 +29,9 @@ double mean(const std::vector<Report>& reports, Field field) {
   return sum / static_cast<double>(reports.size());
 }
 
+// As it is once it has travelled, so that who made a report and who reads it print the same.
+Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
 std::vector<LinkReport> links_of(const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
   std::vector<LinkReport> links;
   for (const WorkerReport& worker : workers) links.push_back(worker.link);
@@ -224,8 +227,8 @@ Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, con
               {"samples", samples},
               {"seconds", trained},
               {"samples_per_second", trained > 0 ? static_cast<double>(samples) / trained : 0},
-              {"loss_first", mean(by_rank, [](const WorkerReport& w) { return w.loss_first; })},
-              {"loss_last", mean(by_rank, [](const WorkerReport& w) { return w.loss_last; })},
+              {"loss_first", finite_or_null(mean(by_rank, [](const WorkerReport& w) { return w.loss_first; }))},
+              {"loss_last", finite_or_null(mean(by_rank, [](const WorkerReport& w) { return w.loss_last; }))},
               {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
               {"evaluations", evaluations_json(by_rank[0])},
               {"parameters_hash", by_rank[0].parameters_hash},

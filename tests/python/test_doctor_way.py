@@ -68,6 +68,12 @@ FAULTS = {  # what is done on which host, how it is undone, options, what the fi
         "is slow in one direction: 1.",
     ),
     "a wrong route": ((0, "ip route add {there}/32 via {gateway} onlink dev eth0"), (0, "ip route del {there}/32"), (), "packets leave by eth0 ({here}) through {gateway}"),
+    "a firewall that drops": (
+        (1, f"nft add table inet wall && nft add chain inet wall into '{{{{ type filter hook input priority 0; }}}}' && nft add rule inet wall into tcp dport {PORT} drop"),
+        (1, "nft delete table inet wall"),
+        (),
+        "Connection timed out; packets leave by eth0 ({here})",
+    ),
     "a closed port": ((), (), 4171, "Connection refused; packets leave by eth0 ({here})"),
 }
 

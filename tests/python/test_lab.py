@@ -106,6 +106,12 @@ def test_uneven_links_a_competitor_and_the_exit_code_of_the_first_that_fails():
     assert report["hosts"][2]["bytes_received"] > 300_000 > report["hosts"][1]["bytes_received"]
 
 
+def test_a_program_that_is_not_there_is_named():
+    done = lab("--hosts", 2, "--measure", "0s", "--", "nosuchprogram", code=127)
+    if done is not None:
+        assert "paceline: error: lab: cannot start nosuchprogram: No such file or directory" in done[1]
+
+
 def stale_groups(pid):
     return [path for path in CGROUPS.glob(f"paceline-lab-{pid}-*")]
 

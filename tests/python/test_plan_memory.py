@@ -15,15 +15,15 @@ def layers_of(name):
 
 def test_memory_of_alexnet():
     answer = ask("memory", MEMORY)
-    megabytes = {key: answer[key] / 8e6 for key in ("feature_maps_bits", "convolution_bits", "classifier_bits", "bound")}
+    megabytes = {key: answer[key] / 8e6 for key in ("feature_maps_bits", "convolution_bits", "classifier_bits", "bound_bits")}
     assert math.isclose(megabytes["feature_maps_bits"], 472.6, abs_tol=0.05)
     assert math.isclose(megabytes["convolution_bits"], 44.97, abs_tol=0.005)
     assert math.isclose(megabytes["classifier_bits"], 713.0, abs_tol=0.05)
-    assert math.isclose(megabytes["bound"], 11654, abs_tol=0.5)
+    assert math.isclose(megabytes["bound_bits"], 11654, abs_tol=0.5)
     assert answer["fits"] is True
-    assert answer["bound"] == 12 * 2**33 - sum(answer[key] for key in ("feature_maps_bits", "convolution_bits", "classifier_bits"))
+    assert answer["bound_bits"] == 12 * 2**33 - sum(answer[key] for key in ("feature_maps_bits", "convolution_bits", "classifier_bits"))
     answer = ask("memory", {**MEMORY, "memory": 2**30})
-    assert answer["fits"] is False and answer["bound"] < 0
+    assert answer["fits"] is False and answer["bound_bits"] < 0
 
 
 @pytest.mark.parametrize("name", ["lenet", "alexnet", "resnet-20", "resnet-50", "googlenet", "googlenet-aux", "inception-v3-aux", "vgg-19"])
@@ -37,7 +37,7 @@ def test_memory_without_convolutions_has_no_answer(name):
     for source in ({"model": name}, {"layers": layers_of(name)}):
         answer = ask("memory", {**source, "mini_batch": 4, "memory": 2**34})
         assert answer["feasible"] is False and answer["reason"]
-        assert [answer[key] for key in ("feature_maps_bits", "convolution_bits", "classifier_bits", "bound", "fits")] == [None] * 5
+        assert [answer[key] for key in ("feature_maps_bits", "convolution_bits", "classifier_bits", "bound_bits", "fits")] == [None] * 5
 
 
 def edited(path, value):

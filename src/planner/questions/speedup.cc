@@ -91,10 +91,13 @@ std::string limit_of(const cost::LowerBound& bound) {
 
 std::string why(const std::vector<std::int64_t>& nodes, const std::vector<double>& seconds, const std::vector<double>& speedups,
                 std::optional<std::int64_t> worth, const std::vector<std::string>& limits) {
-  if (!worth) return "more machines do not pay here: in the mean each adds less than half of its own work";
-  const auto at = static_cast<std::size_t>(std::ranges::find(nodes, *worth) - nodes.begin());
-  return fmt::format("{} machine{} make{} {:.2f} times as many samples a second as one, an iteration takes {}, limited by {}",
-                     *worth, *worth == 1 ? "" : "s", *worth == 1 ? "s" : "", speedups[at], in_time(seconds[at]), limits[at]);
+  const std::int64_t most = *std::ranges::max_element(nodes);
+  const bool pays = worth.value_or(1) > 1 || most == 1;
+  const std::int64_t count = pays ? worth.value_or(1) : most;
+  const auto at = static_cast<std::size_t>(std::ranges::find(nodes, count) - nodes.begin());
+  return fmt::format("{}{} machine{} make{} {:.2f} times as many samples a second as one, an iteration takes {}, limited by {}",
+                     pays ? "" : "more machines do not pay here, in the mean each adds less than half of its own work: ", count,
+                     count == 1 ? "" : "s", count == 1 ? "s" : "", speedups[at], in_time(seconds[at]), limits[at]);
 }
 
 Result<Json> answer_speedup(const Json& input, const Json& choices) {
