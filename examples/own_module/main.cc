@@ -2,6 +2,7 @@
 //   paceline run --workers 2 --servers 1 -- ./own_module
 //   paceline run --workers 2 --servers 1 -- ./own_module steps=150 checkpoint=DIR
 //   paceline run --workers 2 --servers 1 -- ./own_module checkpoint=DIR resume=1
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -43,6 +44,14 @@ std::map<std::string, std::string> chosen(int count, char** arguments) {
   return values;
 }
 
+std::int64_t whole_number(const std::string& name, const std::string& text) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, problem] = std::from_chars(text.data(), end, value);
+  if (problem != std::errc() || read != end) throw paceline::Error(name + "=" + text + " is not a whole number", 2);
+  return value;
+}
+
 int main(int count, char** arguments) try {
   torch::manual_seed(7);
   Network network;
@@ -52,7 +61,7 @@ int main(int count, char** arguments) try {
   if (coordinator == nullptr || rank == nullptr)
     throw paceline::Error("start me with: paceline run --workers 2 --servers 1 -- ./own_module", 2);
   auto settings = chosen(count, arguments);
-  const std::int64_t steps = std::stoll(settings.extract("steps").mapped());
+  const std::int64_t steps = whole_number("steps", settings.extract("steps").mapped());
   paceline::Worker worker(network, {.coordinator = coordinator,  // (+)
                                     .rank = std::atoi(rank),
                                     .settings = settings,

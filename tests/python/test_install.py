@@ -63,6 +63,12 @@ def test_a_job_of_ones_own_is_resumed_bit_for_bit(example, tmp_path):
     assert rest["parameters_hash"] == whole["parameters_hash"] and rest["iterations"] == 15
 
 
+def test_an_installed_program_trains_a_network(example):
+    paceline, _ = example
+    done = run(paceline, "train", "--mini-batch", 16, "--iterations", 2, "--json", env={**os.environ, "PACELINE_DATA": str(SOURCE / ".venv/data")})
+    assert json.loads(done.stdout)["iterations"] == 2
+
+
 def test_a_program_that_ends_early_ends_the_job_for_all(example):
     paceline, _ = example
     done = subprocess.run([paceline, "run", "--workers", "2", "--servers", "1", "--deadline", "1s", "--", "/bin/false"], capture_output=True, text=True, timeout=60)
@@ -91,6 +97,12 @@ def test_without_a_job_the_program_says_how_to_start_it(example):
     _, program = example
     done = subprocess.run([program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "paceline run" in done.stderr
+
+
+def test_a_setting_that_is_no_number_is_named(example):
+    paceline, program = example
+    done = subprocess.run([paceline, "run", "--workers", "1", "--servers", "1", "--", program, "steps=abc"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "own_module: error: steps=abc is not a whole number" in done.stderr, done
 
 
 def test_no_installed_file_names_the_folder_it_was_built_in(example):
