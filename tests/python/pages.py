@@ -45,10 +45,11 @@ def tree_for(folder):
     return folder
 
 
-def variables(front):
-    """`front`: a folder whose programs come first."""
+def variables(front, folder):
+    """`front`: a folder whose programs come first. What a page compiles in `folder` is remembered, wherever that is."""
     path = os.pathsep.join([str(front), os.environ["PATH"]])
-    return environment("") | {"PATH": path, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    remembered = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
+    return environment("") | remembered | {"PATH": path, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
 
 
 def run(page_blocks, folder, front, seconds=600):
@@ -56,7 +57,7 @@ def run(page_blocks, folder, front, seconds=600):
     parts = [block.text + f"\nprintf '%s\\n' '@@{i}'" for i, block in enumerate(page_blocks)]
     with open(folder / "output", "w+") as output:
         shell = subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", "\n".join(parts)], cwd=folder, env=variables(front), stdin=subprocess.DEVNULL, stdout=output,
+            ["bash", "-euo", "pipefail", "-c", "\n".join(parts)], cwd=folder, env=variables(front, folder), stdin=subprocess.DEVNULL, stdout=output,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
