@@ -102,7 +102,7 @@ int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
   app.require_subcommand(1);
   set_examples(app,
                "  paceline train --model lenet --dataset mnist-5k --workers 4 --servers 2\n"
-               "  paceline plan gpus --overhead 0.1 --speedup 3");
+               "  paceline plan speedup --input vgg19 --bandwidth 10gbit --machines 1,2,4,8");
   const auto help_text = std::make_shared<HelpText>();
   app.formatter(help_text);
   help_text->read(words);

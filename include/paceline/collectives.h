@@ -135,9 +135,9 @@ struct CommunicatorOptions {
   std::string bind;  // "": 127.0.0.1, or a file beside the coordinator's
 
   bool rank_order = false;  // add in rank order: the same bits whatever the algorithm; reduce then needs the last rank as root
-  // A broadcast or reduce ends once all ranks have begun it, so that ranks that disagree all fail in it. Without that the root of a
-  // broadcast and the leaves of a reduce are done sooner, with lg(ranks) messages fewer for each rank, and hear of a disagreement
-  // in their next operation.
+  // A broadcast or reduce ends once all ranks have begun it, so that ranks that disagree all fail in it. `false` is faster: the
+  // root of a broadcast and the leaves of a reduce do not wait, and each rank sends lg(ranks) messages fewer. But then they hear
+  // of a disagreement only in their next operation.
   bool confirm = true;
   // The links' model instead of a measurement when the communicator is opened; the same on all ranks.
   std::optional<LinkModel> link;

@@ -58,8 +58,8 @@ std::vector<Option> schedule_options() {
            .advanced = true,
            .takes = "SIZE",
            .section = kHow,
-           .sentence = "Tensors that together have no more parameters (or bytes, with a unit) than this travel with their "
-                       "neighbour; 0: none does (default: tuned: chosen; others: 0)",
+           .sentence = "Small neighbours travel together, up to this many parameters (or bytes, with a unit); 0: none does "
+                       "(default: tuned: chosen; others: 0)",
            .legal = {.words = kMerges},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.merge; }, [](auto size) { return std::to_string(size); },

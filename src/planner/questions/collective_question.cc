@@ -100,15 +100,13 @@ Question collective_question() {
   Question question;
   question.name = "collective";
   question.purpose =
-      "What a broadcast, reduce or allreduce costs when a message of n bytes takes alpha + beta*n seconds and reducing them\n"
-      "gamma*n more, and which algorithm is cheapest. lp: linear pipeline; mst: minimum spanning tree; be: bidirectional "
-      "exchange;\n"
-      "ring and direct: allreduce only; best: the cheapest, the first in this order on ties.\n"
-      "block is lp's; absent, the best one is taken, rounded to whole bytes. seconds: closed form with n/b; steps: with whole "
-      "blocks.\n"
-      "Where links differ, rates in place of beta says how fast each rank's is; then order is the chain of lp, which puts slow\n"
-      "ranks where they delay the others least; a broadcast's begins and a reduce's ends with root. Rates are rounded to the\n"
-      "fastest over a power of 1.25, as measured ones are, and differ when one is two steps below it.";
+      "What a broadcast, reduce or allreduce costs, and which algorithm is cheapest. A message of n bytes takes alpha + beta*n\n"
+      "seconds, and reducing them gamma*n more. Lp: linear pipeline. Mst: minimum spanning tree. Be: bidirectional exchange.\n"
+      "Ring and direct: allreduce only. Best: the cheapest, the first in this order on ties. Block is lp's. Absent, the best one\n"
+      "is taken, rounded to whole bytes. Seconds: closed form with n/b. Steps: with whole blocks.\n"
+      "Where links differ, rates in place of beta says how fast each rank's is. Then order is the chain of lp, which puts slow\n"
+      "ranks where they delay the others least. A broadcast's begins and a reduce's ends with root. Rates are rounded to the\n"
+      "fastest over a power of 1.25, as measured ones are. They differ when one is two steps below it.";
   question.keys = {
       {"ranks", KeyType::kCount, "number of ranks"},
       {"bytes", KeyType::kBytes, "size of the message"},

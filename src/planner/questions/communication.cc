@@ -91,11 +91,11 @@ Question batches() {
   Question question;
   question.name = "batches";
   question.purpose =
-      "Which layers to pull (or push) together so that the transfer hides behind the forward (or backward) pass.\n"
-      "ibatch: the better of forward-greedy and backward-greedy; exact: the least makespan, which training uses;\n"
-      "default: all in one batch; layer-wise: each alone; given: judge the batching in 'bounds'.\n"
-      "bounds: the last layer of each batch, ascending, layers numbered from 1 in forward order. With --side push the same:\n"
-      "the last batch listed holds the last layers, is computed first by the backward pass and pushed first.";
+      "Which layers to pull (or push) together so that the transfer hides behind the forward (or backward) pass. Exact: the least\n"
+      "makespan, which training uses. Ibatch: the better of forward-greedy and backward-greedy. Default: all in one batch.\n"
+      "Layer-wise: each alone. Given: judge the batching in 'bounds', the last layer of each batch, ascending. Layers are\n"
+      "numbered from 1 in forward order. With --side push the last batch has the last layers, which are computed and pushed "
+      "first.";
   question.keys = {
       {"start_up", KeyType::kSeconds, "start-up time of one pull or push"},
       {"transfer", KeyType::kNumbers, "transfer time of each layer, seconds, forward order"},
@@ -129,8 +129,8 @@ Question iteration() {
   question.name = "iteration";
   question.purpose =
       "The least time of one iteration that any schedule can reach: N nodes, each a worker and a server on one full-duplex link.\n"
-      "lower_bound is the largest of computation, transfer (the model over one link) and tail (the first layers' gradients come\n"
-      "last and are needed first). A replay table fits with --nodes and --bandwidth beside it.";
+      "It is the largest of computation, transfer (the model over one link) and tail (the first layers' gradients come last and\n"
+      "are needed first). A replay table fits with --nodes and --bandwidth beside it.";
   question.keys = {
       {"nodes", KeyType::kCount, "number of nodes", true, Beside::kInput},
       {"bandwidth", KeyType::kRate, "rate of a node's link in each direction", true, Beside::kInput},

@@ -145,11 +145,9 @@ Question speedup_question() {
   question.name = "speedup";
   question.purpose =
       "Whether more machines help, and how many are worth it: seconds of an iteration, and samples a second over those of one\n"
-      "machine, with Paceline (a server beside every worker, stepped in virtual time), with the split baseline "
-      "(reduce-scatter\n"
-      "under backward, all-gather under forward, whole layers) and with DistributedDataParallel (buckets of 25 MiB around a "
-      "ring),\n"
-      "both of these without the time of their processors. worth: the most machines that in the mean add half of their own work.";
+      "machine. Paceline: a server beside every worker, stepped in virtual time. Split: reduce-scatter under backward, all-gather\n"
+      "under forward, whole layers. DDP: buckets of 25 MiB around a ring. The last two leave out what processors do. Worth: the\n"
+      "most machines that in the mean add half of their own work.";
   question.keys = {
       {"bandwidth", KeyType::kRate, "rate of a machine's link in each direction", true, Beside::kInput},
       {"machines", KeyType::kCounts, "numbers of machines, each up to 256; without: 1, 2, 4, 8, 16", false, Beside::kInput},

@@ -9,12 +9,12 @@
 //
 // `paceline run --workers 4 --servers 2 -- PROGRAM` starts coordinator, servers and four processes of PROGRAM on this machine, with
 // the coordinator's address in the environment variable PACELINE_COORDINATOR, the rank in PACELINE_RANK and where the job's key is,
-// if it has one, in PACELINE_JOB_KEY_FILE; on several machines
-// start `paceline coordinator`, servers (`paceline train --join`) and the programs yourself.
+// if it has one, in PACELINE_JOB_KEY_FILE. On several machines add `--hosts node1,node2`, or start `paceline coordinator`, servers
+// (`paceline train --join`) and the programs yourself.
 //
-// The module keeps its parameters, but they live in one array from now on: tensors taken before (optimizers!) must not be used any
-// more. Gradients are not left in the parameters. Every worker must bring the same module and settings; the first difference is
-// named otherwise.
+// The module keeps its parameters, but they live in one array from now on. After this call do not use an optimizer or a tensor that
+// you took from the module earlier. Gradients are not left in the parameters. Every worker must bring the same module and settings;
+// the first difference is named otherwise.
 #pragma once
 
 #include <cstdint>
