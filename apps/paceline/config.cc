@@ -185,6 +185,10 @@ Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> word
   for (const Entry& entry : entries_by_line(table)) {
     const std::string place = fmt::format("--config {}, line {}", *given.file, entry.line);
     const auto legal = legal_keys(*reached.command);
+    if (entry.node->is_table()) {
+      return error(ErrorKind::kBadRequest, "{}: '{}' is a section; options stand at the top of the file, without one", place,
+                   entry.key);
+    }
     if (std::ranges::find(legal, entry.name) == legal.end()) {
       return error(ErrorKind::kBadRequest, "{}: '{}' is no option of '{}'{}; see '{} --help'", place, entry.key,
                    path_of(*reached.command), suggestion(entry.name, legal), path_of(*reached.command));

@@ -56,6 +56,17 @@ std::string conversion_error(const CLI::Option& option) {
                      fmt::join(option.results(), ","), option.get_type_name() == "FLOAT" ? "" : "whole ");
 }
 
+// CLI11's words for options that lack something, or have too much of it, are for whoever declares them.
+std::string in_our_words(const CLI::ParseError& problem) {
+  const std::string said = problem.what();
+  const auto holds = [&](const char* words) { return said.find(words) != std::string::npos; };
+  const std::string subject = said.substr(0, said.find(':'));
+  if (holds(": At Most 1 required")) return subject + " was given more than once; give it once";
+  if (holds(" required ") && holds(" missing")) return subject + " needs a value";
+  if (const auto at = said.rfind(" is required"); at != std::string::npos) return said.substr(0, at) + " is missing";
+  return said;
+}
+
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
 // reached knows the legal names.
 Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CLI::Option* read) {
@@ -73,6 +84,10 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
     for (const std::string& extra : extras) {
       const bool option = extra.rfind("--", 0) == 0;
       const std::string name = option ? extra.substr(0, extra.find('=')) : extra;
+      if (!option && !commands_first) {
+        return error(ErrorKind::kBadRequest, "{} takes options, and '{}' is none; see '{} --help'", reached->get_display_name(),
+                     name, path_of(*reached));
+      }
       const auto legal = option ? option_names(*reached) : command_names(*reached);
       return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(),
                    option ? "option" : "command", name, suggestion(name, legal), path_of(*reached));
@@ -82,9 +97,10 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
     return error(ErrorKind::kBadRequest, "a command is missing: {}; see '{} --help'", fmt::join(command_names(*reached), ", "),
                  path_of(*reached));
   }
+  const std::string said = in_our_words(problem);
   const bool no_number = dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr;
   const bool about_value = no_number || dynamic_cast<const CLI::ValidationError*>(&problem) != nullptr;
-  return Status(ErrorKind::kBadRequest, no_number && read != nullptr ? conversion_error(*read) : problem.what(),
+  return Status(ErrorKind::kBadRequest, no_number && read != nullptr ? conversion_error(*read) : said,
                 {"illegal", about_value && read != nullptr ? read->get_name() : ""});
 }
 

@@ -68,6 +68,10 @@ TEST(Suggestion, NamesTheNearestOrNothing) {
   const std::vector<std::string> models = {"lenet", "resnet-20", "alexnet"};
   EXPECT_EQ(nearest("lennet", models), "lenet");
   EXPECT_EQ(nearest("bert", models), "");
+  EXPECT_EQ(nearest("lenet", models), "lenet");
+  EXPECT_EQ(nearest(std::string(100'000'000, 'a'), models), "");
+  EXPECT_EQ(nearest("LENET", models), "lenet") << "another case is no mistake of the name";
+  EXPECT_EQ(nearest("lneet", models), "lenet") << "two letters swapped are one mistake";
   EXPECT_EQ(suggestion("resnet20", models), " (did you mean 'resnet-20'?)");
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace paceline {
 namespace {
@@ -36,8 +38,8 @@ Result<double> in_units(std::string_view text, std::span<const Unit> units, cons
   for (const Unit& unit : units) {
     if (unit.name == number->unit) return number->value * unit.factor;
   }
-  return error(ErrorKind::kBadRequest, "'{}' is not a {}: unknown unit '{}'; write for example {}", text, what, number->unit,
-               examples);
+  const std::string wrong = number->unit.empty() ? "it has no unit" : fmt::format("unknown unit '{}'", number->unit);
+  return error(ErrorKind::kBadRequest, "'{}' is not a {}: {}; write for example {}", text, what, wrong, examples);
 }
 
 std::string scaled(double value, const char* unit) {
@@ -48,6 +50,23 @@ std::string scaled(double value, const char* unit) {
     ++prefix;
   }
   return prefix == 0 ? fmt::format("{:.0f} {}", value, unit) : fmt::format("{:.1f} {}{}", value, kPrefixes[prefix], unit);
+}
+
+bool alike(char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b)); }
+
+// Letters to insert, remove, replace, or swap with their neighbours until `from` reads `to`, in whatever case.
+std::size_t distance(std::string_view from, std::string_view to) {
+  std::vector<std::vector<std::size_t>> rows(from.size() + 1, std::vector<std::size_t>(to.size() + 1));
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      std::size_t& least = rows[i][j] = i + j;
+      if (i == 0 || j == 0) continue;
+      least = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (alike(from[i - 1], to[j - 1]) ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && alike(from[i - 1], to[j - 2]) && alike(from[i - 2], to[j - 1]);
+      if (swapped) least = std::min(least, rows[i - 2][j - 2] + 1);
+    }
+  }
+  return rows.back().back();
 }
 
 }  // namespace
@@ -113,23 +132,15 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   for (const std::string& candidate : candidates) {
-    std::vector<std::size_t> row(candidate.size() + 1);
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= name.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j < row.size(); ++j) {
-        const std::size_t substituted = diagonal + (name[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
+    const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
+    if ((longer - shorter) * 3 > longer) continue;  // too far, however long what was typed is
+    const std::size_t found = distance(name, candidate);
+    if (found < best_distance) {
+      best_distance = found;
       best = candidate;
     }
   }
-  return best_distance * 3 <= std::max(name.size(), best.size()) ? best : "";
+  return !best.empty() && best_distance * 3 <= std::max(name.size(), best.size()) ? best : "";
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> candidates) {

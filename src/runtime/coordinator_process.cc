@@ -83,7 +83,7 @@ CoordinatorProcess::Ending CoordinatorProcess::ending() {
     if (!newest.empty()) (*report_)["checkpoint"] = newest;
   }
   if (stop_.kind == wire::StopKind::kFailed && stop_.error != ErrorKind::kBadRequest && !newest.empty()) {
-    stop_.reason += fmt::format(". The last checkpoint is {}; go on with --checkpoint {} --resume", newest,
+    stop_.reason += fmt::format(". The last checkpoint is {}; go on with the same options and --checkpoint {} --resume", newest,
                                 std::filesystem::path(newest).parent_path().string());
   }
   const Status saved = stop_.kind == wire::StopKind::kDone ? checkpoints_.last_one() : Status();

@@ -114,7 +114,7 @@ def test_a_value_that_cannot_be_typed_is_refused(write, value):
 
 
 def test_a_table_is_no_option(write):
-    refused("train", "--config", write("[train]\nseed = 1\n"), names=["line 1", "train"])
+    refused("train", "--config", write("[train]\nseed = 1\n"), names=["line 1", "'train' is a section"])
 
 
 def test_a_malformed_file_names_line_and_column(write):

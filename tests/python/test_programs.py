@@ -43,6 +43,13 @@ def test_mistakes_are_told_as_before():
         (["bench", "serve"], "bench has no command 'serve' (did you mean 'server'?); see 'paceline bench --help'"),
         (["lab", "--host", "2"], "lab has no option '--host' (did you mean '--hosts'?); see 'paceline lab --help'"),
         (["benc"], "paceline has no command 'benc' (did you mean 'bench'?); see 'paceline --help'"),
+        (["trian"], "paceline has no command 'trian' (did you mean 'train'?); see 'paceline --help'"),
+        (["train", "lenet"], "train takes options, and 'lenet' is none; see 'paceline train --help'"),
+        (["train", "--mini-batch", "4", "--mini-batch", "5"], "--mini-batch was given more than once; give it once"),
+        (["train", "--iterations"], "--iterations needs a value"),
+        (["train", "--schedule", "P3"], "--schedule: 'P3' is no schedule; legal are default, layer-wise, ibatch, kvstore, slicing, tuned, p3 (did you mean 'p3'?)"),
+        (["train", "--deadline", "5"], "--deadline: '5' is not a time: it has no unit; write for example 10ms or 1.5s"),
+        (["run", "--workers", "2"], "program is missing"),
         (["help", "bench", "sink"], "there is no help on 'bench sink'; legal: transport, server, "),
     ]:
         done = run(*words)
