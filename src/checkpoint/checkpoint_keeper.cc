@@ -28,7 +28,8 @@ Status CheckpointKeeper::begin(job::JobSpec& spec, const wire::TensorTable& tabl
   job_ = spec;
   if (job_.saving.directory.empty()) return {};
   PACELINE_ASSIGN_OR_RETURN(seal_, CheckpointSeal::from_file(job_.saving.key_file));
-  if (!job_.saving.resume) PACELINE_RETURN_IF_ERROR(files_.make_directories(job_.saving.directory));
+  const Status made = job_.saving.resume ? Status() : files_.make_directories(job_.saving.directory);
+  if (!made.ok()) return error(ErrorKind::kBadRequest, "--checkpoint: {}; give a folder that can be made", made.message());
   PACELINE_RETURN_IF_ERROR(lock_directory());
   if (job_.saving.resume) {
     PACELINE_RETURN_IF_ERROR(resume(spec, table));

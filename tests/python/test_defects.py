@@ -12,11 +12,12 @@ REFUSED = [
     (("--rank", 5), "--rank 5 is that of a process that joins a job"),
     (("--momentum", 0.5), "--momentum 0.5 is for --optimizer momentum or nesterov"),
     (("--checkpoint", ""), "--checkpoint cannot be ''"),
+    (("--checkpoint", "/proc/none"), "--checkpoint: cannot make the directory /proc/none"),
     (("--export", b"a\xff"), "--export holds bytes that are no UTF-8 text"),
 ]
 
 
-@pytest.mark.parametrize("words, said", REFUSED, ids=[str(words[0])[2:] for words, _ in REFUSED])
+@pytest.mark.parametrize("words, said", REFUSED, ids=[" ".join(map(str, words)) for words, _ in REFUSED])
 def test_it_is_refused_in_one_line_that_names_the_option(words, said, tmp_path):
     arguments = [word if isinstance(word, bytes) else os.fsencode(str(word)) for word in ("train", "--iterations", 1, *words)]
     done = subprocess.run([os.fsencode(PROGRAM), *arguments], capture_output=True, timeout=60, cwd=tmp_path)
