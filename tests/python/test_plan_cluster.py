@@ -137,7 +137,8 @@ def test_servers():
     assert ask("servers", SERVERS) == {"servers": 4, "worker_link_ok": True, "worker_link_shortfall": 0}
     assert ask("servers", {**SERVERS, "duplex": "full"})["servers"] == 2
     answer = ask("servers", {**SERVERS, "compute_time": 1})
-    assert answer["servers"] == 32 and answer["worker_link_ok"] is False and math.isclose(answer["worker_link_shortfall"], 363e6)
+    assert answer["servers"] is None and answer["worker_link_ok"] is False and math.isclose(answer["worker_link_shortfall"], 363e6)
+    assert "lacks 363.0 MB/s: links of 488.0 MB/s would, or 3.9 s of computing" in answer["reason"]
     answer = ask("servers", {**SERVERS, "compute_time": 1, "worker_bandwidth": 488e6})
     assert answer["servers"] == 32 and answer["worker_link_ok"] is True and answer["worker_link_shortfall"] == 0
     assert ask("servers", {**SERVERS, "parameter_bytes": 0})["servers"] == 1
@@ -148,7 +149,7 @@ def test_servers_at_whole_quotients():
     for hundredths in range(1, 60):
         for servers in (1, 2, 3, 7, 10, 33):
             time, bandwidth = Fraction(hundredths, 100), 300_000_000
-            cases.append({"parameter_bytes": int(time * bandwidth * servers), "workers": 1, "bandwidth": bandwidth, "compute_time": float(time), "duplex": "full"})
+            cases.append({"parameter_bytes": int(time * bandwidth * servers), "workers": 1, "bandwidth": bandwidth, "worker_bandwidth": 1e12, "compute_time": float(time), "duplex": "full"})
             expected.append(servers)
     assert [answer["servers"] for answer in ask("servers", cases)] == expected
 

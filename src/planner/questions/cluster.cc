@@ -1,4 +1,5 @@
 // `paceline plan barrier | gpus | servers`: questions about workers and servers.
+#include "base/text.h"
 #include "base/wrong.h"
 #include "planner/questions/question.h"
 #include "planner/sizing/gpus.h"
@@ -156,7 +157,12 @@ Result<Json> answer_servers(const Json& input, const Json& /*choices*/) {
   const double shortfall = answered->worker_link_shortfall.value;
   Json answer = {{"servers", answered->servers}, {"worker_link_ok", shortfall == 0}, {"worker_link_shortfall", shortfall}};
   if (shortfall > 0) {
-    answer["reason"] = fmt::format("no number of servers hides the traffic: each worker's own link lacks {} bytes/s", shortfall);
+    const double needed = question.worker_bandwidth.value + shortfall;
+    answer["servers"] = nullptr;
+    answer["reason"] = fmt::format(
+        "no number of servers hides the traffic, for each worker's own link lacks {}: links of {} would, or {:.3g} s of computing",
+        to_text(BytesPerSecond{shortfall}), to_text(BytesPerSecond{needed}),
+        question.compute_seconds * needed / question.worker_bandwidth.value);
   }
   return answer;
 }
