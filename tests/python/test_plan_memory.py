@@ -24,6 +24,7 @@ def test_memory_of_alexnet():
     assert answer["bound_bits"] == 12 * 2**33 - sum(answer[key] for key in ("feature_maps_bits", "convolution_bits", "classifier_bits"))
     answer = ask("memory", {**MEMORY, "memory": 2**30})
     assert answer["fits"] is False and answer["bound_bits"] < 0
+    assert answer["bound"] == answer["bound_bits"], "the name that it had"
 
 
 @pytest.mark.parametrize("name", ["lenet", "alexnet", "resnet-20", "resnet-50", "googlenet", "googlenet-aux", "inception-v3-aux", "vgg-19"])

@@ -29,7 +29,7 @@ Result<model::ModelDescription> described(const Json& input) {
 Result<Json> answer_memory(const Json& input, const Json& /*choices*/) {
   PACELINE_RETURN_IF_ERROR(require_positive(input, {"mini_batch"}));
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription model, described(input));
-  const std::vector<std::string> keys = {"feature_maps_bits", "convolution_bits", "classifier_bits", "bound_bits", "fits"};
+  const std::vector<std::string> keys = {"feature_maps_bits", "convolution_bits", "classifier_bits", "bound_bits", "bound", "fits"};
   if (const std::string reason = no_formula_reason(model); !reason.empty()) return infeasible(keys, reason);
   auto need = memory_need(model, input["mini_batch"], {input["memory"].get<std::int64_t>()});
   if (!need.ok()) return wrong_key("mini_batch", ": {}", need.status().message());
@@ -39,6 +39,7 @@ Result<Json> answer_memory(const Json& input, const Json& /*choices*/) {
                  {"convolution_bits", need->convolution_bits},
                  {"classifier_bits", need->classifier_bits},
                  {"bound_bits", need->bound_bits},
+                 {"bound", need->bound_bits},  // the name that it had
                  {"fits", fits}};
   if (!fits)
     answer["reason"] = fmt::format("with mini-batch {} it needs {} bytes more than there are",
