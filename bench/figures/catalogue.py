@@ -41,7 +41,17 @@ class Figure:
     title: str  # in our words
     cells: tuple[Cell, ...]
     read: Callable[[Answers], Reading]
-    how: str = "measured"  # or "computed" by a formula
+    how: str = "measured"  # or "computed" by a formula, or "stepped": the ledgers of a job in virtual time
+
+
+def machines_of(name: str, table: str, counts: str, bandwidth: str, schedule: str, *more: str, quick: str = "", seconds: float = 5.0) -> Cell:
+    """Seconds of an iteration by numbers of machines, stepped; `quick`: these numbers."""
+    words = ("plan", "speedup", "--input", table, "--bandwidth", bandwidth, "--schedule", schedule, *more)
+    return Cell(name, (*words, "--machines", counts), (*words, "--machines", quick) if quick else (), seconds=seconds)
+
+
+def by_machines(answer: Any, key: str = "speedup") -> dict[int, float]:
+    return dict(zip(answer["machines"], answer[key], strict=True))
 
 
 def not_here(id: str, paper: str, title: str, why: str) -> Figure:

@@ -1,8 +1,10 @@
 """P3, priority-based parameter propagation. Jayarajan et al., MLSys 2019."""
 
 import json
+from pathlib import Path
 
-from catalogue import DIFFERS, REPRODUCED, TABLES, Answers, Cell, Figure, Reading, not_here, plain, within
+from catalogue import DIFFERS, REPRODUCED, TABLES, Answers, Cell, Figure, Reading, by_machines, machines_of, not_here, plain, within
+from drawing import panels, stacks
 
 PAPER = "P3"
 NAMES = {"resnet50": "ResNet-50", "inception_v3": "Inception-v3", "vgg19": "VGG-19", "sockeye_like": "Sockeye (alike)"}
@@ -117,8 +119,158 @@ def read_slices(answers: Answers) -> Reading:
     return Reading(REPRODUCED if near else DIFFERS, f"the fastest here: {best} parameters; how small is too small depends on what a message costs a processor", rows, draw)
 
 
+def read_gaps(_: Answers) -> Reading:
+    """From the end of a layer's backward pass to the begin of its next forward pass all lower layers compute."""
+    layers = json.loads((TABLES / "resnet50.json").read_text())["layers"]
+    gaps, below = {}, 0.0
+    for place, layer in enumerate(layers, 1):
+        gaps[place] = 1e3 * below
+        below += layer["forward_s"] + layer["backward_s"]
+    last = gaps[len(layers)] / 1e3 / below
+    rows = [("ResNet-50: between gradient and use, first layer", "the shortest", f"{gaps[1]:.0f} ms"), ("last layer", "the longest", f"{gaps[len(layers)]:.0f} ms, {100 * last:.0f} % of an iteration")]
+    return Reading(REPRODUCED if last > 0.9 else DIFFERS, "the paper sketches it; times are the table's", rows, panels({"ResNet-50": {"gap": gaps}}, "layer", "ms from gradient to use"))
+
+
+UNIT = 0.1  # seconds
+RATE = 40e6  # bytes/s
+
+
+def example(name: str, schedule: str, sizes: tuple[float, ...]) -> Cell:
+    """Three layers, each a unit forward and a unit backward, that take so many units to a server of its own."""
+    layers = [{"parameters": round(size * UNIT * RATE / 4), "forward": UNIT, "backward": UNIT} for size in sizes]
+    return Cell(name, ("plan", "speedup", "--bandwidth", f"{RATE / 1e6:g}MB/s", "--machines", "1", "--servers", "1", "--start-up", "0s", "--schedule", schedule, "--layers", json.dumps(layers)))
+
+
+ORDER = {name: example(f"p3-order-{name}", name, (2, 2, 2)) for name in ("slicing", "p3")}
+GRAIN = {name: example(f"p3-grain-{name}", name, (1, 3, 1)) for name in ("layer-wise", "slicing", "p3")}
+
+
+def delays(cells, answers: Answers) -> dict[str, float]:
+    """Units of an iteration in which nothing is computed."""
+    return {name: answers[cell.name]["paceline"][0] / UNIT - 6 for name, cell in cells.items()}
+
+
+def read_order(answers: Answers) -> Reading:
+    of = delays(ORDER, answers)
+    rows = [("delay between two iterations, as gradients come", "4 units", f"{plain(of['slicing'])} units"), ("by priority", "2 units", f"{plain(of['p3'])} units")]
+    draw = stacks({"three layers of 2 units": {name: {"computing": 6, "delay": value} for name, value in of.items()}}, "units of time")
+    return Reading(REPRODUCED if of["p3"] <= 0.6 * of["slicing"] else DIFFERS, "one worker and one server, gradients in slices both times, first come first served and by priority. Reproduced: priorities take away two fifths of the delay or more", rows, draw)
+
+
+def read_grain(answers: Answers) -> Reading:
+    of = delays(GRAIN, answers)
+    saved = 1 - of["slicing"] / of["layer-wise"]
+    rows = [("delay by whole layers", "", f"{plain(of['layer-wise'])} units"), ("by slices", "-30 %", f"{plain(of['slicing'])} units, {-100 * saved:.0f} %"), ("by slices and priority", "", f"{plain(of['p3'])} units")]
+    draw = stacks({"three layers of 1, 3 and 1 units": {name: {"computing": 6, "delay": value} for name, value in of.items()}}, "units of time")
+    return Reading(within(saved, 0.15, 0.45), "one worker and one server. Reproduced: slices save between half and one and a half of the paper's 30 %", rows, draw)
+
+
+SHOWN = {"resnet50": 4e9, "vgg19": 15e9, "sockeye_like": 4e9}  # where the paper's panels differ most; the nearest rate that was run
+IDLE = 0.1  # of the link's rate
+
+
+def traffic_of(answer, model: str, contestant: str) -> tuple[dict, float]:
+    """What host 0 sent and received in steps of about 10 ms, and the rate at which it was run."""
+    cells = [json.loads(line) for line in Path(answer["cells"]).read_text().splitlines()]
+    fit = [cell for cell in cells if cell.get("model") == model and cell["contestant"] == contestant and len(cell.get("host_0", {}).get("seconds", [])) > 2]
+    if not fit:
+        return {}, 0
+    one = min(fit, key=lambda cell: abs(cell["stands_for_bits_per_second"] - SHOWN[model]))
+    seconds = one["host_0"]["seconds"]
+    widths = [later - earlier for earlier, later in zip(seconds, seconds[1:])]
+    shares = {way: [count / width / one["link_bytes_per_second"] for count, width in zip(one["host_0"][way][1:], widths)] for way in ("sent", "received")}
+    return {"at": [at - seconds[0] for at in seconds[1:]], **shares}, one["stands_for_bits_per_second"]
+
+
+def idle(traffic) -> float:
+    both = list(zip(traffic["sent"], traffic["received"]))
+    return sum(max(pair) < IDLE for pair in both) / len(both)
+
+
+def read_traffic(contestant: str, number: int):
+    def read(answers: Answers) -> Reading:
+        shown, rows, less = {}, [], True
+        for model in SHOWN:
+            of = {name: traffic_of(answers[f"p3-bandwidth-{model}"], model, name) for name in (BASELINE, OURS)}
+            if not all(traffic for traffic, _ in of.values()):
+                return Reading(DIFFERS, f"{NAMES[model]}: the runs were too short to be sampled", rows)
+            traffic, rate = of[contestant]
+            shown[f"{NAMES[model]}, {rate / 1e9:g} Gb/s"] = traffic
+            rows += [(f"{NAMES[model]}, {at / 1e9:g} Gb/s, {name}: share of time that the link is idle", "", f"{100 * idle(one):.0f} %") for name, (one, at) in of.items()]
+            less = less and idle(of[OURS][0]) < idle(of[BASELINE][0])
+
+        def draw(figure):
+            for axes, (title, traffic) in zip(figure.subplots(1, len(shown)), shown.items(), strict=True):
+                for way in ("sent", "received"):
+                    axes.plot(traffic["at"], traffic[way], linewidth=0.7, label=way)
+                axes.set(title=title, xlabel="s")
+            figure.axes[0].set_ylabel("share of the link's rate")
+            figure.axes[0].legend(fontsize=8)
+
+        sentence = f"the paper shows traffic and gives no number; idle: neither way carries a tenth of the link's rate. P3 leaves the link idle for {'less' if less else 'no less'} time than the baseline on {'all three' if less else 'at least one'}"
+        return Reading(REPRODUCED if less else DIFFERS, sentence, rows, draw)
+
+    return read
+
+
+UTILISATION = tuple(schedules(f"p3-bandwidth-{model}", model, gigabits(RATES[model]), "kvstore,slicing,p3", "4", 500) for model in SHOWN)
+TO_16 = {(model, way): machines_of(f"p3-machines-{model}-{way}", model, "2,4,8,16", "10gbit", way, quick="2,4") for model in ("resnet50", "vgg19", "sockeye_like") for way in (BASELINE, OURS)}
+AT_8 = {"resnet50": ("+0 %", -0.05, 0.1), "vgg19": ("+61 %", 0.3, 0.92), "sockeye_like": ("+18 %", 0.09, 0.27)}
+
+
+def read_machines(answers: Answers) -> Reading:
+    of = {key: by_machines(answers[cell.name]) for key, cell in TO_16.items()}
+    rows, verdicts = [], []
+    for model, (paper, low, high) in AT_8.items():
+        gains = {count: of[model, OURS][count] / of[model, BASELINE][count] - 1 for count in of[model, OURS]}
+        rows += [(f"{NAMES[model]}, {count} machines: P3 over the baseline", paper if count == 8 else "", f"{100 * value:+.0f} %") for count, value in gains.items()]
+        verdicts.append(within(gains.get(8, gains[max(gains)]), low, high))
+    draw = panels({NAMES[model]: {way: of[model, way] for way in (BASELINE, OURS)} for model in AT_8}, "machines at 10 Gb/s", "speed-up", linear=True)
+    sentence = "links alone: the servers' processors, which hold MXNet's baseline up, take no time here. Reproduced: between half and one and a half of the paper's gain at 8 machines"
+    return Reading(DIFFERS if DIFFERS in verdicts else max(verdicts, key=verdicts.count), sentence, rows, draw)
+
+
+RATES_TRIED = ("0.005", "0.01", "0.02", "0.04", "0.08")
+WIRES = {"p3": ("float32",), "dgc": ("dgc:0.001", "--dgc-warm-up", "60")}
+
+
+def trained(wire: str, rate: str) -> Cell:
+    common = ("--model", "lenet", "--dataset", "mnist-5k", "--workers", "4", "--servers", "2", "--mini-batch", "16", "--schedule", "p3", "--optimizer", "momentum", "--learning-rate", rate, "--wire", *WIRES[wire])
+    full, quick = ("--iterations", "310", "--evaluate-every", "31", "--evaluate-late"), ("--iterations", "10", "--evaluate-every", "5", "--evaluate-late")
+    return Cell(f"p3-accuracy-{wire}-{rate}", ("train", *common, *full), ("train", *common, *quick), needs=("trainer",), seconds=15)
+
+
+TRAINED = {(wire, rate): trained(wire, rate) for wire in WIRES for rate in RATES_TRIED}
+
+
+def read_training(answers: Answers) -> Reading:
+    curves = {key: {one["iteration"]: one["accuracy"] for one in answers[cell.name]["evaluations"]} for key, cell in TRAINED.items()}
+    final = {wire: [answers[TRAINED[wire, rate].name]["accuracy"] for rate in RATES_TRIED] for wire in WIRES}
+    best = {wire: max(values) for wire, values in final.items()}
+    drop = sum(dense - sparse for dense, sparse in zip(final["p3"], final["dgc"], strict=True)) / len(RATES_TRIED)
+    rows = [(f"{wire}: final accuracy of five learning rates", "", f"{100 * min(values):.1f} to {100 * max(values):.1f} %") for wire, values in final.items()]
+    rows.append(("drop in the mean with DGC", "0.004", f"{drop:.3f}"))
+
+    def draw(figure):
+        axes = figure.subplots()
+        for wire in WIRES:
+            of = [curves[wire, rate] for rate in RATES_TRIED]
+            places = sorted(set.intersection(*(set(curve) for curve in of)))
+            axes.fill_between(places, [min(curve[x] for curve in of) for x in places], [max(curve[x] for curve in of) for x in places], alpha=0.4, label=wire)
+        axes.set(xlabel="iteration", ylabel="accuracy, worst to best of five learning rates")
+        axes.legend()
+
+    good = best["p3"] >= best["dgc"] and drop > 0
+    return Reading(REPRODUCED if good else DIFFERS, f"LeNet on 4000 digits instead of ResNet-110 on CIFAR-10; P3's best is {'never below' if best['p3'] >= best['dgc'] else 'below'} DGC's", rows, draw)
+
+
 FIGURES = [
+    Figure("p3-fig1", PAPER, "From a layer's gradient to its next use (its Figure 1)", (), read_gaps, how="computed"),
+    not_here("p3-fig2", PAPER, "Sketch of a network (its Figure 2)", "there is nothing to measure"),
+    not_here("p3-fig3", PAPER, "Sketch of parameter servers (its Figure 3)", "there is nothing to measure"),
+    Figure("p3-fig4", PAPER, "Three layers as their gradients come, and by priority (its Figure 4)", tuple(ORDER.values()), read_order, how="stepped"),
     Figure("p3-fig5", PAPER, "Parameters by layer (its Figure 5)", (), read_distribution, how="computed"),
+    Figure("p3-fig6", PAPER, "Three layers whole and in slices (its Figure 6)", tuple(GRAIN.values()), read_grain, how="stepped"),
     Figure(
         "p3-fig7",
         PAPER,
@@ -126,7 +278,11 @@ FIGURES = [
         tuple(schedules(f"p3-bandwidth-{model}", model, gigabits(RATES[model]), "kvstore,slicing,p3", "4", 500) for model in NAMES),
         read_bandwidth,
     ),
+    Figure("p3-fig8", PAPER, "Use of the link by the baseline, three networks (its Figure 8)", UTILISATION, read_traffic(BASELINE, 8)),
+    Figure("p3-fig9", PAPER, "Use of the link by P3, three networks (its Figure 9)", UTILISATION, read_traffic(OURS, 9)),
     Figure("p3-fig10", PAPER, "Throughput against the number of hosts, VGG-19 (its Figure 10)", (schedules("p3-hosts", "vgg19", "10gbit", "kvstore,p3", "2,4,8", 300),), read_hosts),
+    Figure("p3-fig10-stepped", PAPER, "The same to 16 machines, three networks (its Figure 10)", tuple(TO_16.values()), read_machines, how="stepped"),
+    Figure("p3-fig11", PAPER, "Accuracy of P3 and of deep gradient compression (its Figure 11)", tuple(TRAINED.values()), read_training),
     Figure(
         "p3-fig12",
         PAPER,
@@ -134,5 +290,4 @@ FIGURES = [
         (schedules("p3-slices", "vgg19", "10gbit", "p3", "4", 400, "--slices", "5000,20000,50000,200000,1000000"),),
         read_slices,
     ),
-    not_here("p3-fig1-4", PAPER, "Sketches of an iteration and of two schedules (its Figures 1 to 4 and 6)", "the schedules of Figures 4 and 6 are played by p3_figures_test; there is nothing to measure"),
 ]

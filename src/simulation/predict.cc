@@ -49,6 +49,8 @@ Status check(const Job& job, const Cluster& cluster) {
       static_cast<std::size_t>(cluster.workers) + static_cast<std::size_t>(is_shared(cluster) ? 0 : cluster.servers);
   if (!cluster.links.empty() && cluster.links.size() != nodes)
     return error(ErrorKind::kBadRequest, "{} links for {} nodes", cluster.links.size(), nodes);
+  if (cluster.cards < 0 || (cluster.cards > 0 && !cluster.links.empty()))
+    return error(ErrorKind::kBadRequest, "{} network cards, and {} links of their own", cluster.cards, cluster.links.size());
   for (std::size_t node = 0; node < cluster.links.size(); ++node) {
     if (!is_rate(cluster.links[node]))
       return error(ErrorKind::kBadRequest, "the link of node {} has {} bytes/s", node, cluster.links[node].value);
@@ -76,6 +78,13 @@ Bytes window_of(const scheduling::ScheduleOptions& schedule, const Cluster& clus
 
 BytesPerSecond rate_of(const Cluster& cluster, std::size_t node) {
   return cluster.links.empty() ? cluster.link : cluster.links[node];
+}
+
+// What a node has of its card while the others behind it use theirs.
+BytesPerSecond share_of(const Cluster& cluster, std::size_t node) {
+  if (cluster.cards == 0) return rate_of(cluster, node);
+  const std::int32_t nodes = cluster.workers + (is_shared(cluster) ? 0 : cluster.servers);
+  return {cluster.link.value * std::min(1.0, static_cast<double>(cluster.cards) / nodes)};
 }
 
 // With coarse chunks, but as many as before, or links would idle that do not.
@@ -106,7 +115,7 @@ void set_batches(VirtualCluster& nodes, const job::Plan& plan, const Job& job, c
   const scheduling::ScheduleOptions& schedule = plan.options().schedule;
   if (schedule.back != scheduling::Return::kPullInBatches) return;
   for (std::int32_t rank = 0; rank < cluster.workers; ++rank) {
-    const cost::LinkFit link{.start_up = cluster.start_up, .bandwidth = rate_of(cluster, static_cast<std::size_t>(rank))};
+    const cost::LinkFit link{.start_up = cluster.start_up, .bandwidth = share_of(cluster, static_cast<std::size_t>(rank))};
     const std::vector<Bytes> bytes = plan.pulled_by_layer(is_shared(cluster) ? std::optional(Rank{rank}) : std::nullopt);
     const auto planned = [&](std::vector<double> compute) {
       for (double& seconds : compute) seconds *= job::typical_slowness(job.speed, Rank{rank});
@@ -134,7 +143,9 @@ VirtualCluster::Horizon horizon_of(const Job& job) {
 
 // Of the slowest worker, when all do the same iterations at a steady pace.
 double lower_bound(const Job& job, const Cluster& cluster) {
-  if (!is_shared(cluster) || !cluster.links.empty() || job.sync.kind != sync::SyncKind::kBsp || job.speed.jitter > 0) return 0;
+  if (!is_shared(cluster) || !cluster.links.empty() || cluster.cards > 0 || job.sync.kind != sync::SyncKind::kBsp ||
+      job.speed.jitter > 0)
+    return 0;
   std::vector<cost::LayerLoad> loads(job.table.layers.size());
   const double slowest = job::slowest(job.speed);
   for (const wire::TensorInfo& tensor : job.table.tensors) {

@@ -43,9 +43,12 @@ struct Cluster {
   Layout layout = Layout::kSeparate;
   BytesPerSecond link;                // of each node, each way; above zero
   std::vector<BytesPerSecond> links;  // where they differ: of each node, first the workers', then those of separate servers
-  double start_up = 0;                // seconds for each message, not negative
-  double processing = 0;              // seconds of a node's processor for each message it sends, not negative
-  double aggregation = 0;             // seconds that a server spends for each byte pushed to it, updates included, not negative
+  // Network cards that the nodes are behind in turn, each of the rate `link`; 0: every node has its own. What stays behind a card
+  // does not use it. Only where links do not differ.
+  std::int32_t cards = 0;
+  double start_up = 0;     // seconds for each message, not negative
+  double processing = 0;   // seconds of a node's processor for each message it sends, not negative
+  double aggregation = 0;  // seconds that a server spends for each byte pushed to it, updates included, not negative
   // Of each node; nothing: what the schedule's rule comes to on this link, with the chunks of that (scheduling/window.h).
   std::optional<Bytes> window;
   Bytes chunk = scheduling::kLargestChunk;  // with `window`
@@ -59,8 +62,8 @@ struct Prediction {
   // Seconds, once the first iterations are over. Where workers do different numbers of iterations: those in which all together do
   // as many mini-batches as there are workers.
   double iteration = 0;
-  // No schedule is faster (cost/lower_bound.h); 0 where that is not known: separate servers, links that differ, a pace that is
-  // uneven or random.
+  // No schedule is faster (cost/lower_bound.h); 0 where that is not known: separate servers, links that differ or share cards, a
+  // pace that is uneven or random.
   double lower_bound = 0;
   double messages = 0;  // with payload over links, per iteration, of all nodes
 };

@@ -27,7 +27,9 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const job::Plan> plan, const Job&
       job_(job),
       cluster_(cluster),
       tensors_(static_cast<std::size_t>(plan_->layers())),
-      network_(links, plan_->egress_rules(), {.start_up = cluster.start_up, .processing = cluster.processing}, *this) {
+      network_(links, plan_->egress_rules(),
+               {.start_up = cluster.start_up, .processing = cluster.processing, .cards = static_cast<std::size_t>(cluster.cards)},
+               *this) {
   for (std::uint32_t tensor = 0; tensor < job.table.tensors.size(); ++tensor)
     tensors_[static_cast<std::size_t>(job.table.tensors[tensor].layer.index)].push_back(tensor);
   workers_.reserve(static_cast<std::size_t>(cluster.workers));

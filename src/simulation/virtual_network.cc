@@ -11,7 +11,7 @@ std::int64_t wire_time(std::int64_t bytes, BytesPerSecond rate) { return nanosec
 
 VirtualNetwork::VirtualNetwork(const std::vector<Link>& links, const scheduling::EgressRules& rules, const Costs& costs,
                                Receiver& receiver)
-    : costs_(costs), receiver_(receiver) {
+    : costs_(costs), receiver_(receiver), cards_(costs.cards == 0 ? links.size() : costs.cards) {
   nodes_.reserve(links.size());
   for (const Link& link : links) {
     nodes_.emplace_back(link).queue.set_rules(rules);
@@ -54,26 +54,38 @@ void VirtualNetwork::send(const Parcel& parcel, std::uint32_t from, std::uint32_
   pump(from);
 }
 
-// A chunk begins to arrive when it begins to leave, or behind the one before it, and ends neither before it has left nor faster
-// than the receiver's link.
 void VirtualNetwork::pump(std::uint32_t node) {
   Node& from = nodes_[node];
   if (from.sending) return;
   const auto chunk = from.queue.take();
   if (!chunk) return;
-  Node& to = nodes_[from.peers[chunk->destination]];
+  from.sending = true;
   std::int64_t begin = now_;
   if (chunk->offset.count == 0) {
     begin = std::max(begin, from.processor_free) + nanoseconds(costs_.start_up);
     from.processor_free = begin + nanoseconds(costs_.processing);
   }
-  const std::int64_t leaves = wire_time(chunk->size.count, from.rate);
-  const std::int64_t arrives = to.rate == from.rate ? leaves : wire_time(chunk->size.count, to.rate);
-  const std::int64_t sent = begin + leaves;
-  to.ingress_free = std::max(sent, std::max(begin, to.ingress_free) + arrives);
-  from.sending = true;
+  if (costs_.cards == 0) return leave(node, *chunk, begin);
+  from.ready = *chunk;  // others use the card until then
+  at(begin, Event::What::kReady, node);
+}
+
+// A chunk begins to arrive when it begins to leave, or behind the one before it, and ends neither before it has left nor faster
+// than the receiver's link.
+void VirtualNetwork::leave(std::uint32_t node, const scheduling::EgressQueue::Chunk& chunk, std::int64_t begin) {
+  const std::uint32_t peer = nodes_[node].peers[chunk.destination];
+  const BytesPerSecond from = nodes_[node].rate, to = nodes_[peer].rate;
+  Card &out = card_of(node), &in = card_of(peer);
+  std::int64_t sent = begin, arrived = begin;
+  if (&out != &in) {
+    begin = std::max(begin, out.egress_free);
+    const std::int64_t leaves = wire_time(chunk.size.count, from);
+    const std::int64_t arrives = to == from ? leaves : wire_time(chunk.size.count, to);
+    sent = out.egress_free = begin + leaves;
+    arrived = in.ingress_free = std::max(sent, std::max(begin, in.ingress_free) + arrives);
+  }
   at(sent, Event::What::kSent, node);
-  at(to.ingress_free, Event::What::kArrived, static_cast<std::uint32_t>(chunk->tag), chunk->size.count);
+  at(arrived, Event::What::kArrived, static_cast<std::uint32_t>(chunk.tag), chunk.size.count);
 }
 
 void VirtualNetwork::on_arrived(std::uint32_t slot, std::int64_t bytes) {
@@ -104,6 +116,9 @@ bool VirtualNetwork::step() {
   events_.pop();
   now_ = event.time;
   switch (event.what) {
+    case Event::What::kReady:
+      leave(event.subject, nodes_[event.subject].ready, now_);
+      break;
     case Event::What::kSent:
       nodes_[event.subject].sending = false;
       pump(event.subject);

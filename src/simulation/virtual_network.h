@@ -34,6 +34,7 @@ class VirtualNetwork {
   };
   struct Costs {
     double start_up = 0, processing = 0;  // seconds for each message, as in Cluster
+    std::size_t cards = 0;                // as in Cluster; 0: each node has its own
   };
   class Receiver {
    public:
@@ -43,7 +44,7 @@ class VirtualNetwork {
     virtual void on_woken(std::uint32_t sleeper) = 0;
   };
 
-  // `links`: by node. The receiver outlives the network.
+  // `links`: by node; those behind one card have one rate. The receiver outlives the network.
   VirtualNetwork(const std::vector<Link>& links, const scheduling::EgressRules& rules, const Costs& costs, Receiver& receiver);
 
   // `layer` and `flow` are what the egress queue orders it by. What stays on a node arrives at this moment.
@@ -58,7 +59,7 @@ class VirtualNetwork {
 
  private:
   struct Event {
-    enum class What : std::uint8_t { kSent, kArrived, kWake };
+    enum class What : std::uint8_t { kReady, kSent, kArrived, kWake };
     std::int64_t time = 0;
     std::uint64_t sequence = 0;
     What what = What::kSent;
@@ -80,7 +81,12 @@ class VirtualNetwork {
     std::vector<std::uint32_t> peers;                        // by lane: the last one that it led to
     std::vector<std::uint32_t> unused;                       // lanes
     bool sending = false;
-    std::int64_t processor_free = 0, ingress_free = 0;
+    scheduling::EgressQueue::Chunk ready;  // while its message's start-up lasts, behind a shared card
+    std::int64_t processor_free = 0;
+  };
+  // What the nodes behind it share: their chunks leave and arrive one after another.
+  struct Card {
+    std::int64_t egress_free = 0, ingress_free = 0;
   };
 
   void at(std::int64_t time, Event::What what, std::uint32_t subject, std::int64_t bytes = 0) {
@@ -88,12 +94,15 @@ class VirtualNetwork {
   }
   std::uint32_t keep(const Transit& transit);
   static std::uint32_t lane_to(Node& node, std::uint32_t peer);
+  Card& card_of(std::uint32_t node) { return cards_[node % cards_.size()]; }
   void pump(std::uint32_t node);
+  void leave(std::uint32_t node, const scheduling::EgressQueue::Chunk& chunk, std::int64_t begin);
   void on_arrived(std::uint32_t transit, std::int64_t bytes);
 
   Costs costs_;
   Receiver& receiver_;
   std::vector<Node> nodes_;
+  std::vector<Card> cards_;
   std::vector<Transit> transits_;
   std::vector<std::uint32_t> unused_transits_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

@@ -37,11 +37,11 @@ simulation::Job job_of(const std::vector<cost::LayerLoad>& layers) {
 }
 
 // As a job would choose, where that takes a moment; else by formula, in slices that are not too many to step.
-Result<double> tuned(const simulation::Job& job, const simulation::Cluster& cluster) {
+Result<double> tuned(const simulation::Job& job, const simulation::Cluster& cluster, const tuning::Given& given) {
   const Bytes model{job.table.elements() * static_cast<std::int64_t>(sizeof(float))};
-  scheduling::ScheduleOptions schedule = tuning::by_formula(model, cluster, {}, {});
+  scheduling::ScheduleOptions schedule = tuning::by_formula(model, cluster, {}, given);
   if (tuning::messages_of(job.table, schedule, cluster.workers) <= kFewMessages) {
-    PACELINE_ASSIGN_OR_RETURN(const auto choice, tuning::tune(job, cluster, {}, {}));
+    PACELINE_ASSIGN_OR_RETURN(const auto choice, tuning::tune(job, cluster, {}, given));
     return choice.predicted.iteration;
   }
   const double most = std::max(1.0, kMostMessages / 2 / cluster.workers - static_cast<double>(job.table.tensors.size()));
@@ -51,18 +51,42 @@ Result<double> tuned(const simulation::Job& job, const simulation::Cluster& clus
   return predicted.iteration;
 }
 
-Result<double> with_paceline(const std::string& name, const simulation::Job& job, std::int64_t nodes, const cost::RivalLink& link,
-                             double computing) {
-  if (nodes == 1 || job.table.tensors.empty()) return computing;
+// What a case and its choices say of the machines and how they communicate.
+struct Setting {
+  cost::RivalLink link;
+  std::int32_t cards = 0, servers = 0;  // 0: a card for each machine, a server beside every worker
+  std::string schedule;
+  tuning::Given given;
+};
+
+// Of a link, for the bound: what the machines behind a card exchange with those behind others has the card, and what a server of its
+// own exchanges with all workers its link.
+double share_of_link(std::int64_t nodes, const Setting& setting) {
+  if (nodes == 1) return 1;
+  const auto others = static_cast<double>(nodes - 1);
+  if (setting.servers > 0) return others / static_cast<double>(nodes) / std::max(1.0, static_cast<double>(nodes) / setting.servers);
+  if (setting.cards == 0) return 1;
+  const std::int64_t behind = (nodes + setting.cards - 1) / setting.cards;
+  return others / static_cast<double>(behind * std::max<std::int64_t>(1, nodes - behind));
+}
+
+Result<double> with_paceline(const Setting& setting, const simulation::Job& job, std::int64_t nodes, double computing) {
+  const bool apart = setting.servers > 0;
+  if ((nodes == 1 && !apart) || job.table.tensors.empty()) return computing;
+  using Layout = simulation::Cluster::Layout;
   const auto count = static_cast<std::int32_t>(nodes);
+  const std::string& name = setting.schedule;
   const simulation::Cluster cluster{.workers = count,
-                                    .servers = count,
-                                    .layout = simulation::Cluster::Layout::kShared,
-                                    .link = link.rate,
-                                    .start_up = link.start_up,
+                                    .servers = apart ? setting.servers : count,
+                                    .layout = apart ? Layout::kSeparate : Layout::kShared,
+                                    .link = setting.link.rate,
+                                    .cards = setting.cards,
+                                    .start_up = setting.link.start_up,
                                     .processing = simulation::kUsualProcessing};
-  if (name == "tuned") return tuned(job, cluster);
-  PACELINE_ASSIGN_OR_RETURN(const auto schedule, scheduling::parse_schedule_name(name));
+  if (name == "tuned") return tuned(job, cluster, setting.given);
+  PACELINE_ASSIGN_OR_RETURN(auto schedule, scheduling::parse_schedule_name(name));
+  schedule.push = setting.given.push.value_or(schedule.push);
+  schedule.batching = setting.given.batching.value_or(schedule.batching);
   if (tuning::messages_of(job.table, schedule, count) > kMostByName)
     return error(ErrorKind::kBadRequest,
                  "{} of this model between {} machines has too many messages to step; ask for fewer machines or --schedule tuned",
@@ -100,11 +124,48 @@ std::string why(const std::vector<std::int64_t>& nodes, const std::vector<double
                      count == 1 ? "" : "s", count == 1 ? "s" : "", speedups[at], in_time(seconds[at]), limits[at]);
 }
 
+Result<Setting> setting_of(const Json& input, const Json& choices) {
+  Setting setting{.link = {{input["bandwidth"].get<double>()}, input.value("start_up", kUsualStartUp)},
+                  .schedule = choices["schedule"].get<std::string>()};
+  for (const auto& [key, count] : {std::pair{"cards", &setting.cards}, std::pair{"servers", &setting.servers}}) {
+    if (!input.contains(key)) continue;
+    const std::int64_t given = input[key];
+    if (given < 1 || given > kMostNodes) return wrong_key(key, " is {}; legal are 1 to {}", given, kMostNodes);
+    *count = static_cast<std::int32_t>(given);
+  }
+  if (setting.cards > 0 && setting.servers > 0)
+    return wrong(
+        "keys 'cards' and 'servers' contradict each other; machines behind shared cards have a server beside every worker");
+  if (choices["push"] == "at-end") setting.given.push = scheduling::PushWhen::kAtEnd;
+  if (choices["push"] == "as-ready") setting.given.push = scheduling::PushWhen::kReady;
+  PACELINE_ASSIGN_OR_RETURN(setting.given.batching, scheduling::parse_batching_algorithm(choices["batching"].get<std::string>()));
+  return setting;
+}
+
+// The layers, on machines as fast as the case says.
+Result<std::vector<cost::LayerLoad>> loads_of(const Json& input) {
+  PACELINE_ASSIGN_OR_RETURN(auto layers, layer_loads(input));
+  PACELINE_RETURN_IF_ERROR(require_positive(input, {"speed"}));
+  for (cost::LayerLoad& layer : layers) {
+    layer.forward /= input.value("speed", 1.0);
+    layer.backward /= input.value("speed", 1.0);
+  }
+  return layers;
+}
+
+Result<simulation::Job> job_of(const std::vector<cost::LayerLoad>& layers, const Json& input) {
+  simulation::Job job = job_of(layers);
+  job.pushed = input.value("pushed", 1.0);
+  if (!(job.pushed > 0 && job.pushed <= 1)) return wrong_key("pushed", " is {}; legal is above 0 up to 1", job.pushed);
+  return job;
+}
+
 Result<Json> answer_speedup(const Json& input, const Json& choices) {
-  PACELINE_ASSIGN_OR_RETURN(const auto layers, layer_loads(input));
+  PACELINE_ASSIGN_OR_RETURN(const auto layers, loads_of(input));
   PACELINE_ASSIGN_OR_RETURN(const auto nodes, machines_of(input));
-  const cost::RivalLink link{{input["bandwidth"].get<double>()}, input.value("start_up", kUsualStartUp)};
-  const simulation::Job job = job_of(layers);
+  PACELINE_ASSIGN_OR_RETURN(const Setting setting, setting_of(input, choices));
+  PACELINE_ASSIGN_OR_RETURN(const simulation::Job job, job_of(layers, input));
+  const cost::RivalLink& link = setting.link;
   double computing = 0;
   for (const cost::LayerLoad& layer : layers) computing += layer.forward + layer.backward;
   if (computing <= 0) return wrong_key("layers", " take no time; give how long they compute");
@@ -112,8 +173,10 @@ Result<Json> answer_speedup(const Json& input, const Json& choices) {
   std::vector<std::string> limits;
   std::optional<std::int64_t> worth;
   for (const std::int64_t count : nodes) {
-    const auto bound = cost::iteration_lower_bound(layers, count, link.rate);
-    PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(choices["schedule"], job, count, link, computing));
+    // As in predict(), a gradient that is sent smaller makes the link that much faster.
+    const double share = share_of_link(count, setting) * 2 / (1 + job.pushed);
+    const auto bound = cost::iteration_lower_bound(layers, count, {link.rate.value * share});
+    PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(setting, job, count, computing));
     const auto speedup = [&](double iteration) { return static_cast<double>(count) * computing / iteration; };
     seconds.push_back(own);
     ddp.push_back(cost::bucketed_allreduce(layers, count, link));
@@ -152,11 +215,22 @@ Question speedup_question() {
       {"bandwidth", KeyType::kRate, "rate of a machine's link in each direction", true, Beside::kInput},
       {"machines", KeyType::kCounts, "numbers of machines, each up to 256; without: 1, 2, 4, 8, 16", false, Beside::kInput},
       {"start_up", KeyType::kSeconds, "start-up time of a message; without: 100us", false, Beside::kInput},
+      {"cards", KeyType::kCount, "network cards of that bandwidth that the machines (virtual ones) are behind; without: one each",
+       false, Beside::kInput},
+      {"servers", KeyType::kCount, "servers on machines of their own, up to 256; without: one beside every worker", false,
+       Beside::kInput},
+      {"speed", KeyType::kNumber, "how fast a machine computes, times the layers' times' machine; without: 1", false,
+       Beside::kInput},
+      {"pushed", KeyType::kNumber, "bytes of a gradient over those of its value, where elements are dropped; without: 1", false,
+       Beside::kInput},
       layers_key(),
   };
-  question.choices = {{"schedule",
-                       {"tuned", "p3", "slicing", "kvstore", "ibatch", "layer-wise", "default"},
-                       "The schedule of Paceline's (docs/cli.md)"}};
+  question.choices = {
+      {"schedule",
+       {"tuned", "p3", "slicing", "kvstore", "ibatch", "layer-wise", "default"},
+       "The schedule of Paceline's (docs/cli.md)"},
+      {"push", {"own", "at-end", "as-ready"}, "when gradients leave: the schedule's own, or as --push of train"},
+      {"batching", {"exact", "ibatch", "forward-greedy", "backward-greedy"}, "how pulls in batches are planned (ibatch, tuned)"}};
   question.answer = answer_speedup;
   question.ignored = of_profile({"transfer", "forward", "backward", "nodes"});
   return question;
