@@ -71,7 +71,20 @@ def iteration(*, nodes: int, bandwidth: float, layers: Sequence[Case]) -> Answer
     return _one("iteration", locals())
 
 
-def speedup(*, bandwidth: float, layers: Sequence[Case], machines: Sequence[int] | None = None, start_up: float | None = None, schedule: str = "tuned") -> Answer:
+def speedup(
+    *,
+    bandwidth: float,
+    layers: Sequence[Case],
+    machines: Sequence[int] | None = None,
+    start_up: float | None = None,
+    cards: int | None = None,
+    servers: int | None = None,
+    speed: float | None = None,
+    pushed: float | None = None,
+    schedule: str = "tuned",
+    push: str = "own",
+    batching: str = "exact",
+) -> Answer:
     """Seconds of an iteration and speed-up on 1, 2, 4, 8, 16 (or `machines`) machines, beside DDP's and the split baseline's."""
     return _one("speedup", locals())
 

@@ -197,6 +197,40 @@ TEST(Predict, DroppedElementsOfGradientsTakeNoTime) {
   }
 }
 
+// Four tensors of a quarter of a second, one on each of four servers beside the workers. Two nodes behind a card push four to those
+// behind the other, and get as many back.
+TEST(Predict, WhatIsBehindACardSharesIt) {
+  const Job job = job_of({250'000, 250'000, 250'000, 250'000}, {0, 0, 0, 0.1}, {0.1, 0, 0, 0});
+  const ScheduleOptions schedule = scheduling::default_schedule();
+  Cluster cluster = cluster_of(4, 4, Cluster::Layout::kShared);
+  const double own = seconds_of(job, schedule, cluster);
+  cluster.cards = 4;
+  EXPECT_NEAR(seconds_of(job, schedule, cluster), own, kChunk) << "each has its own";
+  cluster.cards = 2;
+  EXPECT_NEAR(seconds_of(job, schedule, cluster), 0.2 + 8 * 0.25, 0.1);
+  EXPECT_EQ(predict(job, schedule, cluster)->lower_bound, 0) << "not known";
+  cluster.cards = 1;
+  EXPECT_NEAR(seconds_of(job, schedule, cluster), 0.2, 1e-9) << "nothing passes the card";
+  cluster.links.assign(4, cluster.link);
+  EXPECT_THAT(predict(job, schedule, cluster).status().message(), HasSubstr("1 network cards, and 4 links of their own"));
+  cluster.links.clear();
+  cluster.cards = -1;
+  EXPECT_THAT(predict(job, schedule, cluster).status().message(), HasSubstr("-1 network cards"));
+}
+
+// A card carries another node's bytes while a message starts up.
+TEST(Predict, AStartUpKeepsACardFromNobody) {
+  const Job job = job_of({1'000'000}, {0.1}, {0.1});
+  ScheduleOptions schedule = scheduling::default_schedule();
+  schedule.cut = scheduling::whole_tensors();
+  Cluster cluster = cluster_of(2, 2);  // nodes 0 and 2 are behind one card, 1 and 3 behind the other; all is on server 0
+  cluster.cards = 2;
+  const double without = seconds_of(job, schedule, cluster);
+  cluster.start_up = 0.01;
+  EXPECT_GT(seconds_of(job, schedule, cluster), without);
+  EXPECT_LT(seconds_of(job, schedule, cluster), without + 6 * 0.01);
+}
+
 TEST(Predict, IsNeverBelowTheLowerBoundAndTheSameEveryTime) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);

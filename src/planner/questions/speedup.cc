@@ -59,15 +59,21 @@ struct Setting {
   tuning::Given given;
 };
 
-// Of a link, for the bound: what the machines behind a card exchange with those behind others has the card, and what a server of its
-// own exchanges with all workers its link.
-double share_of_link(std::int64_t nodes, const Setting& setting) {
-  if (nodes == 1) return 1;
-  const auto others = static_cast<double>(nodes - 1);
-  if (setting.servers > 0) return others / static_cast<double>(nodes) / std::max(1.0, static_cast<double>(nodes) / setting.servers);
-  if (setting.cards == 0) return 1;
-  const std::int64_t behind = (nodes + setting.cards - 1) / setting.cards;
-  return others / static_cast<double>(behind * std::max<std::int64_t>(1, nodes - behind));
+// Counts a node's pushes and values on one link; `share`: what of a link they have. A gradient that is sent smaller makes the link that
+// much faster. A server of its own gets pushes one way and sends values the other, from and to all workers. Machines behind a card
+// exchange over it only with those behind others; some may compute while others have it, so that the first layers hold up nobody.
+cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64_t nodes, const Setting& setting, double pushed) {
+  const auto all = static_cast<double>(nodes);
+  const std::int64_t behind = setting.cards == 0 ? 1 : (nodes + setting.cards - 1) / setting.cards;
+  double share = 2 / (1 + pushed);
+  if (setting.servers > 0 && nodes > 1) share = 2 * (all - 1) / all / std::max(1.0, all / setting.servers);
+  if (behind > 1) share *= (all - 1) / static_cast<double>(behind * std::max<std::int64_t>(1, nodes - behind));
+  cost::LowerBound bound = cost::iteration_lower_bound(layers, nodes, {setting.link.rate.value * share});
+  if (behind == 1) return bound;
+  if (behind >= nodes) bound.transfer = 0;
+  bound.tail = 0;
+  bound.lower_bound = std::max(bound.computation, bound.transfer);
+  return bound;
 }
 
 Result<double> with_paceline(const Setting& setting, const simulation::Job& job, std::int64_t nodes, double computing) {
@@ -173,9 +179,7 @@ Result<Json> answer_speedup(const Json& input, const Json& choices) {
   std::vector<std::string> limits;
   std::optional<std::int64_t> worth;
   for (const std::int64_t count : nodes) {
-    // As in predict(), a gradient that is sent smaller makes the link that much faster.
-    const double share = share_of_link(count, setting) * 2 / (1 + job.pushed);
-    const auto bound = cost::iteration_lower_bound(layers, count, {link.rate.value * share});
+    const auto bound = bound_of(layers, count, setting, job.pushed);
     PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(setting, job, count, computing));
     const auto speedup = [&](double iteration) { return static_cast<double>(count) * computing / iteration; };
     seconds.push_back(own);
