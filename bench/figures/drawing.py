@@ -1,17 +1,20 @@
 """What several figures are drawn by: each function gives a `draw` for a Reading."""
 
 
-def panels(of, xlabel, ylabel, linear=False, scale="linear", marker="."):
-    """A panel for each title of {title: {line: {x: y}}}; `linear`: also the line y = x."""
+def panels(of, xlabel, ylabel, linear=False, scale=("linear", "linear")):
+    """A panel for each title of {title: {line: {x: y}}}; `linear`: also the line y = x; `scale`: of x and of y."""
 
     def draw(figure):
         for axes, (title, lines) in zip(figure.subplots(1, len(of), squeeze=False)[0], of.items(), strict=True):
             for name, points in lines.items():
-                axes.plot(sorted(points), [points[x] for x in sorted(points)], marker=marker, label=name)
+                axes.plot(sorted(points), [points[x] for x in sorted(points)], marker=".", label=name)
+            places = sorted({x for points in lines.values() for x in points})
             if linear:
-                places = sorted({x for points in lines.values() for x in points})
                 axes.plot(places, places, linestyle=":", color="grey", label="linear")
-            axes.set(title=title, xlabel=xlabel, xscale=scale)
+            axes.set(title=title, xlabel=xlabel, xscale=scale[0], yscale=scale[1])
+            if scale[0] == "log":
+                axes.set_xticks(places, [f"{x:g}" for x in places])
+                axes.set_xticks([], minor=True)
         figure.axes[0].set_ylabel(ylabel)
         figure.axes[0].legend(fontsize=8)
 

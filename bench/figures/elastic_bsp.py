@@ -99,7 +99,7 @@ def read_growth(answers: Answers) -> Reading:
                     above.append(f"{name} in {letter}")
     if not rows:
         return Reading(DIFFERS, "the cell has no times of these algorithms", rows)
-    draw = panels({name: {f"R = {r}": {n: value for (at, n), value in points.items() if at == r} for r in sorted({at for at, _ in points})} for name, points in of.items()}, "workers", "seconds", scale="log")
+    draw = panels({name: {f"R = {r}": {n: value for (at, n), value in points.items() if at == r} for r in sorted({at for at, _ in points})} for name, points in of.items()}, "workers", "seconds", scale=("log", "log"))
     return Reading(DIFFERS if above else REPRODUCED, f"growth of the measured times; {'faster than stated: ' + ', '.join(above) if above else 'none grows faster than stated, by more than a quarter'}", rows, draw)
 
 
@@ -140,7 +140,7 @@ def read_scanned(answers: Answers) -> Reading:
     least = {lookahead: answers[cell.name]["span"] for lookahead, cell in SEARCHED.items()}
     exact = all(abs(spans[lookahead] - span) < 1e-9 for lookahead, span in least.items())
     rows = [(f"R = {lookahead}: span of ZipLine's set, of the best of all sets", "the same" if lookahead in least else "", f"{span:.3f} s, {least[lookahead]:.3f} s" if lookahead in least else f"{span:.3f} s, not tried") for lookahead, span in spans.items()]
-    draw = panels({"four workers": {"ZipLine": spans, "all sets": least}}, "R", "s between first and last end", scale="log")
+    draw = panels({"four workers": {"ZipLine": spans, "all sets": least}}, "R", "s between first and last end", scale=("log", "linear"))
     return Reading(REPRODUCED if exact else DIFFERS, f"ZipLine {'finds' if exact else 'misses'} the least span wherever all sets can be tried; the paper sketches the scan", rows, draw)
 
 

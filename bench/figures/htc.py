@@ -62,7 +62,7 @@ def read_memory(answers: Answers) -> Reading:
     lost = any(set(rates) < set(free) for rates in of.values())
     sentence = "LeNet's algorithms as measured on this machine, chosen by Eq 6 within the memory; "
     sentence += "with little memory large mini-batches have to run slower ones, as in the paper" if drops else "no memory in the list makes a mini-batch run slower algorithms" + (", only refuses the largest" if lost else "")
-    return Reading(REPRODUCED if drops else DIFFERS, sentence, rows, panels({"LeNet": {memory: rates for memory, rates in of.items() if rates}}, "mini-batch", "samples a second", scale="log"))
+    return Reading(REPRODUCED if drops else DIFFERS, sentence, rows, panels({"LeNet": {memory: rates for memory, rates in of.items() if rates}}, "mini-batch", "samples a second", scale=("log", "linear")))
 
 
 SIZES = (8, 16, 32, 64, 128)

@@ -8,7 +8,9 @@ import pytest
 from jobs import PROGRAM, ROOT
 from test_lab import rights
 
-COMPUTED = "ibatch-fig3,ibatch-fig4,p3-fig5,htc-table2,htc-lemma31,elastic-table1"
+COMPUTED = "ibatch-fig3,ibatch-fig4,ibatch-fig7,ibatch-table1,p3-fig1,p3-fig5,htc-table2,htc-lemma31,lp-fig2,elastic-fig2,elastic-fig3,ibatch-fig1"
+STEPPED = "ibatch-fig2,p3-fig4,p3-fig6,htc-lemma32"
+FIGURES = {"ibatch": (7, 1), "p3": (12, 0), "htc": (4, 2), "lp": (5, 2), "elastic": (4, 2)}  # figures and tables that the papers number
 VERDICTS = {"reproduced", "better", "differs", "not runnable here"}
 
 
@@ -20,7 +22,13 @@ def run(*arguments, code=0):
 
 def test_the_list_says_what_there_is_and_what_is_wrong_is_named(tmp_path):
     listed = run("--list").stdout.splitlines()
-    assert len(listed) >= 15 and all(line.split()[1] in ("measured", "computed", "-") for line in listed)
+    assert all(line.split()[1] in ("measured", "computed", "stepped", "-") for line in listed)
+    assert all(float(line.split()[2]) <= 60 for line in listed)
+    ids = {line.split()[0] for line in listed}
+    for paper, (figures, tables) in FIGURES.items():
+        numbered = [f"{paper}-fig{number}" for number in range(1, figures + 1)] + [f"{paper}-table{number}" for number in range(1, tables + 1)]
+        assert not [one for one in numbered if one not in ids and f"{one}a" not in ids]
+    assert sum(line.split()[1] == "-" for line in listed) == 6
     assert "legal: iBatch, P3, HTC guidelines, Linear Pipeline, ElasticBSP" in run("--paper", "P4", code=2).stderr
     assert "--only knows no 'p3-fig77'" in run("--only", "p3-fig77", code=2).stderr
     (tmp_path / "file").write_text("")
@@ -35,7 +43,8 @@ def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tm
     assert of["htc-table2"]["verdict"] == "reproduced" and [row["paper"] for row in of["htc-table2"]["rows"]] == ["11.6", "1.6", "2.3", "2.7", "2.3"]
     assert of["p3-fig5"]["rows"][0]["ours"] == "71.5 %"
     assert of["ibatch-fig4"]["verdict"] == "better" and of["ibatch-fig4"]["how"] == "computed"
-    assert of["elastic-table1"]["verdict"] == "not runnable here" and not of["elastic-table1"]["commands"]
+    assert of["ibatch-fig1"]["verdict"] == "not runnable here" and not of["ibatch-fig1"]["commands"]
+    assert of["lp-fig2"]["rows"][0]["ours"] == "9 steps" and of["elastic-fig3"]["verdict"] == "reproduced"
     page = (folder / "index.html").read_text()
     for one in of.values():
         assert f"id='{one['id']}'" in page
@@ -49,6 +58,12 @@ def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tm
     assert json.loads(run("--only", COMPUTED, "--quick", "--output", folder, "--json").stdout) == document
     assert kept == {file: file.stat().st_mtime_ns for file in (folder / "cells").iterdir()}
     assert "give another folder" in run("--only", "p3-fig5", "--output", folder, code=2).stderr
+
+
+def test_stepped_figures_are_drawn_and_the_papers_sketches_come_out(tmp_path):
+    document = json.loads(run("--only", STEPPED, "--quick", "--output", tmp_path, "--json").stdout)
+    assert {one["id"]: (one["how"], one["verdict"]) for one in document["figures"]} == {name: ("stepped", "reproduced") for name in STEPPED.split(",")}
+    assert all((tmp_path / one["picture"]).exists() and one["rows"] for one in document["figures"])
 
 
 STAND_IN = """#!{python}
@@ -70,11 +85,11 @@ def test_what_fails_or_is_lacking_is_no_point_and_the_others_are_drawn(tmp_path)
     program.write_text(STAND_IN.format(python=sys.executable))
     program.chmod(0o700)
     words = [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", tmp_path / "out", "--json"]
-    done = subprocess.run([*words, "--only", "htc-table2,p3-fig12,elastic-fig4,p3-fig5"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*words, "--only", "htc-table2,p3-fig12,elastic-fig4b,p3-fig5"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     of = {one["id"]: one for one in json.loads(done.stdout)["figures"]}
     assert of["htc-table2"]["verdict"] == "not runnable here" and "the values are not verified" in of["htc-table2"]["sentence"] and not of["htc-table2"]["rows"]
-    assert "lacks CAP_SYS_ADMIN" in of["p3-fig12"]["sentence"] and "no trainer" in of["elastic-fig4"]["sentence"]
+    assert "lacks CAP_SYS_ADMIN" in of["p3-fig12"]["sentence"] and "no trainer" in of["elastic-fig4b"]["sentence"]
     assert of["p3-fig5"]["verdict"] == "reproduced"
     assert not list((tmp_path / "out/cells").iterdir())
 

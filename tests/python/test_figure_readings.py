@@ -1,0 +1,129 @@
+"""The verdicts of `paceline bench figures`, from answers that are made up: each can be reproduced, and each can differ."""
+
+import json
+import sys
+
+import pytest
+from jobs import ROOT
+
+sys.path.insert(0, str(ROOT / "bench/figures"))
+
+import elastic_bsp
+import htc
+import ibatch
+import linear_pipeline
+import p3
+
+
+def machines(points, seconds=None):
+    return {"machines": list(points), "speedup": list(points.values()), "paceline": list((seconds or points).values())}
+
+
+def scale(**changed):
+    answers = {}
+    for (network, way), cell in ibatch.SCALE.items():
+        paper = ibatch.NETWORKS[network][2].get(way, 30)
+        answers[cell.name] = machines({30: paper, 72: ibatch.AT_72.get(way, 72), **changed.get(way, {})})
+    return answers
+
+
+def test_ibatchs_numbers_give_its_figure_and_others_name_what_is_off():
+    same = ibatch.read_scale(scale())
+    assert same.verdict == "reproduced" and ("VGG19-22K, 72 nodes: iBatch over the default", "+73 %", "+73 %") in same.rows
+    assert [row[2] for row in same.rows if row[0] == "VGG-19, 30 nodes, default"] == ["23.0x, fitted"]
+    slower = ibatch.read_scale(scale(ibatch={30: 20}))
+    assert slower.verdict == "differs" and "iBatch of VGG-19" in slower.sentence
+    assert ibatch.read_scale(scale(default={30: 1})).verdict == "reproduced", "what is fitted is no success"
+    assert ibatch.read_scale(scale(ibatch={72: 30})).verdict == "differs"
+
+
+def test_what_does_not_overlap_is_communication_or_computation_alone():
+    answers = {}
+    for (network, way), cell in ibatch.TIMED.items():
+        transfer, forward = ibatch.profile_of(network)
+        batches = {"default": 1, "layer-wise": len(forward), "ibatch": 2}[way]
+        whole = batches * ibatch.PULL_START_UP + sum(transfer) + sum(forward)
+        answers[cell.name] = {"bounds": [0] * batches, "makespan": whole - (0 if way == "default" else 0.5 * sum(forward))}
+    reading = ibatch.read_time(answers)
+    assert reading.verdict == "reproduced"
+    parts = [[float(part) for part in row[2].split(", ")] for row in reading.rows]
+    assert all(one[0] == 0 for one in parts[::3]) and all(one[0] == pytest.approx(one[2], abs=0.011) for one in parts[1::3]), reading.rows
+    answers[ibatch.TIMED["vgg19", "default"].name]["makespan"] -= 1
+    assert ibatch.read_time(answers).verdict == "differs"
+
+
+def ledger(folder, idle_steps):
+    """A link of 100 bytes/s that is idle in so many of 100 steps, by contestant."""
+    rows = []
+    for contestant, idle in idle_steps.items():
+        traffic = [0.0] * idle + [1.0] * (100 - idle)
+        host = {"seconds": [0.01 * step for step in range(100)], "sent": traffic, "received": traffic}
+        rows += [{"model": model, "contestant": contestant, "stands_for_bits_per_second": 4e9, "link_bytes_per_second": 100.0, "host_0": host} for model in p3.SHOWN]
+    file = folder / "cells.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return {f"p3-bandwidth-{model}": {"cells": str(file)} for model in p3.SHOWN}
+
+
+def test_the_links_idle_time_decides_between_p3_and_the_baseline(tmp_path):
+    read = p3.read_traffic(p3.OURS, 9)
+    less = read(ledger(tmp_path, {p3.BASELINE: 50, p3.OURS: 20}))
+    assert less.verdict == "reproduced" and less.rows[0][2] == "49 %" and less.rows[1][2] == "19 %"
+    assert read(ledger(tmp_path, {p3.BASELINE: 20, p3.OURS: 50})).verdict == "differs"
+    assert "too short" in read(ledger(tmp_path, {p3.BASELINE: 20})).sentence
+
+
+@pytest.mark.parametrize(("dense", "sparse", "verdict"), [(0.97, 0.966, "reproduced"), (0.95, 0.97, "differs")])
+def test_accuracy_of_p3_against_compression(dense, sparse, verdict):
+    answers = {cell.name: {"accuracy": {"p3": dense, "dgc": sparse}[wire], "evaluations": [{"iteration": 31, "accuracy": 0.5, "seconds": 1.0}]} for (wire, _), cell in p3.TRAINED.items()}
+    assert p3.read_training(answers).verdict == verdict
+
+
+@pytest.mark.parametrize(("later", "verdict"), [(1.0, "reproduced"), (1.6, "differs")])
+def test_speedups_of_the_lemma_and_of_jobs(later, verdict):
+    answers = {}
+    for cell in htc.ACTUAL.values():
+        seconds = {count: 1 + 0.1 * count * (later if count > 1 else 1) + (later - 1) for count in htc.MACHINES}
+        seconds[1] = 1.1
+        answers[cell.name] = {**machines({count: 1.0 for count in htc.MACHINES}, seconds), "lower_bound": [1.0] * len(htc.MACHINES)}
+    assert htc.read_actual(answers).verdict == verdict
+
+
+def test_a_mini_batch_that_memory_makes_slower_is_seen():
+    def candidates(rates):
+        return {"candidates": [{"mini_batch": size, "feasible": rate > 0, "samples_per_second": rate or None} for size, rate in rates.items()]}
+
+    answers = {cell.name: candidates({8: 100.0, 16: 150.0}) for cell in htc.PLANNED.values()}
+    assert htc.read_memory(answers).verdict == "differs"
+    answers[htc.PLANNED["150MB"].name] = candidates({8: 100.0, 16: 0})
+    assert htc.read_memory(answers).verdict == "differs", "it is refused, and not slower"
+    answers[htc.PLANNED["160MB"].name] = candidates({8: 100.0, 16: 120.0})
+    reading = htc.read_memory(answers)
+    assert reading.verdict == "reproduced" and any("16: 120 (slower algorithms)" in row[2] for row in reading.rows)
+
+
+@pytest.mark.parametrize(("seconds", "accuracy", "verdict"), [(10.0, 0.96, "reproduced"), (19.0, 0.96, "differs"), (10.0, 0.9, "differs")])
+def test_curves_of_loops(seconds, accuracy, verdict):
+    def job(took, reached):
+        return {"loss_last": 0.1, "accuracy": reached, "evaluations": [{"iteration": 31, "seconds": took, "accuracy": reached}]}
+
+    answers = {cell.name: job(20.0, 0.96) for cell in linear_pipeline.LEARNT.values()}
+    answers[linear_pipeline.LEARNT["loop3-overlap-lp"].name] = job(seconds, accuracy)
+    assert linear_pipeline.read_curves(answers).verdict == verdict
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1, "reproduced"), (3, "differs")])
+def test_growth_of_the_searches(power, verdict):
+    times = [{"algorithm": name, "workers": n, "lookahead": r, "seconds": {"median": 1e-9 * r * n**power}, "paper_seconds": None} for name in ("zipline", "grid-scan", "full-grid-scan") for n in (10, 100, 1000) for r in (15, 150)]
+    reading = elastic_bsp.read_growth({elastic_bsp.PREDICTION.name: {"prediction": times}})
+    assert reading.verdict == verdict and ("ZipLine: exponent of R, median of 3 pairs", "1", "1.00") in reading.rows
+
+
+@pytest.mark.parametrize(("seconds", "accuracy", "verdict"), [(20.0, 0.95, "reproduced"), (40.0, 0.95, "differs"), (20.0, 0.8, "differs")])
+def test_time_to_an_accuracy(seconds, accuracy, verdict):
+    def job(took, reached):
+        return {"accuracy": reached, "seconds": took, "evaluations": [{"iteration": 10, "seconds": took, "accuracy": reached}]}
+
+    answers = {cell.name: job(60.0, 0.5) for cell in elastic_bsp.SWEEPS["resnet-20"].values()}
+    answers[elastic_bsp.SWEEPS["resnet-20"]["bsp"].name] = job(30.0, 0.95)
+    answers[elastic_bsp.SWEEPS["resnet-20"]["elastic-bsp, R = 30"].name] = job(seconds, accuracy)
+    assert elastic_bsp.read_sweep("resnet-20", "made up")(answers).verdict == verdict
