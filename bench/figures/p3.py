@@ -154,7 +154,8 @@ def read_order(answers: Answers) -> Reading:
     of = delays(ORDER, answers)
     rows = [("delay between two iterations, as gradients come", "4 units", f"{plain(of['slicing'])} units"), ("by priority", "2 units", f"{plain(of['p3'])} units")]
     draw = stacks({"three layers of 2 units": {name: {"computing": 6, "delay": value} for name, value in of.items()}}, "units of time")
-    return Reading(REPRODUCED if of["p3"] <= 0.6 * of["slicing"] else DIFFERS, "one worker and one server, gradients in slices both times, first come first served and by priority. Reproduced: priorities take away two fifths of the delay or more", rows, draw)
+    sentence = "one worker and one server, gradients in slices both times, first come first served and by priority. Reproduced: priorities take away two fifths of the delay or more"
+    return Reading(REPRODUCED if of["p3"] <= 0.6 * of["slicing"] else DIFFERS, sentence, rows, draw)
 
 
 def read_grain(answers: Answers) -> Reading:
@@ -207,7 +208,10 @@ def read_traffic(contestant: str, number: int):
             figure.axes[0].set_ylabel("share of the link's rate")
             figure.axes[0].legend(fontsize=8)
 
-        sentence = f"the paper shows traffic and gives no number; idle: neither way carries a tenth of the link's rate. P3 leaves the link idle for {'less' if less else 'no less'} time than the baseline on {'all three' if less else 'at least one'}"
+        sentence = (
+            "the paper shows traffic and gives no number; idle: neither way carries a tenth of the link's rate. "
+            f"P3 leaves the link idle for {'less' if less else 'no less'} time than the baseline on {'all three' if less else 'at least one'}"
+        )
         return Reading(REPRODUCED if less else DIFFERS, sentence, rows, draw)
 
     return read

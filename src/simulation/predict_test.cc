@@ -207,8 +207,11 @@ TEST(Predict, WhatIsBehindACardSharesIt) {
   cluster.cards = 4;
   EXPECT_NEAR(seconds_of(job, schedule, cluster), own, kChunk) << "each has its own";
   cluster.cards = 2;
-  EXPECT_NEAR(seconds_of(job, schedule, cluster), 0.2 + 8 * 0.25, 0.1);
-  EXPECT_EQ(predict(job, schedule, cluster)->lower_bound, 0) << "not known";
+  const double shared = seconds_of(job, schedule, cluster);
+  EXPECT_NEAR(shared, 0.2 + 8 * 0.25, 0.1);
+  cluster.start_up = 0.02;
+  EXPECT_LT(seconds_of(job, schedule, cluster), shared + 8 * 0.02 / 2) << "another node has the card meanwhile";
+  cluster.start_up = 0;
   cluster.cards = 1;
   EXPECT_NEAR(seconds_of(job, schedule, cluster), 0.2, 1e-9) << "nothing passes the card";
   cluster.links.assign(4, cluster.link);
@@ -216,19 +219,6 @@ TEST(Predict, WhatIsBehindACardSharesIt) {
   cluster.links.clear();
   cluster.cards = -1;
   EXPECT_THAT(predict(job, schedule, cluster).status().message(), HasSubstr("-1 network cards"));
-}
-
-// A card carries another node's bytes while a message starts up.
-TEST(Predict, AStartUpKeepsACardFromNobody) {
-  const Job job = job_of({1'000'000}, {0.1}, {0.1});
-  ScheduleOptions schedule = scheduling::default_schedule();
-  schedule.cut = scheduling::whole_tensors();
-  Cluster cluster = cluster_of(2, 2);  // nodes 0 and 2 are behind one card, 1 and 3 behind the other; all is on server 0
-  cluster.cards = 2;
-  const double without = seconds_of(job, schedule, cluster);
-  cluster.start_up = 0.01;
-  EXPECT_GT(seconds_of(job, schedule, cluster), without);
-  EXPECT_LT(seconds_of(job, schedule, cluster), without + 6 * 0.01);
 }
 
 TEST(Predict, IsNeverBelowTheLowerBoundAndTheSameEveryTime) {

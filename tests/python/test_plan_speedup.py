@@ -73,6 +73,17 @@ def test_slower_machines_sparse_gradients_and_late_pushes():
     assert all(a < b for a, b in zip(soon["paceline"], late["paceline"], strict=True)) and late == ask("speedup", SHARED, "--schedule", "default")
 
 
-@pytest.mark.parametrize(("more", "named"), [({"cards": 0}, "key 'cards' is 0"), ({"cards": 257}, "1 to 256"), ({"servers": 0}, "key 'servers' is 0"), ({"cards": 2, "servers": 2}, "'cards' and 'servers'"), ({"speed": 0}, "'speed'"), ({"pushed": 0}, "'pushed'"), ({"pushed": 2}, "'pushed' is 2")])
+WRONG = [
+    ({"cards": 0}, "key 'cards' is 0"),
+    ({"cards": 257}, "1 to 256"),
+    ({"servers": 0}, "key 'servers' is 0"),
+    ({"cards": 2, "servers": 2}, "'cards' and 'servers'"),
+    ({"speed": 0}, "'speed'"),
+    ({"pushed": 0}, "'pushed'"),
+    ({"pushed": 2}, "'pushed' is 2"),
+]
+
+
+@pytest.mark.parametrize(("more", "named"), WRONG)
 def test_settings_that_cannot_be(more, named):
     refused("speedup", "--input", "-", text=json.dumps({**SPEEDUP, **more}), names=[named])

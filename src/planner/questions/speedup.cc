@@ -59,9 +59,10 @@ struct Setting {
   tuning::Given given;
 };
 
-// Counts a node's pushes and values on one link; `share`: what of a link they have. A gradient that is sent smaller makes the link that
-// much faster. A server of its own gets pushes one way and sends values the other, from and to all workers. Machines behind a card
-// exchange over it only with those behind others; some may compute while others have it, so that the first layers hold up nobody.
+// The bound counts a node's pushes and values on one link; `share`: what of it they have. A gradient that is sent smaller makes the
+// link that much faster. A server of its own gets pushes one way and sends values the other, from and to all workers. Machines
+// behind a card exchange over it only with those behind others; some may compute while others have it, so the first layers hold up
+// nobody.
 cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64_t nodes, const Setting& setting, double pushed) {
   const auto all = static_cast<double>(nodes);
   const std::int64_t behind = setting.cards == 0 ? 1 : (nodes + setting.cards - 1) / setting.cards;
