@@ -33,6 +33,7 @@ def stacks(of, ylabel):
                 axes.bar(list(bars), heights, bottom=below, label=part)
                 below = [low + height for low, height in zip(below, heights, strict=True)]
             axes.set_title(title)
+            axes.tick_params(axis="x", labelsize=8)
         figure.axes[0].set_ylabel(ylabel)
         figure.axes[0].legend(fontsize=8)
 
