@@ -158,11 +158,12 @@ TASKS = {
 
 def paced(model: str, pace: str) -> Cell:
     data, iterations, every, seconds = TASKS[model]
-    common = ("train", *data, "--workers", "4", "--servers", "2", "--schedule", "p3", "--jitter", "0.1", "--seed", "1", "--speed", "0.4,0.4,0.2,0.1", "--evaluate-late", *PACES[pace])
+    small = tuple(word.replace("samples=2000,test=400", "samples=200,test=50") for word in data)
+    common = ("--workers", "4", "--servers", "2", "--schedule", "p3", "--jitter", "0.1", "--seed", "1", "--speed", "0.4,0.4,0.2,0.1", "--evaluate-late", *PACES[pace])
     full = ("--mini-batch", "16", "--learning-rate", f"cosine:0.1,total={iterations}", "--iterations", str(iterations), "--evaluate-every", str(every))
     quick = ("--mini-batch", "2", "--learning-rate", "0.05", "--iterations", "6", "--evaluate-every", "3")
     name = pace.replace(", R = ", "-").replace("(", "-").replace(")", "")
-    return Cell(f"elastic-{model}-{name}", (*common, *full), (*common, *quick), needs=("trainer",), seconds=seconds)
+    return Cell(f"elastic-{model}-{name}", ("train", *data, *common, *full), ("train", *small, *common, *quick), needs=("trainer",), seconds=seconds)
 
 
 SWEEPS = {model: {pace: paced(model, pace) for pace in PACES} for model in TASKS}
