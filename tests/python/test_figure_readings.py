@@ -65,7 +65,7 @@ def ledger(folder, idle_steps):
 
 
 def test_the_links_idle_time_decides_between_p3_and_the_baseline(tmp_path):
-    read = p3.read_traffic(p3.OURS, 9)
+    read = p3.read_traffic(p3.OURS)
     less = read(ledger(tmp_path, {p3.BASELINE: 50, p3.OURS: 20}))
     assert less.verdict == "reproduced" and less.rows[0][2] == "49 %" and less.rows[1][2] == "19 %"
     assert read(ledger(tmp_path, {p3.BASELINE: 20, p3.OURS: 50})).verdict == "differs"
