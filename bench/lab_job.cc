@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "base/error_line.h"
+
 namespace paceline::bench {
 namespace {
 
@@ -125,7 +127,7 @@ Result<LabJobRun> run_lab_job(const lab::Lab& lab, const LabJob& job) {
   if (outcome.first_failure) {
     const std::size_t failed = *outcome.first_failure;
     return error(ErrorKind::kIo, "{} on host {} exited with code {}: {}", job.commands[failed].arguments[0],
-                 job.commands[failed].host, outcome.endings[failed].exit_code, watch.last_words(failed));
+                 job.commands[failed].host, outcome.endings[failed].exit_code, without_code(watch.last_words(failed)));
   }
   if (watch.run.iteration_seconds.empty()) return error(ErrorKind::kIo, "a job told of no iteration behind its warm-up");
   for (const lab::Ending& ending : outcome.endings) watch.run.cpu_seconds += ending.cpu_seconds;

@@ -70,7 +70,8 @@ class WorkerLoop {
       return error(ErrorKind::kBadRequest,
                    "nothing is left to train: the checkpoint {} is of iteration {} and the job has {}; ask for more with "
                    "--iterations or --epochs",
-                   settings_.saving.from, settings_.saving.iteration, workload_.last_iteration());
+                   settings_.saving.from, settings_.saving.iteration, workload_.last_iteration())
+          .because({"contradiction", ""});
     }
     return restore_part(process_, workload_.adapter());
   }

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/error_line.h"
 #include "base/text.h"
 #include "bench/sync/jobs_bench.h"
 #include "bench/sync/prediction_bench.h"
@@ -146,7 +147,7 @@ class SyncBench {
     }
     Json report = Json::parse(out, nullptr, /*allow_exceptions=*/false);
     if (child->wait_status() != 0 || !report.is_object())
-      return error(ErrorKind::kIo, "paceline train {}: {}", child->ending(), last_error);
+      return error(ErrorKind::kIo, "paceline train {}: {}", child->ending(), without_code(last_error));
     return report;
   }
 

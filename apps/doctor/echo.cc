@@ -117,7 +117,7 @@ class Asker final : public transport::ConnectionHandler {
     const Duration taken = loop_.now() - asked_at_;
     const auto exchange = decode(frame.body);
     if (frame.header.kind != FrameKind::kHeartbeatReply || !exchange)
-      return finish(error(ErrorKind::kPeerLost, "{} answers, but it is no doctor", address_.text()));
+      return finish(error(ErrorKind::kPeerLost, "{} answers, but it is no doctor", address_.text()).because({"not-paceline", ""}));
     if (chunks_ > 0) {
       if (answer_.bytes_per_second == 0)
         answer_.bytes_per_second = static_cast<double>(chunks_ * kChunk) / seconds(loop_.now() - streaming_since_);
@@ -254,7 +254,8 @@ Result<EchoAnswer> ask(const transport::Address& address, const EchoOptions& opt
   Asker asker(*transport, address, options);
   asker.connect();
   transport->loop().run_after(options.deadline, [&] {
-    asker.finish(error(ErrorKind::kDeadline, "{} did not answer within {} s", address.text(), seconds(options.deadline)));
+    asker.finish(error(ErrorKind::kDeadline, "{} did not answer within {} s", address.text(), seconds(options.deadline))
+                     .because({"unreachable", ""}));
   });
   transport->loop().run();
   return asker.answer();

@@ -269,8 +269,9 @@ int run_lab(const Options& options) {
         error(ErrorKind::kDeadline, "lab: the commands were ended: they were not done after --limit {}", options.limit));
   if (!done->outcome.first_failure) return kDone;
   const lab::Ending& ending = done->outcome.endings[*done->outcome.first_failure];
-  fmt::print(stderr, "paceline: error: host {}: {} exited with code {}\n", *done->outcome.first_failure,
-             plan->commands[*done->outcome.first_failure].arguments[0], ending.exit_code);
+  const Status failed = error(ErrorKind::kIo, "host {}: {} exited with code {}", *done->outcome.first_failure,
+                              plan->commands[*done->outcome.first_failure].arguments[0], ending.exit_code);
+  (void)report_error(failed.because({"program-failed", ""}));
   return ending.exit_code;
 }
 

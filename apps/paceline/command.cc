@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "base/error_line.h"
+
 namespace paceline::cli {
 
 int exit_code(const Status& status) {
@@ -17,7 +19,7 @@ int exit_code(const Status& status) {
 }
 
 int report_error(const Status& status) {
-  std::fprintf(stderr, "paceline: error: %s\n", status.message().c_str());
+  std::fprintf(stderr, "%s\n", error_line(status).c_str());
   return exit_code(status);
 }
 

@@ -8,6 +8,7 @@
 #include <toml++/toml.h>
 
 #include "base/text.h"
+#include "base/wrong.h"
 #include "paceline/option_files.h"
 
 namespace paceline::cli {
@@ -70,9 +71,10 @@ Result<Given> given_on_command_line(const std::vector<std::string>& words) {
     const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
     if (name == "help") given.help = true;
     if (name == "config") {
-      if (given.file) return error(ErrorKind::kBadRequest, "--config is given twice; give one file");
+      if (given.file)
+        return error(ErrorKind::kBadRequest, "--config is given twice; give one file").because({"contradiction", "--config"});
       if (equals == std::string::npos && i + 1 == words.size())
-        return error(ErrorKind::kBadRequest, "--config needs the name of a TOML file");
+        return error(ErrorKind::kBadRequest, "--config needs the name of a TOML file").because({"missing", "--config"});
       given.file = equals == std::string::npos ? words[++i] : word.substr(equals + 1);
     } else {
       given.names.insert(name);
@@ -88,7 +90,8 @@ Status check_names(const std::string& path, const std::string& text) {
   for (const char letter : text) {
     if (letter == '\n') ++line;
     if (letter == '.' && ++dots > kMostDots)
-      return error(ErrorKind::kBadRequest, "--config {}, line {}: more than {} dots in one name or value", path, line, kMostDots);
+      return error(ErrorKind::kBadRequest, "--config {}, line {}: more than {} dots in one name or value", path, line, kMostDots)
+          .because({"format", ""});
     if (std::string_view("\n=,[]{}").find(letter) != std::string_view::npos) dots = 0;
   }
   return {};
@@ -101,7 +104,8 @@ Result<toml::table> parsed(const std::string& path) {
     return toml::parse(text, path);
   } catch (const toml::parse_error& problem) {
     return error(ErrorKind::kBadRequest, "--config {}, line {}, column {}: {}", path, problem.source().begin.line,
-                 problem.source().begin.column, problem.description());
+                 problem.source().begin.column, problem.description())
+        .because({"format", ""});
   }
 }
 
@@ -130,13 +134,15 @@ Result<std::vector<std::string>> words_for(const CLI::Option& option, const std:
   if (flag) {
     if (const auto* value = node.as_boolean())
       return value->get() ? std::vector<std::string>{"--" + name} : std::vector<std::string>{};
-    return error(ErrorKind::kBadRequest, "{}: {} is a flag; legal: true, false", place, name);
+    return error(ErrorKind::kBadRequest, "{}: {} is a flag; legal: true, false", place, name).because({"illegal", ""});
   }
-  if (node.is_boolean()) return error(ErrorKind::kBadRequest, "{}: {} takes a value, not true or false", place, name);
+  if (node.is_boolean())
+    return error(ErrorKind::kBadRequest, "{}: {} takes a value, not true or false", place, name).because({"illegal", ""});
   const auto value = node.is_array() ? typed_list(*node.as_array()) : typed(node);
   if (!value)
     return error(ErrorKind::kBadRequest, "{}: {} is no value of an option; legal: a string, a number, or an array of these", place,
-                 name);
+                 name)
+        .because({"illegal", ""});
   // An empty value would be taken for a missing one behind '='; behind a space, '-' would be taken for an option.
   if (value->empty()) return std::vector<std::string>{"--" + name, ""};
   return std::vector<std::string>{"--" + name + "=" + *value};
@@ -191,11 +197,13 @@ Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> word
     }
     if (std::ranges::find(legal, entry.name) == legal.end()) {
       return error(ErrorKind::kBadRequest, "{}: '{}' is no option of '{}'{}; see '{} --help'", place, entry.key,
-                   path_of(*reached.command), suggestion(entry.name, legal), path_of(*reached.command));
+                   path_of(*reached.command), suggestion(entry.name, legal), path_of(*reached.command))
+          .because({"unknown", ""});
     }
     if (const auto [first, is_new] = seen.emplace(entry.name, entry.line); !is_new) {
       return error(ErrorKind::kBadRequest, "{}: '{}' stands in line {} already, with dashes or underscores", place, entry.key,
-                   first->second);
+                   first->second)
+          .because({"contradiction", ""});
     }
     PACELINE_ASSIGN_OR_RETURN(const auto more,
                               words_for(*option_named(*reached.command, entry.name), entry.name, *entry.node, place));
@@ -213,7 +221,7 @@ Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> word
 Status with_origin(const Status& status, const std::map<std::string, std::string>& origins) {
   const auto place = origins.find(status.subject());
   if (place == origins.end()) return status;
-  return Status(status.kind(), fmt::format("{} (given in {})", status.message(), place->second), {status.code(), status.subject()});
+  return Status(status.kind(), fmt::format("{} (given in {})", status.message(), place->second), cause_of(status));
 }
 
 }  // namespace paceline::cli

@@ -15,7 +15,8 @@ constexpr std::size_t kNameColumn = 28, kNarrowest = 60, kWidest = 140, kWithout
 
 bool is_for_experts(const CLI::Option* option) { return option->get_group() == kForExperts; }
 
-// Lines of at most `width` letters; a word that is longer has a line of its own.
+}  // namespace
+
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines{""};
   for (std::size_t begin = 0; begin < text.size();) {
@@ -28,8 +29,6 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   }
   return lines;
 }
-
-}  // namespace
 
 std::size_t columns() {
   winsize size{};

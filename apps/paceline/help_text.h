@@ -16,6 +16,9 @@ inline constexpr const char* kForExperts = "For experts";
 // Of the terminal that is written to, 60 to 140; 100 where there is none.
 std::size_t columns();
 
+// Lines of at most `width` letters; a word that is longer has a line of its own.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width);
+
 class HelpText : public CLI::Formatter {
  public:
   void show_all() { all_ = true; }

@@ -116,7 +116,7 @@ Result<std::string> numeric_address(const std::string& host) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int problem = getaddrinfo(host.c_str(), nullptr, &hints, &found); problem != 0)
-    return error(ErrorKind::kBadRequest, "{} is no host: {}", host, gai_strerror(problem));
+    return error(ErrorKind::kBadRequest, "{} is no host: {}", host, gai_strerror(problem)).because({"no-host", ""});
   char text[NI_MAXHOST] = "";
   getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   freeaddrinfo(found);
@@ -128,7 +128,7 @@ Result<std::string> address_toward(const std::string& host) {
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   if (const int problem = getaddrinfo(host.c_str(), "9", &hints, &found); problem != 0)
-    return error(ErrorKind::kBadRequest, "{} is no host: {}", host, gai_strerror(problem));
+    return error(ErrorKind::kBadRequest, "{} is no host: {}", host, gai_strerror(problem)).because({"no-host", ""});
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, freeaddrinfo);
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     const int probe = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -142,7 +142,7 @@ Result<std::string> address_toward(const std::string& host) {
     close(probe);
     if (known) return std::string(text);
   }
-  return error(ErrorKind::kBadRequest, "this machine has no way to {}", host);
+  return error(ErrorKind::kBadRequest, "this machine has no way to {}", host).because({"unreachable", ""});
 }
 
 Machine this_machine() {

@@ -12,12 +12,15 @@ std::string not_empty(const std::string& text) {
 // The messages of files begin with the path.
 Result<std::string> read_option(const char* option, const std::string& path, Bytes limit) {
   auto text = read_text(system_files(), path, limit);
-  return text.ok() ? std::move(text) : wrong("{} {}", option, text.status().message());
+  return text.ok() ? std::move(text)
+                   : wrong("{} {}", option, text.status().message()).because(cause_of(text.status())).because({"format", option});
 }
 
 Status check_output(const char* option, const std::string& path) {
   const Status status = path.empty() ? Status() : can_write(system_files(), path);
-  return status.ok() ? status : wrong("{} {}; give the name of a file that can be written", option, status.message());
+  return status.ok()
+             ? status
+             : wrong("{} {}; give the name of a file that can be written", option, status.message()).because(cause_of(status));
 }
 
 }  // namespace paceline::cli

@@ -32,7 +32,8 @@ int become(const OtherProgram& program, const std::vector<std::string>& words) {
   for (std::string& word : copies) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv(path.c_str(), arguments.data());
-  if (errno == ENOENT) return report_error(error(ErrorKind::kBadRequest, "{} is missing: {}", path, program.missing));
+  if (errno == ENOENT)
+    return report_error(error(ErrorKind::kBadRequest, "{} is missing: {}", path, program.missing).because({"not-installed", path}));
   return report_error(error(ErrorKind::kIo, "cannot start {}: {}", path, std::strerror(errno)));
 }
 

@@ -90,12 +90,14 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
       }
       const auto legal = option ? option_names(*reached) : command_names(*reached);
       return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(),
-                   option ? "option" : "command", name, suggestion(name, legal), path_of(*reached));
+                   option ? "option" : "command", name, suggestion(name, legal), path_of(*reached))
+          .because({"unknown", name});
     }
   }
   if (no_command && reached->get_require_subcommand_min() > 0) {
     return error(ErrorKind::kBadRequest, "a command is missing: {}; see '{} --help'", fmt::join(command_names(*reached), ", "),
-                 path_of(*reached));
+                 path_of(*reached))
+        .because({"missing", ""});
   }
   const std::string said = in_our_words(problem);
   const bool no_number = dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr;
@@ -154,15 +156,15 @@ int run_program(std::span<const AddCommand> commands, const std::vector<std::str
     if (code != kDone || printed) return code;
     return report_error(error(ErrorKind::kIo, "standard output cannot be written: what was to stand there is lost"));
   } catch (const std::bad_alloc&) {
-    return report_error(error(ErrorKind::kIo, "there is not enough memory"));
+    return report_error(Status(ErrorKind::kIo, "there is not enough memory", {"memory", ""}));
   } catch (const std::system_error& refused) {
     const bool limit = refused.code() == std::errc::resource_unavailable_try_again;
     return report_error(
         error(ErrorKind::kIo, "{}{}", refused.what(),
-              limit ? ": no thread could be made; look at the limits (ulimit -a) and at the memory that is left" : ""));
+              limit ? ": no thread could be made; look at the limits (ulimit -a) and at the memory that is left" : "")
+            .because({limit ? "memory" : "", ""}));
   } catch (const std::exception& unexpected) {
-    std::fprintf(stderr, "paceline: error: %s\n", unexpected.what());
-    return kFailed;
+    return report_error(error(ErrorKind::kIo, "{}", unexpected.what()));
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "base/error_line.h"
+
 namespace paceline::worker {
 
 EndBySignal::EndBySignal(bool alone) : alone_(alone), signals_({SIGINT, SIGTERM}, [this](int) { on_signal(); }) {}
@@ -23,7 +25,7 @@ void EndBySignal::on_signal() {
   if (process_ != nullptr && !again) return process_->ask_to_end();
   if (!alone_) return;
   if (process_ != nullptr) return process_->interrupt();
-  std::fprintf(stderr, "paceline: error: interrupted by a signal\n");
+  std::fprintf(stderr, "%s\n", error_line(Status(ErrorKind::kCancelled, "interrupted by a signal")).c_str());
   _exit(kInterrupted);
 }
 

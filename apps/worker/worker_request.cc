@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "base/error_line.h"
 #include "base/job_key_file.h"
 
 namespace paceline::worker {
@@ -116,7 +117,7 @@ Status print_reference(const WorkerRequest& request, const RunReference& run) {
 int exit_code(const Status& status) {
   constexpr int kFailed = 1, kWrongRequest = 2, kInterrupted = 130;
   if (status.ok()) return 0;
-  std::fprintf(stderr, "paceline: error: %s\n", status.message().c_str());
+  std::fprintf(stderr, "%s\n", error_line(status).c_str());
   if (status.kind() == ErrorKind::kBadRequest) return kWrongRequest;
   return status.kind() == ErrorKind::kCancelled ? kInterrupted : kFailed;
 }

@@ -6,6 +6,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/error_line.h"
+
 namespace paceline::bench {
 
 Result<std::unique_ptr<Contestant>> Contestant::start(const lab::Lab& lab, ContestantOptions options) {
@@ -57,7 +59,7 @@ void Contestant::run_processes() {
 
 std::string Contestant::last_words() {
   const std::lock_guard lock(mutex_);
-  return words_.empty() ? "it said nothing" : words_;
+  return words_.empty() ? "it said nothing" : without_code(words_);
 }
 
 Status Contestant::wait_readable(const std::vector<int>& descriptors, TimePoint until, const std::string& doing) {

@@ -9,6 +9,7 @@ point of any figure. Writes OUTPUT/index.html, a picture for each figure that ha
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,7 @@ PAPERS = list(dict.fromkeys(figure.paper for figure in FIGURES))
 
 
 def fail(sentence: str) -> None:
-    print(f"paceline: error: {sentence}", file=sys.stderr)
+    print(f"paceline: error: {sentence} [paceline help PL-BAD-REQUEST]", file=sys.stderr)
     sys.exit(2)
 
 
@@ -73,7 +74,8 @@ class Cells:
         if done.returncode != 0:
             if done.returncode in (130, -signal.SIGINT):
                 sys.exit(130)
-            return done.stderr.strip().splitlines()[-1].removeprefix("paceline: error: ") if done.stderr.strip() else f"exit code {done.returncode}"
+            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            return re.sub(r" \[paceline help [A-Z-]+\]$", "", last.removeprefix("paceline: error: "))
         kept = {"command": cell.command(self.quick), "seconds": time.monotonic() - began, "answer": json.loads(done.stdout)}
         new = self.file(cell).with_suffix(".new")
         new.write_text(json.dumps(kept))

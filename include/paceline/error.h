@@ -28,7 +28,7 @@ enum {
 typedef struct paceline_error {
   size_t size;
   int32_t kind;
-  char code[16];      /* for programs: "illegal", "contradiction", "unknown", "order", "handle", ...; else the kind's name */
+  char code[16];      /* for programs: "illegal", "port-in-use", ...; else the kind's name. paceline_ask("errors") explains each */
   char subject[64];   /* what is wrong, as the user names it: "--momentum"; or "" */
   char message[1024]; /* one sentence for people: who, what, where, what is legal. Cut at a letter if it is longer */
 } paceline_error;

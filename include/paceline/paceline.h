@@ -225,10 +225,10 @@ int32_t paceline_step_done(paceline_node* node, const paceline_step* step, int32
 /* ---- Questions */
 
 /* Answers as JSON. `json`: the question's own settings; NULL: none.
- *   "questions"  the names of the questions
+ *   "questions"  the names of the questions; "version" is {"release": "0.1.0"}
  *   "options"    the options of a job: name, type, default, what is legal, sentence
  *   "schema"     a JSON schema of the options
- *   "version"    {"release": "0.1.0"}
+ *   "errors"     the codes of errors: code, shown (PL-PORT-IN-USE), title, means, check, remedy
  *   "plan"       what can be planned: of each question name, purpose, keys and choices (the first value is the default)
  *   "plan slice" and so on: that question of `paceline plan`. `json` is a case, an object with its keys and choices, or an array
  *                of cases, answered by an array. A case without an answer has "feasible": false and a "reason"; a wrong one is

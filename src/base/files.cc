@@ -18,21 +18,27 @@ namespace {
 constexpr std::size_t kMostAtOnce = std::size_t{8} << 20;
 constexpr int kMostLinks = 40;  // the kernel's own limit
 
+const char* code_of_number(int number) {
+  if (number == ENOSPC || number == EDQUOT) return "disk-full";
+  return number == ENOENT ? "no-file" : "";
+}
+
 Status system_error(const char* what, const std::string& path, int number) {
-  return error(ErrorKind::kIo, "cannot {} {}: {}", what, path, std::generic_category().message(number));
+  return Status(ErrorKind::kIo, fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(number)),
+                {code_of_number(number), ""});
 }
 
 // Why what is there is no regular file; success for one.
 Status check_regular(const std::string& path, mode_t mode) {
   if (S_ISREG(mode)) return {};
   const char* kind = S_ISDIR(mode) ? "a directory (folder)" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
-  return error(ErrorKind::kBadRequest, "{}: is not a regular file but {}", path, kind);
+  return error(ErrorKind::kBadRequest, "{}: is not a regular file but {}", path, kind).because({"no-file", ""});
 }
 
 Status cannot_open(const std::string& path, int number) {
   const std::string reason = std::generic_category().message(number);
   if (number == ENOENT || number == ENOTDIR)
-    return error(ErrorKind::kBadRequest, "{}: cannot be opened: there is no such file ({})", path, reason);
+    return error(ErrorKind::kBadRequest, "{}: cannot be opened: there is no such file ({})", path, reason).because({"no-file", ""});
   return error(ErrorKind::kIo, "{}: cannot be opened: {}", path, reason);
 }
 
@@ -122,7 +128,7 @@ class SystemFiles final : public Files {
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return std::unique_ptr<DirectoryLock>(new SystemLock(descriptor));
     const int failed = errno;
     ::close(descriptor);
-    if (failed == EWOULDBLOCK) return error(ErrorKind::kOverloaded, "another process is using {}", path);
+    if (failed == EWOULDBLOCK) return error(ErrorKind::kOverloaded, "another process is using {}", path).because({"in-use", ""});
     return system_error("lock the directory", path, failed);
   }
 
@@ -153,7 +159,8 @@ class SystemFiles final : public Files {
     else if (errno != ENOENT)
       return system_error("write", path, errno);
     std::filesystem::path target = path;
-    if (!target.has_filename()) return error(ErrorKind::kBadRequest, "{}: is the name of a folder, not of a file", path);
+    if (!target.has_filename())
+      return error(ErrorKind::kBadRequest, "{}: is the name of a folder, not of a file", path).because({"no-file", ""});
     // Link by link, since the last one may point to what is not there yet.
     std::error_code problem;
     for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(target, problem)); ++links) {
@@ -164,7 +171,8 @@ class SystemFiles final : public Files {
     }
     const std::filesystem::path folder = target.parent_path();
     if (!folder.empty() && !std::filesystem::is_directory(folder, problem))
-      return error(ErrorKind::kBadRequest, "{}: cannot be written: there is no folder {}", path, folder.string());
+      return error(ErrorKind::kBadRequest, "{}: cannot be written: there is no folder {}", path, folder.string())
+          .because({"no-file", ""});
     return target.string();
   }
 

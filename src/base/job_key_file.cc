@@ -47,7 +47,7 @@ Result<JobKey> read_from(int descriptor, const std::string& source) {
   wipe(bytes);
   if (key.ok()) return key;
   if (key.status().code() == kNoCertificate)
-    return error(ErrorKind::kBadRequest, "certificate file {}: {}", source, key.status().message());
+    return error(ErrorKind::kBadRequest, "certificate file {}: {}", source, key.status().message()).because({kNoCertificate, ""});
   return error(ErrorKind::kBadRequest, "job key {}: {}{}; make one with 'paceline key new FILE'", source,
                got > JobKey::kBytes ? "more than 32 bytes (a line end behind the key?); " : "", key.status().message());
 }
@@ -69,9 +69,7 @@ Status check_file(const std::string& path, const struct stat& about) {
   return {};
 }
 
-}  // namespace
-
-Result<JobKey> read_job_key(const std::string& source) {
+Result<JobKey> read_key(const std::string& source) {
   if (source.starts_with(kDescriptor)) {
     int number = -1;
     const bool clear_data = source.ends_with(kClearData);
@@ -102,11 +100,19 @@ Result<JobKey> read_job_key(const std::string& source) {
   return read_from(file.number(), source);
 }
 
+}  // namespace
+
+Result<JobKey> read_job_key(const std::string& source) {
+  auto key = read_key(source);
+  return key.ok() ? std::move(key) : key.status().because({"key", ""});
+}
+
 Status write_job_key(const std::string& path, const JobKey& key) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (file.number() < 0) {
     if (errno == EEXIST)
-      return error(ErrorKind::kBadRequest, "{} is there already, and a key that is in use must not go; give another name", path);
+      return error(ErrorKind::kBadRequest, "{} is there already, and a key that is in use must not go; give another name", path)
+          .because({"key", ""});
     const bool none = errno == ENOENT || errno == ENOTDIR;
     return error(none ? ErrorKind::kBadRequest : ErrorKind::kIo, "{} cannot be made: {}", path, reason(errno));
   }

@@ -81,7 +81,9 @@ std::string manifest_text(const Manifest& manifest, const CheckpointSeal& seal) 
 Result<Manifest> parse_manifest(const std::string& text, const std::string& path, const CheckpointSeal& seal) {
   constexpr std::string_view kEnd = "\"\n}\n";
   constexpr std::size_t kHexDigits = 8;
-  const auto damaged = [&](const std::string& what) { return error(ErrorKind::kCorrupt, "{} is damaged: {}", path, what); };
+  const auto damaged = [&](const std::string& what) {
+    return error(ErrorKind::kCorrupt, "{} is damaged: {}", path, what).because({"bad-checkpoint", ""});
+  };
   if (text.size() < kHexDigits + kEnd.size() || !text.ends_with(kEnd)) return damaged("it does not end like a manifest");
   const std::string_view body(text.data(), text.size() - kEnd.size() - kHexDigits);
   if (text.substr(body.size(), kHexDigits) != hex(crc32c(bytes_of(body)))) return damaged("it does not match its checksum");
@@ -90,7 +92,8 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
     PACELINE_ASSIGN_OR_RETURN(const report::Json json, report::parse_foreign(text, fmt::format("{} is damaged: its JSON", path)));
     if (json.at("format") != kCheckpointFormat)
       return error(ErrorKind::kCorrupt, "{} is of format {}; this release reads format {}", path, json.at("format").dump(),
-                   kCheckpointFormat);
+                   kCheckpointFormat)
+          .because({"release", ""});
     Manifest manifest;
     manifest.iteration = json.at("iteration");
     manifest.release = json.at("release");
@@ -123,7 +126,8 @@ Result<Manifest> read_manifest(Files& files, const std::string& folder, const Ch
   const std::string path = folder + "/" + kManifestName;
   PACELINE_ASSIGN_OR_RETURN(const auto file, files.open(path));
   if (file->size() > kMaxManifestBytes)
-    return error(ErrorKind::kCorrupt, "{} is damaged: no manifest has {} bytes", path, file->size());
+    return error(ErrorKind::kCorrupt, "{} is damaged: no manifest has {} bytes", path, file->size())
+        .because({"bad-checkpoint", ""});
   std::string text(file->size(), '\0');
   PACELINE_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(text))));
   return parse_manifest(text, path, seal);
@@ -141,7 +145,8 @@ Result<PartReader> open_part(Files& files, const std::string& folder, const std:
 Status verify_checkpoint(Files& files, const std::string& folder, const Manifest& manifest, const CheckpointSeal& seal) {
   if (checkpoint_folder("", manifest.iteration) != folder.substr(folder.rfind('/'))) {
     return error(ErrorKind::kCorrupt, "{}/{} belongs to iteration {}, not into this folder", folder, kManifestName,
-                 manifest.iteration);
+                 manifest.iteration)
+        .because({"bad-checkpoint", ""});
   }
   std::int32_t workers = 0;
   std::map<std::int64_t, std::int64_t> ranges;  // of the arena: begin to end
@@ -151,14 +156,16 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
     const PartHead& head = part.head();
     if (head.file_name() != expected.name || head.iteration != manifest.iteration) {
       return error(ErrorKind::kCorrupt, "{} is the part {} of iteration {}, not that of iteration {}", path, head.file_name(),
-                   head.iteration, manifest.iteration);
+                   head.iteration, manifest.iteration)
+          .because({"bad-checkpoint", ""});
     }
     PACELINE_RETURN_IF_ERROR(part.verify(expected));
     if (head.role == "worker") ++workers;
     if (head.role != "server") continue;
     for (const SavedArray& array : head.arrays) {
       if (!ranges.emplace(array.offset, array.offset + array.elements).second) {
-        return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" is there twice", path, array.name);
+        return error(ErrorKind::kCorrupt, "{} is damaged: tensor \"{}\" is there twice", path, array.name)
+            .because({"bad-checkpoint", ""});
       }
     }
   }
@@ -169,7 +176,8 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
   }
   if (workers != manifest.workers || covered != manifest.table.elements() ||
       (!ranges.empty() && ranges.rbegin()->second != covered)) {
-    return error(ErrorKind::kCorrupt, "{} is damaged: it lacks parts of the model, or of {} workers", folder, manifest.workers);
+    return error(ErrorKind::kCorrupt, "{} is damaged: it lacks parts of the model, or of {} workers", folder, manifest.workers)
+        .because({"bad-checkpoint", ""});
   }
   return {};
 }
@@ -192,18 +200,21 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
     }
     if (seal) {
       return error(
-          ErrorKind::kBadRequest,
-          "--resume refuses {}: {}; with --checkpoint-key no older one is taken for it: give the key and the files that it "
-          "was written with, or move {} away to go on from an older one",
-          found.folder, status.message(), found.folder);
+                 ErrorKind::kBadRequest,
+                 "--resume refuses {}: {}; with --checkpoint-key no older one is taken for it: give the key and the files that it "
+                 "was written with, or move {} away to go on from an older one",
+                 found.folder, status.message(), found.folder)
+          .because({"bad-checkpoint", ""});
     }
     found.warnings.push_back(fmt::format("the checkpoint {} is left out: {}", found.folder, status.message()));
   }
   const bool any = std::ranges::any_of(all, [](const auto& entry) { return entry.second; });
   if (!any)
     return error(ErrorKind::kBadRequest,
-                 "--resume finds no checkpoint in {}; give the directory of an earlier job, or leave --resume out", directory);
-  return error(ErrorKind::kCorrupt, "--resume finds no good checkpoint in {}: {}", directory, fmt::join(found.warnings, "; "));
+                 "--resume finds no checkpoint in {}; give the directory of an earlier job, or leave --resume out", directory)
+        .because({"no-checkpoint", ""});
+  return error(ErrorKind::kCorrupt, "--resume finds no good checkpoint in {}: {}", directory, fmt::join(found.warnings, "; "))
+      .because({"bad-checkpoint", ""});
 }
 
 Status can_resume(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted, const wire::TensorTable& table,
@@ -211,7 +222,8 @@ Status can_resume(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted,
   const auto refused = [&](const std::string& difference) {
     return error(ErrorKind::kBadRequest,
                  "the checkpoint {} is of another job: {}; give what it was made with, or another --checkpoint", checkpoint.folder,
-                 difference);
+                 difference)
+        .because({"other-job", ""});
   };
   const auto saved = job::from_saved(checkpoint.manifest.settings);
   if (!saved.ok()) return refused(saved.status().message());

@@ -81,10 +81,11 @@ Status make_checkpoint_folder(Files& files, const std::string& folder) {
     PACELINE_ASSIGN_OR_RETURN(const auto names, files.list(folder));
     if (names != held.names) continue;
     return error(
-        ErrorKind::kBadRequest,
-        "{} holds {}, which is no part of a checkpoint, and nothing is written beside it; give --checkpoint a directory of "
-        "its own",
-        folder, held.names.front());
+               ErrorKind::kBadRequest,
+               "{} holds {}, which is no part of a checkpoint, and nothing is written beside it; give --checkpoint a directory of "
+               "its own",
+               folder, held.names.front())
+        .because({"illegal", ""});
   }
 }
 

@@ -61,7 +61,8 @@ Status CheckpointKeeper::lock_directory() {
   }
   if (lock.status().kind() == ErrorKind::kOverloaded) {
     return error(ErrorKind::kBadRequest, "--checkpoint {} is being used by another job that runs; give another directory",
-                 job_.saving.directory);
+                 job_.saving.directory)
+        .because({"in-use", ""});
   }
   // Without the right to lock, or without the directory: what follows says what is wrong, or works.
   return {};

@@ -170,7 +170,9 @@ Result<PartReader> PartReader::open(Files& files, const std::string& path, const
   part.path_ = path;
   part.seal_ = seal;
   PACELINE_ASSIGN_OR_RETURN(part.file_, files.open(path));
-  const auto damaged = [&](const std::string& what) { return error(ErrorKind::kCorrupt, "{} is damaged: {}", path, what); };
+  const auto damaged = [&](const std::string& what) {
+    return error(ErrorKind::kCorrupt, "{} is damaged: {}", path, what).because({"bad-checkpoint", ""});
+  };
   const std::uint64_t size = part.file_->size();
   if (size < kPrefixBytes + kCrcBytes) return damaged(fmt::format("it has only {} bytes", size));
   std::array<std::byte, kPrefixBytes> prefix;

@@ -17,7 +17,8 @@ Result<CheckpointSeal> CheckpointSeal::from_file(const std::string& key_file) {
   if (!key.ok()) return Status(key.status().kind(), "--checkpoint-key: " + key.status().message());
   if (key->certificate() != nullptr) {
     return error(ErrorKind::kBadRequest,
-                 "--checkpoint-key {}: a certificate seals nothing; make a key with 'paceline key new FILE'", key_file);
+                 "--checkpoint-key {}: a certificate seals nothing; make a key with 'paceline key new FILE'", key_file)
+        .because({"key", ""});
   }
   return CheckpointSeal(std::move(*key));
 }
@@ -44,15 +45,16 @@ Status CheckpointSeal::check(std::string_view what, std::span<const std::byte> b
                              const std::string& where) const {
   if (!key_) return {};
   if (tag.empty())
-    return error(ErrorKind::kCorrupt, "{} is not sealed; it was written without --checkpoint-key, or the seal was taken off",
-                 where);
+    return error(ErrorKind::kCorrupt, "{} is not sealed; it was written without --checkpoint-key, or the seal was taken off", where)
+        .because({"bad-checkpoint", ""});
   // Whoever may write the file sees neither the right tag nor how long this takes; still nothing is compared by early ends.
   const std::string right = this->tag(what, bytes);
   unsigned difference = right.size() == tag.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(right.size(), tag.size()); ++i) difference |= static_cast<unsigned>(right[i] ^ tag[i]);
   if (difference == 0) return {};
   return error(ErrorKind::kCorrupt,
-               "{} does not match its seal; it was changed, belongs to another checkpoint, or was sealed with another key", where);
+               "{} does not match its seal; it was changed, belongs to another checkpoint, or was sealed with another key", where)
+      .because({"bad-checkpoint", ""});
 }
 
 }  // namespace paceline::checkpoint

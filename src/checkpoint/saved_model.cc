@@ -43,7 +43,8 @@ Result<std::int64_t> SavedModel::read(std::int64_t offset, std::span<float> valu
       return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
     if (planes != 0 && planes != array.planes) {
       return error(ErrorKind::kBadRequest, "the checkpoint has {} planes of optimizer state for tensor \"{}\", the job has {}",
-                   array.planes, array.name, planes);
+                   array.planes, array.name, planes)
+          .because({"other-job", ""});
     }
     if (steps && *steps != array.steps) {
       return error(ErrorKind::kBadRequest,

@@ -59,10 +59,11 @@ Status GateLedger::check_together() const {
   const Iteration told = begun() ? current_ : current_ - 1;  // something of it
   if (!done_ || told <= done_->last) return {};
   return error(
-      ErrorKind::kBadRequest,
-      "worker {} goes on with iteration {}, but worker {} has ended after iteration {}: workers that go in step do as many "
-      "iterations each, so give each as many mini-batches",
-      self_.value, told, done_->worker.value, done_->last);
+             ErrorKind::kBadRequest,
+             "worker {} goes on with iteration {}, but worker {} has ended after iteration {}: workers that go in step do as many "
+             "iterations each, so give each as many mini-batches",
+             self_.value, told, done_->worker.value, done_->last)
+      .because({"ended-early", ""});
 }
 
 Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& complete) {

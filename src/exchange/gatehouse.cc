@@ -63,7 +63,8 @@ Status Gatehouse::look_for_stall(Lock& lock, TimePoint until, const std::string&
 
 Status Gatehouse::stalled(const std::string& awaited, Duration waited) const {
   return error(ErrorKind::kDeadline, "worker {} waited {} ms for {}; --stall-deadline is {}", worker_.value,
-               std::chrono::duration_cast<std::chrono::milliseconds>(waited).count(), awaited, to_text(options_.stall_deadline));
+               std::chrono::duration_cast<std::chrono::milliseconds>(waited).count(), awaited, to_text(options_.stall_deadline))
+      .because({"stall", ""});
 }
 
 void Gatehouse::cancel(const Status& reason) {

@@ -48,14 +48,16 @@ Status Shard::broken_gradient(Rank worker, std::uint32_t part, Iteration iterati
   return error(ErrorKind::kCorrupt,
                "worker {} has a gradient that is not finite in {} of iteration {}: element {} is {}{}; lower the learning rate, "
                "or give --non-finite skip",
-               worker.value, plan_->part_text(part), iteration, element, value, wire_text());
+               worker.value, plan_->part_text(part), iteration, element, value, wire_text())
+      .because({"not-finite", ""});
 }
 
 Status Shard::broken_sum(std::uint32_t part, Iteration iteration) const {
-  return error(
-      ErrorKind::kCorrupt,
-      "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or give --non-finite skip",
-      plan_->part_text(part), iteration);
+  return error(ErrorKind::kCorrupt,
+               "the sum of the workers' gradients overflows in {} of iteration {}; lower the learning rate, or give --non-finite "
+               "skip",
+               plan_->part_text(part), iteration)
+      .because({"not-finite", ""});
 }
 
 void Shard::step(std::uint32_t part, std::size_t begin, const Rates& rates, std::span<const float> mean, std::span<float> values) {
@@ -98,7 +100,8 @@ const Shard::Decision& Shard::decide(Iteration iteration) {
   decision_ = {.skip = options.non_finite == job::NonFinitePolicy::kSkip && !squares.finite(), .reason = {}, .coefficient = 1};
   Status own = std::exchange(own_failure_, {});
   if (decision_.skip && own.ok())
-    own = error(ErrorKind::kCorrupt, "another server found a gradient of iteration {} that is not finite", iteration);
+    own = error(ErrorKind::kCorrupt, "another server found a gradient of iteration {} that is not finite", iteration)
+              .because({"not-finite", ""});
   if (decision_.skip) decision_.reason = std::move(own);
   if (options.clip_norm > 0 && !decision_.skip) decision_.coefficient = tensor::clip_coefficient(squares, options.clip_norm);
   return decision_;

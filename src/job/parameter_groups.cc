@@ -113,7 +113,7 @@ Status assign_groups(const std::vector<GroupRule>& rules, wire::TensorTable& tab
                   fmt::format("--parameter-groups: no parameter is left for '{}'{}; those of this job are {}{}", rules[i].pattern,
                               suggestion(rules[i].pattern, names), names.empty() ? "none" : names.front(),
                               names.size() > 1 ? fmt::format(" to {}", names.back()) : ""),
-                  {"no-effect", "--parameter-groups"});
+                  {"contradiction", "--parameter-groups"});
   }
   return {};
 }

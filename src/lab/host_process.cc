@@ -42,9 +42,14 @@ sigset_t every_signal() {
 pid_t copy_process(unsigned long flags) { return static_cast<pid_t>(syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)); }
 
 [[noreturn]] void fail(const char* what, const char* subject = "") {
-  const char* const parts[] = {"paceline: error: lab: cannot ", what, subject, ": ", strerror(errno), "\n"};
-  for (const char* part : parts) [[maybe_unused]]
-    const auto written = write(STDERR_FILENO, part, strlen(part));
+  const int why = errno;
+  const char* const page = why == ENOENT ? "PL-NO-FILE" : "PL-IO";
+  const char* const parts[] = {
+    "paceline: error: lab: cannot ", what, subject, ": ", strerror(why), " [paceline help ", page,
+    "]
+    "};
+    for (const char* part
+         : parts) [[maybe_unused]] const auto written = write(STDERR_FILENO, part, strlen(part));
   _exit(127);
 }
 

@@ -40,7 +40,10 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) close(number_);
 }
 
-Status system_error(const std::string& what) { return error(ErrorKind::kIo, "lab: {}: {}", what, std::strerror(errno)); }
+Status system_error(const std::string& what) {
+  const bool forbidden = errno == EPERM || errno == EACCES;
+  return Status(ErrorKind::kIo, fmt::format("lab: {}: {}", what, std::strerror(errno)), {forbidden ? "no-rights" : "", ""});
+}
 
 Result<Descriptor> make_network() {
   Descriptor network;

@@ -76,10 +76,13 @@ Rights look_up_rights() {
 
 Status acquire_rights() {
   const Rights rights = look_up_rights();
-  if (!rights.namespaces) return error(ErrorKind::kBadRequest, "the lab cannot make hosts here: this process {}", rights.reason);
+  if (!rights.namespaces)
+    return error(ErrorKind::kBadRequest, "the lab cannot make hosts here: this process {}", rights.reason)
+        .because({"no-rights", ""});
   for (const auto& [path, name] : {std::pair(&rights.ip, "ip"), std::pair(&rights.tc, "tc")}) {
     if (path->empty())
-      return error(ErrorKind::kBadRequest, "the lab needs the program '{}', which is not installed; install iproute2", name);
+      return error(ErrorKind::kBadRequest, "the lab needs the program '{}', which is not installed; install iproute2", name)
+          .because({"not-installed", ""});
   }
   if (!rights.user_namespace) return {};
   const uid_t user = getuid();
@@ -87,7 +90,8 @@ Status acquire_rights() {
   if (unshare(CLONE_NEWUSER) != 0) {
     return error(ErrorKind::kBadRequest,
                  "the lab cannot make hosts here: this process {}, yet one cannot be made: {}; start it as root", rights.reason,
-                 std::strerror(errno));
+                 std::strerror(errno))
+        .because({"no-rights", ""});
   }
   PACELINE_RETURN_IF_ERROR(write_file("/proc/self/setgroups", "deny"));
   PACELINE_RETURN_IF_ERROR(write_file("/proc/self/uid_map", fmt::format("0 {} 1", user)));

@@ -57,7 +57,7 @@ Status status_of_exception(std::exception_ptr exception) {
   try {
     std::rethrow_exception(std::move(exception));
   } catch (const std::bad_alloc&) {
-    return Status(ErrorKind::kOverloaded, "there is no memory for this call");
+    return Status(ErrorKind::kOverloaded, "there is no memory for this call", {"memory", ""});
   } catch (const std::system_error& problem) {
     return Status(ErrorKind::kOverloaded, fmt::format("the system refused: {}", problem.what()));
   } catch (const std::exception& problem) {

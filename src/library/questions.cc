@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "library/error_pages_json.h"
 #include "library/options_json.h"
 #include "planner/questions/ask.h"
 #include "report/json_text.h"
@@ -25,6 +26,7 @@ constexpr Row kRows[] = {
     {"questions", names},
     {"options", options_json},
     {"schema", options_schema},
+    {"errors", error_pages_json},
     {"version",
      [] {
        return Json{{"release", PACELINE_VERSION}};

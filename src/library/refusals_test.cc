@@ -165,7 +165,7 @@ TEST(Refusals, AQuestionThatThereIsNotIsNamedWithTheNearest) {
   ASSERT_DONE(paceline_ask("version", "{}", &answer, error));
   EXPECT_EQ(std::string(R"({"release":")") + paceline_version() + "\"}", take(answer));
   ASSERT_DONE(paceline_ask("questions", nullptr, &answer, error));
-  EXPECT_THAT(take(answer), StartsWith(R"(["questions","options","schema","version","plan","plan batches",)"));
+  EXPECT_THAT(take(answer), StartsWith(R"(["questions","options","schema","errors","version","plan","plan batches",)"));
 }
 
 TEST(Refusals, AMessageThatIsTooLongIsCutAtALetter) {

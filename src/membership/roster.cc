@@ -4,6 +4,8 @@
 
 #include <fmt/ranges.h>
 
+#include "base/wrong.h"
+
 namespace paceline::membership {
 
 using session::PeerId;
@@ -14,6 +16,18 @@ namespace {
 
 // Whether two members of these roles cannot have the same rank.
 bool collide(Role a, Role b) { return plays(a, b) || plays(b, a); }
+
+// The job has no place for who wants to join.
+template <typename... Args>
+Status turned_away(fmt::format_string<Args...> format, Args&&... args) {
+  return wrong(format, std::forward<Args>(args)...).because({"turned-away", ""});
+}
+
+// It was started for another job than the coordinator.
+template <typename... Args>
+Status disagree(fmt::format_string<Args...> format, Args&&... args) {
+  return wrong(format, std::forward<Args>(args)...).because({"disagree", ""});
+}
 
 }  // namespace
 
@@ -76,24 +90,23 @@ std::optional<std::string> Roster::closed() const {
   return fmt::format("came too late: the job has already begun with {} workers and {} servers", options_.workers, options_.servers);
 }
 
-std::optional<std::string> Roster::refusal(Role role, const std::string& address, const wire::Join& join) const {
+Status Roster::refusal(Role role, const std::string& address, const wire::Join& join) const {
   const std::string who = fmt::format("a {} ({})", to_string(role), address);
-  if (const auto late = closed()) return fmt::format("{} {}", who, *late);
+  if (const auto late = closed()) return turned_away("{} {}", who, *late);
   if (join.release != options_.release) {
-    return fmt::format("{} runs release {}, the coordinator {}; run the same release everywhere", who, join.release,
-                       options_.release);
+    return wrong("{} runs release {}, the coordinator {}; run the same release everywhere", who, join.release, options_.release)
+        .because({"release", ""});
   }
   if (join.world_workers != 0 && join.world_workers != options_.workers) {
-    return fmt::format("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who,
-                       join.world_workers, options_.workers);
+    return disagree("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who,
+                    join.world_workers, options_.workers);
   }
-  if (options_.servers == 0 && plays(role, Role::kServer)) {
-    return fmt::format("{} is one too many: the job trains by collective operations and has no servers", who);
-  }
+  if (options_.servers == 0 && plays(role, Role::kServer))
+    return turned_away("{} is one too many: the job trains by collective operations and has no servers", who);
   if (role == Role::kWorker && join.address.empty() != (options_.servers > 0)) {
     return options_.servers == 0
-               ? fmt::format("{} wants servers, but the coordinator was started with --servers 0; give it --collective", who)
-               : fmt::format(
+               ? disagree("{} wants servers, but the coordinator was started with --servers 0; give it --collective", who)
+               : disagree(
                      "{} trains by collective operations (--collective), but the coordinator was started for {} servers; "
                      "start it with --servers 0",
                      who, options_.servers);
@@ -101,26 +114,26 @@ std::optional<std::string> Roster::refusal(Role role, const std::string& address
   if (join.wanted_rank < -1 || join.wanted_rank >= places(role)) {
     const std::string members = role == Role::kBoth ? fmt::format("{} workers and {} servers", options_.workers, options_.servers)
                                                     : fmt::format("{} {}s", places(role), to_string(role));
-    return fmt::format("{} wants rank {}, but the job has {}: ranks 0..{} are legal", who, join.wanted_rank, members,
+    return turned_away("{} wants rank {}, but the job has {}: ranks 0..{} are legal", who, join.wanted_rank, members,
                        places(role) - 1);
   }
   for (const auto& [peer, member] : members_) {
     if (join.wanted_rank >= 0 && member.name.rank == Rank{join.wanted_rank} && collide(member.name.role, role)) {
-      return fmt::format("{} wants rank {}, which {} at {} already has; give every {} its own rank", who, join.wanted_rank,
+      return turned_away("{} wants rank {}, which {} at {} already has; give every {} its own rank", who, join.wanted_rank,
                          member.name.text(), member.address, to_string(role));
     }
   }
   for (const Role part : {Role::kWorker, Role::kServer}) {
     if (plays(role, part) && count(part) >= places(part))
-      return fmt::format("{} is one too many: the job has its {} {}s", who, places(part), to_string(part));
+      return turned_away("{} is one too many: the job has its {} {}s", who, places(part), to_string(part));
   }
   if (!free_rank(role, join.wanted_rank)) {
-    return fmt::format(
+    return turned_away(
         "{} needs a rank that is free in both roles, and there is none; start those with --role both first, or give "
         "every process its --rank",
         who);
   }
-  return std::nullopt;
+  return {};
 }
 
 std::optional<Rank> Roster::free_rank(Role role, std::int32_t wanted) const {
@@ -146,33 +159,32 @@ wire::LayerSeconds Roster::slowest() const {
 
 Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire::Join join, std::uint32_t incarnation) {
   if (members_.contains(peer)) return {};
-  if (const auto refused = refusal(role, address, join)) {
-    return {SendStop{peer, {wire::StopKind::kFailed, ErrorKind::kBadRequest, *refused}}};
-  }
+  if (const Status refused = refusal(role, address, join); !refused.ok()) return {SendStop{peer, wire::stop_for(refused)}};
   const PeerName name{role, *free_rank(role, join.wanted_rank)};
   members_.emplace(peer, Member{name, address, std::move(join), incarnation});
   if (count(Role::kWorker) < options_.workers || count(Role::kServer) < options_.servers) return {};
-  if (const auto difference = disagreement()) return stop_all({wire::StopKind::kFailed, ErrorKind::kBadRequest, *difference});
+  if (const Status difference = disagreement(); !difference.ok()) return stop_all(wire::stop_for(difference));
   return prepare();
 }
 
 // Every worker is compared with worker 0, in rank order, so that everybody is told the same first difference.
-std::optional<std::string> Roster::disagreement() const {
+Status Roster::disagreement() const {
   std::map<Rank, const Member*> workers;
   for (const auto& [peer, member] : members_) {
     if (plays(member.name.role, Role::kWorker)) workers[member.name.rank] = &member;
   }
   const Member& first = *workers.begin()->second;
   for (const auto& [rank, worker] : workers) {
-    auto difference = wire::first_difference(first.join.settings, worker->join.settings);
-    if (!difference) difference = wire::first_difference(first.join.table, worker->join.table);
+    const auto settings = wire::first_difference(first.join.settings, worker->join.settings);
+    const auto difference = settings ? settings : wire::first_difference(first.join.table, worker->join.table);
     if (difference) {
-      return fmt::format("workers 0 ({}) and {} ({}) disagree on {}; start every worker with the same model and options",
-                         first.address, rank.value, worker->address, *difference);
+      return wrong("workers 0 ({}) and {} ({}) disagree on {}; start every worker with the same model and options", first.address,
+                   rank.value, worker->address, *difference)
+          .because({settings ? "disagree" : "model-differs", ""});
     }
   }
-  if (const Status valid = validate(first.join.table); !valid.ok()) return valid.message();
-  return std::nullopt;
+  const Status valid = validate(first.join.table);
+  return valid.ok() ? valid : wrong("{}", valid.message());
 }
 
 wire::Welcome Roster::welcome_for(const Member& member) const {
@@ -274,15 +286,15 @@ Actions Roster::on_peer_lost(PeerId peer, const Status& reason) {
     members_.erase(member);
     return {};
   }
-  return stop_all(
-      {wire::StopKind::kFailed, reason.kind() == ErrorKind::kCancelled ? ErrorKind::kPeerLost : reason.kind(), reason.message()});
+  return stop_all(wire::stop_for(reason.kind() == ErrorKind::kCancelled ? Status(ErrorKind::kPeerLost, reason.message()) : reason));
 }
 
 Actions Roster::on_gathering_deadline(Duration waited) {
   if (phase_ != Phase::kGathering) return {};
-  return stop_all({wire::StopKind::kFailed, ErrorKind::kDeadline,
-                   fmt::format("only {} after {:.1f} s, without {}; start them, or wait longer with --stall-deadline", missing(),
-                               seconds(waited), absent())});
+  return stop_all(wire::stop_for(error(ErrorKind::kDeadline,
+                                       "only {} after {:.1f} s, without {}; start them, or wait longer with --stall-deadline",
+                                       missing(), seconds(waited), absent())
+                                     .because({"absent", ""})));
 }
 
 Actions Roster::on_interrupt(const std::string& reason) {

@@ -119,11 +119,11 @@ class Roster {
     bool left = false;  // has reported for the last time
   };
 
-  std::optional<std::string> refusal(session::Role role, const std::string& address, const wire::Join& join) const;
+  Status refusal(session::Role role, const std::string& address, const wire::Join& join) const;
   std::int32_t places(session::Role role) const;
   std::optional<Rank> free_rank(session::Role role, std::int32_t wanted) const;
   std::int32_t count(session::Role part) const;
-  std::optional<std::string> disagreement() const;
+  Status disagreement() const;
   bool prepares(session::Role role) const;
   Actions prepare();
   Actions welcome_workers();

@@ -42,7 +42,8 @@ Result<ConvolutionAlgorithm> parse_algorithm(const std::string& name) {
     legal.emplace_back(known);
   }
   return error(ErrorKind::kBadRequest, "'{}' is no convolution algorithm{}; legal: {}", name, suggestion(name, legal),
-               fmt::join(legal, ", "));
+               fmt::join(legal, ", "))
+      .because({"unknown", ""});
 }
 
 // Winograd's transforms add and subtract multiples up to 8 of the values, which costs digits.
@@ -99,7 +100,8 @@ Status check_convolutions(const ConvolutionChoice& choice, const ModelDescriptio
     if (layer == model.layers.end()) {
       return error(ErrorKind::kBadRequest, "layer '{}' is no convolution of model '{}'{}; {}", name, model.name,
                    suggestion(name, names),
-                   names.empty() ? "it has none" : fmt::format("its convolutions: {}", fmt::join(names, ", ")));
+                   names.empty() ? "it has none" : fmt::format("its convolutions: {}", fmt::join(names, ", ")))
+          .because({"unknown", ""});
     }
     if (const std::string why = refusal(algorithm, *layer->convolution); !why.empty())
       return error(ErrorKind::kBadRequest, "layer '{}' cannot run '{}': {}", name, to_string(algorithm), why);

@@ -124,7 +124,8 @@ Result<ModelDescription> describe(const std::string& name) {
     return model;
   }
   return error(ErrorKind::kBadRequest, "there is no model '{}'{}; the models are {}", name, suggestion(name, names()),
-               joined(names()));
+               joined(names()))
+      .because({"unknown", ""});
 }
 
 }  // namespace paceline::model

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error_line.h"
 #include "base/text.h"
 
 namespace paceline {
@@ -42,7 +43,10 @@ void close_if_open(int descriptor) {
   argv.push_back(nullptr);
   for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
   execvp(argv[0], argv.data());
-  const std::string message = "paceline: error: cannot start " + arguments[0] + ": " + std::strerror(errno) + "\n";
+  const int why = errno;
+  const std::string message = error_line(error(ErrorKind::kIo, "cannot start {}: {}", arguments[0], std::strerror(why))
+                                             .because({why == ENOENT ? "no-file" : "", ""})) +
+                              "\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
   _exit(127);
 }
@@ -136,7 +140,9 @@ std::string Child::ending() const {
 }
 
 Status Child::failed(const std::string& last_error) const {
-  return error(ErrorKind::kIo, "{} {}{}{}", label_, ending(), last_error.empty() ? "" : ": ", last_error);
+  const auto said = read_error_line(last_error);
+  return error(ErrorKind::kIo, "{} {}{}{}", label_, ending(), last_error.empty() ? "" : ": ", without_code(last_error))
+      .because({said ? said->code : "program-failed", ""});
 }
 
 // Until `done` says so, of what was read and whether it has ended, or the limit is over.

@@ -89,7 +89,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   bool refuse(const std::string& what) {
-    problem_ = error(ErrorKind::kBadRequest, "{}: {}", source_, what);
+    problem_ = error(ErrorKind::kBadRequest, "{}: {}", source_, what).because({"format", ""});
     return false;
   }
 

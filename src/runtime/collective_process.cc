@@ -95,7 +95,8 @@ Status CollectiveProcess::start() {
   transport_->loop().post([this] {
     transport_->loop().run_after(options_.connect_deadline, [this] {
       settle(error(ErrorKind::kDeadline, "rank {} waited {:.1f} s; {}", options_.self.value, seconds(options_.connect_deadline),
-                   missing()));
+                   missing())
+                 .because({"absent", ""}));
     });
     if (!meets()) {
       for (std::int32_t rank = 0; rank < options_.self.value; ++rank)
@@ -169,20 +170,24 @@ void CollectiveProcess::on_introduced(PeerId peer, std::span<const std::byte> pa
   const Rank from{join->wanted_rank};
   if (join->world_workers != options_.ranks) {
     return refuse_all(error(ErrorKind::kBadRequest, "rank {} expects {} ranks, rank 0 expects {}; give the same number everywhere",
-                            from.value, join->world_workers, options_.ranks));
+                            from.value, join->world_workers, options_.ranks)
+                          .because({"disagree", ""}));
   }
   if (join->release != options_.release) {
     return refuse_all(error(ErrorKind::kBadRequest, "rank {} runs release {}, rank 0 release {}; run the same everywhere",
-                            from.value, join->release, options_.release));
+                            from.value, join->release, options_.release)
+                          .because({"release", ""}));
   }
   if (from <= kMeetingRank || from.value >= options_.ranks) {
     return refuse(peer, error(ErrorKind::kBadRequest,
                               "rank {} is none of the ranks that come to rank 0 of {}; give every process its own rank", from.value,
-                              options_.ranks));
+                              options_.ranks)
+                            .because({"turned-away", ""}));
   }
   if (const PeerId other = ids_[static_cast<std::size_t>(from.value)]; other != 0) {
     return refuse(peer, error(ErrorKind::kBadRequest, "{} is already in this job at {}; give every process its own rank",
-                              name_of(from).text(), endpoint_->address_of(other)));
+                              name_of(from).text(), endpoint_->address_of(other))
+                            .because({"turned-away", ""}));
   }
   joiners_.remove(peer);
   endpoint_->set_name(peer, name_of(from));
@@ -208,7 +213,8 @@ void CollectiveProcess::on_all_introduced() {
     endpoint_->send_owned(ids_[static_cast<std::size_t>(rank.value)], head, std::move(payload));
   }
   for (const PeerId late : joiners_.all()) {
-    const Status reason = error(ErrorKind::kBadRequest, "all {} ranks have met already", options_.ranks);
+    const Status reason =
+        error(ErrorKind::kBadRequest, "all {} ranks have met already", options_.ranks).because({"turned-away", ""});
     refuse(late, reason);
     endpoint_->drop(late, reason.message());
   }
@@ -254,14 +260,16 @@ void CollectiveProcess::meet(PeerId peer, Rank rank) {
 Status CollectiveProcess::on_hello(const PeerName& name) {
   if (is_meeting()) {
     if (name.role == Role::kWorker && name.rank.value == -1) return {};
-    return error(ErrorKind::kBadRequest, "{} cannot join the ranks that meet here", name.text());
+    return error(ErrorKind::kBadRequest, "{} cannot join the ranks that meet here", name.text()).because({"turned-away", ""});
   }
   if (names_.size() + 1 == static_cast<std::size_t>(options_.ranks))
-    return error(ErrorKind::kBadRequest, "all {} ranks are there; {} is none of them", options_.ranks, name.text());
+    return error(ErrorKind::kBadRequest, "all {} ranks are there; {} is none of them", options_.ranks, name.text())
+        .because({"turned-away", ""});
   const bool comes = listed_ && (!meets() || options_.self != kMeetingRank);
   if (comes && name.role == Role::kWorker && name.rank > options_.self && name.rank.value < options_.ranks) return {};
   return error(ErrorKind::kBadRequest, "{} is none of the ranks that connect to rank {} of {}; give every process its own rank",
-               name.text(), options_.self.value, options_.ranks);
+               name.text(), options_.self.value, options_.ranks)
+      .because({"turned-away", ""});
 }
 
 void CollectiveProcess::on_peer(PeerId peer, const PeerName& name) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/wrong.h"
 #include "job/option.h"
 #include "report/json_text.h"
 
@@ -193,7 +194,7 @@ void Coordinator::on_peer_lost(PeerId peer, const PeerName&, const Status& reaso
   const auto told = told_.extract(peer);
   const std::string after = told.empty() ? std::string() : fmt::format(", after it had told of iteration {}", told.mapped());
   if (loss_) conclude_loss();
-  loss_.emplace(peer, Status(reason.kind(), reason.message() + after),
+  loss_.emplace(peer, Status(reason.kind(), reason.message() + after, cause_of(reason)),
                 transport_.loop().run_after(kLastWords, [this] { conclude_loss(); }));
   const bool others_know = roster_.phase() == membership::Roster::Phase::kRunning && roster_.name_of(peer);
   if (!others_know || reason.kind() != ErrorKind::kPeerLost) conclude_loss();
@@ -247,7 +248,7 @@ void Coordinator::agree() {
   for (const PeerId late : joiners_.all()) {
     const std::string reason =
         fmt::format("a {} ({}) {}", to_string(roles_.at(late)), endpoint_->address_of(late), *roster_.closed());
-    send(late, MessageKind::kStop, 0, encode(wire::stop_for(Status(ErrorKind::kBadRequest, reason))));
+    send(late, MessageKind::kStop, 0, encode(wire::stop_for(Status(ErrorKind::kBadRequest, reason, {"turned-away", ""}))));
     endpoint_->drop(late, reason);
   }
   if (!agreed.ok()) {

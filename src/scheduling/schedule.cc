@@ -73,7 +73,8 @@ Result<BatchingAlgorithm> parse_batching_algorithm(std::string_view text) {
     if (text == algorithm_names()[i]) return static_cast<BatchingAlgorithm>(i);
   }
   return error(ErrorKind::kBadRequest, "'{}' plans no batches; legal are {}{}", text, fmt::join(algorithm_names(), ", "),
-               suggestion(text, algorithm_names()));
+               suggestion(text, algorithm_names()))
+      .because({"unknown", ""});
 }
 
 Result<OrderedPlaces> parse_places(std::string_view text) {
@@ -88,7 +89,8 @@ Result<OrderedPlaces> parse_places(std::string_view text) {
     const auto* const known = std::ranges::find_if(kPlaces, [&](const PlaceName& place) { return name == place.name; });
     if (known == std::end(kPlaces)) {
       return error(ErrorKind::kBadRequest, "--ordered-places {}: '{}' is no place; legal are all, none, or a list of {}{}", text,
-                   name, fmt::join(names, ", "), suggestion(name, names));
+                   name, fmt::join(names, ", "), suggestion(name, names))
+          .because({"unknown", ""});
     }
     places.*known->place = true;
     begin = end + 1;
@@ -155,7 +157,8 @@ Result<ScheduleOptions> parse_schedule_name(std::string_view text) {
     if (text == schedule.name) return schedule.options;
   }
   return error(ErrorKind::kBadRequest, "'{}' is no schedule; legal are {}{}", text, fmt::join(schedule_names(), ", "),
-               suggestion(text, schedule_names()));
+               suggestion(text, schedule_names()))
+      .because({"unknown", ""});
 }
 
 }  // namespace paceline::scheduling

@@ -103,7 +103,8 @@ void Dialler::retry(Peer& peer, Status reason) {
   const bool again = !peer.last_failure.ok() && peer.last_failure.message() == reason.message();
   peer.last_failure = std::move(reason);
   if (!peer.known && again && peer.last_failure.kind() == ErrorKind::kBadRequest) {
-    return state_.end(peer, ErrorKind::kBadRequest, fmt::format("cannot be talked to: {}", peer.last_failure.message()), {});
+    return state_.end(peer, ErrorKind::kBadRequest, fmt::format("cannot be talked to: {}", peer.last_failure.message()), {},
+                      peer.last_failure.code());
   }
   // A process that lives listens as long as it has peers.
   if (peer.known && peer.last_failure.code() == transport::kRefused) return state_.end_gone(peer);
@@ -128,7 +129,9 @@ void Dialler::on_reply(Peer& peer, const transport::Frame& frame) {
   if (!reply.ok()) return fail(reply.status());
   if (reply->session != peer.session_id) return fail(error(ErrorKind::kCorrupt, "an answer to the hello of another session"));
   if (reply->verdict == wire::Verdict::kRefused) {
-    return state_.end(peer, ErrorKind::kBadRequest, fmt::format("refused: {}", wire::printable_reason(frame.payload)), {});
+    const bool speaks = reply->lowest <= wire::kHighestSession && reply->highest >= wire::kLowestSession;
+    return state_.end(peer, ErrorKind::kBadRequest, fmt::format("refused: {}", wire::printable_reason(frame.payload)), {},
+                      speaks ? "turned-away" : "release");
   }
   if (reply->verdict == wire::Verdict::kUnknown) {
     return state_.end(peer, ErrorKind::kPeerLost,
@@ -137,7 +140,7 @@ void Dialler::on_reply(Peer& peer, const transport::Frame& frame) {
   const auto name = to_name(reply->from);
   if (!name.ok()) return fail(name.status());
   if (const auto text = objection(*reply, *name, peer.name, common_.identity()))
-    return state_.end(peer, ErrorKind::kBadRequest, fmt::format("is not the right peer: {}", *text), *text);
+    return state_.end(peer, ErrorKind::kBadRequest, fmt::format("is not the right peer: {}", *text), *text, "turned-away");
   if (reply->verdict == wire::Verdict::kProve) {
     if (link.challenge != Nonce{} || reply->nonce == Nonce{})
       return fail(error(ErrorKind::kCorrupt, "a question for a proof that makes no sense"));

@@ -229,7 +229,7 @@ std::span<std::byte> EndpointState::place_of_chunk(Link& link, const wire::Frame
   const auto place = common_.handler.on_message_begin(peer.id, arrival->head);
   if (!place.ok()) {
     const std::string why = fmt::format("sent a message that cannot be accepted: {}", place.status().message());
-    end(peer, place.status().kind(), why, fmt::format("it {}", why));
+    end(peer, place.status().kind(), why, fmt::format("it {}", why), place.status().code());
   }
   if (peer.stage == Stage::kEnding) return link.scratch_of(header.payload_bytes);
   return peer.session.begin(arrival->head, *place, header.payload_bytes);

@@ -16,14 +16,14 @@ void EndpointState::post(std::function<void()> work) {
   });
 }
 
-void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye) {
+void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye, const std::string& code) {
   if (peer.stage == Stage::kEnding) return;
   const TimePoint at = common_.now();
   const std::string heard =
       peer.known ? fmt::format("; last heard {} ms ago", milliseconds(at - peer.session.heard())) : std::string();
   const bool died = peer.known && (kind == ErrorKind::kPeerLost || kind == ErrorKind::kDeadline);
   const std::string last = died && peer.last_message ? common_.handler.about(*peer.last_message) : std::string();
-  peer.end_reason = error(kind, "{} ({}) {}{}{}", peer.name.text(), peer.address_text, what, heard, last);
+  peer.end_reason = error(kind, "{} ({}) {}{}{}", peer.name.text(), peer.address_text, what, heard, last).because({code, ""});
   peer.stage = Stage::kEnding;
   lanes_[peer.lane] = nullptr;
   queue_.remove(peer.lane);

@@ -58,7 +58,7 @@ class EndpointState {
   void attach(Peer& peer, Link& link, std::uint64_t received);
   void transmit(Link& link, const OutFrame& frame);
   // `what` completes a sentence that begins with the peer. `goodbye`: what the peer is told; empty: nothing.
-  void end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye);
+  void end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye, const std::string& code = "");
   void end_gone(Peer& peer);                             // its process is no more
   std::uint16_t port_at(const std::string& host) const;  // where it listens there; 0: nowhere
   void check_closed();

@@ -30,11 +30,11 @@ TEST(Handshake, AJobOrEpochThatIsNotKnownYetIsNoReason) {
 
 TEST(Handshake, AnotherVersionIsRefusedWithBothVersions) {
   auto hello = hello_to_server();
-  hello.lowest = 4;
-  hello.highest = 5;
+  hello.lowest = 5;
+  hello.highest = 6;
   EXPECT_THAT(objection(hello, kWorker2, {kServer1, 5, 3}).value(),
-              HasSubstr("worker 2 speaks session protocol versions 4 to 5, the other side 3 to 3"));
-  hello.lowest = 3;
+              HasSubstr("worker 2 speaks session protocol versions 5 to 6, the other side 4 to 4"));
+  hello.lowest = 4;
   EXPECT_FALSE(objection(hello, kWorker2, {kServer1, 5, 3})) << "a newer release that still speaks ours";
   wire::HelloReply reply{.lowest = 7, .highest = 7};
   EXPECT_THAT(objection(reply, kServer1, kServer1, {kWorker2, 5, 3}).value(),

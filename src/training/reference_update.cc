@@ -116,10 +116,12 @@ Status ReferenceUpdate::non_finite(Iteration iteration, const std::vector<std::v
         if (std::isfinite(gradients[worker][i])) continue;
         return error(ErrorKind::kCorrupt,
                      "worker {} has a gradient that is not finite in {}; lower the learning rate, or give --non-finite skip",
-                     worker, where);
+                     worker, where)
+            .because({"not-finite", ""});
       }
       return error(ErrorKind::kCorrupt,
-                   "the sum of the workers' gradients overflows in {}; lower the learning rate, or give --non-finite skip", where);
+                   "the sum of the workers' gradients overflows in {}; lower the learning rate, or give --non-finite skip", where)
+          .because({"not-finite", ""});
     }
   }
   return {};

@@ -28,7 +28,8 @@ Result<Address> parse_address(std::string_view text) {
     return error(ErrorKind::kBadRequest,
                  "'{}' is not an address: {}; write host:port, for example 127.0.0.1:4100 or [::1]:4100, or "
                  "unix:/PATH",
-                 text, why);
+                 text, why)
+        .because({"address", ""});
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse("the port is missing");
@@ -57,7 +58,9 @@ Result<Address> parse_address(std::string_view text) {
 
 Result<Address> place_at(const std::string& host, std::uint16_t port) {
   if (!Address{host}.is_file()) return Address{host, port};
-  if (port != 0) return error(ErrorKind::kBadRequest, "{} is a file and has no port {}; leave the port out", host, port);
+  if (port != 0)
+    return error(ErrorKind::kBadRequest, "{} is a file and has no port {}; leave the port out", host, port)
+        .because({"address", ""});
   return parse_address(host);
 }
 

@@ -24,7 +24,8 @@ Result<Security> parse_security(std::string_view text) {
   if (found != kNames.end()) return static_cast<Security>(found - kNames.begin());
   const std::vector<std::string> names(kNames.begin(), kNames.end());
   return error(ErrorKind::kBadRequest, "--security knows no '{}'{}; legal: auto, psk, tls, none", text,
-               suggestion(std::string(text), names));
+               suggestion(std::string(text), names))
+      .because({"unknown", ""});
 }
 
 Security security_of(const std::optional<JobKey>& key) {
@@ -50,22 +51,25 @@ bool stays_on_machine(const Address& place) { return place.is_file() || is_loopb
 Result<std::optional<JobKey>> choose_security(Security wanted, const std::optional<JobKey>& key, std::span<const Address> places) {
   if (wanted == Security::kNone) {
     if (!key) return std::optional<JobKey>();
-    return error(ErrorKind::kBadRequest, "--security none contradicts --job-key-file; leave one of them out");
+    return error(ErrorKind::kBadRequest, "--security none contradicts --job-key-file; leave one of them out")
+        .because({"contradiction", ""});
   }
   if (key && wanted == Security::kPsk && key->certificate() != nullptr) {
     return error(ErrorKind::kBadRequest,
                  "--security psk wants a key that all share, and --job-key-file gives the certificate of {}; say --security tls",
-                 key->certificate()->name());
+                 key->certificate()->name())
+        .because({"contradiction", ""});
   }
   if (key) return key;
   if (wanted == Security::kPsk || wanted == Security::kTls)
-    return error(ErrorKind::kBadRequest, "--security {} needs the job's key; {}", to_string(wanted), kMend);
+    return error(ErrorKind::kBadRequest, "--security {} needs the job's key; {}", to_string(wanted), kMend).because({"no-key", ""});
   const auto open = std::ranges::find_if(places, [](const Address& place) { return !stays_on_machine(place); });
   if (open == places.end()) return std::optional<JobKey>();
   return error(ErrorKind::kBadRequest,
                "{} is not on the loopback, and without a key everybody who reaches it could join and read; {}, or, in a closed "
                "network, give --security none everywhere",
-               open->host, kMend);
+               open->host, kMend)
+      .because({"no-key", ""});
 }
 
 Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std::string& key_source,
@@ -86,7 +90,8 @@ Result<std::optional<JobKey>> choose_security(std::string_view wanted, const std
 Result<std::optional<JobKey>> leave_data_clear(const std::optional<JobKey>& key) {
   if (key) return std::optional(key->leaving_data_clear());
   return error(ErrorKind::kBadRequest,
-               "--allow-clear-data is for jobs with a key; without one everything is in the clear. Leave it out, or {}", kMend);
+               "--allow-clear-data is for jobs with a key; without one everything is in the clear. Leave it out, or {}", kMend)
+      .because({"no-key", ""});
 }
 
 }  // namespace paceline::transport

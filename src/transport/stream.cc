@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "base/wrong.h"
 
 namespace paceline::transport {
 namespace {
@@ -176,13 +177,14 @@ void Stream::on_readable() {
       // A peer that refuses this process for good: whoever connects need not try for ever.
       const bool refused = !moved.reason.ok() && moved.reason.kind() == ErrorKind::kBadRequest;
       finish(error(refused ? ErrorKind::kBadRequest : ErrorKind::kPeerLost, "lost {}{}: {}", ends_.peer,
-                   reader_.inside_frame() ? " in the middle of a frame" : "", how));
+                   reader_.inside_frame() ? " in the middle of a frame" : "", how)
+                 .because({refused ? moved.reason.code() : "", ""}));
       return;
     }
     total += moved.bytes;
     if (Status status = reader_.consume(moved.bytes, *handler_); !status.ok()) {
       answer_if_owed(status);
-      finish(error(status.kind(), "{}: {}", ends_.peer, status.message()));
+      finish(at(ends_.peer, status));
       return;
     }
     if (moved.bytes < room && open_) {  // nothing more was there

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/wrong.h"
+
 namespace paceline::wire {
 namespace {
 
@@ -70,14 +72,15 @@ Status Stop::status() const {
     case StopKind::kInterrupted:
       return Status(ErrorKind::kCancelled, reason);
     case StopKind::kFailed:
-      return Status(error, reason);
+      return Status(error, reason, {code, ""});
   }
   return {};
 }
 
 Stop stop_for(const Status& status) {
   if (status.ok()) return {};
-  return {status.kind() == ErrorKind::kCancelled ? StopKind::kInterrupted : StopKind::kFailed, status.kind(), status.message()};
+  const StopKind kind = status.kind() == ErrorKind::kCancelled ? StopKind::kInterrupted : StopKind::kFailed;
+  return {kind, status.kind(), status.message(), cause_of(status).code};
 }
 
 std::vector<std::byte> encode(const Join& join) {
@@ -143,6 +146,7 @@ std::vector<std::byte> encode(const Stop& stop) {
   writer.put(stop.kind);
   writer.put(static_cast<std::uint8_t>(stop.error));
   writer.put_text(stop.reason);
+  writer.put_text(stop.code);
   return writer.take();
 }
 
@@ -154,6 +158,7 @@ Result<Stop> decode_stop(std::span<const std::byte> bytes) {
   if (kind > static_cast<std::uint8_t>(ErrorKind::kIo)) reader.fail();
   stop.error = static_cast<ErrorKind>(kind);
   stop.reason = reader.get_text();
+  stop.code = reader.get_text();
   return finished(reader, std::move(stop), "stop");
 }
 

@@ -64,6 +64,7 @@ struct Stop {
   StopKind kind = StopKind::kDone;
   ErrorKind error = ErrorKind::kCancelled;  // with kFailed
   std::string reason;
+  std::string code = {};  // of the error; "": its kind's
 
   bool operator==(const Stop&) const = default;
   Status status() const;  // success for kDone

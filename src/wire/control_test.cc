@@ -84,11 +84,13 @@ TEST(Control, MessagesHaveTheBytesOfRelease0_1) {
                                               "01000000"
                                               "64") +
                                       kSmallTable + "00000000" + std::string(64, '5') + "01000000" + "07000000" + "00000000");
-  EXPECT_EQ(hex(encode(Stop{.kind = StopKind::kFailed, .error = ErrorKind::kDeadline, .reason = "no"})),
+  EXPECT_EQ(hex(encode(Stop{.kind = StopKind::kFailed, .error = ErrorKind::kDeadline, .reason = "no", .code = "slow"})),
             "02"
             "02"
             "02000000"
-            "6e6f");
+            "6e6f"
+            "04000000"
+            "736c6f77");
 }
 
 class Maker {
@@ -149,7 +151,10 @@ class Maker {
     return made;
   }
   Stop stop() {
-    return {.kind = static_cast<StopKind>(random_() % 3), .error = static_cast<ErrorKind>(random_() % 7), .reason = text()};
+    return {.kind = static_cast<StopKind>(random_() % 3),
+            .error = static_cast<ErrorKind>(random_() % 7),
+            .reason = text(),
+            .code = text()};
   }
 
  private:
@@ -204,7 +209,10 @@ TEST(Control, AStopTellsEveryoneTheSameStatus) {
     const Status again = decode_stop(encode(stop))->status();
     EXPECT_EQ(again.kind(), kind);
     EXPECT_EQ(again.message(), "why");
+    EXPECT_EQ(again.code(), code_of(kind));
   }
+  const Status finer = decode_stop(encode(stop_for(Status(ErrorKind::kBadRequest, "why", {"release", ""}))))->status();
+  EXPECT_EQ(finer.code(), "release");
 }
 
 TEST(Settings, TheirFirstDifferenceIsNamed) {

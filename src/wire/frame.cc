@@ -59,14 +59,15 @@ bool speaks_tls(std::span<const std::byte> bytes) {
 Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, std::size_t payload_limit) {
   if (speaks_tls(bytes)) {
     return error(
-        ErrorKind::kBadRequest,
-        "the peer speaks TLS, and this process talks in the clear: it was started without the job's key; give all processes "
-        "of the job the same file with --job-key-file");
+               ErrorKind::kBadRequest,
+               "the peer speaks TLS, and this process talks in the clear: it was started without the job's key; give all processes "
+               "of the job the same file with --job-key-file")
+        .because({"other-key", ""});
   }
   if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
     return error(ErrorKind::kBadRequest, "the peer does not speak Paceline's protocol (first bytes {:02x} {:02x} {:02x} {:02x})",
-                 get<std::uint8_t>(bytes, 0), get<std::uint8_t>(bytes, 1), get<std::uint8_t>(bytes, 2),
-                 get<std::uint8_t>(bytes, 3));
+                 get<std::uint8_t>(bytes, 0), get<std::uint8_t>(bytes, 1), get<std::uint8_t>(bytes, 2), get<std::uint8_t>(bytes, 3))
+        .because({"not-paceline", ""});
   }
   FrameHeader header;
   header.major = get<std::uint8_t>(bytes, 4);
@@ -74,7 +75,8 @@ Result<FrameHeader> open_header(std::span<const std::byte, kHeaderBytes> bytes, 
   if (header.major != kMajorVersion) {
     return error(ErrorKind::kBadRequest,
                  "the peer speaks protocol version {}.{}, this process {}.{}; run the same release everywhere", header.major,
-                 header.minor, kMajorVersion, kMinorVersion);
+                 header.minor, kMajorVersion, kMinorVersion)
+        .because({"release", ""});
   }
   const auto kind = get<std::uint8_t>(bytes, 6);
   const auto flags = get<std::uint8_t>(bytes, 7);

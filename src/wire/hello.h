@@ -35,8 +35,8 @@
 namespace paceline::wire {
 
 // Versions of the session protocol (chunks, acknowledgements, resending) that this build speaks, beside the version of the frames.
-inline constexpr std::uint16_t kLowestSession = 3;
-inline constexpr std::uint16_t kHighestSession = 3;
+inline constexpr std::uint16_t kLowestSession = 4;
+inline constexpr std::uint16_t kHighestSession = 4;
 
 inline constexpr std::size_t kMaxReason = 1024;
 

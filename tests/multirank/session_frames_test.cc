@@ -54,7 +54,7 @@ TEST_P(SessionFrames, AnotherSessionVersionIsRefusedAndBothVersionsAreNamed) {
   say_hello(end, hello);
   std::string reason;
   EXPECT_EQ(wait_reply(end, &reason).verdict, wire::Verdict::kRefused);
-  EXPECT_THAT(reason, HasSubstr("worker 2 speaks session protocol versions 9 to 9, the other side 3 to 3"));
+  EXPECT_THAT(reason, HasSubstr("worker 2 speaks session protocol versions 9 to 9, the other side 4 to 4"));
 }
 
 TEST_P(SessionFrames, WhoAnswersAHelloWithAnotherNameIsNotTheRightPeer) {

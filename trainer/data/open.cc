@@ -56,7 +56,8 @@ Result<Argument> parse_argument(std::string_view spec, std::string_view argument
     const std::string key(part.substr(0, equals));
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
       return error(ErrorKind::kBadRequest, "data set '{}' has no option '{}'{}; its options are {}", spec, key,
-                   suggestion(key, keys), joined(keys));
+                   suggestion(key, keys), joined(keys))
+          .because({"unknown", ""});
     }
     if (!parsed.options.emplace(key, part.substr(equals + 1)).second) {
       return error(ErrorKind::kBadRequest, "data set '{}' gives '{}' twice", spec, key);
@@ -73,7 +74,8 @@ template <typename Number>
 Status parse_number(std::string_view text, std::string_view what, const std::string& spec, Number& number) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (problem == std::errc() && end == text.data() + text.size()) return {};
-  return error(ErrorKind::kBadRequest, "data set '{}': {} is '{}', expected a whole number", spec, what, text);
+  return error(ErrorKind::kBadRequest, "data set '{}': {} is '{}', expected a whole number", spec, what, text)
+      .because({"illegal", ""});
 }
 
 template <typename Number>
@@ -87,7 +89,8 @@ Result<DatasetPair> open_shipped(const std::string& name, const Normalisation& n
   std::error_code ignored;
   if (!std::filesystem::is_directory(data_root / name, ignored)) {
     return error(ErrorKind::kBadRequest, "data set {}: there is no folder {}; run scripts/setup, which writes it", name,
-                 (data_root / name).string());
+                 (data_root / name).string())
+        .because({"no-file", ""});
   }
   return open_idx(data_root / name, {name, normalisation});
 }
@@ -102,7 +105,8 @@ Result<DatasetPair> open_synthetic_spec(std::string_view spec, std::string_view 
     const std::size_t cross = shape.find('x');
     if ((cross == std::string_view::npos) != (i + 1 == sides.size())) {
       return error(ErrorKind::kBadRequest, "data set '{}': the shape is '{}', expected CHANNELSxHEIGHTxWIDTH, for example 3x32x32",
-                   spec, argument.subject);
+                   spec, argument.subject)
+          .because({"illegal", ""});
     }
     PACELINE_RETURN_IF_ERROR(parse_number(shape.substr(0, cross), "a side of the shape", argument.whole, *sides[i]));
     shape = shape.substr(i + 1 == sides.size() ? shape.size() : cross + 1);
@@ -131,11 +135,7 @@ Result<DatasetPair> open_text_spec(std::string_view spec, std::string_view text)
   return open_parallel_text(text.substr(0, comma), text.substr(comma + 1), std::string(spec));
 }
 
-}  // namespace
-
-std::span<const Kind> kinds() { return kKinds; }
-
-Result<DatasetPair> open(std::string_view spec, const std::filesystem::path& data_root) {
+Result<DatasetPair> open_named(std::string_view spec, const std::filesystem::path& data_root) {
   const std::size_t colon = spec.find(':');
   const std::string name(spec.substr(0, colon));
   const std::string_view argument = colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1);
@@ -144,13 +144,15 @@ Result<DatasetPair> open(std::string_view spec, const std::filesystem::path& dat
   for (const Kind& kind : kKinds) names.push_back(kind.name);
   const auto kind = std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return k.name == name; });
   if (kind == kKinds.end()) {
-    return error(ErrorKind::kBadRequest, "unknown data set '{}'{}; known are {}", spec, suggestion(name, names), joined(names));
+    return error(ErrorKind::kBadRequest, "unknown data set '{}'{}; known are {}", spec, suggestion(name, names), joined(names))
+        .because({"unknown", ""});
   }
   if (kind->argument.empty() && colon != std::string_view::npos) {
-    return error(ErrorKind::kBadRequest, "data set '{}': {} takes nothing behind its name", spec, name);
+    return error(ErrorKind::kBadRequest, "data set '{}': {} takes nothing behind its name", spec, name).because({"illegal", ""});
   }
   if (!kind->argument.empty() && argument.empty()) {
-    return error(ErrorKind::kBadRequest, "data set '{}' is incomplete, expected {}:{}", spec, name, kind->argument);
+    return error(ErrorKind::kBadRequest, "data set '{}' is incomplete, expected {}:{}", spec, name, kind->argument)
+        .because({"missing", ""});
   }
 
   if (name == "mnist-5k") return open_shipped(name, kMnist, data_root);
@@ -162,6 +164,16 @@ Result<DatasetPair> open(std::string_view spec, const std::filesystem::path& dat
   if (name == "text") return open_text_spec(spec, argument);
   if (name == "records") return open_records(argument, std::string(spec));
   return open_synthetic_spec(spec, argument);
+}
+
+}  // namespace
+
+std::span<const Kind> kinds() { return kKinds; }
+
+Result<DatasetPair> open(std::string_view spec, const std::filesystem::path& data_root) {
+  auto pair = open_named(spec, data_root);
+  if (pair.ok() || pair.status().kind() == ErrorKind::kIo || pair.status().kind() == ErrorKind::kOverloaded) return pair;
+  return pair.status().because({"format", ""});
 }
 
 }  // namespace paceline::trainer::data

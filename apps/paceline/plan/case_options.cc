@@ -119,7 +119,8 @@ Result<Json> values_from_options(const Question& question, const std::map<std::s
 
 Result<Json> case_from_options(const Question& question, const std::map<std::string, std::string>& values) {
   for (const Key& key : question.keys) {
-    if (key.required && !values.contains(key.name)) return wrong("{} is missing; it is {}", option_name(key.name), key.help);
+    if (key.required && !values.contains(key.name))
+      return wrong("{} is missing; it is {}", option_name(key.name), key.help).because({"missing", option_name(key.name)});
   }
   return values_from_options(question, values);
 }

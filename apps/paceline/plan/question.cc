@@ -187,7 +187,7 @@ void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const c
   app->callback([&chosen, command] {
     chosen.run = [command] {
       const Status status = run(*command);
-      return status.ok() ? static_cast<int>(kDone) : report_error(status);
+      return status.ok() ? static_cast<int>(kDone) : report_error(planner::as_refusal(status));
     };
   });
 }

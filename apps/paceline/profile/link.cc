@@ -84,7 +84,8 @@ Status check_link_options(const ProfileOptions& options) {
   if (!is_given(options)) return {};
   if (options.bandwidth.empty() || options.start_up.empty())
     return error(ErrorKind::kBadRequest, "--{} is missing; --bandwidth and --start-up together give a link that is not measured",
-                 options.bandwidth.empty() ? "bandwidth" : "start-up");
+                 options.bandwidth.empty() ? "bandwidth" : "start-up")
+        .because({"missing", ""});
   if (!options.server.empty())
     return error(ErrorKind::kBadRequest, "--server {} contradicts --bandwidth, which gives the link; give one of them",
                  options.server);

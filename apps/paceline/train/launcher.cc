@@ -16,11 +16,12 @@ bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == 
 
 Result<std::int32_t> number(const Variables& variables, std::string_view name, std::int32_t least, std::int32_t most) {
   const auto text = variables(name);
-  if (!text) return error(ErrorKind::kBadRequest, "the launcher did not set {}", name);
+  if (!text) return error(ErrorKind::kBadRequest, "the launcher did not set {}", name).because({"missing", std::string(name)});
   std::int32_t value = 0;
   const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (problem != std::errc() || end != text->data() + text->size() || value < least || value > most) {
-    return error(ErrorKind::kBadRequest, "{}={} in the environment; legal: {} to {}", name, *text, least, most);
+    return error(ErrorKind::kBadRequest, "{}={} in the environment; legal: {} to {}", name, *text, least, most)
+        .because({"illegal", std::string(name)});
   }
   return value;
 }
@@ -42,7 +43,8 @@ Result<Place> torchrun_place(const Variables& variables, std::int32_t size) {
   const auto host = variables("MASTER_ADDR");
   if (!host)
     return error(ErrorKind::kBadRequest,
-                 "RANK and WORLD_SIZE are set but MASTER_ADDR is not; torchrun sets all, or set PACELINE_COORDINATOR=HOST:PORT");
+                 "RANK and WORLD_SIZE are set but MASTER_ADDR is not; torchrun sets all, or set PACELINE_COORDINATOR=HOST:PORT")
+        .because({"missing", "MASTER_ADDR"});
   PACELINE_ASSIGN_OR_RETURN(const std::int32_t port, number(variables, "MASTER_PORT", 1, 65'534));
   return Place{{*host, static_cast<std::uint16_t>(port + 1)},
                transport::is_loopback(*host) || variables("LOCAL_WORLD_SIZE") == std::to_string(size)};
@@ -55,11 +57,13 @@ Result<Place> mpirun_place(const Variables& variables, std::int32_t size) {
     return error(ErrorKind::kBadRequest,
                  "mpirun started {} ranks on several machines and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT "
                  "(mpirun -x PACELINE_COORDINATOR=...)",
-                 size);
+                 size)
+        .because({"missing", "PACELINE_COORDINATOR"});
   }
   if (!job)
     return error(ErrorKind::kBadRequest,
-                 "mpirun set neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid; set PACELINE_COORDINATOR=HOST:PORT");
+                 "mpirun set neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid; set PACELINE_COORDINATOR=HOST:PORT")
+        .because({"missing", "PACELINE_COORDINATOR"});
   return Place{{"127.0.0.1", derived_port(*job)}, true};
 }
 
@@ -70,7 +74,8 @@ Result<Place> srun_place(const Variables& variables) {
   if (!nodes || !job) {
     return error(ErrorKind::kBadRequest,
                  "SLURM_PROCID and SLURM_NTASKS are set but {} is not; srun sets all, or set PACELINE_COORDINATOR=HOST:PORT",
-                 nodes ? "SLURM_JOB_ID" : "SLURM_JOB_NODELIST");
+                 nodes ? "SLURM_JOB_ID" : "SLURM_JOB_NODELIST")
+        .because({"missing", "PACELINE_COORDINATOR"});
   }
   const std::string host = first_host(*nodes);
   return Place{{host, derived_port(*job + "." + variables("SLURM_STEP_ID").value_or("0"))},
@@ -81,12 +86,14 @@ Result<transport::Address> coordinator_of(const Variables& variables, const Laun
                                           const std::optional<std::string>& bind) {
   if (bind && is_wildcard(*bind)) {
     return error(ErrorKind::kBadRequest,
-                 "--bind {} names no host that the other ranks can connect to; give the address of rank 0's host", *bind);
+                 "--bind {} names no host that the other ranks can connect to; give the address of rank 0's host", *bind)
+        .because({"address", "--bind"});
   }
   if (const auto given = variables("PACELINE_COORDINATOR")) {
     const auto address = transport::parse_address(*given);
     if (!address.ok() || address->port == 0)
-      return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} in the environment; legal: HOST:PORT", *given);
+      return error(ErrorKind::kBadRequest, "PACELINE_COORDINATOR={} in the environment; legal: HOST:PORT", *given)
+          .because({"address", "PACELINE_COORDINATOR"});
     if (!bind && !transport::stays_on_machine(*address)) {
       return error(
           ErrorKind::kBadRequest,

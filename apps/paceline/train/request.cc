@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "base/wrong.h"
 #include "model/description.h"
 #include "paceline/help_text.h"
 #include "paceline/option_files.h"
@@ -20,7 +21,8 @@ namespace {
 
 Status check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return {};
-  return error(ErrorKind::kBadRequest, "--{} is {}; legal: {} to {}", name, value, least, most);
+  return error(ErrorKind::kBadRequest, "--{} is {}; legal: {} to {}", name, value, least, most)
+      .because({"illegal", fmt::format("--{}", name)});
 }
 
 // What of the command line contradicts training without servers. The settings' own check has been.
@@ -47,10 +49,12 @@ Status check_role(const TrainRequest& r) {
   const std::vector<std::string> roles = {"worker", "server", "both"};
   if (std::ranges::find(roles, r.role) == roles.end()) {
     return error(ErrorKind::kBadRequest, "--role knows no '{}'{}; legal: {}", r.role, suggestion(r.role, roles),
-                 fmt::join(roles, ", "));
+                 fmt::join(roles, ", "))
+        .because({"unknown", "--role"});
   }
   if (r.role == "server" && r.join.empty())
-    return error(ErrorKind::kBadRequest, "--role server needs a job to take part in; give --join HOST:PORT");
+    return error(ErrorKind::kBadRequest, "--role server needs a job to take part in; give --join HOST:PORT")
+        .because({"missing", "--join"});
   if (r.role != "both") return {};
   if (r.reference) return error(ErrorKind::kBadRequest, "--reference has no servers; leave --role both out");
   if (r.join.empty() && r.servers_given && r.servers != r.workers) {
@@ -96,11 +100,11 @@ Status check_security(TrainRequest& r) {
   std::vector<transport::Address> places;
   if (!r.join.empty()) {
     const auto address = transport::parse_address(r.join);
-    if (!address.ok()) return error(ErrorKind::kBadRequest, "--join {}: {}", r.join, address.status().message());
+    if (!address.ok()) return at(fmt::format("--join {}", r.join), address.status());
     places.push_back(*address);
   }
   const auto own = transport::own_place(r.bind, places.empty() ? transport::Address() : places.front());
-  if (!own.ok()) return error(ErrorKind::kBadRequest, "--bind {}: {}", r.bind, own.status().message());
+  if (!own.ok()) return at(fmt::format("--bind {}", r.bind), own.status());
   places.insert(places.begin(), *own);
   r.bind = own->host;
   const bool all_here = r.join.empty() && !r.ranks_elsewhere;
@@ -132,7 +136,8 @@ Status check_data_set_name(const std::string& spec) {
     if (kind.name == name) return {};
     names.push_back(kind.name);
   }
-  return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names));
+  return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names))
+      .because({"unknown", "--dataset"});
 }
 
 const char* const kTraceHelp =
@@ -219,9 +224,13 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
   command.add_option("--trace", r.trace_file, kTraceHelp)->check(not_empty)->type_name("FILE");
 }
 
-Result<TrainRequest> validated(TrainRequest r) {
+namespace {
+
+Result<TrainRequest> checked(TrainRequest r) {
   if (!r.convolutions_file.empty()) {
-    PACELINE_ASSIGN_OR_RETURN(r.settings.task.convolutions, read_convolutions(r.convolutions_file, r.settings.task.model));
+    auto choice = read_convolutions(r.convolutions_file, r.settings.task.model);
+    if (!choice.ok()) return choice.status().because({"format", "--convolutions"});
+    r.settings.task.convolutions = std::move(*choice);
   }
   PACELINE_ASSIGN_OR_RETURN(r.settings, job::validated(r.settings));
   PACELINE_RETURN_IF_ERROR(check_hosts(r));
@@ -265,6 +274,14 @@ Result<TrainRequest> validated(TrainRequest r) {
   r.settings.watching.pace =
       !r.pace_file.empty() || (!r.metrics_file.empty() && r.settings.sync.kind == sync::SyncKind::kElasticBsp);
   return r;
+}
+
+}  // namespace
+
+Result<TrainRequest> validated(TrainRequest request) {
+  auto good = checked(std::move(request));
+  if (good.ok() || good.status().kind() != ErrorKind::kBadRequest) return good;
+  return good.status().because({"contradiction", ""});  // what nobody nearer had a word for is about options together
 }
 
 }  // namespace paceline::cli

@@ -42,7 +42,8 @@ Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>
 int run_train(TrainRequest typed, const CLI::App& command) {
   const auto given = [&command](const std::string& name) { return command.count(name) > 0; };
   if (!typed.plan_file.empty()) {
-    if (const Status status = apply_plan(typed.plan_file, given, typed); !status.ok()) return report_error(status);
+    if (const Status status = apply_plan(typed.plan_file, given, typed); !status.ok())
+      return report_error(status.because({"format", "--plan"}));
   }
   const auto bind = given("--bind") ? std::optional(typed.bind) : std::nullopt;
   const auto here = placed(typed, bind);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/error_line.h"
 #include "paceline/beside.h"
 #include "paceline/command.h"
 #include "process/child.h"
@@ -22,14 +23,14 @@ using report::Json;
 Status run_child(const char* label, const std::vector<std::string>& arguments, const std::vector<int>& kept,
                  const std::function<void(const std::string&)>& on_line) {
   PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start(label, arguments, {}, kept));
-  std::string reason;
+  SaidError said;
   while (child->output() >= 0 || child->errors() >= 0) {
     pollfd ends[] = {{child->output(), POLLIN, 0}, {child->errors(), POLLIN, 0}};
     if (poll(ends, 2, -1) < 0 && errno != EINTR) return error(ErrorKind::kIo, "cannot wait for {}: errno {}", label, errno);
     child->read_output(on_line);
     child->read_errors([&](const std::string& line) {
-      if (line.rfind(kErrorMark, 0) == 0)
-        reason = line.substr(kErrorMark.size());
+      if (auto read = read_error_line(line))
+        said = std::move(*read);
       else
         fmt::print(stderr, "{}\n", line);
     });
@@ -37,8 +38,8 @@ Status run_child(const char* label, const std::vector<std::string>& arguments, c
   child->wait();
   if (child->wait_status() == 0) return {};
   const bool wrong = WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) == kWrongRequest;
-  return error(wrong ? ErrorKind::kBadRequest : ErrorKind::kIo, "{}",
-               reason.empty() ? fmt::format("{} {}", label, child->ending()) : reason);
+  if (said.sentence.empty()) said = {fmt::format("{} {}", label, child->ending()), "program-failed"};
+  return Status(wrong ? ErrorKind::kBadRequest : ErrorKind::kIo, said.sentence, {said.code, ""});
 }
 
 }  // namespace
@@ -51,7 +52,8 @@ Status trainer_exists() {
   if (std::filesystem::exists(trainer_path())) return {};
   return error(ErrorKind::kIo,
                "{} is missing: this build has no trainer; build with -DPACELINE_TRAINER=ON (scripts/quickstart does)",
-               trainer_path());
+               trainer_path())
+      .because({"not-installed", ""});
 }
 
 Result<ForkingTrainer> ForkingTrainer::start(const std::vector<NamedRequest>& requests, std::vector<int> kept) {

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -13,9 +12,6 @@
 #include "report/report.h"
 
 namespace paceline::cli {
-
-// What a line of standard error begins with that says why a process failed.
-inline constexpr std::string_view kErrorMark = "paceline: error: ";
 
 std::string own_path();      // of this program
 std::string trainer_path();  // beside it

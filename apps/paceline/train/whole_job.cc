@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error_line.h"
 #include "base/text.h"
 #include "paceline/progress.h"
 #include "paceline/train/hosts.h"
@@ -32,6 +33,8 @@ using report::Json;
 // How long children may take to end by themselves once one of them has said why, or the user has asked twice; and how long what
 // they print is read when they have ended and somebody else still holds the other end.
 constexpr Duration kGrace = std::chrono::milliseconds(800);
+
+int report_said(ErrorKind kind, const SaidError& said) { return report_error(Status(kind, said.sentence, {said.code, ""})); }
 
 class WholeJob {
  public:
@@ -176,10 +179,10 @@ class WholeJob {
     keep(speaks_by_, !ended && !request_.reference && (!listens_ || waits_for_end),
          clock_.now() + from_seconds(request_.settings.limits.stall_deadline));
     if (!speaks_by_ || clock_.now() < *speaks_by_) return;
-    if (blamed_.empty()) {
-      blamed_ = fmt::format("{} (process {}) {} for {}", children_[0]->label(), children_[0]->pid(),
-                            listens_ ? "did not end though all others had" : "did not say where it listens",
-                            to_text(from_seconds(request_.settings.limits.stall_deadline)));
+    if (blamed_.sentence.empty()) {
+      blamed_.sentence = fmt::format("{} (process {}) {} for {}", children_[0]->label(), children_[0]->pid(),
+                                     listens_ ? "did not end though all others had" : "did not say where it listens",
+                                     to_text(from_seconds(request_.settings.limits.stall_deadline)));
     }
     kill_no_later_than(Duration(0));
   }
@@ -258,13 +261,10 @@ class WholeJob {
   }
 
   void on_error_line(const Child& child, const std::string& line) {
-    if (line.rfind(kErrorMark, 0) != 0) {
-      fmt::print(stderr, "{}{}\n", prefix(child), line);
-      return;
-    }
+    auto said = read_error_line(line);
+    if (!said) return fmt::print(stderr, "{}{}\n", prefix(child), line);
     // The coordinator's verdict counts most; else what was said first.
-    const std::string message = line.substr(kErrorMark.size());
-    if (first_error_.empty() || &child == children_[0].get()) first_error_ = message;
+    if (first_error_.sentence.empty() || &child == children_[0].get()) first_error_ = std::move(*said);
   }
 
   void notice_endings() {
@@ -273,19 +273,19 @@ class WholeJob {
       // Whom this process has killed is not to blame.
       const bool well = child->wait_status() == 0 || killed_;
       const bool killed = killing_signal(*child) > 0;
-      if (!well && killed && how_lost_.empty()) how_lost_ = fmt::format(". {}", how_it_ended(*child));
+      if (!well && killed && how_lost_.empty()) how_lost_ = fmt::format(". {}", how_it_ended(*child).sentence);
       if (child.get() == children_[0].get()) {
         // The job is over; who does not end by itself is ended, and nobody is blamed. A user's program may have more to do.
-        if (!well && blamed_.empty()) blamed_ = how_it_ended(*child);
+        if (!well && blamed_.sentence.empty()) blamed_ = how_it_ended(*child);
         programs_go_on_ = !request_.program.empty() && ended_in_order(*child);
         kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
       } else if (well && !joined_before_it_ended(child.get())) {
-        blamed_ = fmt::format("{} ended without joining the job", named(*child));
-        first_error_ =
-            blamed_ +
+        blamed_ = {fmt::format("{} ended without joining the job", named(*child)), "never-joined"};
+        first_error_ = blamed_;
+        first_error_.sentence +=
             "; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach";
         kill_no_later_than(kGrace);
-      } else if (!well && blamed_.empty()) {
+      } else if (!well && blamed_.sentence.empty()) {
         // The others find out by themselves within the deadline, unless this one never joined.
         blamed_ = how_it_ended(*child);
         kill_no_later_than(killed ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500) : kGrace);
@@ -307,17 +307,16 @@ class WholeJob {
     return told ? WEXITSTATUS(status) - kSignalled : 0;
   }
 
-  std::string how_it_ended(const Child& child) const {
+  SaidError how_it_ended(const Child& child) const {
     constexpr int kOfSsh = 255, kNotFound = 127;
     const int code = is_remote(child) && WIFEXITED(child.wait_status()) ? WEXITSTATUS(child.wait_status()) : 0;
     // A program may end with these codes as well.
-    if (code == kOfSsh)
-      return fmt::format("{} exited with code 255, which is ssh's when it does not reach a machine, or not any more", named(child));
-    if (code == kNotFound)
-      return fmt::format("{} exited with code 127: no such program there; --remote says where paceline lies", named(child));
+    const std::string exited = fmt::format("{} exited with code {}", named(child), code);
+    if (code == kOfSsh) return {exited + ", which is ssh's when it does not reach a machine, or not any more", "ssh"};
+    if (code == kNotFound) return {exited + ": no such program there; --remote says where paceline lies", "not-installed"};
     if (const int signal = killing_signal(child); signal > 0)
-      return fmt::format("{} was killed by signal {}", named(child), signal);
-    return fmt::format("{} {}", named(child), child.ending());
+      return {fmt::format("{} was killed by signal {}", named(child), signal), ""};
+    return {fmt::format("{} {}", named(child), child.ending()), "program-failed"};
   }
 
   static bool ended_in_order(const Child& child) {
@@ -327,14 +326,15 @@ class WholeJob {
 
   void blame_who_runs_on() {
     const auto runs_on = std::ranges::find_if(children_, [](const auto& child) { return !child->ended(); });
-    if (runs_on == children_.end() || !blamed_.empty()) return;
-    blamed_ = fmt::format("{} still ran {} after the end of the job, and was killed; --stall-deadline says how long it may",
-                          named(**runs_on), to_text(from_seconds(request_.settings.limits.stall_deadline)));
+    if (runs_on == children_.end() || !blamed_.sentence.empty()) return;
+    blamed_.sentence =
+        fmt::format("{} still ran {} after the end of the job, and was killed; --stall-deadline says how long it may",
+                    named(**runs_on), to_text(from_seconds(request_.settings.limits.stall_deadline)));
   }
 
   // The coordinator has said so before it welcomed anybody, but that line may not have been read yet.
   bool joined_before_it_ended(const Child* child) {
-    if (killed_ || request_.reference || child == forking_ || !blamed_.empty() || children_[0]->ended()) return true;
+    if (killed_ || request_.reference || child == forking_ || !blamed_.sentence.empty() || children_[0]->ended()) return true;
     if (!gathered_) children_[0]->read_output([&](const std::string& line) { (void)on_event(line); });
     return gathered_;
   }
@@ -368,15 +368,14 @@ class WholeJob {
     for (const MetricsFile* lines : {metrics_.get(), pace_.get()}) {
       if (job_well && lines != nullptr && !lines->problem().ok()) return report_error(lines->problem());
     }
-    if (job_well && report_)
-      return blamed_.empty() ? kDone : report_error(Status(ErrorKind::kIo, first_error_.empty() ? blamed_ : first_error_));
+    const bool said = !first_error_.sentence.empty();
+    if (job_well && report_) return blamed_.sentence.empty() ? kDone : report_said(ErrorKind::kIo, said ? first_error_ : blamed_);
     const bool worker_interrupted = WIFEXITED(status) && WEXITSTATUS(status) == kInterrupted;  // somebody asked its process to end
     if (interrupts_ > 0 || worker_interrupted)
-      return report_error(Status(ErrorKind::kCancelled, first_error_.empty() ? "interrupted by the user" : first_error_));
-    if (!first_error_.empty()) first_error_ += how_lost_;  // what only this process knows
-    if (first_error_.empty())
-      first_error_ = blamed_.empty() ? fmt::format("{} {}", children_[0]->label(), children_[0]->ending()) : blamed_;
-    report_error(Status(ErrorKind::kPeerLost, first_error_));
+      return report_said(ErrorKind::kCancelled, said ? first_error_ : SaidError{"interrupted by the user", ""});
+    if (blamed_.sentence.empty()) blamed_.sentence = fmt::format("{} {}", children_[0]->label(), children_[0]->ending());
+    if (said) first_error_.sentence += how_lost_;  // what only this process knows
+    report_said(ErrorKind::kPeerLost, said ? first_error_ : blamed_);
     return exit_code_of_children();
   }
 
@@ -404,8 +403,8 @@ class WholeJob {
   std::optional<TimePoint> speaks_by_;   // the coordinator; where nothing is expected of it: none
   std::optional<TimePoint> read_until_;  // what children print, once all have ended
   std::optional<Json> report_;
-  std::string first_error_;
-  std::string blamed_;    // the first child that ended badly
+  SaidError first_error_;
+  SaidError blamed_;      // the first child that ended badly
   std::string how_lost_;  // the first one that a signal killed, as one more sentence
   std::unique_ptr<ProgressBar> bar_;
   std::string accuracy_;

@@ -138,7 +138,8 @@ Status check_alike(Engine& engine, Communicator::Post post, Rank self, std::int3
     const double most = values[2 * i], least = -values[2 * i + 1];
     if (least == most) continue;
     return error(ErrorKind::kBadRequest, "the ranks have different values of {}, from {} to {} ({} here); give the same everywhere",
-                 settings[i].name, least, most, settings[i].value);
+                 settings[i].name, least, most, settings[i].value)
+        .because({"disagree", ""});
   }
   return {};
 }

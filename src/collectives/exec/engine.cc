@@ -317,7 +317,8 @@ Status Engine::unfit(const Live& live, Rank from, const std::string& problem) co
   return error(ErrorKind::kBadRequest,
                "ranks {} and {} disagree on operation {}, {}: rank {} sends {}; give the same block_bytes on all ranks",
                std::min(self_, from).value, std::max(self_, from).value, live.job.head.number, describe(live.job.head), from.value,
-               problem);
+               problem)
+      .because({"disagree", ""});
 }
 
 // A message for an operation that is over here: the sender believes it to be another one.
@@ -337,7 +338,8 @@ void Engine::complain(Rank from, const CollectiveHead& theirs, const CollectiveH
             "ranks {} and {} disagree on operation {}{}: {} against {}; all ranks must call the same operations in the same order",
             std::min(self_, from).value, std::max(self_, from).value, own.number,
             own.group == 0 ? std::string() : fmt::format(" of group {}", own.group), describe(own_first ? own : theirs),
-            describe(own_first ? theirs : own));
+            describe(own_first ? theirs : own))
+          .because({"disagree", ""});
   fail(reason);
 }
 
@@ -389,7 +391,8 @@ void Engine::on_stall(std::uint32_t group, std::uint32_t number, Duration waited
   const int peer = live->runner.waits_for();
   fail(error(ErrorKind::kDeadline, "rank {} waited {:.1f} s in operation {}, {}, for rank {}, which is alive but makes no progress",
              self_.value, seconds(waited), number, describe(live->job.head),
-             peer < 0 ? self_.value : live->job.group->ranks[static_cast<std::size_t>(peer)].value));
+             peer < 0 ? self_.value : live->job.group->ranks[static_cast<std::size_t>(peer)].value)
+           .because({"stall", ""}));
 }
 
 void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {

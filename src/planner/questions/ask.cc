@@ -30,15 +30,20 @@ Result<Json> answer_case(const Question& question, Json given) {
 }  // namespace
 
 Result<Json> ask(const Question& question, const Json& settings) {
-  if (!settings.is_array()) return answer_case(question, settings);
+  if (!settings.is_array()) {
+    auto answer = answer_case(question, settings);
+    return answer.ok() ? std::move(answer) : as_refusal(answer.status());
+  }
   Json answers = Json::array();
   for (std::size_t i = 0; i < settings.size(); ++i) {
     auto answer = answer_case(question, settings[i]);
-    if (!answer.ok()) return at(fmt::format("case {}", i), answer.status());
+    if (!answer.ok()) return as_refusal(at(fmt::format("case {}", i), answer.status()));
     answers.push_back(std::move(answer).value());
   }
   return answers;
 }
+
+Status as_refusal(const Status& status) { return status.because({status.kind() == ErrorKind::kBadRequest ? "illegal" : "", ""}); }
 
 Result<std::string> checked_choice(const Choice& choice, const std::string& value, const std::string& where) {
   if (std::ranges::find(choice.values, value) != choice.values.end()) return value;

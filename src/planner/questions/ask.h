@@ -11,6 +11,9 @@ namespace paceline::planner {
 // and of an array the case's index: what a case lacks or has wrong. kIo where the solver is needed and not there (sizing/solver.h).
 Result<Json> ask(const Question& question, const Json& settings);
 
+// What is wrong with the settings of a question; where nothing narrower is known, a value is not legal.
+Status as_refusal(const Status& status);
+
 // The value of a choice. Errors name `where`: "--side", "key 'side'".
 Result<std::string> checked_choice(const Choice& choice, const std::string& value, const std::string& where);
 

@@ -108,7 +108,8 @@ Result<Json> checked_case(const Question& question, const Json& given, const Jso
   }
   checked.update(beside);
   for (const Key& key : question.keys) {
-    if (key.required && !checked.contains(key.name)) return wrong_key(key.name, " is missing; it is {}", key.help);
+    if (key.required && !checked.contains(key.name))
+      return wrong_key(key.name, " is missing; it is {}", key.help).because({"missing", ""});
   }
   return checked;
 }

@@ -39,7 +39,8 @@ Result<sync::EndTimes> end_times(const Json& input) {
     return ends;
   }
   for (const char* key : {"last_end", "interval", "lookahead"}) {
-    if (!input.contains(key)) return wrong_key(key, " is missing; give 'ends', or all of 'last_end', 'interval' and 'lookahead'");
+    if (!input.contains(key))
+      return wrong_key(key, " is missing; give 'ends', or all of 'last_end', 'interval' and 'lookahead'").because({"missing", ""});
   }
   if (input["last_end"].empty()) return wrong_key("last_end", " is empty; give the last end of at least one worker");
   if (input["lookahead"].get<std::int64_t>() < 1) return wrong_key("lookahead", " is 0; legal is 1 or more");

@@ -19,7 +19,8 @@ namespace {
 
 Result<scheduling::BatchingProblem> batching_problem(const Json& input, const std::string& side) {
   const std::string compute = side == "pull" ? "forward" : "backward";
-  if (!input.contains(compute)) return wrong_key(compute, " is missing; --side {} batches under the {} pass", side, compute);
+  if (!input.contains(compute))
+    return wrong_key(compute, " is missing; --side {} batches under the {} pass", side, compute).because({"missing", ""});
   scheduling::BatchingProblem problem;
   problem.start_up = input["start_up"].get<double>();
   problem.transfer = input["transfer"].get<std::vector<double>>();
@@ -34,7 +35,8 @@ Result<scheduling::BatchingProblem> batching_problem(const Json& input, const st
 }
 
 Result<scheduling::Bounds> given_bounds(const Json& input, const scheduling::BatchingProblem& problem) {
-  if (!input.contains("bounds")) return wrong_key("bounds", " is missing; --algorithm given judges the batching that it lists");
+  if (!input.contains("bounds"))
+    return wrong_key("bounds", " is missing; --algorithm given judges the batching that it lists").because({"missing", ""});
   const auto listed = input["bounds"].get<std::vector<std::int64_t>>();
   scheduling::Bounds bounds;
   for (const std::int64_t bound : listed) {

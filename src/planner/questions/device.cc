@@ -20,7 +20,8 @@ Result<model::ModelDescription> described(const Json& input) {
   if (input.contains("model") && input.contains("layers"))
     return wrong("keys 'model' and 'layers' contradict each other; give one of them");
   if (input.contains("layers")) return read_layers(input["layers"]);
-  if (!input.contains("model")) return wrong_key("model", " is missing; give the name of a model, or its 'layers'");
+  if (!input.contains("model"))
+    return wrong_key("model", " is missing; give the name of a model, or its 'layers'").because({"missing", ""});
   auto model = model::describe(input["model"].get<std::string>());
   if (!model.ok()) return wrong_key("model", ": {}", model.status().message());
   return model;

@@ -15,7 +15,7 @@ Status missing(const char* library) {
       fmt::format(
           "this choice of algorithms needs the solver CBC, which cannot be loaded ({}); install it: apt-get install coinor-libcbc3",
           why == nullptr ? "no reason is given" : why),
-      {"missing", library});
+      {"not-installed", library});
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string refusal_of(const char* library) {
   const auto loaded = load_solver(library);
   EXPECT_FALSE(loaded.ok());
   EXPECT_EQ(ErrorKind::kIo, loaded.status().kind());
-  EXPECT_EQ("missing", loaded.status().code());
+  EXPECT_EQ("not-installed", loaded.status().code());
   EXPECT_EQ(library, loaded.status().subject());
   return loaded.status().message();
 }

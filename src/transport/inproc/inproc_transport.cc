@@ -110,11 +110,12 @@ struct InprocNetwork::State {
     const std::lock_guard lock(mutex);
     Address address = wanted;
     for (int tries = 0; address.port == 0 || (wanted.port == 0 && listening.contains({address.host, address.port})); ++tries) {
-      if (tries > 65536) return error(ErrorKind::kIo, "cannot listen on {}: every port is in use", wanted.text());
+      if (tries > 65536)
+        return error(ErrorKind::kIo, "cannot listen on {}: every port is in use", wanted.text()).because({"port-in-use", ""});
       address.port = ++last_port;
     }
     if (!listening.try_emplace({address.host, address.port}, listener).second) {
-      return error(ErrorKind::kIo, "cannot listen on {}: the port is in use", address.text());
+      return error(ErrorKind::kIo, "cannot listen on {}: the port is in use", address.text()).because({"port-in-use", ""});
     }
     return address;
   }

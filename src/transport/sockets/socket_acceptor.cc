@@ -7,6 +7,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/wrong.h"
 #include "transport/sockets/socket_stream.h"
 #include "transport/sockets/tls_stream.h"
 
@@ -56,7 +57,8 @@ void SocketAcceptor::on_loop_gone() { close(); }
 Status SocketAcceptor::open(const Address& address) {
   auto listening = family_->listen(*loop_, address);
   if (!listening.ok())
-    return error(listening.status().kind(), "cannot listen on {}: {}", address.text(), listening.status().message());
+    return error(listening.status().kind(), "cannot listen on {}: {}", address.text(), listening.status().message())
+        .because(cause_of(listening.status()));
   address_ = listening->address;
   kept_ = listening->kept;
   acceptor_.emplace(std::move(listening->socket));

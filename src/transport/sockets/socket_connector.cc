@@ -1,6 +1,7 @@
 #include "transport/sockets/socket_connector.h"
 
 #include "base/text.h"
+#include "base/wrong.h"
 #include "transport/sockets/socket_stream.h"
 #include "transport/sockets/tls_stream.h"
 
@@ -39,7 +40,9 @@ void SocketConnector::start() {
   // From the loop, so that the caller is not called back before it returns.
   loop_->post([self = shared_from_this(), legal = known.status()] {
     if (self->loop_ == nullptr) return;
-    if (!legal.ok()) return self->finish(error(legal.kind(), "cannot connect to {}: {}", self->address_.text(), legal.message()));
+    if (!legal.ok())
+      return self->finish(
+          error(legal.kind(), "cannot connect to {}: {}", self->address_.text(), legal.message()).because(cause_of(legal)));
     if (!self->endpoints_.empty() || self->left() <= Duration::zero()) return self->try_next();
     self->timer_ = self->loop_->run_after(self->left(), [weak = self->weak_from_this()] {
       if (const auto alive = weak.lock()) alive->try_next();
@@ -53,7 +56,9 @@ void SocketConnector::start() {
 void SocketConnector::on_found(const asio::error_code& failure, std::vector<SocketEndpoint> found) {
   if (loop_ == nullptr) return;
   const SocketLoop::Turn turn(*loop_);
-  if (failure) return finish(error(ErrorKind::kPeerLost, "cannot connect to {}: {}", address_.text(), failure.message()));
+  if (failure)
+    return finish(
+        error(ErrorKind::kPeerLost, "cannot connect to {}: {}", address_.text(), failure.message()).because({"no-host", ""}));
   endpoints_ = std::move(found);
   try_next();
 }
@@ -62,11 +67,12 @@ void SocketConnector::try_next() {
   loop_->cancel(timer_);
   drop_try();
   if (left() <= Duration::zero()) {
-    return finish(error(ErrorKind::kDeadline, "cannot connect to {}: no answer within {}", address_.text(), to_text(deadline_)));
+    return finish(error(ErrorKind::kDeadline, "cannot connect to {}: no answer within {}", address_.text(), to_text(deadline_))
+                      .because({"unreachable", ""}));
   }
   if (tried_ == endpoints_.size())
     return finish(error(last_failure_.kind(), "cannot connect to {}: {}", address_.text(), last_failure_.message())
-                      .because({.code = all_refused_ ? kRefused : "", .subject = {}}));
+                      .because({all_refused_ || last_failure_.code() != kRefused ? last_failure_.code() : "", ""}));
   const SocketEndpoint endpoint = endpoints_[tried_++];
   socket_.emplace(loop_->io());
   Status status = open_socket(*socket_, endpoint);

@@ -53,7 +53,7 @@ class TcpFamily final : public SocketFamily {
     asio::error_code failure;
     const auto found =
         resolver.resolve(address.host, std::to_string(address.port), Resolver::numeric_service | Resolver::passive, failure);
-    if (failure) return error(ErrorKind::kBadRequest, "{}", failure.message());
+    if (failure) return error(ErrorKind::kBadRequest, "{}", failure.message()).because({"no-host", ""});
     Status status;
     for (const auto& entry : found) {
       Acceptor socket(loop.io());
@@ -83,7 +83,7 @@ class TcpFamily final : public SocketFamily {
  private:
   static Status check(const Address& address) {
     if (!address.is_file()) return {};
-    return error(ErrorKind::kBadRequest, "this process talks over TCP, and takes HOST:PORT");
+    return error(ErrorKind::kBadRequest, "this process talks over TCP, and takes HOST:PORT").because({"address", ""});
   }
 
   static Address address_of(const SocketEndpoint& from) {
@@ -104,8 +104,10 @@ class TcpFamily final : public SocketFamily {
     socket.set_option(Acceptor::reuse_address(true), failure);
     if (!failure) socket.bind(endpoint, failure);
     if (!failure) socket.listen(Acceptor::max_listen_connections, failure);
-    if (failure.value() == EADDRNOTAVAIL) return error(ErrorKind::kBadRequest, "this machine has no such address");
-    if (failure) return error(ErrorKind::kIo, "{}", failure.message());
+    if (failure.value() == EADDRNOTAVAIL)
+      return error(ErrorKind::kBadRequest, "this machine has no such address").because({"address", ""});
+    if (failure)
+      return error(ErrorKind::kIo, "{}", failure.message()).because({failure.value() == EADDRINUSE ? "port-in-use" : "", ""});
     return {};
   }
 

@@ -20,6 +20,11 @@ constexpr std::size_t kRecord = SSL3_RT_MAX_PLAIN_LENGTH;
 constexpr std::array<std::byte, 7> kNoTlsAlert = {std::byte{21}, std::byte{3}, std::byte{3}, std::byte{0},
                                                   std::byte{2},  std::byte{2}, std::byte{70}};
 
+// Who refuses the other's key may be right: it is the two that do not fit.
+Status keys_differ(const Status& reason) {
+  return reason.because({reason.kind() == ErrorKind::kBadRequest ? "other-key" : "", ""});
+}
+
 }  // namespace
 
 struct TlsChannel::Below {
@@ -116,7 +121,7 @@ TlsChannel::Next TlsChannel::shake_hands() {
     return context_->options().only_opens ? confirm() : Next::kDone;
   }
   if (const auto later = waits_for(result)) return *later;
-  failure_ = handshake_reason();
+  failure_ = keys_differ(handshake_reason());
   answer_in_the_clear();
   return Next::kFailed;
 }
@@ -135,7 +140,8 @@ void TlsChannel::settle() {
   const bool shown = certified ? SSL_get0_peer_certificate(native_) != nullptr && SSL_get_verify_result(native_) == X509_V_OK
                                : SSL_session_reused(native_) == 1;
   if (!shown || SSL_version(native_) != TLS1_3_VERSION) {
-    failure_ = error(ErrorKind::kBadRequest, "it did not show {}", certified ? "a certificate" : "the job's key");
+    failure_ = error(ErrorKind::kBadRequest, "it did not show {}", certified ? "a certificate" : "the job's key")
+                   .because({"other-key", ""});
     return;
   }
   // Who names no protocol (openssl s_client) is taken for one that encrypts.
@@ -143,7 +149,7 @@ void TlsChannel::settle() {
   unsigned int named = 0;
   SSL_get0_alpn_selected(native_, &protocol, &named);
   if (context_->options().only_opens && named == 0) {
-    failure_ = other_plane();
+    failure_ = keys_differ(other_plane());
     return;
   }
   established_ = true;
@@ -167,7 +173,7 @@ TlsChannel::Next TlsChannel::confirm() {
     return confirmed_ ? Next::kDone : Next::kFailed;
   }
   if (const auto later = waits_for(result)) return *later;
-  failure_ = established_reason();
+  failure_ = keys_differ(established_reason());
   return Next::kFailed;
 }
 
@@ -195,7 +201,8 @@ Moved TlsChannel::read(std::span<const iovec> spaces) {
       drained_ = kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE;
       reading_waits_for_write_ = kind == SSL_ERROR_WANT_WRITE;
       if (!drained_)
-        read_end_ = {.outcome = Outcome::kEnd, .reason = kind == SSL_ERROR_ZERO_RETURN ? Status() : established_reason()};
+        read_end_ = {.outcome = Outcome::kEnd,
+                     .reason = kind == SSL_ERROR_ZERO_RETURN ? Status() : keys_differ(established_reason())};
       if (total > 0) return {.outcome = Outcome::kSome, .bytes = total, .reason = {}};
       return drained_ ? Moved{.outcome = Outcome::kLater, .reason = {}} : *read_end_;
     }
@@ -240,7 +247,7 @@ Moved TlsChannel::write(std::span<const iovec> pieces) {
     }
     const int kind = SSL_get_error(native_, result);
     if (kind != SSL_ERROR_WANT_WRITE && kind != SSL_ERROR_WANT_READ)
-      return {.outcome = Outcome::kEnd, .reason = established_reason()};
+      return {.outcome = Outcome::kEnd, .reason = keys_differ(established_reason())};
     if (total > 0) return {.outcome = Outcome::kSome, .bytes = total, .reason = {}};
     return {.outcome = Outcome::kLater, .reason = {}};
   }

@@ -55,7 +55,8 @@ std::optional<Status> TlsChannel::certificate_reason(unsigned long code) const {
   if (verified == X509_V_ERR_HOSTNAME_MISMATCH) {
     return error(ErrorKind::kBadRequest, "its certificate{} is of none of the peers that this process's file admits", who);
   }
-  return error(ErrorKind::kBadRequest, "its certificate{} does not hold: {}", who, X509_verify_cert_error_string(verified));
+  return error(ErrorKind::kBadRequest, "its certificate{} does not hold: {}", who, X509_verify_cert_error_string(verified))
+      .because({kNoCertificate, ""});
 }
 
 Status TlsChannel::other_plane() const {

@@ -70,10 +70,11 @@ Status clear(const std::string& path, const SocketEndpoint& endpoint) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return {};  // bind() says what is wrong, if anything is
   if (!S_ISSOCK(found.st_mode))
-    return error(ErrorKind::kBadRequest, "the file is there and no socket, and stays; give another path");
+    return error(ErrorKind::kBadRequest, "the file is there and no socket, and stays; give another path").because({"address", ""});
   if (found.st_uid != ::geteuid())
-    return error(ErrorKind::kBadRequest, "the socket there is of another user, and stays; give another path");
-  if (!is_left_behind(endpoint)) return error(ErrorKind::kIo, "another process listens there");
+    return error(ErrorKind::kBadRequest, "the socket there is of another user, and stays; give another path")
+        .because({"address", ""});
+  if (!is_left_behind(endpoint)) return error(ErrorKind::kIo, "another process listens there").because({"port-in-use", ""});
   ::unlink(path.c_str());
   return {};
 }
@@ -82,7 +83,8 @@ Status clear(const std::string& path, const SocketEndpoint& endpoint) {
 
 Result<SocketEndpoint> endpoint_of(const std::string& path) {
   if (path.size() > kLongestPath)
-    return error(ErrorKind::kBadRequest, "the path has {} bytes, and a socket's has at most {}", path.size(), kLongestPath);
+    return error(ErrorKind::kBadRequest, "the path has {} bytes, and a socket's has at most {}", path.size(), kLongestPath)
+        .because({"address", ""});
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
@@ -98,7 +100,10 @@ Result<std::shared_ptr<SocketFile>> SocketFile::listen(Acceptor& socket, const s
   ::fchmod(socket.native_handle(), S_IRUSR | S_IWUSR);  // the file gets it as it is made
   asio::error_code failure;
   socket.bind(endpoint, failure);
-  if (failure) return error(failure.value() == EADDRINUSE ? ErrorKind::kIo : ErrorKind::kBadRequest, "{}", failure.message());
+  const bool taken = failure.value() == EADDRINUSE;
+  if (failure)
+    return error(taken ? ErrorKind::kIo : ErrorKind::kBadRequest, "{}", failure.message())
+        .because({taken ? "port-in-use" : "address", ""});
   struct stat made {};
   ::lstat(path.c_str(), &made);
   const std::shared_ptr<SocketFile> file(new SocketFile(path, made.st_dev, made.st_ino));

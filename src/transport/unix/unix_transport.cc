@@ -76,7 +76,7 @@ class UnixFamily final : public SocketFamily {
  private:
   static Result<std::string> path_of(const Address& address) {
     if (address.scheme() == kScheme) return address.host.substr(kScheme.size() + 1);
-    return error(ErrorKind::kBadRequest, "this process talks through files, and takes {}:/PATH", kScheme);
+    return error(ErrorKind::kBadRequest, "this process talks through files, and takes {}:/PATH", kScheme).because({"address", ""});
   }
 
   static Result<Listening> listen_at(SocketLoop& loop, const std::string& path) {
