@@ -169,11 +169,29 @@ def errors_page():
 | 130 | interrupted |
 
 `paceline lab` ends with the code of the command that failed first. A program that fails prints one line on standard error.
-It begins with `paceline: error:`.
+It begins with `paceline: error:` and ends with where to read on: `[paceline help PL-PORT-IN-USE]`.
+[Codes of errors](codes.md) are what has happened, with a page each.
 
 In C, C++ and Python an error has a kind. It says what the caller can do.
 
 """ + table(["kind", "as exit code", "do"], rows)
+
+
+def codes_page():
+    pages = json.loads(output("help", "codes", "--json"))
+    assert len({page["shown"] for page in pages}) == len(pages)
+    page = f"""# Codes of errors
+
+A failure ends its line with the code of what has happened, `[paceline help PL-PORT-IN-USE]`, and that command prints its page, one of
+these {len(pages)}. `paceline help codes` lists them. In Python it is `error.page`, and `error.help()` the text; in C the code of a `paceline_error` is the
+same word in small letters, `port-in-use`. Where nothing narrower is known, the code is that of the error's [kind](errors.md).
+
+"""
+    page += table(["code", "what has happened"], [[f"[{one['shown']}](#{one['shown'].lower()})", plain(one["title"])] for one in pages])
+    for one in pages:
+        page += f"\n## {one['shown']}\n\n**{plain(one['title'])}.** {plain(one['means'])}\n\n"
+        page += f"*How to check.* {plain(one['check'])}\n\n*What to do.* {plain(one['remedy'])}\n"
+    return page
 
 
 def environment_page():
@@ -230,7 +248,7 @@ def python_page():
     return page
 
 
-MAKERS = (options_page, commands_page, c_page, errors_page, environment_page, python_page)
+MAKERS = (options_page, commands_page, c_page, errors_page, codes_page, environment_page, python_page)
 
 
 def main():

@@ -13,8 +13,8 @@ Path = typing.Union[str, "os.PathLike[str]"]
 Row = dict[str, object]
 
 
-def _refused(path: Path, why: str, kind: str) -> PacelineError:
-    return PacelineError(f"{os.fspath(path)}: {why}", kind=kind, subject=os.fspath(path))
+def _refused(path: Path, why: str, kind: str, code: str = "format") -> PacelineError:
+    return PacelineError(f"{os.fspath(path)}: {why}", kind=kind, code=code, subject=os.fspath(path))
 
 
 def _text(path: Path) -> str:
@@ -22,7 +22,7 @@ def _text(path: Path) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except OSError as problem:
-        raise _refused(path, problem.strerror or str(problem), "io") from None
+        raise _refused(path, problem.strerror or str(problem), "io", "no-file" if isinstance(problem, FileNotFoundError) else "io") from None
     except UnicodeDecodeError:
         raise _refused(path, "this is no text", "corrupt") from None
 

@@ -16,5 +16,5 @@ def frame(rows: Sequence[Mapping[str, object]]) -> pandas.DataFrame:
     try:
         import pandas
     except ModuleNotFoundError:
-        raise PacelineError("a frame needs pandas, which is not here: pip install pandas", kind="io", subject="pandas") from None
+        raise PacelineError("a frame needs pandas, which is not here: pip install pandas", kind="io", code="not-installed", subject="pandas") from None
     return pandas.DataFrame(list(rows))

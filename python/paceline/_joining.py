@@ -107,9 +107,9 @@ def served(collective: bool, wanted: int, started: int | None) -> int:
     if started is None:
         return 0 if collective else wanted
     if collective and started > 0:
-        raise PacelineError(f"a job by collectives has no servers, and 'paceline run' has started {started}; give it --servers 0", subject="collective")
+        raise PacelineError(f"a job by collectives has no servers, and 'paceline run' has started {started}; give it --servers 0", code="contradiction", subject="collective")
     if not collective and started == 0:
-        raise PacelineError("'paceline run --servers 0' starts jobs by collectives; give it servers, or attach settings={\"collective\": \"loop3-overlap\"}", subject="servers")
+        raise PacelineError("'paceline run --servers 0' starts jobs by collectives; give it servers, or attach settings={\"collective\": \"loop3-overlap\"}", code="contradiction", subject="servers")
     return started
 
 
@@ -125,6 +125,7 @@ def found() -> Launch:
     if (here.rank, here.workers) != (rank, workers):
         raise PacelineError(
             f"this is rank {here.rank} of {here.workers} by {here.launcher}'s variables and rank {rank} of {workers} in the script's process group; start ranks by one of the two, or unset the variables",
+            code="contradiction",
             subject="rank",
         )
     return here
@@ -178,7 +179,7 @@ def toward(host: str) -> str:
             probe.connect(address)
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise PacelineError(f"this machine has no way to {host}: {error}; set PACELINE_INTERFACE or PACELINE_COORDINATOR", subject=host) from None
+        raise PacelineError(f"this machine has no way to {host}: {error}; set PACELINE_INTERFACE or PACELINE_COORDINATOR", code="unreachable", subject=host) from None
 
 
 def address_of(interface: str) -> str:
@@ -206,7 +207,10 @@ def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
         return store.get("coordinator").decode()
     except RuntimeError as error:
         raise PacelineError(
-            f"rank {here.rank} has not heard of rank 0 at {here.store} within {MEETING:g} s: {str(error).splitlines()[0]}", kind="deadline", subject=here.store
+            f"rank {here.rank} has not heard of rank 0 at {here.store} within {MEETING:g} s: {str(error).splitlines()[0]}",
+            kind="deadline",
+            code="absent",
+            subject=here.store,
         ) from None
 
 

@@ -30,14 +30,14 @@ def load() -> ctypes.CDLL:
         version = loaded.paceline_version
     except (OSError, AttributeError) as problem:
         raise PacelineError(
-            f"libpaceline cannot be loaded: {problem}; build it, and set PACELINE_LIBRARY to its path", kind="io", subject="PACELINE_LIBRARY"
+            f"libpaceline cannot be loaded: {problem}; build it, and set PACELINE_LIBRARY to its path", kind="io", code="not-installed", subject="PACELINE_LIBRARY"
         ) from None
     version.restype = c_char_p
     version.argtypes = ()
     release = version().decode()
     if release != RELEASE:
         raise PacelineError(
-            f"{path} is of release {release}, this package of {RELEASE}; install both of one release", subject="PACELINE_LIBRARY"
+            f"{path} is of release {release}, this package of {RELEASE}; install both of one release", code="release", subject="PACELINE_LIBRARY"
         )
     loaded.paceline_struct_size.restype = c_size_t
     loaded.paceline_struct_size.argtypes = (c_char_p,)
@@ -49,5 +49,5 @@ def load() -> ctypes.CDLL:
         function.argtypes = (*arguments, POINTER(Error))
     for name, struct in STRUCTS.items():
         if loaded.paceline_struct_size(name.encode()) != ctypes.sizeof(struct):
-            raise PacelineError(f"{path} has another {name} than this package; install both of one build", subject="PACELINE_LIBRARY")
+            raise PacelineError(f"{path} has another {name} than this package; install both of one build", code="release", subject="PACELINE_LIBRARY")
     return loaded

@@ -78,6 +78,7 @@ def refuse_two(variables: Mapping[str, str]) -> None:
         if {rank, size, other_rank, other_size} <= variables.keys() and variables[ours] != variables[theirs]:
             raise PacelineError(
                 f"{ours}={variables[ours]} and {other}'s {theirs}={variables[theirs]}: two launchers started this process; start ranks by one of them, or unset {rank} and {size}",
+                code="contradiction",
                 subject=ours,
             )
 
@@ -92,7 +93,7 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
     if coordinator or workers == 1:
         return here
     if launcher == "Paceline":
-        raise PacelineError("PACELINE_RANK and PACELINE_WORKERS are set and PACELINE_COORDINATOR=HOST:PORT is not", subject="PACELINE_COORDINATOR")
+        raise PacelineError("PACELINE_RANK and PACELINE_WORKERS are set and PACELINE_COORDINATOR=HOST:PORT is not", code="missing", subject="PACELINE_COORDINATOR")
     attempt = variables.get("TORCHELASTIC_RESTART_COUNT", variables.get("SLURM_RESTART_COUNT", "0"))
     if "MASTER_ADDR" in variables:
         store = f"{variables['MASTER_ADDR']}:{number(variables, 'MASTER_PORT', 1, 65535)}"
@@ -104,7 +105,9 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
         name = re.sub(r"\W", "_", job)
         return dataclasses.replace(here, store=os.path.join(tempfile.gettempdir(), f"paceline-{os.getuid()}-{name}"), attempt=attempt)
     raise PacelineError(
-        f"{launcher} started {workers} ranks and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT, or MASTER_ADDR and MASTER_PORT", subject="PACELINE_COORDINATOR"
+        f"{launcher} started {workers} ranks and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT, or MASTER_ADDR and MASTER_PORT",
+        code="missing",
+        subject="PACELINE_COORDINATOR",
     )
 
 
@@ -122,10 +125,10 @@ def on_one_machine(variables: Mapping[str, str], launcher: str, workers: int) ->
 def slurm_store(variables: Mapping[str, str]) -> str:
     hosts = variables.get("SLURM_STEP_NODELIST", variables.get("SLURM_JOB_NODELIST"))
     if not hosts:
-        raise PacelineError("srun set SLURM_PROCID and no SLURM_STEP_NODELIST; set PACELINE_COORDINATOR=HOST:PORT", subject="SLURM_STEP_NODELIST")
+        raise PacelineError("srun set SLURM_PROCID and no SLURM_STEP_NODELIST; set PACELINE_COORDINATOR=HOST:PORT", code="missing", subject="SLURM_STEP_NODELIST")
     job = variables.get("SLURM_JOB_ID")
     if not job:
-        raise PacelineError("srun set SLURM_PROCID and no SLURM_JOB_ID; set PACELINE_COORDINATOR=HOST:PORT", subject="SLURM_JOB_ID")
+        raise PacelineError("srun set SLURM_PROCID and no SLURM_JOB_ID; set PACELINE_COORDINATOR=HOST:PORT", code="missing", subject="SLURM_JOB_ID")
     reserved = variables.get("SLURM_STEP_RESV_PORTS", "")
     port = int(re.split(r"[-,]", reserved)[0]) if reserved else derived_port(f"slurm {job} {variables.get('SLURM_STEP_ID', '0')}")
     host = "127.0.0.1" if on_one_machine(variables, "srun", 0) else first_host(hosts)
@@ -146,9 +149,9 @@ def derived_port(job: str) -> int:
 def number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:
     text = variables.get(name)
     if text is None:
-        raise PacelineError(f"the launcher did not set {name}", subject=name)
+        raise PacelineError(f"the launcher did not set {name}", code="missing", subject=name)
     if not re.fullmatch(r"\d{1,9}", text) or not least <= int(text) <= most:
-        raise PacelineError(f"{name}={text} in the environment; legal: {least} to {most}", subject=name)
+        raise PacelineError(f"{name}={text} in the environment; legal: {least} to {most}", code="illegal", subject=name)
     return int(text)
 
 
@@ -157,7 +160,7 @@ def check_address(name: str, address: str) -> None:
         return
     host, _, port = address.rpartition(":")
     if not host or not re.fullmatch(r"\d{1,5}", port) or not 1 <= int(port) <= 65535:
-        raise PacelineError(f"{name}={address} is no HOST:PORT with a port from 1 to 65535", subject=name)
+        raise PacelineError(f"{name}={address} is no HOST:PORT with a port from 1 to 65535", code="address", subject=name)
 
 
 def is_file(address: str) -> bool:

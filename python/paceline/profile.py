@@ -26,5 +26,5 @@ def frame(path: Path) -> pandas.DataFrame:
 
     layers = read(path).get("layers")
     if not isinstance(layers, list):
-        raise PacelineError(f"{path}: this is not a profile of layers: it lacks 'layers'", subject=str(path))
+        raise PacelineError(f"{path}: this is not a profile of layers: it lacks 'layers'", code="format", subject=str(path))
     return framed(typing.cast("list[Row]", layers))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import binding  # noqa: F401 (which says where this build's library is)
 from chaos_hosts import PORT, key_in
+from error_lines import ERROR, WAY_OUT
 from jobs import PROGRAM, ROOT, environment, wait_until
 
 WORKERS = 2
@@ -77,7 +78,7 @@ class Member:
         return float(told.group(1)) if told else self.ended
 
     def errors(self):
-        return [line.removeprefix("paceline: error: ") for line in self.text("err").splitlines() if line.startswith("paceline: error: ")]
+        return [WAY_OUT.sub("", line.removeprefix(ERROR)) for line in self.text("err").splitlines() if line.startswith(ERROR)]
 
 
 class Job:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from error_lines import ERROR, sentence_and_code
 from sharing import turn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +28,6 @@ PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
 DEADLINE = 2.0
 SLACK = float(os.environ.get("PACELINE_SLACK", "6"))
 PATIENCE = 120  # seconds until a test says that something hangs
-ERROR = "paceline: error: "
 MARK = "PACELINE_TEST_MARK"  # an environment variable that children inherit, by which they are found
 
 
@@ -141,9 +141,13 @@ class Process:
         return [line for line in self.err.splitlines() if line.startswith(ERROR)]
 
     def the_error(self):
-        """The one line of error that there is to be."""
+        """The sentence of the one line of error that there is to be."""
         assert len(self.errors()) == 1, (self.process.returncode, self.err)
-        return self.errors()[0][len(ERROR) :]
+        return sentence_and_code(self.errors()[0])[0]
+
+    def the_code(self):
+        self.the_error()
+        return sentence_and_code(self.errors()[0])[1]
 
     def report(self):
         return json.loads(self.out)

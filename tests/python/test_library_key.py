@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from binding import environment
 from certificates import Authority
+from error_lines import sentence_and_code
 from jobs import Coordinator, keep_port
 from test_c_interface import installed, meeting, program  # noqa: F401 (fixtures)
 from test_collectives import program as collectives  # noqa: F401 (a fixture)
@@ -89,7 +90,8 @@ def test_a_rank_with_a_key_does_not_reduce_with_one_in_the_clear(key):
 def test_beyond_the_loopback_the_library_refuses_as_the_commands_do():
     """With the same sentence, before anything listens; and "none" is not refused for that."""
     code, sentence = run("coordinator", "--bind", "10.1.2.3")
-    sentence = sentence.removeprefix("paceline: error: ").strip()
+    sentence, shown = sentence_and_code(sentence.rstrip())
+    assert shown == "PL-NO-KEY"
     assert code == 2 and "paceline key new FILE" in sentence and "--security none" in sentence
     out = ["10.1.2.3:4200", "10.1.2.3:4201"]
     ways = {

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from binding import environment, python
+from error_lines import sentence_and_code
 from plan_questions import ALGORITHMS, BARRIER, ENDS, FFT, MEMORY, MINI_BATCH, PROGRAM, ROOT, SERVERS, without
 from test_plan_communication import BATCHES, COLLECTIVE, ITERATION, SLICE, SPEEDUP
 
@@ -42,7 +43,7 @@ def command(question, case, choices, code=0):
     options = [word for name, value in choices.items() for word in ("--" + name, value)]
     done = subprocess.run([PROGRAM, "plan", question, "--input", "-", "--json", *options], input=json.dumps(case), capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done
-    return json.loads(done.stdout) if code == 0 else done.stderr.removeprefix("paceline: error: ").removesuffix("\n")
+    return json.loads(done.stdout) if code == 0 else sentence_and_code(done.stderr.rstrip())[0]
 
 
 @pytest.mark.parametrize("question, case, choices", CASES)
@@ -135,7 +136,7 @@ except PacelineError as error: print(error.kind, error.code, error.subject, erro
     done = python(code, LD_LIBRARY_PATH=str(tmp_path))
     first, second = done.stdout.splitlines()
     assert first == str(plan.servers(**SERVERS)["servers"])
-    assert second.startswith("io missing libCbcSolver.so.3 1 ") and second.endswith("apt-get install coinor-libcbc3"), done
+    assert second.startswith("io not-installed libCbcSolver.so.3 1 ") and second.endswith("apt-get install coinor-libcbc3"), done
 
 
 # ---- Frames

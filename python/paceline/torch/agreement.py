@@ -31,4 +31,8 @@ def digest(lines: Sequence[tuple[str, str]]) -> Tensor:
 def compare(lines: Sequence[tuple[str, str]], ours: Tensor, rank_0: Tensor, rank: int) -> None:
     for (what, how), mine, theirs in zip(lines, ours.tolist(), rank_0.tolist()):
         if mine != theirs:
-            raise PacelineError(f"ranks 0 and {rank} disagree on {what}: rank {rank} has {how}; start every rank with the same script and model", subject=what)
+            raise PacelineError(
+                f"ranks 0 and {rank} disagree on {what}: rank {rank} has {how}; start every rank with the same script and model",
+                code="model-differs" if what.startswith("parameter ") else "disagree",
+                subject=what,
+            )

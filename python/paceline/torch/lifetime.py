@@ -96,7 +96,7 @@ def at_exit() -> None:
         except PacelineError as error:
             global _status
             _status = error.exit_code
-            print(f"paceline: error: {error}", file=sys.stderr)
+            print(f"paceline: error: {error} [paceline help {error.page}]", file=sys.stderr)
 
 
 @atexit.register  # with this import, so that it runs after what a script registers

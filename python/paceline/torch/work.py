@@ -102,7 +102,7 @@ class Limit:
             if pending.wait(min(asked, own)):
                 return True
         except PacelineError as error:
-            if error.kind != "deadline" or error.code != error.kind:
+            if error.kind != "deadline" or error.code == "timeout":
                 raise
             sentence = f"{error.message}; the timeout of the group is {self.seconds:g} s"
             raise PacelineError(sentence, kind=error.kind, code="timeout", subject=error.subject, exit_code=error.exit_code) from None
