@@ -203,3 +203,11 @@ def test_the_key_stands_in_no_argument_environment_or_core_of_a_process_of_the_p
         for rank in ranks:
             rank.communicate("\n", timeout=120)
             assert rank.returncode == 0
+
+
+def test_an_error_has_a_page_and_its_text():
+    with pytest.raises(PacelineError) as raised:
+        paceline.Communicator(0, ["10.1.2.3:4200", "10.1.2.3:4201"], connect_seconds=0.01)
+    assert (raised.value.code, raised.value.page) == ("no-key", "PL-NO-KEY")
+    assert raised.value.help().startswith("PL-NO-KEY: ") and "What to do: " in raised.value.help()
+    assert PacelineError("why", kind="io", code="unheard-of").help().startswith("PL-IO: ")
