@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import ProcessGroup, Store
 
 from paceline._errors import PacelineError
 from paceline._waiting import wait
@@ -103,3 +104,14 @@ class FromAnybody:
 
 def name_of(way: Way) -> str:
     return f"sent from {way[0]} to {way[1]}, tag {way[2]}"
+
+
+def tell_sources(kind: type[Any]) -> None:
+    """recv(source=None) comes to backends of this kind past PyTorch 2.14's holder of a Python backend's work, which raises when it is asked who has sent."""
+    of_torch = ProcessGroup.recv_anysource
+
+    def recv_anysource(group: ProcessGroup, tensors: list[Tensor], tag: int) -> Any:
+        backend: Any = group._get_backend(tensors[0].device)
+        return backend.recv_anysource(tensors, tag) if isinstance(backend, kind) else of_torch(group, tensors, tag)
+
+    ProcessGroup.recv_anysource = recv_anysource  # type: ignore[method-assign, assignment]

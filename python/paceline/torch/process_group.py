@@ -27,7 +27,7 @@ from paceline.torch.collectives import Collectives
 from paceline.torch.hosted import Hosted
 from paceline.torch.in_flight import InFlight
 from paceline.torch.monitored import MonitoredBarrier
-from paceline.torch.point_to_point import PointToPoint
+from paceline.torch.point_to_point import PointToPoint, tell_sources
 from paceline.torch.reductions import Op
 from paceline.torch.work import Completer, Limit, Operation, seconds_of
 
@@ -217,6 +217,10 @@ for _name in (
     "scatter", "alltoall", "all_to_all_single", "alltoall_base", "send", "recv", "recv_anysource",
 ):  # fmt: skip
     setattr(Group, _name, torch.compiler.disable(getattr(Group, _name)))  # type: ignore[no-untyped-call]
+
+
+if looks_up():
+    tell_sources(Group)
 
 
 def all_of(begun: Sequence[InFlight]) -> InFlight:

@@ -69,8 +69,9 @@ dist.destroy_process_group()
 """
 
 
-def test_a_receive_from_anybody_takes_what_is_there_and_says_whose_it_is(tmp_path):
-    passes(tmp_path, SENT + ANYBODY, ranks=3)
+@pytest.mark.parametrize("python", pythons())
+def test_a_receive_from_anybody_takes_what_is_there_and_says_whose_it_is(python, tmp_path):
+    passes(tmp_path, SENT + ANYBODY, ranks=3, python=python())
 
 
 BARRIER = """
