@@ -118,6 +118,8 @@ def found() -> Launch:
     here = launch.launched()
     group = sys.modules.get("torch.distributed")
     if group is None or not group.is_available() or not group.is_initialized():
+        if here.launcher == "nobody":
+            launch.check_alone()
         return here
     rank, workers = group.get_rank(), group.get_world_size()
     if here.launcher == "nobody":

@@ -137,7 +137,7 @@ class LibraryNode(_Hosted):
 
     def stop(self) -> None:
         if self._rank == 0:  # whose word counts, and who hosts no coordinator
-            raise PacelineError("this job was started by 'paceline run', which stops it after an iteration when it is interrupted (Ctrl-C, or SIGINT by its pid)", subject="stop")
+            raise PacelineError("this job's coordinator is a process of its own ('paceline run' or 'paceline coordinator'), which stops it after an iteration when it is interrupted (Ctrl-C, or SIGINT by its pid)", subject="stop")
 
     def step_done(self, samples: int, loss: float, phases: Mapping[str, float]) -> bool:
         unknown = sorted(set(phases) - set(_PHASES))

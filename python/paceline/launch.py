@@ -4,14 +4,15 @@
   Paceline  PACELINE_RANK          PACELINE_WORKERS       at PACELINE_COORDINATOR=HOST:PORT
   torchrun  RANK                   WORLD_SIZE             in the store at MASTER_ADDR:MASTER_PORT
   mpirun    OMPI_COMM_WORLD_RANK   OMPI_COMM_WORLD_SIZE   in the store, if MASTER_* are set; else a file, when all are on one machine
-  Hydra     PMI_RANK               PMI_SIZE               in the store at MASTER_ADDR:MASTER_PORT
+  Hydra     PMI_RANK               PMI_SIZE               as with mpirun (mpiexec of MPICH and of Intel MPI)
   srun      SLURM_PROCID           SLURM_NTASKS           in a store on the step's first host
 
 `paceline run` sets Paceline's own, and PACELINE_SERVERS: so many servers, and the coordinator, are processes that it has started already.
 A pod on Kubernetes has torchrun's or Paceline's from its manifest (examples/kubernetes), where the rank is its index in the Job.
-In this order, since mpirun and torchrun are started by srun too. PACELINE_COORDINATOR with any of them says where rank 0 runs the
-coordinator; otherwise it takes a free port and tells the others. Without any of these a process is a job of its own, unless the script has a
-process group of torch (frameworks that start ranks themselves). The shell of an sbatch script, where srun has not been called, is no rank.
+In this order, since mpirun and torchrun are started by srun too; where the numbers of two do not go together, a warning says whose count.
+PACELINE_COORDINATOR with any of them says where rank 0 runs the coordinator (with PACELINE_SERVERS: where it runs already); otherwise it takes
+a free port and tells the others. Without any of these a process is a job of its own, unless the script has a process group of torch
+(frameworks that start ranks themselves). The shell of an sbatch script, where srun has not been called, is no rank.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import dataclasses
 import os
 import re
 import tempfile
+import warnings
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from paceline._errors import PacelineError
 
@@ -56,15 +59,27 @@ class Launch:
 
 
 def launched(variables: Mapping[str, str] | None = None) -> Launch:
-    """Raises PacelineError naming the variable that makes no sense, is missing, or would have to be set."""
+    """Raises PacelineError naming the variable that makes no sense, is missing, or would have to be set. Warns of launchers that contradict each other."""
     variables = os.environ if variables is None else variables
     refuse_two(variables)
-    for launcher, rank_name, size_name in LAUNCHERS:
-        if rank_name in variables and size_name in variables and not (launcher == "srun" and is_sbatch_shell(variables)):
-            workers = number(variables, size_name, 1, 100_000)
-            rank = number(variables, rank_name, 0, workers - 1)
-            return met(variables, launcher, rank, workers)
-    return Launch("nobody", 0, 1)
+    found = [names for names in LAUNCHERS if has_started(variables, *names)]
+    if not found:
+        return Launch("nobody", 0, 1)
+    launcher, rank_name, size_name = found[0]
+    workers = number(variables, size_name, 1, 100_000)
+    here = met(variables, launcher, number(variables, rank_name, 0, workers - 1), workers)
+    for other in found[1:]:
+        warn_of(variables, here, other)
+    return here
+
+
+def has_started(variables: Mapping[str, str], launcher: str, rank: str, size: str) -> bool:
+    """Whether this process is a rank of it."""
+    if rank not in variables or size not in variables:
+        return False
+    if launcher == "Hydra":  # srun --mpi=pmi2 sets the same two
+        return "MPI_LOCALNRANKS" in variables or "SLURM_STEP_ID" not in variables
+    return launcher != "srun" or not is_sbatch_shell(variables)
 
 
 def is_sbatch_shell(variables: Mapping[str, str]) -> bool:
@@ -74,6 +89,9 @@ def is_sbatch_shell(variables: Mapping[str, str]) -> bool:
 def refuse_two(variables: Mapping[str, str]) -> None:
     """Of Paceline's launcher and torchrun nobody knows which is the inner one; mpirun and srun start either of them, one for each machine."""
     (_, rank, size), (other, other_rank, other_size) = LAUNCHERS[:2]
+    if (rank in variables) != (size in variables):
+        given, missing = (rank, size) if rank in variables else (size, rank)
+        raise PacelineError(f"{given}={variables[given]} in the environment, and no {missing}; set both, or unset {given}", subject=given)
     for ours, theirs in ((rank, other_rank), (size, other_size)):
         if {rank, size, other_rank, other_size} <= variables.keys() and variables[ours] != variables[theirs]:
             raise PacelineError(
@@ -83,12 +101,52 @@ def refuse_two(variables: Mapping[str, str]) -> None:
             )
 
 
+def warn_of(variables: Mapping[str, str], here: Launch, other: tuple[str, str, str]) -> None:
+    """A launcher around the one that counts has started one process for each machine, or for each rank. What tells of another number is left over
+    in the environment, or somebody has started several jobs."""
+    outer, rank_name, size_name = other
+    rank, size = variables[rank_name], variables[size_name]
+    groups = variables.get("GROUP_WORLD_SIZE", "") if here.launcher == "torchrun" else ""  # of processes torchrun
+    if not (rank.isdecimal() and size.isdecimal() and (groups or "0").isdecimal()):
+        return
+    if int(groups) >= int(size) if groups else here.workers > int(size) or (here.workers, here.rank) == (int(size), int(rank)):
+        return
+    _, inner_rank, inner_size = next(names for names in LAUNCHERS if names[0] == here.launcher)
+    advice = f"give torchrun --nnodes={size} and one --rdzv-endpoint" if groups else f"unset {inner_rank} and {inner_size}"
+    warnings.warn(
+        f"paceline: {here.launcher}'s {inner_rank}={here.rank} and {inner_size}={here.workers} count, and {outer}'s {rank_name}={rank} and {size_name}={size} do not; "
+        f"{advice} if all that {outer} started are to be one job",
+        stacklevel=2,
+    )
+
+
+def check_alone(variables: Mapping[str, str] | None = None) -> None:
+    """Of a process that nobody has given a rank: raises, or warns, where something says that it is one of several. It would train alone, and so would
+    all others."""
+    variables = os.environ if variables is None else variables
+    for given, missing, alone in (("RANK", "WORLD_SIZE", "0"), ("WORLD_SIZE", "RANK", "1")):
+        if variables.get(given, alone) != alone:
+            raise PacelineError(f"{given}={variables[given]} in the environment, and no {missing}; set both, or unset {given} to train alone", subject=given)
+    if "PACELINE_COORDINATOR" in variables:
+        raise PacelineError(
+            "PACELINE_COORDINATOR is set, and nothing says which rank this process is; set PACELINE_RANK and PACELINE_WORKERS, or unset it to train alone", subject="PACELINE_COORDINATOR"
+        )
+    if "JOB_COMPLETION_INDEX" in variables:
+        raise PacelineError(
+            f"JOB_COMPLETION_INDEX={variables['JOB_COMPLETION_INDEX']}: this pod is one of an Indexed Job, and nothing says how many there are and where they meet; give the pods RANK (their index), "
+            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or RANK=0 and WORLD_SIZE=1 to let each train alone",
+            subject="JOB_COMPLETION_INDEX",
+        )
+    tasks = variables.get("SLURM_NTASKS", variables.get("SLURM_JOB_NUM_NODES", "1"))
+    if tasks != "1":
+        warnings.warn(f"paceline: Slurm's job has room for {tasks} ranks, and this process trains alone, as srun has not started it; start the script by srun", stacklevel=2)
+
+
 def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) -> Launch:
     coordinator = variables.get("PACELINE_COORDINATOR", "")
     if coordinator:
         check_address("PACELINE_COORDINATOR", coordinator)
-    started = launcher == "Paceline" and coordinator and "PACELINE_SERVERS" in variables
-    servers = number(variables, "PACELINE_SERVERS", 0, 100_000) if started else None
+    servers = number(variables, "PACELINE_SERVERS", 0, 100_000) if coordinator and "PACELINE_SERVERS" in variables else None
     here = Launch(launcher, rank, workers, coordinator, one_machine=on_one_machine(variables, launcher, workers), servers=servers)
     if coordinator or workers == 1:
         return here
@@ -100,8 +158,8 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
         return dataclasses.replace(here, store=store, attempt=attempt)
     if launcher == "srun":
         return dataclasses.replace(here, store=slurm_store(variables), attempt=attempt)
-    job = variables.get("PMIX_NAMESPACE", variables.get("OMPI_MCA_ess_base_jobid", ""))
-    if launcher == "mpirun" and here.one_machine and job:
+    job = hydra_job() if launcher == "Hydra" else variables.get("PMIX_NAMESPACE", variables.get("OMPI_MCA_ess_base_jobid", "")) if launcher == "mpirun" else ""
+    if here.one_machine and job:
         name = re.sub(r"\W", "_", job)
         return dataclasses.replace(here, store=os.path.join(tempfile.gettempdir(), f"paceline-{os.getuid()}-{name}"), attempt=attempt)
     raise PacelineError(
@@ -115,11 +173,26 @@ def on_one_machine(variables: Mapping[str, str], launcher: str, workers: int) ->
     if launcher == "srun":
         hosts = variables.get("SLURM_STEP_NODELIST", variables.get("SLURM_JOB_NODELIST", ""))
         return not any(sign in hosts for sign in ",[")
-    local = {"torchrun": "LOCAL_WORLD_SIZE", "mpirun": "OMPI_COMM_WORLD_LOCAL_SIZE"}.get(launcher)
+    local = {"torchrun": "LOCAL_WORLD_SIZE", "mpirun": "OMPI_COMM_WORLD_LOCAL_SIZE", "Hydra": "MPI_LOCALNRANKS"}.get(launcher)
     if local is not None and local in variables:
         return variables[local] == str(workers)
     coordinator = variables.get("PACELINE_COORDINATOR", "127.0.0.1:0")
     return is_file(coordinator) or is_loopback(variables.get("MASTER_ADDR", coordinator.rpartition(":")[0]))
+
+
+def hydra_job() -> str:
+    """What no other job on this machine has: the process of Hydra that has started this one, or an ancestor, and when it began. "": none has."""
+    process = os.getpid()
+    try:
+        while process > 1:
+            stat = Path(f"/proc/{process}/stat").read_text()
+            name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
+            if name == "hydra_pmi_proxy":
+                return f"hydra-{process}-{rest[19]}"
+            process = int(rest[1])
+    except (OSError, ValueError):
+        pass
+    return ""
 
 
 def slurm_store(variables: Mapping[str, str]) -> str:

@@ -6,10 +6,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 from paceline import PacelineError, _joining
-from paceline.launch import Launch, derived_port, first_host, launched
+from paceline.launch import Launch, check_alone, derived_port, first_host, launched
+from processes import alone
 
 from jobs import wait_until
 
@@ -17,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "2"}
 MPIRUN = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "90695.2705"}
 SRUN = {"SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_JOB_NODELIST": "gpu[07-09]", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "1"}
+HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
 OURS = {"PACELINE_RANK": "1", "PACELINE_WORKERS": "2", "PACELINE_COORDINATOR": "10.0.0.1:4100"}
 
 
@@ -34,25 +37,84 @@ def test_each_launcher_is_understood():
     assert launched({**SRUN, "SLURM_STEP_NODELIST": "gpu08", "SLURM_STEP_RESV_PORTS": "13001-13004", "SLURM_RESTART_COUNT": "1"}) == Launch(
         "srun", 2, 3, store="127.0.0.1:13001", attempt="1"
     )
-    assert launched({"PMI_RANK": "0", "PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}).launcher == "Hydra"
+    assert launched({**HYDRA, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}) == Launch("Hydra", 1, 2, store="127.0.0.1:29500")
+    assert launched({**SRUN, "PMI_RANK": "2", "PMI_SIZE": "3", "PMI_JOBID": "4711.1"}) == launched(SRUN)  # srun --mpi=pmi2
     assert launched(OURS) == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", one_machine=False)
     started = launched({**OURS, "PACELINE_SERVERS": "1"})
     assert started == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", one_machine=False, servers=1)
     assert started.sentence() == "rank 1 of 2, started by Paceline; coordinator 10.0.0.1:4100 and 1 server, which run already"
     assert launched({**TORCHRUN, "PACELINE_SERVERS": "1"}).servers is None  # of a job around this one
+    assert launched({**SRUN, "PACELINE_COORDINATOR": "n0:4100", "PACELINE_SERVERS": "2"}).servers == 2
 
 
 def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
-    assert launched({**SRUN, **MPIRUN}).launcher == "mpirun"
-    assert launched({**SRUN, **MPIRUN, **TORCHRUN}).launcher == "torchrun"
-    assert launched({**TORCHRUN, **OURS, "WORLD_SIZE": "2"}).launcher == "Paceline"
-    assert launched({**SRUN, "ENVIRONMENT": "BATCH"}).launcher == "srun"
-    assert launched({"ENVIRONMENT": "BATCH", **{key: value for key, value in SRUN.items() if key != "SLURM_STEP_ID"}}).launcher == "nobody"  # its shell
-    assert launched({**SRUN, **OURS}).launcher == "Paceline"
+    node = {**SRUN, "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}  # one task on each of two nodes, and in it what starts the ranks there
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert launched({**node, **MPIRUN, "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}).launcher == "mpirun"
+        assert launched({**node, **TORCHRUN, "GROUP_WORLD_SIZE": "2"}).launcher == "torchrun"
+        assert launched({**node, **TORCHRUN, "GROUP_WORLD_SIZE": "2", "WORLD_SIZE": "2", "RANK": "0"}).launcher == "torchrun"  # which numbers nodes as they come
+        assert launched({**TORCHRUN, **OURS, "WORLD_SIZE": "2"}).launcher == "Paceline"
+        assert launched({**node, **OURS}).launcher == "Paceline"
+        assert launched({**node, **HYDRA, "PACELINE_COORDINATOR": "n0:4100"}).launcher == "Hydra"
+        assert launched({**SRUN, "ENVIRONMENT": "BATCH"}).launcher == "srun"
+        assert launched({"ENVIRONMENT": "BATCH", **{key: value for key, value in SRUN.items() if key != "SLURM_STEP_ID"}}).launcher == "nobody"  # its shell
     for variables in (TORCHRUN, MPIRUN, SRUN):
         found = launched({**variables, "PACELINE_COORDINATOR": "127.0.0.1:4100"})
         assert (found.coordinator, found.store) == ("127.0.0.1:4100", "")
     assert launched(TORCHRUN).sentence() == "rank 1 of 4, started by torchrun; members meet at node1:29500"
+
+
+LEFT_OVER = {"RANK": "0", "WORLD_SIZE": "1"}
+TWO_LAUNCHERS = {
+    "torchrun --standalone in each task of srun": ({**TORCHRUN, "GROUP_WORLD_SIZE": "1", **SRUN}, "torchrun's RANK=1 and WORLD_SIZE=4 count, and srun's SLURM_PROCID=2.*--nnodes=3"),
+    "variables that are left over, below srun": ({**LEFT_OVER, **SRUN}, "RANK=0 and WORLD_SIZE=1 count, and srun's SLURM_PROCID=2 and SLURM_NTASKS=3 do not; unset RANK and WORLD_SIZE"),
+    "variables of a job as large that are left over, below srun": (
+        {**SRUN, "RANK": "0", "WORLD_SIZE": "3", "PACELINE_COORDINATOR": "a:1"},
+        "RANK=0 and WORLD_SIZE=3 count, and srun's SLURM_PROCID=2",
+    ),
+    "variables that are left over, below mpirun": ({**LEFT_OVER, **MPIRUN}, "RANK=0 and WORLD_SIZE=1 count, and mpirun's OMPI_COMM_WORLD_RANK=0 and OMPI_COMM_WORLD_SIZE=2 do not"),
+    "mpirun by some tasks of srun": ({**MPIRUN, **SRUN}, "mpirun's OMPI_COMM_WORLD_RANK=0 .*=2 count, and srun's"),
+    "Hydra in a job of mpirun": ({**MPIRUN, "OMPI_COMM_WORLD_SIZE": "1", **HYDRA}, "mpirun's .*=1 count, and Hydra's PMI_RANK=1 and PMI_SIZE=2 do not"),
+    "paceline run in each task of srun": ({**OURS, **SRUN}, "Paceline's PACELINE_RANK=1 and PACELINE_WORKERS=2 count, and srun's"),
+}
+
+
+@pytest.mark.parametrize("variables, said", TWO_LAUNCHERS.values(), ids=TWO_LAUNCHERS.keys())
+def test_a_warning_says_which_of_two_launchers_counts_where_their_numbers_do_not_go_together(variables, said):
+    with pytest.warns(UserWarning, match=said):
+        launched(variables)
+
+
+def test_a_process_without_a_rank_says_so_where_something_tells_that_it_is_one_of_several():
+    told = {
+        "JOB_COMPLETION_INDEX=0: this pod is one of an Indexed Job.*RANK=0 and WORLD_SIZE=1 to let each train alone": {"JOB_COMPLETION_INDEX": "0"},
+        "WORLD_SIZE=4 in the environment, and no RANK": {"JOB_COMPLETION_INDEX": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "pod-0"},
+        "RANK=1 in the environment, and no WORLD_SIZE": {"RANK": "1"},
+        "PACELINE_COORDINATOR is set, and nothing says which rank": {"PACELINE_COORDINATOR": "node0:4100"},
+    }
+    for said, variables in told.items():
+        assert launched(variables).launcher == "nobody"  # a process group of the script may know
+        with pytest.raises(PacelineError, match=said) as caught:
+            check_alone(variables)
+        assert caught.value.exit_code == 2
+    for variables in ({"SLURM_NTASKS": "3", "SLURM_JOB_ID": "1"}, {"SLURM_JOB_NUM_NODES": "3", "SLURM_PROCID": "0", "ENVIRONMENT": "BATCH"}):
+        with pytest.warns(UserWarning, match="room for 3 ranks, and this process trains alone"):
+            check_alone(variables)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for variables in ({}, {"RANK": "0"}, {"WORLD_SIZE": "1"}, {"SLURM_NTASKS": "1"}, {"MASTER_ADDR": "node0"}):
+            check_alone(variables)
+        assert launched({"JOB_COMPLETION_INDEX": "2", **LEFT_OVER}) == Launch("torchrun", 0, 1, one_machine=True)
+
+
+def test_attach_in_a_pod_of_an_indexed_job_is_refused_and_in_one_that_wants_to_be_alone_it_is_not(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import torch, paceline.torch as pt\nm = torch.nn.Linear(2, 2)\nprint(pt.attach(m, torch.optim.SGD(m.parameters(), lr=0.1)).workers)\n")
+    ran = alone(script, JOB_COMPLETION_INDEX="1")
+    assert ran.returncode != 0 and "PacelineError: JOB_COMPLETION_INDEX=1: this pod is one of an Indexed Job" in ran.stderr, ran.stderr
+    ran = alone(script, JOB_COMPLETION_INDEX="1", **LEFT_OVER)
+    assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -68,6 +130,8 @@ def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
         ({**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "mpirun started 2 ranks.*PACELINE_COORDINATOR"),
         ({key: value for key, value in SRUN.items() if key != "SLURM_JOB_ID"}, "SLURM_JOB_ID"),
         ({key: value for key, value in SRUN.items() if key != "SLURM_JOB_NODELIST"}, "SLURM_STEP_NODELIST"),
+        ({**HYDRA, "MPI_LOCALNRANKS": "1"}, "Hydra started 2 ranks and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT"),
+        ({**TORCHRUN, "PACELINE_RANK": "1"}, "PACELINE_RANK=1 in the environment, and no PACELINE_WORKERS; set both, or unset PACELINE_RANK"),
         ({key: value for key, value in OURS.items() if key != "PACELINE_COORDINATOR"}, "PACELINE_COORDINATOR=HOST:PORT is not"),
         ({**OURS, "PACELINE_SERVERS": "some"}, "PACELINE_SERVERS=some"),
         ({**OURS, "PACELINE_COORDINATOR": "nonsense"}, "PACELINE_COORDINATOR=nonsense is no HOST:PORT"),

@@ -1,10 +1,12 @@
-"""A real mpirun (Open MPI) without any variables of ours."""
+"""A real mpirun (Open MPI), and a real Hydra (MPICH's mpiexec), without any variables of ours."""
 
 import re
 import subprocess
+import sys
 
+import pytest
 import torch
-from processes import KILLED, LIMIT, ROOT, interpreter_and_variables, torchrun
+from processes import KILLED, LIMIT, ROOT, interpreter_and_variables, torchrun, variables
 
 RESUMED = ROOT / "examples/torch/resumed.py"
 GROUP = """
@@ -18,14 +20,28 @@ dist.destroy_process_group()
 
 def mpirun(*command, ranks=3, **more):
     interpreter, environment = interpreter_and_variables(False, more)
-    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), interpreter, *map(str, command)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, env=environment)
+    return started(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), interpreter], command, environment)
 
 
-def test_it_has_the_bits_of_torchrun(tmp_path):
+# Hydra's ranks know each other by who started them: no process that something else forks.
+def hydra(*command, ranks=3, **more):
+    return started(["mpiexec.hydra", "-n", str(ranks), sys.executable], command, variables(**more))
+
+
+def hydra_by_a_shell(*command, ranks=3, **more):
+    """Which is between Hydra and each rank, as where something is set for it."""
+    return started(["mpiexec.hydra", "-n", str(ranks), "sh", "-c", '"$@"; exit $?', "sh", sys.executable], command, variables(**more))
+
+
+def started(words, command, environment):
+    return subprocess.run([*words, *map(str, command)], capture_output=True, text=True, timeout=LIMIT, env=environment)
+
+
+@pytest.mark.parametrize("launcher", (mpirun, hydra, hydra_by_a_shell))
+def test_it_has_the_bits_of_torchrun(launcher, tmp_path):
     for name in ("mpirun", "torchrun"):
         (tmp_path / name).mkdir()
-    done = mpirun(RESUMED, tmp_path / "mpirun", "--steps", 40)
+    done = launcher(RESUMED, tmp_path / "mpirun", "--steps", 40)
     assert done.returncode == 0 and "3 ranks, steps 1 to 40" in done.stdout, done.stderr
     ran = torchrun(RESUMED, tmp_path / "torchrun", "--steps", 40, ranks=3)
     assert ran.returncode == 0, ran.stderr
@@ -46,3 +62,10 @@ def test_mpirun_ends_all_and_names_the_killed_rank(tmp_path):
     done = mpirun(script)
     assert done.returncode != 0
     assert re.search(r"process rank 1 with PID \d+ on node \S+ exited on signal 9", done.stderr), done.stderr
+
+
+def test_hydra_ends_all_and_says_how_the_killed_rank_ended(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(KILLED)
+    done = hydra(script)
+    assert done.returncode == 9 and re.search(r"PID \d+ RUNNING AT \S+\s+=\s+EXIT CODE: 9", done.stdout), (done.returncode, done.stdout)
