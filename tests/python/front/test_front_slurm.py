@@ -1,10 +1,13 @@
-"""A real Slurm of three nodes: srun without any variables of ours, and sbatch with a signal before its time is over, requeued."""
+"""A real Slurm of three nodes: srun without any variables of ours, and sbatch with a signal before its time is over, requeued; also as a
+heterogeneous job, with servers on a node of their own."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -71,20 +74,21 @@ def test_a_killed_task_ends_the_step_and_the_others_name_it(cluster, tmp_path):
     assert re.search(r"PacelineError: .*\b(worker|server) 1\b", done.stderr), done.stderr
 
 
-def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_with_the_same_bits(cluster, tmp_path):
-    # The example's own script; what is written into it is how long steps take, and where things are.
-    text = (ROOT / "examples/torch/slurm.sbatch").read_text()
-    changes = {
-        "--nodes=2 --ntasks=2": "--nodes=3 --ntasks=3",
-        "srun python examples/torch/resumed.py": f"srun {sys.executable} {RESUMED} --steps 160 --seconds 0.1",
-    }
-    for was, becomes in changes.items():
-        assert was in text
-        text = text.replace(was, becomes)
-    script, log = tmp_path / "job.sbatch", tmp_path / "log"
-    script.write_text(text)
-    number = cluster.run("sbatch", "--parsable", "-o", log, script, tmp_path, **environment()).stdout.strip()
-    limit = time.monotonic() + 180
+def programs():
+    """Of this build, and this interpreter, for scripts that name them as a user would."""
+    return f"{Path(PROGRAM).parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("example, ranks", (("slurm.sbatch", 2), ("slurm_servers.sbatch", 2)))
+def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_with_the_same_bits(cluster, tmp_path, example, ranks):
+    # The example's own script; what is written into it is how long steps take.
+    text = (ROOT / "examples/torch" / example).read_text()
+    assert "resumed.py" in text
+    script, log, key = tmp_path / "job.sbatch", tmp_path / "log", tmp_path / "job.key"
+    script.write_text(text.replace("resumed.py", "resumed.py --steps 160 --seconds 0.1"))
+    subprocess.run([PROGRAM, "key", "new", key], check=True)
+    number = cluster.run("sbatch", "--parsable", "-D", ROOT, "-o", log, script, tmp_path, PATH=programs(), PACELINE_JOB_KEY_FILE=str(key), **environment()).stdout.strip()
+    limit = time.monotonic() + 240
     while not (tmp_path / "checkpoint.pt").exists():
         assert time.monotonic() < limit, log.read_text()
         time.sleep(0.1)
@@ -97,9 +101,10 @@ def test_a_signal_before_the_time_is_over_saves_and_the_requeued_job_goes_on_wit
             cluster.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)  # instead of after two minutes
         assert time.monotonic() < limit, (state, log.read_text())
         time.sleep(0.5)
-    said = [(int(first), int(last)) for first, last in re.findall(r"3 ranks, steps (\d+) to (\d+)", log.read_text())]
+    said = [(int(first), int(last)) for first, last in re.findall(rf"^{ranks} ranks, steps (\d+) to (\d+)", log.read_text(), flags=re.M)]
     assert len(said) == 2 and said[0][0] == 1 and said[1] == (said[0][1] + 1, 160), log.read_text()
+    assert len(re.findall("2 workers, 2 servers", log.read_text())) == (2 if "servers" in example else 0), log.read_text()
     (tmp_path / "undisturbed").mkdir()
-    ran = torchrun(RESUMED, tmp_path / "undisturbed", "--steps", 160, ranks=3)
+    ran = torchrun(RESUMED, tmp_path / "undisturbed", "--steps", 160, ranks=ranks)
     assert ran.returncode == 0, ran.stderr
     assert same(parameters(tmp_path), parameters(tmp_path / "undisturbed"))
