@@ -13,6 +13,7 @@ import datetime
 import os
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,9 @@ def served(collective: bool, wanted: int, started: int | None) -> int:
     if started is None:
         return 0 if collective else wanted
     if collective and started > 0:
-        raise PacelineError(f"a job by collectives has no servers, and 'paceline run' has started {started}; give it --servers 0", code="contradiction", subject="collective")
+        raise PacelineError(
+            f"a job by collectives has no servers, and {started} of this one run already; start it without, as 'paceline run --servers 0' does", code="contradiction", subject="collective"
+        )
     if not collective and started == 0:
         raise PacelineError("'paceline run --servers 0' starts jobs by collectives; give it servers, or attach settings={\"collective\": \"loop3-overlap\"}", code="contradiction", subject="servers")
     return started
@@ -201,19 +204,17 @@ def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
     """The coordinator's address, told by rank 0."""
     if hosted is not None and here.workers == 1:
         return hosted.address
-    store = store_of(here, name)
-    if hosted is not None:
-        store.set("coordinator", hosted.address)
-        return hosted.address
+    began = time.monotonic()
     try:
+        store = store_of(here, name)
+        if hosted is not None:
+            store.set("coordinator", hosted.address)
+            return hosted.address
         return store.get("coordinator").decode()
     except RuntimeError as error:
-        raise PacelineError(
-            f"rank {here.rank} has not heard of rank 0 at {here.store} within {MEETING:g} s: {str(error).splitlines()[0]}",
-            kind="deadline",
-            code="absent",
-            subject=here.store,
-        ) from None
+        passed, first = time.monotonic() - began, str(error).splitlines()[0]
+        said = f"rank {here.rank} has not heard of rank 0 at {here.store} within {passed:.0f} s" if here.rank else f"rank 0 cannot tell the others at {here.store} where it is"
+        raise PacelineError(f"{said}: {first}", kind="deadline", code="absent", subject=here.store) from None
 
 
 def remove_file(path: str) -> None:

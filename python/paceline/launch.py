@@ -107,8 +107,8 @@ def warn_of(variables: Mapping[str, str], here: Launch, other: tuple[str, str, s
     outer, rank_name, size_name = other
     rank, size = variables[rank_name], variables[size_name]
     groups = variables.get("GROUP_WORLD_SIZE", "") if here.launcher == "torchrun" else ""  # of processes torchrun
-    if not (rank.isdecimal() and size.isdecimal() and (groups or "0").isdecimal()):
-        return
+    if "RAY_JOB_ID" in variables or not (rank.isdecimal() and size.isdecimal() and (groups or "0").isdecimal()):
+        return  # Ray numbers its workers whatever its daemons were started by
     if int(groups) >= int(size) if groups else here.workers > int(size) or (here.workers, here.rank) == (int(size), int(rank)):
         return
     _, inner_rank, inner_size = next(names for names in LAUNCHERS if names[0] == here.launcher)

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import warnings
+from contextlib import closing
 
 import pytest
 from paceline import PacelineError, _joining
 from paceline.launch import Launch, check_alone, derived_port, first_host, launched
 from processes import alone
 
-from jobs import wait_until
+from jobs import keep_port, wait_until
 
 HERE = pathlib.Path(__file__).resolve().parent
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "2"}
@@ -57,6 +58,7 @@ def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
         assert launched({**TORCHRUN, **OURS, "WORLD_SIZE": "2"}).launcher == "Paceline"
         assert launched({**node, **OURS}).launcher == "Paceline"
         assert launched({**node, **HYDRA, "PACELINE_COORDINATOR": "n0:4100"}).launcher == "Hydra"
+        assert launched({**SRUN, **OURS, "RAY_JOB_ID": "02000000"}).launcher == "Paceline"  # Ray's daemons were started by srun
         assert launched({**SRUN, "ENVIRONMENT": "BATCH"}).launcher == "srun"
         assert launched({"ENVIRONMENT": "BATCH", **{key: value for key, value in SRUN.items() if key != "SLURM_STEP_ID"}}).launcher == "nobody"  # its shell
     for variables in (TORCHRUN, MPIRUN, SRUN):
@@ -195,6 +197,20 @@ def test_ranks_meet_under_torchrun(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)] == [["127.0.0.1:4007"] * 2] * 2
+
+
+def test_a_rank_that_does_not_meet_rank_0_says_where_it_looked_and_rank_0_that_its_port_is_taken(monkeypatch):
+    class Hosted:
+        address = "127.0.0.1:4001"
+
+    monkeypatch.setattr(_joining, "MEETING", 0.5)
+    with closing(keep_port()) as kept:  # nobody listens there
+        store = f"127.0.0.1:{kept.getsockname()[1]}"
+        with pytest.raises(PacelineError, match=f"rank 1 has not heard of rank 0 at {store} within .* s: "):
+            _joining.meet(Launch("srun", 1, 2, store=store), "paceline/0/0", None)
+        kept.listen()
+        with pytest.raises(PacelineError, match=f"rank 0 cannot tell the others at {store} where it is: .*EADDRINUSE"):
+            _joining.meet(Launch("srun", 0, 2, store=store), "paceline/0/0", Hosted())
 
 
 def test_an_address_of_an_earlier_attempt_does_not_count(tmp_path):

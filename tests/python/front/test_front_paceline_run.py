@@ -104,7 +104,7 @@ def test_an_interrupt_lets_all_ranks_leave_after_the_same_iteration(tmp_path):
 @pytest.mark.parametrize(
     "options, script, arguments, said",
     [
-        ((), SCRIPT, ['{"settings": {"collective": "loop3-overlap"}}'], "has no servers, and 'paceline run' has started 1; give it --servers 0"),
+        ((), SCRIPT, ['{"settings": {"collective": "loop3-overlap"}}'], "has no servers, and 1 of this one run already; start it without, as 'paceline run --servers 0' does"),
         (("--servers", 0), SCRIPT, ["{}"], "'paceline run --servers 0' starts jobs by collectives"),
         ((), ENDLESS, ["stop"], "stops it after an iteration when it is interrupted"),
         ((), "", [], "ended without joining the job; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach"),

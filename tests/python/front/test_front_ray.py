@@ -1,4 +1,5 @@
-"""Ray Train, started for real: its TorchTrainer with the backend "paceline", and attach() by PacelineConfig, also with a worker killed.
+"""Ray Train, started for real: its TorchTrainer with the backend "paceline", and attach() by PacelineConfig, also with a worker killed, and with
+servers as actors, of which one is killed.
 
 In a network of its own that has nothing but the loopback: Ray takes the machine's address where there is one.
 """
@@ -50,22 +51,33 @@ def attached(_):
         optimizer.step()
         optimizer.zero_grad()
         if step % 5 == 4:
-            metrics = {"step": step + 1, "first": first, "bits": [p.detach().double().sum().item().hex() for p in model.parameters()]}
+            metrics = {**job.report(), "step": step + 1, "first": first, "servers": int(os.environ.get("PACELINE_SERVERS", 0)), "bits": [p.detach().double().sum().item().hex() for p in model.parameters()]}
             with tempfile.TemporaryDirectory() as place:
                 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, f"{place}/state.pt")
                 ray.train.report(metrics, checkpoint=Checkpoint.from_directory(place) if job.rank == 0 else None)
-        if step == 12 and first == 0 and job.rank == 1 and lost:
+        if step == 12 and first == 0 and job.rank == 1 and lost == "worker":
             os.kill(os.getpid(), signal.SIGKILL)
+        if step == 12 and first == 0 and job.rank == 1 and lost == "server":
+            os.kill(server(), signal.SIGKILL)
     job.close()
 
-lost = False
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+def server():
+    # The process of one, by the name that Ray gives it; in this network, as Ray may run beside this.
+    import contextlib, pathlib
+    network = os.readlink("/proc/self/ns/net")
+    for place in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if place.name.isdigit() and b"ray::_Server" in (place / "cmdline").read_bytes() and os.readlink(place / "ns/net") == network:
+                return int(place.name)
+
+lost = ""
+ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 scale, found = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1}), {}
 TorchTrainer(group, torch_config=TorchConfig(backend="paceline"), scaling_config=scale, run_config=RunConfig(storage_path=folder, name="group")).fit()
 found["whole"] = DataParallelTrainer(attached, backend_config=PacelineConfig(), scaling_config=scale, run_config=RunConfig(storage_path=folder, name="whole")).fit().metrics
-lost = True
-again = RunConfig(storage_path=folder, name="lost", failure_config=FailureConfig(max_failures=1))
-found["lost"] = DataParallelTrainer(attached, backend_config=PacelineConfig(job_key_file=key), scaling_config=scale, run_config=again).fit().metrics
+for lost, servers in (("worker", 0), ("server", 2)):
+    again = RunConfig(storage_path=folder, name=lost, failure_config=FailureConfig(max_failures=1))
+    found[lost] = DataParallelTrainer(attached, backend_config=PacelineConfig(job_key_file=key, servers=servers), scaling_config=scale, run_config=again).fit().metrics
 with open(f"{folder}/found", "w") as file:
     json.dump(found, file)
 ray.shutdown()
@@ -73,7 +85,7 @@ ray.shutdown()
 
 
 @pytest.mark.full
-def test_ray_trains_by_both_ways_and_goes_on_after_a_lost_worker_with_the_same_bits(tmp_path):
+def test_ray_trains_by_both_ways_and_goes_on_after_a_lost_worker_or_server_with_the_same_bits(tmp_path):
     subprocess.run([PROGRAM, "key", "new", tmp_path / "job.key"], check=True)
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
@@ -83,5 +95,7 @@ def test_ray_trains_by_both_ways_and_goes_on_after_a_lost_worker_with_the_same_b
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert [(tmp_path / f"group {rank}").read_text() for rank in range(2)] == ["paceline 2.0"] * 2
     found = json.loads((tmp_path / "found").read_text())
-    assert found["whole"]["first"] == 0 and found["lost"]["first"] in (5, 10), found
-    assert found["lost"]["step"] == found["whole"]["step"] == 20 and found["lost"]["bits"] == found["whole"]["bits"], found
+    assert found["whole"]["first"] == 0 and found["whole"]["seconds"] > 0, found
+    for lost, servers in (("worker", 0), ("server", 2)):
+        assert found[lost]["first"] in (5, 10) and found[lost]["servers"] == servers, found
+        assert found[lost]["step"] == found["whole"]["step"] == 20 and found[lost]["bits"] == found["whole"]["bits"], found
