@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from paceline._library_node import Coordinator
 
 MEETING = 300.0  # seconds within which all ranks must have come
+FAILED, HEARD = "failed: ", 10.0  # what rank 0 tells instead of an address, and for how many seconds it stays to be heard
 _stores: dict[str, Store] = {}  # rank 0 serves one as long as its process lives
 _attached = 0  # jobs of this process so far: each meets under a name of its own, in the same order on all ranks
 
@@ -84,7 +85,12 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     hosted: Coordinator | None = None
     try:
         if rank == 0 and started is None:
-            hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings, place)
+            try:
+                hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings, place)
+            except PacelineError as error:
+                if not given and workers > 1:
+                    tell_failure(here, name, error)
+                raise
         address = given or meet(here, name, hosted)
         own = dataclasses.replace(place, role=role, rank=rank, workers=workers, servers=servers, coordinator=address, bind=bind)
         node: Node = _library_node.join(tensors, initial, settings, own, states)
@@ -210,11 +216,25 @@ def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
         if hosted is not None:
             store.set("coordinator", hosted.address)
             return hosted.address
-        return store.get("coordinator").decode()
+        address = store.get("coordinator").decode()
+        store.set(f"heard by {here.rank}", "")
     except RuntimeError as error:
         passed, first = time.monotonic() - began, str(error).splitlines()[0]
         said = f"rank {here.rank} has not heard of rank 0 at {here.store} within {passed:.0f} s" if here.rank else f"rank 0 cannot tell the others at {here.store} where it is"
         raise PacelineError(f"{said}: {first}", kind="deadline", code="absent", subject=here.store) from None
+    if address.startswith(FAILED):
+        atexit.unregister(remove_file)  # others may not have read it yet; rank 0 waits for them
+        raise PacelineError(f"rank 0 could not start the job: {address.removeprefix(FAILED)}", subject="coordinator")
+    return address
+
+
+def tell_failure(here: Launch, name: str, error: PacelineError) -> None:
+    """By rank 0, which hosts no coordinator and ends: the others would wait for it as for one that has not come yet. It waits until they have heard, since
+    with it may go the store."""
+    with contextlib.suppress(RuntimeError):
+        store = store_of(here, name)
+        store.set("coordinator", f"{FAILED}{error.message}")
+        store.wait([f"heard by {rank}" for rank in range(1, here.workers)], datetime.timedelta(seconds=HEARD))
 
 
 def remove_file(path: str) -> None:

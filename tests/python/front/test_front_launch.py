@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from paceline import PacelineError, _joining
 from paceline.launch import Launch, check_alone, derived_port, first_host, launched
-from processes import alone
+from processes import LIMIT, alone, variables
 
 from jobs import keep_port, wait_until
 
@@ -211,6 +211,44 @@ def test_a_rank_that_does_not_meet_rank_0_says_where_it_looked_and_rank_0_that_i
         kept.listen()
         with pytest.raises(PacelineError, match=f"rank 0 cannot tell the others at {store} where it is: .*EADDRINUSE"):
             _joining.meet(Launch("srun", 0, 2, store=store), "paceline/0/0", Hosted())
+
+
+REFUSED = """
+import os, sys, time, torch, paceline, paceline.torch as pt
+paceline._joining.HEARD = 200.0
+model = torch.nn.Linear(2, 2)
+rank = int(os.environ["RANK"])
+folder = os.path.dirname(sys.argv[0])
+while any(not os.path.exists(f"{folder}/{before} has heard") for before in range(1, rank)):
+    time.sleep(0.01)
+try:
+    pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+except paceline.PacelineError as error:
+    open(f"{folder}/{rank}", "w").write(str(error))
+    open(f"{folder}/{rank} has heard", "w")
+"""
+
+
+@pytest.mark.parametrize("meeting", ("store", pytest.param("file", marks=pytest.mark.full)))
+def test_all_ranks_hear_why_rank_0_cannot_start_the_job(meeting, tmp_path):
+    """Also those that come when others have ended: each waits for the one before it."""
+    (tmp_path / "train.py").write_text(REFUSED)
+    with closing(keep_port()) as kept:
+        port = kept.getsockname()[1]
+        met = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "3"} if meeting == "store" else {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "3", "PMIX_NAMESPACE": "x"}
+        started = [
+            subprocess.Popen(
+                [sys.executable, tmp_path / "train.py"],
+                env=variables(RANK=str(rank), OMPI_COMM_WORLD_RANK=str(rank), TMPDIR=str(tmp_path), PACELINE_JOB_KEY_FILE=f"{tmp_path}/none", **met),
+            )
+            for rank in range(3)
+        ]
+        for process in started:
+            assert process.wait(LIMIT) == 0
+    said = [(tmp_path / str(rank)).read_text() for rank in range(3)]
+    assert f"{tmp_path}/none cannot be opened" in said[0]
+    assert said[1:] == [f"rank 0 could not start the job: {said[0]}"] * 2
+    assert not list(tmp_path.glob("paceline-*"))
 
 
 def test_an_address_of_an_earlier_attempt_does_not_count(tmp_path):
