@@ -90,7 +90,7 @@ def test_ray_trains_by_both_ways_and_goes_on_after_a_lost_worker_or_server_with_
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
     alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"', str(environment_of("ray")), str(script), str(tmp_path)]
-    # Two minutes on an idle machine; Ray starts thirty processes that import much, and beside a compiler that takes ten.
+    # Ray starts thirty processes that import much, and beside compilers that takes a quarter of an hour.
     ran = subprocess.run(alone, capture_output=True, text=True, timeout=2400, env=variables(path=[installed(tmp_path)]))
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert [(tmp_path / f"group {rank}").read_text() for rank in range(2)] == ["paceline 2.0"] * 2
