@@ -8,10 +8,10 @@
 
 #include "base/error_pages.h"
 #include "base/text.h"
-#include "library/error_pages_json.h"
 #include "paceline/command.h"
 #include "paceline/environment.h"
 #include "paceline/help_text.h"
+#include "report/error_pages_json.h"
 
 namespace paceline::cli {
 namespace {
@@ -44,7 +44,7 @@ void print_environment(bool as_json) {
 
 void print_codes(bool as_json) {
   if (as_json) {
-    fmt::print("{}\n", library::error_pages_json().dump());
+    fmt::print("{}\n", report::error_pages_json().dump());
     return;
   }
   fmt::print("Codes of errors; 'paceline help CODE' shows what to do:\n\n");

@@ -45,11 +45,10 @@ pid_t copy_process(unsigned long flags) { return static_cast<pid_t>(syscall(SYS_
   const int why = errno;
   const char* const page = why == ENOENT ? "PL-NO-FILE" : "PL-IO";
   const char* const parts[] = {
-    "paceline: error: lab: cannot ", what, subject, ": ", strerror(why), " [paceline help ", page,
-    "]
-    "};
-    for (const char* part
-         : parts) [[maybe_unused]] const auto written = write(STDERR_FILENO, part, strlen(part));
+      "paceline: error: lab: cannot ", what, subject, ": ", strerror(why), " [paceline help ", page, "]\n"};
+  for (const char* part : parts) {
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, part, strlen(part));
+  }
   _exit(127);
 }
 

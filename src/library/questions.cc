@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "library/error_pages_json.h"
 #include "library/options_json.h"
 #include "planner/questions/ask.h"
+#include "report/error_pages_json.h"
 #include "report/json_text.h"
 
 namespace paceline::library {
@@ -26,7 +26,7 @@ constexpr Row kRows[] = {
     {"questions", names},
     {"options", options_json},
     {"schema", options_schema},
-    {"errors", error_pages_json},
+    {"errors", report::error_pages_json},
     {"version",
      [] {
        return Json{{"release", PACELINE_VERSION}};

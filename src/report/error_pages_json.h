@@ -3,9 +3,9 @@
 
 #include "report/report.h"
 
-namespace paceline::library {
+namespace paceline::report {
 
 // An array with an object for each code: code, shown, title, means, check, remedy.
-report::Json error_pages_json();
+Json error_pages_json();
 
-}  // namespace paceline::library
+}  // namespace paceline::report

@@ -1,11 +1,11 @@
-#include "library/error_pages_json.h"
+#include "report/error_pages_json.h"
 
 #include "base/error_pages.h"
 
-namespace paceline::library {
+namespace paceline::report {
 
-report::Json error_pages_json() {
-  auto pages = report::Json::array();
+Json error_pages_json() {
+  auto pages = Json::array();
   for (const ErrorPage& page : error_pages()) {
     pages.push_back({{"code", page.code},
                      {"shown", shown_code(page.code)},
@@ -17,4 +17,4 @@ report::Json error_pages_json() {
   return pages;
 }
 
-}  // namespace paceline::library
+}  // namespace paceline::report
