@@ -54,6 +54,8 @@ pid_t copy_process(unsigned long flags) { return static_cast<pid_t>(syscall(SYS_
 
 [[noreturn]] void become_command(const Start& start) {
   setpgid(0, 0);
+  // A shell has what it starts in the background ignore it, and with it a lab asks its commands to end, perhaps already.
+  signal(SIGINT, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -36,7 +36,7 @@ def header(major=2, kind=0, flags=0, sequence=0, body=b"", body_bytes=None, payl
 
 
 def hello(name, to, session, attempt=1, job=0, epoch=0, resume=0, incarnations=(0, 0), nonce=bytes(16), key=bytes(32), proof=bytes(32)):
-    return HELLO.pack(session, job, 0, epoch, attempt, 3, 3, name[0], to[0], resume, 0, name[1], to[1], *incarnations, nonce, key, proof, 0)
+    return HELLO.pack(session, job, 0, epoch, attempt, 4, 4, name[0], to[0], resume, 0, name[1], to[1], *incarnations, nonce, key, proof, 0)
 
 
 def message_head(kind, payload_bytes, layer=-1, unit=0, iteration=0):

@@ -65,7 +65,7 @@ def test_a_c_program_outside_the_tree_trains_and_reduces(program, optimizer):
 def test_a_mistake_is_named_with_its_option(program):
     done = subprocess.run([program, "sdg", "127.0.0.1:1"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "'sdg' is no optimizer; legal are sgd" in done.stderr and "(illegal --optimizer)" in done.stderr
+    assert "'sdg' is no optimizer (did you mean 'sgd'?); legal are sgd" in done.stderr and "(illegal --optimizer)" in done.stderr
 
 
 def test_the_library_exports_the_golden_list_and_nothing_else(installed):

@@ -385,7 +385,7 @@ def test_options_that_do_not_fit_are_refused(flags, named):
 
 def test_a_directory_that_cannot_be_is_refused_before_training(tmp_path):
     (tmp_path / "file").write_text("")
-    _, errors = train(checkpoint=tmp_path / "file/c", iterations=3, code=1)
+    _, errors = train(checkpoint=tmp_path / "file/c", iterations=3, code=2)
     assert str(tmp_path / "file") in errors
 
 

@@ -127,7 +127,7 @@ def test_a_worker_that_is_lost_there_is_named(tmp_path, sshd, lost):
     error = next(line for line in job.err.splitlines() if line.startswith(ERROR))
     assert error.startswith(f"{ERROR}worker 1 (127.0.0.1:") or error.startswith(f"{ERROR}worker 1 on beta exited with code 255"), job.err
     if lost == "process":
-        assert error.endswith("worker 1 on beta was killed by signal 9")
+        assert error.endswith("worker 1 on beta was killed by signal 9 [paceline help PL-PEER-LOST]")
     wait_until("nothing is left there", lambda: not sshd.descendants())
 
 
