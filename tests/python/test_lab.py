@@ -187,10 +187,15 @@ def test_wrong_requests(arguments, names):
             assert name in process.the_error()
 
 
-def test_a_command_that_fails_ends_the_others_where_that_is_asked_for():
-    """At once, when the others have hardly begun. A shell that is about to become another program (`sleep 1000` alone) may lose the signal; one that waits does not."""
+@pytest.mark.parametrize("disposition", (signal.SIG_DFL, signal.SIG_IGN), ids=("foreground", "background"))
+def test_a_command_that_fails_ends_the_others_where_that_is_asked_for(disposition):
+    """At once, when the others have hardly begun, also by a lab that a shell has started in the background, where SIGINT is ignored. A shell that is about to become another program (`sleep 1000` alone) may lose the signal; one that waits does not."""
     for _ in range(3):
-        done = lab("--hosts", 8, "--measure", "0s", "--end-with-first", "--json", "--each", "exit 7", *7 * ("--each", "sleep 1000 & wait"), code=7)
+        before = signal.signal(signal.SIGINT, disposition)  # which the lab inherits
+        try:
+            done = lab("--hosts", 8, "--measure", "0s", "--end-with-first", "--json", "--each", "exit 7", *7 * ("--each", "sleep 1000 & wait"), code=7)
+        finally:
+            signal.signal(signal.SIGINT, before)
         if done is None:
             return
         hosts = json.loads(done[0])["hosts"]
