@@ -105,6 +105,19 @@ def test_every_page_is_shown_in_whatever_case(pages):
             assert " ".join(page[paragraph].replace("`", "'").split()) in " ".join(words), paragraph
 
 
+def test_error_lines_that_the_documentation_shows_end_with_a_code_that_there_is(pages):
+    shown = {page["shown"] for page in pages.values()}
+    lines = 0
+    for file in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for block in re.findall(r"^```.*?^```$", file.read_text(), re.DOTALL | re.MULTILINE):
+            said = block.split("paceline: error: ")[1:]
+            lines += len(said)
+            for one in said:
+                code = re.search(r"\[paceline help (PL-[A-Z-]+)\]", one)
+                assert code and code[1] in shown, (file, one)
+    assert lines >= 4
+
+
 @pytest.mark.parametrize("wrong, meant", [("PL-PORT-INUSE", "PL-PORT-IN-USE"), ("pl-peer-lots", "PL-PEER-LOST")])
 def test_a_near_miss_is_told_the_nearest(wrong, meant):
     done = run("help", wrong)
