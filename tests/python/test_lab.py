@@ -189,7 +189,9 @@ def test_wrong_requests(arguments, names):
 
 @pytest.mark.parametrize("disposition", (signal.SIG_DFL, signal.SIG_IGN), ids=("foreground", "background"))
 def test_a_command_that_fails_ends_the_others_where_that_is_asked_for(disposition):
-    """At once, when the others have hardly begun, also by a lab that a shell has started in the background, where SIGINT is ignored. A shell that is about to become another program (`sleep 1000` alone) may lose the signal; one that waits does not."""
+    """At once, when the others have hardly begun, also by a lab that a shell has started in the background, where SIGINT is ignored.
+
+    A shell that is about to become another program (`sleep 1000` alone) may lose the signal; one that waits does not."""
     for _ in range(3):
         before = signal.signal(signal.SIGINT, disposition)  # which the lab inherits
         try:
