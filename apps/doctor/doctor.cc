@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/wrong.h"
 #include "doctor/report.h"
 #include "doctor/started_there.h"
 #include "paceline/beside.h"
@@ -70,17 +71,18 @@ int examine(const Options& options) {
   }
   const Machine machine = this_machine();
   Json report = report_of(machine, ask_loopback({}));
-  bool all_reached = report["loopback"]["reachable"];
-  for (const StartedThere& there : doctors) {
-    Json host = report_of(measure_way(there.address, machine.interfaces, label, there.ready));
-    all_reached = all_reached && host["reachable"].get<bool>();
-    report["hosts"].push_back(std::move(host));
-  }
+  std::vector<MeasuredWay> ways;
+  for (const StartedThere& there : doctors) ways.push_back(measure_way(there.address, machine.interfaces, label, there.ready));
+  add_ways(report, ways);
   if (options.json)
     fmt::print("{}\n", report.dump(2));
   else
     print_text(report);
-  return all_reached ? kDone : kFailed;
+  std::fflush(stdout);
+  for (const MeasuredWay& way : ways) {
+    if (!way.facts.reached.ok()) return report_error(at(way.facts.host, way.facts.reached));
+  }
+  return report["loopback"]["reachable"].get<bool>() ? kDone : kFailed;
 }
 
 int serve(const Options& options) {

@@ -25,6 +25,7 @@ struct HostFacts {
 
 struct Finding {
   double cost = 1;  // how many times as long as without it what waits for the link may take, roughly; the order in which they stand
+  std::string code;  // for programs: slow, one-way-slow, one-stream-slow, mtu, route, release, clock, unreachable
   std::string what, remedy;
 };
 

@@ -1,6 +1,8 @@
 #include "doctor/report.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -90,6 +92,30 @@ Json to_json(const Way& way) {
           {"segment_bytes", known(way.segment_bytes)}};
 }
 
+// A direction of the way to a host.
+Json link_json(const HostFacts& facts, const std::string& from, const std::string& to, double rate) {
+  const double label = facts.label.value_or(facts.way.bytes_per_second);
+  return {{"from", from},
+          {"to", to},
+          {"rate", rate},
+          {"label", label > 0 ? Json(label) : Json()},
+          {"round_trip", facts.round_trip},
+          {"mtu", facts.way.mtu > 0 ? Json(facts.way.mtu) : Json()},
+          {"interface", facts.way.interface.empty() ? Json() : Json(facts.way.interface)}};
+}
+
+Json host_json(const MeasuredWay& measured) {
+  const HostFacts& facts = measured.facts;
+  Json host = {{"host", facts.host}};
+  host.update(to_json(facts.reached.ok() ? measured.answer : Result<EchoAnswer>(facts.reached)));
+  host["bytes_per_second_back"] = facts.back > 0 ? Json(facts.back) : Json();
+  host["bytes_per_second_of_several"] = facts.several > 0 ? Json(facts.several) : Json();
+  host["way"] = to_json(facts.way);
+  host["findings"] = Json::array();
+  for (const Finding& one : findings(facts)) host["findings"].push_back({{"what", one.what}, {"remedy", one.remedy}});
+  return host;
+}
+
 std::string text_of_seconds(double value) { return (value < 0 ? "-" : "") + to_text(from_seconds(std::abs(value))); }
 
 void print_link(const std::string& name, const Json& link, bool offset) {
@@ -126,19 +152,24 @@ void print_host(const Json& host) {
 
 Json report_of(const Machine& machine, const Result<EchoAnswer>& loopback) {
   return {{"program", program_facts()},    {"machine", to_json(machine)}, {"interfaces", to_json(machine.interfaces)},
-          {"loopback", to_json(loopback)}, {"lab", to_json(machine.lab)}, {"hosts", Json::array()}};
+          {"loopback", to_json(loopback)}, {"lab", to_json(machine.lab)}, {"hosts", Json::array()},
+          {"links", Json::array()},        {"findings", Json::array()}};
 }
 
-Json report_of(const MeasuredWay& measured) {
-  const HostFacts& facts = measured.facts;
-  Json host = {{"host", facts.host}};
-  host.update(to_json(facts.reached.ok() ? measured.answer : Result<EchoAnswer>(facts.reached)));
-  host["bytes_per_second_back"] = facts.back > 0 ? Json(facts.back) : Json();
-  host["bytes_per_second_of_several"] = facts.several > 0 ? Json(facts.several) : Json();
-  host["way"] = to_json(facts.way);
-  host["findings"] = Json::array();
-  for (const Finding& one : findings(facts)) host["findings"].push_back({{"what", one.what}, {"remedy", one.remedy}});
-  return host;
+void add_ways(Json& report, const std::vector<MeasuredWay>& ways) {
+  std::vector<std::pair<std::string, Finding>> found;
+  for (const MeasuredWay& measured : ways) {
+    const HostFacts& facts = measured.facts;
+    report["hosts"].push_back(host_json(measured));
+    if (facts.reached.ok()) {
+      report["links"].push_back(link_json(facts, facts.way.own_address, facts.host, facts.there));
+      report["links"].push_back(link_json(facts, facts.host, facts.way.own_address, facts.back));
+    }
+    for (Finding& one : findings(facts)) found.emplace_back(facts.host, std::move(one));
+  }
+  std::ranges::stable_sort(found, std::greater(), [](const auto& one) { return one.second.cost; });
+  for (const auto& [host, one] : found)
+    report["findings"].push_back({{"code", one.code}, {"host", host}, {"text", host + " " + one.what}, {"remedy", one.remedy}});
 }
 
 void print_text(const Json& report) {

@@ -10,8 +10,8 @@ namespace paceline::cli {
 
 // Of this machine, with no hosts yet.
 nlohmann::ordered_json report_of(const Machine& machine, const Result<EchoAnswer>& loopback);
-// Of one host.
-nlohmann::ordered_json report_of(const MeasuredWay& measured);
+// Each becomes one of "hosts", its directions "links", and what was found "findings" of all hosts, the dearest first.
+void add_ways(nlohmann::ordered_json& report, const std::vector<MeasuredWay>& ways);
 
 void print_text(const nlohmann::ordered_json& report);
 

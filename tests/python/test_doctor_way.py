@@ -41,7 +41,16 @@ class Pair:
 
     def examined(self, *options, port=PORT):
         done = subprocess.run([*map(str, self.hosts.at(0)), PROGRAM, "doctor", f"{self.there}:{port}", "--json", *options], capture_output=True, text=True, timeout=120)
-        (host,) = json.loads(done.stdout)["hosts"]
+        report = json.loads(done.stdout)
+        (host,) = report["hosts"]
+        assert [(one["text"], one["remedy"]) for one in report["findings"]] == [(f"{host['host']} {one['what']}", one["remedy"]) for one in host["findings"]]
+        assert all(one["code"] for one in report["findings"])
+        ways = [(link["from"], link["to"], link["rate"]) for link in report["links"]]
+        if host["reachable"]:
+            own = host["way"]["address"]
+            assert ways == [(own, host["host"], host["bytes_per_second"]), (host["host"], own, host["bytes_per_second_back"])]
+        else:
+            assert ways == [] and done.stderr.startswith(f"paceline: error: {host['host']}: "), done.stderr
         assert done.returncode == (0 if host["reachable"] else 1), done.stderr
         return host
 
