@@ -147,8 +147,8 @@ def main() -> int:
     cells = list({cell.name: cell for figure in figures for cell in figure.cells}.values())
     reasons = run_cells(cells, store, lacking(options.program))
     readings = [(figure, read(figure, store, reasons)) for figure in figures]
-    document = page.write(folder, readings, store)
-    print(json.dumps(document, indent=1) if options.json else page.summary(document, folder))
+    figures_json = page.write(folder, readings, store)
+    print(json.dumps(figures_json, indent=1) if options.json else page.summary(figures_json, folder))
     return 0
 
 

@@ -32,24 +32,36 @@ def picture(folder: Path, figure: Figure, reading: Reading) -> str:
     return name
 
 
+SOURCE = {"measured": "measured", "stepped": "simulated", "computed": "simulated"}
+
+
 def entry(folder: Path, figure: Figure, reading: Reading, store) -> dict:
+    """`paper_value` and `value`: of the first row that has both; all of them stand in `rows`."""
+    _, paper_value, value = next((row for row in reading.rows if row[1]), (reading.rows or [("", "", "")])[0])
+    commands = [" ".join(["paceline", *store.command(cell)[1:]]) for cell in figure.cells]
     return {
-        "id": figure.id,
         "paper": figure.paper,
+        "figure": figure.id,
         "title": figure.title,
+        "source": SOURCE.get(figure.how),
         "how": figure.how,
+        "paper_value": paper_value or None,
+        "value": value or None,
         "verdict": reading.verdict,
         "sentence": reading.sentence,
+        "command": f"paceline bench figures --only {figure.id}{' --quick' if store.quick else ''}",
+        "commands": commands,
         "rows": [{"what": what, "paper": paper, "ours": ours} for what, paper, ours in reading.rows],
         "picture": picture(folder, figure, reading),
-        "commands": [" ".join(["paceline", *store.command(cell)[1:]]) for cell in figure.cells],
+        "release": store.release,
+        "quick": store.quick,
     }
 
 
 def section(one: dict) -> str:
     say = html.escape
     kind = one["verdict"].split()[0]
-    text = [f"<h3 id='{one['id']}'>{say(one['title'])}</h3>", f"<p><b class='{kind}'>{say(one['verdict'])}</b>, {say(one['how'] or 'not run')}. {say(one['sentence'])}.</p>"]
+    text = [f"<h3 id='{one['figure']}'>{say(one['title'])}</h3>", f"<p><b class='{kind}'>{say(one['verdict'])}</b>, {say(one['how'] or 'not run')}. {say(one['sentence'])}.</p>"]
     if one["picture"]:
         text.append(f"<img src='{one['picture']}' alt='{say(one['title'])}'>")
     if one["rows"]:
@@ -60,22 +72,22 @@ def section(one: dict) -> str:
     return "\n".join(text)
 
 
-def write(folder: Path, readings: list[tuple[Figure, Reading]], store) -> dict:
+def write(folder: Path, readings: list[tuple[Figure, Reading]], store) -> list[dict]:
     figures = [entry(folder, figure, reading, store) for figure, reading in readings]
-    document = {"release": store.release, "quick": store.quick, "machine": platform.machine(), "system": platform.release(), "figures": figures}
-    (folder / "figures.json").write_text(json.dumps(document, indent=1))
+    (folder / "figures.json").write_text(json.dumps(figures, indent=1))
     counts = Counter(one["verdict"] for one in figures)
-    body = [f"<h1>Five papers, redone</h1><p>{html.escape(store.release)}{', quick: numbers mean little' if store.quick else ''}. {said(counts)}.</p>"]
+    origin = f"{store.release}, {platform.system()} {platform.release()} {platform.machine()}{', quick: numbers mean little' if store.quick else ''}"
+    body = [f"<h1>Five papers, redone</h1><p>{html.escape(origin)}. {said(counts)}.</p>"]
     for paper in dict.fromkeys(one["paper"] for one in figures):
         body += [f"<h2>{html.escape(paper)}</h2>", *(section(one) for one in figures if one["paper"] == paper)]
     (folder / "index.html").write_text(f"<!doctype html><meta charset='utf-8'><title>Five papers, redone</title><style>{STYLE}</style>" + "\n".join(body))
-    return document
+    return figures
 
 
 def said(counts: Counter) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
 
 
-def summary(document: dict, folder: Path) -> str:
-    lines = [f"{one['id']:<18} {one['verdict']:<18} {one['sentence']}" for one in document["figures"]]
-    return "\n".join([*lines, "", f"{said(Counter(one['verdict'] for one in document['figures']))}; {folder}/index.html"])
+def summary(figures: list[dict], folder: Path) -> str:
+    lines = [f"{one['figure']:<18} {one['verdict']:<18} {one['sentence']}" for one in figures]
+    return "\n".join([*lines, "", f"{said(Counter(one['verdict'] for one in figures))}; {folder}/index.html"])

@@ -38,16 +38,20 @@ def test_the_list_says_what_there_is_and_what_is_wrong_is_named(tmp_path):
 def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tmp_path):
     folder = tmp_path / "out"
     document = json.loads(run("--only", COMPUTED, "--quick", "--output", folder, "--json").stdout)
-    of = {one["id"]: one for one in document["figures"]}
+    of = {one["figure"]: one for one in document}
     assert set(of) == set(COMPUTED.split(",")) and all(one["verdict"] in VERDICTS and one["sentence"] for one in of.values())
     assert of["htc-table2"]["verdict"] == "reproduced" and [row["paper"] for row in of["htc-table2"]["rows"]] == ["11.6", "1.6", "2.3", "2.7", "2.3"]
     assert of["p3-fig5"]["rows"][0]["ours"] == "71.5 %"
+    assert {key: of["htc-table2"][key] for key in ("paper", "source", "paper_value", "command")} == {
+        "paper": "HTC guidelines", "source": "simulated", "paper_value": "11.6", "command": "paceline bench figures --only htc-table2 --quick"
+    }  # fmt: skip
+    assert of["ibatch-fig1"]["source"] is None and of["ibatch-fig1"]["value"] is None
     assert of["ibatch-fig4"]["verdict"] == "better" and of["ibatch-fig4"]["how"] == "computed"
     assert of["ibatch-fig1"]["verdict"] == "not runnable here" and not of["ibatch-fig1"]["commands"]
     assert of["lp-fig2"]["rows"][0]["ours"] == "9 steps" and of["elastic-fig3"]["verdict"] == "reproduced"
     page = (folder / "index.html").read_text()
     for one in of.values():
-        assert f"id='{one['id']}'" in page
+        assert f"id='{one['figure']}'" in page
         assert (one["picture"] == "") or (folder / one["picture"]).read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "figures.json").read_text()) == document
     # Each command answers what its cell has.
@@ -62,8 +66,8 @@ def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tm
 
 def test_stepped_figures_are_drawn_and_the_papers_sketches_come_out(tmp_path):
     document = json.loads(run("--only", STEPPED, "--quick", "--output", tmp_path, "--json").stdout)
-    assert {one["id"]: (one["how"], one["verdict"]) for one in document["figures"]} == {name: ("stepped", "reproduced") for name in STEPPED.split(",")}
-    assert all((tmp_path / one["picture"]).exists() and one["rows"] for one in document["figures"])
+    assert {one["figure"]: (one["how"], one["verdict"]) for one in document} == {name: ("stepped", "reproduced") for name in STEPPED.split(",")}
+    assert all((tmp_path / one["picture"]).exists() and one["rows"] for one in document)
 
 
 STAND_IN = """#!{python}
@@ -87,7 +91,7 @@ def test_what_fails_or_is_lacking_is_no_point_and_the_others_are_drawn(tmp_path)
     words = [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", tmp_path / "out", "--json"]
     done = subprocess.run([*words, "--only", "htc-table2,p3-fig12,elastic-fig4b,p3-fig5"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    of = {one["id"]: one for one in json.loads(done.stdout)["figures"]}
+    of = {one["figure"]: one for one in json.loads(done.stdout)}
     assert of["htc-table2"]["verdict"] == "not runnable here" and "the values are not verified" in of["htc-table2"]["sentence"] and not of["htc-table2"]["rows"]
     assert "lacks CAP_SYS_ADMIN" in of["p3-fig12"]["sentence"] and "no trainer" in of["elastic-fig4b"]["sentence"]
     assert of["p3-fig5"]["verdict"] == "reproduced"
@@ -99,5 +103,5 @@ def test_measured_figures_are_drawn_from_small_runs(tmp_path):
     if not rights():
         return
     document = json.loads(run("--only", "p3-fig12,lp-table1,lp-fig3,elastic-table2", "--quick", "--output", tmp_path, "--json").stdout)
-    for one in document["figures"]:
+    for one in document:
         assert one["verdict"] != "not runnable here" and one["rows"], one
