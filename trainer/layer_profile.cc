@@ -79,15 +79,20 @@ Result<LayerProfile> profile_layers(const LayerProfileOptions& options,
   const SystemClock clock;
   Timer timer(clock, adapter->table());
   const std::int64_t total = options.warm_up + options.rounds;
+  const TimePoint began = clock.now();
   for (std::int64_t done = 0; done < total; ++done) {
     const double seconds_of_step = step(*network, *adapter, batch, timer);
     on_step(done + 1, total);
-    if (done < options.warm_up) continue;
+    // Whether the time allows no other step like this one.
+    const bool last = options.limit > 0 && seconds(clock.now() - began) + seconds_of_step > options.limit;
+    if (done < options.warm_up && !last) continue;
+    if (profile.steps.empty()) profile.warm_up = done;
     profile.steps.push_back(seconds_of_step);
     for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
       profile.layers[layer].forward.push_back(timer.times().forward()[layer]);
       profile.layers[layer].backward.push_back(timer.times().backward()[layer]);
     }
+    if (last) break;
   }
   return profile;
 }

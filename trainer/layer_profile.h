@@ -16,6 +16,7 @@ struct LayerProfileOptions {
   std::int64_t mini_batch = 32;           // at least 1
   std::int64_t rounds = 5;                // steps that count, at least 1
   std::int64_t warm_up = 2;               // steps before them, which do not
+  double limit = 0;                       // seconds after which no step begins, once one counts; 0: none
   model::ConvolutionChoice convolutions;  // as --convolutions says
 };
 
@@ -27,6 +28,7 @@ struct LayerProfile {
   };
   std::vector<Layer> layers;  // in forward order
   std::vector<double> steps;  // seconds of a whole step, by round
+  std::int64_t warm_up = 0;   // steps before them
 };
 
 // Errors: kBadRequest for an unknown model. `on_step(done, total)` after every step.

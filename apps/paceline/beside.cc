@@ -17,4 +17,9 @@ std::optional<std::filesystem::path> shared_beside(const std::filesystem::path& 
   return std::nullopt;
 }
 
+std::optional<std::string> layer_table_of(const std::string& name) {
+  const auto table = shared_beside(std::filesystem::path("bench/tables") / (name + ".json"));
+  return table ? std::optional(table->string()) : std::nullopt;
+}
+
 }  // namespace paceline::cli

@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "paceline/help_text.h"
+#include "paceline/option_files.h"
 #include "process/child.h"
 
 namespace paceline::cli {
@@ -24,6 +26,31 @@ std::string quoted(const std::string& word) {
 }
 
 }  // namespace
+
+void add_named_hosts(CLI::App& command, NamedHosts& hosts, const std::string& purpose) {
+  command.add_option("--hosts", hosts.names, purpose)->delimiter(',')->allow_extra_args(false)->option_text("NAME,...");
+  command.add_option("--ssh", hosts.ssh, "How a machine of --hosts is reached")
+      ->capture_default_str()
+      ->check(not_empty)
+      ->type_name("COMMAND")
+      ->group(kForExperts);
+  command.add_option("--remote", hosts.remote, "This program on machines of --hosts, if it lies elsewhere there")
+      ->check(not_empty)
+      ->option_text("FILE")
+      ->group(kForExperts);
+}
+
+Status check_named_hosts(const NamedHosts& hosts) {
+  if (hosts.names.empty()) {
+    const char* without = hosts.ssh != kUsualSsh ? "--ssh" : !hosts.remote.empty() ? "--remote" : nullptr;
+    return without == nullptr ? Status()
+                              : error(ErrorKind::kBadRequest, "{} is for --hosts; give it, or leave {} out", without, without);
+  }
+  for (const std::string& host : hosts.names) {
+    if (host.empty() || host.starts_with('-')) return error(ErrorKind::kBadRequest, "--hosts: '{}' is no host's name", host);
+  }
+  return {};
+}
 
 std::vector<std::string> ssh_command(const std::string& ssh, const std::string& host, const std::vector<std::string>& words) {
   std::vector<std::string> command = words_of(ssh);

@@ -45,13 +45,14 @@ Status profile_layers_as_asked(const Json& request) {
   options.mini_batch = request.at("mini_batch");
   options.rounds = request.at("rounds");
   options.warm_up = request.at("warm_up");
+  options.limit = request.at("limit");
   PACELINE_ASSIGN_OR_RETURN(const LayerProfile profile, profile_layers(options, tell_progress));
   Json layers = Json::array();
   for (const LayerProfile::Layer& layer : profile.layers) {
     layers.push_back(
         {{"name", layer.name}, {"parameters", layer.parameters}, {"forward_s", layer.forward}, {"backward_s", layer.backward}});
   }
-  tell({{"layers", layers}, {"step_s", profile.steps}});
+  tell({{"layers", layers}, {"step_s", profile.steps}, {"warm_up", profile.warm_up}});
   return {};
 }
 

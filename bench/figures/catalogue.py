@@ -46,12 +46,12 @@ class Figure:
 
 def machines_of(name: str, table: str, counts: str, bandwidth: str, schedule: str, *more: str, quick: str = "", seconds: float = 5.0) -> Cell:
     """Seconds of an iteration by numbers of machines, stepped; `quick`: these numbers."""
-    words = ("plan", "speedup", "--input", table, "--bandwidth", bandwidth, "--schedule", schedule, *more)
+    words = ("plan", "speedup", "--input", table, "--bandwidth", bandwidth, "--payload", "1", "--schedule", schedule, *more)
     return Cell(name, (*words, "--machines", counts), (*words, "--machines", quick) if quick else (), seconds=seconds)
 
 
 def by_machines(answer: Any, key: str = "speedup") -> dict[int, float]:
-    return dict(zip(answer["machines"], answer[key], strict=True))
+    return {row["machines"]: row[key] for row in answer}
 
 
 def not_here(id: str, paper: str, title: str, why: str) -> Figure:

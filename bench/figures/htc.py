@@ -98,7 +98,7 @@ ACTUAL = {model: machines_of(f"htc-speedup-{model}", model, ",".join(map(str, MA
 def overhead_of(answers: Answers, model: str) -> float:
     """The bound of one worker with a server of its own is its computing."""
     answer = answers[ACTUAL[model].name]
-    return answer["paceline"][0] / answer["lower_bound"][0] - 1
+    return answer[0]["paceline"] / answer[0]["lower_bound"] - 1
 
 
 def read_actual(answers: Answers) -> Reading:
@@ -125,7 +125,7 @@ LEMMA_32 = {duplex: Cell(f"htc-lemma32-{duplex}", ("plan", "servers", "--paramet
 
 
 def read_servers(answers: Answers) -> Reading:
-    seconds = {count: answers[cell.name]["paceline"][0] for count, cell in SERVED.items()}
+    seconds = {count: answers[cell.name][0]["paceline"] for count, cell in SERVED.items()}
     knee = next((count for count in SERVERS[:-1] if seconds[count + 1] > 0.95 * seconds[count]), SERVERS[-1])
     said = {duplex: answers[cell.name]["servers"] for duplex, cell in LEMMA_32.items()}
     rows = [(f"ResNet-50, 4 workers, 10 Gb/s, {count} servers: an iteration", "", f"{1e3 * value:.0f} ms") for count, value in seconds.items()]

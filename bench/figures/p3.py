@@ -137,7 +137,7 @@ UNIT, RATE = 0.1, 40e6  # seconds, bytes/s
 def example(name: str, schedule: str, sizes: tuple[float, ...]) -> Cell:
     """Three layers, each a unit forward and a unit backward, that take so many units to a server of its own."""
     layers = [{"parameters": round(size * UNIT * RATE / 4), "forward": UNIT, "backward": UNIT} for size in sizes]
-    return Cell(name, ("plan", "speedup", "--bandwidth", f"{RATE / 1e6:g}MB/s", "--machines", "1", "--servers", "1", "--start-up", "0s", "--schedule", schedule, "--layers", json.dumps(layers)))
+    return Cell(name, ("plan", "speedup", "--bandwidth", f"{RATE / 1e6:g}MB/s", "--machines", "1", "--servers", "1", "--payload", "1", "--start-up", "0s", "--schedule", schedule, "--layers", json.dumps(layers)))
 
 
 ORDER = {name: example(f"p3-order-{name}", name, (2, 2, 2)) for name in ("slicing", "p3")}
@@ -146,7 +146,7 @@ GRAIN = {name: example(f"p3-grain-{name}", name, (1, 3, 1)) for name in ("layer-
 
 def delays(cells, answers: Answers) -> dict[str, float]:
     """Units of an iteration in which nothing is computed."""
-    return {name: answers[cell.name]["paceline"][0] / UNIT - 6 for name, cell in cells.items()}
+    return {name: answers[cell.name][0]["paceline"] / UNIT - 6 for name, cell in cells.items()}
 
 
 def read_order(answers: Answers) -> Reading:
@@ -230,7 +230,7 @@ def read_machines(answers: Answers) -> Reading:
         rows += [(f"{NAMES[model]}, {count} machines: P3 over the baseline", paper if count == 8 else "", f"{100 * value:+.0f} %") for count, value in gains.items()]
         verdicts.append(within(gains.get(8, gains[max(gains)]), low, high))
     slow = {way: answers[cell.name] for way, cell in SLOW_START.items()}
-    lost = slow[OURS]["speedup"][0] / slow[BASELINE]["speedup"][0] - 1
+    lost = slow[OURS][0]["speedup"] / slow[BASELINE][0]["speedup"] - 1
     rows.append((f"VGG-19, {slow[OURS]['machines'][0]} machines, messages that take 100 us to start", "", f"{100 * lost:+.0f} %"))
     draw = panels({NAMES[model]: {way: of[model, way] for way in (BASELINE, OURS)} for model in AT_8}, "machines at 10 Gb/s", "speed-up", linear=True)
     sentence = "links alone, whose messages take 10 us to start: the servers' processors, which hold MXNet's baseline up, take no time here. Reproduced: between half and one and a half of the paper's gain at 8 machines"

@@ -3,7 +3,7 @@
     paceline.plan.servers(parameter_bytes=244e6, workers=8, bandwidth=1.25e9, compute_time=1.0, duplex="full")["servers"]
 
 Each function is one question; its arguments are the keys, sizes in bytes, rates in bytes/s, times in seconds, and it returns the answer
-as `paceline plan ... --json` prints it. A case without an answer is one with "feasible": False and a "reason"; a mistake is a
+as `paceline plan ... --json` prints it; `speedup`'s is a list, a row for each number of machines. A case without an answer is one with "feasible": False and a "reason"; a mistake is a
 PacelineError that names the key. `ask` answers many cases at once, `frame` the same as a pandas DataFrame. Arrays of NumPy are taken too.
 """
 
@@ -36,10 +36,11 @@ def ask(question: str, cases: Sequence[Case]) -> list[Answer]:
 
 
 def frame(question: str, cases: Sequence[Case]) -> pandas.DataFrame:
-    """A row for each case: its keys, then those of its answer that it has not."""
+    """A row for each case, and for each row of its answer: its keys, then the answer's in place of those of the same name."""
     from paceline._frames import frame as framed
 
-    return framed([{**case, **answer} for case, answer in zip(cases, ask(question, cases))])
+    answers = [(case, answer if isinstance(answer, list) else [answer]) for case, answer in zip(cases, ask(question, cases))]
+    return framed([{**case, **row} for case, rows in answers for row in rows])
 
 
 def _answered(question: str, settings: object) -> object:
@@ -81,12 +82,13 @@ def speedup(
     servers: int | None = None,
     speed: float | None = None,
     pushed: float | None = None,
+    payload: float | None = None,
     schedule: str = "tuned",
     push: str = "own",
     batching: str = "exact",
-) -> Answer:
+) -> list[Answer]:
     """Seconds of an iteration and speed-up on 1, 2, 4, 8, 16 (or `machines`) machines, beside DDP's and the split baseline's."""
-    return _one("speedup", locals())
+    return typing.cast("list[Answer]", _answered("speedup", {key: value for key, value in locals().items() if value is not None}))
 
 
 def slice(*, nodes: int, bytes: float, alpha: float, bandwidth: float) -> Answer:

@@ -16,7 +16,7 @@ import p3
 
 
 def machines(points, seconds=None):
-    return {"machines": list(points), "speedup": list(points.values()), "paceline": list((seconds or points).values())}
+    return [{"machines": count, "speedup": speedup, "paceline": (seconds or points)[count]} for count, speedup in points.items()]
 
 
 def scale(**changed):
@@ -84,7 +84,7 @@ def test_speedups_of_the_lemma_and_of_jobs(later, verdict):
     for cell in htc.ACTUAL.values():
         seconds = {count: 1 + 0.1 * count * (later if count > 1 else 1) + (later - 1) for count in htc.MACHINES}
         seconds[1] = 1.1
-        answers[cell.name] = {**machines({count: 1.0 for count in htc.MACHINES}, seconds), "lower_bound": [1.0] * len(htc.MACHINES)}
+        answers[cell.name] = [{**row, "lower_bound": 1.0} for row in machines({count: 1.0 for count in htc.MACHINES}, seconds)]
     assert htc.read_actual(answers).verdict == verdict
 
 

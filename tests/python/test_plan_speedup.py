@@ -1,19 +1,37 @@
 """`paceline plan speedup`, asked from outside."""
 
 import json
+import subprocess
 
 import pytest
-from test_plan_communication import ROOT, SPEEDUP, ask, refused, run
+from jobs import keep_port
+from ssh_hosts import Sshd, ssh_command
+from test_plan_communication import PROGRAM, ROOT, SPEEDUP, ask, refused, run
+
+
+def column(rows, key):
+    return [row[key] for row in rows]
 
 
 def test_more_machines_on_a_fast_link_compute_and_on_a_slow_one_wait():
     fast = ask("speedup", {**SPEEDUP, "bandwidth": 1e12, "start_up": 0})
-    assert fast["speedup"] == pytest.approx([1, 2, 4], rel=0.02) and fast["worth"] == 4 and fast["limited_by"] == ["computing"] * 3
+    assert column(fast, "machines") == [1, 2, 4] and column(fast, "speedup") == pytest.approx([1, 2, 4], rel=0.02)
+    assert column(fast, "limited_by") == ["computing"] * 3 and column(fast, "worth") == [True] * 3
     slow = ask("speedup", {**SPEEDUP, "bandwidth": 1e6})
-    assert slow["speedup"][0] == 1 and max(slow["speedup"][1:]) < 0.1 and slow["worth"] == 1 and slow["limited_by"][1:] == ["link", "link"]
-    assert "more machines do not pay here" in slow["why"] and "limited by link" in slow["why"]
-    alone = ask("speedup", {**SPEEDUP, "bandwidth": 1e6, "machines": [4]})
-    assert alone["worth"] is None and "do not pay" in alone["why"]
+    assert slow[0]["speedup"] == 1 and max(column(slow[1:], "speedup")) < 0.1 and column(slow[1:], "limited_by") == ["link", "link"]
+    assert column(slow, "worth") == [True, False, False] and "limited by link; in the mean each adds less than half of its own work" in slow[2]["why"]
+
+
+def test_people_get_a_table_with_units_and_one_sentence():
+    text = run("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "bandwidth": 1e6})).stdout
+    lines = text.splitlines()
+    assert lines[0].split() == ["machines", "Paceline", "split", "DDP", "bound", "speed-up", "limited", "by"] and lines[1].split()[:3] == ["1", "37.0", "ms"]
+    assert lines[-1].startswith("more machines do not pay here: one machine"), text
+    assert run("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "bandwidth": 1e12})).stdout.splitlines()[-1].startswith("worth it: 4 machines make")
+    only = run("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "bandwidth": 1e6, "machines": [4]})).stdout
+    assert only.splitlines()[-1].startswith("does not pay: 4 machines make 0."), only
+    several = run("speedup", "--input", "-", text=json.dumps([SPEEDUP, SPEEDUP])).stdout
+    assert several.count("machines  ") == 2 and "case 1\n" in several
 
 
 @pytest.mark.parametrize("model", ["vgg19", "resnet50", "sockeye_like"])
@@ -21,20 +39,33 @@ def test_more_machines_on_a_fast_link_compute_and_on_a_slow_one_wait():
 def test_nothing_is_faster_than_the_bound_and_no_rival_that_costs_no_processor_much_faster(model, rate):
     table = json.loads((ROOT / f"bench/tables/{model}.json").read_text())
     answer = ask("speedup", {"bandwidth": rate, "machines": [1, 2, 4, 8], "layers": table["layers"]})
-    for index, machines in enumerate(answer["machines"]):
-        bound, own = answer["lower_bound"][index], answer["paceline"][index]
+    for row in answer:
+        machines, bound, own = row["machines"], row["lower_bound"], row["paceline"]
         assert bound == pytest.approx(ask("iteration", {"nodes": machines, "bandwidth": rate, "layers": table["layers"]})["lower_bound"])
-        assert bound * (1 - 1e-9) <= own <= min(answer["ddp"][index], answer["split"][index]) * 1.05, (machines, answer)
-        assert answer["speedup"][index] == pytest.approx(machines * answer["paceline"][0] / own)
+        assert bound * (1 - 1e-9) <= own <= min(row["ddp"], row["split"]) * 1.05, row
+        assert row["speedup"] == pytest.approx(machines * answer[0]["paceline"] / own)
 
 
 def test_a_table_and_a_profile_are_asked_with_their_files():
     done = run("speedup", "--input", str(ROOT / "bench/tables/resnet50.json"), "--bandwidth", "1gbit", "--machines", "1,4", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["machines"] == [1, 4]
+    assert column(json.loads(done.stdout), "machines") == [1, 4]
     by_name = run("speedup", "--input", "resnet50", "--bandwidth", "1gbit", "--machines", "1,4", "--json")
     assert by_name.stdout == done.stdout, by_name.stderr
     refused("speedup", "--input", "resnet5", "--bandwidth", "1gbit", names=["resnet5"])
+    for name in ("resnet50", "ResNet-50"):
+        assert ask("speedup", {"model": name, "bandwidth": 125e6, "machines": [1, 4]}) == json.loads(done.stdout)
+    refused("speedup", "--input", "-", text=json.dumps({"model": "../tables/vgg19", "bandwidth": 1}), names=["key 'model' is '../tables/vgg19'", "'layers'"])
+
+
+UNSHARED = {**SPEEDUP, "start_up": 0, "machines": [4, 16]}
+
+
+def test_what_a_link_carries_beside_what_is_sent_counts():
+    by_label, as_measured = ask("speedup", {**UNSHARED, "bandwidth": 1e8 * 1514 / 1448}), ask("speedup", {**UNSHARED, "bandwidth": 1e8, "payload": 1})
+    for key in ("paceline", "ddp", "split"):
+        assert column(by_label, key) == pytest.approx(column(as_measured, key))
+    assert column(by_label, "lower_bound") < column(as_measured, "lower_bound")
 
 
 @pytest.mark.parametrize("machines", [[], [0], [1, 257]])
@@ -43,34 +74,35 @@ def test_numbers_of_machines_that_cannot_be(machines):
     refused("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "layers": [{"bytes": 4, "forward": 0, "backward": 0}]}), names=["key 'layers'", "no time"])
 
 
-SHARED = {**SPEEDUP, "bandwidth": 1e8, "start_up": 0, "machines": [4, 16]}
+SHARED = {**SPEEDUP, "bandwidth": 1e8, "start_up": 0, "machines": [4, 16], "payload": 1}
 
 
 def test_machines_behind_few_cards_wait_for_them_and_behind_one_for_nothing():
     own, few, one = (ask("speedup", {**SHARED, **more}) for more in ({}, {"cards": 2}, {"cards": 1}))
-    assert few["paceline"][1] > 1.5 * own["paceline"][1] and ask("speedup", {**SHARED, "cards": 16})["lower_bound"] == own["lower_bound"]
-    assert one["paceline"] == pytest.approx([0.037] * 2, rel=0.05) and one["lower_bound"] == pytest.approx([0.037] * 2) and one["ddp"] == own["ddp"]
+    assert few[1]["paceline"] > 1.5 * own[1]["paceline"] and column(ask("speedup", {**SHARED, "cards": 16}), "lower_bound") == column(own, "lower_bound")
+    assert column(one, "paceline") == pytest.approx([0.037] * 2, rel=0.05) and column(one, "lower_bound") == pytest.approx([0.037] * 2)
+    assert column(one, "ddp") == column(own, "ddp")
     # Four machines behind each of two cards send each other card's half of 5 MB, and the values of their own half.
-    assert few["lower_bound"] == pytest.approx([0.1, 0.4]) and few["limited_by"] == ["link", "link"]
-    for answer in (few, one):
-        assert all(took >= 0.99 * bound for took, bound in zip(answer["paceline"], answer["lower_bound"], strict=True)), answer
+    assert column(few, "lower_bound") == pytest.approx([0.1, 0.4]) and column(few, "limited_by") == ["link", "link"]
+    for row in (*few, *one):
+        assert row["paceline"] >= 0.99 * row["lower_bound"], row
 
 
 def test_servers_apart_are_sent_everything_and_more_of_them_carry_it():
     one, two = (ask("speedup", {**SHARED, "servers": count, "machines": [1, 4]}) for count in (1, 2))
-    assert one["paceline"][0] > 0.037 + 1e-3, "one machine has a link to its server"
-    assert one["paceline"][1] > 1.5 * two["paceline"][1]
-    for answer in (one, two):
-        assert all(took >= bound * (1 - 1e-9) for took, bound in zip(answer["paceline"], answer["lower_bound"], strict=True)), answer
+    assert one[0]["paceline"] > 0.037 + 1e-3, "one machine has a link to its server"
+    assert one[1]["paceline"] > 1.5 * two[1]["paceline"]
+    for row in (*one, *two):
+        assert row["paceline"] >= row["lower_bound"] * (1 - 1e-9), row
 
 
 def test_slower_machines_sparse_gradients_and_late_pushes():
     slow = ask("speedup", {**SHARED, "speed": 0.1, "machines": [1]})
-    assert slow["paceline"] == pytest.approx([0.37])
+    assert column(slow, "paceline") == pytest.approx([0.37])
     dense, sparse = (ask("speedup", {**SHARED, "pushed": share}, "--schedule", "p3") for share in (1, 0.02))
-    assert all(a < b for a, b in zip(sparse["paceline"], dense["paceline"], strict=True))
+    assert all(a < b for a, b in zip(column(sparse, "paceline"), column(dense, "paceline"), strict=True))
     late, soon = (ask("speedup", SHARED, "--schedule", "default", "--push", push) for push in ("at-end", "as-ready"))
-    assert all(a < b for a, b in zip(soon["paceline"], late["paceline"], strict=True)) and late == ask("speedup", SHARED, "--schedule", "default")
+    assert all(a < b for a, b in zip(column(soon, "paceline"), column(late, "paceline"), strict=True)) and late == ask("speedup", SHARED, "--schedule", "default")
 
 
 WRONG = [
@@ -79,6 +111,7 @@ WRONG = [
     ({"servers": 0}, "key 'servers' is 0"),
     ({"cards": 2, "servers": 2}, "'cards' and 'servers'"),
     ({"speed": 0}, "'speed'"),
+    ({"payload": 2}, "'payload' is 2"),
     ({"pushed": 0}, "'pushed'"),
     ({"pushed": 2}, "'pushed' is 2"),
 ]
@@ -87,3 +120,57 @@ WRONG = [
 @pytest.mark.parametrize(("more", "named"), WRONG)
 def test_settings_that_cannot_be(more, named):
     refused("speedup", "--input", "-", text=json.dumps({**SPEEDUP, **more}), names=[named])
+
+
+# ---- Measured first
+
+
+def test_a_network_is_measured_first_and_the_picture_drawn(tmp_path):
+    picture = tmp_path / "speedup.svg"
+    done = run("speedup", "--model", "mlp", "--mini-batch", "8", "--bandwidth", "1gbit", "--machines", "1,2", "--picture", str(picture), "--progress", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert column(rows, "machines") == [1, 2] and 0 < rows[0]["paceline"] <= rows[1]["paceline"] and rows[0]["measured"].startswith("mlp with 8 samples a step computes for ")
+    assert "mlp, mini-batch 8" in done.stderr, "progress"
+    assert "machines" in picture.read_text() and "split baseline" in picture.read_text()
+
+
+def test_no_step_of_a_measurement_begins_that_would_end_too_late():
+    words = [PROGRAM, "profile", "--model", "lenet", "--mini-batch", "64", "--rounds", "1000", "--bandwidth", "1gbit", "--start-up", "1us", "--json"]
+    profile = json.loads(subprocess.run([*words, "--limit", "1ms"], capture_output=True, text=True, check=True).stdout)
+    assert (profile["rounds"], profile["warm_up"]) == (1, 0), "the first step was the last"
+    for value, named in (("0s", "above zero"), ("soon", "--limit")):
+        done = subprocess.run([*words, "--limit", value], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and named in done.stderr, done.stderr
+
+
+def test_ways_to_hosts_are_measured_by_ssh(tmp_path):
+    with Sshd(tmp_path) as server, keep_port() as held:
+        host = f"alpha:{held.getsockname()[1]}"
+        ssh = ssh_command(tmp_path, {"alpha": "127.0.0.1"}, server.port)
+        done = run("speedup", "--input", "resnet50", "--hosts", f"{host},{host},{host}", "--ssh", ssh, "--remote", PROGRAM, "--json")
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)
+        assert column(rows, "machines") == [1, 2, 3] and "the slowest of 2 directions" in rows[0]["measured"]
+        assert run("speedup", "--input", "resnet50", "--hosts", host, "--ssh", ssh, "--machines", "4").stdout.splitlines()[1].startswith("4 ")
+        absent = run("speedup", "--input", "resnet50", "--hosts", host, "--ssh", ssh, "--remote", str(tmp_path / "nothing"))
+        assert absent.returncode == 1 and "alpha" in absent.stderr, absent.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--model", "mlp", "--input", "vgg19", "--bandwidth", "1gbit"), "--model and --input"),
+        (("--model", "mlp", "--layers", "[]", "--bandwidth", "1gbit"), "--model and --layers"),
+        (("--model", "lenett", "--bandwidth", "1gbit"), "did you mean"),
+        (("--model", "vgg19", "--bandwidth", "1gbit"), "--input vgg19"),
+        (("--model", "mlp"), "--bandwidth is missing"),
+        (("--mini-batch", "8", "--input", "vgg19", "--bandwidth", "1gbit"), "--mini-batch is for --model"),
+        (("--hosts", "a", "--bandwidth", "1gbit", "--input", "vgg19"), "--hosts measures the bandwidth"),
+        (("--ssh", "rsh", "--bandwidth", "1gbit", "--input", "vgg19"), "--ssh is for --hosts"),
+        (("--hosts", "-x", "--input", "vgg19"), "is no host's name"),
+        (("--input", "vgg19", "--bandwidth", "1gbit", "--picture", "/nowhere/x.png"), "--picture"),
+    ],
+)
+def test_what_contradicts_itself_is_said_before_anything_is_measured(words, named):
+    refused("speedup", *words, names=[named])

@@ -19,8 +19,7 @@ const char* examples_of(const std::string& question) {
        "    paceline plan iteration --input - --json"},
       {"speedup",
        "  paceline plan speedup --input vgg19 --bandwidth 1gbit --machines 1,2,4,8\n"
-       "  paceline plan speedup --bandwidth 10gbit --layers '[{\"parameters\":1000000,\"forward\":0.01,\"backward\":0.02}]' "
-       "--json"},
+       "  paceline plan speedup --model lenet --mini-batch 64 --bandwidth 1gbit --machines 1,2,4"},
       {"slice",
        "  paceline plan slice --nodes 4 --bytes 100MB --alpha 100us --bandwidth 1gbit\n"
        "  echo '[{\"nodes\":4,\"bytes\":100000000,\"alpha\":1e-4,\"bandwidth\":125e6}]' | paceline plan slice --input - --json"},

@@ -21,7 +21,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       "1gbit, 10us;\n"
       "in JSON plain numbers: bytes, bytes/s, seconds. A case without an answer says \"feasible\": false and why.");
   for (const planner::Question& question : planner::questions()) {
-    if (question.name != "job") add_question(*plan, chosen, question, examples_of(question.name));
+    if (question.name == "job") continue;
+    add_question(*plan, chosen, question, examples_of(question.name), question.name == "speedup" ? speedup_extension() : nullptr);
   }
   add_job_question(*plan, chosen);  // what was measured stands in files
   // Not require_subcommand: it would hide the name of a question that does not exist behind "a subcommand is required".

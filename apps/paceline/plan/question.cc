@@ -40,6 +40,7 @@ struct Given {
 
 struct Command {
   const Question& question;
+  std::unique_ptr<Extension> extension;  // null: none
   Given given;
   CLI::App* app = nullptr;  // owned by its parent
 };
@@ -88,8 +89,7 @@ Result<std::string> read_standard_input() {
 std::string input_file(const std::string& name) {
   std::error_code ignored;
   if (std::filesystem::exists(name, ignored)) return name;
-  const auto table = shared_beside(std::filesystem::path("bench/tables") / (name + ".json"));
-  return table ? table->string() : name;
+  return layer_table_of(name).value_or(name);
 }
 
 // Keys whose option was given on the command line.
@@ -111,8 +111,13 @@ Result<Json> chosen_values(const Command& command) {
 }
 
 Result<Cases> cases_of(const Command& command) {
-  const auto options = given_keys(command);
-  if (command.app->count("--input") > 0) {
+  auto options = given_keys(command);
+  const bool with_input = command.app->count("--input") > 0;
+  if (command.extension) {
+    PACELINE_ASSIGN_OR_RETURN(auto measured, command.extension->measured(options, with_input));
+    options.merge(measured);
+  }
+  if (with_input) {
     for (const Key& key : command.question.keys) {
       if (key.beside == Beside::kInput || !options.contains(key.name)) continue;
       return error(ErrorKind::kBadRequest,
@@ -120,9 +125,12 @@ Result<Cases> cases_of(const Command& command) {
                    option_name(key.name), key.name);
     }
     PACELINE_ASSIGN_OR_RETURN(const Json beside, values_from_options(command.question, options));
-    PACELINE_ASSIGN_OR_RETURN(const std::string text, command.given.input == "-"
-                                                          ? read_standard_input()
-                                                          : read_option("--input", input_file(command.given.input)));
+    PACELINE_ASSIGN_OR_RETURN(std::string text, command.given.input == "-"
+                                                    ? read_standard_input()
+                                                    : read_option("--input", input_file(command.given.input)));
+    if (command.extension) {
+      PACELINE_ASSIGN_OR_RETURN(text, command.extension->completed(text));
+    }
     return planner::read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input, beside);
   }
   if (options.empty()) {
@@ -146,12 +154,19 @@ Status run(const Command& command) {
   PACELINE_ASSIGN_OR_RETURN(const Json choices, chosen_values(command));
   PACELINE_ASSIGN_OR_RETURN(const Cases cases, cases_of(command));
   std::vector<Json> answers;
+  std::string texts;
   for (std::size_t i = 0; i < cases.cases.size(); ++i) {
     auto answer = planner::answer_to(command.question, cases.cases[i], choices);
     if (!answer.ok()) return at(fmt::format("case {}", i), answer.status());
+    if (command.extension) {
+      PACELINE_ASSIGN_OR_RETURN(const std::string text, command.extension->text_of(*answer));
+      texts += (cases.is_array ? fmt::format("case {}\n", i) : "") + text;
+    }
     answers.push_back(std::move(answer).value());
   }
-  if (command.given.as_json) {
+  if (command.extension && !command.given.as_json) {
+    print(texts);
+  } else if (command.given.as_json) {
     const Json document = cases.is_array ? Json(answers) : answers.front();
     print(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   } else {
@@ -163,8 +178,9 @@ Status run(const Command& command) {
 
 }  // namespace
 
-void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const char* examples) {
-  const auto command = std::make_shared<Command>(Command{.question = asked});
+void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const char* examples,
+                  std::unique_ptr<Extension> extension) {
+  const auto command = std::make_shared<Command>(Command{.question = asked, .extension = std::move(extension)});
   Given& given = command->given;
   CLI::App* app = command->app = plan.add_subcommand(asked.name, asked.purpose);
   app->add_option("--input", given.input,
@@ -183,6 +199,7 @@ void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const c
         ->option_text(metavariable(key.type))
         ->group("One case by options (JSON keys: the same names with underscores)");
   }
+  if (command->extension) command->extension->add_options(*app);
   set_examples(*app, examples);
   app->callback([&chosen, command] {
     chosen.run = [command] {

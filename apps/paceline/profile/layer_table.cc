@@ -39,7 +39,10 @@ Result<MeasuredLayers> read_layers_measurement(const Json& measurement) {
                                  spread_of(layer.at("forward_s").get<std::vector<double>>()),
                                  spread_of(layer.at("backward_s").get<std::vector<double>>())});
     }
-    measured.step = spread_of(measurement.at("step_s").get<std::vector<double>>());
+    const auto steps = measurement.at("step_s").get<std::vector<double>>();
+    measured.step = spread_of(steps);
+    measured.rounds = static_cast<std::int64_t>(steps.size());
+    measured.warm_up = measurement.at("warm_up");
   } catch (const Json::exception& problem) {
     return error(ErrorKind::kCorrupt, "the trainer's measurement cannot be read: {}", problem.what());
   }

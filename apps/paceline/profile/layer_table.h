@@ -26,7 +26,8 @@ struct MeasuredLayers {
   std::int64_t parameters() const;
 };
 
-// The trainer's {"layers": [{"name", "parameters", "forward_s": [by round], "backward_s": [by round]}], "step_s": [by round]}.
+// The trainer's {"layers": [{"name", "parameters", "forward_s": [by round], "backward_s": [by round]}], "step_s": [by round],
+// "warm_up"}.
 // kCorrupt when it is something else.
 Result<MeasuredLayers> read_layers_measurement(const Json& measurement);
 

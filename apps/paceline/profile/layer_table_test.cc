@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 Json measurement() {
   return Json::parse(R"({"layers": [{"name": "a", "parameters": 10, "forward_s": [3, 1, 2], "backward_s": [4, 5, 9]},
                                     {"name": "b", "parameters": 0, "forward_s": [1, 1], "backward_s": [2, 4]}],
-                         "step_s": [20, 30, 25, 10]})");
+                         "step_s": [20, 30, 25, 10], "warm_up": 2})");
 }
 
 MeasuredLayers layers() {

@@ -4,6 +4,7 @@
 
 #include "base/new_file.h"
 #include "base/text.h"
+#include "base/wrong.h"
 #include "model/description.h"
 #include "paceline/machine.h"
 #include "paceline/option_files.h"
@@ -30,6 +31,11 @@ Status check_layers(const ProfileOptions& options) {
   PACELINE_RETURN_IF_ERROR(check_range("mini-batch", options.mini_batch, 1'000'000));
   PACELINE_RETURN_IF_ERROR(check_range("rounds", options.rounds, 1000));
   PACELINE_RETURN_IF_ERROR(check_range("nodes", options.nodes, kMostNodes));
+  if (!options.limit.empty()) {
+    const auto limit = parse_duration(options.limit);
+    if (!limit.ok()) return at("--limit", limit.status());
+    if (*limit <= Duration::zero()) return error(ErrorKind::kBadRequest, "--limit is {}; it must be above zero", options.limit);
+  }
   PACELINE_RETURN_IF_ERROR(check_link_options(options));
   PACELINE_RETURN_IF_ERROR(trainer_exists());
   const std::int64_t available = this_machine().available_bytes;
@@ -47,11 +53,15 @@ Result<MeasuredLayers> measure_layers(const ProfileOptions& options) {
   const auto show = options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
   ProgressBar bar(fmt::format("{}, mini-batch {}", options.model, options.mini_batch), kWarmUp + options.rounds, show, clock);
   bar.update(0);
+  const double limit = options.limit.empty() ? 0 : seconds(*parse_duration(options.limit));
   Result<MeasuredLayers> measured = error(ErrorKind::kIo, "the trainer measured nothing");
-  const Json request = {
-      {"label", "profile"},
-      {"profile",
-       {{"model", options.model}, {"mini_batch", options.mini_batch}, {"rounds", options.rounds}, {"warm_up", kWarmUp}}}};
+  const Json request = {{"label", "profile"},
+                        {"profile",
+                         {{"model", options.model},
+                          {"mini_batch", options.mini_batch},
+                          {"rounds", options.rounds},
+                          {"warm_up", kWarmUp},
+                          {"limit", limit}}}};
   PACELINE_RETURN_IF_ERROR(run_trainer(request, [&](const Json& line) {
     if (line.contains("measurement")) measured = read_layers_measurement(line["measurement"]);
     if (line.contains("progress")) bar.update(line["progress"][0].get<std::int64_t>());
@@ -60,10 +70,8 @@ Result<MeasuredLayers> measure_layers(const ProfileOptions& options) {
   const Machine machine = this_machine();
   measured->model = options.model;
   measured->mini_batch = options.mini_batch;
-  measured->rounds = options.rounds;
-  measured->warm_up = kWarmUp;
   measured->source = fmt::format("paceline {} profile on {}, one thread, mini-batch {}: medians of {} steps after {} that warm up",
-                                 PACELINE_VERSION, machine.processor, options.mini_batch, options.rounds, kWarmUp);
+                                 PACELINE_VERSION, machine.processor, options.mini_batch, measured->rounds, measured->warm_up);
   return measured;
 }
 

@@ -94,6 +94,11 @@ void add_profile(CLI::App& app, Chosen& chosen) {
       ->add_option("--rounds", options.rounds,
                    "Without a flag: steps that count, after two that warm up; --convolutions: steps timed with each algorithm")
       ->capture_default_str();
+  CLI::Option* limit = command
+                           ->add_option("--limit", options.limit,
+                                        "Without a flag: begin no step that would end after this time, once one counts, as 60s")
+                           ->option_text("TIME");
+  for (CLI::Option* flag : flags) limit->excludes(flag);
   add_link_options(*command, options, flags);
   command->add_flag("--again", options.again, "Measure also what has been measured on this machine before");
   command->add_flag("--json", options.json, "One JSON document; times in seconds, memory and sizes in bytes, rates in bytes/s");

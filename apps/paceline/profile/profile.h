@@ -16,6 +16,7 @@ struct ProfileOptions {
   std::int64_t mini_batch = 32;            // of one worker
   std::vector<std::int64_t> mini_batches;  // --convolutions, --memory
   std::int64_t rounds = 5;                 // steps that count; --convolutions: with each algorithm
+  std::string limit;                       // a time after which no step begins, once one counts; "": none
   std::int64_t iterations = 30;            // --steps
   std::string server;                      // HOST or HOST:PORT of a doctor; "": one of its own on the loopback
   std::string bandwidth, start_up;         // of a link that is not measured; "": it is

@@ -44,23 +44,10 @@ Result<std::vector<std::string>> passed(const std::vector<std::string>& names) {
 }  // namespace
 
 void add_host_options(CLI::App& command, HostOptions& options) {
-  command
-      .add_option(
-          "--hosts", options.names,
-          "Machines by the names that ssh knows, this one too if it is to compute: workers and servers start there in turn, "
-          "a name that stands twice has two. They find the program, this folder and the data where this machine has them")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->option_text("NAME,...");
-  command.add_option("--ssh", options.ssh, "How a machine of --hosts is reached")
-      ->capture_default_str()
-      ->check(not_empty)
-      ->type_name("COMMAND")
-      ->group(kForExperts);
-  command.add_option("--remote", options.remote, "This program on machines of --hosts, if it lies elsewhere there")
-      ->check(not_empty)
-      ->option_text("FILE")
-      ->group(kForExperts);
+  add_named_hosts(
+      command, options,
+      "Machines by the names that ssh knows, this one too if it is to compute: workers and servers start there in turn, "
+      "a name that stands twice has two. They find the program, this folder and the data where this machine has them");
   command
       .add_option("--pass", options.pass, "Variables of this process that those on machines of --hosts get too, such as PYTHONPATH")
       ->delimiter(',')

@@ -14,11 +14,8 @@
 
 namespace paceline::cli {
 
-struct HostOptions {
-  std::vector<std::string> names;  // empty: all processes run on this machine
-  std::string ssh = kUsualSsh;
-  std::string remote;             // this program there; "": at the same path as here
-  std::vector<std::string> pass;  // names of variables of this process that those there get too
+struct HostOptions : NamedHosts {  // no names: all processes run on this machine
+  std::vector<std::string> pass;   // names of variables of this process that those there get too
 };
 
 void add_host_options(CLI::App& command, HostOptions& options);

@@ -68,17 +68,9 @@ Status check_role(const TrainRequest& r) {
 // One worker on each, and where there are servers one of them too, unless it is said otherwise.
 Status check_hosts(TrainRequest& r) {
   const HostOptions& hosts = r.hosts;
-  if (hosts.names.empty()) {
-    const char* without = hosts.ssh != kUsualSsh  ? "--ssh"
-                          : !hosts.remote.empty() ? "--remote"
-                          : !hosts.pass.empty()   ? "--pass"
-                                                  : nullptr;
-    return without == nullptr ? Status()
-                              : error(ErrorKind::kBadRequest, "{} is for --hosts; give it, or leave {} out", without, without);
-  }
-  for (const std::string& host : hosts.names) {
-    if (host.empty() || host.starts_with('-')) return error(ErrorKind::kBadRequest, "--hosts: '{}' is no host's name", host);
-  }
+  PACELINE_RETURN_IF_ERROR(check_named_hosts(hosts));
+  if (hosts.names.empty())
+    return hosts.pass.empty() ? Status() : error(ErrorKind::kBadRequest, "--pass is for --hosts; give it, or leave --pass out");
   if (!r.join.empty())
     return error(ErrorKind::kBadRequest, "--hosts starts a whole job, and --join takes part in one; leave one out");
   if (r.reference) return error(ErrorKind::kBadRequest, "--reference trains alone, in one process here; leave --hosts out");

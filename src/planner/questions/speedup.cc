@@ -17,7 +17,8 @@ constexpr double kUsualStartUp = 100e-6;  // of a message, as bench prediction h
 // Of all nodes in an iteration, so that an answer takes seconds at most: where candidates are compared, where one is stepped, and
 // where somebody asks for one by name.
 constexpr double kFewMessages = 4'000, kMostMessages = 60'000, kMostByName = 3'000'000;
-constexpr double kWorth = 0.5;  // the share of its own work that a machine has to add in the mean
+constexpr double kUsualPayload = 1448.0 / 1514;  // of a link's bytes: TCP with time stamps in Ethernet frames of 1500 bytes
+constexpr double kWorth = 0.5;                   // the share of its own work that a machine has to add in the mean
 
 // Layers without parameters are computed and not sent.
 simulation::Job job_of(const std::vector<cost::LayerLoad>& layers) {
@@ -54,6 +55,7 @@ Result<double> tuned(const simulation::Job& job, const simulation::Cluster& clus
 // What a case and its choices say of the machines and how they communicate.
 struct Setting {
   cost::RivalLink link;
+  double payload = kUsualPayload;       // share of the link's rate that what is sent has; the bound counts all of it
   std::int32_t cards = 0, servers = 0;  // 0: a card for each machine, a server beside every worker
   std::string schedule;
   tuning::Given given;
@@ -86,7 +88,7 @@ Result<double> with_paceline(const Setting& setting, const simulation::Job& job,
   const simulation::Cluster cluster{.workers = count,
                                     .servers = apart ? setting.servers : count,
                                     .layout = apart ? Layout::kSeparate : Layout::kShared,
-                                    .link = setting.link.rate,
+                                    .link = {setting.link.rate.value * setting.payload},
                                     .cards = setting.cards,
                                     .start_up = setting.link.start_up,
                                     .processing = simulation::kUsualProcessing};
@@ -120,20 +122,20 @@ std::string limit_of(const cost::LowerBound& bound) {
   return bound.transfer >= kAsGood * bound.lower_bound ? "link" : "first layers";
 }
 
-std::string why(const std::vector<std::int64_t>& nodes, const std::vector<double>& seconds, const std::vector<double>& speedups,
-                std::optional<std::int64_t> worth, const std::vector<std::string>& limits) {
-  const std::int64_t most = *std::ranges::max_element(nodes);
-  const bool pays = worth.value_or(1) > 1 || most == 1;
-  const std::int64_t count = pays ? worth.value_or(1) : most;
-  const auto at = static_cast<std::size_t>(std::ranges::find(nodes, count) - nodes.begin());
-  return fmt::format("{}{} machine{} make{} {:.2f} times as many samples a second as one, an iteration takes {}, limited by {}",
-                     pays ? "" : "more machines do not pay here, in the mean each adds less than half of its own work: ", count,
-                     count == 1 ? "" : "s", count == 1 ? "s" : "", speedups[at], in_time(seconds[at]), limits[at]);
+std::string why(std::int64_t nodes, double iteration, double speedup, const std::string& limit) {
+  const std::string gain =
+      nodes == 1 ? "one machine" : fmt::format("{} machines make {:.2f} times as many samples a second as one", nodes, speedup);
+  const bool pays = speedup >= kWorth * static_cast<double>(nodes);
+  return fmt::format("{}, an iteration takes {}, limited by {}{}", gain, in_time(iteration), limit,
+                     pays ? "" : "; in the mean each adds less than half of its own work");
 }
 
 Result<Setting> setting_of(const Json& input, const Json& choices) {
   Setting setting{.link = {{input["bandwidth"].get<double>()}, input.value("start_up", kUsualStartUp)},
+                  .payload = input.value("payload", kUsualPayload),
                   .schedule = choices["schedule"].get<std::string>()};
+  if (!(setting.payload > 0 && setting.payload <= 1))
+    return wrong_key("payload", " is {}; legal is above 0 up to 1", setting.payload);
   for (const auto& [key, count] : {std::pair{"cards", &setting.cards}, std::pair{"servers", &setting.servers}}) {
     if (!input.contains(key)) continue;
     const std::int64_t given = input[key];
@@ -172,38 +174,30 @@ Result<Json> answer_speedup(const Json& input, const Json& choices) {
   PACELINE_ASSIGN_OR_RETURN(const auto nodes, machines_of(input));
   PACELINE_ASSIGN_OR_RETURN(const Setting setting, setting_of(input, choices));
   PACELINE_ASSIGN_OR_RETURN(const simulation::Job job, job_of(layers, input));
-  const cost::RivalLink& link = setting.link;
+  const cost::RivalLink link{{setting.link.rate.value * setting.payload}, setting.link.start_up};
   double computing = 0;
   for (const cost::LayerLoad& layer : layers) computing += layer.forward + layer.backward;
   if (computing <= 0) return wrong_key("layers", " take no time; give how long they compute");
-  std::vector<double> seconds, ddp, split, bounds, speedups, ddp_speedups, split_speedups;
-  std::vector<std::string> limits;
-  std::optional<std::int64_t> worth;
+  Json rows = Json::array();
   for (const std::int64_t count : nodes) {
     const auto bound = bound_of(layers, count, setting, job.pushed);
     PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(setting, job, count, computing));
+    const double ddp = cost::bucketed_allreduce(layers, count, link), split = cost::split_allreduce(layers, count, link);
     const auto speedup = [&](double iteration) { return static_cast<double>(count) * computing / iteration; };
-    seconds.push_back(own);
-    ddp.push_back(cost::bucketed_allreduce(layers, count, link));
-    split.push_back(cost::split_allreduce(layers, count, link));
-    bounds.push_back(bound.lower_bound);
-    speedups.push_back(speedup(own));
-    ddp_speedups.push_back(speedup(ddp.back()));
-    split_speedups.push_back(speedup(split.back()));
-    limits.push_back(limit_of(bound));
-    if (speedups.back() >= kWorth * static_cast<double>(count)) worth = std::max(worth.value_or(1), count);
+    const std::string limit = limit_of(bound);
+    rows.push_back({{"machines", count},
+                    {"paceline", own},
+                    {"split", split},
+                    {"ddp", ddp},
+                    {"lower_bound", bound.lower_bound},
+                    {"speedup", speedup(own)},
+                    {"split_speedup", speedup(split)},
+                    {"ddp_speedup", speedup(ddp)},
+                    {"limited_by", limit},
+                    {"worth", speedup(own) >= kWorth * static_cast<double>(count)},
+                    {"why", why(count, own, speedup(own), limit)}});
   }
-  return Json{{"machines", nodes},
-              {"paceline", seconds},
-              {"split", split},
-              {"ddp", ddp},
-              {"lower_bound", bounds},
-              {"speedup", speedups},
-              {"split_speedup", split_speedups},
-              {"ddp_speedup", ddp_speedups},
-              {"limited_by", limits},
-              {"worth", worth ? Json(*worth) : Json(nullptr)},
-              {"why", why(nodes, seconds, speedups, worth, limits)}};
+  return rows;
 }
 
 }  // namespace
@@ -214,12 +208,15 @@ Question speedup_question() {
   question.purpose =
       "Whether more machines help, and how many are worth it: seconds of an iteration, and samples a second over those of one\n"
       "machine. Paceline: a server beside every worker, stepped in virtual time. Split: reduce-scatter under backward, all-gather\n"
-      "under forward, whole layers. DDP: buckets of 25 MiB around a ring. The last two leave out what processors do. Worth: the\n"
-      "most machines that in the mean add half of their own work.";
+      "under forward, whole layers. DDP: buckets of 25 MiB around a ring. The last two leave out what processors do. Worth it:\n"
+      "machines that in the mean add half of their own work.";
   question.keys = {
       {"bandwidth", KeyType::kRate, "rate of a machine's link in each direction", true, Beside::kInput},
       {"machines", KeyType::kCounts, "numbers of machines, each up to 256; without: 1, 2, 4, 8, 16", false, Beside::kInput},
       {"start_up", KeyType::kSeconds, "start-up time of a message; without: 100us", false, Beside::kInput},
+      {"payload", KeyType::kNumber,
+       "share of the bandwidth that what is sent can have; without: 0.956, TCP in Ethernet; the bound counts all of it", false,
+       Beside::kInput},
       {"cards", KeyType::kCount, "network cards of that bandwidth that the machines (virtual ones) are behind; without: one each",
        false, Beside::kInput},
       {"servers", KeyType::kCount, "servers on machines of their own, up to 256; without: one beside every worker", false,
