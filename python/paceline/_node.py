@@ -105,7 +105,7 @@ class Node(Protocol):
         """This rank has no more iterations: reports, and waits for the others' verdict on the job."""
 
     def report(self) -> Mapping[str, Any] | None:
-        """After finish(), where it is known: the job's report, as `paceline train --json` prints it (docs/cli.md)."""
+        """After finish(), where it is known: the job's report, as `paceline train --json` prints it (docs/reference/report.md)."""
 
     def fail(self, reason: str) -> None:
         """Ends the job for everybody with `reason`, which all ranks report."""

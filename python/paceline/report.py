@@ -1,4 +1,4 @@
-"""What a job told: its report, its metrics and its timeline, from the files that `paceline train` wrote (docs/cli.md says what each key
+"""What a job told: its report, its metrics and its timeline, from the files that `paceline train` wrote (docs/reference/report.md says what each key
 means). As dicts, or as pandas DataFrames."""
 
 from __future__ import annotations

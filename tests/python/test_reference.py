@@ -1,13 +1,15 @@
-"""The pages of docs/reference are what their sources say, and docs/cli.md has every key of a report."""
+"""The pages of docs/reference are what their sources say, and have every key of what a job prints and writes."""
 
 import ast
+import json
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from jobs import BRIEF, ROOT, train
+from binding import PROGRAM
+from jobs import BRIEF, PATIENCE, ROOT, train
 
 MAKE = ROOT / "scripts/make_reference.py"
 PAGES = ROOT / "docs/reference"
@@ -52,19 +54,80 @@ def test_every_public_name_of_the_python_interface_has_its_place(module):
     assert {"paceline.plan", "paceline.profile", "paceline.report"} <= headings("python.md")
 
 
-def told_keys():
-    """The keys in the first column of the table below "Report" in docs/cli.md."""
-    text = (ROOT / "docs/cli.md").read_text().split("### Report (`--json`)", 1)[1].split("\n## ", 1)[0]
-    rows = [line.strip("|").split(" | ", 1)[0] for line in text.splitlines() if line.startswith("| `")]
-    return {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+def told_keys(page, heading=""):
+    """The keys in the first column of the tables of a page, or of the part of it below `heading` alone."""
+    text = (PAGES / page).read_text()
+    if heading:
+        text = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return {key for line in text.splitlines() for key in re.findall(r"^\| `([^`]+)` \|", line)}
 
 
-JOBS = {"servers": ("--workers", 2, "--servers", 2), "collective": ("--workers", 2, "--collective", "loop3"), "reference": ("--reference",)}
+def keys_of(value, name=""):
+    """The keys of a document as a page tells them: `a.b`, and `a[].b` of each element of a. An array of numbers is one key."""
+    if isinstance(value, dict):
+        return {key for one, inside in value.items() for key in keys_of(inside, f"{name}.{one}" if name else one)}
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return {key for inside in value for key in keys_of(inside, f"{name}[]")}
+    return {name}
 
 
-@pytest.mark.parametrize("more", JOBS.values(), ids=JOBS)
-def test_every_key_of_a_report_is_told(more):
-    report = train(*BRIEF, "--iterations", 2, *more)
-    assert set(report) <= told_keys(), f"docs/cli.md lacks {sorted(set(report) - told_keys())}"
-    if "--servers" in more:
-        assert told_keys() <= set(report), f"no report has {sorted(told_keys() - set(report))}"
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+PULLS = ("--schedule", "ibatch", "--push", "in-batches", "--return", "pull-in-batches")
+JOBS = {
+    "tuned": ("--model", f"replay:{ROOT}/bench/tables/alexnet.json", "--scale", 1000, "--workers", 2, "--servers", 2),
+    "batches": (*BRIEF, *PULLS, "--servers", 2, "--evaluate-every", 2),
+    "elastic": (*BRIEF, "--sync", "elastic-bsp", "--history", 1, "--lookahead", 2, "--workers", 2),
+    "collective": (*BRIEF, "--workers", 2, "--collective", "loop3"),
+    "reference": (*BRIEF, "--reference"),
+}
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """Of each job its report, and a folder with all files that it can write."""
+    done = {}
+    for name, more in JOBS.items():
+        folder = tmp_path_factory.mktemp(name)
+        files = () if name == "reference" else ("--metrics", folder / "metrics", "--trace", folder / "trace")
+        files += ("--pace", folder / "pace") if name in ("tuned", "elastic") else ()
+        files += ("--checkpoint", folder / "kept") if name == "batches" else ()
+        done[name] = (train(*more, "--iterations", 8, *files), folder)
+    return done
+
+
+def test_every_key_of_a_report_is_told_and_no_other(jobs):
+    text = (PAGES / "report.md").read_text()
+    headings = [heading for heading in re.findall(r"^## (.+)$", text, re.MULTILINE) if not heading.startswith("A line")]
+    told = {key for heading in headings for key in told_keys("report.md", heading)}
+    found = {key for report, _ in jobs.values() for key in keys_of(report)}
+    parents = {key[: part.start()] for key in told for part in re.finditer(r"\.|\[\]", key)}  # null or empty in some job
+    assert found - parents == told, (sorted(found - parents - told), sorted(told - found))
+
+
+@pytest.mark.parametrize("file", ["metrics", "pace"])
+def test_every_key_of_metrics_and_pace_is_told_and_no_other(jobs, file):
+    found = {key for _, folder in jobs.values() if (folder / file).exists() for line in lines(folder / file) for key in line if file == "pace" or "superstep" not in line}
+    assert found == told_keys("report.md", f"A line of `--{file}`")
+
+
+def told_in(heading):
+    return told_keys("files.md", heading)
+
+
+def test_every_key_of_a_manifest_and_of_a_timeline_is_told(jobs):
+    _, folder = jobs["batches"]
+    (manifest,) = folder.glob("kept/*/manifest.json")
+    found = {"settings" if key.startswith("settings.") else key for key in keys_of(json.loads(manifest.read_text()))}
+    assert found == told_in("Checkpoint")
+    trace = json.loads((folder / "trace").read_text())
+    assert keys_of(trace | {"traceEvents": 0}) <= told_in("Timeline")
+
+
+def test_every_key_of_a_profile_and_a_table_is_told(tmp_path):
+    words = [PROGRAM, "profile", "--model", "lenet", "--rounds", "1", "--record", tmp_path / "table", "--json"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    assert keys_of(json.loads(said)) == told_in("Profile")
+    assert keys_of(json.loads((tmp_path / "table").read_text())) == told_in("Replay table")

@@ -33,7 +33,7 @@ class Exchanged:
 
 
 def exchanged(report: Mapping[str, Any]) -> Exchanged:
-    """Of the coordinator's report (docs/cli.md)."""
+    """Of the coordinator's report (docs/reference/report.md)."""
     workers, iterations = report["workers"], max(1, report["iterations"])
     pushed = report["bytes_pushed"] / (iterations * workers)
     collective = report.get("collective")
