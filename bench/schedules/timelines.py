@@ -60,7 +60,7 @@ def picture(named, first, length):
     height = 70 + len(named) * (2 * ROW + 34)
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" font-family="sans-serif" font-size="13" role="img" '
-        'aria-label="What a worker computes and what passes through its links, over time, for two schedules">',
+        'aria-label="What a worker computes and what passes through its links, over time, for each schedule">',
         f'<rect width="760" height="{height}" fill="#fff"/>',
     ]
     for i, (name, colour) in enumerate(COLOURS.items()):

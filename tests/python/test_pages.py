@@ -1,5 +1,6 @@
 """Every command block of a tutorial, a how-to page and README runs, and prints what the page shows."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -36,7 +37,7 @@ def test_what_a_page_has_its_reader_type_works(page, front, tmp_path):
     found = pages.blocks(ROOT / page)
     typed = [block for block in found if block.language == "sh" and not block.excuse]
     assert typed, "a page that teaches or helps has a command"
-    if not rights() and any("paceline lab" in block.text for block in typed):
+    if not rights() and any(word in block.text for block in typed for word in ("paceline lab", "bench schedules")):
         return  # test_lab holds how a lab is refused
     held = [keep_port() for _ in PORTS]
     try:
@@ -82,6 +83,14 @@ def test_cpp_of_a_tutorial_stands_in_the_program_that_it_shows():
     for block in shown:
         lines = block.text.splitlines()
         assert any(there[i : i + len(lines)] == lines for i in range(len(there))), block.text
+
+
+def test_pictures_that_are_calculated_are_what_the_script_draws():
+    spec = importlib.util.spec_from_file_location("draw_explanations", ROOT / "scripts/draw_explanations.py")
+    drawing = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawing)
+    for name in ("collectives", "planner"):
+        assert (ROOT / f"docs/explanation/{name}.svg").read_text() == getattr(drawing, name)(), "run scripts/draw_explanations.py"
 
 
 def test_a_command_that_fails_is_told(tmp_path):
