@@ -131,3 +131,25 @@ def test_every_key_of_a_profile_and_a_table_is_told(tmp_path):
     said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     assert keys_of(json.loads(said)) == told_in("Profile")
     assert keys_of(json.loads((tmp_path / "table").read_text())) == told_in("Replay table")
+
+
+LIMITS = {  # row of docs/reference/limits.md -> where the number stands, and how the page writes it
+    "workers, servers": ("src/library/coordinator_node.cc", r"kMostMembers = ([\d']+)", "{:,}".format),
+    "ranks of a communicator": ("src/wire/collective.h", r"kMostCollectiveRanks = 1 << (\d+)", lambda shift: str(1 << shift)),
+    "ranks whose links are measured one by one": ("src/collectives/exec/link_measurement.h", r"kMostRanksMeasured = (\d+)", str),
+    "hosts of a lab": ("src/lab/script.h", r"kMostHosts = (\d+)", str),
+    "tensors that share a message": ("src/scheduling/unit_plan.h", r"kMostParts = (\d+)", str),
+    "a chunk": ("src/scheduling/window.h", r"kLargestChunk\{([\d']+)\}", lambda size: f"{size // 1024} KiB"),
+    "window of one process, `auto`": ("src/scheduling/window.h", r"kLargestFollowing\{std::int64_t\{(\d+)\} << 20\}", "{} MiB".format),
+    "processes that ask to join while no place is free": ("src/membership/joiners.h", r"kMost = (\d+)", str),
+    "evaluations in a report": ("src/report/report.cc", r"kMost = ([\d']+)", "{:,}".format),
+    "a replay table": ("src/replay/table.cc", r"kLargestTable\{std::int64_t\{(\d+)\} << 20\}", "{} MiB".format),
+}
+
+
+@pytest.mark.parametrize("row", LIMITS)
+def test_a_limit_is_the_one_of_the_source(row):
+    file, pattern, written = LIMITS[row]
+    number = int(re.search(pattern, (ROOT / file).read_text())[1].replace("'", ""))
+    (told,) = re.findall(rf"^\| {re.escape(row)} \| ([^|]*) \|", (PAGES / "limits.md").read_text(), re.MULTILINE)
+    assert written(number).replace(",", " ") in told
