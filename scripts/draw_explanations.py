@@ -88,7 +88,7 @@ def synchronisation(named, seconds=4.0):
         iterations = [event for event in events if "rank" in event]
         workers = 1 + max(event["rank"] for event in iterations)
         begin = max(event["ended"] for event in iterations) - 1.4 * seconds  # at its end no mini-batch is left for the fast ones
-        drawn.append(words(14, y, name, ' font-weight="bold"'))
+        drawn.append(words(4, y, name, ' font-weight="bold" font-size="11"'))
         for rank in range(workers):
             drawn.append(words(left - 8, y + 4 + rank * row, f"worker {rank}", ' text-anchor="end" font-size="11"'))
         for event in iterations:

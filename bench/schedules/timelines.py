@@ -82,7 +82,8 @@ def picture(named, first, length):
         y += 2 * ROW + 14
     for tick in range(0, int(length / 1000) + 1, 200):
         x = LEFT + WIDTH * tick * 1000 / length
-        drawn.append(f'<text x="{x:.1f}" y="{y + 8}" text-anchor="middle" fill="#53606c" font-size="12">{tick} ms</text>')
+        anchor = "middle" if x < 730 else "end"  # the last one would be cut
+        drawn.append(f'<text x="{x:.1f}" y="{y + 8}" text-anchor="{anchor}" fill="#53606c" font-size="12">{tick} ms</text>')
     return "\n".join([*drawn, "</svg>", ""])
 
 
