@@ -1,7 +1,7 @@
 // The report for people.
 #include <cmath>
 
-#include "base/text.h"
+#include "base/amounts.h"
 #include "report/report.h"
 
 namespace paceline::report {
@@ -10,7 +10,6 @@ namespace {
 std::string duration(const Json& seconds) { return to_text(from_seconds(seconds.get<double>())); }
 
 // "1 server", "2 servers"
-std::string counted(std::int64_t count, const char* one) { return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s"); }
 
 std::string trained_text(const Json& report) {
   const std::string dataset = report["dataset"];
@@ -62,11 +61,13 @@ std::string link_text(const Json& link, std::int64_t strangers) {
                      link["measured"].get<int>(), link["processes"].get<int>(), turned_away);
 }
 
-std::string ordering_text(const Json& ordering) {
+std::string ordering_text(const Json& ordering, int servers) {
   const auto count = [&](const char* key) { return ordering[key].get<std::int64_t>(); };
-  return fmt::format(
-      "{}: urgent chunks overtook {} times at workers' and {} at servers' egress, urgent gradients {} times at servers",
-      ordering["places"].get<std::string>(), count("worker_egress"), count("server_egress"), count("server_ingress"));
+  const std::string text = fmt::format("{}: urgent chunks overtook {} at workers'", ordering["places"].get<std::string>(),
+                                       counted(count("worker_egress"), "time"));
+  if (servers == 0) return text + " egress";
+  return text + fmt::format(" and {} at servers' egress, urgent gradients {} at servers", count("server_egress"),
+                            counted(count("server_ingress"), "time"));
 }
 
 std::string timeline_text(const Json& trace) {
@@ -111,14 +112,16 @@ std::string report_text(const Json& report) {
     return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>());
   };
   line("trained", trained_text(report));
-  line("how", fmt::format("{} schedule, {}, {}, seed {}", report["schedule"].get<std::string>(), report["sync"].get<std::string>(),
-                          report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
+  const auto schedule = report["schedule"].get<std::string>();
+  line("how",
+       fmt::format("{}, {}, {}, seed {}", report["servers"] == 0 ? "collective " + schedule : schedule + " schedule",
+                   report["sync"].get<std::string>(), report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
   if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
   if (!report["collective"].is_null()) line("operations", report["collective"]["why"].get<std::string>());
   if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
   if (!report["link"].is_null()) {
     line("link", link_text(report["link"], report["strangers"]));
-    line("ordering", ordering_text(report["ordering"]));
+    line("ordering", ordering_text(report["ordering"], report["servers"].get<int>()));
   }
   if (!report["accuracy"].is_null())
     line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));

@@ -2,13 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "base/amounts.h"
 #include "cost/link_fit.h"
 
 namespace paceline::tuning {
 
 // Of a link that nobody could measure.
 inline constexpr cost::LinkFit kAssumedLink{.start_up = 200e-6, .bandwidth = {125e6}, .residual = 0};
+// For people. A fit may find no start-up at all.
+inline std::string words_of(const cost::LinkFit& link) {
+  return to_text(link.bandwidth) + (link.start_up > 0
+                                        ? fmt::format(" and a start-up of {} for each message", in_time(link.start_up))
+                                        : std::string(" and no start-up that shows"));
+}
 inline constexpr std::int64_t kParameterBytes = sizeof(float);
 
 }  // namespace paceline::tuning

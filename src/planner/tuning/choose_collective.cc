@@ -103,8 +103,7 @@ Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& 
   if (settings.has_servers()) return Json();
   const bool kept = settings.loop.link.has_value();
   if (!gathering.link && !kept) {
-    log::warn("the link could not be measured; --collective assumes {} and a start-up of {} for each message",
-              to_text(kAssumedLink.bandwidth), to_text(from_seconds(kAssumedLink.start_up)));
+    log::warn("the link could not be measured; --collective assumes {}", words_of(kAssumedLink));
   }
   cost::LinkFit link = gathering.link.value_or(kAssumedLink);
   if (!kept) {
@@ -130,16 +129,14 @@ Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& 
     }
   }
   const bool in_rank_order = rules_of(options, workers).order == collectives::SumOrder::kRank;
-  std::string why = fmt::format(
-      "{} messages an iteration; {}, {}, predicted {} without overlap: {} and a start-up of {} for each message ({}), adding at "
-      "{}",
-      operations.size(), algorithms_in(operations),
-      options.algorithm ? "as asked for" : "of those that sum in rank order the fastest predicted",
-      to_text(from_seconds(seconds_of_all)), to_text(link.bandwidth), to_text(from_seconds(link.start_up)),
-      kept             ? "kept from the checkpoint"
-      : gathering.link ? fmt::format("measured, residual {:.0f} %", 100 * link.residual)
-                       : "assumed",
-      to_text(BytesPerSecond{1 / cost.gamma}));
+  std::string why = fmt::format("{} an iteration; {}, {}, predicted {} without overlap: {} ({}), adding at {}",
+                                counted(static_cast<std::int64_t>(operations.size()), "message"), algorithms_in(operations),
+                                options.algorithm ? "as asked for" : "of those that sum in rank order the fastest predicted",
+                                to_text(from_seconds(seconds_of_all)), words_of(link),
+                                kept             ? "kept from the checkpoint"
+                                : gathering.link ? fmt::format("measured, residual {:.0f} %", 100 * link.residual)
+                                                 : "assumed",
+                                to_text(BytesPerSecond{1 / cost.gamma}));
   return Json{{"loop", to_string(options.loop)},
               {"algorithm", options.algorithm ? collectives::to_string(*options.algorithm) : "best"},
               {"sum_order", in_rank_order ? "rank" : "algorithm"},

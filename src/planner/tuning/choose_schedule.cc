@@ -100,8 +100,7 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
                              const runtime::Gathering& gathering, const MeasureServer& measure_server) {
   if (settings.schedule.name != "tuned") return Json();
   if (!gathering.link) {
-    log::warn("the link could not be measured; --schedule tuned assumes {} and a start-up of {} for each message",
-              to_text(kAssumedLink.bandwidth), to_text(from_seconds(kAssumedLink.start_up)));
+    log::warn("the link could not be measured; --schedule tuned assumes {}", words_of(kAssumedLink));
   }
   const cost::LinkFit link = gathering.link.value_or(kAssumedLink);
   PACELINE_ASSIGN_OR_RETURN(const ScheduleOptions typed, job::schedule_of(settings));
@@ -153,11 +152,10 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   result["predicted"] = std::move(predicted);
   result["candidates"] = std::move(candidates);
   result["why"] =
-      fmt::format("{}: for {} of parameters{}{}, {} workers and a link with {} and a start-up of {} for each message ({}); {}",
-                  sizes_text(chosen, settings.task.scale), to_text(model),
-                  settings.task.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.task.scale),
-                  wire.narrow() ? fmt::format(" sent as {}", wire.text()) : "", workers, to_text(link.bandwidth),
-                  to_text(from_seconds(link.start_up)), gathering.link ? "measured" : "assumed", why);
+      fmt::format("{}: for {} of parameters{}{}, {} and a link with {} ({}); {}", sizes_text(chosen, settings.task.scale),
+                  to_text(model), settings.task.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.task.scale),
+                  wire.narrow() ? fmt::format(" sent as {}", wire.text()) : "", counted(workers, "worker"), words_of(link),
+                  gathering.link ? "measured" : "assumed", why);
   return result;
 }
 
