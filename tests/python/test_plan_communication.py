@@ -103,6 +103,7 @@ def test_text_is_for_people_and_json_from_a_file_too(tmp_path):
     assert done.returncode == 0 and done.stdout.splitlines() == ["case  slice_bytes", "0     684652", "1     684652"]
     done = run("slice", "--nodes", "4", "--bytes", "100MB", "--alpha", "100us", "--bandwidth", "1gbit")
     assert done.stdout == "slice_bytes  684652\n"
+    assert run("iteration", "--input", "-", text=json.dumps(ITERATION)).stdout.splitlines() == ["lower_bound  16.0 s", "computation  10.0 s", "transfer     7.5 s", "tail         16.0 s"]
 
 
 def test_doubles_survive_the_way_through_json():

@@ -4,11 +4,19 @@
 
 #include <fmt/ranges.h>
 
+#include "base/amounts.h"
+
 namespace paceline::cli {
 namespace {
 
-std::string cell(const Json& value) {
+// `unit`: null: none.
+std::string cell(const Json& value, const planner::KeyType* unit) {
   if (value.is_null()) return "-";
+  if (value.is_number() && unit != nullptr) {
+    const double number = value.get<double>();
+    if (*unit == planner::KeyType::kSeconds) return number < 0 ? "-" + in_time(-number) : in_time(number);
+    return *unit == planner::KeyType::kRate ? to_text(BytesPerSecond{number}) : in_bytes(number);
+  }
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
@@ -16,7 +24,7 @@ std::string cell(const Json& value) {
       value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& item) { return item.is_structured(); });
   if (!flat) return value.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::vector<std::string> items;
-  for (const Json& item : value) items.push_back(cell(item));
+  for (const Json& item : value) items.push_back(cell(item, unit));
   return fmt::format("{}", fmt::join(items, " "));
 }
 
@@ -37,15 +45,20 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string cell(const std::string& key, const Json& value, const Units& units) {
+  const auto unit = units.find(key);
+  return cell(value, unit == units.end() ? nullptr : &unit->second);
+}
+
 }  // namespace
 
-std::string answer_text(const Json& answer) {
+std::string answer_text(const Json& answer, const Units& units) {
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [key, value] : answer.items()) rows.push_back({key, cell(value)});
+  for (const auto& [key, value] : answer.items()) rows.push_back({key, cell(key, value, units)});
   return aligned(rows);
 }
 
-std::string answers_table(const std::vector<Json>& answers) {
+std::string answers_table(const std::vector<Json>& answers, const Units& units) {
   std::vector<std::string> header = {"case"};
   for (const Json& answer : answers) {
     for (const auto& [key, value] : answer.items()) {
@@ -56,7 +69,7 @@ std::string answers_table(const std::vector<Json>& answers) {
   for (std::size_t i = 0; i < answers.size(); ++i) {
     rows.push_back({std::to_string(i)});
     for (std::size_t column = 1; column < header.size(); ++column) {
-      rows.back().push_back(answers[i].contains(header[column]) ? cell(answers[i][header[column]]) : "-");
+      rows.back().push_back(answers[i].contains(header[column]) ? cell(header[column], answers[i][header[column]], units) : "-");
     }
   }
   return aligned(rows);

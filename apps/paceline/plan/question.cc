@@ -170,7 +170,7 @@ Status run(const Command& command) {
     const Json document = cases.is_array ? Json(answers) : answers.front();
     print(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   } else {
-    print(cases.is_array ? answers_table(answers) : answer_text(answers.front()));
+    print(cases.is_array ? answers_table(answers, command.question.units) : answer_text(answers.front(), command.question.units));
   }
   if (std::fflush(stdout) != 0) return error(ErrorKind::kIo, "standard output: {}", std::strerror(errno));
   return {};

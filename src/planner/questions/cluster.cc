@@ -86,7 +86,8 @@ Question barrier_question() {
                       {"objective",
                        {"span", "waiting-share"},
                        "what is minimised: latest - earliest end, or the share of all workers' time that is waited"}},
-          .answer = answer_barrier};
+          .answer = answer_barrier,
+          .units = {{"span", KeyType::kSeconds}, {"barrier", KeyType::kSeconds}, {"waiting", KeyType::kSeconds}}};
 }
 
 // ---- plan gpus
@@ -180,7 +181,8 @@ Question servers_question() {
                {"compute_time", KeyType::kSeconds, "of one iteration, above 0"},
                {"duplex", KeyType::kText, "full (pushes and pulls at once) or half"}},
       .choices = {},
-      .answer = answer_servers};
+      .answer = answer_servers,
+      .units = {{"worker_link_shortfall", KeyType::kRate}}};
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ Result<Json> answer_collective(const Json& input, const Json& choices) {
 Question collective_question() {
   Question question;
   question.name = "collective";
+  question.units = {{"block", KeyType::kBytes}, {"seconds", KeyType::kSeconds}};
   question.purpose =
       "What a broadcast, reduce or allreduce costs, and which algorithm is cheapest. A message of n bytes takes alpha + beta*n\n"
       "seconds, and reducing them gamma*n more. Lp: linear pipeline. Mst: minimum spanning tree. Be: bidirectional exchange.\n"

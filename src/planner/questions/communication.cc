@@ -113,6 +113,7 @@ Question batches() {
   };
   question.answer = answer_batches;
   question.ignored = of_profile({"nodes", "bandwidth", "layers"});
+  question.units = {{"execution_time", KeyType::kSeconds}, {"makespan", KeyType::kSeconds}};
   return question;
 }
 
@@ -140,6 +141,7 @@ Question iteration() {
   };
   question.answer = answer_iteration;
   question.ignored = of_profile({"start_up", "transfer", "forward", "backward"});
+  for (const char* key : {"lower_bound", "computation", "transfer", "tail"}) question.units[key] = KeyType::kSeconds;
   return question;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,8 @@ struct Question {
   std::function<Result<Json>(const Json& input, const Json& choices)> answer;
   // Keys of other tables that a case may carry along and that mean nothing here (a replay table's "model").
   std::vector<std::string> ignored = {};
+  // Keys of the answer whose numbers have a unit that the key does not name: kSeconds, kBytes or kRate; for people.
+  std::map<std::string, KeyType> units = {};
 };
 
 // All questions, in the order in which they are listed.
