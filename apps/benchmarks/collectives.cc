@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,7 @@
 #include "bench/collectives/collectives_bench.h"
 #include "bench/collectives/member.h"
 #include "benchmarks/files.h"
+#include "job/loop_options.h"
 #include "lab/namespaces.h"
 #include "lab/rights.h"
 #include "paceline/beside.h"
@@ -38,6 +40,7 @@ struct Options {
   int turns = 3;
   double length = 0.3;
   std::string rest = "0s";
+  std::optional<std::string> block;
   std::string output = "runs/collectives";
   std::string python, peers;
   bool quick = false, json = false, progress = false, no_pictures = false;
@@ -57,6 +60,20 @@ Result<Duration> rest_of(const std::string& text) {
   if (*rest < Duration::zero() || *rest > std::chrono::seconds(1))
     return error(ErrorKind::kBadRequest, "--rest: {}; legal: 0s to 1s", text);
   return *rest;
+}
+
+// What sends no blocks would run as if nobody had asked for one.
+Result<std::optional<Bytes>> block_of(const Options& options, const bench::CollectivesGrid& grid) {
+  if (!options.block) return std::optional<Bytes>();
+  PACELINE_ASSIGN_OR_RETURN(const Bytes block, job::parse_block(*options.block));
+  const bool counts = std::ranges::any_of(grid.operations, [&](const std::string& operation) {
+    return std::ranges::any_of(grid.entries, [&](const bench::Entry& entry) { return bench::has_blocks(entry, operation); });
+  });
+  if (counts) return std::optional(block);
+  return error(ErrorKind::kBadRequest,
+               "--block {} is for broadcast, reduce and allreduce by paceline, paceline-spin, -lp, -alike and -alike-lp, and none "
+               "of them is asked for",
+               *options.block);
 }
 
 Result<bench::CollectivesGrid> grid_of(const Options& options) {
@@ -91,6 +108,7 @@ Result<bench::CollectivesGrid> grid_of(const Options& options) {
     grid.rates.push_back(*rate);
   }
   PACELINE_ASSIGN_OR_RETURN(grid.rest, rest_of(options.rest));
+  PACELINE_ASSIGN_OR_RETURN(grid.block, block_of(options, grid));
   for (const int hosts : options.hosts) {
     if (grid.rates.size() != 1 && grid.rates.size() != static_cast<std::size_t>(hosts))
       return error(ErrorKind::kBadRequest, "--rate names {} rates for {} hosts; give one, or one per host and --hosts {}",
@@ -243,6 +261,20 @@ int run(const Options& options) {
   return report(options, bench, *result);
 }
 
+void add_quick(CLI::App& command, const std::shared_ptr<Options>& options, Chosen& chosen) {
+  CLI::Option* quick = command.add_flag("--quick", options->quick, "32KB, 1MB and 16MB between 4 hosts, one short turn");
+  command.callback([options, command = &command, quick, &chosen] {
+    if (quick->count() > 0) {
+      const auto unless_given = [&](const char* name) { return command->get_option(name)->count() == 0; };
+      if (unless_given("--sizes")) options->sizes = {"32KB", "1MB", "16MB"};
+      if (unless_given("--hosts")) options->hosts = {4};
+      if (unless_given("--turns")) options->turns = 1;
+      if (unless_given("--length")) options->length = 0.1;
+    }
+    chosen.run = [options] { return run(*options); };
+  });
+}
+
 void add_member_options(CLI::App& command, Options& options) {
   const std::string hidden;  // group: not shown
   command.add_option("--member", options.member)->group(hidden);
@@ -284,6 +316,9 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
                    "Of all ranks before each repetition, so that shapers have saved as much for every contestant, however long its "
                    "barrier takes")
       ->capture_default_str();
+  command->add_option("--block", options->block,
+                      "Into which the linear pipeline of paceline, -spin, -lp, -alike and -alike-lp cuts a message; 64KB in the "
+                      "paper (default: predicted fastest)");
   command
       ->add_option("--output", options->output,
                    "Folder of the finished entries (cells.jsonl), which are not run again, and of the pictures")
@@ -291,7 +326,7 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
   command->add_option("--peers", options->peers, "Folder of gloo_collectives.py")->capture_default_str();
   command->add_option("--python", options->python, "Interpreter with torch and matplotlib")->capture_default_str();
   command->add_flag("--no-pictures", options->no_pictures, "Only numbers");
-  CLI::Option* quick = command->add_flag("--quick", options->quick, "32KB, 1MB and 16MB between 4 hosts, one short turn");
+  add_quick(*command, options, chosen);
   command->add_flag("--json", options->json, "One JSON document; rates in bytes/s, times in seconds");
   command->add_flag("--progress", options->progress, "Show progress even when standard error is no terminal");
   add_member_options(*command, *options);
@@ -300,16 +335,6 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
                "  paceline bench collectives --operations broadcast --sizes 64MB --hosts 4,8 --output runs/broadcast\n"
                "  paceline bench collectives --contestants paceline,paceline-alike,paceline-alike-lp --hosts 4 --sizes 16MB \\\n"
                "    --rate 1gbit,250mbit,1gbit,1gbit --output runs/slow-host");
-  command->callback([options, command, quick, &chosen] {
-    if (quick->count() > 0) {
-      const auto unless_given = [&](const char* name) { return command->get_option(name)->count() == 0; };
-      if (unless_given("--sizes")) options->sizes = {"32KB", "1MB", "16MB"};
-      if (unless_given("--hosts")) options->hosts = {4};
-      if (unless_given("--turns")) options->turns = 1;
-      if (unless_given("--length")) options->length = 0.1;
-    }
-    chosen.run = [options] { return run(*options); };
-  });
 }
 
 }  // namespace paceline::cli

@@ -73,6 +73,7 @@ class Bench {
                 .repetitions = first ? 1 : repetitions_for(showing.expected, options_.length),
                 .warm_up = !first && showing.expected < options_.length ? 1 : 0,
                 .rest = heat.rest};
+    if (has_blocks(showing.entry, heat.operation)) trial.block = heat.block;
     const double longest = (std::max(showing.expected, 20 * bound) + seconds(heat.rest)) * (trial.repetitions + trial.warm_up);
     trial.deadline = std::chrono::seconds(30) + from_seconds(3 * longest);
     auto result = contestant->run(trial);
@@ -140,6 +141,7 @@ class Bench {
       for (const BytesPerSecond rate : heat.rates) row["host_bytes_per_second"].push_back(rate.value);
     }
     if (heat.rest > Duration::zero()) row["rest_seconds"] = seconds(heat.rest);
+    if (heat.block && has_blocks(showing.entry, heat.operation)) row["block_bytes"] = heat.block->count;
     if (showing.said.contains("choice")) {
       row["choice"] = showing.said["choice"];
       row["predicted_seconds"] = showing.said["predicted"];

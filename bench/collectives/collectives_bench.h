@@ -30,7 +30,7 @@ struct CollectivesBenchResult {
   // host; where they differ, "host_bytes_per_second" has them all),
   // "goodput_bytes_per_second", "seconds" {median, lowest, highest} over the turns' medians, "repetitions", "bound_seconds",
   // "of_bound" (null of a barrier), "algorithm_bytes_per_second", "bus_bytes_per_second"; with a rest before each repetition
-  // "rest_seconds"; ours also "choice", "predicted_seconds",
+  // "rest_seconds"; with a block that counts "block_bytes"; ours also "choice", "predicted_seconds",
   // "links" {alpha, beta, gamma, residual}.
   std::vector<Ledger::Json> rows;
   std::vector<std::string> failures;  // of entries that could not be run, with their keys

@@ -128,9 +128,10 @@ Result<std::vector<Contestant::Json>> Contestant::collect(Duration limit, const 
 
 Result<TrialResult> Contestant::run(const Trial& trial) {
   const std::string doing = fmt::format("{} of {} elements by {}", trial.operation, trial.elements, trial.algorithm);
+  const std::string block = trial.block ? fmt::format(" {}", trial.block->count) : "";
   for (const auto& member : members_) {
-    if (!member->send(fmt::format("run {} {} {} {} {} {}", trial.operation, trial.algorithm, trial.elements, trial.repetitions,
-                                  trial.warm_up, std::chrono::duration_cast<std::chrono::microseconds>(trial.rest).count())))
+    if (!member->send(fmt::format("run {} {} {} {} {} {}{}", trial.operation, trial.algorithm, trial.elements, trial.repetitions,
+                                  trial.warm_up, std::chrono::duration_cast<std::chrono::microseconds>(trial.rest).count(), block)))
       return error(ErrorKind::kIo, "{} hung up before {}: {}", options_.name, doing, last_words());
   }
   PACELINE_ASSIGN_OR_RETURN(const std::vector<Json> answers, collect(trial.deadline, doing));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,7 +31,8 @@ struct Trial {
   std::string algorithm;  // ours: "best" or a name of collectives::Algorithm; others ignore it
   std::int64_t elements = 0;
   int repetitions = 1, warm_up = 0;
-  Duration rest{0};  // before each repetition
+  Duration rest{0};            // before each repetition
+  std::optional<Bytes> block;  // ours: of the linear pipeline; absent: the one predicted fastest
   Duration deadline = std::chrono::minutes(2);
 };
 

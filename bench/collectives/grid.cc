@@ -30,20 +30,23 @@ const std::vector<Entry>& all_entries() {
 
 bool scatters(const std::string& operation) { return operation == "reduce-scatter" || operation == "allgather"; }
 
+std::span<const collectives::Algorithm> algorithms_of(const std::string& operation) {
+  using collectives::Operation;
+  constexpr std::array kOperations = {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter,
+                                      Operation::kAllgather};
+  for (const auto each : kOperations) {
+    if (operation == to_string(each)) return collectives::algorithms_for(each);
+  }
+  return {};
+}
+
 bool can_run(const Entry& entry, const std::string& operation, Bytes size, int hosts) {
   // torch.distributed wants parts of one size.
   if (entry.team == "gloo") return !scatters(operation) || size.count % (hosts * static_cast<std::int64_t>(sizeof(float))) == 0;
   if (entry.algorithm == "-" || entry.algorithm == "best") return true;
   if (size > kMostOfAlgorithms) return false;
-  using collectives::Operation;
-  constexpr std::array kOperations = {Operation::kBroadcast, Operation::kReduce, Operation::kAllreduce, Operation::kReduceScatter,
-                                      Operation::kAllgather};
-  for (const auto each : kOperations) {
-    if (operation != to_string(each)) continue;
-    return std::ranges::any_of(collectives::algorithms_for(each),
-                               [&](const auto algorithm) { return entry.algorithm == to_string(algorithm); });
-  }
-  return false;
+  return std::ranges::any_of(algorithms_of(operation),
+                             [&](const auto algorithm) { return entry.algorithm == to_string(algorithm); });
 }
 
 }  // namespace
@@ -62,6 +65,12 @@ Result<Entry> entry_of(const std::string& name) {
                fmt::join(names, ", "));
 }
 
+bool has_blocks(const Entry& entry, const std::string& operation) {
+  return std::ranges::any_of(algorithms_of(operation), [&](const auto algorithm) {
+    return collectives::has_blocks(algorithm) && (entry.algorithm == "best" || entry.algorithm == to_string(algorithm));
+  });
+}
+
 const std::vector<std::string>& operation_names() {
   static const std::vector<std::string> names = {"broadcast", "reduce", "allreduce", "reduce-scatter", "allgather", "barrier"};
   return names;
@@ -74,7 +83,7 @@ std::vector<Heat> heats(const CollectivesGrid& grid) {
   for (const int hosts : grid.hosts) {
     for (const std::string& operation : grid.operations) {
       for (const Bytes size : operation == "barrier" ? std::vector<Bytes>{{0}} : sizes) {
-        Heat heat{operation, size, hosts, grid.rates, grid.rest, {}};
+        Heat heat{operation, size, hosts, grid.rates, grid.rest, grid.block, {}};
         if (heat.rates.size() == 1) heat.rates.resize(static_cast<std::size_t>(hosts), heat.rates.front());
         for (const Entry& entry : grid.entries)
           if (can_run(entry, operation, size, hosts)) heat.entries.push_back(entry);
@@ -90,8 +99,10 @@ std::string key_of(const Heat& heat, const Entry& entry) {
   for (const BytesPerSecond rate : heat.rates) rates.push_back(fmt::format("{:.0f}", rate.value));
   if (std::ranges::count(rates, rates.front()) == static_cast<std::ptrdiff_t>(rates.size())) rates.resize(1);
   const std::string rested = heat.rest > Duration::zero() ? fmt::format(", rested {}", to_text(heat.rest)) : "";
-  return fmt::format("{} of {} B between {} hosts at {} B/s{}: {}", heat.operation, heat.size.count, heat.hosts,
-                     fmt::join(rates, ","), rested, entry.name);
+  const bool cut = heat.block && has_blocks(entry, heat.operation);
+  const std::string blocks = cut ? fmt::format(", blocks of {} B", heat.block->count) : "";
+  return fmt::format("{} of {} B between {} hosts at {} B/s{}{}: {}", heat.operation, heat.size.count, heat.hosts,
+                     fmt::join(rates, ","), rested, blocks, entry.name);
 }
 
 double bus_factor(const std::string& operation, int hosts) {

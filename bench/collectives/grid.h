@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct Entry {
 // names and the nearest one.
 Result<Entry> entry_of(const std::string& name);
 std::vector<std::string> entry_names();
+// Whether a block counts: ours by the linear pipeline, or by a choice that may take it.
+bool has_blocks(const Entry& entry, const std::string& operation);
 
 // "broadcast", "reduce", "allreduce", "reduce-scatter", "allgather", "barrier".
 const std::vector<std::string>& operation_names();
@@ -35,6 +38,7 @@ struct CollectivesGrid {
   std::vector<Entry> entries;
   std::vector<BytesPerSecond> rates = {{125e6}};  // one for all hosts, or one for each; then `hosts` has their number only
   Duration rest{0};                               // of all ranks before each repetition's barrier
+  std::optional<Bytes> block;                     // of what sends blocks (has_blocks); absent: the one predicted fastest
 };
 
 // The entries that run an operation one after the other, in turns.
@@ -44,6 +48,7 @@ struct Heat {
   int hosts = 0;
   std::vector<BytesPerSecond> rates;  // of every host
   Duration rest{0};                   // see CollectivesGrid
+  std::optional<Bytes> block;         // likewise
   std::vector<Entry> entries;
 };
 

@@ -48,6 +48,27 @@ TEST(CollectivesGrid, HostsOfDifferentRatesAreAnotherEntry) {
   EXPECT_NE(rested.find("B/s, rested 5.0 ms: paceline"), std::string::npos) << rested;
 }
 
+TEST(CollectivesGrid, ABlockIsAnotherEntryOfThoseThatSendBlocks) {
+  CollectivesGrid grid = grid_of(entry_names());
+  grid.operations = {"allreduce", "reduce-scatter", "barrier"};
+  grid.sizes = {Bytes{4096}};
+  const auto chosen = heats(grid);
+  grid.block = Bytes{64'000};
+  const auto asked = heats(grid);
+  std::set<std::string> with_blocks;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    for (const Entry& entry : asked[i].entries) {
+      const std::string key = key_of(asked[i], entry);
+      if (key == key_of(chosen[i], entry)) continue;
+      EXPECT_EQ(asked[i].operation, "allreduce") << key;
+      EXPECT_NE(key.find("B/s, blocks of 64000 B: " + entry.name), std::string::npos) << key;
+      with_blocks.insert(entry.name);
+    }
+  }
+  EXPECT_EQ(with_blocks,
+            (std::set<std::string>{"paceline", "paceline-spin", "paceline-lp", "paceline-alike", "paceline-alike-lp"}));
+}
+
 TEST(CollectivesGrid, ABarrierIsRunOnceAndPartsByWhoeverCan) {
   CollectivesGrid grid = grid_of(entry_names());
   grid.hosts = {3};

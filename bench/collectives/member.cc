@@ -1,6 +1,7 @@
 #include "bench/collectives/member.h"
 
 #include <chrono>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -22,6 +23,7 @@ struct Order {
   std::int64_t elements = 0;
   int repetitions = 0, warm_up = 0;
   std::int64_t rest = 0;  // microseconds
+  std::optional<Bytes> block;
 };
 
 std::optional<Order> parse(const std::string& line) {
@@ -30,6 +32,7 @@ std::optional<Order> parse(const std::string& line) {
   Order order;
   words >> first >> order.operation >> order.algorithm >> order.elements >> order.repetitions >> order.warm_up >> order.rest;
   if (!words || first != "run") return std::nullopt;
+  if (std::int64_t block = 0; words >> block) order.block = Bytes{block};
   return order;
 }
 
@@ -53,6 +56,7 @@ Result<Call> call_of(const Order& order, std::vector<float>& data, const collect
   } else {
     return error(ErrorKind::kBadRequest, "no operation '{}'", order.operation);
   }
+  call.block = order.block;
   if (order.algorithm == "best") return call;
   for (int i = 0; i <= static_cast<int>(collectives::Algorithm::kDirect); ++i) {
     const auto algorithm = static_cast<collectives::Algorithm>(i);

@@ -1,9 +1,9 @@
 // A process on a host of the lab that runs collective operations when its driver tells it to. It connects to the driver's socket (a
 // path: those work across network namespaces) and says {"rank": R, ...}. Then, line by line:
 //
-//   driver:  run OPERATION ALGORITHM ELEMENTS REPETITIONS WARM_UP REST
+//   driver:  run OPERATION ALGORITHM ELEMENTS REPETITIONS WARM_UP REST [BLOCK]
 //            float32, in place, root 0, sum; ELEMENTS of the whole message, of which a reduce-scatter leaves and an allgather takes
-//            a part; REST: microseconds to sleep before each repetition
+//            a part; REST: microseconds to sleep before each repetition; BLOCK: bytes, for ours alone
 //   member:  {"seconds": [...]} with the time of each repetition on this rank, each begun behind a barrier after the rest;
 //            ours adds "choice" and "predicted"; or {"error": "..."}, also when the result is not what it has to be
 //

@@ -18,6 +18,11 @@ import matplotlib.pyplot as plt  # noqa: E402
 OPERATIONS = ["broadcast", "reduce", "allreduce", "reduce-scatter", "allgather"]
 
 
+def name_of(cell):
+    blocks = f", blocks of {cell['block_bytes'] / 1e3:g} KB" if "block_bytes" in cell else ""
+    return cell["contestant"] + blocks
+
+
 def draw(cells, x_of, labels, path):
     """A panel per operation, a line per contestant; False when there is nothing to compare."""
     if len({x_of(cell) for cell in cells}) < 2:
@@ -28,7 +33,7 @@ def draw(cells, x_of, labels, path):
         lines = defaultdict(dict)
         for cell in cells:
             if cell["operation"] == operation:
-                lines[cell["contestant"]][x_of(cell)] = cell
+                lines[name_of(cell)][x_of(cell)] = cell
         bound = {}
         for name, points in lines.items():
             xs = sorted(points)

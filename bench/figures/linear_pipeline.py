@@ -8,7 +8,8 @@ OPERATIONS = ("broadcast", "reduce", "allreduce")
 RIVALS = {"paceline-be": "BE", "paceline-mst": "MST"}
 OURS = "paceline-lp"
 AVERAGE = {"broadcast": ("29.2x", "2.3x"), "reduce": ("360.55x", "8.7x"), "allreduce": ("109.2x", "7.9x")}  # over BE and MST, section 4.1
-FIXED = ("--contestants", "paceline-lp,paceline-mst,paceline-be", "--operations", ",".join(OPERATIONS), "--no-pictures", "--output", "{work}")
+# Blocks of 64 KB are the paper's, section 3.2.
+FIXED = ("--contestants", "paceline-lp,paceline-mst,paceline-be", "--block", "64KB", "--operations", ",".join(OPERATIONS), "--no-pictures", "--output", "{work}")
 
 SIZES = Cell(
     "lp-sizes",

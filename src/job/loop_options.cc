@@ -57,6 +57,14 @@ Result<std::optional<Algorithm>> parse_algorithm(std::string_view name) {
                suggestion(name, names));
 }
 
+Result<Bytes> parse_block(std::string_view text) {
+  const auto block = parse_bytes(text);
+  if (block.ok() && block->count > 0 && block->count % static_cast<std::int64_t>(sizeof(float)) == 0) return *block;
+  return error(ErrorKind::kBadRequest, "--block {} is illegal; legal: {}", text, kLegalBlocks);
+}
+
+std::string block_text(Bytes block) { return fmt::format("{}B", block.count); }
+
 Status validate(const TrainingOptions& options) {
   const Operation operation = reduction_of(options.loop);
   if (options.algorithm && !can(operation, *options.algorithm)) {

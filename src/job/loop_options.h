@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/quantity.h"
@@ -31,6 +32,10 @@ const char* to_string(Loop loop);  // "loop1"
 Result<Loop> parse_loop(std::string_view name);
 // "best" is none. kBadRequest as above.
 Result<std::optional<collectives::Algorithm>> parse_algorithm(std::string_view name);
+// Into which the linear pipeline cuts its messages: whole parameters of 4 bytes. kBadRequest with the option and what is legal.
+Result<Bytes> parse_block(std::string_view text);
+std::string block_text(Bytes block);
+inline constexpr const char* kLegalBlocks = "a size of whole parameters of 4 bytes: 64KB, 256KiB";
 
 // Whether the update is made on every rank from the sum that all get.
 constexpr bool updates_everywhere(Loop loop) { return loop == Loop::kThree || loop == Loop::kThreeOverlap; }
@@ -41,6 +46,7 @@ struct TrainingOptions {
   Loop loop = Loop::kThreeOverlap;
   std::optional<collectives::Algorithm>
       algorithm;                  // of every operation that it can carry out; absent: of each the one predicted fastest
+  std::optional<Bytes> block;     // of operations by the linear pipeline; absent: of each the one predicted fastest
   Iteration broadcast_every = 0;  // loop3: rank 0's weights overwrite the others' after so many iterations; 0: never
   cost::LinkCost link = collectives::kUnmeasuredLink;  // what the choice is made for
 };

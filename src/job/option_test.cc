@@ -49,6 +49,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"sync", "ssp"},
                                                                   {"collective", "loop1"},
                                                                   {"algorithm", "lp"},
+                                                                  {"block", "64000B"},
                                                                   {"broadcast-every", "5"},
                                                                   {"link-cost", "1,2,3"},
                                                                   {"convolutions", "conv2=fft"},
@@ -102,6 +103,7 @@ TEST(PlanOptions, HaveOneTextForOneValueHoweverItWasTyped) {
   EXPECT_EQ(text("slice", "200KB"), "50000");
   EXPECT_EQ(text("learning-rate", "constant:0.10"), "0.1");
   EXPECT_EQ(text("window", "1000000"), "1MB");
+  EXPECT_EQ(text("block", "64KB"), text("block", "64000"));
   EXPECT_EQ(text("speed", "1.0,0.50"), "1,0.5");
   EXPECT_EQ(text("ordered-places", "window,worker-egress"), "worker-egress,window");
   EXPECT_EQ(text("momentum", "0.50"), "0.5");

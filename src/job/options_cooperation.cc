@@ -97,6 +97,17 @@ std::vector<Option> loop_options() {
            .choices = {"best", "lp", "ring", "direct", "mst", "be"},
            .nothing = "best"},
           [](auto& job) -> auto& { return job.loop.algorithm; }, kName, parse_algorithm),
+      value(
+          {.name = "block",
+           .advanced = true,
+           .takes = "SIZE",
+           .section = kHow,
+           .sentence =
+               "Into which --algorithm lp, and best where it takes lp, cuts a message; 64KB in the paper, and larger than a "
+               "message: all of it (default: predicted fastest, for each message)",
+           .legal = {.words = kLegalBlocks},
+           .absent = ""},
+          [](auto& job) -> auto& { return job.loop.block; }, block_text, parse_block, Refusals::kNameIt),
       number(
           {.name = "broadcast-every",
            .advanced = true,

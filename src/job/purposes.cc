@@ -25,6 +25,8 @@ constexpr OptimizerOption kOfOptimizers[] = {
     {"adam-beta2", &OptimizerTraits::betas},       {"adam-epsilon", &OptimizerTraits::epsilon},
 };
 
+constexpr const char* kBlocks = "the blocks of --algorithm lp, and of best where it takes lp";
+
 struct Purpose {
   const char* option;
   const char* sentence;  // "--momentum 0.5 is for ..."
@@ -42,12 +44,15 @@ constexpr Purpose kPurposes[] = {
     {"objective", "--sync elastic-bsp", is_elastic},
     {"history", "--sync elastic-bsp", is_elastic},
     {"algorithm", "--collective loop1, loop2, loop3 or loop3-overlap", [](const JobSpec& spec) { return !spec.has_servers(); }},
+    {"block", "--collective loop1, loop2, loop3 or loop3-overlap", [](const JobSpec& spec) { return !spec.has_servers(); }},
+    {"block", kBlocks, [](const JobSpec& spec) { return !spec.loop.algorithm || collectives::has_blocks(*spec.loop.algorithm); }},
     {"broadcast-every", "--collective loop3 or loop3-overlap", [](const JobSpec& spec) { return !spec.has_servers(); }},
 };
 
 // What of the job the option's purpose contradicts, where that is one word.
 std::string instead(const JobSpec& spec, std::string_view sentence) {
   if (sentence.starts_with("--optimizer")) return fmt::format(", not {}", tensor::name_of(spec.update.optimizer.kind));
+  if (sentence == kBlocks) return fmt::format(", not {}", to_string(*spec.loop.algorithm));
   if (sentence.starts_with("--sync")) return fmt::format(", not {}", to_text(spec.sync.kind));
   return "";
 }

@@ -1,4 +1,5 @@
 // What options mean together: refusals of pairs, and what follows from several of them.
+#include <algorithm>
 #include <cmath>
 
 #include "job/option.h"
@@ -261,6 +262,10 @@ Result<scheduling::ScheduleOptions> schedule_of(const JobSpec& spec) {
 Result<TrainingOptions> training_of(const JobSpec& spec) {
   PACELINE_CHECK(spec.loop.loop, "a job with servers has no loop");
   TrainingOptions options{.loop = *spec.loop.loop, .algorithm = spec.loop.algorithm, .broadcast_every = spec.loop.broadcast_every};
+  if (spec.loop.block) {  // divided as a replay's messages are; a parameter at least
+    const double parameters = static_cast<double>(spec.loop.block->count) / sizeof(float) / spec.task.scale;
+    options.block = Bytes{std::max<std::int64_t>(std::llround(parameters), 1)} * std::int64_t{sizeof(float)};
+  }
   if (spec.loop.link) options.link = *spec.loop.link;
   PACELINE_RETURN_IF_ERROR(validate(options));
   return options;

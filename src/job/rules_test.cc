@@ -56,8 +56,9 @@ TEST(JobSpec, ABadValueIsRefusedNamingTheOption) {
       {"speed", {"0", "1,2", "1,", "x", "nan"}},
       {"jitter", {"-0.1", "1.1", "nan"}},
       {"collective", {"", "loop4"}},
-      {"algorithm", {"", "rings", "lp"}},  // lp: not with servers
-      {"broadcast-every", {"-1", "5"}},    // 5: not with servers
+      {"algorithm", {"", "rings", "lp"}},         // lp: not with servers
+      {"block", {"0", "6", "-4", "64", "64kb"}},  // 64: not with servers
+      {"broadcast-every", {"-1", "5"}},           // 5: not with servers
   };
   for (const auto& [name, values] : bad) {
     for (const char* value : values) {
@@ -155,8 +156,22 @@ TEST(JobSpec, TrainingWithoutServersRefusesWhatOnlyServersDo) {
   EXPECT_THAT(refusal({{"broadcast-every", "5"}}), HasSubstr("--broadcast-every 5 contradicts --collective loop1"));
   EXPECT_THAT(refusal({{"algorithm", "direct"}}), HasSubstr("cannot run the reduce of --collective loop1"));
   EXPECT_EQ(refusal({{"collective", "loop3"}, {"algorithm", "direct"}, {"broadcast-every", "5"}}), "");
+  EXPECT_EQ(refusal({{"block", "64KB"}}), "");
+  EXPECT_EQ(refusal({{"block", "64KB"}, {"algorithm", "lp"}}), "");
+  EXPECT_EQ(refusal({{"block", "64KB"}, {"algorithm", "mst"}}),
+            "--block 64000B is for the blocks of --algorithm lp, and of best where it takes lp, not mst");
   EXPECT_THAT(refusal({{"link-cost", "1,2"}}), HasSubstr("--link-cost '1,2'"));
   EXPECT_THAT(refusal({{"link-cost", "1,2,-3"}}), HasSubstr("--link-cost '1,2,-3'"));
+}
+
+TEST(JobSpec, BlocksAreDividedAsTheMessagesOfAReplayAre) {
+  const auto block = [](const char* scale) {
+    return training_of(spec_of({{"collective", "loop1"}, {"block", "64KB"}, {"model", "replay:a"}, {"scale", scale}}))->block;
+  };
+  EXPECT_EQ(block("1"), Bytes{64'000});
+  EXPECT_EQ(block("10"), Bytes{6'400});
+  EXPECT_EQ(block("1000000"), Bytes{4}) << "a parameter at least";
+  EXPECT_EQ(training_of(spec_of({{"collective", "loop1"}}))->block, std::nullopt);
 }
 
 TEST(JobSpec, TheCostOfALinkArrivesBitForBit) {

@@ -40,6 +40,7 @@ struct Task {
 struct LoopChoice {
   std::optional<Loop> loop;                         // nothing: with servers
   std::optional<collectives::Algorithm> algorithm;  // nothing: the best
+  std::optional<Bytes> block;                       // of the linear pipeline, not divided by `scale`; nothing: the best
   Iteration broadcast_every = 0;                    // loop3; 0: never
   std::optional<cost::LinkCost> link;               // what its choices are made for, measured by the coordinator
 

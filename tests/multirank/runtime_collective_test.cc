@@ -22,11 +22,14 @@ TEST_P(CollectiveJobTest, AJobWithoutServersGivesTheBitsOfPlainLoopsWhateverTheL
     double clip_norm;
     std::int64_t broadcast_every;
     const char* merge;
+    const char* block = "";
   };
-  for (const Case& one : {Case{"loop1", "best", "adam", 3, 0, 0, ""}, Case{"loop2", "best", "momentum", 4, 0, 0, ""},
-                          Case{"loop3", "direct", "adam", 3, 0.5, 5, "0"}, Case{"loop3-overlap", "lp", "momentum", 4, 0, 0, "5000"},
-                          Case{"loop3-overlap", "best", "adam", 2, 0, 3, ""}, Case{"loop1", "lp", "momentum", 1, 0.5, 0, ""}}) {
-    SCOPED_TRACE(fmt::format("{} by {} of {} workers", one.loop, one.algorithm, one.workers));
+  for (const Case& one :
+       {Case{"loop1", "best", "adam", 3, 0, 0, ""}, Case{"loop2", "best", "momentum", 4, 0, 0, "", "64KB"},
+        Case{"loop3", "direct", "adam", 3, 0.5, 5, "0"}, Case{"loop3-overlap", "lp", "momentum", 4, 0, 0, "5000"},
+        Case{"loop3-overlap", "best", "adam", 2, 0, 3, ""}, Case{"loop1", "lp", "momentum", 1, 0.5, 0, ""},
+        Case{"loop3-overlap", "lp", "adam", 3, 0, 0, "", "400"}, Case{"loop1", "lp", "adam", 3, 0, 0, "", "1GB"}}) {
+    SCOPED_TRACE(fmt::format("{} by {} of {} workers, blocks '{}'", one.loop, one.algorithm, one.workers, one.block));
     Job job;
     job.workers = one.workers;
     job.servers = 0;
@@ -36,6 +39,7 @@ TEST_P(CollectiveJobTest, AJobWithoutServersGivesTheBitsOfPlainLoopsWhateverTheL
     job.settings.update.clip_norm = one.clip_norm;
     job.settings.loop.broadcast_every = one.broadcast_every;
     give(job.settings, "merge", one.merge);
+    give(job.settings, "block", one.block);
     job.settings.update.learning_rate.base = 0.001;
     if (is_faulty(GetParam())) job.iterations = 40;
     Cluster cluster(GetParam(), job);

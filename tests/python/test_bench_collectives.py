@@ -76,7 +76,26 @@ def test_where_a_host_is_slow_the_bound_and_the_choice_know_it(tmp_path):
     assert "along" not in rows["paceline-alike-lp"]["choice"] and rows["paceline-alike-lp"]["links"]["rates"] is None
 
 
+def test_a_block_is_another_entry_of_what_sends_blocks(tmp_path):
+    if not rights():
+        return
+    request = ["--operations", "broadcast", "--sizes", "200KB", "--contestants", "paceline-lp,paceline-mst"]
+    by_block = {}
+    for block in (None, "64KB"):
+        report = bench(tmp_path, *request, *(["--block", block] if block else []))
+        assert not report["failures"]
+        by_block[block] = {row["contestant"]: row for row in report["rows"]}
+    lp = by_block["64KB"]["paceline-lp"]
+    assert lp["block_bytes"] == 64_000 and lp["choice"] == "lp with blocks of 64000 bytes" and "blocks of 64000 B" in lp["key"]
+    assert "block_bytes" not in by_block[None]["paceline-lp"] and by_block[None]["paceline-lp"]["key"] != lp["key"]
+    assert by_block["64KB"]["paceline-mst"] == by_block[None]["paceline-mst"], "it sends no blocks, so it is not run again"
+    assert len((tmp_path / "out/cells.jsonl").read_text().splitlines()) == 3
+
+
 def test_wrong_requests(tmp_path):
+    assert "none of them is asked for" in bench(tmp_path, "--contestants", "gloo,paceline-mst", "--block", "64KB", code=2)
+    assert "none of them is asked for" in bench(tmp_path, "--operations", "allgather", "--block", "64KB", code=2)
+    assert "--block 6 is illegal" in bench(tmp_path, "--block", "6", code=2)
     assert "did you mean 'gloo'" in bench(tmp_path, "--contestants", "glo", code=2)
     assert "did you mean 'allgather'" in bench(tmp_path, "--operations", "allgathers", code=2)
     assert "3 rates for 2 hosts" in bench(tmp_path, "--rate", "1gbit,1gbit,1gbit", code=2)

@@ -80,6 +80,24 @@ def test_merging_changes_the_messages_and_no_bit(loop, merge):
     assert messages == {0: tensors, "100MB": 1}.get(merge, messages) and 1 <= messages <= tensors
 
 
+@pytest.mark.parametrize("loop, block", [("loop1", "64KB"), full("loop2", "4KB"), full("loop3", "400"), ("loop3-overlap", "1GB")])
+def test_blocks_of_any_size_change_no_bit(loop, block):
+    sizes = {"64KB": 64_000, "4KB": 4000, "400": 400, "1GB": 10**9}
+    report = same_bits(TASK, 3, "--collective", loop, "--algorithm", "lp", "--block", block)
+    assert report["collective"]["block"] == sizes[block]
+    for operation in report["collective"]["operations"]:
+        assert operation["algorithm"] == "lp"
+        least = -(-operation["bytes"] // 65536)
+        assert operation["block"] == max(min(sizes[block], operation["bytes"]), least), "all of the message at most, 65536 blocks at most"
+
+
+def test_a_block_of_what_sends_none_is_refused_before_the_start():
+    assert "--block 64000B is for --collective loop1, loop2" in refused("train", *TASK, "--block", "64KB")
+    assert "--block 64000B is for the blocks of --algorithm lp" in refused("train", *TASK, "--collective", "loop3", "--algorithm", "mst", "--block", "64KB")
+    for size in ("0", "6", "64kb", "-4"):
+        assert "whole parameters of 4 bytes" in refused("train", *TASK, "--collective", "loop3", f"--block={size}")
+
+
 @pytest.mark.parametrize("loop", [full("loop3"), "loop3-overlap"])
 def test_broadcasting_the_weights_now_and_then_finds_no_drift(loop):
     report = same_bits(TASK, 3, "--collective", loop, "--broadcast-every", 5)

@@ -46,6 +46,7 @@ Call call_of(const TrainingOptions& options, std::int32_t workers, TrainingStep 
   }
   const Operation operation = step == TrainingStep::kReduce ? reduction_of(options.loop) : Operation::kBroadcast;
   if (options.algorithm && can(operation, *options.algorithm)) call.algorithm = options.algorithm;
+  call.block = options.block;
   return call;
 }
 

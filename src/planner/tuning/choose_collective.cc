@@ -139,6 +139,7 @@ Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& 
                                 to_text(BytesPerSecond{1 / cost.gamma}));
   return Json{{"loop", to_string(options.loop)},
               {"algorithm", options.algorithm ? collectives::to_string(*options.algorithm) : "best"},
+              {"block", options.block ? Json(options.block->count) : Json(nullptr)},
               {"sum_order", in_rank_order ? "rank" : "algorithm"},
               {"broadcast_every", settings.loop.broadcast_every},
               {"merge", plan->options().schedule.cut.merge},
