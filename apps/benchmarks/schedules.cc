@@ -194,11 +194,11 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
   list("--contestants", options->contestants,
-       "Schedules (each also with --wire: p3-bfloat16; with a job key: p3-tls), ddp (PyTorch over gloo), attach (paceline.torch, "
-       "which --python has or "
-       "PYTHONPATH and PACELINE_LIBRARY find; both also with clipping: ddp-clip), mxnet, mxnet-p3, mxnet-p3-bounded (MXNet's "
-       "KVStore, its P3, and that with a bounded socket), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also "
-       "with an algorithm: loop1-mst); default: schedules and ddp");
+       "Schedules (each also with --wire: p3-bfloat16; with a job key: p3-tls), ddp (PyTorch over gloo), split (over gloo, reduces "
+       "and gathers each layer as FSDP2 and Megatron do), attach (paceline.torch, which --python has or PYTHONPATH and "
+       "PACELINE_LIBRARY find; these three also with clipping: ddp-clip), mxnet, mxnet-p3, mxnet-p3-bounded (MXNet's KVStore, its "
+       "P3, and that with a bounded socket), and loops of --collective (loop1, loop2, loop3, loop3-overlap, each also with an "
+       "algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --window=1MB");
   command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")

@@ -5,13 +5,9 @@ it is full, under the backward pass. Bucket sizes are divided by the scale like 
 buckets than the real one.
 """
 
-import datetime
-import os
-
 import replayed
 
 arguments = replayed.parsed(__doc__.splitlines()[0])
-os.environ["GLOO_SOCKET_IFNAME"] = arguments.interface
 
 import torch  # noqa: E402  (the environment must be set before)
 import torch.distributed as dist  # noqa: E402
@@ -21,8 +17,7 @@ import torch.nn.parallel.distributed as ddp  # noqa: E402
 def main():
     ddp._DEFAULT_BUCKET_CAP_MB = ddp._DEFAULT_BUCKET_CAP_MB / arguments.scale
     dist._DEFAULT_FIRST_BUCKET_BYTES = int(dist._DEFAULT_FIRST_BUCKET_BYTES / arguments.scale)
-    where = f"tcp://{arguments.master}:4171"
-    dist.init_process_group("gloo", init_method=where, rank=arguments.rank, world_size=arguments.hosts, timeout=datetime.timedelta(seconds=120))
+    replayed.join_over_gloo(arguments)
     replay = replayed.Replay(arguments, gated=False)
     model = ddp.DistributedDataParallel(torch.nn.Sequential(*replay.layers))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)

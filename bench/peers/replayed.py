@@ -8,6 +8,7 @@ One process per host. Standard output: a line {"progress": {"rank", "iteration",
 
 import argparse
 import ctypes
+import datetime
 import json
 import os
 import time
@@ -33,6 +34,15 @@ def parsed(description):
     os.environ["OMP_NUM_THREADS"] = "1"
     ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK: sleeps are exact to some microseconds
     return parser.parse_args()
+
+
+def join_over_gloo(arguments):
+    """All hosts, as the process group that torch.distributed's operations run in."""
+    import torch.distributed as dist
+
+    os.environ["GLOO_SOCKET_IFNAME"] = arguments.interface
+    where = f"tcp://{arguments.master}:4171"
+    dist.init_process_group("gloo", init_method=where, rank=arguments.rank, world_size=arguments.hosts, timeout=datetime.timedelta(seconds=120))
 
 
 class Replay:

@@ -50,7 +50,7 @@ std::vector<std::string> schedule_variants() {
 
 std::optional<PeerContestant> peer_of(const std::string& contestant) {
   using Interpreter = PeerContestant::Interpreter;
-  for (const std::string name : {"ddp", "attach"}) {
+  for (const std::string name : {"ddp", "split", "attach"}) {
     if (contestant == name) return PeerContestant{name + "_replay.py", {}, Interpreter::kTorch};
     if (contestant == name + "-clip") return PeerContestant{name + "_replay.py", {"--clip"}, Interpreter::kTorch};
   }
@@ -61,7 +61,7 @@ std::optional<PeerContestant> peer_of(const std::string& contestant) {
   return std::nullopt;
 }
 
-std::vector<std::string> torch_names() { return {"ddp", "ddp-clip", "attach", "attach-clip"}; }
+std::vector<std::string> torch_names() { return {"ddp", "ddp-clip", "split", "split-clip", "attach", "attach-clip"}; }
 
 std::vector<std::string> mxnet_names() { return {"mxnet", "mxnet-p3", "mxnet-p3-bounded"}; }
 

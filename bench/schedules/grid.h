@@ -62,9 +62,10 @@ struct PeerContestant {
   std::vector<std::string> arguments;
   Interpreter interpreter;
 };
-// "ddp": PyTorch's DistributedDataParallel over gloo; "attach": paceline.torch.attach; each also with "-clip", a norm that is never
-// reached; "mxnet": MXNet's KVStore; "mxnet-p3": its P3; "mxnet-p3-bounded": that with a bound on what a socket is handed ahead of
-// something more urgent. Nothing for any other name.
+// "ddp": PyTorch's DistributedDataParallel over gloo; "split": whole layers reduced and gathered over gloo, as FSDP2 and Megatron
+// do; "attach": paceline.torch.attach; each also with "-clip", a norm that is never reached; "mxnet": MXNet's KVStore; "mxnet-p3":
+// its P3; "mxnet-p3-bounded": that with a bound on what a socket is handed ahead of something more urgent. Nothing for any other
+// name.
 std::optional<PeerContestant> peer_of(const std::string& contestant);
 std::vector<std::string> torch_names();
 std::vector<std::string> mxnet_names();

@@ -63,6 +63,7 @@ TEST(Grid, APeerIsAProgramWithItsInterpreter) {
     EXPECT_EQ(peer_of(name)->interpreter, PeerContestant::Interpreter::kTorch);
   }
   EXPECT_EQ(peer_of("ddp")->script, "ddp_replay.py");
+  EXPECT_EQ(peer_of("split")->script, "split_replay.py");
   EXPECT_EQ(peer_of("attach-clip")->script, "attach_replay.py");
   EXPECT_EQ(peer_of("attach-clip")->arguments, std::vector<std::string>{"--clip"});
   std::set<std::vector<std::string>> arguments;

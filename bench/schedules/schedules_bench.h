@@ -1,4 +1,4 @@
-// Schedules against each other, against PyTorch's DDP and against the physical lower bound, between the hosts of a lab.
+// Schedules against each other, against PyTorch's DDP, the split baseline and the physical lower bound, between the hosts of a lab.
 //
 // Each cell is one job. Its goodput is measured with a plain stream just before, and its bound computed from that, so that what
 // disturbs the machine for a while disturbs both. Finished cells are kept in a ledger and not run again.
@@ -19,7 +19,7 @@ struct SchedulesBenchOptions {
   std::string key;                       // file of the key of contestants that encrypt; made when it is not there
   std::string paceline;                  // path of this program
   std::string tables;                    // folder of NAME.json
-  std::string python;                    // interpreter with torch, for "ddp"; for "attach" with paceline too
+  std::string python;                    // interpreter with torch, for "ddp" and "split"; for "attach" with paceline too
   std::string mxnet;                     // interpreter with MXNet, for "mxnet" and what begins so
   std::string peers;                     // folder of their programs
   double length = 15;                    // seconds that a job is timed, about

@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from jobs import Process
 from test_lab import rights
 
@@ -57,6 +59,25 @@ def test_cells_are_run_once_and_judged_by_the_bound(tmp_path):
     (tmp_path / "out/cells.jsonl").unlink()
     problem = bench(tmp_path, "--contestants", "p3", "--job-options=--mini-batch=0", code=1)
     assert "p3" in problem and "mini-batch" in problem
+
+
+@pytest.mark.full
+def test_peers_in_pytorch_are_cells_beside_ours(tmp_path):
+    if not rights():
+        return
+    layers = [{**layer, "parameters": 400_010 + 10 * i} for i, layer in enumerate(LAYERS)]  # a tenth of which is odd: parts are padded
+    (tmp_path / "tiny.json").write_text(json.dumps({"layers": layers}))
+    contestants = ["p3", "ddp", "split", "split-clip"]
+    report = bench(tmp_path, "--contestants", ",".join(contestants))
+    assert not report["failures"]
+    assert [row["contestant"] for row in report["rows"]] == contestants
+    for cell in map(json.loads, (tmp_path / "out/cells.jsonl").read_text().splitlines()):
+        if not cell["contestant"].startswith("split"):
+            continue
+        assert cell["report"]["iterations"] == cell["iterations"] + 4, "behind the warm-up, and its values were verified"
+        # Two hosts scatter and gather all of it; an allreduce in place of the first would send half as much again.
+        needed = 2 * sum(layer["parameters"] for layer in layers) / 10 * 4 * cell["report"]["iterations"]
+        assert needed <= cell["bytes_sent"] < 1.4 * needed
 
 
 def test_wrong_requests(tmp_path):
