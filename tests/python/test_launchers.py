@@ -1,4 +1,4 @@
-"""`paceline train` started by mpirun, torchrun and (its variables set by hand) srun gives the bits of the reference.
+"""`paceline train` started by mpirun, Hydra, torchrun and (its variables set by hand) srun gives the bits of the reference.
 
 The program is the one that the environment variable PACELINE names, else build/release/bin/paceline.
 """
@@ -20,7 +20,7 @@ PROGRAM = os.environ.get("PACELINE", str(ROOT / "build/release/bin/paceline"))
 TORCHRUN = shutil.which("torchrun") or str(ROOT / ".venv/bin/torchrun")
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 JOB = ["--model", "mlp", "--dataset", "mnist-5k", "--iterations", "4", "--mini-batch", "8"]
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_", "OMPI_", "PMIX_", "SLURM_", "PACELINE_COORDINATOR")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_", "OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "SLURM_", "PACELINE_COORDINATOR")
 
 
 def run(command, **variables):
@@ -58,6 +58,13 @@ PLACES = pytest.mark.parametrize("place", [("--servers", "2"), ("--role", "both"
 @PLACES
 def test_mpirun(reference_hash, place):
     done = run([*MPIRUN, "-np", "2", PROGRAM, "train", *JOB, *place, "--json"])
+    assert done.returncode == 0, done.stderr
+    check_report(done.stdout, reference_hash)
+
+
+@PLACES
+def test_hydra(reference_hash, place):
+    done = run(["mpiexec.hydra", "-n", "2", PROGRAM, "train", *JOB, *place, "--json"])
     assert done.returncode == 0, done.stderr
     check_report(done.stdout, reference_hash)
 
@@ -106,9 +113,10 @@ def test_a_failing_rank_fails_the_launcher():
 SRUN = {"SLURM_PROCID": 0, "SLURM_NTASKS": 2, "SLURM_JOB_NODELIST": "node07", "SLURM_JOB_ID": 4711}
 TORCH = {"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29500}
 MPI = {"OMPI_COMM_WORLD_RANK": 0, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_SIZE": 2, "PMIX_NAMESPACE": "1"}
+HYDRA = {"PMI_RANK": 0, "PMI_SIZE": 2, "MPI_LOCALNRANKS": 2}
 
 
-@pytest.mark.parametrize("variables, launcher", [(SRUN, "srun"), (TORCH, "torchrun"), (MPI, "mpirun")])
+@pytest.mark.parametrize("variables, launcher", [(SRUN, "srun"), (TORCH, "torchrun"), (MPI, "mpirun"), ({**HYDRA, "PACELINE_COORDINATOR": "127.0.0.1:4100"}, "Hydra")])
 def test_contradictions_are_refused(variables, launcher):
     refused(run([PROGRAM, "train", *JOB, "--workers", "4"], **variables), "--workers 4", launcher, "2 processes")
     refused(run([PROGRAM, "train", *JOB, "--reference"], **variables), "--reference", launcher)
@@ -116,6 +124,8 @@ def test_contradictions_are_refused(variables, launcher):
 
 def test_what_a_launcher_does_not_say_is_asked_for():
     refused(run([PROGRAM, "train", *JOB], **{**MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": 1}), "PACELINE_COORDINATOR=HOST:PORT")
+    refused(run([PROGRAM, "train", *JOB], **HYDRA), "Hydra started 2 ranks and does not say where rank 0 is", "PACELINE_COORDINATOR=HOST:PORT")
+    refused(run([PROGRAM, "train", *JOB], **{**HYDRA, "MPI_LOCALNRANKS": 1}), "on several machines", "PACELINE_COORDINATOR=HOST:PORT")
     refused(run([PROGRAM, "train", *JOB], **{**SRUN, "SLURM_JOB_NODELIST": "node[07-08]"}), "node07", "--bind")
     refused(run([PROGRAM, "train", *JOB], **{**TORCH, "RANK": 2}), "RANK=2")
     refused(run([PROGRAM, "train", *JOB], **{**TORCH, "PACELINE_COORDINATOR": "here"}), "PACELINE_COORDINATOR=here")

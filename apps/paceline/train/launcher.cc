@@ -1,6 +1,10 @@
 #include "paceline/train/launcher.h"
 
 #include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include <unistd.h>
 
 #include "transport/security.h"
 
@@ -67,6 +71,17 @@ Result<Place> mpirun_place(const Variables& variables, std::int32_t size) {
   return Place{{"127.0.0.1", derived_port(*job)}, true};
 }
 
+Result<Place> hydra_place(const Variables& variables, std::int32_t size, const std::string& job) {
+  const bool one_machine = variables("MPI_LOCALNRANKS") == std::to_string(size);
+  if (!one_machine || job.empty())
+    return error(ErrorKind::kBadRequest,
+                 "Hydra started {} ranks{} and does not say where rank 0 is; set PACELINE_COORDINATOR=HOST:PORT "
+                 "(mpiexec.hydra -genv PACELINE_COORDINATOR ...)",
+                 size, one_machine ? "" : " on several machines")
+        .because({"missing", "PACELINE_COORDINATOR"});
+  return Place{{"127.0.0.1", derived_port(job)}, true};
+}
+
 Result<Place> srun_place(const Variables& variables) {
   auto nodes = variables("SLURM_STEP_NODELIST");
   if (!nodes) nodes = variables("SLURM_JOB_NODELIST");
@@ -82,8 +97,8 @@ Result<Place> srun_place(const Variables& variables) {
                host == *nodes || transport::is_loopback(host)};
 }
 
-Result<transport::Address> coordinator_of(const Variables& variables, const Launch& launch,
-                                          const std::optional<std::string>& bind) {
+Result<transport::Address> coordinator_of(const Variables& variables, const Launch& launch, const std::optional<std::string>& bind,
+                                          const std::function<std::string()>& hydra) {
   if (bind && is_wildcard(*bind)) {
     return error(ErrorKind::kBadRequest,
                  "--bind {} names no host that the other ranks can connect to; give the address of rank 0's host", *bind)
@@ -105,6 +120,7 @@ Result<transport::Address> coordinator_of(const Variables& variables, const Laun
   }
   const auto place = launch.launcher == "torchrun" ? torchrun_place(variables, launch.size)
                      : launch.launcher == "mpirun" ? mpirun_place(variables, launch.size)
+                     : launch.launcher == "Hydra"  ? hydra_place(variables, launch.size, hydra())
                                                    : srun_place(variables);
   PACELINE_RETURN_IF_ERROR(place.status());
   if (bind) return transport::Address{*bind, place->address.port};
@@ -113,6 +129,25 @@ Result<transport::Address> coordinator_of(const Variables& variables, const Laun
                "{} started {} ranks on several machines with rank 0 on {}; give --bind ADDRESS, that host's address, and "
                "the job's key with --job-key-file",
                launch.launcher, launch.size, place->address.host);
+}
+
+struct Names {
+  std::string_view launcher;
+  const char* rank;
+  const char* size;
+};
+
+constexpr Names kNames[] = {{"torchrun", "RANK", "WORLD_SIZE"},
+                            {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                            {"Hydra", "PMI_RANK", "PMI_SIZE"},
+                            {"srun", "SLURM_PROCID", "SLURM_NTASKS"}};
+
+bool has_started(const Variables& variables, const Names& names) {
+  if (!variables(names.rank) || !variables(names.size)) return false;
+  // srun --mpi=pmi2 sets the same two.
+  if (names.launcher == "Hydra") return variables("MPI_LOCALNRANKS") || !variables("SLURM_STEP_ID");
+  // The shell of an sbatch script has a rank too, though srun has not been called.
+  return names.launcher != "srun" || variables("ENVIRONMENT") != "BATCH" || variables("SLURM_STEP_ID");
 }
 
 }  // namespace
@@ -139,23 +174,34 @@ std::string first_host(const std::string& node_list) {
   return host;
 }
 
-Result<std::optional<Launch>> launched_by(const Variables& variables, const std::optional<std::string>& bind) {
-  struct Names {
-    const char* launcher;
-    const char* rank;
-    const char* size;
-  };
-  for (const Names& names :
-       {Names{"torchrun", "RANK", "WORLD_SIZE"}, Names{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-        Names{"srun", "SLURM_PROCID", "SLURM_NTASKS"}}) {
-    if (!variables(names.rank) || !variables(names.size)) continue;
-    // The shell of an sbatch script has a rank too, though srun has not been called.
-    if (variables("ENVIRONMENT") == "BATCH" && names.launcher == std::string_view("srun") && !variables("SLURM_STEP_ID")) continue;
+std::string hydra_job() {
+  for (long process = getpid(); process > 1;) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string stat;
+    const std::size_t name = std::getline(file, stat) ? stat.find('(') : std::string::npos;
+    const std::size_t end = stat.rfind(')');  // a name may have brackets in it
+    if (name == std::string::npos || end == std::string::npos) return "";
+    std::istringstream rest(stat.substr(end + 1));
+    std::string state;
+    std::string began;
+    long parent = 0;
+    rest >> state >> parent;
+    for (int field = 5; field <= 22; ++field) rest >> began;
+    if (stat.substr(name + 1, end - name - 1) == "hydra_pmi_proxy") return "hydra-" + std::to_string(process) + "-" + began;
+    process = parent;
+  }
+  return "";
+}
+
+Result<std::optional<Launch>> launched_by(const Variables& variables, const std::optional<std::string>& bind,
+                                          const std::function<std::string()>& hydra) {
+  for (const Names& names : kNames) {
+    if (!has_started(variables, names)) continue;
     Launch launch;
-    launch.launcher = names.launcher;
+    launch.launcher = std::string(names.launcher);
     PACELINE_ASSIGN_OR_RETURN(launch.size, number(variables, names.size, 1, kMostRanks));
     PACELINE_ASSIGN_OR_RETURN(launch.rank, number(variables, names.rank, 0, launch.size - 1));
-    PACELINE_ASSIGN_OR_RETURN(launch.coordinator, coordinator_of(variables, launch, bind));
+    PACELINE_ASSIGN_OR_RETURN(launch.coordinator, coordinator_of(variables, launch, bind, hydra));
     return std::optional<Launch>(std::move(launch));
   }
   return std::optional<Launch>();

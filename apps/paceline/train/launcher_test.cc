@@ -15,7 +15,7 @@ Result<std::optional<Launch>> launched(const Map& map, const std::optional<std::
         const auto found = map.find(name);
         return found == map.end() ? std::nullopt : std::optional(found->second);
       },
-      bind);
+      bind, [&] { return map.contains("the proxy") ? map.at("the proxy") : ""; });
 }
 
 Map with(Map map, const Map& more) {
@@ -33,6 +33,7 @@ const Map kMpirun = {{"OMPI_COMM_WORLD_RANK", "0"},
                      {"OMPI_COMM_WORLD_SIZE", "2"},
                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                      {"PMIX_NAMESPACE", "906952705"}};
+const Map kHydra = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}, {"the proxy", "hydra-4711-80"}};
 const Map kSrun = {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_JOB_NODELIST", "gpu07"}, {"SLURM_JOB_ID", "4711"}};
 
 void expect_refused(const Map& map, const std::string& named, const std::optional<std::string>& bind = {}) {
@@ -61,6 +62,8 @@ TEST(Launcher, RanksOfOneJobDeriveTheSamePortAndJobsOthers) {
   const auto port = [](const Map& map) { return launched(map).value()->coordinator.port; };
   EXPECT_EQ(port(kMpirun), port(with(kMpirun, {{"OMPI_COMM_WORLD_RANK", "1"}})));
   EXPECT_EQ(port(kSrun), port(with(kSrun, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}})));
+  EXPECT_EQ(port(kHydra), port(with(kHydra, {{"PMI_RANK", "0"}})));
+  EXPECT_NE(port(kHydra), port(with(kHydra, {{"the proxy", "hydra-4711-81"}})));
   EXPECT_NE(port(kMpirun), port(with(kMpirun, {{"PMIX_NAMESPACE", "906952706"}})));
   EXPECT_NE(port(kSrun), port(with(kSrun, {{"SLURM_STEP_ID", "1"}})));
   for (int job = 0; job < 1000; ++job) {
@@ -73,6 +76,10 @@ TEST(Launcher, RanksOfOneJobDeriveTheSamePortAndJobsOthers) {
 TEST(Launcher, LaunchersInsideSrunCountFirst) {
   EXPECT_EQ(launched(with(kSrun, kMpirun)).value()->launcher, "mpirun");
   EXPECT_EQ(launched(with(with(kSrun, kMpirun), kTorchrun)).value()->launcher, "torchrun");
+  EXPECT_EQ(launched(with(kSrun, kHydra)).value()->launcher, "Hydra");
+  EXPECT_EQ(launched(with(kHydra, kMpirun)).value()->launcher, "mpirun");
+  const Map pmi2 = with(kSrun, {{"SLURM_STEP_ID", "0"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "3"}});
+  EXPECT_EQ(launched(pmi2).value()->launcher, "srun") << "srun --mpi=pmi2";
 }
 
 TEST(Launcher, SeveralMachinesNeedAnAddressThatIsNotTheLoopback) {
@@ -84,11 +91,13 @@ TEST(Launcher, SeveralMachinesNeedAnAddressThatIsNotTheLoopback) {
       "127.0.0.1");
   expect_refused(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}), "PACELINE_COORDINATOR");
   expect_refused(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}), "PACELINE_COORDINATOR", "10.0.0.1");
+  expect_refused(with(kHydra, {{"MPI_LOCALNRANKS", "1"}}), "Hydra started 2 ranks on several machines");
+  expect_refused(with(kHydra, {{"MPI_LOCALNRANKS", "1"}}), "PACELINE_COORDINATOR", "10.0.0.1");
   expect_refused(kTorchrun, "0.0.0.0", "0.0.0.0");
 }
 
 TEST(Launcher, TheCoordinatorThatIsNamedWins) {
-  for (const Map& map : {kTorchrun, kMpirun, kSrun, without(kMpirun, "PMIX_NAMESPACE")}) {
+  for (const Map& map : {kTorchrun, kMpirun, kHydra, kSrun, without(kMpirun, "PMIX_NAMESPACE")}) {
     EXPECT_EQ(launched(with(map, {{"PACELINE_COORDINATOR", "127.0.0.1:4100"}})).value()->coordinator,
               (transport::Address{"127.0.0.1", 4100}));
     EXPECT_EQ(launched(with(map, {{"PACELINE_COORDINATOR", "a:4100"}}), "10.0.0.1").value()->coordinator,
@@ -110,6 +119,8 @@ TEST(Launcher, VariablesThatMakeNoSenseAreNamed) {
   expect_refused(without(kSrun, "SLURM_JOB_ID"), "SLURM_JOB_ID");
   expect_refused(without(kSrun, "SLURM_JOB_NODELIST"), "SLURM_JOB_NODELIST");
   expect_refused(without(kMpirun, "PMIX_NAMESPACE"), "PACELINE_COORDINATOR");
+  expect_refused(with(kHydra, {{"PMI_RANK", "2"}}), "PMI_RANK=2");
+  expect_refused(without(kHydra, "the proxy"), "PACELINE_COORDINATOR");
 }
 
 TEST(Launcher, TheFirstHostOfANodeList) {
