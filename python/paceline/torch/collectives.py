@@ -99,10 +99,10 @@ class Collectives:
         return InFlight(request, compare)
 
     def _gathered(self, call: str, tensor: Tensor) -> tuple[InFlight, Callable[[], list[Tensor]]]:
-        """All ranks' tensors of this shape, whatever their elements, once it is over."""
+        """All ranks' tensors of this shape, whatever their elements, once it is over. `call`: "" where the ranks have told each other already."""
         held = padded(tensor)
         whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8, device=HOST)
-        said = self.said(f"{call} of {tensor.numel()} {kind_of(tensor)}")
+        said = self.said(f"{call} of {tensor.numel()} {kind_of(tensor)}") if call else InFlight(None)
         moved = self._start("allgather", words(held), words(whole))
         return said.then(moved), lambda: [unpadded(whole[rank], tensor) for rank in range(self.ranks)]
 
@@ -156,17 +156,18 @@ class Collectives:
         pending, parts = self._gathered(f"reduce ({name_of(op)}) to rank {root}", dense)
         return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))) if self.rank == root else None)
 
-    def broadcast(self, tensor: Tensor, root: int) -> InFlight:
+    def broadcast(self, tensor: Tensor, root: int, told: bool = False) -> InFlight:
+        """`told`: the ranks have told each other what they call."""
         refuse("broadcast", [tensor])
         dense, back = self._dense(tensor)
         if dense.dtype in TYPES:
             return InFlight(self._start("broadcast", elements(dense), root=root), back)
         held = padded(dense)
-        said = self.said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
+        said = InFlight(None) if told else self.said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
         return said.then(self._start("broadcast", words(held), root=root), lambda: (tensor.detach().copy_(unpadded(held, dense))))
 
-    def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> InFlight:
-        """Each rank's tensor, of one size, to the outputs in the order of the ranks."""
+    def allgather(self, outputs: Sequence[Tensor], tensor: Tensor, told: bool = False) -> InFlight:
+        """Each rank's tensor, of one size, to the outputs in the order of the ranks. `told`: as of broadcast."""
         refuse("all_gather", [tensor, *outputs])
         self._check_sizes("all_gather", outputs, tensor)
         dense = tensor.detach().contiguous()
@@ -174,7 +175,7 @@ class Collectives:
             whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype, device=HOST)
             moved = InFlight(self._start("allgather", elements(dense), elements(whole)))
             return moved.then(None, lambda: self._deal(outputs, list(whole)))
-        pending, parts = self._gathered("all_gather", dense)
+        pending, parts = self._gathered("" if told else "all_gather", dense)
         return pending.then(None, lambda: self._deal(outputs, parts()))
 
     def allgather_flat(self, output: Tensor, tensor: Tensor) -> InFlight:
@@ -204,14 +205,14 @@ class Collectives:
         if self.rank == root:
             self._check_sizes("gather", outputs, tensor)
         said = self.said(f"gather of {tensor.numel()} {kind_of(tensor)} to rank {root}")
-        return said.then(self.allgather(scratch, tensor)).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
+        return said.then(self.allgather(scratch, tensor, told=True)).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
 
     def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> InFlight:
         if self.rank == root:
             self._check_sizes("scatter", inputs, output)
         whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype, device=HOST)
         said = self.said(f"scatter of {output.numel()} {kind_of(output)} from rank {root}")
-        return said.then(self.broadcast(whole, root)).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
+        return said.then(self.broadcast(whole, root, told=True)).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
         """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says."""
@@ -249,12 +250,12 @@ class Collectives:
 
     def _check_sizes(self, call: str, many: Sequence[Tensor], one: Tensor) -> None:
         if len(many) != self.ranks:
-            raise PacelineError(f"{call}: {len(many)} tensors for {self.ranks} ranks", subject=call)
+            which = "output" if call == "gather" else "input"
+            raise PacelineError(f"{call}: Incorrect {which} list size {len(many)}. {which.capitalize()} list size should be {self.ranks}, one tensor for each rank", subject=call)
         for rank, tensor in enumerate(many):
-            if tensor.numel() != one.numel() or tensor.dtype != one.dtype:
-                raise PacelineError(
-                    f"{call}: the tensor for rank {rank} has {tensor.numel()} {kind_of(tensor)}, this rank's own {one.numel()} {kind_of(one)}; give the same size and type for all", subject=call
-                )
+            if (bad := "type" if tensor.dtype != one.dtype else "size" if tensor.numel() != one.numel() else "") != "":
+                said = f"{call}: invalid tensor {bad}; the tensor for rank {rank} has {tensor.numel()} {kind_of(tensor)}, this rank's own {one.numel()} {kind_of(one)}; give the same for all"
+                raise PacelineError(said, subject=call)
 
     def _check_flat(self, call: str, whole: Tensor, part: Tensor) -> None:
         if whole.numel() != self.ranks * part.numel() or whole.dtype != part.dtype:

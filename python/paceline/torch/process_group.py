@@ -23,12 +23,14 @@ from paceline import _joining, launch
 from paceline._backend import looks_up
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator
+from paceline.torch import lists
 from paceline.torch.collectives import Collectives
+from paceline.torch.forms import both
 from paceline.torch.hosted import Hosted
 from paceline.torch.in_flight import InFlight
+from paceline.torch.lists import op_of
 from paceline.torch.monitored import MonitoredBarrier
 from paceline.torch.point_to_point import PointToPoint, tell_sources
-from paceline.torch.reductions import Op
 from paceline.torch.work import Completer, Limit, Operation, seconds_of
 
 NAME = "paceline"
@@ -56,8 +58,7 @@ _world: Group | None = None  # whose ranks later groups are some of
 _worlds = 0  # first groups of this process so far: what one has told in the store is none of the next one's business
 
 
-# PyTorch 2.14 has Python backends below groups of its own, one for each kind of device; before, the group itself is ours. The overloads, of
-# C++, no one function has.
+# PyTorch 2.14 has Python backends below groups of its own, one for each kind of device; before, the group itself is ours.
 _Base: Any = Backend if looks_up() else ProcessGroup
 
 
@@ -75,6 +76,7 @@ class Group(_Base):  # type: ignore[misc]
         self._completer = Completer()
         self._rank, self._size, self._name = rank, size, ""
         self._limit = Limit(rank, timeout.total_seconds(), by_core=first)
+        self._most: float = timeout.total_seconds() if _world is None else _world._most
         self._calls = Hosted(Collectives(communicator, WIRES[own.wire], own.rank_order))
         self._point_to_point = PointToPoint(rank, size, store, self._two)
         self._monitored_barrier = MonitoredBarrier(store, rank, size)
@@ -104,6 +106,21 @@ class Group(_Base):  # type: ignore[misc]
     def getGroupName(self) -> str:
         return self._name
 
+    def _get_backend(self, device: torch.device) -> Any:
+        return self  # of a ProcessGroup: it is one itself
+
+    @property
+    def options(self) -> Backend.Options:
+        return Backend.Options(NAME, datetime.timedelta(seconds=self._limit.seconds))
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Of what begins from now on. No longer than the first group's at its beginning, at which the library ends what waits."""
+        if (seconds := timeout.total_seconds()) > self._most:
+            raise PacelineError(f"set_timeout({seconds:g} s): init_process_group was given {self._most:g} s, and nothing waits longer; give it more", subject="timeout")
+        self._limit = Limit(self._rank, seconds, by_core=False)
+
+    _set_default_timeout = set_timeout
+
     def shutdown(self) -> None:
         global _world
         self._completer.end(LEAVE)
@@ -119,12 +136,11 @@ class Group(_Base):  # type: ignore[misc]
         assert _world is not None
         return _world.communicator.group(number(self.store, name), sorted(_world.members.index(self.members[rank]) for rank in ranks))
 
-    def _begun(self, pending: InFlight, result: Sequence[Tensor]) -> Operation:
+    def _begun(self, pending: InFlight, result: Sequence[Any]) -> Operation:
         return Operation(pending, result, self._completer, self._limit)
 
-    def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], InFlight], result: Sequence[Tensor] | None = None) -> Operation:
-        begun = [begin(tensor) for tensor in tensors]
-        return self._begun(all_of(begun), tensors if result is None else result)
+    def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], InFlight]) -> Operation:
+        return self._begun(all_of([begin(tensor) for tensor in tensors]), tensors)
 
     # ---- operations, as torch calls them
 
@@ -139,24 +155,24 @@ class Group(_Base):  # type: ignore[misc]
         self._monitored_barrier(self._limit.seconds if seconds is None else seconds, wait_all_ranks)
 
     def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
-        return self._each(tensors, lambda tensor: self._calls.allreduce(tensor, op_of(opts)))
+        return self._begun(lists.allreduce(self._calls, tensors, opts), tensors)
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
-        return self.allreduce(tensors, opts)
+        return self._begun(lists.allreduce_coalesced(self._calls, tensors, opts), tensors)
 
     def broadcast(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
-        return self._each(tensors, lambda tensor: self._calls.broadcast(tensor, opts.rootRank if opts is not None else 0))
+        return self._begun(lists.broadcast(self._calls, tensors, opts), tensors)
 
     def reduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Operation:
-        return self._each(tensors, lambda tensor: self._calls.reduce(tensor, opts.rootRank, op_of(opts)))
+        return self._begun(lists.reduce(self._calls, tensors, opts), tensors)
 
     def allgather(self, outputs: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
-        begun = [self._calls.allgather(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
-        return self._begun(all_of(begun), [tensor for output in outputs for tensor in output])
+        return self._begun(lists.allgather(self._calls, outputs, tensors), outputs[0] if len(outputs) == 1 else outputs)
 
     def allgather_coalesced(self, outputs: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
         """`outputs`: of each rank, of each tensor."""
-        return self.allgather(list(zip(*outputs)), tensors)
+        begun = lists.allgather_coalesced(self._calls, outputs, tensors)
+        return self._begun(all_of(begun), [tensor for output in outputs for tensor in output])
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Operation:
         return self._begun(self._calls.allgather_flat(output, tensor), [output])
@@ -170,7 +186,7 @@ class Group(_Base):  # type: ignore[misc]
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def reduce_scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any = None) -> Operation:
-        begun = [self._calls.reduce_scatter(output, given, op_of(opts)) for output, given in zip(outputs, inputs, strict=True)]
+        begun = [lists.reduce_scatter(self._calls, output, given, opts) for output, given in zip(outputs, inputs, strict=True)]
         return self._begun(all_of(begun), outputs)
 
     def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Operation:
@@ -185,17 +201,17 @@ class Group(_Base):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def gather(self, outputs: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor], opts: Any = None) -> Operation:
-        return self._begun(self._calls.gather(outputs[0] if outputs else [], tensors[0], opts.rootRank), outputs[0] if outputs else [])
+        return self._begun(lists.gather(self._calls, outputs, tensors, opts), outputs[0] if outputs else [])
 
     def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any = None) -> Operation:
-        return self._begun(self._calls.scatter(outputs[0], inputs[0] if inputs else [], opts.rootRank), outputs)
+        return self._begun(lists.scatter(self._calls, outputs, inputs, opts), outputs)
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Operation:
         return self._begun(self._calls.alltoall(outputs, inputs), outputs)
 
     def all_to_all_single(self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int], opts: Any = None) -> Operation:
         """Splits are lengths of the first dimension; none: equal parts."""
-        return self._begun(self._calls.alltoall(parts_of(output, output_splits, self._size), parts_of(tensor, input_splits, self._size)), [output])
+        return self._begun(self._calls.alltoall(lists.parts_of(output, output_splits, self._size), lists.parts_of(tensor, input_splits, self._size)), [output])
 
     alltoall_base = all_to_all_single
 
@@ -216,7 +232,7 @@ for _name in (
     "allgather_into_tensor_coalesced", "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "gather",
     "scatter", "alltoall", "all_to_all_single", "alltoall_base", "send", "recv", "recv_anysource",
 ):  # fmt: skip
-    setattr(Group, _name, torch.compiler.disable(getattr(Group, _name)))  # type: ignore[no-untyped-call]
+    setattr(Group, _name, torch.compiler.disable(both(_name, getattr(Group, _name))))  # type: ignore[no-untyped-call]
 
 
 if looks_up():
@@ -228,18 +244,6 @@ def all_of(begun: Sequence[InFlight]) -> InFlight:
     for pending in begun:
         whole.then(pending)
     return whole
-
-
-def op_of(opts: Any) -> Op:
-    return opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-
-
-def parts_of(whole: Tensor, lengths: Sequence[int], ranks: int) -> list[Tensor]:
-    if not whole.is_contiguous():
-        raise PacelineError("all_to_all_single: a tensor is not contiguous; give a contiguous one", subject="all_to_all")
-    if not lengths and whole.shape[0] % ranks:
-        raise PacelineError(f"all_to_all_single: {whole.shape[0]} rows for {ranks} ranks; give the lengths of the parts", subject="all_to_all")
-    return list(torch.split(whole.detach(), list(lengths) or [whole.shape[0] // ranks] * ranks))
 
 
 def number(store: Store, name: str) -> int:

@@ -23,13 +23,18 @@ COMBINED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 LOGICAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.logical_or, "max": torch.logical_or, "bor": torch.logical_or, "bxor": torch.logical_xor}
 
 
-def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
-    """In the order of the ranks."""
+def combined(parts: Sequence[Tensor], op: Op) -> Tensor:
+    """In the order of the ranks. A mean is a sum so far."""
     name = name_of(op)
     combine = LOGICAL.get(name, torch.logical_and) if parts[0].dtype is torch.bool else COMBINED[name]
     total = parts[0].clone()
     for part in parts[1:]:
         total = combine(total, part)
-    if name == "avg":
+    return total
+
+
+def reduced(parts: Sequence[Tensor], op: Op) -> Tensor:
+    total = combined(parts, op)
+    if name_of(op) == "avg":
         total = torch.div(total, len(parts), rounding_mode=None if total.is_floating_point() or total.is_complex() else "trunc").to(total.dtype)
     return total

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def allreduce(calls: Collectives, tensor: Tensor, op: Op) -> InFlight:
     """In place. Elements of one index are added in the order of the ranks. It waits for the numbers of elements before it returns."""
     if name_of(op) != "sum":
-        raise PacelineError(f"all_reduce ({name_of(op)}): a tensor is sparse_coo; of sparse ones there is the sum only", subject="op")
+        raise PacelineError(f"all_reduce ({name_of(op)}): unsupported reduction operation; a tensor is sparse_coo, and of sparse ones there is the sum only", subject="op")
     mine = tensor.detach().coalesce()
     indices, values = mine.indices(), mine.values()
     kind = str(mine.dtype).removeprefix("torch.")

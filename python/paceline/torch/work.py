@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import Work
+from torch.utils._pytree import tree_leaves
 
 from paceline._errors import PacelineError
 from paceline.torch.in_flight import Awaited, InFlight
 
 
-Completion = tuple[Awaited, "torch.futures.Future[Any]", list[Tensor]]
+Completion = tuple[Awaited, "torch.futures.Future[Any]", list[Any]]
 KEPT, SMALL = 256, 64  # operations that nobody has waited for, and how many elements such a one may have
 _open: weakref.WeakSet[Completer] = weakref.WeakSet()
 
@@ -45,7 +46,7 @@ class Completer:
         self._free = 0  # of them: not inside of a future, so that what comes next is seen to
         self.kept: collections.deque[Operation] = collections.deque(maxlen=KEPT)
 
-    def add(self, pending: Awaited, future: torch.futures.Future[Any], result: list[Tensor]) -> None:
+    def add(self, pending: Awaited, future: torch.futures.Future[Any], result: list[Any]) -> None:
         self._queue.put((pending, future, result))
         self._need_one()
 
@@ -130,9 +131,9 @@ class Operation(Work):
     """What torch knows of an operation in flight."""
 
     def __init__(
-        self, pending: InFlight, result: Sequence[Tensor], completer: Completer, limit: Limit, source: Callable[[], int] = lambda: -1
+        self, pending: InFlight, result: Sequence[Any], completer: Completer, limit: Limit, source: Callable[[], int] = lambda: -1
     ) -> None:
-        """`source`: the rank that has sent, of a receive that is over."""
+        """`result`: tensors, or lists of them. `source`: the rank that has sent, of a receive that is over."""
         super().__init__()
         self._pending = pending
         self._result = list(result)
@@ -145,7 +146,7 @@ class Operation(Work):
     def __del__(self) -> None:
         """Torch may hold its half of the object, and wait by it: DistributedDataParallel does, for the number of ranks that are left within
         join(divide_by_initial_world_size=False). Without this half that wait has no end."""
-        if not self._waited and sum(tensor.numel() for tensor in self._result) <= SMALL:
+        if not self._waited and sum(tensor.numel() for tensor in tree_leaves(self._result)) <= SMALL:
             self._completer.kept.append(self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -168,7 +169,7 @@ class Operation(Work):
     def exception(self) -> BaseException | None:
         return self._pending.error
 
-    def result(self) -> list[Tensor]:
+    def result(self) -> list[Any]:
         return self._result
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]

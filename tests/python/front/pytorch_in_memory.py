@@ -43,14 +43,21 @@ def without_devices(init):
 
 
 def instead_of_gpus(world):
-    """Before the suite is imported. Its tests for GPUs have `for_gpus`."""
+    """Before any test is imported. Its tests for GPUs have `for_gpus`."""
     from torch.testing._internal import common_distributed as common
 
     common.skip_if_no_gpu = marked
-    common.skip_if_lt_x_gpu = lambda *_, **__: marked
+    common.skip_if_lt_x_gpu = common.requires_nccl = common.requires_accelerator_dist_backend = lambda *_, **__: marked
     for name in ("set_device", "synchronize", "manual_seed", "manual_seed_all"):
         setattr(torch.cuda, name, lambda *_, **__: None)
     torch.cuda.device_count = lambda: world
+    run = common.MultiProcessTestCase.run_test
+
+    def run_in_memory(test, *given):
+        with InMemory():
+            run(test, *given)
+
+    common.MultiProcessTestCase.run_test = run_in_memory
     kind = torch.nn.parallel.DistributedDataParallel
     kind.__init__ = without_devices(kind.__init__)
     to = torch.nn.Module.to

@@ -2,8 +2,9 @@
 
 PYTHONPATH=python PACELINE_LIBRARY=build/release/src/library/libpaceline.so.0 python tests/python/front/pytorch_own.py --folder runs/own
 
-The tests are those that come with torch (torch.testing._internal.distributed.distributed_test); none of their text is here. The interpreter
-needs torch, numpy, expecttest and hypothesis. A second call goes on where the first was stopped; --again runs chosen tests anew.
+The tests are those that come with torch (torch.testing._internal.distributed.distributed_test), or those of files of PyTorch's
+test/distributed in a folder of yours (--tests-folder DIR --files test_c10d_gloo); none of their text is here. The interpreter needs torch,
+numpy, expecttest and hypothesis. A second call goes on where the first was stopped; --again runs chosen tests anew.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def run(options, backend, folder):
     file, logs = folder / f"{backend}.jsonl", folder / backend
     logs.mkdir(parents=True, exist_ok=True)
     done = [name for name in read(file) if options.again is None or not re.search(options.again, name)]
-    ask = {"backend": backend, "folder": str(logs), "limit": options.limit, "chosen": options.tests, "gpus": options.gpus}
+    ask = {"backend": backend, "folder": str(logs), "limit": options.limit, "chosen": options.tests, "gpus": options.gpus, "theirs": options.tests_folder, "files": options.files}
     variables = {
         **os.environ, "WORLD_SIZE": str(options.world), "MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1",
         "TEMP_DIR": str(logs), "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": str(options.limit),
@@ -76,7 +77,9 @@ def unexplained(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, required=True, help="of results, and of what each test printed")
-    parser.add_argument("--world", type=int, default=3, help="ranks, 3 as PyTorch's own CI has (default: %(default)s)")
+    parser.add_argument("--tests-folder", metavar="DIR", help="of files of PyTorch's test/distributed")
+    parser.add_argument("--files", nargs="+", metavar="NAME", default=["test_c10d_common", "test_c10d_gloo"], help="of them (default: %(default)s)")
+    parser.add_argument("--world", type=int, default=3, help="ranks, 3 as PyTorch's own CI has (default: %(default)s); tests in files choose theirs")
     parser.add_argument("--backends", nargs="+", default=BACKENDS, choices=BACKENDS)
     parser.add_argument("--tests", default="", help="only names that have this pattern")
     parser.add_argument("--again", metavar="PATTERN", help="run these again though they have a result")
@@ -84,7 +87,7 @@ def main():
     parser.add_argument("--gpus", action="store_true", help="the tests that ask for GPUs, in the host's memory")
     parser.add_argument("--json", type=pathlib.Path, help="the table")
     options = parser.parse_args()
-    folder = options.folder / f"world-{options.world}{'-gpus' if options.gpus else ''}"
+    folder = options.folder / f"{'files' if options.tests_folder else f'world-{options.world}'}{'-gpus' if options.gpus else ''}"
     for backend in options.backends:
         run(options, backend, folder)
     rows = table(folder)

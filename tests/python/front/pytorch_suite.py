@@ -4,7 +4,6 @@ It imports torch and the suite once for one backend, and forks for each test; a 
 own.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -14,29 +13,15 @@ import sys
 import time
 import unittest
 
+from pytorch_files import Name, in_folder
+
 GRACE = 20  # seconds, beyond a test's own limit
 
 
-class Name(str):
-    """Of a backend, for which every test is meant that is meant for gloo, or for MPI: neither lacks what PyTorch says that only MPI has."""
-
-    def __eq__(self, other):
-        return str(other) in (str(self), "gloo", "mpi")
-
-    def __ne__(self, other):
-        return not self == other
-
-    __hash__ = staticmethod(lambda: hash("gloo"))
-
-
-def shipped(backend, gpus):
-    """The tests that come with torch: all, or those for GPUs, in the host's memory."""
+def shipped(backend):
+    """The tests that come with torch."""
     from torch.testing._internal import common_distributed as common
 
-    if gpus:
-        from pytorch_in_memory import InMemory, instead_of_gpus
-
-        instead_of_gpus(int(os.environ["WORLD_SIZE"]))
     if backend != "gloo":
         for backends in common.DistTestCases.backend_feature.values():
             backends.add(backend)
@@ -55,12 +40,7 @@ def shipped(backend, gpus):
             suite.INIT_METHOD = os.environ["INIT_METHOD"]
             self._spawn_processes()
 
-        @classmethod
-        def _run(cls, *given, **named):
-            with InMemory() if gpus else contextlib.nullcontext():
-                super()._run(*given, **named)
-
-    return {name: (Own, name) for name in dir(Own) if name.startswith("test_") and (not gpus or hasattr(getattr(Own, name), "for_gpus"))}
+    return {name: (Own, name) for name in dir(Own) if name.startswith("test_")}
 
 
 def prepare(backend):
@@ -135,10 +115,17 @@ def once(kind, name, log, limit):
 
 
 def main():
-    """Arguments as JSON: backend, folder of what the tests print, limit, gpus, chosen (a pattern), done (names)."""
+    """Arguments as JSON: backend, folder of what the tests print, theirs (a folder of files) and files, limit, gpus (those for GPUs only, in the
+    host's memory), chosen (a pattern), done (names)."""
     ask = json.loads(sys.argv[1])
     prepare(ask["backend"])
-    tests = shipped(ask["backend"], ask["gpus"])
+    if ask["gpus"]:
+        from pytorch_in_memory import instead_of_gpus
+
+        instead_of_gpus(int(os.environ["WORLD_SIZE"]))
+    tests = in_folder(ask["theirs"], ask["files"], ask["backend"], ask["gpus"]) if ask["theirs"] else shipped(ask["backend"])
+    if ask["gpus"]:
+        tests = {name: (kind, method) for name, (kind, method) in tests.items() if hasattr(getattr(kind, method), "for_gpus")}
     told = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     chosen = [name for name in tests if re.search(ask["chosen"], name) and name not in ask["done"]]
