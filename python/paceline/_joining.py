@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import dataclasses
 import datetime
+import json
 import os
 import socket
 import sys
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MEETING = 300.0  # seconds within which all ranks must have come
 FAILED, HEARD = "failed: ", 10.0  # what rank 0 tells instead of an address, and for how many seconds it stays to be heard
+ELSEWHERE = "rank 0 hosts the coordinator of every job after a script's first, on its own host: give all ranks MASTER_ADDR, that host, and MASTER_PORT, a free port there, and they meet so"
 _stores: dict[str, Store] = {}  # rank 0 serves one as long as its process lives
 _attached = 0  # jobs of this process so far: each meets under a name of its own, in the same order on all ranks
 
@@ -78,7 +80,7 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     started = here.servers if _attached == 0 and not place.coordinator else None
     servers = served(settings.get("collective", "none") != "none", place.servers or workers, started)
     role = "both" if servers and started is None else "worker"
-    given = place.coordinator or nth(here.coordinator, _attached)
+    given = place.coordinator or named(here, _attached)
     name, _attached = f"paceline/{here.attempt}/{_attached}", _attached + 1
     tell_ready(False)
     bind = place.bind or bound(here, given)
@@ -90,6 +92,8 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
             except PacelineError as error:
                 if not given and workers > 1:
                     tell_failure(here, name, error)
+                if given and here.servers is not None and not place.coordinator:
+                    raise PacelineError(f"{error.message}; {ELSEWHERE}", kind=error.kind, code=error.code, subject=error.subject, exit_code=error.exit_code) from None
                 raise
         address = given or meet(here, name, hosted)
         own = dataclasses.replace(place, role=role, rank=rank, workers=workers, servers=servers, coordinator=address, bind=bind)
@@ -153,6 +157,17 @@ def of_store(rank: int, workers: int, store: Store) -> Launch:
     return Launch("torch.distributed", rank, workers, store="torch.distributed")
 
 
+def named(here: Launch, job: int) -> str:
+    """Where the coordinator of this process's next job is, as the launcher says. "": rank 0 tells it in the store. One that the launcher has started
+    need not be on rank 0's host, and rank 0 hosts those of the jobs after the first."""
+    return "" if job and here.servers is not None and has_store(here) else nth(here.coordinator, job)
+
+
+def has_store(here: Launch) -> bool:
+    group = sys.modules.get("torch.distributed")
+    return bool(here.store) or (group is not None and group.is_available() and group.is_initialized())
+
+
 def nth(coordinator: str, job: int) -> str:
     """Where the coordinator of this process's next job listens: jobs that run side by side have ports of their own, in a row."""
     if launch.is_file(coordinator):
@@ -178,8 +193,7 @@ def bound(here: Launch, coordinator: str) -> str:
         return address_of(interface)
     if here.one_machine:
         return "127.0.0.1"
-    host = (coordinator or here.store).rpartition(":")[0]
-    return toward(host)
+    return toward((coordinator or here.store or here.coordinator).rpartition(":")[0])
 
 
 def toward(host: str) -> str:
@@ -224,7 +238,8 @@ def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
         raise PacelineError(f"{said}: {first}", kind="deadline", code="absent", subject=here.store) from None
     if address.startswith(FAILED):
         atexit.unregister(remove_file)  # others may not have read it yet; rank 0 waits for them
-        raise PacelineError(f"rank 0 could not start the job: {address.removeprefix(FAILED)}", subject="coordinator")
+        told = json.loads(address.removeprefix(FAILED))
+        raise PacelineError(f"rank 0 could not start the job: {told.pop('message')}", **told)
     return address
 
 
@@ -233,7 +248,8 @@ def tell_failure(here: Launch, name: str, error: PacelineError) -> None:
     with it may go the store."""
     with contextlib.suppress(RuntimeError):
         store = store_of(here, name)
-        store.set("coordinator", f"{FAILED}{error.message}")
+        told = {word: getattr(error, word) for word in ("message", "kind", "code", "subject", "exit_code")}
+        store.set("coordinator", FAILED + json.dumps(told))
         store.wait([f"heard by {rank}" for rank in range(1, here.workers)], datetime.timedelta(seconds=HEARD))
 
 

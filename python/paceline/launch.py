@@ -148,9 +148,9 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
         check_address("PACELINE_COORDINATOR", coordinator)
     servers = number(variables, "PACELINE_SERVERS", 0, 100_000) if coordinator and "PACELINE_SERVERS" in variables else None
     here = Launch(launcher, rank, workers, coordinator, one_machine=on_one_machine(variables, launcher, workers), servers=servers)
-    if coordinator or workers == 1:
+    if workers == 1 or (coordinator and (servers is None or not ({"MASTER_ADDR", "MASTER_PORT"} <= variables.keys() or launcher == "srun"))):
         return here
-    if launcher == "Paceline":
+    if launcher == "Paceline" and not coordinator:
         raise PacelineError("PACELINE_RANK and PACELINE_WORKERS are set and PACELINE_COORDINATOR=HOST:PORT is not", code="missing", subject="PACELINE_COORDINATOR")
     attempt = variables.get("TORCHELASTIC_RESTART_COUNT", variables.get("SLURM_RESTART_COUNT", "0"))
     if "MASTER_ADDR" in variables:

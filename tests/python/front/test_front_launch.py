@@ -45,7 +45,8 @@ def test_each_launcher_is_understood():
     assert started == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", one_machine=False, servers=1)
     assert started.sentence() == "rank 1 of 2, started by Paceline; coordinator 10.0.0.1:4100 and 1 server, which run already"
     assert launched({**TORCHRUN, "PACELINE_SERVERS": "1"}).servers is None  # of a job around this one
-    assert launched({**SRUN, "PACELINE_COORDINATOR": "n0:4100", "PACELINE_SERVERS": "2"}).servers == 2
+    beside = launched({**SRUN, "PACELINE_COORDINATOR": "n0:4100", "PACELINE_SERVERS": "2"})
+    assert (beside.servers, beside.coordinator, beside.store) == (2, "n0:4100", srun.store)
 
 
 def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
@@ -224,7 +225,7 @@ while any(not os.path.exists(f"{folder}/{before} has heard") for before in range
 try:
     pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
 except paceline.PacelineError as error:
-    open(f"{folder}/{rank}", "w").write(str(error))
+    open(f"{folder}/{rank}", "w").write(f"{error.page} {error.kind} {error.subject} {error.exit_code}\\n{error}")
     open(f"{folder}/{rank} has heard", "w")
 """
 
@@ -245,9 +246,10 @@ def test_all_ranks_hear_why_rank_0_cannot_start_the_job(meeting, tmp_path):
         ]
         for process in started:
             assert process.wait(LIMIT) == 0
-    said = [(tmp_path / str(rank)).read_text() for rank in range(3)]
+    codes, said = zip(*((tmp_path / str(rank)).read_text().split("\n") for rank in range(3)))
     assert f"{tmp_path}/none cannot be opened" in said[0]
-    assert said[1:] == [f"rank 0 could not start the job: {said[0]}"] * 2
+    assert list(said[1:]) == [f"rank 0 could not start the job: {said[0]}"] * 2
+    assert codes[0].startswith("PL-KEY bad-request ") and codes[1:] == (codes[0],) * 2, codes
     assert not list(tmp_path.glob("paceline-*"))
 
 

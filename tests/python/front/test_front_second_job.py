@@ -1,0 +1,43 @@
+"""A script's second attach, where the launcher has started the first job's coordinator and servers on other hosts."""
+
+import subprocess
+from contextlib import closing
+
+from processes import LIMIT, alone, interpreter_and_variables
+
+from jobs import keep_port
+
+SECOND = """
+import os, sys, torch, paceline, paceline.torch as pt
+paceline._joining._attached = 1  # this process's first job runs at the launcher's coordinator, with the launcher's servers
+torch.manual_seed(int(os.environ["PACELINE_RANK"]))
+model = torch.nn.Linear(2, 1)
+try:
+    with pt.attach(model, optimizer := torch.optim.SGD(model.parameters(), lr=0.1), security="none") as job:
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    said = f"{job.workers} {[p.tolist() for p in model.parameters()]}"
+except paceline.PacelineError as error:
+    said = str(error)
+open(f"{os.path.dirname(sys.argv[0])}/{os.environ['PACELINE_RANK']}", "w").write(said)
+"""
+ELSEWHERE = {"PACELINE_WORKERS": "2", "PACELINE_SERVERS": "2", "PACELINE_COORDINATOR": "192.0.2.1:4100", "PACELINE_INTERFACE": "lo"}  # no address of this machine
+
+
+def test_a_scripts_second_job_has_its_coordinator_at_rank_0_also_where_the_launchers_is_on_another_host(tmp_path):
+    (tmp_path / "train.py").write_text(SECOND)
+    with closing(keep_port()) as kept:
+        met = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(kept.getsockname()[1])}
+        interpreter, environment = interpreter_and_variables(False, {**ELSEWHERE, **met})
+        started = [subprocess.Popen([interpreter, tmp_path / "train.py"], env={**environment, "PACELINE_RANK": str(rank)}) for rank in range(2)]
+        for process in started:
+            assert process.wait(LIMIT) == 0
+    said = [(tmp_path / str(rank)).read_text() for rank in range(2)]
+    assert said[0].startswith("2 [[[") and said[1] == said[0], said
+
+
+def test_where_nothing_says_where_the_ranks_meet_for_it_rank_0_says_what_to_set(tmp_path):
+    (tmp_path / "train.py").write_text(SECOND)
+    assert alone(tmp_path / "train.py", PACELINE_RANK="0", **ELSEWHERE).returncode == 0
+    said = (tmp_path / "0").read_text()
+    assert "192.0.2.1:4101" in said and "give all ranks MASTER_ADDR, that host, and MASTER_PORT, a free port there" in said, said
