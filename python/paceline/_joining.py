@@ -196,6 +196,13 @@ def bound(here: Launch, coordinator: str) -> str:
     return toward((coordinator or here.store or here.coordinator).rpartition(":")[0])
 
 
+def free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
 def toward(host: str) -> str:
     """This machine's address on the way to `host`; no packet is sent. Never a host's name, which may mean another network."""
     try:

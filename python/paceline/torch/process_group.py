@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -75,6 +74,7 @@ class Group(_Base):  # type: ignore[misc]
         self.own = own
         self._completer = Completer()
         self._rank, self._size, self._name = rank, size, ""
+        self._sequence = 0  # collective operations begun
         self._limit = Limit(rank, timeout.total_seconds(), by_core=first)
         self._most: float = timeout.total_seconds() if _world is None else _world._most
         self._calls = Hosted(Collectives(communicator, WIRES[own.wire], own.rank_order))
@@ -136,11 +136,18 @@ class Group(_Base):  # type: ignore[misc]
         assert _world is not None
         return _world.communicator.group(number(self.store, name), sorted(_world.members.index(self.members[rank]) for rank in ranks))
 
+    def _set_sequence_number_for_group(self) -> None:
+        """Nothing to agree on: all ranks count from 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
     def _begun(self, pending: InFlight, result: Sequence[Any]) -> Operation:
+        self._sequence += 1  # which sends and receives do not, as not all ranks call them
         return Operation(pending, result, self._completer, self._limit)
 
     def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], InFlight]) -> Operation:
-        return self._begun(all_of([begin(tensor) for tensor in tensors]), tensors)
+        return Operation(all_of([begin(tensor) for tensor in tensors]), tensors, self._completer, self._limit)
 
     # ---- operations, as torch calls them
 
@@ -286,15 +293,8 @@ def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta, own:
     here = launch.launched()
     bind = _joining.bound(_joining.of_store(rank, size, store) if here.launcher == "nobody" else here, here.coordinator) or "127.0.0.1"
     if rank == 0:
-        store.set("coordinator", f"{bind}:{free_port(bind)}")
+        store.set("coordinator", f"{bind}:{_joining.free_port(bind)}")
     coordinator = store.get("coordinator").decode()
     return Communicator(
         rank, coordinator=coordinator, ranks=size, bind=bind, rank_order=own.rank_order, stall_seconds=timeout.total_seconds(), job_key_file=own.job_key_file, security=own.security
     )
-
-
-def free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])

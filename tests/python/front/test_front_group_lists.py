@@ -27,9 +27,8 @@ for name in ("SUM", "PRODUCT", "MIN", "MAX"):
     options = dist.AllreduceOptions()
     options.reduceOp = getattr(op, name)
     both = tensors(r + 1, 10 * r + 2)
-    work = group.allreduce(both, options)
-    work.wait()
-    told(f"allreduce {name}", both, work.result())
+    result = group.allreduce(both, options).get_future().wait()
+    told(f"allreduce {name}", both, result)
 sparse = [torch.sparse_coo_tensor([[r, k]], [float(r + 1), 5.0], (4,)) for k in (2, 3)]
 group.allreduce(sparse).wait()
 told("allreduce of sparse ones", sparse)
@@ -142,7 +141,16 @@ def test_lists_that_cannot_be_are_refused_in_gloos_words_before_anything_begins(
 
 
 LIMITS = """
-import datetime, time
+import datetime
+assert group._get_backend(torch.device("cpu")) is group
+begun = group._get_sequence_number_for_group()
+dist.all_reduce(torch.ones(1))
+dist.broadcast(torch.ones(1), 0)
+if r == 0:
+    dist.send(torch.ones(1), 1)  # not all ranks call it
+else:
+    dist.recv(torch.ones(1), 0)
+assert group._get_sequence_number_for_group() == begun + 2
 assert group.options._timeout == datetime.timedelta(minutes=30)
 group.set_timeout(datetime.timedelta(seconds=1))
 assert group.options._timeout == datetime.timedelta(seconds=1)
@@ -161,7 +169,7 @@ store.wait(["over"])
 """
 
 
-def test_a_group_is_given_another_limit_and_none_beyond_its_first(tmp_path):
+def test_a_group_counts_its_operations_and_is_given_another_limit_but_none_beyond_its_first(tmp_path):
     file = tmp_path / "limits.py"
     file.write_text(BEGIN + LIMITS + END.partition("dist.barrier")[0] + "store.set(f\"left {r}\", \"\")\nstore.wait([\"left 0\", \"left 1\"])\nos._exit(0)\n")
     ran = torchrun(file, "paceline", tmp_path)
