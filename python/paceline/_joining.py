@@ -276,6 +276,8 @@ def store_of(here: Launch, name: str) -> Store:
     if store is not None:
         pass
     elif here.store.startswith("/"):
+        for file in launch.left_behind(os.path.dirname(here.store)):
+            file.unlink(missing_ok=True)
         store = FileStore(here.store, here.workers)
         atexit.register(remove_file, here.store)
     elif dist.is_initialized():

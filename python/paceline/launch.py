@@ -20,7 +20,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import stat
 import tempfile
+import time
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -30,6 +32,7 @@ from paceline._errors import PacelineError
 
 # Below the ports that Linux hands out to connections.
 FIRST_PORT, PORTS = 12_000, 18_000
+A_DAY = 86_400.0  # seconds
 LAUNCHERS = (
     ("Paceline", "PACELINE_RANK", "PACELINE_WORKERS"),
     ("torchrun", "RANK", "WORLD_SIZE"),
@@ -185,14 +188,43 @@ def hydra_job() -> str:
     process = os.getpid()
     try:
         while process > 1:
-            stat = Path(f"/proc/{process}/stat").read_text()
-            name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
+            name, parent, began = process_of(process)
             if name == "hydra_pmi_proxy":
-                return f"hydra-{process}-{rest[19]}"
-            process = int(rest[1])
+                return f"hydra-{process}-{began}"
+            process = parent
     except (OSError, ValueError):
         pass
     return ""
+
+
+def process_of(number: int) -> tuple[str, int, str]:
+    """Its name, its parent, and when it began, which tells it from a later one of the same number."""
+    text = Path(f"/proc/{number}/stat").read_text()
+    rest = text[text.rindex(")") + 2 :].split()
+    return text[text.index("(") + 1 : text.rindex(")")], int(rest[1]), rest[19]
+
+
+def is_gone(number: int, began: str) -> bool:
+    try:
+        return process_of(number)[2] != began
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def left_behind(folder: str) -> list[Path]:
+    """Files in which the ranks of this user's jobs under Hydra have met, and which nobody removed, for every rank was killed. The name says whose job it was.
+    Only after a day: in another container with the same temporary folder that process may well be alive. Open MPI's names tell of no process."""
+    found = []
+    for file in Path(folder).glob(f"paceline-{os.getuid()}-hydra_*"):
+        try:
+            number, began = file.name.split("_")[1:]
+            about = file.lstat()
+            ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid()
+            if ours and time.time() - about.st_mtime > A_DAY and is_gone(int(number), began):
+                found.append(file)
+        except (OSError, ValueError):  # not one of ours, or somebody else was quicker
+            pass
+    return found
 
 
 def slurm_store(variables: Mapping[str, str]) -> str:
