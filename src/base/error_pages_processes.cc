@@ -132,10 +132,12 @@ constexpr ErrorPage kProcessPages[] = {
      "`--checkpoint-key` it may be another key.",
      "Restore the files from a copy, give the key that it was written with, or move that one away to go on from an older one."},
     {"other-job", "The checkpoint is of another job",
-     "A checkpoint goes on only with what it was made with: model, optimizer, mini-batch, number of workers. The sentence has the "
-     "first difference, there and here.",
+     "A checkpoint goes on only with what it was made with: model, optimizer, mini-batch, number of workers. The sentence has all "
+     "differences, there and here.",
      "The manifest in the checkpoint's folder has all of its settings.",
-     "Give the options that it was made with, or another folder to `--checkpoint`."},
+     "Leave those options out, for `paceline train --resume` takes them from the checkpoint; a program gives what it was made "
+     "with. Or give "
+     "another folder to `--checkpoint`."},
     {"ssh", "ssh did not reach a machine",
      "`--hosts` starts the other processes by ssh, and ssh itself failed, before or in the middle of the job.",
      "`ssh -o BatchMode=yes HOST true` must end without a question. `--ssh` says which ssh is used.",

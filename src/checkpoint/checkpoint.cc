@@ -182,7 +182,11 @@ Status verify_checkpoint(Files& files, const std::string& folder, const Manifest
   return {};
 }
 
-Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory, const CheckpointSeal& seal) {
+namespace {
+
+// The newest with a manifest that passes `check(folder, manifest)`.
+template <typename Check>
+Result<FoundCheckpoint> newest(Files& files, const std::string& directory, const CheckpointSeal& seal, Check check) {
   PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files, directory));
   FoundCheckpoint found;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
@@ -193,7 +197,7 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
       continue;
     }
     auto manifest = read_manifest(files, found.folder, seal);
-    const Status status = manifest.ok() ? verify_checkpoint(files, found.folder, *manifest, seal) : manifest.status();
+    const Status status = manifest.ok() ? check(found.folder, *manifest) : manifest.status();
     if (status.ok()) {
       found.manifest = std::move(*manifest);
       return found;
@@ -217,24 +221,47 @@ Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& 
       .because({"bad-checkpoint", ""});
 }
 
+Status refused(const FoundCheckpoint& checkpoint, const std::string& difference) {
+  return error(ErrorKind::kBadRequest,
+               "the checkpoint {} is of another job: {}; give what it was made with, or another --checkpoint", checkpoint.folder,
+               difference)
+      .because({"other-job", ""});
+}
+
+}  // namespace
+
+Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory, const CheckpointSeal& seal) {
+  return newest(files, directory, seal, [&](const std::string& folder, const Manifest& manifest) {
+    return verify_checkpoint(files, folder, manifest, seal);
+  });
+}
+
+Result<FoundCheckpoint> newest_manifest(Files& files, const std::string& directory, const CheckpointSeal& seal) {
+  return newest(files, directory, seal, [](const std::string&, const Manifest&) { return Status(); });
+}
+
+Status is_same_job(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted, std::optional<std::int32_t> workers) {
+  const auto saved = job::from_saved(checkpoint.manifest.settings);
+  if (!saved.ok()) return refused(checkpoint, saved.status().message());
+  std::vector<std::string> differences;
+  job::JobSpec rest = wanted;
+  while (const job::Option* option = job::resume_difference(*saved, rest)) {
+    const std::string there = option->text(*saved);
+    differences.push_back(fmt::format("--{} {} there against {} here", option->name, said(there), said(option->text(rest))));
+    PACELINE_RETURN_IF_ERROR(option->set(rest, there));
+  }
+  const std::int32_t saved_workers = checkpoint.manifest.workers;
+  if (workers && saved_workers != *workers)
+    differences.push_back(fmt::format("--workers {} there against {} here", saved_workers, *workers));
+  const std::string saved_sums = sums_of(*saved, saved_workers), sums = sums_of(wanted, saved_workers);
+  if (saved_sums != sums) differences.push_back(fmt::format("it adds gradients {} there against {} here", saved_sums, sums));
+  return differences.empty() ? Status() : refused(checkpoint, fmt::format("{}", fmt::join(differences, ", ")));
+}
+
 Status can_resume(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted, const wire::TensorTable& table,
                   std::int32_t workers) {
-  const auto refused = [&](const std::string& difference) {
-    return error(ErrorKind::kBadRequest,
-                 "the checkpoint {} is of another job: {}; give what it was made with, or another --checkpoint", checkpoint.folder,
-                 difference)
-        .because({"other-job", ""});
-  };
-  const auto saved = job::from_saved(checkpoint.manifest.settings);
-  if (!saved.ok()) return refused(saved.status().message());
-  if (const job::Option* option = job::resume_difference(*saved, wanted))
-    return refused(
-        fmt::format("--{} {} there against {} here", option->name, said(option->text(*saved)), said(option->text(wanted))));
-  if (checkpoint.manifest.workers != workers)
-    return refused(fmt::format("--workers {} there against {} here", checkpoint.manifest.workers, workers));
-  const std::string saved_sums = sums_of(*saved, workers), sums = sums_of(wanted, workers);
-  if (saved_sums != sums) return refused(fmt::format("it adds gradients {} there against {} here", saved_sums, sums));
-  if (const auto difference = wire::first_difference(checkpoint.manifest.table, table)) return refused(*difference);
+  PACELINE_RETURN_IF_ERROR(is_same_job(checkpoint, wanted, workers));
+  if (const auto difference = wire::first_difference(checkpoint.manifest.table, table)) return refused(checkpoint, *difference);
   return {};
 }
 

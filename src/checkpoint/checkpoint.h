@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,9 +57,14 @@ struct FoundCheckpoint {
 // damaged. With `seal` kBadRequest when the newest is: whoever spoils one must not choose which older one is taken.
 Result<FoundCheckpoint> newest_good_checkpoint(Files& files, const std::string& directory, const CheckpointSeal& seal = {});
 
-// Whether a job can go on from the checkpoint without changing what it computes: kBadRequest naming the first difference in
-// workers, model, tensors, data, optimizer, learning rate, mini-batch or seed, or in the order in which gradients are summed.
-// Servers (or none), schedule, length and limits may differ.
+// The newest of which the manifest is good, whatever its parts are: quick, and enough to know the job. Errors: as above.
+Result<FoundCheckpoint> newest_manifest(Files& files, const std::string& directory, const CheckpointSeal& seal = {});
+
+// Whether a job can go on from the checkpoint without changing what it computes: kBadRequest naming all differences in workers,
+// model, data, optimizer, learning rate, mini-batch or seed, or in the order in which gradients are summed. Servers (or none),
+// schedule, length and limits may differ. Without `workers` their number is somebody else's to compare.
+Status is_same_job(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted, std::optional<std::int32_t> workers);
+// And whether it has the same tensors, in which the message names the first difference.
 Status can_resume(const FoundCheckpoint& checkpoint, const job::JobSpec& wanted, const wire::TensorTable& table,
                   std::int32_t workers);
 

@@ -182,4 +182,12 @@ std::string CheckpointKeeper::newest() const {
   return newest_;
 }
 
+std::string CheckpointKeeper::way_on() const {
+  // `paceline train` takes all else from the checkpoint; a program knows its options by itself.
+  const char* besides = job_.task.dataset == "(own)" ? "the same options and " : "";
+  const std::string& key = job_.saving.key_file;
+  return fmt::format("The last checkpoint is {}; go on with {}--checkpoint {} --resume{}", newest(), besides, job_.saving.directory,
+                     key.empty() ? "" : " --checkpoint-key " + key);
+}
+
 }  // namespace paceline::checkpoint

@@ -46,6 +46,8 @@ class CheckpointKeeper {
   Status last_one() const;
   // The newest checkpoint, "" for none. After finish(), or for a message at any time.
   std::string newest() const;
+  // How a job goes on from it, as a sentence. Requires one.
+  std::string way_on() const;
 
  private:
   struct Collected {

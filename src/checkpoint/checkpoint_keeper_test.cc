@@ -192,6 +192,19 @@ TEST_F(Keeper, WithoutServersAWorkersPartIsAllOfTheModelAndWhatWasChosenIsKept) 
   EXPECT_EQ(agreed.schedule.merge, std::nullopt);
 }
 
+TEST_F(Keeper, TheWayOnNamesWhatACheckpointDoesNotTell) {
+  auto trainers = make();
+  job::JobSpec job = spec();
+  ASSERT_TRUE(trainers.begin(job, table()).ok());
+  save_all(trainers, 10);
+  EXPECT_EQ(trainers.way_on(), "The last checkpoint is /runs/a/00000010; go on with --checkpoint /runs/a --resume");
+  auto programs = make();
+  give(job, "dataset", "(own)");
+  job.saving.directory = "/runs/b";
+  ASSERT_TRUE(programs.begin(job, table()).ok());
+  EXPECT_THAT(programs.way_on(), HasSubstr("go on with the same options and --checkpoint /runs/b --resume"));
+}
+
 TEST_F(Keeper, WhatAMemberSaysAboutWhereToResumeIsOverruled) {
   job::JobSpec job = spec();
   job.saving.from = "/etc";

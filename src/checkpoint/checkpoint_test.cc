@@ -342,6 +342,20 @@ TEST(Checkpoint, ADamagedOneNeverReplacesAnotherThatWasPutAside) {
 
 // --- which job it is ---
 
+TEST(Checkpoint, TheNewestManifestTellsTheJobWhateverItsPartsAre) {
+  MemoryFiles files;
+  EXPECT_EQ(newest_manifest(files, kDirectory).status().kind(), ErrorKind::kBadRequest);
+  ASSERT_TRUE(save(files, 10).ok());
+  ASSERT_TRUE(save(files, 20).ok());
+  files.files.at("/runs/a/00000020/server-0.bin")->bytes.back() ^= std::byte{4};
+  const auto newest = newest_manifest(files, kDirectory), good = newest_good_checkpoint(files, kDirectory);
+  ASSERT_TRUE(newest.ok() && good.ok()) << newest.status().message() << good.status().message();
+  EXPECT_EQ(newest->manifest.iteration, 20);
+  EXPECT_EQ(good->manifest.iteration, 10);
+  files.files.at("/runs/a/00000020/manifest.json")->bytes.back() ^= std::byte{4};
+  EXPECT_EQ(newest_manifest(files, kDirectory)->manifest.iteration, 10);
+}
+
 TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {
   MemoryFiles files;
   ASSERT_TRUE(save(files, 10).ok());
@@ -379,6 +393,14 @@ TEST(Checkpoint, AnotherJobsCheckpointIsRefusedNamingTheDifference) {
     EXPECT_TRUE(with(name, value).ok()) << name;
   }
   EXPECT_THAT(can_resume(*found, spec(), table(), 3).message(), HasSubstr("--workers 2 there against 3 here"));
+  job::JobSpec several = spec();
+  give(several, "seed", "2");
+  give(several, "wire", "dropping:0.25");
+  EXPECT_THAT(
+      can_resume(*found, several, table(), 3).message(),
+      HasSubstr("--seed 1 there against 2 here, --wire float32 there against dropping:0.25 here, --workers 2 there against 3 "
+                "here; give"));
+  EXPECT_TRUE(is_same_job(*found, spec(), std::nullopt).ok()) << "somebody else compares the workers";
   wire::TensorTable other = table();
   other.tensors[1].shape = {9, 4};
   EXPECT_THAT(can_resume(*found, spec(), other, 2).message(), HasSubstr("fc.weight"));

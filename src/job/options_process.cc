@@ -32,7 +32,9 @@ std::vector<Option> saving_options() {
            [](auto& job) -> auto& { return job.saving.key_file; }),
       flag({.name = "resume",
             .section = kFiles,
-            .sentence = "Go on from the newest good checkpoint; another number of servers is allowed"},
+            .sentence = "Go on from the newest good checkpoint, with its job's options where none is given; servers, schedule and "
+                        "length may "
+                        "be others"},
            [](auto& job) -> auto& { return job.saving.resume; }),
       text({.name = "resume-from",
             .sentence = "The checkpoint that the coordinator found",

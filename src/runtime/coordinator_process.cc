@@ -1,7 +1,5 @@
 #include "runtime/coordinator_process.h"
 
-#include <filesystem>
-
 #include "base/log.h"
 #include "base/new_file.h"
 #include "base/utf8.h"
@@ -83,8 +81,7 @@ CoordinatorProcess::Ending CoordinatorProcess::ending() {
     if (!newest.empty()) (*report_)["checkpoint"] = newest;
   }
   if (stop_.kind == wire::StopKind::kFailed && stop_.error != ErrorKind::kBadRequest && !newest.empty()) {
-    stop_.reason += fmt::format(". The last checkpoint is {}; go on with the same options and --checkpoint {} --resume", newest,
-                                std::filesystem::path(newest).parent_path().string());
+    stop_.reason += ". " + checkpoints_.way_on();
   }
   const Status saved = stop_.kind == wire::StopKind::kDone ? checkpoints_.last_one() : Status();
   return {saved.ok() ? stop_.status() : saved, report_};

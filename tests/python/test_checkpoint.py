@@ -358,7 +358,7 @@ def test_two_jobs_never_write_into_the_same_directory(tmp_path, undisturbed):
     job = Running(tmp_path / "c", checkpoint_every=50, iterations=100_000)
     job.wait_for_iteration(3)
     for flags in ([], ["--resume"]):
-        _, errors = train(*flags, checkpoint=tmp_path / "c", code=2)
+        _, errors = train(*flags, checkpoint=tmp_path / "c", checkpoint_every=50, code=2)
         assert str(tmp_path / "c") in errors and errors.count("\n") == 1
     job.kill_all()
 

@@ -38,6 +38,17 @@ def test_servers_and_workers_alone_go_on_from_each_others_checkpoints(tmp_path, 
     assert last["parameters_hash"] == reference(*TASK, "--iterations", 10, "--workers", 2)["parameters_hash"]
 
 
+def test_operations_and_servers_come_from_the_checkpoint_unless_the_others_are_asked_for(tmp_path):
+    place = ("--checkpoint", tmp_path, "--resume")
+    train(*TASK, "--workers", 2, "--checkpoint", tmp_path, "--iterations", 3, "--collective", "loop3-overlap")
+    report = train(*place, "--iterations", 5)
+    assert report["collective"]["loop"] == "loop3-overlap" and report["collective"]["kept"] is True and report["servers"] == 0
+    assert train(*place, "--iterations", 7, "--servers", 2)["servers"] == 2
+    assert train(*place, "--iterations", 9)["servers"] == 2
+    last = train(*place, "--iterations", 10, "--collective", "loop1")
+    assert last["servers"] == 0 and last["parameters_hash"] == reference(*TASK, "--iterations", 10, "--workers", 2)["parameters_hash"]
+
+
 @pytest.mark.parametrize("loop", [full("loop1"), "loop3-overlap"])
 def test_a_job_whose_worker_is_killed_names_the_checkpoint_and_goes_on_from_it(tmp_path, loop):
     checkpoints = tmp_path / "checkpoints"
@@ -71,5 +82,5 @@ def test_a_job_that_adds_in_another_order_keeps_it_and_is_not_taken_for_one_in_r
     undisturbed = train(*how, "--iterations", 9, "--merge", "40KB")
     place = ("--checkpoint", tmp_path)
     train(*how, *place, "--iterations", 4, "--merge", "40KB")
-    refused("train", *TASK, "--workers", 4, *place, "--resume", "--iterations", 9, names=("--algorithm ring", "in rank order"))
-    assert train(*how, *place, "--iterations", 9, "--resume")["parameters_hash"] == undisturbed["parameters_hash"]
+    refused("train", *place, "--resume", "--servers", 2, "--iterations", 9, names=("--algorithm ring", "in rank order"))
+    assert train(*place, "--iterations", 9, "--resume")["parameters_hash"] == undisturbed["parameters_hash"]

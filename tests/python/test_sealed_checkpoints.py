@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from test_checkpoint import copied, flip, train, undisturbed  # noqa: F401 (a fixture)
+from test_going_on import going_on
 from test_tls import make_key
 
 
@@ -24,7 +25,7 @@ def sealed(tmp_path_factory, keys):
 
 def refused(directory, key, *words):
     before = sorted(path.name for path in directory.iterdir())
-    _, errors = train("--resume", checkpoint=directory, iterations=47, checkpoint_key=key, code=2)
+    _, errors = train("--resume", checkpoint=directory, checkpoint_every=10, iterations=47, checkpoint_key=key, code=2)
     assert errors.count("\n") == 1 and all(word in errors for word in words), errors
     assert sorted(path.name for path in directory.iterdir()) == before, "nothing is moved or removed"
 
@@ -37,6 +38,19 @@ def test_a_sealed_job_goes_on_to_the_bit_and_its_key_stands_in_no_file(tmp_path,
     for path in directory.rglob("*.*"):
         assert not any(form in path.read_bytes() for form in (secret, secret.hex().encode())), path
     assert "hmac" in json.loads((directory / "00000047/manifest.json").read_text())
+
+
+def test_the_key_is_named_anew_and_all_else_comes_from_the_sealed_manifest(tmp_path, sealed, keys, undisturbed):  # noqa: F811
+    (tmp_path / "b").mkdir()
+    directory = copied(sealed, tmp_path)
+    report, told = going_on(directory, "--iterations", 47, "--checkpoint-key", keys[0])
+    assert report["parameters_hash"] == undisturbed(iterations=47) and "; not" not in told
+    manifest = directory / "00000047/manifest.json"
+    flip(manifest, manifest.read_text().index('"seed": "1"') + 9)
+    _, errors = going_on(directory, "--iterations", 60, "--checkpoint-key", keys[0], code=2)
+    assert "00000047/manifest.json" in errors and errors.count("\n") == 1, errors
+    _, told = going_on(copied(sealed, tmp_path / "b"), "--iterations", 47)
+    assert f"; not --checkpoint-key {keys[0]}" in told, "who may write there could name a key of his own"
 
 
 def test_buffers_of_workers_are_sealed_too(tmp_path, keys):

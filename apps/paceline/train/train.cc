@@ -1,6 +1,7 @@
 // `paceline train`: decides which part of a job this process is.
 #include "paceline/environment.h"
 #include "paceline/option_files.h"
+#include "paceline/train/going_on.h"
 #include "paceline/train/job_files.h"
 #include "paceline/train/launcher.h"
 #include "paceline/train/roles.h"
@@ -42,6 +43,12 @@ Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>
 int run_train(TrainRequest typed, const CLI::App& command) {
   const auto given = [&command](const std::string& name) { return command.count(name) > 0; };
   if (!typed.plan_file.empty()) {
+  const auto earlier = EarlierJob::find(typed, given);
+  if (!earlier.ok()) {
+    const auto alone = validated(typed);  // what contradicts itself needs no checkpoint to be wrong
+    return report_error(alone.ok() ? earlier.status() : alone.status());
+  }
+  if (*earlier) (*earlier)->fill(typed);
     if (const Status status = apply_plan(typed.plan_file, given, typed); !status.ok())
       return report_error(status.because({"format", "--plan"}));
   }
@@ -50,7 +57,11 @@ int run_train(TrainRequest typed, const CLI::App& command) {
   if (!here.ok()) return report_error(here.status());
   const auto request = validated(*here);
   if (!request.ok()) return report_error(request.status());
+  // What differs from the earlier job is the cause also of a contradiction with what was taken from it.
+  if (const Status same = *earlier ? (*earlier)->check(request.ok() ? *request : *here) : Status(); !same.ok())
+    return report_error(same);
   if (request->join.empty()) return run_whole_job(*request);
+  if (*earlier) (*earlier)->tell(*request);
   return request->role == "server" ? run_server(*request) : run_joining_worker(*request);
 }
 
