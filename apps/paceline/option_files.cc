@@ -1,6 +1,7 @@
 #include "paceline/option_files.h"
 
 #include "base/new_file.h"
+#include "base/utf8.h"
 #include "base/wrong.h"
 
 namespace paceline::cli {
@@ -17,6 +18,7 @@ Result<std::string> read_option(const char* option, const std::string& path, Byt
 }
 
 Status check_output(const char* option, const std::string& path) {
+  if (!is_utf8(path)) return wrong("{} {}: its name is no UTF-8 text; rename it", option, path).because({"illegal", option});
   const Status status = path.empty() ? Status() : can_write(system_files(), path);
   return status.ok()
              ? status

@@ -1,26 +1,11 @@
 #include "runtime/coordinator_process.h"
 
 #include "base/log.h"
-#include "base/new_file.h"
-#include "base/utf8.h"
+#include "base/wrong.h"
 
 namespace paceline::runtime {
-namespace {
-
-// A timeline that cannot be written must not stop the training, so it is found out before that one is needed.
-bool can_trace(const std::string& path) {
-  if (path.empty()) return false;
-  const Status status = is_utf8(path) ? can_write(system_files(), path)
-                                      : error(ErrorKind::kBadRequest, "its name is no UTF-8 text, and the report has it");
-  if (!status.ok()) log::warn("--trace {} cannot be written, and training goes on without it: {}", path, status.message());
-  return status.ok();
-}
-
-}  // namespace
-
 CoordinatorProcess::CoordinatorProcess(transport::Transport& transport, CoordinatorProcessOptions options)
     : options_(std::move(options)),
-      traces_(can_trace(options_.trace_file)),
       checkpoints_(system_files(), {.workers = options_.coordinator.workers,
                                     .servers = options_.coordinator.servers,
                                     .release = options_.coordinator.release,
@@ -29,7 +14,7 @@ CoordinatorProcess::CoordinatorProcess(transport::Transport& transport, Coordina
 
 CoordinatorOptions CoordinatorProcess::options_of(const CoordinatorProcessOptions& options) {
   CoordinatorOptions own = options.coordinator;
-  own.timeline = traces_ ? &timeline_ : nullptr;
+  own.timeline = !options.trace_file.empty() ? &timeline_ : nullptr;
   return own;
 }
 
@@ -58,33 +43,37 @@ Status CoordinatorProcess::on_agreed(job::JobSpec& spec, const wire::TensorTable
   return {};
 }
 
-report::Json CoordinatorProcess::write_timeline() const {
-  if (!traces_) return nullptr;
+Result<report::Json> CoordinatorProcess::write_timeline() const {
   const std::string& path = options_.trace_file;
+  if (path.empty()) return report::Json();
   if (timeline_.empty()) {
     log::warn("--trace {} was not written: the job ended before its processes had told what they recorded", path);
-    return nullptr;
+    return report::Json();
   }
   auto written = timeline_.write(system_files(), path);
-  if (written.ok()) return std::move(*written);
-  log::warn("--trace {} was not written: {}", path, written.status().message());
-  return nullptr;
+  if (written.ok()) return written;
+  const Status& why = written.status();
+  return error(ErrorKind::kIo, "--trace {} was not written: {}", path, why.message()).because(cause_of(why));
 }
 
 CoordinatorProcess::Ending CoordinatorProcess::ending() {
   checkpoints_.finish();
   const std::string newest = checkpoints_.newest();
-  report::Json trace = write_timeline();
+  auto trace = write_timeline();
   if (report_) {
     report_->update(decided_);
-    (*report_)["trace"] = std::move(trace);
+    (*report_)["trace"] = trace.ok() ? std::move(*trace) : report::Json();
     if (!newest.empty()) (*report_)["checkpoint"] = newest;
   }
   if (stop_.kind == wire::StopKind::kFailed && stop_.error != ErrorKind::kBadRequest && !newest.empty()) {
     stop_.reason += ". " + checkpoints_.way_on();
   }
-  const Status saved = stop_.kind == wire::StopKind::kDone ? checkpoints_.last_one() : Status();
-  return {saved.ok() ? stop_.status() : saved, report_};
+  if (stop_.kind != wire::StopKind::kDone) {
+    if (!trace.ok()) log::warn("{}", trace.status().message());
+    return {stop_.status(), report_};
+  }
+  const Status saved = checkpoints_.last_one();
+  return {!saved.ok() ? saved : trace.ok() ? stop_.status() : trace.status(), report_};
 }
 
 }  // namespace paceline::runtime

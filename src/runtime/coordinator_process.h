@@ -14,7 +14,7 @@ namespace paceline::runtime {
 
 struct CoordinatorProcessOptions {
   CoordinatorOptions coordinator;  // its timeline is this object's matter
-  std::string trace_file;          // of --trace; "": none. One that cannot be written is warned of
+  std::string trace_file;          // of --trace; "": none. Of a job that went through, an error when it cannot be written
   // Fills in what the specification leaves open. Returns an object whose keys become the report's. Errors end the job.
   std::function<Result<report::Json>(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering)> decide;
   std::function<void(const report::Json& progress)> on_progress;  // may be empty
@@ -45,10 +45,10 @@ class CoordinatorProcess {
   CoordinatorOptions options_of(const CoordinatorProcessOptions& options);
   CoordinatorCallbacks callbacks();
   Status on_agreed(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering);
-  report::Json write_timeline() const;
+  // What the report says of it; null: there is none.
+  Result<report::Json> write_timeline() const;
 
   CoordinatorProcessOptions options_;
-  bool traces_ = false;
   report::Json decided_ = report::Json::object();
   wire::Stop stop_;
   std::optional<report::Json> report_;

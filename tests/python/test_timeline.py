@@ -182,20 +182,28 @@ def test_the_report_for_people_says_how_well_the_clocks_agree(table, tmp_path):
     assert len(lines) == 1 and "events of 2 processes, clocks agree within" in lines[0], job.out
 
 
-def test_a_file_that_cannot_be_written_does_not_stop_training(table, tmp_path):
-    task = ("--model", f"replay:{table}", "--iterations", 3)
-    expected = train(*task)["parameters_hash"]
+def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(table, tmp_path):
     for file in (tmp_path / "nowhere" / "trace.json", tmp_path):
-        with Process("train", "--json", *task, "--trace", file) as job:
-            assert job.finish() == 0, job.err
-        assert f"--trace {file} cannot be written" in job.err and job.errors() == []
-        assert job.report()["parameters_hash"] == expected and job.report()["trace"] is None
+        for command in (("train", "--model", f"replay:{table}", "--iterations", 3), ("coordinator",)):
+            refused(*command, "--trace", file, names=("--trace", file, "give the name of a file that can be written"))
         assert list(tmp_path.iterdir()) == []
 
 
 def test_no_timeline_is_written_unless_asked_for(table, tmp_path):
     assert train("--model", f"replay:{table}", "--iterations", 3, cwd=tmp_path)["trace"] is None
     assert list(tmp_path.iterdir()) == []
+def test_a_place_that_goes_away_meanwhile_costs_no_training_and_is_told(table, tmp_path):
+    file = tmp_path / "there/trace.json"
+    file.parent.mkdir()
+    with Coordinator("--workers", 1, "--servers", 0, "--trace", file) as coordinator:
+        file.parent.rmdir()
+        with Process("train", "--join", coordinator.address, "--model", f"replay:{table}", "--iterations", 3, "--collective", "loop3") as worker:
+            assert worker.finish() == 0, worker.err
+        assert coordinator.finish() == 1, coordinator.err
+    assert f"--trace {file} was not written" in coordinator.the_error()
+    assert coordinator.report()["iterations"] == 3 and coordinator.report()["trace"] is None
+
+
 
 
 def test_who_cannot_write_one_says_who_can():

@@ -38,6 +38,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   const auto place = transport::place_at(request.bind, request.port);
   if (!place.ok()) return report_error(place.status());
   const auto key = choose_key(request.security, {&*place, 1});
+  if (const Status status = check_output("--trace", request.trace_file); !status.ok()) return report_error(status);
   if (!key.ok()) return report_error(key.status());
   auto transport = transport::open(*place, {.key = *key});
   if (!transport.ok()) return report_error(transport.status());

@@ -260,6 +260,7 @@ Result<TrainRequest> checked(TrainRequest r) {
   if (!r.settings.saving.export_file.empty())
     r.settings.saving.export_file = std::filesystem::absolute(r.settings.saving.export_file).lexically_normal().string();
   if (!r.settings.saving.directory.empty())
+  if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
     r.settings.saving.directory = std::filesystem::absolute(r.settings.saving.directory).lexically_normal().string();
   r.settings.watching.metrics = !r.metrics_file.empty();
   // Supersteps stand in the metrics, too.
