@@ -16,6 +16,7 @@
 #include "paceline/command.h"
 #include "paceline/machine.h"
 #include "paceline/option_files.h"
+#include "paceline/within.h"
 #include "runtime/signals.h"
 #include "transport/open/open.h"
 
@@ -119,10 +120,10 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
   doctor->add_option("hosts", options->hosts,
                      fmt::format("HOST or HOST:PORT of doctors that serve; the port is {} unless given", kDoctorPort));
   CLI::Option* serving =
-      doctor
-          ->add_option("--serve", options->serve,
-                       fmt::format("Answer doctors at this port until interrupted; usual: {}, 0: the kernel chooses", kDoctorPort))
-          ->check(CLI::Range(0, 65'535));
+      within(doctor->add_option(
+                 "--serve", options->serve,
+                 fmt::format("Answer doctors at this port until interrupted; usual: {}, 0: the kernel chooses", kDoctorPort)),
+             0, 65'535);
   doctor
       ->add_option(
           "--bind", options->bind,

@@ -19,6 +19,7 @@
 #include "lab/rights.h"
 #include "lab/run.h"
 #include "paceline/command.h"
+#include "paceline/within.h"
 #include "runtime/signals.h"
 
 namespace paceline::cli {
@@ -102,8 +103,6 @@ Result<std::vector<lab::HostCommand>> commands_of(const Options& options) {
 
 Result<Plan> plan_of(const Options& options) {
   Plan plan;
-  if (options.hosts < 1 || options.hosts > lab::kMostHosts)
-    return error(ErrorKind::kBadRequest, "--hosts is {}; legal: 1 to {}", options.hosts, lab::kMostHosts);
   const auto hosts = static_cast<std::size_t>(options.hosts);
   if (options.rates.size() != 1 && options.rates.size() != hosts)
     return error(ErrorKind::kBadRequest, "--rate names {} rates for {} hosts; give one, or one per host", options.rates.size(),
@@ -280,7 +279,9 @@ int run_lab(const Options& options) {
 void add_lab(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("lab", "Hosts with shaped links on this machine, and a command on each");
   const auto options = std::make_shared<Options>();
-  command->add_option("--hosts", options->hosts, fmt::format("Number of hosts, 1 to {}", lab::kMostHosts))->capture_default_str();
+  within(command->add_option("--hosts", options->hosts, fmt::format("Number of hosts, 1 to {}", lab::kMostHosts)), 1,
+         lab::kMostHosts)
+      ->capture_default_str();
   command->add_option("--rate", options->rates, "Rate of a host's link, in each direction; or one per host, with commas")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -129,6 +129,23 @@ def test_a_number_that_is_none_is_told_with_what_is_legal(folder):
     refused("train", "--clip-norm", "much", names=("--clip-norm", "'much'", "legal: a number"), folder=folder)
 
 
+@pytest.mark.parametrize(
+    "command, option, least, most",
+    [
+        *((("train",), *row) for row in (("workers", 1, 100_000), ("servers", 0, 100_000), ("rank", -1, 99_999), ("prefetch", 0, 64), ("loader-threads", 1, 64))),
+        *((("coordinator",), *row) for row in (("workers", 1, 100_000), ("servers", 0, 100_000), ("port", 0, 65_535))),
+        *((("run",), *row) for row in (("workers", 1, 100_000), ("servers", 0, 100_000))),
+        *((("profile",), *row) for row in (("mini-batch", 1, 1_000_000), ("mini-batches", 1, 1_000_000), ("iterations", 2, 1_000_000), ("rounds", 1, 1000), ("nodes", 1, 1_000_000))),
+        (("lab",), "hosts", 1, 250),
+        (("doctor",), "serve", 0, 65_535),
+    ],
+)
+def test_a_whole_number_that_is_refused_is_told_with_its_range(command, option, least, most, folder):
+    refused(*command, f"--{option}", "two", names=(f"--{option} cannot be 'two'; legal: a whole number, {least} to {most}",), folder=folder)
+    for value in (least - 1, most + 1):
+        refused(*command, f"--{option}={value}", names=(f"--{option} is {value}; legal: {least} to {most}",), folder=folder)
+
+
 @pytest.mark.parametrize("option", ["workers", "servers", "port", "deadline", "stall-deadline"])
 @pytest.mark.parametrize("value", ["-1", "99999999999999999999", "nan", "1e400", "many"])
 def test_numbers_of_the_coordinator(option, value, folder):

@@ -19,18 +19,9 @@ namespace paceline::cli {
 namespace {
 
 constexpr std::int64_t kWarmUp = 2;  // steps that count for nothing: caches, allocations
-constexpr std::int64_t kMostNodes = 1'000'000;
-
-Status check_range(const char* option, std::int64_t value, std::int64_t most) {
-  if (value >= 1 && value <= most) return {};
-  return error(ErrorKind::kBadRequest, "--{} is {}; legal: 1 to {}", option, value, most);
-}
 
 Status check_layers(const ProfileOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription model, model::describe(options.model));
-  PACELINE_RETURN_IF_ERROR(check_range("mini-batch", options.mini_batch, 1'000'000));
-  PACELINE_RETURN_IF_ERROR(check_range("rounds", options.rounds, 1000));
-  PACELINE_RETURN_IF_ERROR(check_range("nodes", options.nodes, kMostNodes));
   if (!options.limit.empty()) {
     const auto limit = parse_duration(options.limit);
     if (!limit.ok()) return at("--limit", limit.status());

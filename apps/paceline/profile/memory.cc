@@ -86,8 +86,6 @@ void print(const std::vector<Row>& rows, std::int64_t mini_batch) {
 
 int profile_memory(const ProfileOptions& options) {
   const std::vector<std::string> models = options.model_given ? std::vector{options.model} : model::names();
-  if (options.mini_batch < 1 || options.mini_batch > 1'000'000)
-    return report_error(error(ErrorKind::kBadRequest, "--mini-batch is {}; legal: 1 to 1000000", options.mini_batch));
   const SystemClock clock;
   ProgressBar bar("profile --memory", static_cast<std::int64_t>(models.size()),
                   options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal, clock);

@@ -2,8 +2,12 @@
 
 #include <memory>
 
+#include "paceline/within.h"
+
 namespace paceline::cli {
 namespace {
+
+constexpr std::int64_t kMost = 1'000'000, kMostRounds = 1000;
 
 struct Asked {
   ProfileOptions options;
@@ -57,8 +61,10 @@ void add_link_options(CLI::App& command, ProfileOptions& options, const std::vec
                       ->option_text("RATE"));
   added.push_back(
       command.add_option("--start-up", options.start_up, "Start-up time of a transfer over it, as 200us")->option_text("TIME"));
-  added.push_back(command.add_option("--nodes", options.nodes, "Without a flag: number of nodes, handed on to 'plan iteration'")
-                      ->capture_default_str());
+  added.push_back(
+      within(command.add_option("--nodes", options.nodes, "Without a flag: number of nodes, handed on to 'plan iteration'"), 1,
+             kMost)
+          ->capture_default_str());
   for (CLI::Option* option : added) {
     for (CLI::Option* flag : flags) {
       if (flag != flags.back() || option != added.front()) option->excludes(flag);
@@ -82,17 +88,19 @@ void add_profile(CLI::App& app, Chosen& chosen) {
   command->add_option("--model", options.model, "Network; 'paceline models' lists them")
       ->capture_default_str()
       ->each([asked](const std::string&) { asked->options.model_given = true; });
-  command
-      ->add_option("--mini-batches", options.mini_batches,
-                   "--convolutions: sizes to measure, separated by commas (default 8,16,32,64)")
+  within(command->add_option("--mini-batches", options.mini_batches,
+                             "--convolutions: sizes to measure, separated by commas (default 8,16,32,64)"),
+         1, kMost)
       ->delimiter(',');
   command->add_option("--dataset", options.dataset, "--steps: data set (default: made up for the model)");
-  command->add_option("--mini-batch", options.mini_batch, "Without a flag, --steps, --memory: samples per iteration")
+  within(command->add_option("--mini-batch", options.mini_batch, "Without a flag, --steps, --memory: samples per iteration"), 1,
+         kMost)
       ->capture_default_str();
-  command->add_option("--iterations", options.iterations, "--steps: of each run")->capture_default_str();
-  command
-      ->add_option("--rounds", options.rounds,
-                   "Without a flag: steps that count, after two that warm up; --convolutions: steps timed with each algorithm")
+  within(command->add_option("--iterations", options.iterations, "--steps: of each run"), 2, kMost)->capture_default_str();
+  within(command->add_option("--rounds", options.rounds,
+                             "Without a flag: steps that count, after two that warm up; --convolutions: steps timed with each "
+                             "algorithm"),
+         1, kMostRounds)
       ->capture_default_str();
   CLI::Option* limit = command
                            ->add_option("--limit", options.limit,

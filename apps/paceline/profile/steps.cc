@@ -165,10 +165,6 @@ void print(const ProfileOptions& options, const Profile& profile) {
 }
 
 Status check(const ProfileOptions& options, const model::ModelDescription& model) {
-  if (options.mini_batch < 1 || options.mini_batch > 1'000'000)
-    return error(ErrorKind::kBadRequest, "--mini-batch is {}; legal: 1 to 1000000", options.mini_batch);
-  if (options.iterations < 2 || options.iterations > 1'000'000)
-    return error(ErrorKind::kBadRequest, "--iterations is {}; legal: 2 to 1000000", options.iterations);
   if (options.dataset.empty() && model.input.size() != 3)
     return error(ErrorKind::kBadRequest, "{} learns from text, which cannot be made up; give --dataset", model.name);
   return {};

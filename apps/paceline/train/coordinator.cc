@@ -10,6 +10,7 @@
 #include "paceline/progress.h"
 #include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
+#include "paceline/within.h"
 #include "planner/tuning/decide.h"
 #include "runtime/coordinator_process.h"
 #include "runtime/server_process.h"
@@ -20,6 +21,8 @@ namespace paceline::cli {
 namespace {
 
 using report::Json;
+
+constexpr std::int64_t kLastPort = 65'535;
 
 std::uint64_t drawn() {
   std::random_device device;
@@ -35,10 +38,10 @@ std::uint64_t process_seed() { return drawn(); }
 
 int run_coordinator(const CoordinatorRequest& request) {
   log::start("coordinator", spdlog::level::warn);
+  if (const Status status = check_output("--trace", request.trace_file); !status.ok()) return report_error(status);
   const auto place = transport::place_at(request.bind, request.port);
   if (!place.ok()) return report_error(place.status());
   const auto key = choose_key(request.security, {&*place, 1});
-  if (const Status status = check_output("--trace", request.trace_file); !status.ok()) return report_error(status);
   if (!key.ok()) return report_error(key.status());
   auto transport = transport::open(*place, {.key = *key});
   if (!transport.ok()) return report_error(transport.status());
@@ -126,15 +129,16 @@ int run_server(const TrainRequest& request) {
 void add_coordinator(CLI::App& app, Chosen& chosen) {
   auto request = std::make_shared<CoordinatorRequest>();
   CLI::App* command = app.add_subcommand("coordinator", "Start a job that workers and servers join from anywhere");
-  command->add_option("--workers", request->workers, "Workers of the job")->capture_default_str()->check(CLI::Range(1, 100'000));
-  command->add_option("--servers", request->servers, "Servers of the job; 0: the workers train with --collective")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 100'000));
+  within(command->add_option("--workers", request->workers, "Workers of the job"), 1, kMostProcesses)->capture_default_str();
+  within(command->add_option("--servers", request->servers, "Servers of the job; 0: the workers train with --collective"), 0,
+         kMostProcesses)
+      ->capture_default_str();
   command
       ->add_option("--bind", request->bind,
                    "Host to listen on, or unix:/PATH; a host that is not the loopback needs a key (--job-key-file)")
       ->capture_default_str();
-  command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed")->capture_default_str();
+  within(command->add_option("--port", request->port, "Port; 0: the kernel chooses, and it is printed"), 0, kLastPort)
+      ->capture_default_str();
   add_security_options(*command->add_option_group("Security"), request->security);
   add_job_options(*command->add_option_group("Limits"), request->spec, job::Section::kLimits);
   command->add_option("--trace", request->trace_file, kTraceHelp)->check(not_empty);

@@ -13,11 +13,14 @@
 #include "paceline/train/job_files.h"
 #include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
+#include "paceline/within.h"
 #include "trainer/data/open.h"
 #include "transport/transport.h"
 
 namespace paceline::cli {
 namespace {
+
+constexpr std::int64_t kMostAhead = 64;  // mini-batches, and threads that read them
 
 Status check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return {};
@@ -27,8 +30,8 @@ Status check_count(const char* name, std::int64_t value, std::int64_t least, std
 
 // What of the command line contradicts training without servers. The settings' own check has been.
 Status check_servers(TrainRequest& r) {
-  if (!r.program.empty()) return check_count("servers", r.servers, 0, 100'000);
-  if (r.settings.has_servers()) return check_count("servers", r.servers, 1, 100'000);
+  if (!r.program.empty()) return check_count("servers", r.servers, 0, kMostProcesses);
+  if (r.settings.has_servers()) return check_count("servers", r.servers, 1, kMostProcesses);
   const char* loop = to_string(*r.settings.loop.loop);
   if (r.servers_given && r.servers != 0) {
     return error(ErrorKind::kBadRequest, "--servers {} contradicts --collective {}, which trains without servers; leave it out",
@@ -119,6 +122,14 @@ Status check_model(const TrainRequest& r) {
   return check_data_set_name(settings.task.dataset);
 }
 
+void add_loading_options(CLI::App& how, TrainRequest& r) {
+  within(how.add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed"), 0, kMostAhead)
+      ->capture_default_str()
+      ->group(kForExperts);
+  const char* threads = "That read ahead; 'paceline profile --steps' says how many it takes";
+  within(how.add_option("--loader-threads", r.loader_threads, threads), 1, kMostAhead)->capture_default_str()->group(kForExperts);
+}
+
 }  // namespace
 
 Status check_data_set_name(const std::string& spec) {
@@ -142,12 +153,13 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
 
   add_job_options(*group("What to train"), r.settings, job::Section::kWhat);
   CLI::App* how = group("How to synchronise");
-  how->add_option("--workers", r.workers, "Worker processes; with --join it must agree with the coordinator's number")
+  within(how->add_option("--workers", r.workers, "Worker processes; with --join it must agree with the coordinator's number"), 1,
+         kMostProcesses)
       ->capture_default_str()
       ->each([&r](const std::string&) { r.workers_given = true; });
-  how->add_option("--servers", r.servers, "Server processes")->capture_default_str()->each([&r](const std::string&) {
-    r.servers_given = true;
-  });
+  within(how->add_option("--servers", r.servers, "Server processes"), 0, kMostProcesses)
+      ->capture_default_str()
+      ->each([&r](const std::string&) { r.servers_given = true; });
   add_job_options(*how, r.settings, job::Section::kHow);
   how->add_option("--convolutions", r.convolutions_file,
                   "Algorithm of each convolution: a JSON file {\"convolutions\": {LAYER: default, onednn, gemm, winograd or fft}}; "
@@ -161,12 +173,7 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
       ->check(not_empty)
       ->option_text("FILE")
       ->group(kForExperts);
-  how->add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed")
-      ->capture_default_str()
-      ->group(kForExperts);
-  how->add_option("--loader-threads", r.loader_threads, "That read ahead; 'paceline profile --steps' says how many it takes")
-      ->capture_default_str()
-      ->group(kForExperts);
+  add_loading_options(*how, r);
   how->add_flag("--reference", r.reference,
                 "Train in one process with --workers virtual workers and no network: the yardstick, bit for bit");
 
@@ -183,7 +190,8 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
           "makes every worker's process a server too")
       ->capture_default_str()
       ->type_name("WORD");
-  where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses")
+  within(where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses"), -1,
+         kMostProcesses - 1)
       ->capture_default_str()
       ->group(kForExperts);
   where
@@ -226,15 +234,14 @@ Result<TrainRequest> checked(TrainRequest r) {
   }
   PACELINE_ASSIGN_OR_RETURN(r.settings, job::validated(r.settings));
   PACELINE_RETURN_IF_ERROR(check_hosts(r));
-  PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, 100'000));
-  PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, 64));
-  PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, 64));
+  PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, kMostProcesses));
+  PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, kMostAhead));
+  PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, kMostAhead));
   PACELINE_RETURN_IF_ERROR(check_model(r));
   if (r.join.empty() || r.workers_given) PACELINE_RETURN_IF_ERROR(job::compute_speed(r.settings, r.workers).status());
   PACELINE_RETURN_IF_ERROR(check_role(r));
   PACELINE_RETURN_IF_ERROR(check_servers(r));
   if (r.role == "both") r.servers = r.workers;
-  PACELINE_RETURN_IF_ERROR(check_count("rank", r.rank, -1, 99'999));
   if (r.join.empty() && r.rank >= 0)
     return error(ErrorKind::kBadRequest, "--rank {} is that of a process that joins a job; give --join HOST:PORT, or leave it out",
                  r.rank);
@@ -253,6 +260,7 @@ Result<TrainRequest> checked(TrainRequest r) {
                  "--trace {} with --join: the coordinator writes the timeline of all processes; give it to 'paceline coordinator'",
                  r.trace_file);
   }
+  if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
   if (r.reference && (r.settings.saving.resume || !r.settings.saving.directory.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
   }
@@ -260,7 +268,6 @@ Result<TrainRequest> checked(TrainRequest r) {
   if (!r.settings.saving.export_file.empty())
     r.settings.saving.export_file = std::filesystem::absolute(r.settings.saving.export_file).lexically_normal().string();
   if (!r.settings.saving.directory.empty())
-  if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
     r.settings.saving.directory = std::filesystem::absolute(r.settings.saving.directory).lexically_normal().string();
   r.settings.watching.metrics = !r.metrics_file.empty();
   // Supersteps stand in the metrics, too.

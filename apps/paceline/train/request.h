@@ -37,6 +37,8 @@ struct TrainRequest {
 
 extern const char* const kTraceHelp;  // of --trace
 
+inline constexpr std::int64_t kMostProcesses = 100'000;  // of a kind
+
 // Adds the options of `paceline train` to `command`, which fill `request`.
 void add_train_options(CLI::App& command, TrainRequest& request);
 

@@ -5,6 +5,7 @@
 #include "paceline/train/job_files.h"
 #include "paceline/train/launcher.h"
 #include "paceline/train/roles.h"
+#include "paceline/within.h"
 
 namespace paceline::cli {
 namespace {
@@ -42,13 +43,13 @@ Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>
 
 int run_train(TrainRequest typed, const CLI::App& command) {
   const auto given = [&command](const std::string& name) { return command.count(name) > 0; };
-  if (!typed.plan_file.empty()) {
   const auto earlier = EarlierJob::find(typed, given);
   if (!earlier.ok()) {
     const auto alone = validated(typed);  // what contradicts itself needs no checkpoint to be wrong
     return report_error(alone.ok() ? earlier.status() : alone.status());
   }
   if (*earlier) (*earlier)->fill(typed);
+  if (!typed.plan_file.empty()) {
     if (const Status status = apply_plan(typed.plan_file, given, typed); !status.ok())
       return report_error(status.because({"format", "--plan"}));
   }
@@ -56,12 +57,12 @@ int run_train(TrainRequest typed, const CLI::App& command) {
   const auto here = placed(typed, bind);
   if (!here.ok()) return report_error(here.status());
   const auto request = validated(*here);
-  if (!request.ok()) return report_error(request.status());
   // What differs from the earlier job is the cause also of a contradiction with what was taken from it.
   if (const Status same = *earlier ? (*earlier)->check(request.ok() ? *request : *here) : Status(); !same.ok())
     return report_error(same);
-  if (request->join.empty()) return run_whole_job(*request);
+  if (!request.ok()) return report_error(request.status());
   if (*earlier) (*earlier)->tell(*request);
+  if (request->join.empty()) return run_whole_job(*request);
   return request->role == "server" ? run_server(*request) : run_joining_worker(*request);
 }
 
@@ -81,10 +82,12 @@ void add_run(CLI::App& app, Chosen& chosen) {
   auto request = std::make_shared<TrainRequest>();
   CLI::App* command =
       app.add_subcommand("run", "Start a job whose workers are a program of your own (paceline/torch.h, paceline.torch)");
-  command->add_option("--workers", request->workers, "Processes of the program; with --hosts one on each")
+  within(command->add_option("--workers", request->workers, "Processes of the program; with --hosts one on each"), 1,
+         kMostProcesses)
       ->capture_default_str()
       ->each([request = request.get()](const std::string&) { request->workers_given = true; });
-  command->add_option("--servers", request->servers, "Server processes; 0 where the program trains by collectives")
+  within(command->add_option("--servers", request->servers, "Server processes; 0 where the program trains by collectives"), 0,
+         kMostProcesses)
       ->capture_default_str()
       ->each([request = request.get()](const std::string&) { request->servers_given = true; });
   CLI::App* where = command->add_option_group("Where");
