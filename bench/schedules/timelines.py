@@ -32,9 +32,10 @@ def read(file):
     begun, starts = {}, {}
     for event in events:
         name, at = event["name"], event.get("ts")
-        if event["ph"] == "X" and event["pid"] == 1 and name in ("forward", "backward"):
-            spans[name].append((at, at + event["dur"]))
-            if name == "forward":
+        what = event.get("cat")
+        if event["ph"] == "X" and event["pid"] == 1 and what in ("forward", "backward"):
+            spans[what].append((at, at + event["dur"]))
+            if what == "forward":
                 iteration = event["args"]["iteration"]
                 starts[iteration] = min(starts.get(iteration, at), at)
         elif name in ("wire", "return wire"):

@@ -34,8 +34,8 @@ def metrics_frame(path: Path) -> pandas.DataFrame:
 
 
 def trace_frame(path: Path) -> pandas.DataFrame:
-    """A row for each event with a time: "ts" and "dur" in microseconds, as the format has it, "name", "pid", "tid"; "process" and
-    "thread" are their names."""
+    """A row for each event with a time: "ts" and "dur" in microseconds, as the format has it, "name" ("forward conv1"), "cat"
+    ("forward"), "pid", "tid"; "process" and "thread" are their names."""
     from paceline._frames import frame
 
     events = typing.cast("list[Row]", read_trace(path)["traceEvents"])

@@ -88,6 +88,10 @@ class Writer {
   }
 
   std::string layer(std::uint32_t index) const { return index < layers_.size() ? layers_[index] : "\"?\""; }
+  // "forward" and the layer `"conv1"` as JSON: `"forward conv1"`.
+  static std::string name_of(const char* what, const std::string& layer) {
+    return layer.empty() ? fmt::format("\"{}\"", what) : fmt::format("\"{} {}", what, layer.substr(1));
+  }
   std::string layer_of_unit(std::uint32_t unit) const {
     return layer(unit < job_.units.size() ? static_cast<std::uint32_t>(job_.units[unit].layer.index) : wire::kAllUnits);
   }
@@ -95,11 +99,11 @@ class Writer {
   Status write_event(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const TimelineEvent& happened) {
     switch (happened.what) {
       case Happening::kForward:
-        return span(pid, thread, record, happened, "forward", of_layer(happened));
+        return span(pid, thread, record, happened, "forward", layer(happened.unit));
       case Happening::kBackward:
-        return span(pid, thread, record, happened, "backward", of_layer(happened));
+        return span(pid, thread, record, happened, "backward", layer(happened.unit));
       case Happening::kGate:
-        return span(pid, thread, record, happened, "gate", of_layer(happened));
+        return span(pid, thread, record, happened, "gate", layer(happened.unit));
       case Happening::kWaitGradients:
         return span(pid, thread, record, happened, "wait for gradients to leave", {});
       case Happening::kWaitValues:
@@ -107,9 +111,9 @@ class Writer {
       case Happening::kWaitMiniBatch:
         return span(pid, thread, record, happened, "wait for a mini-batch", {});
       case Happening::kAggregate:
-        return span(pid, thread, record, happened, "aggregate", of_unit(happened));
+        return span(pid, thread, record, happened, "aggregate", layer_of(happened), of_unit(happened));
       case Happening::kUpdate:
-        return span(pid, thread, record, happened, "update", of_unit(happened));
+        return span(pid, thread, record, happened, "update", layer_of(happened), of_unit(happened));
       case Happening::kQueued:
       case Happening::kLeft:
       case Happening::kArrived:
@@ -118,17 +122,22 @@ class Writer {
     return {};
   }
 
-  std::string of_layer(const TimelineEvent& happened) const { return fmt::format(R"(,"layer":{})", layer(happened.unit)); }
+  // Of a server's work; "": of all units.
+  std::string layer_of(const TimelineEvent& happened) const {
+    return happened.unit == wire::kAllUnits ? std::string() : layer_of_unit(happened.unit);
+  }
   std::string of_unit(const TimelineEvent& happened) const {
     if (happened.unit == wire::kAllUnits) return {};
-    return fmt::format(R"(,"unit":{},"layer":{},"worker":{})", happened.unit, layer_of_unit(happened.unit), happened.peer);
+    return fmt::format(R"(,"unit":{},"worker":{})", happened.unit, happened.peer);
   }
 
   Status span(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const TimelineEvent& happened,
-              const char* name, const std::string& arguments) {
+              const char* what, const std::string& layer, const std::string& unit = {}) {
     const std::int64_t begin = record.clock.to_local(happened.begin), end = record.clock.to_local(happened.end);
-    return event(fmt::format(R"("ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":"{}","args":{{"iteration":{}{}}})", pid, thread,
-                             micros(begin - origin_), micros(end - begin), name, happened.iteration, arguments));
+    const std::string arguments = layer.empty() ? unit : fmt::format(R"(,"layer":{}{})", layer, unit);
+    return event(fmt::format(R"("ph":"X","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"args":{{"iteration":{}{}}})",
+                             what, pid, thread, micros(begin - origin_), micros(end - begin), name_of(what, layer),
+                             happened.iteration, arguments));
   }
 
   // Gradients and values are in the round trips; of the others it is only said when they were sent and came.
@@ -169,8 +178,9 @@ class Writer {
       last = std::max(last, at.value_or(last));
     }
     const auto& unit = trip.unit < job_.units.size() ? job_.units[trip.unit] : timeline::UnitHome{};
+    const std::string name = name_of("unit", layer_of_unit(trip.unit));
     PACELINE_RETURN_IF_ERROR(
-        slice('b', first, R"("unit")",
+        slice('b', first, name,
               fmt::format(R"(,"args":{{"unit":{},"layer":{},"iteration":{},"worker":{},"server":{},"bytes":{}}})", trip.unit,
                           layer_of_unit(trip.unit), trip.iteration, trip.worker.value, unit.server.value, unit.size.count)));
     for (std::size_t stage = 0; stage < timeline::kStages; ++stage) {
@@ -178,11 +188,11 @@ class Writer {
       std::size_t next = stage + 1;  // what was not recorded belongs to the stage before
       while (next < timeline::kStages && !trip.at[next]) ++next;
       if (!trip.at[next]) break;
-      const std::string name = fmt::format("\"{}\"", to_string(static_cast<timeline::Stage>(stage)));
-      PACELINE_RETURN_IF_ERROR(slice('b', *trip.at[stage], name, {}));
-      PACELINE_RETURN_IF_ERROR(slice('e', std::max(*trip.at[stage], *trip.at[next]), name, {}));
+      const std::string part = name_of(to_string(static_cast<timeline::Stage>(stage)), "");
+      PACELINE_RETURN_IF_ERROR(slice('b', *trip.at[stage], part, {}));
+      PACELINE_RETURN_IF_ERROR(slice('e', std::max(*trip.at[stage], *trip.at[next]), part, {}));
     }
-    return slice('e', last, R"("unit")", {});
+    return slice('e', last, name, {});
   }
 
   FileWriter& file_;

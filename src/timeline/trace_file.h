@@ -1,6 +1,7 @@
 // A job's timeline as a file in Chrome's trace format (JSON), which Perfetto and chrome://tracing show. One process of the trace
 // for each of the job; on its training thread what it computed and waited for, on its loop what a server summed and updated, and
-// for each unit of a worker its way to the server and back, as nested asynchronous slices (timeline/round_trips.h).
+// for each unit of a worker its way to the server and back, as nested asynchronous slices (timeline/round_trips.h). A slice is
+// called by what happens and by its layer, "forward conv1"; its category is what happens alone.
 #pragma once
 
 #include <string>

@@ -55,11 +55,12 @@ TEST(TimelineFile, IsJsonWithTimesFromTheFirstEventWhateverLayersAreCalled) {
   EXPECT_EQ(trace["otherData"]["dropped"], 3);
   const report::Json& events = trace["traceEvents"];
   const auto forward =
-      std::find_if(events.begin(), events.end(), [](const report::Json& event) { return event["name"] == "forward"; });
+      std::find_if(events.begin(), events.end(), [](const report::Json& event) { return event.value("cat", "") == "forward"; });
   ASSERT_TRUE(forward != events.end());
   EXPECT_DOUBLE_EQ((*forward)["ts"], 0);
   EXPECT_DOUBLE_EQ((*forward)["dur"], 1.234);
   EXPECT_EQ((*forward)["args"]["layer"].get<std::string>().substr(0, 10), "a \"quoted\"");
+  EXPECT_EQ((*forward)["name"].get<std::string>().substr(0, 18), "forward a \"quoted\"");
 }
 
 TEST(TimelineFile, ADiskThatFailsAtAnyOperationLeavesNothing) {

@@ -36,7 +36,7 @@ class Timeline:
         self.threads = {(event["pid"], event["tid"]): event["args"]["name"] for event in self.events if event["name"] == "thread_name"}
 
     def spans(self, name, process):
-        return [event for event in self.events if event["ph"] == "X" and event["name"] == name and self.names[event["pid"]].startswith(process)]
+        return [event for event in self.events if event["ph"] == "X" and event["cat"] == name and self.names[event["pid"]].startswith(process)]
 
     def check_nesting(self):
         """Slices of a thread lie side by side or inside each other; those of a unit begin and end like brackets."""
@@ -63,13 +63,14 @@ class Timeline:
         """{(worker, iteration, unit): [(stage, begin, end), ...]} in the order of the file."""
         trips, current = {}, {}
         for event in self.events:
-            if event["ph"] == "b" and event["name"] == "unit":
+            if event["ph"] == "b" and event["name"].startswith("unit "):
+                assert event["name"] == f"unit {event['args']['layer']}"
                 key = (event["args"]["worker"], event["args"]["iteration"], event["args"]["unit"])
                 assert key not in trips and self.names[event["pid"]].startswith(f"worker {key[0]}")
                 trips[key] = current[event["id"]] = []
             elif event["ph"] == "b":
                 current[event["id"]].append([event["name"], event["ts"]])
-            elif event["ph"] == "e" and event["name"] != "unit":
+            elif event["ph"] == "e" and not event["name"].startswith("unit "):
                 current[event["id"]][-1].append(event["ts"])
         return trips
 
@@ -99,6 +100,7 @@ def test_every_layer_and_every_unit_is_followed_through_all_processes(schedule, 
         for what in ("forward", "backward", "gate"):
             seen = [(event["args"]["iteration"], event["args"]["layer"]) for event in timeline.spans(what, worker)]
             assert sorted(seen) == [(i, f'layer "{k}"') for i in range(1, ITERATIONS + 1) for k in range(1, LAYERS + 1)], what
+            assert all(event["name"] == f"{what} {event['args']['layer']}" for event in timeline.spans(what, worker)), "a viewer shows the name"
         passed = timeline.spans("backward", worker)[-1]["ts"] - timeline.spans("gate", worker)[0]["ts"]
         assert passed > 0.8e6 * ITERATIONS * LAYERS * 0.0016, "so long is slept"
     trips = timeline.round_trips()
@@ -108,12 +110,13 @@ def test_every_layer_and_every_unit_is_followed_through_all_processes(schedule, 
     for trip in trips.values():
         timeline.check_order(trip, STAGES)
     updates = timeline.spans("update", "server")
+    assert all(event["name"] == f"update {event['args']['layer']}" for event in updates)
     assert sorted((event["args"]["unit"], event["args"]["iteration"]) for event in updates) == sorted((u, i) for u in units for i in range(1, ITERATIONS + 1))
 
 
 def test_a_layer_computes_only_with_what_has_come_back(table, tmp_path):
     _, timeline = traced(tmp_path, "--model", f"replay:{table}", "--iterations", ITERATIONS, "--workers", 2, "--servers", 2, "--schedule", "p3")
-    layer_of = {event["args"]["unit"]: event["args"]["layer"] for event in timeline.events if event["name"] == "unit" and event["ph"] == "b"}
+    layer_of = {event["args"]["unit"]: event["args"]["layer"] for event in timeline.events if event["name"].startswith("unit ") and event["ph"] == "b"}
     for (worker, iteration, unit), trip in timeline.round_trips().items():
         forward = [e for e in timeline.spans("forward", f"worker {worker}") if e["args"] == {"iteration": iteration + 1, "layer": layer_of[unit]}]
         assert len(forward) == (iteration < ITERATIONS)
@@ -189,9 +192,6 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(table, 
         assert list(tmp_path.iterdir()) == []
 
 
-def test_no_timeline_is_written_unless_asked_for(table, tmp_path):
-    assert train("--model", f"replay:{table}", "--iterations", 3, cwd=tmp_path)["trace"] is None
-    assert list(tmp_path.iterdir()) == []
 def test_a_place_that_goes_away_meanwhile_costs_no_training_and_is_told(table, tmp_path):
     file = tmp_path / "there/trace.json"
     file.parent.mkdir()
@@ -204,6 +204,9 @@ def test_a_place_that_goes_away_meanwhile_costs_no_training_and_is_told(table, t
     assert coordinator.report()["iterations"] == 3 and coordinator.report()["trace"] is None
 
 
+def test_no_timeline_is_written_unless_asked_for(table, tmp_path):
+    assert train("--model", f"replay:{table}", "--iterations", 3, cwd=tmp_path)["trace"] is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_who_cannot_write_one_says_who_can():
