@@ -1,6 +1,5 @@
 #include "scheduling/window_follower.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -60,8 +59,8 @@ void WindowFollower::sample(Bytes size, Backlog backlog, TimePoint now) {
   ++chunks_;
   if (now - *since_ < kSampleTime || chunks_ < kSampleChunks) return;
   if (counts_) {
-    rates_[samples_++ % kSamples] = static_cast<double>(bytes_) / seconds(now - *since_);
-    fastest_ = *std::max_element(rates_.begin(), rates_.begin() + static_cast<std::ptrdiff_t>(std::min(samples_, kSamples)));
+    last_[samples_++ % kSamples] = {static_cast<double>(bytes_), seconds(now - *since_)};
+    fastest_ = std::ranges::max_element(remembered(), {}, &Sample::rate)->rate();
   }
   counts_ = true;
   since_ = now;
@@ -76,6 +75,16 @@ void WindowFollower::on_removed(std::uint32_t destination) {
 std::optional<BytesPerSecond> WindowFollower::rate() const {
   if (samples_ == 0) return std::nullopt;
   return BytesPerSecond{fastest_};
+}
+
+std::optional<BytesPerSecond> WindowFollower::sustained() const {
+  if (samples_ == 0) return std::nullopt;
+  Sample sum;
+  for (const Sample& sample : remembered()) {
+    sum.bytes += sample.bytes;
+    sum.seconds += sample.seconds;
+  }
+  return BytesPerSecond{sum.rate()};
 }
 
 }  // namespace paceline::scheduling

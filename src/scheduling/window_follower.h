@@ -6,6 +6,10 @@
 //   rate         the fastest of the last kSamples. A sample is what was acknowledged in kSampleTime or more while something was
 //                waiting to leave all the time, for otherwise it would tell how much there was to send. The first one of a time
 //                of that kind does not count: shapers and sockets let a first burst pass at once.
+//   sustained    the mean of the last kSamples, for people. Acknowledgements that have waited in a queue on their way back come in
+//                a bunch, and a sample that ends with one holds more than the link carried meanwhile: with 10 ms of queue a half
+//                more. A window that is a little too large does no harm, and one that shrinks with late acknowledgements does;
+//                but nobody should read of a rate that the link cannot have.
 // Until there is a sample the window is WindowRule::size, to however many destinations.
 //
 // A rate is remembered for most of a second of sending, because acknowledgements also come slowly while others fill the link
@@ -13,9 +17,11 @@
 // the end wait for this node.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/quantity.h"
@@ -51,6 +57,7 @@ class WindowFollower {
   Bytes wide() const { return samples_ == 0 ? Bytes{} : wide_for(rule_, {fastest_}); }
   // What was measured so far, also with a fixed window.
   std::optional<BytesPerSecond> rate() const;
+  std::optional<BytesPerSecond> sustained() const;
   std::optional<Duration> round_trip() const { return round_trip_; }
 
  private:
@@ -71,9 +78,15 @@ class WindowFollower {
   std::optional<TimePoint> since_;
   std::int64_t bytes_ = 0;
   int chunks_ = 0;
-  std::array<double, kSamples> rates_{};
+  struct Sample {
+    double bytes = 0, seconds = 0;
+    double rate() const { return bytes / seconds; }
+  };
+  std::span<const Sample> remembered() const { return {last_.data(), std::min(samples_, kSamples)}; }
+
+  std::array<Sample, kSamples> last_{};
   std::size_t samples_ = 0;
-  double fastest_ = 0;  // of rates_
+  double fastest_ = 0;  // of last_
 };
 
 }  // namespace paceline::scheduling

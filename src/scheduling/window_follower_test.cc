@@ -113,6 +113,19 @@ TEST(WindowFollower, RemembersItsRateWhileAcknowledgementsAreLate) {
   EXPECT_LT(link.follower().window().count, window.count) << "for good it is another link";
 }
 
+TEST(WindowFollower, TheSustainedRateIsTheLinksAlsoWhenAcknowledgementsComeInBunches) {
+  // 12.5 MB/s; for a while acknowledgements stand in a queue that grows to 10 ms, and then come at once, again and again.
+  Link link({}, 12.5e6, 100us);
+  for (int i = 0; i < 40; ++i) {
+    link.set_delay(10ms);
+    link.keep_busy(70ms);
+    link.set_delay(100us);
+    link.keep_busy(70ms);
+  }
+  EXPECT_GT(link.follower().rate()->value, 13e6) << "the fastest sample ends with a bunch, else this tests nothing";
+  EXPECT_NEAR(link.follower().sustained()->value, 12.5e6, 0.25e6);
+}
+
 TEST(WindowFollower, TimesInWhichLittleWasToBeSentTellNothing) {
   Link link({}, 125e6, 100us);
   link.keep_busy(1s);

@@ -84,7 +84,7 @@ void EndpointState::set_egress(const scheduling::EgressRules& rules) {
   pump();
 }
 
-LinkState EndpointState::link() const { return {queue_.window(), queue_.chunk(), window_.rate(), window_.round_trip()}; }
+LinkState EndpointState::link() const { return {queue_.window(), queue_.chunk(), window_.sustained(), window_.round_trip()}; }
 
 void EndpointState::set_name(PeerId peer, const PeerName& name) {
   if (Peer* named = common_.find(peer)) named->name = name;
