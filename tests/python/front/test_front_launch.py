@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from paceline import PacelineError, _joining
-from paceline.launch import Launch, check_alone, derived_port, first_host, launched, process_of
+from paceline.launch import Launch, check_alone, derived_port, first_host, launched
 from processes import LIMIT, alone, variables
 
 from jobs import keep_port, wait_until
@@ -263,21 +263,6 @@ def test_an_address_of_an_earlier_attempt_does_not_count(tmp_path):
     _joining.meet(ranks[0], "paceline/1/0", Hosted())
     assert _joining.meet(ranks[1], "paceline/1/0", None) == "127.0.0.1:4002"
     _joining._stores.clear()
-
-
-def test_files_of_hydras_jobs_that_were_killed_are_removed_when_the_next_one_meets(tmp_path):
-    with subprocess.Popen(["true"]) as ended:
-        pass
-    own, began = os.getpid(), process_of(os.getpid())[2]
-    name = f"paceline-{os.getuid()}-hydra"
-    stale = {f"{name}_{ended.pid}_1", f"{name}_{own}_{int(began) + 1}"}  # gone, and its number is another's now
-    todays = f"{name}_{ended.pid}_2"
-    kept = {f"{name}_{own}_{began}", f"paceline-{os.getuid()}-90695_2705", f"paceline-{os.getuid() + 1}-hydra_{ended.pid}_1", f"{name}_x_y", f"{name}_1"}
-    for file in stale | kept | {todays}:
-        (tmp_path / file).write_text("")
-        os.utime(tmp_path / file, None if file == todays else (0, 0))
-    _joining.store_of(Launch("Hydra", 0, 2, store=str(tmp_path / "store")), "a job").set("told", "yes")
-    assert {path.name for path in tmp_path.iterdir()} == kept | {todays, "store"}
 
 
 def test_the_script_for_slurm_requeues_also_when_its_step_ends_before_the_shell_has_run_on(tmp_path):

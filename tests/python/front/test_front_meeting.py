@@ -1,8 +1,11 @@
-"""A script's second attach, where the launcher has started the first job's coordinator and servers on other hosts."""
+"""Where ranks meet for a script's second job, and what killed jobs leave where Hydra's ranks meet."""
 
+import os
 import subprocess
 from contextlib import closing
 
+from paceline import _joining
+from paceline.launch import Launch, process_of
 from processes import LIMIT, alone, interpreter_and_variables
 
 from jobs import keep_port
@@ -41,3 +44,18 @@ def test_where_nothing_says_where_the_ranks_meet_for_it_rank_0_says_what_to_set(
     assert alone(tmp_path / "train.py", PACELINE_RANK="0", **ELSEWHERE).returncode == 0
     said = (tmp_path / "0").read_text()
     assert "192.0.2.1:4101" in said and "give all ranks MASTER_ADDR, that host, and MASTER_PORT, a free port there" in said, said
+
+
+def test_files_of_hydras_jobs_that_were_killed_are_removed_when_the_next_one_meets(tmp_path):
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    own, began = os.getpid(), process_of(os.getpid())[2]
+    name = f"paceline-{os.getuid()}-hydra"
+    stale = {f"{name}_{ended.pid}_1", f"{name}_{own}_{int(began) + 1}"}  # gone, and its number is another's now
+    todays = f"{name}_{ended.pid}_2"
+    kept = {f"{name}_{own}_{began}", f"paceline-{os.getuid()}-90695_2705", f"paceline-{os.getuid() + 1}-hydra_{ended.pid}_1", f"{name}_x_y", f"{name}_1"}
+    for file in stale | kept | {todays}:
+        (tmp_path / file).write_text("")
+        os.utime(tmp_path / file, None if file == todays else (0, 0))
+    _joining.store_of(Launch("Hydra", 0, 2, store=str(tmp_path / "store")), "a job").set("told", "yes")
+    assert {path.name for path in tmp_path.iterdir()} == kept | {todays, "store"}
