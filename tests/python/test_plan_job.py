@@ -366,7 +366,7 @@ def test_steps_and_memory_are_measured_and_the_overhead_is_planned_with(tmp_path
     "options, names",
     [
         (("--convolutions", "--model", "lenett"), ["lenett", "lenet"]),
-        (("--convolutions", "--mini-batches", "0"), ["--mini-batches has 0"]),
+        (("--convolutions", "--mini-batches", "0"), ["--mini-batches is 0"]),
         (("--convolutions", "--rounds", "0"), ["--rounds is 0"]),
         (("--steps", "--iterations", "1"), ["--iterations is 1"]),
         (("--steps", "--model", "seq2seq"), ["--dataset"]),

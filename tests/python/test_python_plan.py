@@ -195,7 +195,7 @@ def test_frames_of_a_job_have_a_row_for_each_line_and_event(job, tmp_path):
     metrics, events = json.loads(with_pandas(tmp_path, code))
     assert metrics == paceline.read_metrics(job / "metrics")
     assert {"training", "loop"} <= {event["thread"] for event in events} and all("ts" in event for event in events)
-    assert {event["process"] for event in events if event["name"] == "forward"} == {"worker 0", "worker 1"}
+    assert {event["process"] for event in events if event["cat"] == "forward"} == {"worker 0", "worker 1"}
 
 
 def test_a_profile_is_read_and_planned_with(job, tmp_path):

@@ -97,7 +97,7 @@ def allreduce_coalesced(calls: Hosted, tensors: Tensors, opts: Any) -> InFlight:
     if len(tensors) == 1:
         return calls.allreduce(tensors[0], op_of(opts))
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-    parts = flat.split([tensor.numel() for tensor in tensors])
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
     return calls.allreduce(flat, op_of(opts)).then(None, dealt(list(zip(tensors, parts, strict=True))))
 
 
@@ -151,7 +151,7 @@ def reduce_scatter(calls: Hosted, output: Tensor, inputs: Tensors, opts: Any) ->
         return calls.reduce_scatter(output, inputs, op_of(opts))
     alike("reduce_scatter", [inputs[calls.rank], output])
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
-    own = flat.split([tensor.numel() for tensor in inputs])[calls.rank]
+    own = torch.split(flat, [tensor.numel() for tensor in inputs])[calls.rank]
     return calls.allreduce(flat, op_of(opts)).then(None, dealt([(output, own)]))
 
 
