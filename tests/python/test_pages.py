@@ -79,7 +79,7 @@ def test_python_of_a_tutorial_stands_in_the_script_that_it_shows():
 def test_cpp_of_a_tutorial_stands_in_the_program_that_it_shows():
     shown = [block for block in pages.blocks(ROOT / "docs/tutorials/own-module.md") if block.language == "cpp"]
     there = [line.split("  // (+)")[0].rstrip() for line in (ROOT / "examples/own_module/main.cc").read_text().splitlines()]
-    assert len(shown) == 3
+    assert len(shown) == 5
     for block in shown:
         lines = block.text.splitlines()
         assert any(there[i : i + len(lines)] == lines for i in range(len(there))), block.text
