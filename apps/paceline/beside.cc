@@ -1,5 +1,6 @@
 #include "paceline/beside.h"
 
+#include <cctype>
 #include <system_error>
 
 namespace paceline::cli {
@@ -18,8 +19,20 @@ std::optional<std::filesystem::path> shared_beside(const std::filesystem::path& 
 }
 
 std::optional<std::string> layer_table_of(const std::string& name) {
-  const auto table = shared_beside(std::filesystem::path("bench/tables") / (name + ".json"));
-  return table ? std::optional(table->string()) : std::nullopt;
+  const auto letters = [](const std::string& text) {
+    std::string kept;
+    for (const char one : text) {
+      if (std::isalnum(static_cast<unsigned char>(one)) != 0) kept += static_cast<char>(std::tolower(one));
+    }
+    return kept;
+  };
+  const auto folder = shared_beside("bench/tables");
+  if (!folder || name.find('/') != std::string::npos) return std::nullopt;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(*folder, ignored)) {
+    if (file.path().extension() == ".json" && letters(file.path().stem().string()) == letters(name)) return file.path().string();
+  }
+  return std::nullopt;
 }
 
 }  // namespace paceline::cli

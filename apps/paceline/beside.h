@@ -14,7 +14,7 @@ std::filesystem::path program_beside(const std::string& name);  // "paceline-tra
 // installed one), EXE being the program's folder. Nothing when neither is there.
 std::optional<std::filesystem::path> shared_beside(const std::filesystem::path& path);
 
-// The file of a table of layers that comes along (bench/tables), by its name. Nothing: there is none.
+// The file of a table of layers that comes along (bench/tables): "vgg19", and "VGG-19" is the same. Nothing: there is none.
 std::optional<std::string> layer_table_of(const std::string& name);
 
 }  // namespace paceline::cli

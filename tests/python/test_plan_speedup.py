@@ -53,6 +53,7 @@ def test_a_table_and_a_profile_are_asked_with_their_files():
     by_name = run("speedup", "--input", "resnet50", "--bandwidth", "1gbit", "--machines", "1,4", "--json")
     assert by_name.stdout == done.stdout, by_name.stderr
     refused("speedup", "--input", "resnet5", "--bandwidth", "1gbit", names=["resnet5"])
+    assert run("speedup", "--input", "ResNet-50", "--bandwidth", "1gbit", "--machines", "1,4", "--json").stdout == done.stdout
     for name in ("resnet50", "ResNet-50"):
         assert ask("speedup", {"model": name, "bandwidth": 125e6, "machines": [1, 4]}) == json.loads(done.stdout)
     refused("speedup", "--input", "-", text=json.dumps({"model": "../tables/vgg19", "bandwidth": 1}), names=["key 'model' is '../tables/vgg19'", "'layers'"])

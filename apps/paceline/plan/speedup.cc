@@ -134,16 +134,8 @@ class SpeedupExtension final : public Extension {
     return cases;
   }
 
-  // "VGG-19" is vgg19.
   static Result<Json> layers_that_come_along(const std::string& model) {
-    std::string name;
-    for (const char letter : model) {
-      if (std::isalnum(static_cast<unsigned char>(letter)) != 0) name += static_cast<char>(std::tolower(letter));
-    }
-    for (const std::string& file : {model, name}) {
-      if (file.find('/') != std::string::npos) continue;
-      const auto path = layer_table_of(file);
-      if (!path) continue;
+    if (const auto path = layer_table_of(model)) {
       PACELINE_ASSIGN_OR_RETURN(const std::string text, read_option("bench/tables", *path));
       return Json::parse(text).at("layers");
     }
