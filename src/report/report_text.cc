@@ -114,7 +114,10 @@ std::string report_text(const Json& report) {
   line("trained", trained_text(report));
   const auto schedule = report["schedule"].get<std::string>();
   line("how",
-       fmt::format("{}, {}, {}, seed {}", report["servers"] == 0 ? "collective " + schedule : schedule + " schedule",
+       fmt::format("{}, {}, {}, seed {}",
+                   schedule == "reference"  ? schedule
+                   : report["servers"] == 0 ? "collective " + schedule
+                                            : schedule + " schedule",
                    report["sync"].get<std::string>(), report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
   if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
   if (!report["collective"].is_null()) line("operations", report["collective"]["why"].get<std::string>());

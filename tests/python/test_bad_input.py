@@ -85,6 +85,7 @@ def folder(tmp_path):
         (("lenet",), ("lenet",)),
         (("--role", "sever"), ("--role", "sever", "server", "both")),
         (("--role", "server"), ("--role server", "--join")),
+        (("--servers", 0), ("--servers 0", "--collective loop3-overlap", "1 to 100000")),
         (("--role", "both", "--workers", 3, "--servers", 2), ("--servers 2", "--role both", "3 processes")),
         (("--reference", "--role", "both"), ("--reference", "--role both")),
         (("--join", "nowhere"), ("--join", "nowhere", "port")),

@@ -255,7 +255,7 @@ def test_a_worker_and_a_coordinator_that_do_not_fit_say_what_to_do(servers, coll
         (("--collective", "loop3", "--sync", "asp"), ("--sync asp", "--collective loop3")),
         (("--collective", "loop3", "--merge", "many"), ("--merge many",)),
         (("--collective", "loop3", "--reference"), ("--reference", "--collective loop3")),
-        (("--servers", 0), ("--servers is 0",)),
+        (("--servers", 0), ("--servers 0: training without servers",)),
     ],
     ids=str,
 )

@@ -25,6 +25,8 @@ def test_memory_of_alexnet():
     answer = ask("memory", {**MEMORY, "memory": 2**30})
     assert answer["fits"] is False and answer["bound_bits"] < 0
     assert answer["bound"] == answer["bound_bits"], "the name that it had"
+    lines = run("plan", "memory", "--input", "-", text=json.dumps({**MEMORY, "memory": 2**30})).stdout.splitlines()
+    assert [line.split()[2:] for line in lines if line.startswith(("classifier_bits", "bound"))] == [["(713.0", "MB)"], ["(-156.8", "MB)"]], lines
 
 
 @pytest.mark.parametrize("name", ["lenet", "alexnet", "resnet-20", "resnet-50", "googlenet", "googlenet-aux", "inception-v3-aux", "vgg-19"])

@@ -1,6 +1,7 @@
 #include "paceline/plan/answer_text.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/ranges.h>
 
@@ -46,6 +47,10 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string cell(const std::string& key, const Json& value, const Units& units) {
+  if (key.ends_with("_bits") && value.is_number()) {
+    const double bytes = value.get<double>() / 8;
+    return fmt::format("{} ({}{})", value.dump(), bytes < 0 ? "-" : "", in_bytes(std::abs(bytes)));
+  }
   const auto unit = units.find(key);
   return cell(value, unit == units.end() ? nullptr : &unit->second);
 }
@@ -54,7 +59,10 @@ std::string cell(const std::string& key, const Json& value, const Units& units) 
 
 std::string answer_text(const Json& answer, const Units& units) {
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [key, value] : answer.items()) rows.push_back({key, cell(key, value, units)});
+  for (const auto& [key, value] : answer.items()) {
+    if (key == "bound" && answer.contains("bound_bits")) continue;  // the same by its earlier name, for programs
+    rows.push_back({key, cell(key, value, units)});
+  }
   return aligned(rows);
 }
 

@@ -31,7 +31,12 @@ Status check_count(const char* name, std::int64_t value, std::int64_t least, std
 // What of the command line contradicts training without servers. The settings' own check has been.
 Status check_servers(TrainRequest& r) {
   if (!r.program.empty()) return check_count("servers", r.servers, 0, kMostProcesses);
-  if (r.settings.has_servers()) return check_count("servers", r.servers, 1, kMostProcesses);
+  if (r.settings.has_servers()) {
+    if (r.servers == 0)
+      return error(ErrorKind::kBadRequest, "--servers 0: training without servers is --collective loop3-overlap; or give 1 to {}",
+                   kMostProcesses);
+    return check_count("servers", r.servers, 1, kMostProcesses);
+  }
   const char* loop = to_string(*r.settings.loop.loop);
   if (r.servers_given && r.servers != 0) {
     return error(ErrorKind::kBadRequest, "--servers {} contradicts --collective {}, which trains without servers; leave it out",

@@ -155,7 +155,7 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
       fmt::format("{}: for {} of parameters{}{}, {} and a link with {} ({}); {}", sizes_text(chosen, settings.task.scale),
                   to_text(model), settings.task.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.task.scale),
                   wire.narrow() ? fmt::format(" sent as {}", wire.text()) : "", counted(workers, "worker"), words_of(link),
-                  gathering.link ? "measured" : "assumed", why);
+                  gathering.link ? "measured before the start" : "assumed", why);
   return result;
 }
 
