@@ -158,6 +158,12 @@ def test_ways_to_hosts_are_measured_by_ssh(tmp_path):
         assert absent.returncode == 1 and "alpha" in absent.stderr, absent.stderr
 
 
+def test_a_picture_is_of_one_case(tmp_path):
+    words = ("speedup", "--input", "-", "--picture", str(tmp_path / "x.png"))
+    refused(*words, text=json.dumps([SPEEDUP, SPEEDUP]), names=["is of one case, and --input has 2"])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -170,6 +176,11 @@ def test_ways_to_hosts_are_measured_by_ssh(tmp_path):
         (("--hosts", "a", "--bandwidth", "1gbit", "--input", "vgg19"), "--hosts measures the bandwidth"),
         (("--ssh", "rsh", "--bandwidth", "1gbit", "--input", "vgg19"), "--ssh is for --hosts"),
         (("--hosts", "-x", "--input", "vgg19"), "is no host's name"),
+        # Each would be measured first: there is no such host, and the network's first step takes seconds.
+        (("--hosts", "nowhere.invalid"), "--layers is missing"),
+        (("--hosts", "nowhere.invalid", "--input", "vgg19", "--machines", "0"), "'machines' has 0"),
+        (("--model", "vgg-19", "--mini-batch", "512", "--bandwidth", "1gbit", "--payload", "2"), "'payload' is 2"),
+        (("--model", "mlp", "--mini-batch", "0", "--bandwidth", "1gbit"), "--mini-batch is 0; legal: 1 to 1000000"),
         (("--input", "vgg19", "--bandwidth", "1gbit", "--picture", "/nowhere/x.png"), "--picture"),
     ],
 )

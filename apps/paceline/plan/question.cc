@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <fmt/ranges.h>
 
@@ -110,14 +111,20 @@ Result<Json> chosen_values(const Command& command) {
   return values;
 }
 
-Result<Cases> cases_of(const Command& command) {
-  auto options = given_keys(command);
-  const bool with_input = command.app->count("--input") > 0;
+// Nothing without --input.
+Result<std::optional<std::string>> input_text(const Command& command) {
+  if (command.app->count("--input") == 0) return std::optional<std::string>();
+  PACELINE_ASSIGN_OR_RETURN(std::string text, command.given.input == "-" ? read_standard_input()
+                                                                         : read_option("--input", input_file(command.given.input)));
   if (command.extension) {
-    PACELINE_ASSIGN_OR_RETURN(auto measured, command.extension->measured(options, with_input));
-    options.merge(measured);
+    PACELINE_ASSIGN_OR_RETURN(text, command.extension->completed(text));
   }
-  if (with_input) {
+  return std::optional(std::move(text));
+}
+
+Result<Cases> cases_of(const Command& command, const std::optional<std::string>& text,
+                       const std::map<std::string, std::string>& options) {
+  if (text) {
     for (const Key& key : command.question.keys) {
       if (key.beside == Beside::kInput || !options.contains(key.name)) continue;
       return error(ErrorKind::kBadRequest,
@@ -125,13 +132,8 @@ Result<Cases> cases_of(const Command& command) {
                    option_name(key.name), key.name);
     }
     PACELINE_ASSIGN_OR_RETURN(const Json beside, values_from_options(command.question, options));
-    PACELINE_ASSIGN_OR_RETURN(std::string text, command.given.input == "-"
-                                                    ? read_standard_input()
-                                                    : read_option("--input", input_file(command.given.input)));
-    if (command.extension) {
-      PACELINE_ASSIGN_OR_RETURN(text, command.extension->completed(text));
-    }
-    return planner::read_cases(command.question, text, command.given.input == "-" ? "standard input" : command.given.input, beside);
+    return planner::read_cases(command.question, *text, command.given.input == "-" ? "standard input" : command.given.input,
+                               beside);
   }
   if (options.empty()) {
     std::vector<std::string> required;
@@ -148,21 +150,44 @@ Result<Cases> cases_of(const Command& command) {
   return cases;
 }
 
+Result<std::vector<Json>> answers_of(const Command& command, const Cases& cases, const Json& choices) {
+  std::vector<Json> answers;
+  for (std::size_t i = 0; i < cases.cases.size(); ++i) {
+    auto answer = planner::answer_to(command.question, cases.cases[i], choices);
+    if (!answer.ok()) return at(fmt::format("case {}", i), answer.status());
+    answers.push_back(std::move(answer).value());
+  }
+  return answers;
+}
+
+// The cases with what was measured for them. What is wrong is said before anything is measured.
+Result<Cases> complete_cases(const Command& command, const Json& choices) {
+  auto options = given_keys(command);
+  Extension* const extension = command.extension.get();
+  if (extension != nullptr) PACELINE_RETURN_IF_ERROR(extension->check(options, command.app->count("--input") > 0));
+  PACELINE_ASSIGN_OR_RETURN(const auto text, input_text(command));
+  if (extension == nullptr) return cases_of(command, text, options);
+  auto rehearsed = options;
+  rehearsed.merge(extension->stand_ins());
+  PACELINE_ASSIGN_OR_RETURN(Cases cases, cases_of(command, text, rehearsed));
+  PACELINE_RETURN_IF_ERROR(extension->check_count(cases.cases.size()));
+  if (rehearsed.size() == options.size()) return cases;
+  PACELINE_RETURN_IF_ERROR(answers_of(command, cases, choices).status());
+  PACELINE_ASSIGN_OR_RETURN(auto measured, extension->measured(options));
+  options.merge(measured);
+  return cases_of(command, text, options);
+}
+
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 Status run(const Command& command) {
   PACELINE_ASSIGN_OR_RETURN(const Json choices, chosen_values(command));
-  PACELINE_ASSIGN_OR_RETURN(const Cases cases, cases_of(command));
-  std::vector<Json> answers;
+  PACELINE_ASSIGN_OR_RETURN(const Cases cases, complete_cases(command, choices));
+  PACELINE_ASSIGN_OR_RETURN(std::vector<Json> answers, answers_of(command, cases, choices));
   std::string texts;
-  for (std::size_t i = 0; i < cases.cases.size(); ++i) {
-    auto answer = planner::answer_to(command.question, cases.cases[i], choices);
-    if (!answer.ok()) return at(fmt::format("case {}", i), answer.status());
-    if (command.extension) {
-      PACELINE_ASSIGN_OR_RETURN(const std::string text, command.extension->text_of(*answer));
-      texts += (cases.is_array ? fmt::format("case {}\n", i) : "") + text;
-    }
-    answers.push_back(std::move(answer).value());
+  for (std::size_t i = 0; command.extension && i < answers.size(); ++i) {
+    PACELINE_ASSIGN_OR_RETURN(const std::string text, command.extension->text_of(answers[i]));
+    texts += (cases.is_array ? fmt::format("case {}\n", i) : "") + text;
   }
   if (command.extension && !command.given.as_json) {
     print(texts);

@@ -19,9 +19,14 @@ class Extension {
   virtual void add_options(CLI::App& app) = 0;
   // The text of --input, with what a case only names.
   virtual Result<std::string> completed(const std::string& text) = 0;
-  // Values by key name, as options would give them, beside those of `given` and of `with_input`. Says what is wrong before it
-  // measures, and then takes a minute at most.
-  virtual Result<std::map<std::string, std::string>> measured(const std::map<std::string, std::string>& given, bool with_input) = 0;
+  using Values = std::map<std::string, std::string>;  // by key name, as options would give them
+  // What is wrong with its own options beside `given` ones and --input.
+  virtual Status check(const Values& given, bool with_input) const = 0;
+  virtual Status check_count(std::size_t cases) const = 0;
+  // Values in place of those that it is to measure, which tell whether all the rest can be answered; empty: there are none.
+  virtual Values stand_ins() const = 0;
+  // Takes a minute at most.
+  virtual Result<Values> measured(const Values& given) = 0;
   // Of one case, which it may add to; also where it is not printed.
   virtual Result<std::string> text_of(Json& answer) = 0;
 };

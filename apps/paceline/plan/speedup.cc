@@ -15,11 +15,10 @@
 #include "paceline/plan/question.h"
 #include "paceline/ssh.h"
 #include "paceline/train/trainer_program.h"
+#include "paceline/within.h"
 
 namespace paceline::cli {
 namespace {
-
-using Values = std::map<std::string, std::string>;
 
 constexpr const char* kLimit = "40s";     // of measuring a network; with its start and two seconds for each host a minute
 constexpr double kUsualStartUp = 100e-6;  // of a message, where half of the round trip is not more
@@ -83,8 +82,9 @@ class SpeedupExtension final : public Extension {
   void add_options(CLI::App& app) override {
     app.add_option("--model", model_,
                    fmt::format("Measure this network's layers here first, {} at most; 'paceline models' lists them", kLimit));
-    app.add_option("--mini-batch", mini_batch_, fmt::format("With --model: samples of one machine's step (default {})", kMiniBatch))
-        ->check(CLI::Range(1, 1'000'000))
+    within(app.add_option("--mini-batch", mini_batch_,
+                          fmt::format("With --model: samples of one machine's step (default {})", kMiniBatch)),
+           1, 1'000'000)
         ->option_text("COUNT");
     add_named_hosts(app, hosts_,
                     "Measure the ways from here to these machines, by the names that ssh knows; the slowest direction counts as "
@@ -106,8 +106,37 @@ class SpeedupExtension final : public Extension {
     return changed ? cases.dump(-1, ' ', false, Json::error_handler_t::replace) : text;
   }
 
-  Result<Values> measured(const Values& given, bool with_input) override {
-    PACELINE_RETURN_IF_ERROR(check(given, with_input));
+  Status check(const Values& given, bool with_input) const override {
+    PACELINE_RETURN_IF_ERROR(check_named_hosts(hosts_));
+    if (mini_batch_ && model_.empty()) return wrong("--mini-batch is for --model, which is measured; give it, or leave it out");
+    if (!model_.empty()) {
+      if (with_input) return wrong("--model and --input contradict each other; each gives the layers");
+      if (given.contains("layers")) return wrong("--model and --layers contradict each other; each gives the layers");
+      const auto known = model::describe(model_);
+      if (!known.ok() && layer_table_of(model_))
+        return wrong("--model {0} is no network that can be measured; its table comes along: --input {0}", model_);
+      PACELINE_RETURN_IF_ERROR(known.status());
+    }
+    if (!hosts_.names.empty() && given.contains("bandwidth"))
+      return wrong("--hosts measures the bandwidth, and --bandwidth gives it; leave one of them out");
+    if (hosts_.names.empty() && !given.contains("bandwidth") && !with_input && !model_.empty())
+      return wrong("--bandwidth is missing: give a link's rate, or --hosts to measure it");
+    return check_output("--picture", picture_);
+  }
+
+  Status check_count(std::size_t cases) const override {
+    if (picture_.empty() || cases == 1) return {};
+    return wrong("--picture {} is of one case, and --input has {}", picture_, cases);
+  }
+
+  Values stand_ins() const override {
+    Values values;
+    if (!hosts_.names.empty()) values["bandwidth"] = "1gbit";
+    if (!model_.empty()) values["layers"] = R"([{"parameters": 1, "forward": 0.1, "backward": 0.1}])";
+    return values;
+  }
+
+  Result<Values> measured(const Values& given) override {
     Values values;
     if (!hosts_.names.empty()) PACELINE_RETURN_IF_ERROR(measure_ways(given, values));
     if (!model_.empty()) PACELINE_RETURN_IF_ERROR(measure_layers(values));
@@ -118,11 +147,7 @@ class SpeedupExtension final : public Extension {
     if (!measured_.empty()) {
       for (Json& row : answer) row["measured"] = measured_;
     }
-    if (!picture_.empty()) {
-      if (drawn_) return wrong("--picture {} is of one case, and --input has several", picture_);
-      PACELINE_RETURN_IF_ERROR(draw(kSpeedups, answer.dump(), picture_));
-      drawn_ = true;
-    }
+    if (!picture_.empty()) PACELINE_RETURN_IF_ERROR(draw(kSpeedups, answer.dump(), picture_));
     return table_of(answer) + (measured_.empty() ? "" : "measured: " + measured_ + "\n");
   }
 
@@ -140,24 +165,6 @@ class SpeedupExtension final : public Extension {
       return Json::parse(text).at("layers");
     }
     return wrong_key("model", " is '{}', of which no table comes along; give 'layers', or measure it with --model", model);
-  }
-
-  Status check(const Values& given, bool with_input) const {
-    PACELINE_RETURN_IF_ERROR(check_named_hosts(hosts_));
-    if (mini_batch_ && model_.empty()) return wrong("--mini-batch is for --model, which is measured; give it, or leave it out");
-    if (!model_.empty()) {
-      if (with_input) return wrong("--model and --input contradict each other; each gives the layers");
-      if (given.contains("layers")) return wrong("--model and --layers contradict each other; each gives the layers");
-      const auto known = model::describe(model_);
-      if (!known.ok() && layer_table_of(model_))
-        return wrong("--model {0} is no network that can be measured; its table comes along: --input {0}", model_);
-      PACELINE_RETURN_IF_ERROR(known.status());
-    }
-    if (!hosts_.names.empty() && given.contains("bandwidth"))
-      return wrong("--hosts measures the bandwidth, and --bandwidth gives it; leave one of them out");
-    if (hosts_.names.empty() && !given.contains("bandwidth") && !with_input && !model_.empty())
-      return wrong("--bandwidth is missing: give a link's rate, or --hosts to measure it");
-    return check_output("--picture", picture_);
   }
 
   Status measure_layers(Values& values) {
@@ -201,7 +208,6 @@ class SpeedupExtension final : public Extension {
   NamedHosts hosts_;
   bool progress_ = false;
   std::string measured_;  // for people
-  bool drawn_ = false;
 };
 
 }  // namespace
