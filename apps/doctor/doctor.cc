@@ -81,7 +81,9 @@ int examine(const Options& options) {
     print_text(report);
   std::fflush(stdout);
   for (const MeasuredWay& way : ways) {
-    if (!way.facts.reached.ok()) return report_error(at(way.facts.host, way.facts.reached));
+    if (way.facts.reached.ok()) continue;
+    report_error(at(way.facts.host, way.facts.reached));
+    return kFailed;
   }
   return report["loopback"]["reachable"].get<bool>() ? kDone : kFailed;
 }
