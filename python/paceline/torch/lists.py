@@ -155,26 +155,27 @@ def reduce_scatter(calls: Hosted, output: Tensor, inputs: Tensors, opts: Any) ->
     return calls.allreduce(flat, op_of(opts)).then(None, dealt([(output, own)]))
 
 
+def only_root(call: str, rank: int, root: int, own: Sequence[Any], lists: Sequence[Any], words: tuple[str, str]) -> Sequence[Any]:
+    """The root's tensors for all ranks, which it alone gives; `own`: each rank's one. `words`: what `own` and `lists` are called."""
+    mine, everybodys = words
+    if len(own) != 1:
+        raise wrong(call, f"it requires a single-element {mine} tensor list, and has {len(own)}")
+    if rank == root and len(lists) != 1:
+        raise wrong(call, f"it requires a single-element {everybodys} list at the root, and has {len(lists)}")
+    if rank != root and lists:
+        raise wrong(call, f"it requires empty {everybodys} on non-root ranks")
+    return lists[0] if lists else []
+
+
 def gather(calls: Hosted, outputs: Sequence[Tensors], tensors: Tensors, opts: Any) -> InFlight:
     root = root_of("gather", opts, calls.ranks)
-    if len(tensors) != 1:
-        raise wrong("gather", f"it requires a single-element input tensor list, and has {len(tensors)}")
-    if calls.rank == root and len(outputs) != 1:
-        raise wrong("gather", f"it requires a single-element output list at the root, and has {len(outputs)}")
-    if calls.rank != root and outputs:
-        raise wrong("gather", "it requires empty output on non-root ranks")
-    return calls.gather(outputs[0] if outputs else [], tensors[0], root)
+    return calls.gather(only_root("gather", calls.rank, root, tensors, outputs, ("input", "output")), tensors[0], root)
 
 
 def scatter(calls: Hosted, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> InFlight:
     root = root_of("scatter", opts, calls.ranks)
-    if len(outputs) != 1:
-        raise wrong("scatter", f"it requires a single-element output tensor list, and has {len(outputs)}")
-    if calls.rank == root and len(inputs) != 1:
-        raise wrong("scatter", f"it requires a single-element input list at the root, and has {len(inputs)}")
-    if calls.rank != root and inputs:
-        raise wrong("scatter", "it requires empty input on non-root ranks")
-    return calls.scatter(outputs[0], inputs[0] if inputs else [], root)
+    everybodys = only_root("scatter", calls.rank, root, outputs, inputs, ("output", "input"))
+    return calls.scatter(outputs[0], everybodys, root)
 
 
 def parts_of(whole: Tensor, lengths: Sequence[int], ranks: int) -> list[Tensor]:
