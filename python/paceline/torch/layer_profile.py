@@ -27,7 +27,10 @@ def profile(model: nn.Module, step: Callable[[], object], file: str | None = Non
     """
     if rounds < 1 or warm_up < 0:
         raise PacelineError(f"profile(rounds={rounds}, warm_up={warm_up}); at least one round counts", subject="rounds")
-    timer = Timer(model, Table(model))
+    table = Table(model)
+    if file is not None:
+        write(file, "", "a")  # before anything is measured
+    timer = Timer(model, table)
     try:
         counted: list[tuple[list[float], list[float]]] = []
         began = time.perf_counter()
@@ -42,13 +45,16 @@ def profile(model: nn.Module, step: Callable[[], object], file: str | None = Non
     layers = timer.layers(counted)
     if file is not None:
         source = f"paceline.torch.profile, {torch.get_num_threads()} threads: medians of {len(counted)} steps"
-        table = {"model": type(model).__name__, "source": source, "layers": layers}
-        try:
-            with open(file, "w") as to:
-                json.dump(table, to, indent=1)
-        except OSError as error:
-            raise PacelineError(f"{file}: {error.strerror}", code="io", subject=file) from None
+        write(file, json.dumps({"model": type(model).__name__, "source": source, "layers": layers}, indent=1), "w")
     return layers
+
+
+def write(file: str, text: str, mode: str) -> None:
+    try:
+        with open(file, mode) as to:
+            to.write(text)
+    except OSError as error:
+        raise PacelineError(f"{file}: {error.strerror}", code="io", subject=file) from None
 
 
 class Timer:

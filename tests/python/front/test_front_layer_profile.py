@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import pages
 import paceline.torch as pt
 from paceline import PacelineError, plan
 
@@ -109,7 +110,15 @@ def test_what_is_no_step_is_said(tmp_path):
     with pytest.raises(PacelineError, match="rounds=0"):
         pt.profile(model, lambda: model(inputs).sum().backward(), rounds=0)
     with pytest.raises(PacelineError, match="/nowhere/x: No such file"):
-        pt.profile(model, lambda: model(inputs).sum().backward(), "/nowhere/x")
+        pt.profile(model, lambda: pytest.fail("measured before it was said"), "/nowhere/x")
     with pytest.raises(PacelineError, match="no parameters"):
         pt.profile(nn.ReLU(), lambda: None)
     assert not model._forward_hooks and not model._forward_pre_hooks and not model.weight._post_accumulate_grad_hooks
+
+
+def test_what_the_page_shows_runs(tmp_path, monkeypatch):
+    (block,) = [block for block in pages.blocks(pages.ROOT / "docs/how-to/plan.md") if block.language == "python"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    exec(block.text, {"model": nn.Linear(2, 1), "loss": nn.functional.mse_loss, "inputs": torch.ones(1, 2), "targets": torch.ones(1, 1)})
+    assert [layer["parameters"] for layer in json.loads((tmp_path / "runs/layers.json").read_text())["layers"]] == [3]
