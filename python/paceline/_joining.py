@@ -169,9 +169,10 @@ def has_store(here: Launch) -> bool:
 
 
 def nth(coordinator: str, job: int) -> str:
-    """Where the coordinator of this process's next job listens: jobs that run side by side have ports of their own, in a row."""
+    """Where the coordinator of this process's next job listens: jobs that run side by side have ports of their own, in a row, or files. Members listen at
+    names with a dot and a number, and those of the job before may not have left yet."""
     if launch.is_file(coordinator):
-        return f"{coordinator}.{job}" if job else coordinator
+        return f"{coordinator}-{job}" if job else coordinator
     host, _, port = coordinator.rpartition(":")
     if coordinator and int(port) + job > 65535:
         raise PacelineError(f"PACELINE_COORDINATOR={coordinator} leaves no port for job {job + 1} of this script; each takes the next one", subject="PACELINE_COORDINATOR")

@@ -21,6 +21,8 @@ _open: weakref.WeakSet[_Hosted] = weakref.WeakSet()
 class _Hosted:
     """A node and its end."""
 
+    _closed = True  # of one that was never made
+
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self._closed = False
@@ -45,8 +47,9 @@ class _Hosted:
             _library.close(self._handle, seconds)
 
     def __del__(self) -> None:
-        with contextlib.suppress(PacelineError, AttributeError):  # of a parent process, or never made
-            self.close(1)
+        if not self._closed:
+            with contextlib.suppress(PacelineError):  # of a parent process
+                self.close(1)
 
 
 class Coordinator(_Hosted):

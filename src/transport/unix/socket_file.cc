@@ -1,7 +1,6 @@
 #include "transport/unix/socket_file.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -118,11 +117,10 @@ void remove_left_behind(const std::string& path) {
   const std::filesystem::path file(path);
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), ignored)) {
+    // Of members ".3", of a script's later jobs "-1" and "-1.3".
     const std::string name = entry.path().filename(), own = file.filename();
-    const bool beside = name.starts_with(own + ".") && std::ranges::all_of(name.substr(own.size() + 1), [](unsigned char letter) {
-                          return std::isdigit(letter) != 0;
-                        });
-    if (name != own && !beside) continue;
+    const bool beside = name.starts_with(own + ".") || name.starts_with(own + "-");
+    if (name != own && (!beside || name.find_first_not_of("-.0123456789", own.size()) != std::string::npos)) continue;
     if (const auto endpoint = endpoint_of(entry.path()); endpoint.ok()) (void)clear(entry.path(), *endpoint);
   }
 }

@@ -149,7 +149,7 @@ def test_variables_that_make_no_sense_are_named(variables, named):
 
 def test_jobs_side_by_side_have_ports_in_a_row_where_one_is_given():
     assert [_joining.nth("127.0.0.1:4100", job) for job in range(2)] == ["127.0.0.1:4100", "127.0.0.1:4101"]
-    assert [_joining.nth("unix:/run/job.sock", job) for job in range(2)] == ["unix:/run/job.sock", "unix:/run/job.sock.1"]
+    assert [_joining.nth("unix:/run/job.sock", job) for job in range(2)] == ["unix:/run/job.sock", "unix:/run/job.sock-1"]
     assert _joining.nth("[::1]:4100", 1) == "[::1]:4101" and _joining.nth("", 1) == ""
     with pytest.raises(PacelineError, match="PACELINE_COORDINATOR=host:65535 leaves no port for job 2"):
         _joining.nth("host:65535", 1)

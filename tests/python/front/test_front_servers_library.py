@@ -71,7 +71,7 @@ for sync, more in (("asp", {}), ("ssp", dict(staleness=2)), ("elastic-bsp", {}))
     with pt.attach(model, optimizer, update="server", sync=sync, **more) as job:
         losses = []
         for iteration in range(30 + 5 * job.rank):
-            x, y = nets.numbers(iteration % 3, job.rank, (5, 4))
+            x, y = nets.numbers(iteration % 3, 0, (5, 4))  # the same of both: nobody unlearns what the other has, whoever is ahead
             loss = torch.nn.functional.cross_entropy(model(x), y)
             loss.backward()
             optimizer.step()
