@@ -1,10 +1,11 @@
 """paceline.torch.attach, replaying a table of layers in Python: what a PyTorch user gets, which `paceline bench schedules` measures beside.
 
 Computing is slept (replayed.py); everything else is attach as it comes, with `--schedule p3`. Slices are divided by the scale like all other
-bytes. What Python and the optimizer need at the gates of the forward pass is not slept away: it makes the iteration longer.
+bytes. What a layer waits for at its gate, and the optimizer's step there, make the iteration longer.
 """
 
 import os
+import time
 
 import replayed
 
@@ -22,15 +23,42 @@ except ImportError as error:
 SLICE_ELEMENTS = 50_000  # P3's own
 
 
+class Timed(torch.optim.SGD):
+    seconds = 0.0
+
+    def step(self, closure=None):
+        begin = time.monotonic()
+        super().step(closure)
+        self.seconds += time.monotonic() - begin
+
+
+class Beside:
+    """Seconds of the forward pass that are no computing: waits, by attach's own account, and the optimizer's."""
+
+    def __init__(self, optimizer):
+        self.optimizer, self.job, self.before = optimizer, None, 0.0
+
+    def __call__(self):
+        report = self.job.report()
+        waited = report.get("exposed", 0.0) * report["iterations"]
+        passed = max(0.0, waited + self.optimizer.seconds - self.before)  # the account forgets its first iteration
+        self.before = waited + self.optimizer.seconds
+        return passed
+
+
 def main():
-    replay = replayed.Replay(arguments, gated=True)
+    replay = replayed.Replay(arguments)
     model = torch.nn.Sequential(*replay.layers)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    optimizer = Timed(model.parameters(), lr=1.0)
+    replay.beside = Beside(optimizer)
     settings = {"schedule": "p3", "slice": str(round(SLICE_ELEMENTS / arguments.scale))}
     job = pt.attach(model, optimizer, clip_norm=1e30 if arguments.clip else None, settings=settings, security="none")
+    replay.beside.job = job
     replay.train(model, optimizer, optimizer.step)
     job.close()
-    replay.report(attach=job.report())
+    if optimizer.seconds == 0.0:
+        raise SystemExit("attach has stepped another optimizer than the one whose time is taken")
+    replay.report(attach=job.report(), step_s=optimizer.seconds / arguments.iterations)
 
 
 main()

@@ -18,7 +18,7 @@ def main():
     ddp._DEFAULT_BUCKET_CAP_MB = ddp._DEFAULT_BUCKET_CAP_MB / arguments.scale
     dist._DEFAULT_FIRST_BUCKET_BYTES = int(dist._DEFAULT_FIRST_BUCKET_BYTES / arguments.scale)
     replayed.join_over_gloo(arguments)
-    replay = replayed.Replay(arguments, gated=False)
+    replay = replayed.Replay(arguments)
     model = ddp.DistributedDataParallel(torch.nn.Sequential(*replay.layers))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
 

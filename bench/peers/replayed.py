@@ -48,14 +48,13 @@ def join_over_gloo(arguments):
 class Replay:
     """Computing that takes as long as the table says, and whether the values are right that each forward pass reads.
 
-    What Python itself needs between two layers, and how late a sleep ends, counts as part of the computing. `gated`: in the forward
-    pass, where a layer may wait for its parameters first, only the latter does.
+    What Python itself needs between two layers, and how late a sleep ends, counts as part of the computing. `beside`: the seconds that
+    were none of it since it was last asked, where a layer of the forward pass may wait for its parameters, or step, before it computes.
     """
 
-    def __init__(self, arguments, gated):
-        self.arguments, self.gated = arguments, gated
+    def __init__(self, arguments, beside=None):
+        self.arguments, self.beside = arguments, beside
         self.until = 0.0  # when the computing so far is over
-        self.late = 0.0  # by which the last sleep ended after that
         self.done = 0  # iterations
         self.layers = layers_of(self)
 
@@ -63,15 +62,16 @@ class Replay:
         """Of the gradients, by which each iteration moves every parameter."""
         return (self.arguments.hosts + 1) / 2
 
-    def begin(self, late=0.0):
-        self.until = time.monotonic() - late
+    def begin(self):
+        self.until = time.monotonic()
+        if self.beside:
+            self.beside()
 
     def take(self, seconds):
         self.until += seconds
         left = self.until - time.monotonic()
         if left > 0:
             time.sleep(left)
-        self.late = max(0.0, time.monotonic() - self.until) if left > 0 else 0.0
 
     def check(self, value):
         if abs(value + self.done * self.mean()) > 1e-3 * self.done:
@@ -87,7 +87,7 @@ class Replay:
             self.begin()
             model(torch.ones(1, requires_grad=True)).sum().backward()
             step()
-            optimizer.zero_grad(set_to_none=False)
+            optimizer.zero_grad()
             self.done = iteration
             seconds = time.monotonic() - start
             print(json.dumps({"progress": {"rank": arguments.rank, "iteration": iteration, "seconds": seconds}}), flush=True)
@@ -110,8 +110,8 @@ def layers_of(replay):
     class Slept(torch.autograd.Function):
         @staticmethod
         def forward(context, x, weight, layer):
-            if replay.gated:
-                replay.begin(replay.late)
+            if replay.beside:
+                replay.until += replay.beside()
             replay.check(weight[-1].item())
             replay.take(layer.forward_s)
             context.layer = layer

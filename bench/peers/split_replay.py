@@ -7,12 +7,24 @@ whose layers each wait for their own. Whole layers, in order. Computing is slept
 The reduce-scatter is an all-to-all whose addends each host sums: gloo's own is an allreduce in PyTorch, which sends twice the bytes.
 """
 
+import time
+
 import replayed
 
 arguments = replayed.parsed(__doc__.splitlines()[0])
 
 import torch  # noqa: E402  (the environment must be set before)
 import torch.distributed as dist  # noqa: E402
+
+
+waits = []
+
+
+def waited():
+    """Since it was last asked."""
+    seconds = sum(waits)
+    waits.clear()
+    return seconds
 
 
 class Shared:
@@ -31,8 +43,10 @@ class Shared:
 
     def wait(self):
         if self.under_way is not None:
+            begin = time.monotonic()
             self.under_way.wait()
             self.under_way = None
+            waits.append(time.monotonic() - begin)
 
     def scatter(self):
         self.under_way = dist.all_to_all_single(self.addends, self.gradient, async_op=True)
@@ -57,7 +71,7 @@ def clip(layers, largest):
 
 def main():
     replayed.join_over_gloo(arguments)
-    replay = replayed.Replay(arguments, gated=True)
+    replay = replayed.Replay(arguments, waited)
     model = torch.nn.Sequential(*replay.layers)
     shared = [Shared(layer) for layer in replay.layers]
 
