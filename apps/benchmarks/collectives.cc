@@ -25,6 +25,7 @@
 #include "paceline/machine.h"
 #include "paceline/picture.h"
 #include "paceline/progress.h"
+#include "paceline/within.h"
 #include "runtime/signals.h"
 
 namespace paceline::cli {
@@ -305,8 +306,7 @@ void add_bench_collectives(CLI::App& bench, Chosen& chosen) {
        "takes all links for alike, so that chains follow the ranks; openmpi: as it comes; "
        "openmpi-pipelined: told to send along a chain in segments of 128 KB");
   list("--rate", options->rates, "Of every host's link, or one for each host");
-  command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")
-      ->check(CLI::Range(1, 100))
+  within(command->add_option("--turns", options->turns, "Times that each contestant is run, in turn"), 1, 100)
       ->capture_default_str();
   command->add_option("--length", options->length, "Seconds of repetitions in each turn, about; one repetition at least")
       ->check(CLI::Range(0.001, 3600.0))

@@ -19,6 +19,7 @@
 #include "paceline/beside.h"
 #include "paceline/machine.h"
 #include "paceline/progress.h"
+#include "paceline/within.h"
 #include "runtime/signals.h"
 
 namespace paceline::cli {
@@ -150,12 +151,11 @@ void add_bench_prediction(CLI::App& bench, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
   options->tables = bench_files("tables");
   command->add_option("--parts", options->parts, "replays, scale")->delimiter(',')->allow_extra_args(false)->capture_default_str();
-  command->add_option("--jobs", options->replays.jobs, "Random jobs; every fourth has the same model of synchronisation")
-      ->check(CLI::Range(1, 10'000))
+  within(command->add_option("--jobs", options->replays.jobs, "Random jobs; every fourth has the same model of synchronisation"), 1,
+         10'000)
       ->capture_default_str();
   command->add_option("--seed", options->replays.first_seed, "Of the first job; the others' follow")->capture_default_str();
-  command->add_option("--turns", options->replays.turns, "Times that each job is run, in turn")
-      ->check(CLI::Range(1, 100))
+  within(command->add_option("--turns", options->replays.turns, "Times that each job is run, in turn"), 1, 100)
       ->capture_default_str();
   command->add_option("--length", options->replays.length, "Seconds that a job computes, about; 10 iterations at least")
       ->check(CLI::Range(0.1, 3600.0))
@@ -164,12 +164,8 @@ void add_bench_prediction(CLI::App& bench, Chosen& chosen) {
       ->add_option("--output", options->replays.folder,
                    "Folder of the tables and of the finished cells (cells.jsonl), which are not run again")
       ->capture_default_str();
-  command->add_option("--workers", options->scale.workers, "Of the large job")
-      ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
-  command->add_option("--servers", options->scale.servers, "Of the large job")
-      ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
+  within(command->add_option("--workers", options->scale.workers, "Of the large job"), 1, 100'000)->capture_default_str();
+  within(command->add_option("--servers", options->scale.servers, "Of the large job"), 1, 100'000)->capture_default_str();
   command->add_option("--sync", options->scale.sync, "Of the large job: bsp, asp, ssp, elastic-bsp")->capture_default_str();
   command->add_option("--schedule", options->scale.schedule, "Of the large job")->capture_default_str();
   command->add_option("--model", options->model, "Layer table of the large job: name of a file in --tables")->capture_default_str();

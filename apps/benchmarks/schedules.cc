@@ -21,6 +21,7 @@
 #include "paceline/machine.h"
 #include "paceline/picture.h"
 #include "paceline/progress.h"
+#include "paceline/within.h"
 #include "runtime/signals.h"
 #include "scheduling/schedule.h"
 
@@ -201,8 +202,7 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
        "algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --window=1MB");
-  command->add_option("--turns", options->turns, "Times that each contestant is run, in turn")
-      ->check(CLI::Range(1, 100))
+  within(command->add_option("--turns", options->turns, "Times that each contestant is run, in turn"), 1, 100)
       ->capture_default_str();
   command->add_option("--length", options->length, "Seconds of iterations in each run, about; 6 iterations at least")
       ->check(CLI::Range(0.1, 3600.0))

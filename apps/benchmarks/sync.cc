@@ -23,6 +23,7 @@
 #include "paceline/machine.h"
 #include "paceline/picture.h"
 #include "paceline/progress.h"
+#include "paceline/within.h"
 #include "process/child.h"
 #include "runtime/signals.h"
 
@@ -225,7 +226,7 @@ void add_bench_sync(CLI::App& bench, Chosen& chosen) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  command->add_option("--seeds", options->seeds, "Jobs of each contestant")->check(CLI::Range(1, 100))->capture_default_str();
+  within(command->add_option("--seeds", options->seeds, "Jobs of each contestant"), 1, 100)->capture_default_str();
   command
       ->add_option("--output", options->output,
                    "Folder of the finished cells (cells.jsonl), which are not run again, of traces and pictures")

@@ -66,7 +66,7 @@ constexpr ErrorPage kProcessPages[] = {
      "The job listens where other machines reach it, and nothing says who may join and read: so it is not begun.",
      "`--bind`, `--join` and `PACELINE_COORDINATOR` say where it listens; the loopback and `unix:` need no key.",
      "`paceline key new FILE`, copy it to every machine and give `--job-key-file FILE` everywhere. In a closed network "
-     "`--security none` everywhere."},
+     "`--security none` everywhere. In a program the two are `job_key_file` and `security`."},
     {"other-key", "The two sides have different keys",
      "One process has another key, another kind of key or none, so they refuse each other before anything is said.",
      "`sha256sum FILE` on both machines gives the same line for the same key. Look whether every process got `--job-key-file` or "

@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint_keeper.h"
 
+#include <ranges>
 #include <utility>
 
 #include "job/make_plan.h"
@@ -35,7 +36,7 @@ Status CheckpointKeeper::begin(job::JobSpec& spec, const wire::TensorTable& tabl
     PACELINE_RETURN_IF_ERROR(resume(spec, table));
   } else {
     PACELINE_ASSIGN_OR_RETURN(const auto all, list_checkpoints(files_, job_.saving.directory));
-    for (const auto& [iteration, complete] : all) {
+    for (const auto& [iteration, complete] : all | std::views::reverse) {
       if (!complete) continue;
       return error(
           ErrorKind::kBadRequest,

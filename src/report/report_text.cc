@@ -78,6 +78,14 @@ std::string timeline_text(const Json& trace) {
                      to_text(from_seconds(trace["clock_error_seconds"].get<double>())));
 }
 
+// For which layers training waited longest.
+std::string gates_text(const Json& gates) {
+  std::string text;
+  for (const Json& gate : gates)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", gate["layer"].get<std::string>(), duration(gate["mean_seconds"]));
+  return text + " in the mean";
+}
+
 std::string phases_text(const Json& report) {
   double total = 0;
   for (const auto& [name, value] : report["phases"].items()) total += value.get<double>();
@@ -142,7 +150,10 @@ std::string report_text(const Json& report) {
   if (!report["sync_detail"].is_null()) text += "\n" + sync_text(report["sync_detail"]);
   text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
   if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());
-  if (!report["trace"].is_null()) line("timeline", timeline_text(report["trace"]));
+  if (const Json& trace = report["trace"]; !trace.is_null()) {
+    line("timeline", timeline_text(trace));
+    if (!trace["gates"].empty()) line("longest gates", gates_text(trace["gates"]));
+  }
   return text;
 }
 

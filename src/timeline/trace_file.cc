@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <map>
+#include <ranges>
 
 #include "base/new_file.h"
 
@@ -18,6 +20,7 @@ using wire::TimelineEvent;
 using wire::TimelineThread;
 
 constexpr std::size_t kBlock = 256U << 10;  // written at once
+constexpr int kGatesTold = 5;
 constexpr std::int64_t kTrainingThread = 1, kLoopThread = 2;
 
 constexpr std::int64_t thread_of(TimelineThread thread) {
@@ -204,6 +207,37 @@ class Writer {
   std::int64_t trips_ = 0;
 };
 
+// How long each layer's gate was shut, the longest first.
+report::Json gates_of(const JobTimeline& job) {
+  struct Gate {
+    std::string layer;
+    std::int64_t passed = 0, shut = 0, longest = 0;  // times; nanoseconds
+  };
+  std::map<std::uint32_t, Gate> by_layer;
+  for (const JobTimeline::Process& process : job.processes) {
+    for (const wire::TimelinePart& part : process.record.parts) {
+      for (const TimelineEvent& happened : part.events) {
+        if (happened.what != Happening::kGate || happened.unit >= job.layers.size()) continue;
+        Gate& gate = by_layer[happened.unit];
+        gate.layer = job.layers[happened.unit];
+        gate.passed += 1;
+        gate.shut += happened.end - happened.begin;
+        gate.longest = std::max(gate.longest, happened.end - happened.begin);
+      }
+    }
+  }
+  std::vector<Gate> gates;
+  for (auto& [layer, gate] : by_layer) gates.push_back(std::move(gate));
+  std::ranges::stable_sort(gates, std::greater{}, &Gate::shut);
+  report::Json longest = report::Json::array();
+  for (const Gate& gate : gates | std::views::take(kGatesTold)) {
+    longest.push_back({{"layer", report::Json::parse(quoted(gate.layer))},
+                       {"mean_seconds", static_cast<double>(gate.shut) / static_cast<double>(gate.passed) / 1e9},
+                       {"longest_seconds", static_cast<double>(gate.longest) / 1e9}});
+  }
+  return longest;
+}
+
 report::Json summary_of(const JobTimeline& job) {
   std::uint64_t events = 0, dropped = 0;
   double error = 0, second = 0, drift = 0;
@@ -227,7 +261,8 @@ report::Json summary_of(const JobTimeline& job) {
           {"events", events},
           {"dropped", dropped},
           {"clock_error_seconds", (error + second) / 1e9},
-          {"clock_drift", drift}};
+          {"clock_drift", drift},
+          {"gates", gates_of(job)}};
 }
 
 }  // namespace

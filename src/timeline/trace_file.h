@@ -26,7 +26,8 @@ struct JobTimeline {
 
 // Streams the file, which is there completely or not at all. Returns what the report says of it: `file`, `processes`, `events`,
 // `dropped`, `clock_error_seconds` (how far any two processes may be apart; of each process in `processes`: it and the
-// coordinator), `clock_drift` (the largest, against the coordinator). Errors: kIo.
+// coordinator), `clock_drift` (the largest, against the coordinator), `gates` (the five layers for which training waited longest:
+// `layer`, `mean_seconds` and `longest_seconds` of one wait). Errors: kIo.
 Result<report::Json> write_timeline(Files& files, const std::string& path, const JobTimeline& job);
 
 }  // namespace paceline::timeline

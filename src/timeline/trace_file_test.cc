@@ -63,6 +63,27 @@ TEST(TimelineFile, IsJsonWithTimesFromTheFirstEventWhateverLayersAreCalled) {
   EXPECT_EQ((*forward)["name"].get<std::string>().substr(0, 18), "forward a \"quoted\"");
 }
 
+TEST(TimelineFile, TheSummaryNamesTheLayersThatTrainingWaitedForLongest) {
+  JobTimeline job = small_job();
+  job.layers = {"conv1", "fc1", "fc2", "fc3", "fc4", "fc5 \xff"};
+  auto& events = job.processes[0].record.parts[0].events;
+  for (std::uint32_t layer = 0; layer < 6; ++layer) {
+    const std::int64_t wait = layer == 1 ? 10 : 1'000 * layer;
+    events.push_back({.what = Happening::kGate, .unit = layer, .iteration = 1, .begin = 0, .end = wait});
+    events.push_back({.what = Happening::kGate, .unit = layer, .iteration = 2, .begin = 9'000, .end = 9'000 + 3 * wait});
+  }
+  testing::MemoryFiles files;
+  const auto written = write_timeline(files, "t.json", job);
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  const report::Json& gates = (*written)["gates"];
+  ASSERT_EQ(gates.size(), 5u) << "conv1, which nobody waited for, is left out";
+  const char* const kOrder[] = {"fc5 \xef\xbf\xbd", "fc4", "fc3", "fc2", "fc1"};
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(gates[i]["layer"], kOrder[i]);
+  EXPECT_DOUBLE_EQ(gates[0]["mean_seconds"], 10'000e-9);
+  EXPECT_DOUBLE_EQ(gates[0]["longest_seconds"], 15'000e-9);
+  EXPECT_DOUBLE_EQ(gates[4]["mean_seconds"], 20e-9);
+}
+
 TEST(TimelineFile, ADiskThatFailsAtAnyOperationLeavesNothing) {
   testing::MemoryFiles counting;
   ASSERT_TRUE(write_timeline(counting, "t.json", small_job()).ok());

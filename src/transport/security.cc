@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::array<const char*, 4> kNames = {"auto", "psk", "tls", "none"};
 constexpr const char* kMend =
-    "make a key with 'paceline key new FILE', copy the file to every machine of the job and give --job-key-file FILE everywhere";
+    "make a key with 'paceline key new FILE', copy the file to every machine of the job and give --job-key-file FILE everywhere "
+    "(in a program: job_key_file)";
 
 }  // namespace
 

@@ -76,10 +76,11 @@ def test_python_of_a_tutorial_stands_in_the_script_that_it_shows():
     assert [line for block in blocks for line in block.text.splitlines()] == marked
 
 
-def test_cpp_of_a_tutorial_stands_in_the_program_that_it_shows():
-    shown = [block for block in pages.blocks(ROOT / "docs/tutorials/own-module.md") if block.language == "cpp"]
-    there = [line.split("  // (+)")[0].rstrip() for line in (ROOT / "examples/own_module/main.cc").read_text().splitlines()]
-    assert len(shown) == 5
+@pytest.mark.parametrize("page, program, count", [("tutorials/own-module.md", "own_module", 5), ("how-to/collectives.md", "collectives", 1)])
+def test_cpp_of_a_page_stands_in_the_program_that_it_shows(page, program, count):
+    shown = [block for block in pages.blocks(ROOT / "docs" / page) if block.language == "cpp"]
+    there = [line.split("  // (+)")[0].rstrip() for line in (ROOT / "examples" / program / "main.cc").read_text().splitlines()]
+    assert len(shown) == count
     for block in shown:
         lines = block.text.splitlines()
         assert any(there[i : i + len(lines)] == lines for i in range(len(there))), block.text

@@ -22,11 +22,6 @@ using planner::MeasuredLayer;
 using planner::MeasuredStep;
 using planner::Measurements;
 
-Status check_convolutions(const ProfileOptions& options) {
-  PACELINE_RETURN_IF_ERROR(model::describe(options.model).status());
-  return {};
-}
-
 // What the trainer measured; `what` stands before the progress bar.
 Result<Json> measure(const ProfileOptions& options, const std::string& what, const Json& profile, const Clock& clock) {
   const auto show = options.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
@@ -89,23 +84,30 @@ void print(const MeasuredStep& step) {
 
 Result<Measurements> run(ProfileOptions options) {
   if (options.mini_batches.empty()) options.mini_batches = {8, 16, 32, 64};
-  PACELINE_RETURN_IF_ERROR(check_convolutions(options));
+  PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription network, model::describe(options.model));
   Cache cache = load_cache();
   if (!cache.notice.empty()) fmt::print(stderr, "paceline: {}; measuring anew\n", cache.notice);
   const SystemClock clock;
-  Measurements wanted;
-  for (const std::int64_t mini_batch : options.mini_batches) {
-    const auto known =
-        std::find_if(cache.measurements.steps.begin(), cache.measurements.steps.end(),
-                     [&](const MeasuredStep& step) { return step.model == options.model && step.mini_batch == mini_batch; });
-    if (known != cache.measurements.steps.end() && !options.again) {
-      wanted.put(*known);
-      continue;
-    }
+  const auto is_known = [&](std::int64_t mini_batch) {
+    return !options.again && std::ranges::any_of(cache.measurements.steps, [&](const MeasuredStep& step) {
+      return step.model == options.model && step.mini_batch == mini_batch;
+    });
+  };
+  std::vector<std::int64_t> left = options.mini_batches;
+  std::erase_if(left, is_known);
+  if (const double minutes = planner::seconds_to_measure(network, left, options.rounds) / 60; minutes >= 2) {
+    fmt::print(stderr, "paceline: measuring {} takes about {:.0f} min; each mini-batch is kept once it is measured\n",
+               options.model, minutes);
+  }
+  for (const std::int64_t mini_batch : left) {
     PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, measure(options, mini_batch, clock));
-    wanted.put(step);
     cache.measurements.put(std::move(step));
     PACELINE_RETURN_IF_ERROR(store_cache(cache.measurements));  // what is measured stays, whatever happens to the rest
+  }
+  Measurements wanted;
+  for (const MeasuredStep& step : cache.measurements.steps) {
+    if (step.model == options.model && std::ranges::find(options.mini_batches, step.mini_batch) != options.mini_batches.end())
+      wanted.put(step);
   }
   return wanted;
 }

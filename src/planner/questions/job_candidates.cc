@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/ranges.h>
 
@@ -106,10 +107,23 @@ std::string Candidate::told_by() const {
   return {};
 }
 
+double seconds_to_measure(const model::ModelDescription& model, const std::vector<std::int64_t>& mini_batches,
+                          std::int64_t rounds) {
+  // Four algorithms, and whole steps; backward computes twice what forward does. Of one core.
+  constexpr double kContestants = 5, kOperations = 6, kOperationsPerSecond = 4e10;
+  const auto samples = static_cast<double>(std::accumulate(mini_batches.begin(), mini_batches.end(), std::int64_t{0}));
+  const double steps = kContestants * static_cast<double>(rounds + 1);
+  return steps * kOperations * static_cast<double>(model.macs()) * samples / kOperationsPerSecond;
+}
+
 std::string how_to_measure(const JobQuestion& question, const model::ModelDescription& model) {
   std::vector<std::int64_t> sizes = question.mini_batches;
   if (sizes.empty()) sizes = {8, 16, 32, 64};
-  return fmt::format("paceline profile --convolutions --model {} --mini-batches {}", model.name, fmt::join(sizes, ","));
+  const std::string command =
+      fmt::format("paceline profile --convolutions --model {} --mini-batches {}", model.name, fmt::join(sizes, ","));
+  const double minutes = seconds_to_measure(model, sizes, kUsualRounds) / 60;
+  if (minutes < 2) return command;
+  return fmt::format("{} (about {:.0f} min; each mini-batch is kept once it is measured)", command, minutes);
 }
 
 Result<Candidates> candidates_for(const JobQuestion& question, const Measurements& measurements,

@@ -45,7 +45,11 @@ struct Candidates {
 Result<Candidates> candidates_for(const JobQuestion& question, const Measurements& measurements,
                                   const model::ModelDescription& model);
 
-// The command that measures them.
+// About how long `paceline profile --convolutions` takes, from the network's arithmetic: right within a factor of two or three.
+inline constexpr std::int64_t kUsualRounds = 5;
+double seconds_to_measure(const model::ModelDescription& model, const std::vector<std::int64_t>& mini_batches, std::int64_t rounds);
+
+// The command that measures them, and how long it takes where that is minutes.
 std::string how_to_measure(const JobQuestion& question, const model::ModelDescription& model);
 
 }  // namespace paceline::planner

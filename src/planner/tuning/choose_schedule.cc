@@ -153,7 +153,8 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   result["candidates"] = std::move(candidates);
   result["why"] =
       fmt::format("{}: for {} of parameters{}{}, {} and a link with {} ({}); {}", sizes_text(chosen, settings.task.scale),
-                  to_text(model), settings.task.scale == 1 ? "" : fmt::format(" (sizes times {:g})", settings.task.scale),
+                  to_text(Bytes{std::llround(static_cast<double>(model.count) * settings.task.scale)}),
+                  settings.task.scale == 1 ? "" : fmt::format(" (of each size this job moves 1/{:g})", settings.task.scale),
                   wire.narrow() ? fmt::format(" sent as {}", wire.text()) : "", counted(workers, "worker"), words_of(link),
                   gathering.link ? "measured before the start" : "assumed", why);
   return result;
