@@ -15,10 +15,10 @@ namespace paceline::bench {
 namespace {
 
 using session::PeerId;
-using session::PeerName;
+using wire::PeerName;
 
 constexpr Duration kPatience = std::chrono::minutes(2);
-constexpr PeerName kSender{session::Role::kWorker, Rank{0}}, kReceiver{session::Role::kServer, Rank{0}};
+constexpr PeerName kSender{wire::Role::kWorker, Rank{0}}, kReceiver{wire::Role::kServer, Rank{0}};
 constexpr Layer kUrgent{0}, kBacklog{9};
 
 // One end of a run: an endpoint whose messages all hold the same bytes.

@@ -24,10 +24,9 @@ class Keeper : public ::testing::Test {
   static std::string said(const PartSummary& part) { return encode(part); }
   // All parts of a job with one server.
   void save_all(CheckpointKeeper& keeper, Iteration iteration) {
-    keeper.on_saved({session::Role::kServer, Rank{0}}, iteration,
-                    said(write_server(files_, 0, iteration, {{0, kElements}}).value()));
+    keeper.on_saved({wire::Role::kServer, Rank{0}}, iteration, said(write_server(files_, 0, iteration, {{0, kElements}}).value()));
     for (std::int32_t rank = 0; rank < 2; ++rank)
-      keeper.on_saved({session::Role::kWorker, Rank{rank}}, iteration, said(write_worker(files_, rank, iteration).value()));
+      keeper.on_saved({wire::Role::kWorker, Rank{rank}}, iteration, said(write_worker(files_, rank, iteration).value()));
     keeper.finish();
   }
 
@@ -40,7 +39,7 @@ TEST_F(Keeper, MakesACheckpointOnceEverybodyHasSaved) {
   job::JobSpec agreed = spec();
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   EXPECT_EQ(keeper.newest(), "");
-  keeper.on_saved({session::Role::kServer, Rank{0}}, 10, said(write_server(files_, 0, 10, {{0, kElements}}).value()));
+  keeper.on_saved({wire::Role::kServer, Rank{0}}, 10, said(write_server(files_, 0, 10, {{0, kElements}}).value()));
   keeper.finish();
   EXPECT_EQ(keeper.newest(), "");
   EXPECT_EQ(loadable(files_), 0);
@@ -56,10 +55,10 @@ TEST_F(Keeper, APartThatCouldNotBeWrittenVoidsItsCheckpointAndGivesTheRoomBack) 
   ASSERT_TRUE(keeper.begin(agreed, table()).ok());
   save_all(keeper, 10);
   keeper.on_saved(
-      {session::Role::kServer, Rank{0}}, 20,
+      {wire::Role::kServer, Rank{0}}, 20,
       said({.name = "server-0.bin", .failure = "cannot write /runs/a/00000020/server-0.bin.tmp: No space left on device"}));
   for (std::int32_t rank = 0; rank < 2; ++rank)
-    keeper.on_saved({session::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
+    keeper.on_saved({wire::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
   keeper.finish();
   EXPECT_EQ(loadable(files_), 10);
   ASSERT_EQ(warnings_.size(), 1U);
@@ -78,7 +77,7 @@ TEST_F(Keeper, AJobWhoseLastCheckpointLacksAPartIsToldSo) {
   save_all(keeper, 10);
   EXPECT_TRUE(keeper.last_one().ok());
   for (std::int32_t rank = 0; rank < 2; ++rank)
-    keeper.on_saved({session::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
+    keeper.on_saved({wire::Role::kWorker, Rank{rank}}, 20, said(write_worker(files_, rank, 20).value()));
   keeper.finish();
   const Status status = keeper.last_one();
   EXPECT_EQ(status.kind(), ErrorKind::kIo);
@@ -93,8 +92,8 @@ TEST_F(Keeper, TheOnlyCheckpointThatCouldNotBeWrittenIsAnErrorAndOneOfSeveralIsA
     job::JobSpec agreed = spec();
     agreed.saving.every = every;
     ASSERT_TRUE(keeper.begin(agreed, table()).ok());
-    keeper.on_saved({session::Role::kWorker, Rank{0}}, 20, said({.name = "worker-0.bin", .failure = "No space left"}));
-    keeper.on_saved({session::Role::kServer, Rank{0}}, 20, said(write_server(files, 0, 20, {{0, kElements}}).value()));
+    keeper.on_saved({wire::Role::kWorker, Rank{0}}, 20, said({.name = "worker-0.bin", .failure = "No space left"}));
+    keeper.on_saved({wire::Role::kServer, Rank{0}}, 20, said(write_server(files, 0, 20, {{0, kElements}}).value()));
     keeper.finish();
     EXPECT_THAT(keeper.last_one().message(), every == 0 ? HasSubstr("No space left") : HasSubstr(""));
     EXPECT_EQ(keeper.last_one().ok(), every != 0);
@@ -118,7 +117,7 @@ TEST_F(Keeper, NonsenseFromAMemberIsNoPart) {
   for (const char* text :
        {"", "{}", "[]", "7", R"({"name":"../../etc/passwd","bytes":1,"crc32c":"00000000"})",
         R"({"name":"server-9.bin","bytes":1,"crc32c":"00000000"})", R"({"name":"server-0.bin","bytes":-1,"crc32c":"0"})"}) {
-    keeper.on_saved({session::Role::kServer, Rank{0}}, 10, text);
+    keeper.on_saved({wire::Role::kServer, Rank{0}}, 10, text);
   }
   EXPECT_EQ(warnings_.size(), 7U);
   save_all(keeper, 10);

@@ -17,9 +17,9 @@ TimePoint now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
-WorkerNode::WorkerNode(Job::Description job, exchange::OptimizerState state, session::Role role)
+WorkerNode::WorkerNode(Job::Description job, exchange::OptimizerState state, wire::Role role)
     : job_(std::move(job)),
-      role_(role == session::Role::kBoth ? PACELINE_BOTH : PACELINE_WORKER),
+      role_(role == wire::Role::kBoth ? PACELINE_BOTH : PACELINE_WORKER),
       offsets_(job_.table.offsets()),
       values_(static_cast<std::size_t>(offsets_.back())),
       gradients_(values_.size()),

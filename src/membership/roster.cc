@@ -9,8 +9,8 @@
 namespace paceline::membership {
 
 using session::PeerId;
-using session::PeerName;
-using session::Role;
+using wire::PeerName;
+using wire::Role;
 
 namespace {
 

@@ -70,13 +70,13 @@ class Roster {
 
   // A process of `role` wants to take part. `address` is how messages name it; `incarnation` was drawn for it. Of a member:
   // nothing.
-  Actions on_join(session::PeerId peer, session::Role role, const std::string& address, wire::Join join,
+  Actions on_join(session::PeerId peer, wire::Role role, const std::string& address, wire::Join join,
                   std::uint32_t incarnation = 0);
   // A server, or a worker of a job without them, knows the job.
   Actions on_ready(session::PeerId peer);
   // A worker has done its iterations, of which `last` was the last one, or a server its part after the stop; `part` says which of
   // the two speaks. The first worker's end is told to all others, who must not go on alone.
-  Actions on_report(session::PeerId peer, session::Role part, std::string report, Iteration last = 0);
+  Actions on_report(session::PeerId peer, wire::Role part, std::string report, Iteration last = 0);
   Actions on_failed(session::PeerId peer, const wire::Stop& stop);
   // The coordinator's own process cannot go on.
   Actions on_fatal(const wire::Stop& stop);
@@ -99,7 +99,7 @@ class Roster {
   // Settings and table all agreed on; after gathering.
   const wire::Settings& settings() const { return settings_; }
   const wire::TensorTable& table() const { return table_; }
-  std::optional<session::PeerName> name_of(session::PeerId peer) const;
+  std::optional<wire::PeerName> name_of(session::PeerId peer) const;
   std::int32_t free_places() const;  // of workers and servers
   // Why nobody can join any more, as the end of a sentence about who wants to; nothing while members gather.
   std::optional<std::string> closed() const;
@@ -112,19 +112,19 @@ class Roster {
 
  private:
   struct Member {
-    session::PeerName name;
+    wire::PeerName name;
     std::string address;
     wire::Join join;
     std::uint32_t incarnation = 0;
     bool left = false;  // has reported for the last time
   };
 
-  Status refusal(session::Role role, const std::string& address, const wire::Join& join) const;
-  std::int32_t places(session::Role role) const;
-  std::optional<Rank> free_rank(session::Role role, std::int32_t wanted) const;
-  std::int32_t count(session::Role part) const;
+  Status refusal(wire::Role role, const std::string& address, const wire::Join& join) const;
+  std::int32_t places(wire::Role role) const;
+  std::optional<Rank> free_rank(wire::Role role, std::int32_t wanted) const;
+  std::int32_t count(wire::Role part) const;
   Status disagreement() const;
-  bool prepares(session::Role role) const;
+  bool prepares(wire::Role role) const;
   Actions prepare();
   Actions welcome_workers();
   Actions park(const std::string& reason);

@@ -6,9 +6,9 @@
 namespace paceline::membership {
 namespace {
 
-using session::Role;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using wire::Role;
 
 constexpr session::PeerId kWorker0 = 10, kWorker1 = 11, kServer0 = 20, kServer1 = 21;
 
@@ -91,7 +91,7 @@ TEST(Roster, AMemberThatIsBothHasOneRankIsWelcomedTwiceAndReportsForEach) {
   EXPECT_THAT(stop_reason(roster.on_join(40, Role::kBoth, "a:9", both("s:9", 1))),
               HasSubstr("wants rank 1, which server 1 at a:2 already has"));
   EXPECT_TRUE(roster.on_join(kBoth1, Role::kBoth, "a:3", both("s:2")).empty());
-  EXPECT_EQ(*roster.name_of(kBoth1), (session::PeerName{Role::kBoth, Rank{2}})) << "free in both roles";
+  EXPECT_EQ(*roster.name_of(kBoth1), (wire::PeerName{Role::kBoth, Rank{2}})) << "free in both roles";
   EXPECT_EQ(roster.missing(), "2 of 3 workers and 3 of 3 servers have joined");
   EXPECT_THAT(stop_reason(roster.on_join(41, Role::kBoth, "a:9", both("s:9"))), HasSubstr("the job has its 3 servers"));
   const Actions prepare = roster.on_join(kAlone, Role::kWorker, "a:4", worker());

@@ -9,10 +9,10 @@ namespace paceline::runtime {
 namespace {
 
 using session::PeerId;
-using session::PeerName;
-using session::Role;
 using wire::MessageHead;
 using wire::MessageKind;
+using wire::PeerName;
+using wire::Role;
 
 constexpr Duration kFarewell = std::chrono::seconds(10);
 constexpr Rank kMeetingRank{0};

@@ -59,12 +59,12 @@ class CollectiveProcess final : public session::EndpointHandler {
   std::int32_t ranks() const { return options_.ranks; }
 
   // EndpointHandler
-  Status on_hello(const session::PeerName& name) override;
-  void on_peer(session::PeerId peer, const session::PeerName& name) override;
+  Status on_hello(const wire::PeerName& name) override;
+  void on_peer(session::PeerId peer, const wire::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(session::PeerId, wire::Channel, std::uint64_t) override {}
-  void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
+  void on_peer_lost(session::PeerId peer, const wire::PeerName& name, const Status& reason) override;
 
  private:
   explicit CollectiveProcess(CollectiveProcessOptions options) : options_(std::move(options)) {}

@@ -11,9 +11,9 @@ namespace {
 
 using membership::Actions;
 using session::PeerId;
-using session::PeerName;
-using session::Role;
 using wire::MessageKind;
+using wire::PeerName;
+using wire::Role;
 
 constexpr std::uint64_t kProbeTicket = 1;
 // For what those who worked with a lost member know of it. They hear of its end when the coordinator does.

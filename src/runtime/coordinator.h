@@ -45,7 +45,7 @@ struct CoordinatorCallbacks {
   // Called once, on a thread of its own, which has returned before anything else is called; it may take its time.
   std::function<Status(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering)> on_agreed;
   // A server's or worker's part of a checkpoint is on the disk.
-  std::function<void(const session::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
+  std::function<void(const wire::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
   // Once, last. The report is there when every worker has reported.
   std::function<void(const wire::Stop& stop, const std::optional<report::Json>& report)> on_ended;
 };
@@ -65,12 +65,12 @@ class Coordinator final : public session::EndpointHandler {
   const membership::Roster& roster() const { return roster_; }
 
   // EndpointHandler
-  Status on_hello(const session::PeerName& name) override;
-  void on_peer(session::PeerId peer, const session::PeerName& name) override;
+  Status on_hello(const wire::PeerName& name) override;
+  void on_peer(session::PeerId peer, const wire::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(session::PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
-  void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
+  void on_peer_lost(session::PeerId peer, const wire::PeerName& name, const Status& reason) override;
 
  private:
   void carry_out(const membership::Actions& actions);
@@ -89,7 +89,7 @@ class Coordinator final : public session::EndpointHandler {
   void send_question(session::PeerId peer, std::optional<std::uint32_t> question);
   void on_reading(session::PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload);
   void on_timeline(session::PeerId peer, std::span<const std::byte> payload);
-  session::Role part_of(session::PeerId peer, const wire::MessageHead& head) const;
+  wire::Role part_of(session::PeerId peer, const wire::MessageHead& head) const;
   void send(session::PeerId to, wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
   std::optional<report::Json> final_report(wire::Stop& stop) const;
 
@@ -99,9 +99,9 @@ class Coordinator final : public session::EndpointHandler {
   std::unique_ptr<session::Endpoint> endpoint_;
   membership::Roster roster_;
   membership::Joiners joiners_;
-  std::map<session::PeerId, session::Role> roles_;  // of joiners and members
-  std::map<session::PeerId, std::int64_t> told_;    // the iteration that a worker has told last
-  std::optional<job::JobSpec> agreed_;              // with what on_agreed added
+  std::map<session::PeerId, wire::Role> roles_;   // of joiners and members
+  std::map<session::PeerId, std::int64_t> told_;  // the iteration that a worker has told last
+  std::optional<job::JobSpec> agreed_;            // with what on_agreed added
   // A member that is lost: until others have said what it was doing, for a moment.
   struct Loss {
     session::PeerId peer;

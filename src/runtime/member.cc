@@ -4,10 +4,10 @@ namespace paceline::runtime {
 namespace {
 
 using session::PeerId;
-using session::PeerName;
-using session::Role;
 using wire::Channel;
 using wire::MessageKind;
+using wire::PeerName;
+using wire::Role;
 
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);
 
@@ -149,8 +149,8 @@ void Member::open_channels(const Ends& ends) {
 void Member::meet(PeerId peer, const PeerName& name) {
   peers_.add(name);
   for (const auto& [channel, from, to] : ways()) {
-    if (plays(from) && session::plays(name.role, to)) endpoint_->channels().reach(channel, name.rank, peer);
-    if (plays(to) && session::plays(name.role, from)) endpoint_->channels().hear(channel, name.rank, peer);
+    if (plays(from) && wire::plays(name.role, to)) endpoint_->channels().reach(channel, name.rank, peer);
+    if (plays(to) && wire::plays(name.role, from)) endpoint_->channels().hear(channel, name.rank, peer);
   }
 }
 
@@ -166,7 +166,7 @@ Status Member::on_hello(const PeerName& name) {
                  peers_.count(Role::kWorker), peers_.count(Role::kServer));
   }
   // Among equals those of higher rank come.
-  const bool equal = options_.meets == Meets::kWorkers || session::plays(name.role, Role::kServer);
+  const bool equal = options_.meets == Meets::kWorkers || wire::plays(name.role, Role::kServer);
   if (equal && name.rank <= rank_)
     return error(ErrorKind::kBadRequest, "{} does not connect to {} of rank {}, but the other way round", name.text(),
                  to_string(options_.role), rank_.value);

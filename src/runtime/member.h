@@ -33,7 +33,7 @@ namespace paceline::runtime {
 enum class Meets { kServers, kWorkers };
 
 struct MemberOptions {
-  session::Role role = session::Role::kWorker;
+  wire::Role role = wire::Role::kWorker;
   Meets meets = Meets::kServers;   // kWorkers: of Role::kWorker, in a job without servers
   std::int32_t wanted_rank = -1;   // -1: any
   std::int32_t world_workers = 0;  // what this process expects; 0: does not know
@@ -93,8 +93,8 @@ class Member final : public session::EndpointHandler {
   void interrupt(const Status& reason);
   void send_progress(const std::string& json);
   // Of this member's worker, whose last iteration was `last`, or server.
-  void send_report(session::Role part, const std::string& json, Iteration last = 0);
-  void send_saved(session::Role part, Iteration iteration, const std::string& json);
+  void send_report(wire::Role part, const std::string& json, Iteration last = 0);
+  void send_saved(wire::Role part, Iteration iteration, const std::string& json);
   // What was recorded; before this part's report.
   void send_timeline(const std::vector<wire::TimelinePart>& parts);
   void parked(Iteration iteration);
@@ -106,17 +106,17 @@ class Member final : public session::EndpointHandler {
   const session::EndpointCounters& counters() const { return endpoint_->counters(); }
   // For the report.
   report::LinkReport link() const;
-  session::Role role() const { return options_.role; }
+  wire::Role role() const { return options_.role; }
   std::int64_t reading(TimePoint at) const { return options_.clock ? options_.clock(at) : at.time_since_epoch().count(); }
 
   // EndpointHandler
-  Status on_hello(const session::PeerName& name) override;
-  void on_peer(session::PeerId peer, const session::PeerName& name) override;
+  Status on_hello(const wire::PeerName& name) override;
+  void on_peer(session::PeerId peer, const wire::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId peer, const wire::MessageHead& head) override;
   void on_message(session::PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(session::PeerId, wire::Channel, std::uint64_t) override {}
   std::string about(const wire::MessageHead& head) const override;
-  void on_peer_lost(session::PeerId peer, const session::PeerName& name, const Status& reason) override;
+  void on_peer_lost(session::PeerId peer, const wire::PeerName& name, const Status& reason) override;
 
  private:
   void join();
@@ -125,20 +125,20 @@ class Member final : public session::EndpointHandler {
   void on_welcome(const wire::Welcome& welcome);
   void on_stop(const wire::Stop& stop);
   void connect_to_peers(const wire::Welcome& welcome);
-  void connect_to(session::Role role, const std::vector<std::string>& addresses, std::size_t count);
+  void connect_to(wire::Role role, const std::vector<std::string>& addresses, std::size_t count);
   void check_connected();
   void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload,
                     std::uint8_t flags = wire::kNoFlags);
   void tell_failure();
   void tell_clock(std::uint32_t question);
-  bool plays(session::Role part) const { return session::plays(options_.role, part); }
-  bool listens() const { return plays(session::Role::kServer) || options_.meets == Meets::kWorkers; }
+  bool plays(wire::Role part) const { return wire::plays(options_.role, part); }
+  bool listens() const { return plays(wire::Role::kServer) || options_.meets == Meets::kWorkers; }
   // The channels of this job.
   std::span<const Way> ways() const {
     return options_.meets == Meets::kWorkers ? std::span<const Way>(kAmongWorkers) : kWithServers;
   }
   void open_channels(const Ends& ends);
-  void meet(session::PeerId peer, const session::PeerName& name);
+  void meet(session::PeerId peer, const wire::PeerName& name);
 
   transport::Transport& transport_;
   MemberOptions options_;

@@ -4,8 +4,8 @@
 
 namespace paceline::runtime {
 
-using session::PeerName;
-using session::Role;
+using wire::PeerName;
+using wire::Role;
 
 void Peers::on_welcome(const wire::Welcome& welcome) {
   of(Role::kWorker).count = static_cast<std::size_t>(welcome.workers);
@@ -17,7 +17,7 @@ void Peers::on_welcome(const wire::Welcome& welcome) {
 bool Peers::takes_part(const PeerName& name) const {
   const auto rank = static_cast<std::size_t>(name.rank.value);
   return std::ranges::all_of(kParts, [&](Role part) {
-    return !session::plays(name.role, part) || (rank < count(part) && incarnation_of(part, rank) == name.incarnation);
+    return !wire::plays(name.role, part) || (rank < count(part) && incarnation_of(part, rank) == name.incarnation);
   });
 }
 
@@ -28,13 +28,13 @@ std::uint32_t Peers::incarnation_of(Role part, std::size_t rank) const {
 
 void Peers::add(const PeerName& name) {
   for (const Role part : kParts) {
-    if (session::plays(name.role, part)) of(part).connected.insert(name.rank);
+    if (wire::plays(name.role, part)) of(part).connected.insert(name.rank);
   }
 }
 
 void Peers::remove(const PeerName& name) {
   for (const Role part : kParts) {
-    if (session::plays(name.role, part)) of(part).connected.erase(name.rank);
+    if (wire::plays(name.role, part)) of(part).connected.erase(name.rank);
   }
 }
 

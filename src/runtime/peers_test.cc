@@ -5,7 +5,7 @@
 namespace paceline::runtime {
 namespace {
 
-using session::Role;
+using wire::Role;
 
 Peers welcomed() {
   wire::Welcome welcome;

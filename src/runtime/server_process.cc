@@ -7,7 +7,7 @@ namespace paceline::runtime {
 namespace {
 
 MemberOptions as_server(MemberOptions options) {
-  options.role = session::Role::kServer;
+  options.role = wire::Role::kServer;
   return options;
 }
 

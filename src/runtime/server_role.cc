@@ -34,7 +34,7 @@ Result<session::ChannelEnd*> ServerRole::begin(Rank rank, const job::JobSpec& se
     checkpoints_ =
         std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings, seal, loop_, source_of(*service_),
                                                        [this](Iteration iteration, const checkpoint::PartSummary& summary) {
-                                                         member_.send_saved(session::Role::kServer, iteration, encode(summary));
+                                                         member_.send_saved(wire::Role::kServer, iteration, encode(summary));
                                                        });
   }
   return recorder_ != nullptr ? recorder_->end(service_.get()) : service_.get();
@@ -78,10 +78,10 @@ void ServerRole::report(const wire::Stop& stop) {
   report.updates = service_->core().counters().updates;
   report.reorderings = static_cast<std::int64_t>(service_->counters().reorderings);
   report.link = member_.link();
-  report.shares_process = member_.role() == session::Role::kBoth ? 1 : 0;
+  report.shares_process = member_.role() == wire::Role::kBoth ? 1 : 0;
   if (pace_ != nullptr && uneven_) report.pace = pace_->detail();
   if (recorder_ != nullptr) member_.send_timeline(recorder_->parts([this](TimePoint at) { return member_.reading(at); }));
-  member_.send_report(session::Role::kServer, encode(report));
+  member_.send_report(wire::Role::kServer, encode(report));
 }
 
 }  // namespace paceline::runtime

@@ -14,8 +14,8 @@ namespace {
 
 // Settings that cannot be read are refused by the coordinator.
 MemberOptions as_worker(MemberOptions options) {
-  if (options.role == session::Role::kBoth) return options;
-  options.role = session::Role::kWorker;
+  if (options.role == wire::Role::kBoth) return options;
+  options.role = wire::Role::kWorker;
   const auto settings = job::from_settings(options.settings);
   options.meets = settings.ok() && !settings->has_servers() ? Meets::kWorkers : Meets::kServers;
   return options;
@@ -26,7 +26,7 @@ MemberOptions as_worker(MemberOptions options) {
 WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
                              std::span<float> gradients, exchange::OptimizerState* state)
     : parameters_(parameters), gradients_(gradients), state_(state), transport_(std::move(transport)) {
-  const bool both = options.role == session::Role::kBoth;
+  const bool both = options.role == wire::Role::kBoth;
   member_ = std::make_unique<Member>(*transport_, as_worker(std::move(options)), *this);
   if (both) server_ = std::make_unique<ServerRole>(transport_->loop(), *member_);
 }
@@ -142,7 +142,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
     checkpoints_ =
         std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings_, seal_, transport_->loop(), source_of(*carrier),
                                                        [this](Iteration iteration, const checkpoint::PartSummary& part) {
-                                                         member_->send_saved(session::Role::kWorker, iteration, encode(part));
+                                                         member_->send_saved(wire::Role::kWorker, iteration, encode(part));
                                                        });
   }
   exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier),
@@ -209,7 +209,7 @@ void WorkerProcess::send_progress(std::string json) {
 }
 
 void WorkerProcess::send_saved(Iteration iteration, const checkpoint::PartSummary& part) {
-  transport_->loop().post([this, iteration, text = encode(part)] { member_->send_saved(session::Role::kWorker, iteration, text); });
+  transport_->loop().post([this, iteration, text = encode(part)] { member_->send_saved(wire::Role::kWorker, iteration, text); });
 }
 
 // Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the
@@ -248,7 +248,7 @@ void WorkerProcess::hand_in(report::WorkerReport report) {
     // What the server's half still does belongs to the same record.
     if (recorder_ != nullptr && server_ == nullptr)
       member_->send_timeline(recorder_->parts([this](TimePoint at) { return member_->reading(at); }));
-    member_->send_report(session::Role::kWorker, encode(report), exchange_->current() - 1);
+    member_->send_report(wire::Role::kWorker, encode(report), exchange_->current() - 1);
   };
   // The job is not over before its last checkpoint is written.
   transport_->loop().post([this, hand_in = std::move(hand_in)]() mutable {

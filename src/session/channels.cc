@@ -51,7 +51,7 @@ void Channels::on_delivered(PeerId peer, wire::Channel name, std::uint64_t ticke
   channel.sends->on_delivered(to->second, name, ticket);
 }
 
-void Channels::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+void Channels::on_peer_lost(PeerId peer, const wire::PeerName& name, const Status& reason) {
   for (std::size_t i = 0; i < channels_.size(); ++i) {
     Channel& channel = channels_[i];
     const auto of = static_cast<wire::Channel>(i);

@@ -61,13 +61,13 @@ class Channels final : public Sender, public EndpointHandler {
   std::optional<Duration> round_trip() const override { return endpoint_.link().round_trip; }
 
   // EndpointHandler
-  Status on_hello(const PeerName& name) override { return handler_.on_hello(name); }
-  void on_peer(PeerId peer, const PeerName& name) override { handler_.on_peer(peer, name); }
+  Status on_hello(const wire::PeerName& name) override { return handler_.on_hello(name); }
+  void on_peer(PeerId peer, const wire::PeerName& name) override { handler_.on_peer(peer, name); }
   Result<std::span<std::byte>> on_message_begin(PeerId peer, const wire::MessageHead& head) override;
   void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
   std::string about(const wire::MessageHead& head) const override { return handler_.about(head); }
-  void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) override;
+  void on_peer_lost(PeerId peer, const wire::PeerName& name, const Status& reason) override;
 
  private:
   struct Held {

@@ -31,7 +31,7 @@ Dialler::Dialler(EndpointCommon& common, EndpointState& state)
 
 std::uint64_t Dialler::draw() { return mix(random_ += 0x9e3779b97f4a7c15ULL); }
 
-PeerId Dialler::connect(const transport::Address& address, const PeerName& expected, Duration deadline) {
+PeerId Dialler::connect(const transport::Address& address, const wire::PeerName& expected, Duration deadline) {
   Peer& peer = state_.add_peer(expected, Stage::kWaiting);
   peer.connecting = true;
   peer.address = address;
@@ -85,8 +85,8 @@ void Dialler::say_hello(Peer& peer, Link& link) {
            .received = peer.session.received(),
            .epoch = common_.options.epoch,
            .attempt = peer.attempt,
-           .from = to_party(peer.as),
-           .to = to_party(peer.name),
+           .from = peer.as,
+           .to = peer.name,
            .resume = peer.known ? wire::Hello::Resume::kYes : wire::Hello::Resume::kNo,
            .nonce = hello.nonce,
            .key = proves && peer.tells_secret && !peer.known ? peer.secret : kNoSecret,
@@ -137,9 +137,7 @@ void Dialler::on_reply(Peer& peer, const transport::Frame& frame) {
     return state_.end(peer, ErrorKind::kPeerLost,
                       "does not know this session any more: it was restarted, or it had given this process up", {});
   }
-  const auto name = to_name(reply->from);
-  if (!name.ok()) return fail(name.status());
-  if (const auto text = objection(*reply, *name, peer.name, common_.identity()))
+  if (const auto text = objection(*reply, peer.name, common_.identity()))
     return state_.end(peer, ErrorKind::kBadRequest, fmt::format("is not the right peer: {}", *text), *text, "turned-away");
   if (reply->verdict == wire::Verdict::kProve) {
     if (link.challenge != Nonce{} || reply->nonce == Nonce{})
@@ -149,7 +147,7 @@ void Dialler::on_reply(Peer& peer, const transport::Frame& frame) {
   }
   if (link.challenge == Nonce{} || !same(reply->proof, proof_for(*reply, peer.secret, link.hello, link.challenge)))
     return fail(error(ErrorKind::kCorrupt, "{} accepts without knowing the secret of this session", peer.address_text));
-  peer.name = *name;
+  peer.name = reply->from;
   state_.attach(peer, link, reply->received);
 }
 

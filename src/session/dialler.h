@@ -16,9 +16,9 @@ class Dialler {
   // Both outlive it.
   Dialler(EndpointCommon& common, EndpointState& state);
 
-  PeerId connect(const transport::Address& address, const PeerName& expected, Duration deadline);  // as in Endpoint
-  void dial(Peer& peer);                                                                           // an attempt to connect
-  void retry(Peer& peer, Status reason);                                                           // an attempt brought nothing
+  PeerId connect(const transport::Address& address, const wire::PeerName& expected, Duration deadline);  // as in Endpoint
+  void dial(Peer& peer);                                                                                 // an attempt to connect
+  void retry(Peer& peer, Status reason);                     // an attempt brought nothing
   void on_reply(Peer& peer, const transport::Frame& frame);  // to the hello, or what came instead
 
  private:

@@ -22,25 +22,23 @@ void Doorkeeper::on_hello(Link& link, const transport::Frame& frame) {
   if (frame.header.kind != wire::FrameKind::kHello) return stranger(error(ErrorKind::kBadRequest, "its first frame is no hello"));
   const auto hello = wire::decode_hello(frame.body);
   if (!hello.ok()) return stranger(hello.status());
-  const auto name = to_name(hello->from);
-  if (!name.ok()) return stranger(name.status());
   link.hello = *hello;
-  judge(link, *name);
+  judge(link);
 }
 
 // A hello that can be read: it is refused, or asked for a proof, or, if it has the right one, accepted. Until then nothing but the
 // connection's nonce is kept of it.
-void Doorkeeper::judge(Link& link, const PeerName& name) {
+void Doorkeeper::judge(Link& link) {
   const wire::Hello& hello = link.hello;
   Peer* const known = common_.find_session(hello.session);
   if (known == nullptr) {
     if (hello.resume == wire::Hello::Resume::kYes) return refuse(link, wire::Verdict::kUnknown, {});
     // The coordinator's welcome has reached the other side first. It tries again, and then this process knows its rank.
-    if (!common_.closing && awaits_rank(hello.to)) {
+    if (!common_.closing && may_become(common_.options.self, hello.to)) {
       link.counted = true;  // early, but no stranger
       return link.connection->close();
     }
-    if (const auto text = refusal(hello, name)) return refuse(link, wire::Verdict::kRefused, *text);
+    if (const auto text = refusal(hello)) return refuse(link, wire::Verdict::kRefused, *text);
   } else if (known->stage == Stage::kEnding) {
     return refuse(link, wire::Verdict::kUnknown, {});
   } else if (hello.attempt < known->attempt) {  // it was under way for long
@@ -56,37 +54,32 @@ void Doorkeeper::judge(Link& link, const PeerName& name) {
                                                                : hello.key;
   if (secret == kNoSecret || !same(hello.proof, proof_for(hello, secret, link.challenge))) {
     return refuse(link, wire::Verdict::kRefused,
-                  fmt::format("{} does not know the secret of {}; only members of the job can talk to {}", name.text(),
+                  fmt::format("{} does not know the secret of {}; only members of the job can talk to {}", hello.from.text(),
                               known != nullptr ? "its session" : "this job", common_.options.self.text()));
   }
   if (known != nullptr) return resume(*known, link);
-  accept(link, name, secret);
+  accept(link, secret);
 }
 
-std::optional<std::string> Doorkeeper::refusal(const wire::Hello& hello, const PeerName& name) {
+std::optional<std::string> Doorkeeper::refusal(const wire::Hello& hello) {
   if (common_.closing) return fmt::format("{} is closing", common_.options.self.text());
-  if (auto text = objection(hello, name, common_.identity())) return text;
+  if (auto text = objection(hello, common_.identity())) return text;
   for (const auto& [id, other] : common_.peers) {
-    if (other->known && other->stage != Stage::kEnding && same_process(other->name, name))
-      return fmt::format("{} is already in this job at {}", name.text(), other->address_text);
+    if (other->known && other->stage != Stage::kEnding && same_process(other->name, hello.from))
+      return fmt::format("{} is already in this job at {}", hello.from.text(), other->address_text);
   }
-  const Status status = common_.handler.on_hello(name);
+  const Status status = common_.handler.on_hello(hello.from);
   return status.ok() ? std::nullopt : std::optional(status.message());
 }
 
-void Doorkeeper::accept(Link& link, const PeerName& name, const Secret& secret) {
-  Peer& peer = state_.add_peer(name, Stage::kDown);
+void Doorkeeper::accept(Link& link, const Secret& secret) {
+  Peer& peer = state_.add_peer(link.hello.from, Stage::kDown);
   peer.session_id = link.hello.session;
   peer.secret = secret;
   peer.attempt = link.hello.attempt;
   peer.address_text = link.connection->peer();
   state_.attach(peer, link, link.hello.received);
   state_.doorbell().meet(peer, *link.connection, link.hello.door);
-}
-
-bool Doorkeeper::awaits_rank(const wire::Party& wanted) const {
-  const auto name = to_name(wanted);
-  return name.ok() && common_.options.self.rank.value == -1 && wanted.rank >= 0 && plays(common_.options.self.role, name->role);
 }
 
 // A second hello of a session: its connection was cut, or it was connected twice. The newest wins.
@@ -105,7 +98,7 @@ void Doorkeeper::resume(Peer& peer, Link& link) {
 
 void Doorkeeper::refuse(Link& link, wire::Verdict verdict, const std::string& reason) {
   ++common_.counters.hellos_refused;
-  tell(fmt::format("refused {} ({}): {}", to_name(link.hello.from).value().text(), link.connection->peer(),
+  tell(fmt::format("refused {} ({}): {}", link.hello.from.text(), link.connection->peer(),
                    verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason));
   link.counted = true;
   link.text = reason.substr(0, wire::kMaxReason);
@@ -118,7 +111,7 @@ void Doorkeeper::reply(Link& link, const Peer& peer) {
                          .job = common_.options.job,
                          .received = peer.session.received(),
                          .epoch = common_.options.epoch,
-                         .from = to_party(peer.as)};
+                         .from = peer.as};
   reply.proof = proof_for(reply, peer.secret, link.hello, link.challenge);
   answer(link, reply, {});
 }
@@ -128,7 +121,7 @@ void Doorkeeper::answer(Link& link, wire::HelloReply reply, std::span<const std:
     reply.session = link.hello.session;
     reply.job = common_.options.job;
     reply.epoch = common_.options.epoch;
-    reply.from = to_party(common_.options.self);
+    reply.from = common_.options.self;
   }
   state_.transmit(link, {.head = wire::seal(
                              {.kind = wire::FrameKind::kHelloReply, .acknowledged = reply.received, .epoch = common_.options.epoch},

@@ -25,12 +25,10 @@ class Doorkeeper {
  private:
   void count_stranger(Link& link, const Status& reason);
   void tell(const std::string& what);
-  void judge(Link& link, const PeerName& name);
-  // Why nobody of this name may begin a session now, whatever it can prove.
-  std::optional<std::string> refusal(const wire::Hello& hello, const PeerName& name);
-  // Whether a hello is for a rank that this process may still be given.
-  bool awaits_rank(const wire::Party& wanted) const;
-  void accept(Link& link, const PeerName& name, const Secret& secret);
+  void judge(Link& link);
+  // Why nobody of the sender's name may begin a session now, whatever it can prove.
+  std::optional<std::string> refusal(const wire::Hello& hello);
+  void accept(Link& link, const Secret& secret);
   void resume(Peer& peer, Link& link);
   void answer(Link& link, wire::HelloReply reply, std::span<const std::byte> text);
 

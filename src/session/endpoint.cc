@@ -16,7 +16,7 @@ Endpoint::Endpoint(transport::Transport& transport, EndpointOptions options, End
 Endpoint::~Endpoint() = default;
 
 Result<transport::Address> Endpoint::listen(const transport::Address& address) { return state_->listen(address); }
-PeerId Endpoint::connect(const transport::Address& address, const PeerName& expected, Duration deadline) {
+PeerId Endpoint::connect(const transport::Address& address, const wire::PeerName& expected, Duration deadline) {
   return state_->connect(address, expected, deadline);
 }
 PeerId Endpoint::connect_self() { return state_->connect_self(); }
@@ -26,10 +26,10 @@ void Endpoint::send(PeerId peer, const wire::MessageHead& head, std::span<const 
 void Endpoint::send_owned(PeerId peer, wire::MessageHead head, std::vector<std::byte> payload) {
   state_->send_owned(peer, head, std::move(payload));
 }
-void Endpoint::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret) {
+void Endpoint::set_identity(const wire::PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret) {
   state_->set_identity(self, job, epoch, secret);
 }
-void Endpoint::set_name(PeerId peer, const PeerName& name) { state_->set_name(peer, name); }
+void Endpoint::set_name(PeerId peer, const wire::PeerName& name) { state_->set_name(peer, name); }
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
 void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
 void Endpoint::set_egress(const scheduling::EgressRules& rules) { state_->set_egress(rules); }
@@ -64,11 +64,11 @@ EndpointState::EndpointState(transport::Transport& transport, EndpointOptions op
 
 EndpointState::~EndpointState() { alive_.reset(); }
 
-PeerId EndpointState::connect(const transport::Address& address, const PeerName& expected, Duration deadline) {
+PeerId EndpointState::connect(const transport::Address& address, const wire::PeerName& expected, Duration deadline) {
   return dialler_.connect(address, expected, deadline);
 }
 
-void EndpointState::set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret) {
+void EndpointState::set_identity(const wire::PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret) {
   common_.options.self = self;
   common_.options.job = job;
   common_.options.epoch = epoch;
@@ -86,7 +86,7 @@ void EndpointState::set_egress(const scheduling::EgressRules& rules) {
 
 LinkState EndpointState::link() const { return {queue_.window(), queue_.chunk(), window_.sustained(), window_.round_trip()}; }
 
-void EndpointState::set_name(PeerId peer, const PeerName& name) {
+void EndpointState::set_name(PeerId peer, const wire::PeerName& name) {
   if (Peer* named = common_.find(peer)) named->name = name;
 }
 

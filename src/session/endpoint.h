@@ -24,35 +24,16 @@
 #include "scheduling/schedule.h"
 #include "transport/transport.h"
 #include "wire/message.h"
+#include "wire/peer_name.h"
 
 namespace paceline::session {
-
-enum class Role : std::uint8_t {
-  kCoordinator,
-  kWorker,
-  kServer,
-  kBoth,  // a worker and a server of the same rank in one process, which share its sessions
-};
-const char* to_string(Role role);
-// Whether a process of `role` does the work of `part`: itself, or as one half of kBoth.
-bool plays(Role role, Role part);
-
-// Who a peer is, unique in a job. Rank -1: has not got one yet (it is joining); any number of peers may be called so at a time.
-struct PeerName {
-  Role role = Role::kWorker;
-  Rank rank{-1};
-  std::uint32_t incarnation = 0;  // which of the processes that have had this rank; 0: not known yet, or any
-
-  auto operator<=>(const PeerName&) const = default;
-  std::string text() const;  // "worker 2", "worker 2 with server 2", "coordinator"
-};
 
 using PeerId = std::uint32_t;  // local handle of a session; never used again after its on_peer_lost
 
 using Order = scheduling::Order;
 
 struct EndpointOptions {
-  PeerName self;
+  wire::PeerName self;
   std::uint64_t job = 0;    // drawn by the coordinator; 0: not known yet. Peers of different jobs (both known) refuse each other.
   std::uint32_t epoch = 0;  // membership epoch; peers of different epochs (both not 0) refuse each other
   Secret secret =
@@ -80,9 +61,9 @@ class EndpointHandler {
 
   // Somebody connected and says who it is: accept, or refuse with a reason that the peer is told (its connect fails with it).
   // Changes nothing: it is asked before the peer has proved anything, and again when it has.
-  virtual Status on_hello(const PeerName& name) = 0;
+  virtual Status on_hello(const wire::PeerName& name) = 0;
   // A session begins: for the connecting side once the peer has accepted, for the listening side after on_hello.
-  virtual void on_peer(PeerId peer, const PeerName& name) = 0;
+  virtual void on_peer(PeerId peer, const wire::PeerName& name) = 0;
   // The first chunk of a message is coming. Returns the place for its payload (exactly head.payload_bytes bytes, valid until
   // on_message or on_peer_lost); or an empty one: the endpoint keeps it until on_message has returned, in memory that grows as it
   // comes; or an error: the session ends with it and on_peer_lost follows.
@@ -97,7 +78,7 @@ class EndpointHandler {
   // Once, last, for every peer of on_peer and for every connect() that failed: silent longer than the deadline, refused, said
   // goodbye, broke the protocol. Payloads not delivered by now are the caller's again. The message names the peer, its address and
   // the milliseconds since it was last heard.
-  virtual void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) = 0;
+  virtual void on_peer_lost(PeerId peer, const wire::PeerName& name, const Status& reason) = 0;
 };
 
 struct EndpointCounters {
@@ -133,7 +114,7 @@ class Endpoint {
 
   // Begins a session. on_peer follows when the peer accepts; on_peer_lost when it refuses, or cannot be reached within
   // `deadline` (tries again until then, so that processes may start in any order).
-  PeerId connect(const transport::Address& address, const PeerName& expected, Duration deadline);
+  PeerId connect(const transport::Address& address, const wire::PeerName& expected, Duration deadline);
 
   // Begins a session of this process with itself: what one half sends to the other goes through memory (loopback.h). No on_peer
   // follows; on_peer_lost does when the process refuses a message of its own. Once.
@@ -147,10 +128,10 @@ class Endpoint {
 
   // From now on this process is called so and belongs to this job (after the coordinator's welcome). Sessions that have begun keep
   // their secret.
-  void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret = kNoSecret);
+  void set_identity(const wire::PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret = kNoSecret);
 
   // A peer that came without a rank has been given one: from now on messages call it so.
-  void set_name(PeerId peer, const PeerName& name);
+  void set_name(PeerId peer, const wire::PeerName& name);
 
   // Ends one session without waiting; the peer is told goodbye with the reason. on_peer_lost follows on this side (kCancelled).
   void drop(PeerId peer, const std::string& reason);

@@ -38,7 +38,7 @@ Link& EndpointState::add_link(std::unique_ptr<transport::Connection> connection,
   return link;
 }
 
-Peer& EndpointState::add_peer(const PeerName& name, Stage stage) {
+Peer& EndpointState::add_peer(const wire::PeerName& name, Stage stage) {
   auto added = std::make_unique<Peer>(common_.now(), common_.options.silence_deadline);
   Peer& peer = *added;
   peer.id = ++last_peer_;

@@ -31,12 +31,12 @@ class EndpointState {
 
   // As in Endpoint.
   Result<transport::Address> listen(const transport::Address& address);
-  PeerId connect(const transport::Address& address, const PeerName& expected, Duration deadline);
+  PeerId connect(const transport::Address& address, const wire::PeerName& expected, Duration deadline);
   PeerId connect_self();
   void send(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket);
   void send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload);
-  void set_identity(const PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret);
-  void set_name(PeerId peer, const PeerName& name);
+  void set_identity(const wire::PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret);
+  void set_name(PeerId peer, const wire::PeerName& name);
   void set_egress(const scheduling::EgressRules& rules);
   void observe(MessageObserver* observer) { observer_ = observer; }
   void drop(PeerId peer, const std::string& reason);
@@ -52,7 +52,7 @@ class EndpointState {
   void on_closed(Link& link, const Status& reason);
 
   // From its parts.
-  Peer& add_peer(const PeerName& name, Stage stage);
+  Peer& add_peer(const wire::PeerName& name, Stage stage);
   Link& add_link(std::unique_ptr<transport::Connection> connection, Peer* peer);
   // The handshake is over: the session goes on over this connection.
   void attach(Peer& peer, Link& link, std::uint64_t received);

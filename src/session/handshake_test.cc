@@ -11,79 +11,47 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-const PeerName kWorker2{Role::kWorker, {2}};
-const PeerName kServer1{Role::kServer, {1}};
+const wire::PeerName kWorker2{wire::Role::kWorker, {2}};
+const wire::PeerName kServer1{wire::Role::kServer, {1}};
 
-wire::Hello hello_to_server() { return {.session = 1, .job = 5, .epoch = 3, .from = to_party(kWorker2), .to = to_party(kServer1)}; }
+wire::Hello hello_to_server() { return {.session = 1, .job = 5, .epoch = 3, .from = kWorker2, .to = kServer1}; }
 
-TEST(Handshake, NobodyObjectsToAPeerOfTheSameJobAndEpoch) {
-  EXPECT_FALSE(objection(hello_to_server(), kWorker2, {kServer1, 5, 3}));
-}
+TEST(Handshake, NobodyObjectsToAPeerOfTheSameJobAndEpoch) { EXPECT_FALSE(objection(hello_to_server(), {kServer1, 5, 3})); }
 
 TEST(Handshake, AJobOrEpochThatIsNotKnownYetIsNoReason) {
-  EXPECT_FALSE(objection(hello_to_server(), kWorker2, {kServer1, 0, 0}));
+  EXPECT_FALSE(objection(hello_to_server(), {kServer1, 0, 0}));
   auto hello = hello_to_server();
   hello.job = 0;
   hello.epoch = 0;
-  EXPECT_FALSE(objection(hello, kWorker2, {kServer1, 5, 3}));
+  EXPECT_FALSE(objection(hello, {kServer1, 5, 3}));
 }
 
 TEST(Handshake, AnotherVersionIsRefusedWithBothVersions) {
   auto hello = hello_to_server();
   hello.lowest = 5;
   hello.highest = 6;
-  EXPECT_THAT(objection(hello, kWorker2, {kServer1, 5, 3}).value(),
+  EXPECT_THAT(objection(hello, {kServer1, 5, 3}).value(),
               HasSubstr("worker 2 speaks session protocol versions 5 to 6, the other side 4 to 4"));
   hello.lowest = 4;
-  EXPECT_FALSE(objection(hello, kWorker2, {kServer1, 5, 3})) << "a newer release that still speaks ours";
-  wire::HelloReply reply{.lowest = 7, .highest = 7};
-  EXPECT_THAT(objection(reply, kServer1, kServer1, {kWorker2, 5, 3}).value(),
-              HasSubstr("server 1 speaks session protocol versions 7 to 7"));
+  EXPECT_FALSE(objection(hello, {kServer1, 5, 3})) << "a newer release that still speaks ours";
+  wire::HelloReply reply{.lowest = 7, .highest = 7, .from = kServer1};
+  EXPECT_THAT(objection(reply, kServer1, {kWorker2, 5, 3}).value(), HasSubstr("server 1 speaks session protocol versions 7 to 7"));
 }
 
 TEST(Handshake, TheWrongDestinationJobAndEpochAreNamed) {
-  EXPECT_EQ(objection(hello_to_server(), kWorker2, {{Role::kServer, {0}}, 5, 3}).value(),
+  EXPECT_EQ(objection(hello_to_server(), {{wire::Role::kServer, {0}}, 5, 3}).value(),
             "the process at this address is server 0, not server 1");
-  EXPECT_THAT(objection(hello_to_server(), kWorker2, {kServer1, 6, 3}).value(),
+  EXPECT_THAT(objection(hello_to_server(), {kServer1, 6, 3}).value(),
               HasSubstr("job 0000000000000005, server 1 to job 0000000000000006"));
-  EXPECT_EQ(objection(hello_to_server(), kWorker2, {kServer1, 5, 4}).value(),
+  EXPECT_EQ(objection(hello_to_server(), {kServer1, 5, 4}).value(),
             "stale epoch: worker 2 is at membership epoch 3, server 1 at 4");
 }
 
-TEST(Handshake, TheCoordinatorHasNoRankAndARankMayBeLeftOpen) {
-  EXPECT_TRUE(matches({Role::kCoordinator, {0}}, {Role::kCoordinator, {-1}}));
-  EXPECT_TRUE(matches({Role::kServer, {-1}}, kServer1));
-  EXPECT_FALSE(matches(kServer1, {Role::kServer, {-1}}));
-  EXPECT_FALSE(matches(kServer1, {Role::kWorker, {1}}));
-  EXPECT_TRUE(same_process(kServer1, kServer1));
-  EXPECT_FALSE(same_process({Role::kWorker, {-1}}, {Role::kWorker, {-1}})) << "two that are joining";
-  EXPECT_FALSE(to_name({.role = 4, .rank = 0}).ok());
-}
-
 TEST(Handshake, WhoWasReplacedIsNotWhoIsMeant) {
-  const PeerName now{Role::kServer, {1}, 8}, before{Role::kServer, {1}, 7};
-  EXPECT_TRUE(matches(kServer1, now)) << "any";
-  EXPECT_TRUE(matches(now, now));
-  EXPECT_FALSE(matches(before, now));
-  EXPECT_TRUE(same_process(before, now)) << "of two that live at the same time one is refused";
-  EXPECT_EQ(to_name(to_party(now)).value(), now);
+  const wire::PeerName now{wire::Role::kServer, {1}, 8}, before{wire::Role::kServer, {1}, 7};
   auto hello = hello_to_server();
-  hello.to = to_party(before);
-  EXPECT_THAT(objection(hello, kWorker2, {now, 5, 3}).value(), HasSubstr("another server 1 than the job's"));
-}
-
-TEST(Handshake, AProcessThatIsWorkerAndServerIsMetAsEitherAndIsBoth) {
-  const PeerName both{Role::kBoth, {1}};
-  EXPECT_TRUE(matches(kServer1, both));
-  EXPECT_TRUE(matches({Role::kWorker, {1}}, both));
-  EXPECT_FALSE(matches(kWorker2, both));
-  EXPECT_FALSE(matches(both, kServer1)) << "a server alone is not both";
-  EXPECT_TRUE(same_process(both, kServer1));
-  EXPECT_TRUE(same_process({Role::kWorker, {1}}, both));
-  EXPECT_FALSE(same_process(both, kWorker2));
-  EXPECT_FALSE(same_process({Role::kBoth, {-1}}, {Role::kServer, {-1}}));
-  EXPECT_EQ(to_name(to_party(both)).value(), both);
-  EXPECT_EQ(both.text(), "worker 1 with server 1");
+  hello.to = before;
+  EXPECT_THAT(objection(hello, {now, 5, 3}).value(), HasSubstr("another server 1 than the job's"));
 }
 
 TEST(Backoff, DoublesUpToItsLimitWithJitterOfHalf) {
@@ -118,12 +86,6 @@ TEST(EndpointOptions, AreCheckedInOnePlace) {
   EXPECT_THAT(text([](EndpointOptions& o) { o.silence_deadline = 9ms; }), HasSubstr("the silence deadline is"));
   EXPECT_THAT(text([](EndpointOptions& o) { o.self.rank = {-2}; }), HasSubstr("the rank is -2"));
   EXPECT_THAT(text([](EndpointOptions& o) { o.order = static_cast<Order>(9); }), HasSubstr("the order is 9"));
-}
-
-TEST(PeerName, IsReadable) {
-  EXPECT_EQ(kWorker2.text(), "worker 2");
-  EXPECT_EQ((PeerName{Role::kCoordinator, {0}}.text()), "coordinator");
-  EXPECT_EQ((PeerName{Role::kServer, {-1}}.text()), "server without a rank yet");
 }
 
 }  // namespace

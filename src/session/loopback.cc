@@ -16,7 +16,7 @@ constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 }  // namespace
 
-Loopback::Loopback(transport::Loop& loop, PeerId self, PeerName name, EndpointHandler& handler)
+Loopback::Loopback(transport::Loop& loop, PeerId self, wire::PeerName name, EndpointHandler& handler)
     : loop_(loop),
       self_(self),
       name_(name),

@@ -17,7 +17,7 @@ namespace paceline::session {
 class Loopback {
  public:
   // The loop and the handler outlive it.
-  Loopback(transport::Loop& loop, PeerId self, PeerName name, EndpointHandler& handler);
+  Loopback(transport::Loop& loop, PeerId self, wire::PeerName name, EndpointHandler& handler);
 
   PeerId self() const { return self_; }
   void set_egress(const scheduling::EgressRules& rules);
@@ -38,7 +38,7 @@ class Loopback {
 
   transport::Loop& loop_;
   PeerId self_;
-  PeerName name_;
+  wire::PeerName name_;
   EndpointHandler& handler_;
   scheduling::EgressQueue queue_;
   scheduling::EgressQueue::Destination lane_;

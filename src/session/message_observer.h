@@ -9,7 +9,7 @@ class MessageObserver {
  public:
   virtual ~MessageObserver() = default;
   // The first chunk of a message to `to` is handed to the connection. Once per message, however often it is resent.
-  virtual void on_leaving(const PeerName& to, const wire::MessageHead& head) = 0;
+  virtual void on_leaving(const wire::PeerName& to, const wire::MessageHead& head) = 0;
 };
 
 }  // namespace paceline::session

@@ -37,8 +37,8 @@ struct Peer {
   TimePoint limit() const { return known ? session.silent_at() : give_up; }
 
   PeerId id = 0;
-  PeerName name;  // whom the hello named; before that, whom connect() expects
-  PeerName as;    // as whom this side began the session
+  wire::PeerName name;  // whom the hello named; before that, whom connect() expects
+  wire::PeerName as;    // as whom this side began the session
   std::uint64_t session_id = 0;
   Secret secret = kNoSecret;  // what both ends prove that they know
   bool tells_secret = false;  // connecting side: it is of this session only, so that the peer has to be told
@@ -94,8 +94,8 @@ struct Link final : transport::ConnectionHandler {
 std::int64_t milliseconds(Duration duration);  // for messages
 
 // What a process of this name listens for.
-inline transport::Plane plane_of(const PeerName& name) {
-  return name.role == Role::kCoordinator ? transport::Plane::kControl : transport::Plane::kData;
+inline transport::Plane plane_of(const wire::PeerName& name) {
+  return name.takes_data() ? transport::Plane::kData : transport::Plane::kControl;
 }
 
 // What the parts of an endpoint have in common.

@@ -9,7 +9,7 @@
 namespace paceline::timeline {
 
 using session::PeerId;
-using session::Role;
+using wire::Role;
 
 void TimelineCollector::begin(job::JobSpec spec, wire::TensorTable table, std::int32_t workers, std::int32_t servers) {
   spec_ = std::move(spec);
@@ -42,7 +42,7 @@ std::optional<std::uint32_t> TimelineCollector::on_reading(PeerId peer, std::uin
   return ++clock.question;
 }
 
-void TimelineCollector::on_part(PeerId peer, const session::PeerName& name, wire::TimelinePart part) {
+void TimelineCollector::on_part(PeerId peer, const wire::PeerName& name, wire::TimelinePart part) {
   Parts& of = parts_[peer];
   of.name = name;
   of.parts.push_back(std::move(part));

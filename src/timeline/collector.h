@@ -28,7 +28,7 @@ class TimelineCollector {
   // The answer; perhaps the next question.
   std::optional<std::uint32_t> on_reading(session::PeerId peer, std::uint32_t question, const wire::ClockReading& reading,
                                           TimePoint now);
-  void on_part(session::PeerId peer, const session::PeerName& name, wire::TimelinePart part);
+  void on_part(session::PeerId peer, const wire::PeerName& name, wire::TimelinePart part);
 
   // Whether there is anything to write.
   bool empty() const { return parts_.empty(); }
@@ -45,7 +45,7 @@ class TimelineCollector {
     bool known = false;  // has been asked before
   };
   struct Parts {
-    session::PeerName name;
+    wire::PeerName name;
     std::vector<wire::TimelinePart> parts;
   };
 

@@ -140,7 +140,7 @@ void TimelineRecorder::on_work(const paramserver::WorkDone& work) {
              .end = raw(work.begin + work.spent)});
 }
 
-void TimelineRecorder::on_leaving(const session::PeerName& to, const wire::MessageHead& head) {
+void TimelineRecorder::on_leaving(const wire::PeerName& to, const wire::MessageHead& head) {
   on_message(Happening::kLeft, to.rank.value, head);
 }
 

@@ -34,7 +34,7 @@ class TimelineRecorder final : public session::MessageObserver {
   session::Sender& sender(session::Sender& inner);
   session::ChannelEnd* end(session::ChannelEnd* inner);
   void on_work(const paramserver::WorkDone& work);
-  void on_leaving(const session::PeerName& to, const wire::MessageHead& head) override;
+  void on_leaving(const wire::PeerName& to, const wire::MessageHead& head) override;
 
   // What was recorded, with `reading` for its times. On the loop, when the training thread has written its last.
   std::vector<wire::TimelinePart> parts(const std::function<std::int64_t(TimePoint)>& reading) const;

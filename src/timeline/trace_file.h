@@ -16,7 +16,7 @@ namespace paceline::timeline {
 
 struct JobTimeline {
   struct Process {
-    session::PeerName name;
+    wire::PeerName name;
     timeline::ProcessRecord record;
   };
   std::vector<Process> processes;

@@ -11,8 +11,8 @@
 namespace paceline::timeline {
 namespace {
 
-using session::Role;
 using wire::Happening;
+using wire::Role;
 
 TimePoint at(std::int64_t nanoseconds) { return TimePoint(Duration(nanoseconds)); }
 

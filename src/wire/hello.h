@@ -31,6 +31,7 @@
 
 #include "base/secret.h"
 #include "base/status.h"
+#include "wire/peer_name.h"
 
 namespace paceline::wire {
 
@@ -40,15 +41,6 @@ inline constexpr std::uint16_t kHighestSession = 4;
 
 inline constexpr std::size_t kMaxReason = 1024;
 
-// Role and rank as numbers; session/ knows what they mean.
-struct Party {
-  std::uint8_t role = 0;
-  std::int32_t rank = -1;
-  std::uint32_t incarnation = 0;  // drawn by the coordinator for each process that it admits; 0: not known yet, or any
-
-  bool operator==(const Party&) const = default;
-};
-
 struct Hello {
   std::uint64_t session = 0;   // drawn by the side that connects, never 0
   std::uint64_t job = 0;       // 0: not known yet
@@ -57,7 +49,7 @@ struct Hello {
   std::uint32_t attempt =
       1;  // counts the hellos of a session: an older one that was under way for long does not replace a newer one
   std::uint16_t lowest = kLowestSession, highest = kHighestSession;
-  Party from, to;  // to.rank -1: any
+  PeerName from, to;  // to.rank -1: any
   enum class Resume : std::uint8_t {
     kNo,
     kYes
@@ -85,7 +77,7 @@ struct HelloReply {
   std::uint32_t epoch = 0;
   std::uint16_t lowest = kLowestSession, highest = kHighestSession;
   Verdict verdict = Verdict::kAccepted;
-  Party from;
+  PeerName from;
   Nonce nonce{};  // with kProve
   Proof proof{};  // with kAccepted
 

@@ -11,11 +11,11 @@
 namespace paceline::runtime {
 namespace {
 
-using session::PeerName;
-using session::Role;
 using session::testing::Node;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using wire::PeerName;
+using wire::Role;
 
 using Connected = Result<std::unique_ptr<CollectiveProcess>>;
 

@@ -7,13 +7,13 @@
 namespace paceline::collectives::testing {
 
 using session::PeerId;
-using session::PeerName;
 using transport::testing::give_up;
 using transport::testing::kPatience;
+using wire::PeerName;
 
 CollectiveRank::CollectiveRank(const Backend& backend, int rank, int ranks, session::EndpointOptions options)
     : rank_(rank), ranks_(ranks), loop_(backend) {
-  options.self = {session::Role::kWorker, Rank{rank}};
+  options.self = {wire::Role::kWorker, Rank{rank}};
   options.seed = static_cast<std::uint64_t>(rank) + 1;
   loop_.on_loop([&] {
     endpoint_ = std::make_unique<session::Endpoint>(loop_.transport(), options, *this);
@@ -36,7 +36,7 @@ transport::Address CollectiveRank::listen(const std::string& host) {
 }
 
 void CollectiveRank::connect(const transport::Address& to, int rank) {
-  loop_.on_loop([&] { endpoint_->connect(to, {session::Role::kWorker, Rank{rank}}, std::chrono::minutes(1)); });
+  loop_.on_loop([&] { endpoint_->connect(to, {wire::Role::kWorker, Rank{rank}}, std::chrono::minutes(1)); });
 }
 
 void CollectiveRank::wait_connected() {

@@ -32,14 +32,14 @@ class CollectiveRank final : public session::EndpointHandler {
   std::size_t unfinished();
 
  private:
-  Status on_hello(const session::PeerName&) override { return {}; }
-  void on_peer(session::PeerId peer, const session::PeerName& name) override;
+  Status on_hello(const wire::PeerName&) override { return {}; }
+  void on_peer(session::PeerId peer, const wire::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(session::PeerId, const wire::MessageHead&) override {
     return error(ErrorKind::kBadRequest, "a message that is none of a collective");
   }
   void on_message(session::PeerId, const wire::MessageHead&, std::span<std::byte>) override {}
   void on_delivered(session::PeerId, wire::Channel, std::uint64_t) override {}
-  void on_peer_lost(session::PeerId, const session::PeerName&, const Status&) override {}
+  void on_peer_lost(session::PeerId, const wire::PeerName&, const Status&) override {}
 
   int rank_, ranks_;
   transport::testing::Rank loop_;

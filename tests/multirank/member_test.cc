@@ -16,7 +16,7 @@ using session::testing::Node;
 using ::testing::HasSubstr;
 using wire::MessageKind;
 
-session::EndpointOptions identity(session::Role role) {
+session::EndpointOptions identity(wire::Role role) {
   session::EndpointOptions options;
   options.self = {role, Rank{0}};
   return options;
@@ -59,7 +59,7 @@ class MemberTest : public ::testing::Test {
       coordinator_.arrived.clear();
     });
     coordinator_.send_owned(worker_, {.kind = MessageKind::kWelcome, .layer = wire::kControlLayer}, encode(welcome));
-    server_.wait_peer({session::Role::kWorker, Rank{0}});
+    server_.wait_peer({wire::Role::kWorker, Rank{0}});
   }
 
   void TearDown() override {
@@ -86,8 +86,8 @@ class MemberTest : public ::testing::Test {
   }
 
   const transport::testing::Backend backend_ = transport::testing::inproc_backend();
-  Node coordinator_{backend_, identity(session::Role::kCoordinator)};
-  Node server_{backend_, identity(session::Role::kServer)};
+  Node coordinator_{backend_, identity(wire::Role::kCoordinator)};
+  Node server_{backend_, identity(wire::Role::kServer)};
   transport::testing::Rank process_{backend_};
   Ends events_;
   std::unique_ptr<Member> member_;
@@ -173,8 +173,8 @@ TEST_F(MemberTest, AMessageOfTheCoordinatorsThatIsNotOfTheControlPlaneEndsTheJob
 
 // A server that has been welcomed to a job of two workers, and those who connect to it.
 TEST(MemberOfAJob, HearsOnlyThoseWhomTheWelcomeNamesAndWhoKnowTheSecret) {
-  using session::PeerName;
-  using session::Role;
+  using wire::PeerName;
+  using wire::Role;
   const auto backend = transport::testing::inproc_backend();
   Node coordinator(backend, identity(Role::kCoordinator));
   transport::testing::Rank process(backend);

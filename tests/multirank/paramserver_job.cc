@@ -9,17 +9,16 @@
 namespace paceline::paramserver::testing {
 namespace {
 
-session::EndpointOptions options_of(const session::PeerName& name, const JobSetting& setting) {
+session::EndpointOptions options_of(const wire::PeerName& name, const JobSetting& setting) {
   const bool by_layer = setting.options.schedule.order == scheduling::Order::kByLayer;
-  return {
-      .self = name,
-      .job = 5,
-      .epoch = 1,
-      .seed = setting.seed * 100 + static_cast<std::uint64_t>(name.rank.value) * 2 + (name.role == session::Role::kServer ? 1 : 0),
-      .silence_deadline = std::chrono::seconds(60),
-      .order = by_layer ? session::Order::kByLayer : session::Order::kFirstInFirstOut,
-      .chunk = {1024},
-      .window = {4096}};
+  return {.self = name,
+          .job = 5,
+          .epoch = 1,
+          .seed = setting.seed * 100 + static_cast<std::uint64_t>(name.rank.value) * 2 + (name.role == wire::Role::kServer ? 1 : 0),
+          .silence_deadline = std::chrono::seconds(60),
+          .order = by_layer ? session::Order::kByLayer : session::Order::kFirstInFirstOut,
+          .chunk = {1024},
+          .window = {4096}};
 }
 
 // What workers see of the servers' values.
@@ -36,7 +35,7 @@ std::vector<float> received(const job::WireOptions& wire, std::vector<float> gra
 
 }  // namespace
 
-Process::Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting)
+Process::Process(const Backend& backend, const wire::PeerName& name, const JobSetting& setting)
     : node(backend, options_of(name, setting)) {
   node.begin_hook = [this](session::PeerId peer, const wire::MessageHead& head) {
     return end().on_message_begin(names_.at(peer).rank, head);
@@ -46,7 +45,7 @@ Process::Process(const Backend& backend, const session::PeerName& name, const Jo
   };
   node.delivered_hook = [this](session::PeerId peer, std::uint64_t ticket) {
     const auto [role, rank, incarnation] = names_.at(peer);
-    const bool among_servers = server != nullptr && role == session::Role::kServer;
+    const bool among_servers = server != nullptr && role == wire::Role::kServer;
     end().on_delivered(rank, among_servers ? wire::Channel::kServers : wire::Channel::kValues, ticket);
   };
 }
@@ -57,7 +56,7 @@ Process::~Process() {
   worker.reset();
 }
 
-void Process::lose(const session::PeerName& peer) {
+void Process::lose(const wire::PeerName& peer) {
   node.rank.on_loop([&] {
     node.lost_hook = [this](session::PeerId id, const Status& reason) {
       end().on_peer_lost(names_.at(id).rank, server != nullptr ? wire::Channel::kGradients : wire::Channel::kValues, reason);
@@ -79,7 +78,7 @@ void Process::send(Rank to, const wire::MessageHead& head, std::span<const std::
   ++sent[head.kind];
   const wire::Channel channel = channel_of(head.kind);
   const bool to_server = channel == wire::Channel::kGradients || channel == wire::Channel::kServers;
-  node.endpoint->send(peers_.at({to_server ? session::Role::kServer : session::Role::kWorker, to}), head, payload, ticket);
+  node.endpoint->send(peers_.at({to_server ? wire::Role::kServer : wire::Role::kWorker, to}), head, payload, ticket);
 }
 
 Job::Job(const Backend& backend, JobSetting setting)
@@ -87,8 +86,7 @@ Job::Job(const Backend& backend, JobSetting setting)
   const auto elements = static_cast<std::size_t>(plan->units().elements);
   const auto all = static_cast<std::size_t>(setting_.options.workers + setting_.options.servers - 1);
   for (std::int32_t s = 0; s < setting_.options.servers; ++s) {
-    Process& made =
-        *servers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kServer, {s}}, setting_));
+    Process& made = *servers.emplace_back(std::make_unique<Process>(backend, wire::PeerName{wire::Role::kServer, {s}}, setting_));
     made.server = *ServerService::make(
         plan, Rank{s}, made.node.rank.loop(), made,
         {.on_failed = [&made](const Status& why) { made.reported.push_back(why); }, .on_iteration_complete = {}, .on_skipped = {}});
@@ -96,8 +94,7 @@ Job::Job(const Backend& backend, JobSetting setting)
   const std::vector<float> initial = initial_values(setting_.seed, plan->units().elements);
   history_.push_back(returned(setting_.options.wire, initial));
   for (std::int32_t w = 0; w < setting_.options.workers; ++w) {
-    Process& made =
-        *workers.emplace_back(std::make_unique<Process>(backend, session::PeerName{session::Role::kWorker, {w}}, setting_));
+    Process& made = *workers.emplace_back(std::make_unique<Process>(backend, wire::PeerName{wire::Role::kWorker, {w}}, setting_));
     made.parameters.resize(elements);
     made.gradients.resize(elements);
     if (w == 0 && !setting_.ledger) made.parameters = initial;
@@ -109,7 +106,7 @@ Job::Job(const Backend& backend, JobSetting setting)
   }
   for (std::size_t s = 0; s < servers.size(); ++s) {
     const auto address = servers[s]->node.listen(backend.host);
-    const session::PeerName name{session::Role::kServer, {static_cast<std::int32_t>(s)}};
+    const wire::PeerName name{wire::Role::kServer, {static_cast<std::int32_t>(s)}};
     for (std::size_t other = s + 1; other < servers.size(); ++other) servers[other]->node.connect(address, name);
     for (auto& worker : workers) worker->node.connect(address, name);
   }
@@ -181,7 +178,7 @@ Status Job::train_one(Process& process, std::int32_t worker, const AtIteration& 
 Status Job::vanish(Process& process, std::int32_t worker) {
   Status lost = error(ErrorKind::kPeerLost, "worker {} vanished", worker);
   process.worker->cancel(lost);
-  for (auto& server : servers) server->lose({session::Role::kWorker, {worker}});
+  for (auto& server : servers) server->lose({wire::Role::kWorker, {worker}});
   return lost;
 }
 

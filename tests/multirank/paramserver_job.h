@@ -33,11 +33,11 @@ struct JobSetting {
 // A node that sends through its endpoint and hands what comes to its end of the channels.
 class Process final : public session::Sender {
  public:
-  Process(const Backend& backend, const session::PeerName& name, const JobSetting& setting);
+  Process(const Backend& backend, const wire::PeerName& name, const JobSetting& setting);
   ~Process() override;
 
-  void lose(const session::PeerName& peer);  // ends the session, whatever of it is on its way, and tells the end
-  void connect_all();                        // after all peers are there: learns their numbers
+  void lose(const wire::PeerName& peer);  // ends the session, whatever of it is on its way, and tells the end
+  void connect_all();                     // after all peers are there: learns their numbers
   void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) override;
 
   session::testing::Node node;
@@ -53,8 +53,8 @@ class Process final : public session::Sender {
   session::ChannelEnd& end() { return server ? static_cast<session::ChannelEnd&>(*server) : worker->carrier(); }
 
  private:
-  std::map<session::PeerName, session::PeerId> peers_;
-  std::map<session::PeerId, session::PeerName> names_;
+  std::map<wire::PeerName, session::PeerId> peers_;
+  std::map<session::PeerId, wire::PeerName> names_;
 };
 
 class Job {

@@ -156,7 +156,7 @@ Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const jo
   std::vector<float> gradients(parameters.size());
   MemberOptions options = member(1000 + static_cast<std::uint64_t>(rank));
   options.wanted_rank = rank;
-  if (rank < job_.both) options.role = session::Role::kBoth;
+  if (rank < job_.both) options.role = wire::Role::kBoth;
   options.table = tensors;
   options.settings = to_settings(settings);
   const auto process = WorkerProcess::join([this] { return Result<std::unique_ptr<transport::Transport>>(make_transport()); },

@@ -5,8 +5,8 @@
 namespace paceline::session::testing {
 namespace {
 
-constexpr PeerName kServer{Role::kServer, {0}};
-constexpr PeerName kWorker{Role::kWorker, {1}};
+constexpr wire::PeerName kServer{wire::Role::kServer, {0}};
+constexpr wire::PeerName kWorker{wire::Role::kWorker, {1}};
 
 // Keeps messages of several sizes and layers on their way, and answers each of the peer's with an empty one.
 class Pump {

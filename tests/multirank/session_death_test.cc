@@ -76,7 +76,7 @@ TEST_P(SessionDeath, ADoorThatNeverOpenedProvesNothing) {
   first.close();
   // Others come and go meanwhile, for as long as a refusal may be under way.
   for (std::uint64_t other = 6; other < 12; ++other)
-    EXPECT_EQ(greet(raw.connect(address), hello_of({Role::kWorker, {static_cast<std::int32_t>(other)}}, other)).verdict,
+    EXPECT_EQ(greet(raw.connect(address), hello_of({wire::Role::kWorker, {static_cast<std::int32_t>(other)}}, other)).verdict,
               wire::Verdict::kAccepted);
   EXPECT_EQ(come_back(raw, address, hello), wire::Verdict::kAccepted);
   EXPECT_EQ(server.counters().doors, 0U);

@@ -29,7 +29,7 @@ TEST_P(SessionFrames, StrangersAreCountedAndDisturbNobody) {
   short_hello.wait_closed();
   End& no_role = raw.connect(address);
   auto hello = hello_of(kWorker2, 5);
-  hello.from.role = 4;
+  hello.from.role = static_cast<wire::Role>(4);
   say_hello(no_role, hello);
   no_role.wait_closed();
   End& other_version = raw.connect(address);
@@ -59,7 +59,7 @@ TEST_P(SessionFrames, AnotherSessionVersionIsRefusedAndBothVersionsAreNamed) {
 
 TEST_P(SessionFrames, WhoAnswersAHelloWithAnotherNameIsNotTheRightPeer) {
   RawPeer raw(backend_);
-  const auto address = raw.listen(backend_.host, {.job = 7, .from = {2, 5}}, {});
+  const auto address = raw.listen(backend_.host, {.job = 7, .from = {wire::Role::kServer, {5}}}, {});
   Node worker(backend_, named(kWorker1));
   const Status reason = worker.wait_lost(worker.connect(address, kServer));
   EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
@@ -68,8 +68,8 @@ TEST_P(SessionFrames, WhoAnswersAHelloWithAnotherNameIsNotTheRightPeer) {
 
 TEST_P(SessionFrames, AnotherFrameVersionIsRefusedOnBothSidesWithBothVersions) {
   RawPeer raw(backend_);
-  const auto address =
-      raw.listen(backend_.host, {.from = {2, 0}}, {}, {.kind = wire::FrameKind::kHelloReply, .major = 9, .minor = 4});
+  const auto address = raw.listen(backend_.host, {.from = {wire::Role::kServer, {0}}}, {},
+                                  {.kind = wire::FrameKind::kHelloReply, .major = 9, .minor = 4});
   Node worker(backend_, named(kWorker1));
   const Status reason = worker.wait_lost(worker.connect(address, kServer));
   EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
@@ -78,7 +78,7 @@ TEST_P(SessionFrames, AnotherFrameVersionIsRefusedOnBothSidesWithBothVersions) {
 
 TEST_P(SessionFrames, AnAnswerThatMakesNoSenseIsTriedAgainUntilTheDeadlineOfTheConnect) {
   RawPeer raw(backend_);
-  const auto address = raw.listen(backend_.host, {.lowest = 3, .highest = 2, .from = {2, 0}}, {});
+  const auto address = raw.listen(backend_.host, {.lowest = 3, .highest = 2, .from = {wire::Role::kServer, {0}}}, {});
   Node worker(backend_, named(kWorker1));
   const Status reason = worker.wait_lost(worker.connect(address, kServer, 300ms));
   EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
@@ -211,7 +211,7 @@ TEST_P(SessionFrames, OfAJobWithASecretOnlyThoseWhoKnowItAreHeard) {
   EXPECT_THAT(reason.message(), HasSubstr("worker 2 does not know the secret of this job"));
   // Nobody who waits at the address of a member can pass for it either.
   RawPeer raw(backend_);
-  const auto false_address = raw.listen(backend_.host, {.job = 7, .epoch = 2, .from = {2, 0}}, {});
+  const auto false_address = raw.listen(backend_.host, {.job = 7, .epoch = 2, .from = {wire::Role::kServer, {0}}}, {});
   const Status deceived = worker.wait_lost(worker.connect(false_address, kServer, 300ms));
   EXPECT_THAT(deceived.message(), HasSubstr("accepts without knowing the secret"));
   server.rank.stop();

@@ -54,7 +54,7 @@ transport::Address Node::listen(const std::string& host) {
   return where;
 }
 
-PeerId Node::connect(const transport::Address& to, const PeerName& expected, Duration deadline) {
+PeerId Node::connect(const transport::Address& to, const wire::PeerName& expected, Duration deadline) {
   PeerId peer = 0;
   rank.on_loop([&] { peer = endpoint->connect(to, expected, deadline); });
   return peer;
@@ -115,7 +115,7 @@ void Node::look_again() {
   });
 }
 
-PeerId Node::wait_peer(const PeerName& name) {
+PeerId Node::wait_peer(const wire::PeerName& name) {
   PeerId found = 0;
   wait_until("on_peer of " + name.text(), [&](Node& node) {
     for (const auto& [id, known] : node.peers) {
@@ -136,9 +136,9 @@ Status Node::wait_lost(PeerId peer) {
   return reason;
 }
 
-Status Node::on_hello(const PeerName& name) { return hello_hook ? hello_hook(name) : Status(); }
+Status Node::on_hello(const wire::PeerName& name) { return hello_hook ? hello_hook(name) : Status(); }
 
-void Node::on_peer(PeerId peer, const PeerName& name) {
+void Node::on_peer(PeerId peer, const wire::PeerName& name) {
   peers.emplace_back(peer, name);
   look();
 }
@@ -170,7 +170,7 @@ void Node::on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket
   look();
 }
 
-void Node::on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) {
+void Node::on_peer_lost(PeerId peer, const wire::PeerName& name, const Status& reason) {
   EXPECT_TRUE(lost.emplace(peer, Lost{name, reason}).second) << name.text() << " lost twice";
   if (lost_hook) lost_hook(peer, reason);
   look();

@@ -30,7 +30,7 @@ class Node : public EndpointHandler {
   ~Node() override;
 
   transport::Address listen(const std::string& host);
-  PeerId connect(const transport::Address& to, const PeerName& expected, Duration deadline = std::chrono::minutes(2));
+  PeerId connect(const transport::Address& to, const wire::PeerName& expected, Duration deadline = std::chrono::minutes(2));
   void send_owned(PeerId to, wire::MessageHead head, std::vector<std::byte> payload);
   void close(Duration limit);  // waits for `done`
   void kill();                 // as if the process had died: no goodbye
@@ -39,7 +39,7 @@ class Node : public EndpointHandler {
 
   // Waits until the condition, evaluated on the loop, holds: after each event, and from time to time for what has none (counters).
   void wait_until(const std::string& what, const std::function<bool(Node&)>& condition);
-  PeerId wait_peer(const PeerName& name);
+  PeerId wait_peer(const wire::PeerName& name);
   Status wait_lost(PeerId peer);
 
   struct Arrival {
@@ -48,19 +48,19 @@ class Node : public EndpointHandler {
     std::vector<std::byte> payload;
   };
   struct Lost {
-    PeerName name;
+    wire::PeerName name;
     Status reason;
   };
   // Loop thread, or with the loop stopped. Hooks are set before anything happens.
   Rank rank;
   EndpointOptions options;
   std::unique_ptr<Endpoint> endpoint;
-  std::vector<std::pair<PeerId, PeerName>> peers;
+  std::vector<std::pair<PeerId, wire::PeerName>> peers;
   std::map<PeerId, Lost> lost;
   std::vector<Arrival> arrived;
   std::set<std::uint64_t> delivered;
   std::vector<wire::Channel> channels;  // of what was delivered, in that order
-  std::function<Status(const PeerName&)> hello_hook;
+  std::function<Status(const wire::PeerName&)> hello_hook;
   std::function<std::string(const wire::MessageHead&)> about_hook;
   std::function<Result<std::span<std::byte>>(PeerId, const wire::MessageHead&)> begin_hook;
   std::function<void(PeerId, const wire::MessageHead&, std::span<std::byte>)> message_hook;  // instead of `arrived`
@@ -68,12 +68,12 @@ class Node : public EndpointHandler {
   std::function<void(PeerId, const Status&)> lost_hook;                                      // besides `lost`
 
  private:
-  Status on_hello(const PeerName& name) override;
-  void on_peer(PeerId peer, const PeerName& name) override;
+  Status on_hello(const wire::PeerName& name) override;
+  void on_peer(PeerId peer, const wire::PeerName& name) override;
   Result<std::span<std::byte>> on_message_begin(PeerId peer, const wire::MessageHead& head) override;
   void on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) override;
   void on_delivered(PeerId peer, wire::Channel channel, std::uint64_t ticket) override;
-  void on_peer_lost(PeerId peer, const PeerName& name, const Status& reason) override;
+  void on_peer_lost(PeerId peer, const wire::PeerName& name, const Status& reason) override;
   std::string about(const wire::MessageHead& head) const override { return about_hook ? about_hook(head) : ""; }
   void look();
   void look_again();

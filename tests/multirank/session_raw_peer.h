@@ -104,13 +104,13 @@ inline wire::HelloReply greet(End& end, wire::Hello hello, const Secret& secret 
   return wait_reply(end, reason, 1);
 }
 
-inline wire::Hello hello_of(const PeerName& name, std::uint64_t session, std::uint32_t attempt = 1) {
+inline wire::Hello hello_of(const wire::PeerName& name, std::uint64_t session, std::uint32_t attempt = 1) {
   return {.session = session,
           .job = 7,
           .epoch = 2,
           .attempt = attempt,
-          .from = {static_cast<std::uint8_t>(name.role), name.rank.value},
-          .to = {2, 0}};
+          .from = {name.role, name.rank},
+          .to = {wire::Role::kServer, {0}}};
 }
 
 }  // namespace paceline::session::testing

@@ -8,11 +8,11 @@ namespace paceline::session::testing {
 using namespace std::chrono_literals;
 using transport::testing::MakeBackend;
 
-inline const PeerName kServer{Role::kServer, {0}};
-inline const PeerName kWorker1{Role::kWorker, {1}};
-inline const PeerName kWorker2{Role::kWorker, {2}};
+inline const wire::PeerName kServer{wire::Role::kServer, {0}};
+inline const wire::PeerName kWorker1{wire::Role::kWorker, {1}};
+inline const wire::PeerName kWorker2{wire::Role::kWorker, {2}};
 
-inline EndpointOptions named(const PeerName& self, Duration deadline = 10s) {
+inline EndpointOptions named(const wire::PeerName& self, Duration deadline = 10s) {
   return {.self = self,
           .job = 7,
           .epoch = 2,

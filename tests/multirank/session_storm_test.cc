@@ -151,7 +151,7 @@ TEST_P(SessionStorm, EveryMessageArrivesOnceAndUndamaged) {
   };
   std::vector<std::unique_ptr<StormNode>> nodes;
   for (int i = 0; i < kRanks; ++i) {
-    const EndpointOptions options{.self = {Role::kWorker, {i}},
+    const EndpointOptions options{.self = {wire::Role::kWorker, {i}},
                                   .job = 9,
                                   .epoch = 1,
                                   .seed = static_cast<std::uint64_t>(i),
@@ -161,7 +161,7 @@ TEST_P(SessionStorm, EveryMessageArrivesOnceAndUndamaged) {
   }
   for (int i = 0; i < kRanks; ++i) {
     const auto address = nodes[i]->listen(backend.host);
-    for (int j = i + 1; j < kRanks; ++j) nodes[j]->connect(address, {Role::kWorker, {i}});
+    for (int j = i + 1; j < kRanks; ++j) nodes[j]->connect(address, {wire::Role::kWorker, {i}});
   }
   for (auto& node : nodes) node->wait_until("all peers", [](Node& n) { return n.peers.size() == kRanks - 1; });
   for (auto& node : nodes) node->begin();

@@ -228,11 +228,12 @@ TEST_P(SessionTest, CloseGivesUpOnAPeerThatDoesNotAcknowledge) {
 }
 
 TEST_P(SessionTest, ARefusalReachesTheOneWhoConnectsWithItsReason) {
-  Node coordinator(backend_, {.self = {Role::kCoordinator, {0}}}), worker(backend_, {.self = {Role::kWorker, {-1}}, .seed = 3});
-  coordinator.hello_hook = [](const PeerName& name) {
+  Node coordinator(backend_, {.self = {wire::Role::kCoordinator, {0}}}),
+      worker(backend_, {.self = {wire::Role::kWorker, {-1}}, .seed = 3});
+  coordinator.hello_hook = [](const wire::PeerName& name) {
     return error(ErrorKind::kBadRequest, "the job is full; {} comes too late", name.text());
   };
-  const PeerId peer = worker.connect(coordinator.listen(backend_.host), {Role::kCoordinator, {-1}});
+  const PeerId peer = worker.connect(coordinator.listen(backend_.host), {wire::Role::kCoordinator, {-1}});
   const Status reason = worker.wait_lost(peer);
   EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
   EXPECT_THAT(reason.message(), HasSubstr("coordinator ("));
@@ -241,11 +242,11 @@ TEST_P(SessionTest, ARefusalReachesTheOneWhoConnectsWithItsReason) {
 }
 
 TEST_P(SessionTest, TwoJoiningWorkersOfTheSameSeedAreTwoSessions) {
-  Node coordinator(backend_, {.self = {Role::kCoordinator, {0}}}), a(backend_, {.self = {Role::kWorker, {-1}}}),
-      b(backend_, {.self = {Role::kWorker, {-1}}});
+  Node coordinator(backend_, {.self = {wire::Role::kCoordinator, {0}}}), a(backend_, {.self = {wire::Role::kWorker, {-1}}}),
+      b(backend_, {.self = {wire::Role::kWorker, {-1}}});
   const auto address = coordinator.listen(backend_.host);
-  a.connect(address, {Role::kCoordinator, {-1}});
-  b.connect(address, {Role::kCoordinator, {-1}});
+  a.connect(address, {wire::Role::kCoordinator, {-1}});
+  b.connect(address, {wire::Role::kCoordinator, {-1}});
   coordinator.wait_until("both", [](Node& node) { return node.peers.size() == 2; });
   EXPECT_EQ(coordinator.counters().reconnects, 0U);
 }
@@ -269,7 +270,7 @@ TEST_P(SessionTest, ASecondProcessOfTheSameNameIsRefusedNamingTheFirst) {
 TEST_P(SessionTest, TheWrongDestinationJobOrEpochIsRefused) {
   Node server(backend_, named(kServer));
   const auto address = server.listen(backend_.host);
-  const auto refusal = [&](auto change, const PeerName& expected) {
+  const auto refusal = [&](auto change, const wire::PeerName& expected) {
     auto options = named(kWorker1);
     change(options);
     Node worker(backend_, options);
@@ -277,7 +278,7 @@ TEST_P(SessionTest, TheWrongDestinationJobOrEpochIsRefused) {
     EXPECT_EQ(reason.kind(), ErrorKind::kBadRequest);
     return reason.message();
   };
-  EXPECT_THAT(refusal([](EndpointOptions&) {}, {Role::kServer, {3}}),
+  EXPECT_THAT(refusal([](EndpointOptions&) {}, {wire::Role::kServer, {3}}),
               HasSubstr("the process at this address is server 0, not server 3"));
   EXPECT_THAT(refusal([](EndpointOptions& o) { o.job = 8; }, kServer), HasSubstr("worker 1 belongs to job 0000000000000008"));
   EXPECT_THAT(refusal([](EndpointOptions& o) { o.epoch = 1; }, kServer),
@@ -285,12 +286,12 @@ TEST_P(SessionTest, TheWrongDestinationJobOrEpochIsRefused) {
 }
 
 TEST_P(SessionTest, WhoDoesNotKnowItsRankYetIsTriedAgainUntilItDoes) {
-  const PeerName other{Role::kServer, {kServer.rank.value + 1}};
-  Node waiting(backend_, named({Role::kServer, {-1}})), worker(backend_, named(kWorker1)), early(backend_, named(other));
+  const wire::PeerName other{wire::Role::kServer, {kServer.rank.value + 1}};
+  Node waiting(backend_, named({wire::Role::kServer, {-1}})), worker(backend_, named(kWorker1)), early(backend_, named(other));
   const auto address = waiting.listen(backend_.host);
   const PeerId attempt = early.connect(address, kServer);
   // Somebody who does not care for the rank is served meanwhile, so the listener is up and has seen the other.
-  worker.connect(address, {Role::kServer, {-1}});
+  worker.connect(address, {wire::Role::kServer, {-1}});
   waiting.wait_peer(kWorker1);
   waiting.rank.on_loop([&] { waiting.endpoint->set_identity(kServer, 0, 0); });
   EXPECT_EQ(early.wait_peer(kServer), attempt);
