@@ -58,7 +58,8 @@ def options_page():
     page = f"""# Options: what is legal, and who must agree
 
 {len(rows)} options make a job. They are the same on the command line, in a `--config` file, in `attach(settings=...)` and in
-`paceline_job_set`. What each means, and its default, stands [with `paceline train`](../cli.md#paceline-train).
+`paceline_job_set`. With `attach` the script's optimizer makes the steps, so its options (`learning-rate`, `momentum` …) are refused there.
+What each means, and its default, stands [with `paceline train`](../cli.md#paceline-train).
 `paceline options --json` prints this table, `--schema` a JSON schema.
 Workers whose options differ are refused; the first difference is named. So is a checkpoint where an option differs that must agree with it.
 """

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/amounts.h"
 #include "base/text.h"
 #include "lab/placeholders.h"
 #include "lab/rights.h"
@@ -85,8 +86,8 @@ Result<std::vector<lab::HostCommand>> commands_of(const Options& options) {
   if (!options.each.empty() && !options.command.empty())
     return error(ErrorKind::kBadRequest, "--each gives every host its command; leave out '{}'", options.command[0]);
   if (!options.each.empty() && options.each.size() != static_cast<std::size_t>(options.hosts))
-    return error(ErrorKind::kBadRequest, "--each is given {} times for {} hosts; give one per host", options.each.size(),
-                 options.hosts);
+    return error(ErrorKind::kBadRequest, "--each is given {} for {}; give one per host",
+                 counted(static_cast<std::int64_t>(options.each.size()), "time"), counted(options.hosts, "host"));
   if (options.each.empty() && options.command.empty()) return commands;
   for (int host = 0; host < options.hosts; ++host) {
     lab::HostCommand command{.host = host};

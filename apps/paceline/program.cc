@@ -67,6 +67,14 @@ std::string in_our_words(const CLI::ParseError& problem) {
   return said;
 }
 
+// The command that has an option, for whoever gave it to another one.
+std::string elsewhere(const CLI::App& app, const std::string& option) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_option_no_throw(option) != nullptr) return fmt::format(", which '{}' has", path_of(*command));
+  }
+  return {};
+}
+
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
 // reached knows the legal names.
 Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CLI::Option* read) {
@@ -89,8 +97,9 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
                      name, path_of(*reached));
       }
       const auto legal = option ? option_names(*reached) : command_names(*reached);
+      const std::string meant = suggestion(name, legal);
       return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(),
-                   option ? "option" : "command", name, suggestion(name, legal), path_of(*reached))
+                   option ? "option" : "command", name, meant.empty() && option ? elsewhere(app, name) : meant, path_of(*reached))
           .because({"unknown", name});
     }
   }
@@ -100,6 +109,12 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
         .because({"missing", ""});
   }
   const std::string said = in_our_words(problem);
+  if (no_command) {  // CLI11 has the same word for an option that must be given
+    const std::string name = said.substr(0, said.find(' '));
+    const CLI::Option* wanted = reached->get_option_no_throw(name);
+    return error(ErrorKind::kBadRequest, "{}{}", said, wanted != nullptr ? ": " + wanted->get_description() : "")
+        .because({"missing", name});
+  }
   const bool no_number = dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr;
   const bool about_value = no_number || dynamic_cast<const CLI::ValidationError*>(&problem) != nullptr;
   return Status(ErrorKind::kBadRequest, no_number && read != nullptr ? conversion_error(*read) : said,

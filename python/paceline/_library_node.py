@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from paceline import _interface, _library, _library_state
 from paceline._errors import PacelineError
-from paceline._node import Place, State, TensorSpec, Verdict
+from paceline._node import Place, State, TensorSpec, Verdict, texts
 from paceline._waiting import wait
 from paceline.launch import is_file
 
@@ -55,7 +55,7 @@ class _Hosted:
 class Coordinator(_Hosted):
     """The coordinator of a job, on a thread of libpaceline."""
 
-    def __init__(self, workers: int, servers: int, *, listen: str = "127.0.0.1:0", settings: Mapping[str, str] | None = None, key: Place = Place()) -> None:
+    def __init__(self, workers: int, servers: int, *, listen: str = "127.0.0.1:0", settings: Mapping[str, str | float] | None = None, key: Place = Place()) -> None:
         """`settings`: of them the time limits count; of `key` the job's key and security. Raises PacelineError when the address cannot be had."""
         where = _library.place(workers=workers, servers=servers, coordinator=listen, job_key_file=key.job_key_file, security=key.security)
         with _job(settings or {}) as job:
@@ -70,7 +70,7 @@ class Coordinator(_Hosted):
 class Server(_Hosted):
     """A server of a job, on a thread of libpaceline; it joins meanwhile."""
 
-    def __init__(self, place: Place, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, place: Place, *, settings: Mapping[str, str | float] | None = None) -> None:
         with _job(settings or {}) as job:
             super().__init__(_library.serve(job, _place(place)))
 
@@ -176,10 +176,10 @@ def join(
 
 
 @contextlib.contextmanager
-def _job(settings: Mapping[str, str]) -> Iterator[int]:
+def _job(settings: Mapping[str, str | float]) -> Iterator[int]:
     job = _library.job_new()
     try:
-        for option, value in settings.items():
+        for option, value in texts(settings).items():
             _library.job_set(job, option, value)
         yield job
     finally:

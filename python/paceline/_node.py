@@ -13,6 +13,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from paceline._errors import PacelineError
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
@@ -27,6 +29,14 @@ class TensorSpec:
     layer: int = 0  # its gate: layer 0 is needed first by the next iteration
     frozen: bool = False  # never has a gradient: only its initial value travels
     group: int = 0  # of parameters, whose rates servers update it with (tell_rates)
+
+
+def texts(settings: Mapping[str, str | float]) -> dict[str, str]:
+    """Options of a job as the library takes them. Numbers are written as they are, True and False as 1 and 0."""
+    for name, value in settings.items():
+        if not isinstance(value, (str, int, float)):
+            raise PacelineError(f"settings[{name!r}] is {value!r}; legal: a text, a number, True or False", subject=name)
+    return {name: str(int(value) if isinstance(value, bool) else value) for name, value in settings.items()}
 
 
 @dataclasses.dataclass(frozen=True)

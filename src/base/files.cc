@@ -38,7 +38,7 @@ Status check_regular(const std::string& path, mode_t mode) {
 Status cannot_open(const std::string& path, int number) {
   const std::string reason = std::generic_category().message(number);
   if (number == ENOENT || number == ENOTDIR)
-    return error(ErrorKind::kBadRequest, "{}: cannot be opened: there is no such file ({})", path, reason).because({"no-file", ""});
+    return error(ErrorKind::kBadRequest, "{}: cannot be opened: {}", path, reason).because({"no-file", ""});
   return error(ErrorKind::kIo, "{}: cannot be opened: {}", path, reason);
 }
 

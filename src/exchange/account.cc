@@ -37,10 +37,22 @@ void BusyTime::begin(TimePoint now) {
 }
 
 void BusyTime::end(TimePoint now) {
-  if (--running_ == 0) total_ += now - since_;
+  if (--running_ == 0) ended_.push_back({since_, now});
+}
+
+void BusyTime::exclude(TimePoint from, TimePoint to) {
+  const auto outside = [&](const Interval& busy) {
+    const Duration inside = std::min(busy.to, to) - std::max(busy.from, from);
+    return busy.to - busy.from - std::max(inside, Duration{});
+  };
+  for (const Interval& busy : ended_) total_ += outside(busy);
+  ended_.clear();
+  if (running_ > 0 && since_ < to) total_ += outside({std::exchange(since_, to), to});
 }
 
 Duration BusyTime::take(TimePoint now) {
+  for (const Interval& busy : ended_) total_ += busy.to - busy.from;
+  ended_.clear();
   if (running_ > 0) total_ += now - std::exchange(since_, now);
   return std::exchange(total_, Duration{});
 }

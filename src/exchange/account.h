@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/quantity.h"
 
@@ -13,7 +14,8 @@ namespace paceline::exchange {
 // value began to come = wait, of which the time that its update took = update; from then on = pull.
 struct Account {
   Duration push{}, pull{}, wait{}, update{};
-  Duration overlapped_push{}, overlapped_pull{};  // time with at least one push (pull) on its way, less the exposed part
+  Duration overlapped_push{},
+      overlapped_pull{};  // time with at least one push (pull) on its way, while training waited for nothing
   // Payload. With WireOptions::drops() whoever sends the pushes counts them.
   std::int64_t bytes_pushed = 0, bytes_pulled = 0;
 
@@ -30,17 +32,24 @@ struct UnitTimes {
   void split(TimePoint entered, TimePoint opened, Account& account) const;
 };
 
-// Time during which at least one of something was under way.
+// Time during which at least one of something was under way, and nobody waited.
 class BusyTime {
  public:
   void begin(TimePoint now);
   void end(TimePoint now);
+  // Somebody waited; ascending, and told when the wait is over.
+  void exclude(TimePoint from, TimePoint to);
   // Since the last call.
   Duration take(TimePoint now);
 
  private:
+  struct Interval {
+    TimePoint from, to;
+  };
+
   std::int64_t running_ = 0;
   TimePoint since_{};
+  std::vector<Interval> ended_;  // which a wait may still be told of
   Duration total_{};
 };
 

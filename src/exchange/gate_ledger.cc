@@ -237,7 +237,9 @@ void GateLedger::count_bytes(std::int64_t pushed, std::int64_t pulled) {
 }
 
 void GateLedger::account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened) {
-  if (iteration - 1 < plan_->options().first || opened <= entered) return;
+  if (opened <= entered) return;
+  for (BusyTime& flow : flows_) flow.exclude(entered, opened);
+  if (iteration - 1 < plan_->options().first) return;
   const scheduling::UnitRange units = awaited(layer);
   const UnitTimes* last = nullptr;
   for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
@@ -248,8 +250,8 @@ void GateLedger::account_gate(std::optional<Layer> layer, Iteration iteration, T
 }
 
 Account GateLedger::take_account(TimePoint now) {
-  account_.overlapped_push = std::max(Duration{}, flows_[0].take(now) - account_.push);
-  account_.overlapped_pull = std::max(Duration{}, flows_[1].take(now) - account_.pull);
+  account_.overlapped_push = flows_[0].take(now);
+  account_.overlapped_pull = flows_[1].take(now);
   return std::exchange(account_, Account{});
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/text.h"
+#include "base/wrong.h"
 #include "report/json_text.h"
 
 namespace paceline::replay {
@@ -82,8 +83,11 @@ Result<LayerTable> parse_table(const std::string& text, const std::string& sourc
 }
 
 Result<LayerTable> read_table(const std::string& path) {
+  if (path.empty())
+    return error(ErrorKind::kBadRequest, "--model replay: names no file; write replay:FILE").because({"missing", "--model"});
   const auto text = read_text(system_files(), path, kLargestTable);
-  if (!text.ok()) return error(ErrorKind::kBadRequest, "the table cannot be read: {}", text.status().message());
+  if (!text.ok())
+    return error(ErrorKind::kBadRequest, "the table cannot be read: {}", text.status().message()).because(cause_of(text.status()));
   return parse_table(*text, path);
 }
 

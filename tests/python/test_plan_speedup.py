@@ -26,7 +26,7 @@ def test_people_get_a_table_with_units_and_one_sentence():
     text = run("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "bandwidth": 1e6})).stdout
     lines = text.splitlines()
     assert lines[0].split() == ["machines", "Paceline", "split", "DDP", "bound", "speed-up", "limited", "by"] and lines[1].split()[:3] == ["1", "37.0", "ms"]
-    assert lines[-1].startswith("more machines do not pay here: one machine"), text
+    assert lines[-1].startswith("stay with one machine: an iteration takes 37.0 ms, limited by computing"), text
     assert run("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "bandwidth": 1e12})).stdout.splitlines()[-1].startswith("worth it: 4 machines make")
     only = run("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "bandwidth": 1e6, "machines": [4]})).stdout
     assert only.splitlines()[-1].startswith("does not pay: 4 machines make 0."), only

@@ -49,7 +49,13 @@ def test_mistakes_are_told_as_before():
         (["train", "--iterations"], "--iterations needs a value"),
         (["train", "--schedule", "P3"], "--schedule: 'P3' is no schedule; legal are default, layer-wise, ibatch, kvstore, slicing, tuned, p3 (did you mean 'p3'?)"),
         (["train", "--deadline", "5"], "--deadline: '5' is not a time: it has no unit; write for example 10ms or 1.5s"),
-        (["run", "--workers", "2"], "program is missing"),
+        (["run", "--workers", "2"], "program is missing: The program and its arguments, behind -- [paceline help PL-MISSING]"),
+        (["run", "--optimizer", "adam", "--", "true"], "run has no option '--optimizer', which 'paceline train' has; see 'paceline run --help'"),
+        (["run", "--", "no-such-program"], "there is no program 'no-such-program' in PATH"),
+        (["run", "--", "/no/such/program"], "there is no file '/no/such/program'"),
+        (["run", "--", "/tmp"], "'/tmp' is a folder and no program"),
+        (["datasets", "pack"], "spec is missing: the data set, "),
+        (["train", "--dataset", "mnist"], "data set 'mnist' is incomplete; write mnist:DIR"),
         (["help", "bench", "sink"], "there is no help on 'bench sink'; legal: transport, server, "),
     ]:
         done = run(*words)

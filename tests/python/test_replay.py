@@ -262,7 +262,7 @@ def test_bad_tables_are_refused_by_file_layer_and_key(tmp_path):
     for text, names in [("", ("bad.json",)), ("[1]", ("object",)), ('{"layers":[]}', ("'layers'", "at least one")), ('{"layer":[]}', ("did you mean 'layers'",)), ("{", ("line 1",))]:
         file.write_text(text)
         refused("train", "--model", f"replay:{file}", names=names)
-    refused("train", "--model", "replay:", names=("cannot be read",))
+    refused("train", "--model", "replay:", names=("names no file", "replay:FILE"))
     refused("train", "--model", f"replay:{tmp_path}/none.json", names=("none.json", "No such file"))
 
 

@@ -88,7 +88,8 @@ Result<DatasetPair> open_shipped(const std::string& name, const Normalisation& n
                                  const std::filesystem::path& data_root) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(data_root / name, ignored)) {
-    return error(ErrorKind::kBadRequest, "data set {}: there is no folder {}; run scripts/setup, which writes it", name,
+    return error(ErrorKind::kBadRequest,
+                 "data set {}: there is no folder {}; scripts/setup writes it, where PACELINE_DATA names no other place", name,
                  (data_root / name).string())
         .because({"no-file", ""});
   }
@@ -151,7 +152,7 @@ Result<DatasetPair> open_named(std::string_view spec, const std::filesystem::pat
     return error(ErrorKind::kBadRequest, "data set '{}': {} takes nothing behind its name", spec, name).because({"illegal", ""});
   }
   if (!kind->argument.empty() && argument.empty()) {
-    return error(ErrorKind::kBadRequest, "data set '{}' is incomplete, expected {}:{}", spec, name, kind->argument)
+    return error(ErrorKind::kBadRequest, "data set '{}' is incomplete; write {}:{}", spec, name, kind->argument)
         .because({"missing", ""});
   }
 

@@ -16,11 +16,13 @@
 #include "paceline/ssh.h"
 #include "paceline/train/trainer_program.h"
 #include "paceline/within.h"
+#include "planner/questions/job_candidates.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr const char* kLimit = "40s";     // of measuring a network; with its start and two seconds for each host a minute
+constexpr double kLongStep = 10;          // seconds; who waits for three of them is told
 constexpr double kUsualStartUp = 100e-6;  // of a message, where half of the round trip is not more
 constexpr std::int64_t kMiniBatch = 32;
 
@@ -73,15 +75,16 @@ std::string table_of(const Json& rows) {
     if (rank(row) > rank(*best)) best = &row;
   }
   const bool several = (*best)["machines"] > 1;
-  const char* verdict = !several ? "more machines do not pay here" : (*best)["worth"].get<bool>() ? "worth it" : "does not pay";
+  const char* verdict = !several ? "stay with one machine" : (*best)["worth"].get<bool>() ? "worth it" : "does not pay";
   return text + fmt::format("\n{}: {}\n", verdict, (*best)["why"].get<std::string>());
 }
 
 class SpeedupExtension final : public Extension {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--model", model_,
-                   fmt::format("Measure this network's layers here first, {} at most; 'paceline models' lists them", kLimit));
+    app.add_option(
+        "--model", model_,
+        fmt::format("Measure this network's layers here first, {} at most or three steps; 'paceline models' lists them", kLimit));
     within(app.add_option("--mini-batch", mini_batch_,
                           fmt::format("With --model: samples of one machine's step (default {})", kMiniBatch)),
            1, 1'000'000)
@@ -173,6 +176,9 @@ class SpeedupExtension final : public Extension {
         "--limit", kLimit,    "--bandwidth", "1gbit",        "--start-up",
         "1us",     "--json"};
     if (progress_ || isatty(STDERR_FILENO) != 0) words.emplace_back("--progress");
+    PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription network, model::describe(model_));
+    const double step = planner::expected_step(network, mini_batch_.value_or(kMiniBatch));
+    if (step > kLongStep) say(fmt::format("measuring {} takes about {}: three steps", model_, in_time(3 * step)));
     PACELINE_ASSIGN_OR_RETURN(const std::string printed, run_paceline(words));
     const Json profile = Json::parse(printed);
     values["layers"] = profile.at("layers").dump();

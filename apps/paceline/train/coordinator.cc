@@ -4,6 +4,7 @@
 #include <iostream>
 #include <random>
 
+#include "base/amounts.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "paceline/option_files.h"
@@ -78,8 +79,8 @@ int run_coordinator(const CoordinatorRequest& request) {
   if (request.events)
     print_event("listening", address->text());
   else
-    fmt::print(stderr, "paceline: coordinator at {}, waiting for {} workers and {} servers\n", address->text(), request.workers,
-               request.servers);
+    fmt::print(stderr, "paceline: coordinator at {}, waiting for {} and {}\n", address->text(), counted(request.workers, "worker"),
+               counted(request.servers, "server"));
 
   loop.run();
   bar.reset();

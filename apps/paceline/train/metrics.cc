@@ -18,8 +18,10 @@ Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const char* option, const
   if (!made) descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0 && errno == ENOENT) descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kRights);  // by a link
   if (descriptor < 0) {
+    const int why = errno;
     return error(ErrorKind::kBadRequest, "{} {} cannot be written: {}", option, path,
-                 errno == ENXIO ? "it is a socket, or a pipe that nobody reads" : std::strerror(errno));
+                 why == ENXIO ? "it is a socket, or a pipe that nobody reads" : std::strerror(why))
+        .because({why == ENOENT || why == ENOTDIR ? "no-file" : "", option});
   }
   fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   return std::unique_ptr<MetricsFile>(

@@ -6,6 +6,7 @@
 #include "paceline/train/launcher.h"
 #include "paceline/train/roles.h"
 #include "paceline/within.h"
+#include "process/program_file.h"
 
 namespace paceline::cli {
 namespace {
@@ -104,6 +105,10 @@ void add_run(CLI::App& app, Chosen& chosen) {
                "python train.py\n  paceline run --hosts node1,node2,node3 -- python train.py");
   command->callback([request, &chosen] {
     chosen.run = [request] {
+      const Status program = request->hosts.names.empty()
+                                 ? check_startable(request->program.front(), variable_of_others("PATH").value_or(""))
+                                 : Status();
+      if (!program.ok()) return report_error(program);
       const auto checked = validated(*request);
       return checked.ok() ? run_whole_job(*checked) : report_error(checked.status());
     };

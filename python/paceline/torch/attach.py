@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from paceline import _joining
 from paceline._errors import PacelineError
-from paceline._node import Join, Place
+from paceline._node import Join, Place, texts
 from paceline.torch import agreement, lifetime, separable, server_rules, server_state, servers
 from paceline.torch.buffers import Buffers
 from paceline.torch.exchange import Exchange
@@ -45,7 +45,7 @@ def attach(
     expect: str = "once",
     may_thaw: bool = False,
     check: bool = False,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, str | float] | None = None,
     job_key_file: str = "",
     security: str = "auto",
     place: Place | None = None,
@@ -69,7 +69,7 @@ def attach(
     may_thaw: parameters that are frozen and in no optimizer keep a place in the exchange, so that they may learn later.
     check: a read of a parameter by a reference that is older than attach, while its update is due, is an error that names both, instead of
     a reason to apply the update (also PACELINE_CHECK=1): it finds what keeps updates from being hidden.
-    settings: options of the job, as `paceline options` names them, e.g. {"schedule": "p3", "wire": "bfloat16"}.
+    settings: options of the job, as `paceline options` names them, e.g. {"schedule": "p3", "slice": 50000}; a flag is True or False.
     job_key_file: of the job's key, the same for all ranks ("": what PACELINE_JOB_KEY_FILE names), or a certificate of this rank's own; every
     connection is TLS then. Without a key only the loopback is allowed, unless security="none" (docs/security.md).
     place: where this process stands; None: as paceline.launch finds it (torchrun, mpirun, srun, PACELINE_* variables).
@@ -110,12 +110,13 @@ def attach(
     row = exchange.add("paceline.agreement", ours, frozen=True)
 
     specs, initial = exchange.specs()
-    options = server_settings(settings or {}, optimizer, clip_norm, sync, staleness) if on_servers else job_settings(settings or {}, exchange, clip_norm)
+    given = texts(settings or {})
+    options = server_settings(given, optimizer, clip_norm, sync, staleness) if on_servers else job_settings(given, exchange, clip_norm)
     try:
         numbered = {exchange.number(table.entries[index]): state for index, state in states.items()}
         node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, where(place or Place(), job_key_file, security), numbered)
     except PacelineError as error:
-        raise explained(error, settings or {}, table) from None
+        raise explained(error, given, table) from None
     try:
         agreement.compare(lines, ours, exchange.joined_value(node, row), node.rank)
     except PacelineError as error:
@@ -220,6 +221,9 @@ def job_settings(given: Mapping[str, str], exchange: Exchange, clip_norm: float 
     for name in ("optimizer", "verdict", "verdict-first"):
         if name in given:
             raise PacelineError(f"settings[{name!r}] is attach's own: means come back, and the script's optimizer steps", subject=name)
+    for name in given:
+        if name in servers.OWN or name.startswith("learning-rate"):
+            raise PacelineError(f"settings[{name!r}]: the script's optimizer makes the steps; give it to that, or attach with update='server'", subject=name)
     chosen = {"optimizer": "mean", "verdict": "1", "non-finite": "apply"}
     if given.get("collective", "none") == "none":
         if clip_norm is not None:

@@ -107,13 +107,16 @@ std::string Candidate::told_by() const {
   return {};
 }
 
+double expected_step(const model::ModelDescription& model, std::int64_t mini_batch) {
+  constexpr double kOperations = 6, kOperationsPerSecond = 4e10;  // backward computes twice what forward does
+  return kOperations * static_cast<double>(model.macs()) * static_cast<double>(mini_batch) / kOperationsPerSecond;
+}
+
 double seconds_to_measure(const model::ModelDescription& model, const std::vector<std::int64_t>& mini_batches,
                           std::int64_t rounds) {
-  // Four algorithms, and whole steps; backward computes twice what forward does. Of one core.
-  constexpr double kContestants = 5, kOperations = 6, kOperationsPerSecond = 4e10;
-  const auto samples = static_cast<double>(std::accumulate(mini_batches.begin(), mini_batches.end(), std::int64_t{0}));
-  const double steps = kContestants * static_cast<double>(rounds + 1);
-  return steps * kOperations * static_cast<double>(model.macs()) * samples / kOperationsPerSecond;
+  constexpr double kContestants = 5;  // four algorithms, and whole steps
+  const auto samples = std::accumulate(mini_batches.begin(), mini_batches.end(), std::int64_t{0});
+  return kContestants * static_cast<double>(rounds + 1) * expected_step(model, samples);
 }
 
 std::string how_to_measure(const JobQuestion& question, const model::ModelDescription& model) {

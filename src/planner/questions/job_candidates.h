@@ -45,7 +45,9 @@ struct Candidates {
 Result<Candidates> candidates_for(const JobQuestion& question, const Measurements& measurements,
                                   const model::ModelDescription& model);
 
-// About how long `paceline profile --convolutions` takes, from the network's arithmetic: right within a factor of two or three.
+// About how long one core computes a step, and `paceline profile --convolutions` takes, from the network's arithmetic: right within
+// a factor of two or three. Seconds.
+double expected_step(const model::ModelDescription& model, std::int64_t mini_batch);
 inline constexpr std::int64_t kUsualRounds = 5;
 double seconds_to_measure(const model::ModelDescription& model, const std::vector<std::int64_t>& mini_batches, std::int64_t rounds);
 

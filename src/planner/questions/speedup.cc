@@ -124,9 +124,9 @@ std::string limit_of(const cost::LowerBound& bound) {
 
 std::string why(std::int64_t nodes, double iteration, double speedup, const std::string& limit) {
   const std::string gain =
-      nodes == 1 ? "one machine" : fmt::format("{} machines make {:.2f} times as many samples a second as one", nodes, speedup);
+      nodes == 1 ? "" : fmt::format("{} machines make {:.2f} times as many samples a second as one, ", nodes, speedup);
   const bool pays = speedup >= kWorth * static_cast<double>(nodes);
-  return fmt::format("{}, an iteration takes {}, limited by {}{}", gain, in_time(iteration), limit,
+  return fmt::format("{}an iteration takes {}, limited by {}{}", gain, in_time(iteration), limit,
                      pays ? "" : "; in the mean each adds less than half of its own work");
 }
 

@@ -106,8 +106,9 @@ class TcpFamily final : public SocketFamily {
     if (!failure) socket.listen(Acceptor::max_listen_connections, failure);
     if (failure.value() == EADDRNOTAVAIL)
       return error(ErrorKind::kBadRequest, "this machine has no such address").because({"address", ""});
-    if (failure)
-      return error(ErrorKind::kIo, "{}", failure.message()).because({failure.value() == EADDRINUSE ? "port-in-use" : "", ""});
+    if (failure.value() == EADDRINUSE)
+      return error(ErrorKind::kIo, "{}; give another port, or none for a free one", failure.message()).because({"port-in-use", ""});
+    if (failure) return error(ErrorKind::kIo, "{}", failure.message());
     return {};
   }
 

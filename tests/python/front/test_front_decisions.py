@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 from paceline._errors import PacelineError
+from paceline._node import texts
 from paceline.torch import memory, summary
 from paceline.torch.account import Account
 from paceline.torch.attach import job_settings
@@ -123,6 +124,19 @@ def test_gradients_go_first_where_means_wait_for_the_norm():
     assert "verdict-first" not in job_settings({"collective": "loop3-overlap"}, exchange, 1.0)
     with pytest.raises(PacelineError, match="'verdict-first'. is attach's own"):
         job_settings({"verdict-first": "1"}, exchange, None)
+
+
+def test_what_the_optimizer_decides_is_no_setting_of_a_job_whose_means_come_back():
+    exchange = exchange_of(torch.nn.Linear(2, 2))
+    for name in ("learning-rate", "momentum", "adam-beta1"):
+        with pytest.raises(PacelineError, match=rf"settings\['{name}'\]: the script's optimizer makes the steps; give it to that, or attach with update='server'"):
+            job_settings({name: "0.1"}, exchange, None)
+
+
+def test_settings_may_be_numbers_and_flags():
+    assert texts({"slice": 50000, "clip-norm": 0.5, "verdict": True, "wire": "bfloat16"}) == {"slice": "50000", "clip-norm": "0.5", "verdict": "1", "wire": "bfloat16"}
+    with pytest.raises(PacelineError, match=r"settings\['slice'\] is \[1\]; legal: a text, a number, True or False"):
+        texts({"slice": [1]})
 
 
 def test_the_report_says_what_would_help():
