@@ -17,6 +17,13 @@ inline std::string words_of(const cost::LinkFit& link) {
                                         ? fmt::format(" and a start-up of {} for each message", in_time(link.start_up))
                                         : std::string(" and no start-up that shows"));
 }
+// And how far to trust it.
+inline std::string how_measured(const cost::LinkFit& link) {
+  constexpr double kDoubtful = 0.3;
+  const char* const when = "measured before the start";
+  if (link.residual <= kDoubtful) return when;
+  return fmt::format("{}, its times {:.0f} % off these: was something else running?", when, 100 * link.residual);
+}
 inline constexpr std::int64_t kParameterBytes = sizeof(float);
 
 }  // namespace paceline::tuning

@@ -134,7 +134,7 @@ Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& 
                                 options.algorithm ? "as asked for" : "of those that sum in rank order the fastest predicted",
                                 to_text(from_seconds(seconds_of_all)), words_of(link),
                                 kept             ? "kept from the checkpoint"
-                                : gathering.link ? fmt::format("measured before the start, residual {:.0f} %", 100 * link.residual)
+                                : gathering.link ? how_measured(link)
                                                  : "assumed",
                                 to_text(BytesPerSecond{1 / cost.gamma}));
   return Json{{"loop", to_string(options.loop)},

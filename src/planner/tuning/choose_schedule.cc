@@ -51,7 +51,8 @@ Result<simulation::Job> profile_of(const job::JobSpec& settings, const wire::Ten
                                    const wire::LayerSeconds& measured) {
   const auto file = job::replay_file(settings);
   if (!file && measured.empty())
-    return error(ErrorKind::kBadRequest, "how long the layers of {} compute was not measured", settings.task.model);
+    return error(ErrorKind::kBadRequest, "how long the layers of {} compute was not measured",
+                 settings.task.model == "(own)" ? "a program's own model" : settings.task.model);
   if (!file) return simulation::Job{.table = table, .forward = measured.forward, .backward = measured.backward};
   PACELINE_ASSIGN_OR_RETURN(replay::LayerTable rows, replay::read_table(*file));
   rows = replay::scaled(std::move(rows), settings.task.scale);
@@ -154,9 +155,9 @@ Result<Json> choose_schedule(job::JobSpec& settings, const wire::TensorTable& ta
   result["why"] =
       fmt::format("{}: for {} of parameters{}{}, {} and a link with {} ({}); {}", sizes_text(chosen, settings.task.scale),
                   to_text(Bytes{std::llround(static_cast<double>(model.count) * settings.task.scale)}),
-                  settings.task.scale == 1 ? "" : fmt::format(" (of each size this job moves 1/{:g})", settings.task.scale),
+                  settings.task.scale == 1 ? "" : fmt::format(" (sizes before --scale {:g})", settings.task.scale),
                   wire.narrow() ? fmt::format(" sent as {}", wire.text()) : "", counted(workers, "worker"), words_of(link),
-                  gathering.link ? "measured before the start" : "assumed", why);
+                  gathering.link ? how_measured(link) : "assumed", why);
   return result;
 }
 

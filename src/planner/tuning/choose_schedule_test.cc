@@ -11,6 +11,7 @@
 
 #include "job/make_plan.h"
 #include "job/testing.h"
+#include "planner/tuning/choice.h"
 #include "replay/table.h"
 #include "scheduling/slice_size.h"
 #include "simulation/predict.h"
@@ -236,6 +237,12 @@ TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
   EXPECT_EQ(assumed["bandwidth"], 125e6);
   settings_.schedule.name = "p3";
   EXPECT_TRUE(choose().is_null());
+}
+
+TEST(Choice, SaysHowFarAMeasuredLinkIsToBeTrusted) {
+  EXPECT_EQ(how_measured({.start_up = 1e-5, .bandwidth = {1e8}, .residual = 0.3}), "measured before the start");
+  EXPECT_EQ(how_measured({.start_up = 1e-5, .bandwidth = {1e8}, .residual = 1}),
+            "measured before the start, its times 100 % off these: was something else running?");
 }
 
 }  // namespace
