@@ -17,10 +17,11 @@ inline std::string words_of(const cost::LinkFit& link) {
                                         ? fmt::format(" and a start-up of {} for each message", in_time(link.start_up))
                                         : std::string(" and no start-up that shows"));
 }
-// And how far to trust it.
+// And how far to trust it. 1: times that lie on no line, so that the largest message alone counts.
 inline std::string how_measured(const cost::LinkFit& link) {
   constexpr double kDoubtful = 0.3;
   const char* const when = "measured before the start";
+  if (link.residual >= 1) return fmt::format("{}, by its largest message", when);
   if (link.residual <= kDoubtful) return when;
   return fmt::format("{}, its times {:.0f} % off these: was something else running?", when, 100 * link.residual);
 }

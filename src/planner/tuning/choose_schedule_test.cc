@@ -241,8 +241,9 @@ TEST_F(ChooseSchedule, FallsBackToTheFormulaAndSaysWhy) {
 
 TEST(Choice, SaysHowFarAMeasuredLinkIsToBeTrusted) {
   EXPECT_EQ(how_measured({.start_up = 1e-5, .bandwidth = {1e8}, .residual = 0.3}), "measured before the start");
-  EXPECT_EQ(how_measured({.start_up = 1e-5, .bandwidth = {1e8}, .residual = 1}),
-            "measured before the start, its times 100 % off these: was something else running?");
+  EXPECT_EQ(how_measured({.start_up = 1e-5, .bandwidth = {1e8}, .residual = 0.31}),
+            "measured before the start, its times 31 % off these: was something else running?");
+  EXPECT_EQ(how_measured({.start_up = 0, .bandwidth = {1e8}, .residual = 1}), "measured before the start, by its largest message");
 }
 
 }  // namespace
