@@ -196,9 +196,9 @@ TEST(OpenCifar, RefusesBadFilesAndSaysWhichAndWhy) {
   const TestFolder folder;
   write_cifar_10(folder, "");
   std::filesystem::remove(folder.path("data_batch_4.bin"));
-  expect_error(open("cifar-10:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"data_batch_4.bin", "no such file"},
+  expect_error(open("cifar-10:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"data_batch_4.bin", "No such file"},
                "missing batch");
-  expect_error(open("cifar-100:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"train.bin", "no such file"},
+  expect_error(open("cifar-100:" + folder.path(), "").status(), ErrorKind::kBadRequest, {"train.bin", "No such file"},
                "the other version");
   expect_error(open("cifar-10:/nowhere", "").status(), ErrorKind::kBadRequest, {"/nowhere", "not a folder", "data_batch_1.bin"},
                "no folder");
@@ -336,7 +336,7 @@ TEST(OpenText, RefusesWhatDoesNotBelongTogether) {
   const auto spec = [&](const std::string& s, const std::string& t) { return "text:" + folder.path(s) + "," + folder.path(t); };
   expect_error(open(spec("two", "three"), "").status(), ErrorKind::kBadRequest, {"two: 2 lines", "3 lines", "three"}, "counts");
   expect_error(open(spec("none", "none"), "").status(), ErrorKind::kBadRequest, {"none", "no samples"}, "empty");
-  expect_error(open(spec("two", "absent"), "").status(), ErrorKind::kBadRequest, {"absent", "no such file"}, "missing");
+  expect_error(open(spec("two", "absent"), "").status(), ErrorKind::kBadRequest, {"absent", "No such file"}, "missing");
   for (const char* incomplete : {"text:", "text:a", "text:a,", "text:,b", "text:a,b,c"}) {
     expect_error(open(incomplete, "").status(), ErrorKind::kBadRequest, {incomplete, "SOURCE,TARGET"}, incomplete);
   }

@@ -184,7 +184,7 @@ TEST(Records, RefuseWhatIsNoRecordFile) {
   folder.write("text", std::string(500, 'x'));
   expect_error(open(spec_of(folder, "text"), "").status(), ErrorKind::kBadRequest, {"text", "not a record file", "datasets pack"},
                "text");
-  expect_error(open(spec_of(folder, "absent"), "").status(), ErrorKind::kBadRequest, {"absent", "no such file"}, "absent");
+  expect_error(open(spec_of(folder, "absent"), "").status(), ErrorKind::kBadRequest, {"absent", "No such file"}, "absent");
   expect_error(open("records:" + folder.path(), "").status(), ErrorKind::kBadRequest, {folder.path(), "not a regular file"},
                "folder");
 }
