@@ -1,5 +1,6 @@
 #include "process/program_file.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <unistd.h>

@@ -63,6 +63,12 @@ def test_mistakes_are_told_as_before():
         assert done.stderr.startswith(f"paceline: error: {says}"), done.stderr
 
 
+def test_without_a_path_programs_are_found_where_the_system_looks():
+    bare = {name: value for name, value in os.environ.items() if name != "PATH"}
+    done = subprocess.run([PROGRAM, "run", "--workers", "1", "--", "true"], capture_output=True, text=True, env=bare, timeout=60)
+    assert done.returncode == 1 and "ended without joining the job" in done.stderr, done.stderr
+
+
 def test_signals_reach_the_program_itself():
     process = subprocess.Popen([PROGRAM, "doctor", "--serve", "0", "--json"], stdout=subprocess.PIPE, text=True)
     assert json.loads(process.stdout.readline())["listening"]

@@ -67,6 +67,8 @@ int run_train(TrainRequest typed, const CLI::App& command) {
   return request->role == "server" ? run_server(*request) : run_joining_worker(*request);
 }
 
+constexpr const char* kUsualPath = "/bin:/usr/bin";  // as for execvp, where PATH is not set
+
 }  // namespace
 
 void add_train(CLI::App& app, Chosen& chosen) {
@@ -106,7 +108,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
   command->callback([request, &chosen] {
     chosen.run = [request] {
       const Status program = request->hosts.names.empty()
-                                 ? check_startable(request->program.front(), variable_of_others("PATH").value_or(""))
+                                 ? check_startable(request->program.front(), variable_of_others("PATH").value_or(kUsualPath))
                                  : Status();
       if (!program.ok()) return report_error(program);
       const auto checked = validated(*request);
