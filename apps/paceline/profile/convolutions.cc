@@ -88,13 +88,16 @@ Result<Measurements> run(ProfileOptions options) {
   Cache cache = load_cache();
   if (!cache.notice.empty()) fmt::print(stderr, "paceline: {}; measuring anew\n", cache.notice);
   const SystemClock clock;
-  const auto is_known = [&](std::int64_t mini_batch) {
-    return !options.again && std::ranges::any_of(cache.measurements.steps, [&](const MeasuredStep& step) {
+  const auto known = [&](std::int64_t mini_batch) {
+    return std::ranges::find_if(cache.measurements.steps, [&](const MeasuredStep& step) {
       return step.model == options.model && step.mini_batch == mini_batch;
     });
   };
-  std::vector<std::int64_t> left = options.mini_batches;
-  std::erase_if(left, is_known);
+  std::vector<std::int64_t> left;
+  for (const std::int64_t mini_batch : options.mini_batches) {
+    const bool measured = !options.again && known(mini_batch) != cache.measurements.steps.end();
+    if (!measured && std::ranges::find(left, mini_batch) == left.end()) left.push_back(mini_batch);
+  }
   if (const double minutes = planner::seconds_to_measure(network, left, options.rounds) / 60; minutes >= 2) {
     fmt::print(stderr, "paceline: measuring {} takes about {:.0f} min; each mini-batch is kept once it is measured\n",
                options.model, minutes);
@@ -105,10 +108,7 @@ Result<Measurements> run(ProfileOptions options) {
     PACELINE_RETURN_IF_ERROR(store_cache(cache.measurements));  // what is measured stays, whatever happens to the rest
   }
   Measurements wanted;
-  for (const MeasuredStep& step : cache.measurements.steps) {
-    if (step.model == options.model && std::ranges::find(options.mini_batches, step.mini_batch) != options.mini_batches.end())
-      wanted.put(step);
-  }
+  for (const std::int64_t mini_batch : options.mini_batches) wanted.put(*known(mini_batch));
   return wanted;
 }
 
