@@ -22,7 +22,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr const char* kLimit = "40s";     // of measuring a network; with its start and two seconds for each host a minute
-constexpr double kLongStep = 10;          // seconds; who waits for three of them is told
+constexpr double kLongStep = 40;          // seconds; whoever waits for one is told
 constexpr double kUsualStartUp = 100e-6;  // of a message, where half of the round trip is not more
 constexpr std::int64_t kMiniBatch = 32;
 
@@ -84,7 +84,7 @@ class SpeedupExtension final : public Extension {
   void add_options(CLI::App& app) override {
     app.add_option(
         "--model", model_,
-        fmt::format("Measure this network's layers here first, {} at most or three steps; 'paceline models' lists them", kLimit));
+        fmt::format("Measure this network's layers here first, {} at most or one step; 'paceline models' lists them", kLimit));
     within(app.add_option("--mini-batch", mini_batch_,
                           fmt::format("With --model: samples of one machine's step (default {})", kMiniBatch)),
            1, 1'000'000)
@@ -178,7 +178,7 @@ class SpeedupExtension final : public Extension {
     if (progress_ || isatty(STDERR_FILENO) != 0) words.emplace_back("--progress");
     PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription network, model::describe(model_));
     const double step = planner::expected_step(network, mini_batch_.value_or(kMiniBatch));
-    if (step > kLongStep) say(fmt::format("measuring {} takes about {}: three steps", model_, in_time(3 * step)));
+    if (step > kLongStep) say(fmt::format("measuring {} takes about {}, as one step does", model_, in_time(step)));
     PACELINE_ASSIGN_OR_RETURN(const std::string printed, run_paceline(words));
     const Json profile = Json::parse(printed);
     values["layers"] = profile.at("layers").dump();
