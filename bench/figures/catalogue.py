@@ -1,7 +1,7 @@
 """What a figure or table of the papers is here: the cells that it needs, how they are read, what the paper says, and how it is drawn."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ class Cell:
     def command(self, quick: bool) -> tuple[str, ...]:
         return self.quick if quick and self.quick else self.words
 
+    def again(self) -> "Cell":
+        return replace(self, name=f"{self.name}-again")
+
 
 @dataclass
 class Reading:
@@ -32,6 +35,7 @@ class Reading:
     sentence: str  # where ours differs, or what is better
     rows: list[tuple[str, str, str]] = field(default_factory=list)  # what, the paper's number, ours
     draw: Callable[[Any], None] | None = None  # on a matplotlib figure
+    again: frozenset[str] = frozenset()  # names of cells to run twice: what they measure is within three spreads of the verdict's limit
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,29 @@ def by_machines(answer: Any, key: str = "speedup") -> dict[int, float]:
 
 def not_here(id: str, paper: str, title: str, why: str) -> Figure:
     return Figure(id, paper, title, (), lambda _: Reading(NOT_HERE, why), how="")
+
+
+def half_range(runs: Mapping[str, float]) -> float:
+    """The spread of runs, as a share of their median."""
+    return (runs["highest"] - runs["lowest"]) / 2 / runs["median"]
+
+
+def spreads_of(answer: Any, **wanted: Any) -> dict[str, float]:
+    """{contestant: share} of `bench schedules`: the largest of the rows that fit."""
+    found: dict[str, float] = {}
+    for row in answer["rows"]:
+        if all(row[key] == value for key, value in wanted.items()):
+            found[row["contestant"]] = max(found.get(row["contestant"], 0), half_range(row["iteration_seconds"]))
+    return found
+
+
+def close(value: float, spread: float, *limits: float) -> bool:
+    """`spread`: a share of `value`."""
+    return any(abs(value - limit) <= 3 * spread * value for limit in limits)
+
+
+def names(cells: Iterable[Cell]) -> frozenset[str]:
+    return frozenset(cell.name for cell in cells)
 
 
 def within(ours: float, low: float, high: float) -> str:

@@ -1,6 +1,7 @@
 /* Runs collective operations over MPI when told to, for `paceline bench collectives`. The same words on the same kind of socket as
  * bench/collectives/member.h, which describes them.
  *   mpi_collectives SOCKET */
+#define _DEFAULT_SOURCE /* usleep */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -113,7 +113,10 @@ def test_curves_of_loops(seconds, accuracy, verdict):
 
 @pytest.mark.parametrize(("power", "verdict"), [(1, "reproduced"), (3, "differs")])
 def test_growth_of_the_searches(power, verdict):
-    times = [{"algorithm": name, "workers": n, "lookahead": r, "seconds": {"median": 1e-9 * r * n**power}, "paper_seconds": None} for name in ("zipline", "grid-scan", "full-grid-scan") for n in (10, 100, 1000) for r in (15, 150)]
+    def runs(seconds):
+        return {"median": seconds, "lowest": seconds, "highest": seconds}
+
+    times = [{"algorithm": name, "workers": n, "lookahead": r, "seconds": runs(1e-9 * r * n**power), "paper_seconds": None} for name in ("zipline", "grid-scan", "full-grid-scan") for n in (10, 100, 1000) for r in (15, 150)]
     reading = elastic_bsp.read_growth({elastic_bsp.PREDICTION.name: {"prediction": times}})
     assert reading.verdict == verdict and ("ZipLine: exponent of R, median of 3 pairs", "1", "1.00") in reading.rows
 
@@ -127,3 +130,27 @@ def test_time_to_an_accuracy(seconds, accuracy, verdict):
     answers[elastic_bsp.SWEEPS["resnet-20"]["bsp"].name] = job(30.0, 0.95)
     answers[elastic_bsp.SWEEPS["resnet-20"]["elastic-bsp, R = 30"].name] = job(seconds, accuracy)
     assert elastic_bsp.read_sweep("resnet-20", "made up")(answers).verdict == verdict
+
+
+def hosts(gain, spread=0.0):
+    def row(contestant, count, seconds):
+        return {"contestant": contestant, "hosts": count, "iteration_seconds": {"median": seconds, "lowest": seconds * (1 - spread), "highest": seconds * (1 + spread)}}
+
+    rows = [row(name, count, seconds) for count in (2, 8) for name, seconds in ((p3.OURS, 1.0), (p3.BASELINE, 1 + gain))]
+    return {"p3-hosts": {"rows": rows}}
+
+
+@pytest.mark.parametrize(("gain", "spread", "verdict", "again"), [(0.61, 0.01, "reproduced", 0), (0.61, 0.1, "reproduced", 1), (0.31, 0.01, "reproduced", 1), (0.2, 0.0, "differs", 0), (0.95, 0.02, "better", 1)])
+def test_a_verdict_within_three_spreads_of_its_limit_is_to_be_run_twice(gain, spread, verdict, again):
+    reading = p3.read_hosts(hosts(gain, spread))
+    assert (reading.verdict, reading.again) == (verdict, {"p3-hosts"} if again else set())
+
+
+def test_only_the_network_near_its_limit_is_run_twice():
+    def rows(model, gain):
+        of = {p3.OURS: 1.0, p3.SLICING: 1.0, p3.BASELINE: 1 + gain}
+        runs = {name: {"median": seconds, "lowest": seconds * 0.99, "highest": seconds * 1.01} for name, seconds in of.items()}
+        return [{"contestant": name, "model": model, "stands_for_bits_per_second": 4e9, "iteration_seconds": spread} for name, spread in runs.items()]
+
+    answers = {f"p3-bandwidth-{model}": {"rows": rows(model, gain)} for model, gain in {**p3.GAIN, "inception_v3": 0.25}.items()}
+    assert p3.read_bandwidth(answers).again == {"p3-bandwidth-inception_v3"}, "1.25 is near 1.27, and the others are far from theirs"
