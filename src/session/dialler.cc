@@ -36,6 +36,7 @@ PeerId Dialler::connect(const transport::Address& address, const wire::PeerName&
   peer.connecting = true;
   peer.address = address;
   peer.address_text = address.text();
+  peer.patience = deadline;
   peer.give_up = common_.now() + deadline;
   while (peer.session_id == 0) peer.session_id = draw() ^ id_salt_;
   peer.tells_secret = common_.options.secret == kNoSecret;

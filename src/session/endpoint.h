@@ -77,7 +77,7 @@ class EndpointHandler {
   virtual std::string about(const wire::MessageHead&) const { return {}; }
   // Once, last, for every peer of on_peer and for every connect() that failed: silent longer than the deadline, refused, said
   // goodbye, broke the protocol. Payloads not delivered by now are the caller's again. The message names the peer, its address and
-  // the milliseconds since it was last heard.
+  // how long ago it was last heard.
   virtual void on_peer_lost(PeerId peer, const wire::PeerName& name, const Status& reason) = 0;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/text.h"
 #include "session/endpoint_state.h"
 
 namespace paceline::session {
@@ -7,6 +8,7 @@ namespace paceline::session {
 namespace {
 
 constexpr Duration kLongestLinger = std::chrono::seconds(1);
+constexpr Duration kToldExactly = std::chrono::milliseconds(1);  // how long ago a peer was heard
 
 }  // namespace
 
@@ -19,8 +21,8 @@ void EndpointState::post(std::function<void()> work) {
 void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, const std::string& goodbye, const std::string& code) {
   if (peer.stage == Stage::kEnding) return;
   const TimePoint at = common_.now();
-  const std::string heard =
-      peer.known ? fmt::format("; last heard {} ms ago", milliseconds(at - peer.session.heard())) : std::string();
+  const Duration silent = std::max(at - peer.session.heard(), kToldExactly);
+  const std::string heard = peer.known ? fmt::format("; last heard {} ago", to_text(silent)) : std::string();
   const bool died = peer.known && (kind == ErrorKind::kPeerLost || kind == ErrorKind::kDeadline);
   const std::string last = died && peer.last_message ? common_.handler.about(*peer.last_message) : std::string();
   peer.end_reason = error(kind, "{} ({}) {}{}{}", peer.name.text(), peer.address_text, what, heard, last).because({code, ""});

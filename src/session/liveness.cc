@@ -84,12 +84,12 @@ void Liveness::on_due(Peer& peer, TimePoint at) {
     if (!peer.known) {
       // Why the last attempt failed, where that says more than that it failed.
       const bool told = !peer.last_failure.ok() && peer.last_failure.code() != code_of(peer.last_failure.kind());
-      return state_.end(peer, ErrorKind::kPeerLost, fmt::format("could not be reached in time{}", last), {},
+      return state_.end(peer, ErrorKind::kPeerLost, fmt::format("could not be reached in {}{}", to_text(peer.patience), last), {},
                         told ? peer.last_failure.code() : "unreachable");
     }
     return state_.end(peer, ErrorKind::kPeerLost,
-                      fmt::format("was silent for longer than {} ms and is probably dead, frozen or cut off{}",
-                                  milliseconds(common_.options.silence_deadline), last),
+                      fmt::format("was silent for longer than {} and is probably dead, frozen or cut off{}",
+                                  to_text(common_.options.silence_deadline), last),
                       {});
   }
   switch (peer.stage) {

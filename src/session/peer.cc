@@ -7,8 +7,6 @@ std::span<std::byte> Link::scratch_of(std::size_t bytes) {
   return std::span(scratch).first(bytes);
 }
 
-std::int64_t milliseconds(Duration duration) { return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count(); }
-
 Peer* EndpointCommon::find(PeerId peer) {
   const auto found = peers.find(peer);
   return found == peers.end() || found->second->stage == Stage::kEnding ? nullptr : found->second.get();

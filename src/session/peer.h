@@ -51,6 +51,7 @@ struct Peer {
   bool door_opens = false;     // somebody listened there while the peer was connected
   transport::Address address;  // connecting side
   std::string address_text;
+  Duration patience{};  // connecting side: how long it may take until the peer is there
 
   Session session;
   scheduling::EgressQueue::Destination lane = 0;
@@ -90,8 +91,6 @@ struct Link final : transport::ConnectionHandler {
   std::vector<std::byte> scratch;  // for payloads that nobody wants
   std::string text;                // payload of a refusal or goodbye
 };
-
-std::int64_t milliseconds(Duration duration);  // for messages
 
 // What a process of this name listens for.
 inline transport::Plane plane_of(const wire::PeerName& name) {

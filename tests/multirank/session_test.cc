@@ -155,8 +155,8 @@ TEST_P(SessionTest, AFrozenPeerIsLostWithinTheDeadlineAndNamedByBothSides) {
     EXPECT_GE(std::chrono::steady_clock::now() - from, deadline / 2) << "too early to be sure";
     EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
     EXPECT_THAT(reason.message(), HasSubstr(frozen.options.self.text() + " ("));
-    EXPECT_THAT(reason.message(), HasSubstr("was silent for longer than 1000 ms"));
-    EXPECT_THAT(reason.message(), HasSubstr(" ms ago"));
+    EXPECT_THAT(reason.message(), HasSubstr("was silent for longer than 1.0 s"));
+    EXPECT_THAT(reason.message(), HasSubstr("; last heard 1.0 s ago"));
   }
 }
 
@@ -321,7 +321,7 @@ TEST_P(SessionTest, WhoCannotBeReachedIsLostAtTheDeadlineOfTheConnect) {
   Node worker(backend_, named(kWorker1));
   const Status reason = worker.wait_lost(worker.connect(address, kServer, 200ms));
   EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
-  EXPECT_THAT(reason.message(), HasSubstr(fmt::format("server 0 ({}) could not be reached in time", address.text())));
+  EXPECT_THAT(reason.message(), HasSubstr(fmt::format("server 0 ({}) could not be reached in 200.0 ms", address.text())));
 }
 
 TEST_P(SessionTest, AMessageThatTheHandlerRefusesEndsTheSessionOnBothSides) {
