@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "job/option.h"
 #include "runtime/coordinator.h"
-#include "runtime/server_process.h"
+#include "runtime/node.h"
 #include "runtime/worker_process.h"
 #include "transport/open/open.h"
 
@@ -60,7 +60,7 @@ struct Job {
 
   Running coordinating, serving;
   std::unique_ptr<runtime::Coordinator> coordinator;
-  std::unique_ptr<runtime::ServerProcess> server;
+  std::unique_ptr<runtime::Node> server;
 };
 
 wire::TensorTable small_table() {
@@ -87,7 +87,7 @@ Result<Duration> join_many(int workers, const std::optional<JobKey>& key) {
   member.coordinator = address;
   member.seed = draw_number();
   PACELINE_RETURN_IF_ERROR(job.serving.on_loop([&] {
-    job.server = std::make_unique<runtime::ServerProcess>(job.serving.transport(), member, [](const wire::Stop&) {});
+    job.server = runtime::make_server(job.serving.transport(), member, [](const wire::Stop&) {});
     return job.server->start();
   }));
 

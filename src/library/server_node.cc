@@ -1,6 +1,6 @@
 // A server of a job on a thread of the library.
 #include "library/hosting.h"
-#include "runtime/server_process.h"
+#include "runtime/node.h"
 #include "transport/open/open.h"
 
 namespace paceline::library {
@@ -24,14 +24,14 @@ class ServerNode final : public HostedNode {
     post([this, reason] { process_->fail(reason); });
   }
   void interrupt() override {
-    post([this] { process_->interrupt("a server was asked to end"); });
+    post([this] { process_->interrupt(Status(ErrorKind::kCancelled, "a server was asked to end")); });
   }
 
  private:
   using HostedNode::HostedNode;
-  void leave() override { process_->interrupt("a server left before the job was over"); }
+  void leave() override { process_->interrupt(Status(ErrorKind::kCancelled, "a server left before the job was over")); }
 
-  std::unique_ptr<runtime::ServerProcess> process_;
+  std::unique_ptr<runtime::Node> process_;
   wire::Stop stop_;  // once the loop has stopped
 };
 
@@ -41,7 +41,7 @@ Result<std::shared_ptr<ServerNode>> ServerNode::make(const paceline_place& place
   const SignalsBlocked quiet;
   PACELINE_ASSIGN_OR_RETURN(auto transport, transport::open(member.coordinator, {.key = key}));
   const std::shared_ptr<ServerNode> node(new ServerNode(std::move(transport)));
-  node->process_ = std::make_unique<runtime::ServerProcess>(node->transport(), member, [node = node.get()](const wire::Stop& stop) {
+  node->process_ = runtime::make_server(node->transport(), member, [node = node.get()](const wire::Stop& stop) {
     node->stop_ = stop;
     node->transport().loop().stop();
   });

@@ -27,8 +27,7 @@ std::vector<std::byte> bytes_of(const std::string& text) {
 
 }  // namespace
 
-Member::Member(transport::Transport& transport, MemberOptions options, MemberEvents& events)
-    : transport_(transport), options_(std::move(options)), events_(events) {
+Member::Member(transport::Transport& transport, MemberOptions options) : transport_(transport), options_(std::move(options)) {
   session::EndpointOptions endpoint;
   endpoint.self = {options_.role, Rank{-1}};
   endpoint.seed = options_.seed;
@@ -216,7 +215,7 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
     case MessageKind::kWelcome: {
       const auto welcome = wire::decode_welcome(payload);
       if (welcome.ok())
-        on_welcome(*welcome);
+        take_welcome(*welcome);
       else
         fail(welcome.status());
       break;
@@ -232,13 +231,13 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
       tell_clock(head.unit);
       break;
     case MessageKind::kPark:
-      events_.on_park();
+      on_park();
       break;
     case MessageKind::kFinishAt:
-      events_.on_finish_at(head.iteration);
+      on_finish_at(head.iteration);
       break;
     case MessageKind::kWorkerDone:
-      events_.on_worker_done(Rank{static_cast<std::int32_t>(head.unit)}, head.iteration);
+      on_worker_done(Rank{static_cast<std::int32_t>(head.unit)}, head.iteration);
       break;
     default:
       fail(misplaced(head.kind));
@@ -247,9 +246,9 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
 
 // One that is both is welcomed as a server, and again, as a worker, when all servers are ready; each has a session with it then. So
 // is a worker that meets workers.
-void Member::on_welcome(const wire::Welcome& welcome) {
+void Member::take_welcome(const wire::Welcome& welcome) {
   if (std::exchange(welcomed_, true)) {
-    if (listens() && plays(Role::kWorker) && told_connected_) events_.on_connected();
+    if (listens() && plays(Role::kWorker) && told_connected_) on_connected();
     return;
   }
   rank_ = Rank{welcome.rank};
@@ -258,7 +257,7 @@ void Member::on_welcome(const wire::Welcome& welcome) {
   const std::uint32_t own =
       peers_.incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, static_cast<std::size_t>(welcome.rank));
   endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
-  const auto start = events_.on_welcome(welcome);
+  const auto start = on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
   open_channels(start->ends);
   begun_ = true;
@@ -301,7 +300,7 @@ void Member::check_connected() {
   if (listens())
     send_control(MessageKind::kReady, 0, {});
   else
-    events_.on_connected();
+    on_connected();
 }
 
 std::string Member::about(const wire::MessageHead& head) const {
@@ -329,7 +328,7 @@ void Member::on_peer_lost(PeerId, const PeerName& name, const Status& reason) {
 void Member::on_stop(const wire::Stop& stop) {
   if (ended_) return;
   ended_ = true;
-  events_.on_end(stop);
+  on_end(stop);
 }
 
 }  // namespace paceline::runtime

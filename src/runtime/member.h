@@ -65,9 +65,10 @@ struct JobStart {
   session::MessageObserver* observer = nullptr;  // of what leaves; outlives the member
 };
 
+// What a member hears of its job.
 class MemberEvents {
- public:
-  virtual ~MemberEvents() = default;
+ protected:
+  ~MemberEvents() = default;
   // The job has begun. Makes the ends of the member's roles; an error fails the job. Server: it is ready when this returns.
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
   // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
@@ -78,9 +79,8 @@ class MemberEvents {
   virtual void on_end(const wire::Stop& stop) = 0;               // once, last
 };
 
-class Member final : public session::EndpointHandler {
+class Member : public session::EndpointHandler, protected MemberEvents {
  public:
-  Member(transport::Transport& transport, MemberOptions options, MemberEvents& events);
   ~Member() override;
 
   // Begins to join. Errors: kIo when a server cannot listen.
@@ -101,8 +101,6 @@ class Member final : public session::EndpointHandler {
   // Says goodbye when all is delivered, at most `limit` later; then `done`.
   void leave(Duration limit, std::function<void()> done);
 
-  // For the ends: what they send there reaches the job's peers.
-  session::Sender& sender() { return endpoint_->channels(); }
   const session::EndpointCounters& counters() const { return endpoint_->counters(); }
   // For the report.
   report::LinkReport link() const;
@@ -118,11 +116,18 @@ class Member final : public session::EndpointHandler {
   std::string about(const wire::MessageHead& head) const override;
   void on_peer_lost(session::PeerId peer, const wire::PeerName& name, const Status& reason) override;
 
+ protected:
+  // Who derives from it hears the events. The transport outlives it.
+  Member(transport::Transport& transport, MemberOptions options);
+  // For the ends: what they send there reaches the job's peers.
+  session::Sender& channels() { return endpoint_->channels(); }
+  transport::Loop& own_loop() { return transport_.loop(); }
+
  private:
   void join();
   Status check_takes(session::PeerId peer, wire::MessageKind kind) const;
   void on_control(const wire::MessageHead& head, std::span<const std::byte> payload);
-  void on_welcome(const wire::Welcome& welcome);
+  void take_welcome(const wire::Welcome& welcome);
   void on_stop(const wire::Stop& stop);
   void connect_to_peers(const wire::Welcome& welcome);
   void connect_to(wire::Role role, const std::vector<std::string>& addresses, std::size_t count);
@@ -142,7 +147,6 @@ class Member final : public session::EndpointHandler {
 
   transport::Transport& transport_;
   MemberOptions options_;
-  MemberEvents& events_;
   std::unique_ptr<session::Endpoint> endpoint_;
   std::string listening_;
   Rank rank_{-1};

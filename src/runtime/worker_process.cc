@@ -5,7 +5,6 @@
 #include "checkpoint/saved_model.h"
 #include "collectives/training/collective_carrier.h"
 #include "collectives/training/loop_options.h"
-#include "job/make_plan.h"
 #include "paramserver/service/server_carrier.h"
 #include "runtime/saved_state.h"
 
@@ -26,9 +25,8 @@ MemberOptions as_worker(MemberOptions options) {
 WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
                              std::span<float> gradients, exchange::OptimizerState* state)
     : parameters_(parameters), gradients_(gradients), state_(state), transport_(std::move(transport)) {
-  const bool both = options.role == wire::Role::kBoth;
-  member_ = std::make_unique<Member>(*transport_, as_worker(std::move(options)), *this);
-  if (both) server_ = std::make_unique<ServerRole>(transport_->loop(), *member_);
+  node_ = std::make_unique<Node>(*transport_, as_worker(std::move(options)), this,
+                                 [this](Node&, const wire::Stop& stop) { set_end(stop); });
 }
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::join(const MakeTransport& make_transport, MemberOptions options,
@@ -44,7 +42,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::begin(const MakeTransport&
   PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<transport::Transport> transport, make_transport());
   auto process =
       std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(transport), std::move(options), parameters, gradients, state));
-  PACELINE_RETURN_IF_ERROR(process->member_->start());
+  PACELINE_RETURN_IF_ERROR(process->node_->start());
   process->loop_thread_ = std::thread([&loop = process->transport_->loop()] { loop.run(); });
   return process;
 }
@@ -75,55 +73,43 @@ bool WorkerProcess::wait(std::unique_lock<std::mutex>& lock, Duration limit, Don
 WorkerProcess::~WorkerProcess() {
   if (loop_thread_.joinable()) {
     std::promise<void> left;
-    transport_->loop().post([&] { member_->leave(farewell_, [&] { left.set_value(); }); });
+    transport_->loop().post([&] { node_->say_goodbye([&] { left.set_value(); }, farewell_); });
     left.get_future().wait();
     transport_->loop().stop();
     loop_thread_.join();
   }
   checkpoints_.reset();
   exchange_.reset();
-  server_.reset();
-  member_.reset();
+  node_.reset();
 }
 
-Result<JobStart> WorkerProcess::on_welcome(const wire::Welcome& welcome) {
-  rank_ = Rank{welcome.rank};
-  workers_ = welcome.workers;
-  PACELINE_ASSIGN_OR_RETURN(settings_, job::from_settings(welcome.settings));
+Result<session::ChannelEnd*> WorkerProcess::begin(const BegunJob& job) {
+  rank_ = job.rank;
+  workers_ = job.workers;
+  settings_ = job.settings;
+  seal_ = job.seal;
   PACELINE_ASSIGN_OR_RETURN(compute_speed_, job::compute_speed(settings_, workers_));
-  PACELINE_ASSIGN_OR_RETURN(seal_, checkpoint::CheckpointSeal::from_file(settings_.saving.key_file));
   first_ = settings_.saving.iteration + 1;
   begun_ = first_;
-  PACELINE_ASSIGN_OR_RETURN(
-      auto plan, make_plan(settings_, welcome.table, welcome.workers, static_cast<std::int32_t>(welcome.servers.size()), first_));
   // The initial values of a job are rank 0's, also of one that goes on.
   if (!settings_.saving.from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
-  PACELINE_RETURN_IF_ERROR(check_state(*plan));
-  if (settings_.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
-  JobStart start{.egress = plan->egress_rules(), .observer = recorder_.get()};
-  if (server_ != nullptr) {
-    PACELINE_ASSIGN_OR_RETURN(start.ends.server, server_->begin(rank_, settings_, plan, recorder_.get()));
-  }
-  PACELINE_RETURN_IF_ERROR(make_exchange(plan));
-  start.ends.worker = &exchange_->carrier();
-  if (recorder_ != nullptr) start.ends.worker = recorder_->end(start.ends.worker);
-  return start;
+  PACELINE_RETURN_IF_ERROR(check_state(*job.plan));
+  PACELINE_RETURN_IF_ERROR(make_exchange(job.plan));
+  return &exchange_->carrier();
 }
 
 exchange::GatehouseOptions WorkerProcess::gatehouse_options() {
-  return {from_seconds(settings_.limits.stall_deadline), [this](const Status& reason) { member_->fail(reason); }};
+  return {from_seconds(settings_.limits.stall_deadline), [this](const Status& reason) { node_->fail(reason); }};
 }
 
 Status WorkerProcess::make_exchange(const std::shared_ptr<const job::Plan>& plan) {
   if (!settings_.has_servers()) return make_collective_exchange(plan);
   auto house = std::make_unique<exchange::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
                                                      transport_->loop(), gatehouse_options());
-  session::Sender& sender = recorder_ != nullptr ? recorder_->sender(member_->sender()) : member_->sender();
-  auto carrier =
-      std::make_unique<paramserver::ServerCarrier>(*house, sender, exchange::TensorMemory(plan, parameters_, gradients_, state_),
-                                                   server_ == nullptr ? std::nullopt : std::optional(rank_));
-  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier),
-                                                           recorder_ == nullptr ? nullptr : &recorder_->training());
+  auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, node_->sender(),
+                                                              exchange::TensorMemory(plan, parameters_, gradients_, state_),
+                                                              node_->shared() ? std::optional(rank_) : std::nullopt);
+  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier), observer());
   return {};
 }
 
@@ -131,7 +117,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
   PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, job::training_of(settings_));
   auto house =
       std::make_unique<exchange::Gatehouse>(plan, rank_, collectives::gate_rule(training), transport_->loop(), gatehouse_options());
-  auto carrier = std::make_unique<collectives::CollectiveCarrier>(*house, member_->sender(),
+  auto carrier = std::make_unique<collectives::CollectiveCarrier>(*house, node_->sender(),
                                                                   exchange::TensorMemory(plan, parameters_, gradients_), training);
   // One of those that update writes the state of all.
   const Rank keeper = collectives::root_of(training, workers_);
@@ -142,11 +128,10 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
     checkpoints_ =
         std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings_, seal_, transport_->loop(), source_of(*carrier),
                                                        [this](Iteration iteration, const checkpoint::PartSummary& part) {
-                                                         member_->send_saved(wire::Role::kWorker, iteration, encode(part));
+                                                         node_->send_saved(wire::Role::kWorker, iteration, encode(part));
                                                        });
   }
-  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier),
-                                                           recorder_ == nullptr ? nullptr : &recorder_->training());
+  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier), observer());
   return {};
 }
 
@@ -177,11 +162,10 @@ void WorkerProcess::on_connected() {
 void WorkerProcess::on_park() {
   const std::lock_guard lock(mutex_);
   park_asked_ = true;
-  member_->parked(begun_);
+  node_->parked(begun_);
 }
 
 void WorkerProcess::on_finish_at(Iteration last) {
-  if (server_ != nullptr) server_->on_finish_at(last);
   const std::lock_guard lock(mutex_);
   last_ = last;
   changed_.notify_all();
@@ -191,11 +175,9 @@ void WorkerProcess::on_worker_done(Rank worker, Iteration last) {
   if (exchange_ != nullptr) exchange_->on_worker_done(worker, last);
 }
 
-void WorkerProcess::on_end(const wire::Stop& stop) {
+void WorkerProcess::end(const wire::Stop& stop, std::function<void()> done) {
   if (exchange_ != nullptr && stop.kind != wire::StopKind::kDone) exchange_->cancel(stop.status());
-  if (server_ == nullptr) return set_end(stop);
-  if (recorder_ != nullptr && stop.kind != wire::StopKind::kFailed) farewell_ = timeline::TimelineRecorder::kFarewellLimit;
-  server_->end(stop, [this, stop] { set_end(stop); });
+  done();
 }
 
 void WorkerProcess::set_end(const wire::Stop& stop) {
@@ -205,11 +187,11 @@ void WorkerProcess::set_end(const wire::Stop& stop) {
 }
 
 void WorkerProcess::send_progress(std::string json) {
-  transport_->loop().post([this, json = std::move(json)] { member_->send_progress(json); });
+  transport_->loop().post([this, json = std::move(json)] { node_->send_progress(json); });
 }
 
 void WorkerProcess::send_saved(Iteration iteration, const checkpoint::PartSummary& part) {
-  transport_->loop().post([this, iteration, text = encode(part)] { member_->send_saved(wire::Role::kWorker, iteration, text); });
+  transport_->loop().post([this, iteration, text = encode(part)] { node_->send_saved(wire::Role::kWorker, iteration, text); });
 }
 
 // Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the
@@ -244,11 +226,10 @@ void WorkerProcess::hand_in(report::WorkerReport report) {
   if (const auto batches = exchange_->batches())
     report.batching = report::batching_json(exchange_->plan().options().schedule.batching, *batches);
   auto hand_in = [this, report = std::move(report)]() mutable {
-    report.link = member_->link();
+    report.link = node_->link();
     // What the server's half still does belongs to the same record.
-    if (recorder_ != nullptr && server_ == nullptr)
-      member_->send_timeline(recorder_->parts([this](TimePoint at) { return member_->reading(at); }));
-    member_->send_report(wire::Role::kWorker, encode(report), exchange_->current() - 1);
+    if (!node_->shared()) node_->tell_timeline();
+    node_->send_report(wire::Role::kWorker, encode(report), exchange_->current() - 1);
   };
   // The job is not over before its last checkpoint is written.
   transport_->loop().post([this, hand_in = std::move(hand_in)]() mutable {
@@ -258,16 +239,16 @@ void WorkerProcess::hand_in(report::WorkerReport report) {
 }
 
 void WorkerProcess::ask_to_end() {
-  transport_->loop().post([this] { member_->ask_to_end(); });
+  transport_->loop().post([this] { node_->ask_to_end(); });
 }
 
 void WorkerProcess::interrupt() {
   transport_->loop().post(
-      [this] { member_->interrupt(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });
+      [this] { node_->interrupt(error(ErrorKind::kCancelled, "worker {} was asked to end by a signal", rank_.value)); });
 }
 
 Status WorkerProcess::fail(const Status& reason) {
-  transport_->loop().post([this, reason] { member_->fail(reason); });
+  transport_->loop().post([this, reason] { node_->fail(reason); });
   const Status verdict = wait_for_verdict();
   return verdict.ok() ? reason : verdict;
 }

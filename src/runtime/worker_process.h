@@ -1,8 +1,9 @@
 // A worker's communication as part of a process: joins the job on a loop of its own thread and gives the training thread a face
-// that blocks. Knows nothing of torch: the parameters and gradients are two arrays. With Role::kBoth a server lives on the same
-// loop, and everything below is the same.
+// that blocks. Knows nothing of torch: the parameters and gradients are two arrays. It is the worker's part of its node; with
+// Role::kBoth a server lives on the same loop, and everything below is the same.
 //
-// Threads: make, use and destroy it on the training thread; ask_to_end() and interrupt() on any.
+// Threads: make, use and destroy it on the training thread; ask_to_end() and interrupt() on any. What a Part is told comes on the
+// loop.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +20,11 @@
 #include "job/compute_speed.h"
 #include "job/option.h"
 #include "report/report.h"
-#include "runtime/member.h"
-#include "runtime/server_role.h"
-#include "timeline/recorder.h"
+#include "runtime/node.h"
 
 namespace paceline::runtime {
 
-class WorkerProcess final : public MemberEvents {
+class WorkerProcess final : public Part {
  public:
   using MakeTransport = std::function<Result<std::unique_ptr<transport::Transport>>()>;
 
@@ -71,13 +70,14 @@ class WorkerProcess final : public MemberEvents {
   // What is still being sent when it is destroyed may take so long, if that is shorter than otherwise.
   void shorten_farewell(Duration limit) { farewell_ = std::min(farewell_, limit); }
 
-  // MemberEvents, on the loop.
-  Result<JobStart> on_welcome(const wire::Welcome& welcome) override;
+  // Part
+  wire::Role role() const override { return wire::Role::kWorker; }
+  Result<session::ChannelEnd*> begin(const BegunJob& job) override;
   void on_connected() override;
   void on_park() override;
   void on_finish_at(Iteration last) override;
   void on_worker_done(Rank worker, Iteration last) override;
-  void on_end(const wire::Stop& stop) override;
+  void end(const wire::Stop& stop, std::function<void()> done) override;
 
  private:
   WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
@@ -90,14 +90,13 @@ class WorkerProcess final : public MemberEvents {
   Status make_exchange(const std::shared_ptr<const job::Plan>& plan);
   Status make_collective_exchange(const std::shared_ptr<const job::Plan>& plan);
   exchange::GatehouseOptions gatehouse_options();
+  exchange::GateObserver* observer() { return node_->recorder() == nullptr ? nullptr : &node_->recorder()->training(); }
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;
   exchange::OptimizerState* state_;
   std::unique_ptr<transport::Transport> transport_;
-  std::unique_ptr<timeline::TimelineRecorder> recorder_;  // with --trace
-  std::unique_ptr<Member> member_;
-  std::unique_ptr<ServerRole> server_;  // Role::kBoth
+  std::unique_ptr<Node> node_;
   std::unique_ptr<exchange::GradientExchange> exchange_;
   std::unique_ptr<checkpoint::StateCheckpoints> checkpoints_;  // --collective with --checkpoint, on the rank that holds the state
   Rank rank_;
@@ -106,7 +105,7 @@ class WorkerProcess final : public MemberEvents {
   job::JobSpec settings_;
   checkpoint::CheckpointSeal seal_;
   job::ComputeSpeed compute_speed_;
-  Duration farewell_ = session::Endpoint::kFarewell;  // the loop's: what is being sent may take so long at the end
+  Duration farewell_ = Duration::max();
 
   std::mutex mutex_;  // what follows
   std::condition_variable changed_;

@@ -28,8 +28,10 @@ std::string node_reason(const Node& node, session::PeerId peer) {
   return lost == node.lost.end() ? std::string() : lost->second.reason.message();
 }
 
-class Ends final : public MemberEvents {
+class Heard final : public Member {
  public:
+  Heard(transport::Transport& transport, MemberOptions options) : Member(transport, std::move(options)) {}
+
   Result<JobStart> on_welcome(const wire::Welcome&) override { return JobStart{}; }
   void on_connected() override {}
   void on_park() override {}
@@ -50,7 +52,7 @@ class MemberTest : public ::testing::Test {
     welcome.servers = {server_.listen("127.0.0.1").text()};
     welcome.table.layers = {"fc6"};
     process_.on_loop([&] {
-      member_ = std::make_unique<Member>(process_.transport(), options, events_);
+      member_ = std::make_unique<Heard>(process_.transport(), options);
       EXPECT_TRUE(member_->start().ok());
     });
     coordinator_.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
@@ -80,7 +82,7 @@ class MemberTest : public ::testing::Test {
   }
 
   wire::Stop verdict() {
-    auto ended = events_.ended.get_future();
+    auto ended = member_->ended.get_future();
     if (ended.wait_for(transport::testing::kPatience) != std::future_status::ready) transport::testing::give_up("on_end");
     return ended.get();
   }
@@ -89,8 +91,7 @@ class MemberTest : public ::testing::Test {
   Node coordinator_{backend_, identity(wire::Role::kCoordinator)};
   Node server_{backend_, identity(wire::Role::kServer)};
   transport::testing::Rank process_{backend_};
-  Ends events_;
-  std::unique_ptr<Member> member_;
+  std::unique_ptr<Heard> member_;
   session::PeerId worker_ = 0;
 };
 
@@ -178,13 +179,12 @@ TEST(MemberOfAJob, HearsOnlyThoseWhomTheWelcomeNamesAndWhoKnowTheSecret) {
   const auto backend = transport::testing::inproc_backend();
   Node coordinator(backend, identity(Role::kCoordinator));
   transport::testing::Rank process(backend);
-  Ends events;
   MemberOptions options;
   options.role = Role::kServer;
   options.coordinator = coordinator.listen("127.0.0.1");
-  std::unique_ptr<Member> member;
+  std::unique_ptr<Heard> member;
   process.on_loop([&] {
-    member = std::make_unique<Member>(process.transport(), options, events);
+    member = std::make_unique<Heard>(process.transport(), options);
     EXPECT_TRUE(member->start().ok());
   });
   coordinator.wait_until("join", [](Node& node) { return !node.arrived.empty(); });

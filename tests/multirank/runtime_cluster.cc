@@ -6,7 +6,7 @@
 
 #include "base/checksum.h"
 #include "job/testing_jobs.h"
-#include "runtime/server_process.h"
+#include "runtime/node.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace paceline::runtime::testing {
@@ -261,8 +261,8 @@ void Cluster::add_server(std::int32_t rank) {
   options.wanted_rank = rank;
   threads_.emplace_back([this, options] {
     const auto transport = make_transport();
-    ServerProcess server(*transport, options, [&](const wire::Stop&) { transport->loop().stop(); });
-    const Status started = server.start();
+    const auto server = make_server(*transport, options, [&](const wire::Stop&) { transport->loop().stop(); });
+    const Status started = server->start();
     EXPECT_TRUE(started.ok()) << started.message();
     transport->loop().run();
   });

@@ -14,7 +14,7 @@
 #include "paceline/within.h"
 #include "planner/tuning/decide.h"
 #include "runtime/coordinator_process.h"
-#include "runtime/server_process.h"
+#include "runtime/node.h"
 #include "runtime/signals.h"
 #include "transport/open/open.h"
 
@@ -117,12 +117,14 @@ int run_server(const TrainRequest& request) {
   member.release = PACELINE_VERSION;
   member.seed = drawn();
   wire::Stop stop;
-  runtime::ServerProcess server(**transport, member, [&](const wire::Stop& reason) {
+  const auto server = runtime::make_server(**transport, member, [&](const wire::Stop& reason) {
     stop = reason;
     loop.stop();
   });
-  const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) { server.interrupt("a server was asked to end by a signal"); });
-  if (const Status status = server.start(); !status.ok()) return report_error(status);
+  const runtime::Signals signals(loop, {SIGINT, SIGTERM}, [&](int) {
+    server->interrupt(Status(ErrorKind::kCancelled, "a server was asked to end by a signal"));
+  });
+  if (const Status status = server->start(); !status.ok()) return report_error(status);
   loop.run();
   return stop.status().ok() ? kDone : report_error(stop.status());
 }

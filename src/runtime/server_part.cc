@@ -1,61 +1,59 @@
-#include "runtime/server_role.h"
+#include "runtime/server_part.h"
 
 #include "base/clock.h"
 #include "runtime/saved_state.h"
 
 namespace paceline::runtime {
 
-Result<session::ChannelEnd*> ServerRole::begin(Rank rank, const job::JobSpec& settings, std::shared_ptr<const job::Plan> plan,
-                                               timeline::TimelineRecorder* recorder) {
-  rank_ = rank;
-  recorder_ = recorder;
+Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
+  rank_ = job.rank;
+  const job::JobSpec& settings = job.settings;
   paramserver::ServerCallbacks callbacks;
-  callbacks.on_failed = [this](const Status& reason) { member_.fail(reason); };
+  callbacks.on_failed = [this](const Status& reason) { node_.fail(reason); };
   callbacks.on_iteration_complete = [this](Iteration iteration) {
     if (checkpoints_ != nullptr) checkpoints_->on_iteration_complete(iteration);
   };
   callbacks.on_question = [this](sync::BarrierQuestion question) { predict(std::move(question)); };
-  if (recorder_ != nullptr) callbacks.on_work = [this](const paramserver::WorkDone& work) { recorder_->on_work(work); };
-  session::Sender& sender = recorder_ != nullptr ? recorder_->sender(member_.sender()) : member_.sender();
+  if (timeline::TimelineRecorder* recorder = node_.recorder())
+    callbacks.on_work = [recorder](const paramserver::WorkDone& work) { recorder->on_work(work); };
   PACELINE_ASSIGN_OR_RETURN(service_,
-                            paramserver::ServerService::make(std::move(plan), rank_, loop_, sender, std::move(callbacks)));
+                            paramserver::ServerService::make(job.plan, rank_, node_.loop(), node_.sender(), std::move(callbacks)));
   uneven_ = service_->core().plan().uneven();
   if (service_->core().paces() && (uneven_ || settings.watching.pace)) {
     report::PaceRecord::Tell tell;
     if (settings.watching.pace)
-      tell = [this](report::Json event) { member_.send_progress(report::Json{{"pace", std::move(event)}}.dump()); };
+      tell = [this](report::Json event) { node_.send_progress(report::Json{{"pace", std::move(event)}}.dump()); };
     pace_ = std::make_unique<report::PaceRecord>(std::move(tell));
     service_->core().observe(*pace_);
   }
-  PACELINE_ASSIGN_OR_RETURN(const checkpoint::CheckpointSeal seal, checkpoint::CheckpointSeal::from_file(settings.saving.key_file));
   if (!settings.saving.from.empty())
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.saving.from, seal, service_->core()));
+    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.saving.from, job.seal, service_->core()));
   if (!settings.saving.directory.empty()) {
     checkpoints_ =
-        std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings, seal, loop_, source_of(*service_),
+        std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings, job.seal, node_.loop(), source_of(*service_),
                                                        [this](Iteration iteration, const checkpoint::PartSummary& summary) {
-                                                         member_.send_saved(wire::Role::kServer, iteration, encode(summary));
+                                                         node_.send_saved(wire::Role::kServer, iteration, encode(summary));
                                                        });
   }
-  return recorder_ != nullptr ? recorder_->end(service_.get()) : service_.get();
+  return service_.get();
 }
 
 // Off the loop, which serves the workers meanwhile: they need the answer only when they have ended the superstep's first iteration.
-void ServerRole::predict(sync::BarrierQuestion question) {
+void ServerPart::predict(sync::BarrierQuestion question) {
   if (predicting_ == nullptr) predicting_ = std::make_unique<TaskThread>();
   predicting_->run([this, question = std::move(question)] {
     const SystemClock clock;
     const TimePoint begin = clock.now();
     std::vector<Iteration> barriers = sync::answer(question);
     const Duration took = clock.now() - begin;
-    loop_.post([this, took, workers = question.workers, barriers = std::move(barriers)] {
+    node_.loop().post([this, took, workers = question.workers, barriers = std::move(barriers)] {
       if (pace_ != nullptr) pace_->on_predicted(took);
       service_->set_barriers(workers, barriers);
     });
   });
 }
 
-void ServerRole::end(const wire::Stop& stop, std::function<void()> done) {
+void ServerPart::end(const wire::Stop& stop, std::function<void()> done) {
   // A job that was interrupted twice ends in the middle of an iteration, which is no state to save.
   const bool in_order = stop.kind == wire::StopKind::kDone || (stop.kind == wire::StopKind::kInterrupted &&
                                                                checkpoints_ != nullptr && finish_at_ == checkpoints_->complete());
@@ -69,7 +67,7 @@ void ServerRole::end(const wire::Stop& stop, std::function<void()> done) {
     finish();
 }
 
-void ServerRole::report(const wire::Stop& stop) {
+void ServerPart::report(const wire::Stop& stop) {
   if (stop.kind == wire::StopKind::kFailed || service_ == nullptr) return;
   report::ServerReport report;
   report.rank = rank_.value;
@@ -77,11 +75,11 @@ void ServerRole::report(const wire::Stop& stop) {
   report.gradient_bytes_high = service_->core().counters().gradient_bytes_high;
   report.updates = service_->core().counters().updates;
   report.reorderings = static_cast<std::int64_t>(service_->counters().reorderings);
-  report.link = member_.link();
-  report.shares_process = member_.role() == wire::Role::kBoth ? 1 : 0;
+  report.link = node_.link();
+  report.shares_process = node_.shared() ? 1 : 0;
   if (pace_ != nullptr && uneven_) report.pace = pace_->detail();
-  if (recorder_ != nullptr) member_.send_timeline(recorder_->parts([this](TimePoint at) { return member_.reading(at); }));
-  member_.send_report(wire::Role::kServer, encode(report));
+  node_.tell_timeline();
+  node_.send_report(wire::Role::kServer, encode(report));
 }
 
 }  // namespace paceline::runtime

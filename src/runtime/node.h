@@ -1,0 +1,86 @@
+// A process of a job: its membership, and a part for each role that it plays. What the parts share stands here once: the job's
+// settings and plan, the recorder of --trace, the way out. A server's part the node makes itself; a worker's has a training
+// thread, so it is given (runtime/worker_process.h).
+//
+// Threads: belongs to the transport's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "job/plan.h"
+#include "job/spec.h"
+#include "runtime/member.h"
+#include "timeline/recorder.h"
+
+namespace paceline::runtime {
+
+// A job that has begun, as its members derive it alike from their welcome.
+struct BegunJob {
+  Rank rank;
+  std::int32_t workers = 0;
+  job::JobSpec settings;
+  checkpoint::CheckpointSeal seal;
+  std::shared_ptr<const job::Plan> plan;
+};
+
+// What one role does in a job.
+class Part {
+ public:
+  virtual ~Part() = default;
+  virtual wire::Role role() const = 0;  // kWorker or kServer
+  // The job has begun: from here on the end takes messages. An error fails the job: what is wrong with the plan, or with the
+  // checkpoint to go on from.
+  virtual Result<session::ChannelEnd*> begin(const BegunJob& job) = 0;
+  virtual void on_connected() {}                   // as in MemberEvents
+  virtual void on_park() {}                        // likewise
+  virtual void on_finish_at(Iteration) {}          // likewise
+  virtual void on_worker_done(Rank, Iteration) {}  // likewise
+  // The job is over, perhaps before it began. Calls `done` once, when this part has nothing left to do.
+  virtual void end(const wire::Stop& stop, std::function<void()> done) = 0;
+};
+
+class Node final : public Member {
+ public:
+  // With a server's part if the role in `options` has one, and with the given one of a worker; null: there is none. Both arguments
+  // outlive the node. `ended`: once, last: the job is over for all parts.
+  using Ended = std::function<void(Node& node, const wire::Stop& stop)>;
+  Node(transport::Transport& transport, MemberOptions options, Part* worker, Ended ended);
+  ~Node() override;
+
+  // Says goodbye when all is delivered, which may take so long if that is shorter than otherwise; then `done`.
+  void say_goodbye(std::function<void()> done, Duration at_most = Duration::max());
+
+  // For the parts.
+  transport::Loop& loop() { return own_loop(); }
+  bool shared() const { return role() == wire::Role::kBoth; }         // by a worker and a server
+  session::Sender& sender();                                          // what they send with
+  timeline::TimelineRecorder* recorder() { return recorder_.get(); }  // null without --trace
+  void tell_timeline();  // nothing without --trace. Before the report of the part that records last
+
+ private:
+  // MemberEvents
+  Result<JobStart> on_welcome(const wire::Welcome& welcome) override;
+  void on_connected() override;
+  void on_park() override;
+  void on_finish_at(Iteration last) override;
+  void on_worker_done(Rank worker, Iteration last) override;
+  void on_end(const wire::Stop& stop) override;
+
+  void end_parts(std::size_t left, const wire::Stop& stop);
+
+  Ended ended_;
+  std::unique_ptr<timeline::TimelineRecorder> recorder_;
+  std::unique_ptr<Part> server_;
+  std::vector<Part*> parts_;  // in the order in which they begin; they end the other way round
+  Duration farewell_ = session::Endpoint::kFarewell;
+};
+
+// A process that is only a server: `ended` is called when its goodbyes are said too.
+std::unique_ptr<Node> make_server(transport::Transport& transport, MemberOptions options,
+                                  std::function<void(const wire::Stop&)> ended);
+
+}  // namespace paceline::runtime
