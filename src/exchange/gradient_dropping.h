@@ -1,7 +1,7 @@
 // Gradient dropping (Aji and Heafield 2017; iBatch, "Scalability", figure 6) on one worker: of each tensor the elements of largest
 // magnitude are sent, and what is not sent is added to the gradients of later iterations. Deep gradient compression (Lin et al.
 // 2018) adds up momenta instead of gradients, forgets the momentum of what it sends, clips before it adds, and sends more in the
-// beginning.
+// beginning. Random elements with a memory (Stich, Cordonnier, Jaggi 2018) are drawn instead of chosen.
 //
 // Elements are chosen in whole tensors, before these are cut into units, so a schedule changes nothing. Pure; one thread at a time,
 // the one that makes the gradients.

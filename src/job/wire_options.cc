@@ -10,57 +10,58 @@
 namespace paceline::job {
 namespace {
 
+struct Row {
+  const char* name;
+  tensor::DType type;
+  bool has_share;
+};
+
 // By WireKind.
-const std::vector<std::string>& names() {
-  static const std::vector<std::string> all = {"float32", "bfloat16", "float16", "dropping", "dgc"};
+constexpr Row kRows[] = {{"float32", tensor::DType::kFloat32, false}, {"bfloat16", tensor::DType::kBFloat16, false},
+                         {"float16", tensor::DType::kFloat16, false}, {"dropping", tensor::DType::kFloat32, true},
+                         {"dgc", tensor::DType::kFloat32, true},      {"random", tensor::DType::kFloat32, true}};
+
+const Row& row_of(WireKind kind) { return kRows[static_cast<std::size_t>(kind)]; }
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const Row& row : kRows) all.emplace_back(row.name);
   return all;
 }
 
-bool has_share(WireKind kind) { return kind == WireKind::kDropping || kind == WireKind::kDgc; }
 bool is_share(double share) { return share > 0 && share <= 1; }
 
 }  // namespace
 
-tensor::DType WireOptions::type() const {
-  switch (kind) {
-    case WireKind::kBFloat16:
-      return tensor::DType::kBFloat16;
-    case WireKind::kFloat16:
-      return tensor::DType::kFloat16;
-    case WireKind::kFloat32:
-    case WireKind::kDropping:
-    case WireKind::kDgc:
-      break;
-  }
-  return tensor::DType::kFloat32;
+tensor::DType WireOptions::type() const { return row_of(kind).type; }
+bool WireOptions::has_share() const { return row_of(kind).has_share; }
+
+std::string wire_words() {
+  std::vector<std::string> words;
+  for (const Row& row : kRows) words.push_back(row.has_share ? fmt::format("{}:SHARE", row.name) : row.name);
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 Result<WireOptions> parse_wire(std::string_view text) {
   const std::string_view name = text.substr(0, text.find(':'));
   const bool with_share = name.size() < text.size();
-  for (std::size_t i = 0; i < names().size(); ++i) {
+  std::string hint;
+  for (std::size_t i = 0; i < std::size(kRows); ++i) {
     WireOptions wire{.kind = static_cast<WireKind>(i)};
-    if (name != names()[i] || with_share != has_share(wire.kind)) continue;
+    if (name != kRows[i].name) continue;
+    // The name is right, and what lacks is the share.
+    if (wire.has_share()) hint = fmt::format(" (give a share: {}:0.01)", name);
+    if (with_share != wire.has_share()) continue;
     if (!with_share) return wire;
     const char* const end = text.data() + text.size();
     const auto [read, problem] = std::from_chars(text.data() + name.size() + 1, end, wire.share);
     if (problem == std::errc() && read == end && is_share(wire.share)) return wire;
   }
-  std::string hint = suggestion(name, names());
-  for (const WireKind kind : {WireKind::kDropping, WireKind::kDgc}) {
-    // The name is right, and what lacks is the share.
-    if (name == names()[static_cast<std::size_t>(kind)]) hint = fmt::format(" (give a share: {}:0.01)", name);
-  }
-  return error(ErrorKind::kBadRequest,
-               "--wire '{}' is illegal{}; legal: float32, bfloat16, float16, dropping:SHARE, dgc:SHARE (of the elements that is "
-               "sent, above 0 up to 1)",
-               text, hint);
+  return error(ErrorKind::kBadRequest, "--wire '{}' is illegal{}; legal: {} (of the elements that is sent, above 0 up to 1)", text,
+               hint.empty() ? suggestion(name, names()) : hint, wire_words());
 }
 
-std::string WireOptions::text() const {
-  const std::string& name = names()[static_cast<std::size_t>(kind)];
-  return has_share(kind) ? fmt::format("{}:{}", name, share) : name;
-}
+std::string WireOptions::text() const { return has_share() ? fmt::format("{}:{}", row_of(kind).name, share) : row_of(kind).name; }
 
 double WireOptions::share_at(std::int64_t iteration) const {
   if (iteration > warm_up || share >= kWarmUpShare) return share;

@@ -18,7 +18,7 @@
 
 namespace paceline::job {
 
-enum class WireKind : std::uint8_t { kFloat32, kBFloat16, kFloat16, kDropping, kDgc };
+enum class WireKind : std::uint8_t { kFloat32, kBFloat16, kFloat16, kDropping, kDgc, kRandom };
 
 // The share with which a warm-up begins (Lin et al. 2018, section 3.3).
 inline constexpr double kWarmUpShare = 0.25;
@@ -30,7 +30,7 @@ struct WireOptions {
   // Gradients are multiplied by this before they are rounded, and their sum divided by it: small ones survive float16. A power of
   // two from 1 to kLargestLossScale, so that it rounds nothing by itself; other than 1 only with a narrow codec.
   double loss_scale = 1;
-  // kDropping, kDgc: share of a tensor's elements that is sent, above 0 up to 1; dropping with 1 is as kFloat32.
+  // kDropping, kRandom, kDgc: share of a tensor's elements that is sent, above 0 up to 1; 1 is as kFloat32, but for kDgc.
   double share = 1;
   // kDgc, deep gradient compression (Lin et al. 2018): what workers do instead of the servers. Momentum, 0 up to below 1; with
   // Nesterov's step; the norm above which gradients are scaled down, of W workers each for itself with that norm / sqrt(W), 0 for
@@ -44,15 +44,17 @@ struct WireOptions {
   tensor::DType type() const;
   std::size_t element_bytes() const { return tensor::size_of(type()); }
   bool narrow() const { return type() != tensor::DType::kFloat32; }
-  bool drops() const { return (kind == WireKind::kDropping && share < 1) || kind == WireKind::kDgc; }
+  bool has_share() const;
+  bool drops() const { return has_share() && (share < 1 || kind == WireKind::kDgc); }
   // In this iteration, counted from 1: falls exponentially from kWarmUpShare while warming up.
   double share_at(std::int64_t iteration) const;
   std::string text() const;  // as parse_wire() takes it
   bool operator==(const WireOptions&) const = default;
 };
 
-// "float32", "bfloat16", "float16", "dropping:SHARE" or "dgc:SHARE"; kBadRequest with the legal values.
+// One of wire_words(); kBadRequest with the legal values.
 Result<WireOptions> parse_wire(std::string_view text);
+std::string wire_words();  // "float32, ..., dropping:SHARE, ..."
 // How many elements of a tensor with so many are sent: the share, rounded to nearest, but at least one.
 std::size_t sent_elements(double share, std::size_t elements);
 // The options, or kBadRequest that names the wrong one.

@@ -34,6 +34,7 @@ float reference_rounded(const job::WireOptions& wire, float value) {
     case job::WireKind::kFloat32:
     case job::WireKind::kDropping:
     case job::WireKind::kDgc:
+    case job::WireKind::kRandom:
       break;
   }
   return value;

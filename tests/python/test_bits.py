@@ -193,6 +193,8 @@ def test_a_narrow_codec_has_the_bits_of_its_reference_and_half_the_bytes(how, op
     [
         (("--servers", 2, "--schedule", "p3", "--slice", 3000), ("--wire", "dropping:0.01")),
         (("--role", "both", "--merge", "100KB"), ("--wire", "dropping:0.1", "--optimizer", "momentum", "--learning-rate", 0.02)),
+        (("--servers", 3, "--schedule", "default"), ("--wire", "random:0.1")),
+        full(("--role", "both", "--schedule", "p3", "--slice", 3000), ("--wire", "random:0.02", "--optimizer", "momentum", "--learning-rate", 0.02)),
         full(("--servers", 3, "--schedule", "default"), ("--wire", "dropping:0.3", "--clip-norm", 0.5)),
         full(("--servers", 1, "--schedule", "kvstore"), ("--wire", "dropping:0.001", "--optimizer", "adam", "--learning-rate", 0.001)),
     ],
