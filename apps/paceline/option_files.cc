@@ -7,6 +7,7 @@
 namespace paceline::cli {
 
 std::string not_empty(const std::string& text) {
+  if (text == "-") return "'-' is no name of a file, and standard output is taken; give a name";
   return text.empty() ? "is empty; give a name, or leave the option out" : std::string();
 }
 

@@ -109,11 +109,12 @@ Status assign_groups(const std::vector<GroupRule>& rules, wire::TensorTable& tab
   }
   for (std::size_t i = 0; i < rules.size(); ++i) {
     if (used[i] != 0) continue;
-    return Status(ErrorKind::kBadRequest,
-                  fmt::format("--parameter-groups: no parameter is left for '{}'{}; those of this job are {}{}", rules[i].pattern,
-                              suggestion(rules[i].pattern, names), names.empty() ? "none" : names.front(),
-                              names.size() > 1 ? fmt::format(" to {}", names.back()) : ""),
-                  {"contradiction", "--parameter-groups"});
+    return Status(
+        ErrorKind::kBadRequest,
+        fmt::format("--parameter-groups: no parameter fits '{}'{}, or earlier rules took all that do; those of this job are {}{}",
+                    rules[i].pattern, suggestion(rules[i].pattern, names), names.empty() ? "none" : names.front(),
+                    names.size() > 1 ? fmt::format(" to {}", names.back()) : ""),
+        {"contradiction", "--parameter-groups"});
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/wrong.h"
 #include "job/option.h"
 #include "report/json_text.h"
@@ -16,6 +17,7 @@ using wire::PeerName;
 using wire::Role;
 
 constexpr std::uint64_t kProbeTicket = 1;
+constexpr int kMostToldOf = 100;  // of who is turned away
 // For what those who worked with a lost member know of it. They hear of its end when the coordinator does.
 constexpr Duration kLastWords = std::chrono::milliseconds(50);
 
@@ -98,6 +100,11 @@ void Coordinator::on_join(PeerId peer, std::span<const std::byte> payload) {
   if (const auto name = roster_.name_of(peer)) {
     joiners_.remove(peer);
     endpoint_->set_name(peer, *name);
+  } else if (turned_away_++ < kMostToldOf) {
+    for (const membership::Action& action : actions) {
+      if (const auto* refusal = std::get_if<membership::SendStop>(&action); refusal != nullptr && refusal->to == peer)
+        log::warn("turned away {}: {}", endpoint_->address_of(peer), refusal->stop.reason);
+    }
   }
   carry_out(actions);
 }

@@ -116,7 +116,7 @@ def lose(job, victim, number):
         elif not any(errors[0].startswith(f"{name} (") for name in names):
             broken.append(f"{victim.name} was lost, and {member.name} said: {errors[0]}")
         else:
-            said.add(re.sub(r"\d+ ms|[\d.]+:\d+", "_", errors[0]))
+            said.add(re.sub(r"[\d.]+ m?s\b|[\d.]+:\d+", "_", errors[0]))
     if len(said) > 1 and not broken:
         broken.append(f"{victim.name} was lost, in different words: {sorted(said)}")
     # The kernel takes a process's memory apart before it closes its connections, which may wait for others that map the same libraries.

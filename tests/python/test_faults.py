@@ -75,6 +75,12 @@ def test_lists_of_processes_say_who_a_worker_is_and_not_what_it_does(workers, tm
         assert not [word for name, pid in children.items() if name.startswith("worker") for word in words_of(pid) if "mini-batch" in word]
 
 
+def test_a_program_that_is_killed_before_it_joins_ends_the_job_at_once_and_not_at_the_deadline():
+    with Process("run", "--workers", 2, "--servers", 1, "--deadline", "1000s", "--", "sh", "-c", "kill -9 $$") as job:
+        assert job.finish(10 + SLACK) == 1, job.err
+        assert re.search(r"worker [01] \(process \d+\) was killed by signal 9", job.the_error()), job.err
+
+
 @pytest.mark.parametrize("program", [("/bin/true",), ("sh", "-c", "test $PACELINE_RANK = 1 || exec sleep 600")], ids=["all", "one"])
 def test_a_program_that_ends_without_joining_ends_the_job_at_once(program):
     with Process("run", "--workers", 2, "--servers", 1, "--", *program) as job:

@@ -116,6 +116,12 @@ MPI = {"OMPI_COMM_WORLD_RANK": 0, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LO
 HYDRA = {"PMI_RANK": 0, "PMI_SIZE": 2, "MPI_LOCALNRANKS": 2}
 
 
+def test_a_coordinator_in_the_environment_that_this_job_does_not_join_is_told():
+    done = run([PROGRAM, "train", *JOB], PACELINE_COORDINATOR="127.0.0.1:4100")
+    assert done.returncode == 0 and "PACELINE_COORDINATOR is 127.0.0.1:4100, and this is a job of its own" in done.stderr, done.stderr
+    assert run([PROGRAM, "train", *JOB]).stderr == ""
+
+
 @pytest.mark.parametrize("variables, launcher", [(SRUN, "srun"), (TORCH, "torchrun"), (MPI, "mpirun"), ({**HYDRA, "PACELINE_COORDINATOR": "127.0.0.1:4100"}, "Hydra")])
 def test_contradictions_are_refused(variables, launcher):
     refused(run([PROGRAM, "train", *JOB, "--workers", "4"], **variables), "--workers 4", launcher, "2 processes")

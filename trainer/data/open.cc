@@ -152,7 +152,8 @@ Result<DatasetPair> open_named(std::string_view spec, const std::filesystem::pat
     return error(ErrorKind::kBadRequest, "data set '{}': {} takes nothing behind its name", spec, name).because({"illegal", ""});
   }
   if (!kind->argument.empty() && argument.empty()) {
-    return error(ErrorKind::kBadRequest, "data set '{}' is incomplete; write {}:{}", spec, name, kind->argument)
+    return error(ErrorKind::kBadRequest, "data set '{}' is incomplete; write {}:{}; mnist-5k needs no files of yours", spec, name,
+                 kind->argument)
         .because({"missing", ""});
   }
 

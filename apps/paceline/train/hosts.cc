@@ -61,8 +61,12 @@ Result<std::string> meeting_address(const HostOptions& options) {
   for (const std::string& host : options.names) {
     const auto toward = address_toward(network_name(options.ssh, host));
     if (!toward.ok())
-      return error(ErrorKind::kBadRequest, "--hosts {}: {}; --bind says at which address they reach this machine", host,
-                   toward.status().message());
+      return error(ErrorKind::kBadRequest,
+                   "--hosts {}: {}; give a name of ssh's, without a port, or, where only ssh knows it, say with --bind at which "
+                   "address "
+                   "it reaches this machine",
+                   host, toward.status().message())
+          .because(cause_of(toward.status()));
     if (transport::is_loopback(address)) address = *toward;
   }
   return address;

@@ -1,4 +1,5 @@
 // `paceline train`: decides which part of a job this process is.
+#include "base/log.h"
 #include "paceline/environment.h"
 #include "paceline/option_files.h"
 #include "paceline/train/going_on.h"
@@ -16,7 +17,13 @@ namespace {
 Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>& bind) {
   if (!typed.join.empty()) return typed;
   PACELINE_ASSIGN_OR_RETURN(const auto launch, launched_by(environment, bind));
-  if (!launch) return typed;
+  if (!launch) {
+    const auto coordinator = environment("PACELINE_COORDINATOR");
+    if (coordinator && !typed.reference)
+      log::warn("PACELINE_COORDINATOR is {}, and this is a job of its own: no launcher has said a rank; --join takes part there",
+                *coordinator);
+    return typed;
+  }
   if (typed.workers_given && typed.workers != launch->size) {
     return error(ErrorKind::kBadRequest, "--workers {} but {} started {} processes, one for each worker; leave --workers out",
                  typed.workers, launch->launcher, launch->size);

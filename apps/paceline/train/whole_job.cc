@@ -286,9 +286,11 @@ class WholeJob {
             "; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach";
         kill_no_later_than(kGrace);
       } else if (!well && blamed_.sentence.empty()) {
-        // The others find out by themselves within the deadline, unless this one never joined.
+        // In a job that has begun the others find out by themselves within the deadline, and know more.
+        const bool begun = joined_before_it_ended(child.get());
         blamed_ = how_it_ended(*child);
-        kill_no_later_than(killed ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500) : kGrace);
+        kill_no_later_than(killed && begun ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500)
+                                           : kGrace);
       }
     }
   }
