@@ -8,9 +8,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 sees maybe-uninitialised and dangling memory inside its own <variant>, <string> and <functional>.
   target_compile_options(paceline_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized;-Wno-restrict;-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
 endif()
-if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The presets' compiler cache sees to it: no program names the folder that it was built in.
-  target_compile_options(paceline_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>")
+# No program names the folder that it was built in. The presets' compiler cache sees to it, but not where several sources are one.
+set(own_paths "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  target_compile_options(paceline_flags INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:${own_paths}>")
+else()
+  target_compile_options(paceline_flags INTERFACE "${own_paths}")
 endif()
 target_include_directories(paceline_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 

@@ -1,6 +1,8 @@
-"""Marks: `full` is breadth beside tests of the same kind that always run; PACELINE_FULL=1 (as .ci/run does) runs it too."""
+"""What runs when. `full` is breadth beside tests of the same kind: with PACELINE_FULL=1, as in .ci/run. What long_tests.txt lists took 1.5 s or
+more: with PACELINE_LONG=1, as in .ci/run, `scripts/test all` and where a file is named."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -8,14 +10,21 @@ import jobs
 from sharing import shared_folder
 
 
+LONG = frozenset((Path(__file__).parent / "long_tests.txt").read_text().splitlines())
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: only with PACELINE_FULL=1")
 
 
+def left_out(item) -> bool:
+    full, long = os.environ.get("PACELINE_FULL") in ("1", "all"), os.environ.get("PACELINE_LONG") == "1"
+    return not full and (item.get_closest_marker("full") is not None or (not long and item.nodeid in LONG))
+
+
 def pytest_collection_modifyitems(config, items):
-    if os.environ.get("PACELINE_FULL") not in ("1", "all"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
+    items[:] = [item for item in items if not left_out(item)]
 
 
 @pytest.fixture(scope="session", autouse=True)
