@@ -30,7 +30,10 @@ def load() -> ctypes.CDLL:
         version = loaded.paceline_version
     except (OSError, AttributeError) as problem:
         raise PacelineError(
-            f"libpaceline cannot be loaded: {problem}; build it, and set PACELINE_LIBRARY to its path", kind="io", code="not-installed", subject="PACELINE_LIBRARY"
+            f"libpaceline cannot be loaded: {problem}; build it, and set PACELINE_LIBRARY to its path, e.g. build/release/src/library/libpaceline.so.0",
+            kind="io",
+            code="not-installed",
+            subject="PACELINE_LIBRARY",
         ) from None
     version.restype = c_char_p
     version.argtypes = ()

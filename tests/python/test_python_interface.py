@@ -77,7 +77,7 @@ def test_the_binding_is_of_the_library_s_release_and_knows_the_others(tmp_path):
     other = tmp_path / "other.c"
     other.write_text('const char* paceline_version(void) { return "0.0.9"; }\n')
     subprocess.run(["gcc", "-shared", "-fPIC", other, "-o", tmp_path / "other.so"], check=True)
-    for path, words in ((tmp_path / "other.so", "is of release 0.0.9, this package of"), (tmp_path / "none.so", "set PACELINE_LIBRARY to its path")):
+    for path, words in ((tmp_path / "other.so", "is of release 0.0.9, this package of"), (tmp_path / "none.so", "set PACELINE_LIBRARY to its path, e.g. build/release/src/library/libpaceline.so.0")):
         done = python("from paceline import _library, PacelineError\ntry: _library.load()\nexcept PacelineError as error: print(error)", PACELINE_LIBRARY=str(path))
         assert words in done.stdout, done
 
