@@ -19,6 +19,7 @@ from paceline.torch import lifetime, summary
 from paceline.torch.clipping import Norm, clip_by_script
 from paceline.torch.front import Front
 from paceline.torch.gates import Gates, attached_to
+from paceline.torch.sampler import Sampler
 from paceline.torch.swapped import restore
 
 LEAVE = 1.0  # seconds to say goodbye
@@ -92,8 +93,9 @@ class Job:
             self._front.buffers.adopt(self.workers)
 
     def sampler(self, dataset: Dataset[Any], **options: Any) -> DistributedSampler[Any]:
-        """This rank's share of a data set, as DistributedSampler cuts it."""
-        return DistributedSampler(dataset, num_replicas=self.workers, rank=self.rank, **options)
+        """This rank's share of a data set, as DistributedSampler cuts it, with its options: shuffle, seed, drop_last. Each pass has a new order, that of
+        epoch 0, 1, and so on; one in which nothing was trained does not count. After set_epoch(epoch) the script sets it for each pass, as when it resumes."""
+        return Sampler(dataset, self.workers, self.rank, lambda: self.iteration, **options)
 
     def clip_grad_norm_(self, max_norm: float) -> Norm:
         """Between backward() and step(): clips this iteration's means by their norm. Nothing waits until the norm is looked at or needed."""

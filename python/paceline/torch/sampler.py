@@ -1,0 +1,34 @@
+"""A rank's share of a data set: DistributedSampler's, in a new order for each pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import Dataset, DistributedSampler
+
+
+class Sampler(DistributedSampler[Any]):
+    """DistributedSampler that counts epochs itself, until the script sets one."""
+
+    def __init__(self, dataset: Dataset[Any], workers: int, rank: int, iteration: Callable[[], int], **options: Any) -> None:
+        """`iteration`: the one that the job is in."""
+        super().__init__(dataset, num_replicas=workers, rank=rank, **options)
+        self._iteration = iteration
+        self._began = -1  # in which iteration the last pass began; -1: none did
+        self._script_sets = False
+
+    def __iter__(self) -> Iterator[Any]:
+        # A generator, since DataLoader makes iterators that it asks for nothing. Passes in which nothing was trained do not count, so that a look at
+        # a batch on one rank alone leaves the ranks' shares apart.
+        if not self._script_sets:
+            now = self._iteration()
+            if 0 <= self._began < now:
+                self.epoch += 1
+            self._began = now
+        yield from super().__iter__()
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch of all passes from here on; the sampler counts no more."""
+        self._script_sets = True
+        super().set_epoch(epoch)
