@@ -69,7 +69,8 @@ class Job:
             self._front.paused = before
 
     def samples(self, count: int) -> None:
-        """How many samples the next backward pass stands for, before it. With attach(average="samples") gradients are weighted by it."""
+        """How many samples the next backward pass stands for, before it. With attach(average="samples") gradients are weighted by it;
+        otherwise it is only counted, for the job's report."""
         if count < 0:
             raise PacelineError(f"job.samples({count}): a number of samples is at least 0", subject="samples")
         self._samples = count

@@ -4,6 +4,7 @@ import copy
 
 import nets
 import pytest
+import standin
 import torch
 import torch.nn.functional as F
 from loops import attached, compare, same_mean, state_of
@@ -76,3 +77,17 @@ def test_means_weighted_by_samples():
         return mean * (1.0 / float(same_mean([torch.tensor([float(job.count)]) for job in jobs])))
 
     compare(nets.mlp(), adamw, script, weigh=weigh, average="samples", workers=3)
+
+
+def test_samples_of_a_plain_mean_weight_nothing_and_are_counted_for_the_report():
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            job.samples(5 + rank)
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(nets.mlp(), adamw, script)
+    for rank in range(2):
+        assert [samples for samples, _ in standin.run.world.nodes[rank].steps] == [5 + rank] * 3
