@@ -65,7 +65,8 @@ function(paceline_test name)
   # What is tested is as users have it; to optimise the tests themselves as much took a third of the time that they compile.
   target_compile_options(${name} PRIVATE "$<$<CONFIG:Release>:-O1>")
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
-  # Compiled once for all: half of the time that most tests compile. Those with LibTorch have flags of their own.
+  # Compiled once for all: half of the time that most tests compile. Those with LibTorch, or with
+  # nothing but the public library, have flags of their own.
   if(NOT TARGET paceline_test_headers)
     file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cc "int main() { return 0; }\n")
     add_executable(paceline_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cc)
@@ -73,7 +74,7 @@ function(paceline_test name)
     target_compile_options(paceline_test_headers PRIVATE "$<$<CONFIG:Release>:-O1>")
     target_precompile_headers(paceline_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
   endif()
-  if(NOT "${arg_DEPS}" MATCHES "torch|trainer")
+  if(NOT "${arg_DEPS}" MATCHES "torch|trainer|shared")
     target_precompile_headers(${name} REUSE_FROM paceline_test_headers)
   endif()
   add_test(NAME ${name} COMMAND ${name})

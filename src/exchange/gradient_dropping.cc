@@ -11,8 +11,8 @@
 namespace paceline::exchange {
 namespace {
 
-// Places of a tensor drawn by lot, each once: the first ones of the permutation i -> (first + i * step) mod size. Tensor and iteration
-// decide, so all workers draw the same, and their sum has no more elements.
+// Places of a tensor drawn by lot, each once: the first ones of the permutation i -> (first + i * step) mod size. Tensor and
+// iteration decide, so all workers draw the same, and their sum has no more elements.
 class Lot {
  public:
   // `size`: at least 1.

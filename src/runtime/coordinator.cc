@@ -103,7 +103,7 @@ void Coordinator::on_join(PeerId peer, std::span<const std::byte> payload) {
   } else if (turned_away_++ < kMostToldOf) {
     for (const membership::Action& action : actions) {
       if (const auto* refusal = std::get_if<membership::SendStop>(&action); refusal != nullptr && refusal->to == peer)
-        log::warn("turned away {}: {}", endpoint_->address_of(peer), refusal->stop.reason);
+        log::warn("turned away: {}", refusal->stop.reason);
     }
   }
   carry_out(actions);

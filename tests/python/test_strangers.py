@@ -278,7 +278,7 @@ def test_the_second_of_two_workers_with_one_rank_is_refused():
         message = second.the_error()
         assert "wants rank 0" in message and "worker 0 at 127.0.0.1:" in message, message
         finish_the_job(together, coordinator, first, ("server", ()), ("worker", (*SHORT, "--rank", 1)))
-        assert re.search("paceline warning: turned away .*wants rank 0", coordinator.err), "who sits there sees it too"
+        assert "coordinator warning: turned away: a worker (127.0.0.1:" in coordinator.err, "who sits there sees it too"
 
 
 def test_a_worker_too_many_is_refused():

@@ -32,7 +32,7 @@ using report::Json;
 
 // How long children may take to end by themselves once one of them has said why, or the user has asked twice; and how long what
 // they print is read when they have ended and somebody else still holds the other end.
-constexpr Duration kGrace = std::chrono::milliseconds(800);
+constexpr Duration kGrace = std::chrono::milliseconds(800), kLastWords = std::chrono::milliseconds(1500);
 
 int report_said(ErrorKind kind, const SaidError& said) { return report_error(Status(kind, said.sentence, {said.code, ""})); }
 
@@ -287,10 +287,9 @@ class WholeJob {
         kill_no_later_than(kGrace);
       } else if (!well && blamed_.sentence.empty()) {
         // In a job that has begun the others find out by themselves within the deadline, and know more.
-        const bool begun = joined_before_it_ended(child.get());
+        const bool others_know = killed && joined_before_it_ended(child.get());
         blamed_ = how_it_ended(*child);
-        kill_no_later_than(killed && begun ? from_seconds(request_.settings.limits.deadline) + std::chrono::milliseconds(1500)
-                                           : kGrace);
+        kill_no_later_than(others_know ? from_seconds(request_.settings.limits.deadline) + kLastWords : kGrace);
       }
     }
   }
@@ -383,9 +382,8 @@ class WholeJob {
 
   // 2 when any child says that the request was wrong, else 1.
   int exit_code_of_children() const {
-    for (const auto& child : children_) {
+    for (const auto& child : children_)
       if (WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) == kWrongRequest) return kWrongRequest;
-    }
     return kFailed;
   }
 
