@@ -40,7 +40,7 @@ def sshd(tmp_path_factory):
     with Sshd(folder) as server:
         server.ssh = ssh_command(folder, NAMES, server.port)
         yield server
-        assert server.descendants() == []
+        wait_until("nothing is left there", lambda: not server.descendants())
 
 
 @pytest.mark.parametrize("more", [("--servers", 1), ("--security", "psk"), ("--role", "both"), ("--collective", "loop3-overlap")], ids=["servers", "key", "both", "collective"])
