@@ -77,7 +77,7 @@ def of_clipping(waited: float, lines: Mapping[str, float], max_norm: float | Non
     """With clip_norm the norm is known while means travel, so that what the link needs beyond computing is all that has to be waited for."""
     norm = "..." if max_norm is None else f"{max_norm:g}"
     least = f" waits {milliseconds(max(0.0, lines['link'] - lines['computing']))} at best" if "link" in lines else " waits for a mean where the next forward pass needs it"
-    return f"your script calls clip_grad_norm_, which waits {milliseconds(waited)} each iteration; attach(clip_norm={norm}){least}"
+    return f"your script calls clip_grad_norm_, which waits {milliseconds(waited)} each iteration; attach(clip_norm={norm}) in its place{least}"
 
 
 def of_forward(waited: float, lines: Mapping[str, float], is_narrow: bool) -> str:

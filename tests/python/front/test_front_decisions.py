@@ -154,8 +154,8 @@ def test_the_report_says_what_would_help():
     assert lines["iterations"] == 4 and lines["seconds"] == pytest.approx(0.1)
     assert lines["waited: clip_grad_norm_"] == pytest.approx(0.03) and "waited: inner" not in lines
     assert lines["exposed"] == pytest.approx(0.031) and lines["computing"] == pytest.approx(0.069)
-    assert summary.advice(lines, 1.0) == "your script calls clip_grad_norm_, which waits 30.0 ms each iteration; attach(clip_norm=1) waits for a mean where the next forward pass needs it"
-    assert summary.advice({**lines, "link": 0.081}, 1.0).endswith("; attach(clip_norm=1) waits 12.0 ms at best")
+    assert summary.advice(lines, 1.0) == "your script calls clip_grad_norm_, which waits 30.0 ms each iteration; attach(clip_norm=1) in its place waits for a mean where the next forward pass needs it"
+    assert summary.advice({**lines, "link": 0.081}, 1.0).endswith("; attach(clip_norm=1) in its place waits 12.0 ms at best")
     assert summary.advice({**lines, "waited: parameters()": 0.04}, None).startswith("your script waits 40.0 ms each iteration in parameters(): it goes through all parameters")
     assert summary.advice({**lines, "waited: clip_grad_norm_": 0.001}, None) == ""
 
