@@ -1,4 +1,4 @@
-"""What runs when. `full` is breadth beside tests of the same kind: with PACELINE_FULL=1, as in .ci/run. What long_tests.txt lists took 1.5 s or
+"""What runs when. `full` is breadth beside tests of the same kind: with PACELINE_FULL=1, as in .ci/run. What long_tests.txt lists took a second or
 more: with PACELINE_LONG=1, as in .ci/run, `scripts/test all` and where a file is named."""
 
 import os
