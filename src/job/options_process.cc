@@ -1,4 +1,6 @@
 // What a process does beside training. Rows of the table of options (job/option_rows.h).
+#include <fmt/ranges.h>
+
 #include "job/option_rows.h"
 
 namespace paceline::job {

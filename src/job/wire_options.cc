@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/text.h"
 
 namespace paceline::job {

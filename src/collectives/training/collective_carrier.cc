@@ -9,10 +9,11 @@
 #include "wire/collective.h"
 
 namespace paceline::collectives {
-namespace {
 
 using Kind = RoundLedger::Action::Kind;
 using Lock = exchange::Gatehouse::Lock;
+
+namespace {
 
 // How long ranks may take to agree on whom they blame.
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);

@@ -6,9 +6,11 @@
 #include "tensor/sparse.h"
 
 namespace paceline::paramserver {
-namespace {
 
 using Books = ServerBooks;
+
+namespace {
+
 using Initial = ServerBooks::Initial;
 
 // With dropping a gradient is sparse where that is smaller than dense.

@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include <fmt/ranges.h>
+
 #include "paramserver/core/server_testing.h"
 
 namespace paceline::paramserver::testing {
