@@ -200,7 +200,7 @@ def environment_page():
     return """# Environment variables
 
 The programs read these; `paceline help environment` prints them. libpaceline reads `PACELINE_JOB_KEY_FILE` alone.
-The Python package reads what launchers set, and `PACELINE_LIBRARY`, `PACELINE_INTERFACE`, `PACELINE_READY_FILE` and `PACELINE_CHECK` ([PyTorch](../torch.md)).
+The Python package reads what launchers set, and `PACELINE_LIBRARY`, `PACELINE_STORE`, `PACELINE_INTERFACE`, `PACELINE_READY_FILE` and `PACELINE_CHECK` ([PyTorch](../torch.md)).
 
 """ + table(["variable", "meaning"], rows)
 

@@ -25,6 +25,7 @@
 #include "paceline/machine.h"
 #include "paceline/picture.h"
 #include "paceline/progress.h"
+#include "paceline/temporary_folder.h"
 #include "paceline/within.h"
 #include "runtime/signals.h"
 
@@ -118,25 +119,6 @@ Result<bench::CollectivesGrid> grid_of(const Options& options) {
   return grid;
 }
 
-// A folder for sockets, whose names must be short.
-class ShortFolder {
- public:
-  ShortFolder() {
-    std::string name = (fs::temp_directory_path() / "paceline-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~ShortFolder() {
-    std::error_code problem;
-    if (!path_.empty()) fs::remove_all(path_, problem);
-  }
-  ShortFolder(const ShortFolder&) = delete;
-  ShortFolder& operator=(const ShortFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 std::string group_of(const Json& row) {
   const std::string operation = row["operation"];
   const std::string what =
@@ -219,7 +201,8 @@ int report(const Options& options, const bench::CollectivesBenchOptions& bench, 
   }
   if (result.failures.empty()) return kDone;
   return report_error(
-      error(ErrorKind::kIo, "{} entries could not be run; the first: {}", result.failures.size(), result.failures[0]));
+      error(ErrorKind::kIo, "{} entries could not be run; the first: {}", result.failures.size(), result.failures[0])
+          .because({"program-failed", ""}));
 }
 
 int run(const Options& options) {
@@ -233,8 +216,8 @@ int run(const Options& options) {
   fs::create_directories(options.output, problem);
   if (problem) return report_error(error(ErrorKind::kBadRequest, "--output {}: {}", options.output, problem.message()));
   bench.ledger = fs::path(options.output) / "cells.jsonl";
-  const ShortFolder folder;
-  if (folder.path().empty()) return report_error(error(ErrorKind::kIo, "cannot make a folder for sockets"));
+  const auto folder = TemporaryFolder::make();  // for sockets, whose names must be short
+  if (!folder.ok()) return report_error(folder.status());
   const lab::Descriptor interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const runtime::Signals signals({SIGINT, SIGTERM, SIGHUP}, [&](int) { eventfd_write(interrupt.get(), 1); });
   const fs::path self = own_program();
@@ -243,7 +226,7 @@ int run(const Options& options) {
                  .python = options.python,
                  .peers = fs::absolute(options.peers).lexically_normal(),
                  .mpi_program = self.parent_path() / "mpi_collectives",
-                 .folder = folder.path(),
+                 .folder = (*folder)->path(),
                  .interrupt = interrupt.get()};
   const SystemClock clock;
   std::unique_ptr<ProgressBar> bar;

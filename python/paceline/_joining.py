@@ -159,8 +159,10 @@ def of_store(rank: int, workers: int, store: Store) -> Launch:
 
 def named(here: Launch, job: int) -> str:
     """Where the coordinator of this process's next job is, as the launcher says. "": rank 0 tells it in the store. One that the launcher has started
-    need not be on rank 0's host, and rank 0 hosts those of the jobs after the first."""
-    return "" if job and here.servers is not None and has_store(here) else nth(here.coordinator, job)
+    need not be on rank 0's host, and rank 0 hosts those of the jobs after the first, whose ports nobody has set aside."""
+    if job and here.servers is not None and has_store(here) and not launch.is_file(here.coordinator):
+        return ""
+    return nth(here.coordinator, job)
 
 
 def has_store(here: Launch) -> bool:

@@ -7,7 +7,8 @@
   Hydra     PMI_RANK               PMI_SIZE               as with mpirun (mpiexec of MPICH and of Intel MPI)
   srun      SLURM_PROCID           SLURM_NTASKS           in a store on the step's first host
 
-`paceline run` sets Paceline's own, and PACELINE_SERVERS: so many servers, and the coordinator, are processes that it has started already.
+`paceline run` sets Paceline's own, and PACELINE_SERVERS: so many servers, and the coordinator, are processes that it has started already;
+on one machine also PACELINE_STORE, a file in which the ranks of a script's later jobs meet.
 A pod on Kubernetes has torchrun's or Paceline's from its manifest (examples/kubernetes), where the rank is its index in the Job.
 In this order, since mpirun and torchrun are started by srun too; where the numbers of two do not go together, a warning says whose count.
 PACELINE_COORDINATOR with any of them says where rank 0 runs the coordinator (with PACELINE_SERVERS: where it runs already); otherwise it takes
@@ -151,11 +152,15 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
         check_address("PACELINE_COORDINATOR", coordinator)
     servers = number(variables, "PACELINE_SERVERS", 0, 100_000) if coordinator and "PACELINE_SERVERS" in variables else None
     here = Launch(launcher, rank, workers, coordinator, one_machine=on_one_machine(variables, launcher, workers), servers=servers)
-    if workers == 1 or (coordinator and (servers is None or not ({"MASTER_ADDR", "MASTER_PORT"} <= variables.keys() or launcher == "srun"))):
+    file = file_store(variables, launcher)
+    has_store = file or {"MASTER_ADDR", "MASTER_PORT"} <= variables.keys() or launcher == "srun"
+    if workers == 1 or (coordinator and (servers is None or not has_store)):
         return here
     if launcher == "Paceline" and not coordinator:
         raise PacelineError("PACELINE_RANK and PACELINE_WORKERS are set and PACELINE_COORDINATOR=HOST:PORT is not", code="missing", subject="PACELINE_COORDINATOR")
     attempt = variables.get("TORCHELASTIC_RESTART_COUNT", variables.get("SLURM_RESTART_COUNT", "0"))
+    if file:
+        return dataclasses.replace(here, store=file)
     if "MASTER_ADDR" in variables:
         store = f"{variables['MASTER_ADDR']}:{number(variables, 'MASTER_PORT', 1, 65535)}"
         return dataclasses.replace(here, store=store, attempt=attempt)
@@ -172,10 +177,17 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
     )
 
 
+def file_store(variables: Mapping[str, str], launcher: str) -> str:
+    """Of `paceline run`; a launcher inside of it has ranks of its own."""
+    return variables.get("PACELINE_STORE", "") if launcher == "Paceline" else ""
+
+
 def on_one_machine(variables: Mapping[str, str], launcher: str, workers: int) -> bool:
     if launcher == "srun":
         hosts = variables.get("SLURM_STEP_NODELIST", variables.get("SLURM_JOB_NODELIST", ""))
         return not any(sign in hosts for sign in ",[")
+    if file_store(variables, launcher):
+        return True
     local = {"torchrun": "LOCAL_WORLD_SIZE", "mpirun": "OMPI_COMM_WORLD_LOCAL_SIZE", "Hydra": "MPI_LOCALNRANKS"}.get(launcher)
     if local is not None and local in variables:
         return variables[local] == str(workers)

@@ -86,17 +86,6 @@ Result<ReadingTime> read_once(const data::Dataset& dataset, std::int64_t mini_ba
 
 }  // namespace
 
-Result<std::unique_ptr<TemporaryFolder>> TemporaryFolder::make() {
-  std::string name = (std::filesystem::temp_directory_path() / "paceline-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) return error(ErrorKind::kIo, "no folder {}: {}", name, std::strerror(errno));
-  return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(name));
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 Status write_images(const std::filesystem::path& folder, std::int64_t side, std::int64_t count, std::int64_t classes) {
   for (std::int64_t label = 0; label < classes; ++label)
     std::filesystem::create_directories(folder / fmt::format("class-{:03}", label));

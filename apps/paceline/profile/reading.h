@@ -11,20 +11,6 @@
 
 namespace paceline::cli {
 
-// A folder below the system's for temporary files; removed with everything in it.
-class TemporaryFolder {
- public:
-  static Result<std::unique_ptr<TemporaryFolder>> make();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  explicit TemporaryFolder(std::filesystem::path path) : path_(std::move(path)) {}
-  std::filesystem::path path_;
-};
-
 // Writes `count` PNG images of side x side, spread over `classes` folders. Every image differs.
 Status write_images(const std::filesystem::path& folder, std::int64_t side, std::int64_t count, std::int64_t classes);
 

@@ -14,6 +14,7 @@
 #include "paceline/profile/profile.h"
 #include "paceline/profile/reading.h"
 #include "paceline/progress.h"
+#include "paceline/temporary_folder.h"
 #include "paceline/train/trainer_program.h"
 
 namespace paceline::cli {

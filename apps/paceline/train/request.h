@@ -26,7 +26,8 @@ struct TrainRequest {
   std::uint16_t coordinator_port = 0;  // of a whole job; 0: the kernel's choice
   bool ranks_elsewhere = false;        // a launcher has started a process for each rank: of the workers only rank 0 is started here
   HostOptions hosts;                   // where all but the coordinator run
-  std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer
+  std::vector<std::string> program;    // of `paceline run`: what a worker is, instead of the trainer,
+  std::vector<std::string> variables;  // "NAME=VALUE", and what it is told beside this process's own environment
   std::int32_t prefetch = 2, loader_threads = 1;  // trainer/data/loader.h
   std::string metrics_file, pace_file, trace_file;
   std::string convolutions_file;  // "": what the settings say

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "paceline/environment.h"
 #include "paceline/option_files.h"
+#include "paceline/temporary_folder.h"
 #include "paceline/train/going_on.h"
 #include "paceline/train/job_files.h"
 #include "paceline/train/launcher.h"
@@ -88,6 +89,16 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->callback([request, command, &chosen] { chosen.run = [request, command] { return run_train(*request, *command); }; });
 }
 
+// Where the ranks of a script's second job meet: a port that is chosen now may be somebody else's then. Null: on several machines,
+// or nothing can be written here; then that job takes the next port, if it is free.
+std::unique_ptr<TemporaryFolder> meeting_place(TrainRequest& request) {
+  if (!request.hosts.names.empty()) return nullptr;
+  auto folder = TemporaryFolder::make();
+  if (!folder.ok()) return nullptr;
+  request.variables = {fmt::format("PACELINE_STORE={}/store", (*folder)->path().string())};
+  return std::move(*folder);
+}
+
 void add_run(CLI::App& app, Chosen& chosen) {
   auto request = std::make_shared<TrainRequest>();
   CLI::App* command =
@@ -118,6 +129,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
                                  ? check_startable(request->program.front(), variable_of_others("PATH").value_or(kUsualPath))
                                  : Status();
       if (!program.ok()) return report_error(program);
+      const auto folder = meeting_place(*request);
       const auto checked = validated(*request);
       return checked.ok() ? run_whole_job(*checked) : report_error(checked.status());
     };

@@ -106,11 +106,11 @@ class WholeJob {
     std::vector<ForkingTrainer::NamedRequest> forked;
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
       JobProcess process{.label = wire::PeerName{role, Rank{rank}}.text(), .coordinator = coordinator};
-      if (!request_.program.empty()) {
+      process.environment = request_.variables;
+      if (!request_.program.empty())
         process.program = {request_.program, rank, request_.workers, request_.servers};
-      } else {
+      else
         process.worker = worker_request(request_, coordinator, rank, process.label);
-      }
       if (!needs_trainer(request_) || workers_here == 1 || on_hosts()) {
         PACELINE_RETURN_IF_ERROR(add(process, static_cast<std::size_t>(rank)));
         continue;

@@ -44,7 +44,10 @@ def test_each_launcher_is_understood():
     started = launched({**OURS, "PACELINE_SERVERS": "1"})
     assert started == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", one_machine=False, servers=1)
     assert started.sentence() == "rank 1 of 2, started by Paceline; coordinator 10.0.0.1:4100 and 1 server, which run already"
+    here = {**OURS, "PACELINE_SERVERS": "1", "PACELINE_STORE": "/tmp/paceline-x/store"}  # of `paceline run` on one machine
+    assert launched(here) == Launch("Paceline", 1, 2, coordinator="10.0.0.1:4100", store="/tmp/paceline-x/store", servers=1)
     assert launched({**TORCHRUN, "PACELINE_SERVERS": "1"}).servers is None  # of a job around this one
+    assert launched({**TORCHRUN, "PACELINE_STORE": "/tmp/paceline-x/store"}) == launched(TORCHRUN)
     beside = launched({**SRUN, "PACELINE_COORDINATOR": "n0:4100", "PACELINE_SERVERS": "2"})
     assert (beside.servers, beside.coordinator, beside.store) == (2, "n0:4100", srun.store)
 

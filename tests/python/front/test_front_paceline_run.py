@@ -17,9 +17,14 @@ from jobs import PROGRAM, wait_until
 
 RANKS = 2
 SCRIPT = """
-import json, os, sys, torch, nets, scripts, paceline.torch as pt
+import json, os, socket, sys, torch, nets, scripts, paceline.torch as pt
 from loops import bits
 torch.set_num_threads(1)
+host, _, port = os.environ["PACELINE_COORDINATOR"].rpartition(":")
+try:
+    taken = host != "unix" and socket.create_server((host, int(port) + 1))  # the second job does not count on it
+except OSError:
+    pass  # nor need it be free
 folder, choices = sys.argv[1], json.loads(sys.argv[2])
 found = []
 for _ in range(2):

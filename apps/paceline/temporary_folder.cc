@@ -1,0 +1,20 @@
+#include "paceline/temporary_folder.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace paceline::cli {
+
+Result<std::unique_ptr<TemporaryFolder>> TemporaryFolder::make() {
+  std::string name = (std::filesystem::temp_directory_path() / "paceline-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) return error(ErrorKind::kIo, "no folder {}: {}", name, std::strerror(errno));
+  return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(name));
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace paceline::cli
