@@ -13,7 +13,7 @@ set(own_paths "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 if(CMAKE_CXX_COMPILER_LAUNCHER)
   target_compile_options(paceline_flags INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:${own_paths}>")
 else()
-  target_compile_options(paceline_flags INTERFACE "${own_paths}")
+  target_compile_options(paceline_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${own_paths}>")
 endif()
 target_include_directories(paceline_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 

@@ -127,7 +127,10 @@ def read_twice(figure: Figure, first: Reading, store: Cells, reasons: dict[str, 
     if without:
         return replace(first, sentence=f"{first.sentence}. It is within three spreads of its limit, and its second run is missing ({reasons.get(without[0], 'not run')})")
     second = figure.read({name: store.answer(cell) for name, cell in cells.items()})
-    rows = [(what, paper, value if value == other[2] else f"{value}; again {other[2]}") for (what, paper, value), other in zip(first.rows, second.rows, strict=True)]
+    # A row may be of one run alone, such as a time to what the other did not reach.
+    others = {what: value for what, _, value in second.rows}
+    rows = [(what, paper, value if others.get(what) == value else f"{value}; again {others.get(what, 'none')}") for what, paper, value in first.rows]
+    rows += [(what, paper, f"none; again {value}") for what, paper, value in second.rows if what not in {row[0] for row in first.rows}]
     verdict = max(first.verdict, second.verdict, key=[BETTER, REPRODUCED, DIFFERS].index)
     return replace(first, verdict=verdict, rows=rows, sentence=f"{first.sentence}. Run twice, as it is within three spreads of its limit: {first.verdict}, then {second.verdict}")
 

@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -45,8 +44,8 @@ class Part {
 
 class Node final : public Member {
  public:
-  // With a server's part if the role in `options` has one, and with the given one of a worker; null: there is none. Both arguments
-  // outlive the node. `ended`: once, last: the job is over for all parts.
+  // With a server's part if the role in `options` has one, and with the given one of a worker; null: there is none. Transport and
+  // worker outlive the node. `ended`: once, last: the job is over for all parts.
   using Ended = std::function<void(Node& node, const wire::Stop& stop)>;
   Node(transport::Transport& transport, MemberOptions options, Part* worker, Ended ended);
   ~Node() override;

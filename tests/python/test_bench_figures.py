@@ -84,14 +84,19 @@ else:
 """
 
 
-def test_what_fails_or_is_lacking_is_no_point_and_the_others_are_drawn(tmp_path):
-    program = tmp_path / "paceline"
-    program.write_text(STAND_IN.format(python=sys.executable))
+def drawn_by(folder, text, only, **values):
+    """What the page has of these figures when `text` stands in for the program."""
+    program = folder / "paceline"
+    program.write_text(text.format(python=sys.executable, **values))
     program.chmod(0o700)
-    words = [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", tmp_path / "out", "--json"]
-    done = subprocess.run([*words, "--only", "htc-table2,p3-fig12,elastic-fig4b,p3-fig5"], capture_output=True, text=True, timeout=120)
+    words = [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", folder / "out", "--json", "--only", only]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    of = {one["figure"]: one for one in json.loads(done.stdout)}
+    return {one["figure"]: one for one in json.loads(done.stdout)}
+
+
+def test_what_fails_or_is_lacking_is_no_point_and_the_others_are_drawn(tmp_path):
+    of = drawn_by(tmp_path, STAND_IN, "htc-table2,p3-fig12,elastic-fig4b,p3-fig5")
     assert of["htc-table2"]["verdict"] == "not runnable here" and "the values are not verified" in of["htc-table2"]["sentence"] and not of["htc-table2"]["rows"]
     assert "lacks CAP_SYS_ADMIN" in of["p3-fig12"]["sentence"] and "no trainer" in of["elastic-fig4b"]["sentence"]
     assert of["p3-fig5"]["verdict"] == "reproduced"
@@ -114,20 +119,38 @@ else:
 
 @pytest.mark.parametrize(("second", "verdict"), [(1.28, "differs"), (1.33, "reproduced")])
 def test_what_is_near_its_limit_runs_twice_and_the_worse_verdict_counts(tmp_path, second, verdict):
-    program = tmp_path / "paceline"
-    program.write_text(TWO_RUNS.format(python=sys.executable, second=second))
-    program.chmod(0o700)
-    words = [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", tmp_path / "out", "--json", "--only", "p3-fig10"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    [one] = json.loads(done.stdout)
+    one = drawn_by(tmp_path, TWO_RUNS, "p3-fig10", second=second)["p3-fig10"]
     assert one["verdict"] == verdict and f"reproduced, then {verdict}" in one["sentence"]
     assert one["value"] == f"+31 %; again +{100 * (second - 1):.0f} %"
     assert {file.name for file in (tmp_path / "out/cells").iterdir()} == {"p3-hosts.json", "p3-hosts-again.json"}
     assert len(one["commands"]) == 2, "a reader may run both"
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "out/cells").iterdir()}
-    assert json.loads(subprocess.run(words, capture_output=True, text=True, timeout=120).stdout) == [one]
+    assert drawn_by(tmp_path, TWO_RUNS, "p3-fig10", second=second) == {"p3-fig10": one}
     assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "out/cells").iterdir()}
+
+
+TRAINS = """#!{python}
+import json, sys
+words = sys.argv[1:]
+if words[0] == "--version":
+    print("paceline 0.0.0")
+elif words[0] == "doctor":
+    print('{{"lab": {{"namespaces": true, "ip": "ip", "tc": "tc"}}}}')
+else:
+    from pathlib import Path
+    runs = Path(sys.argv[0]).with_name("runs")
+    runs.write_text((runs.read_text() if runs.exists() else "") + "x")
+    early = "elastic-bsp" in words and len(runs.read_text()) <= 8  # only in the first of two runs of eight cells
+    print(json.dumps({{"accuracy": 0.9, "seconds": 10.0, "evaluations": [{{"iteration": 1, "seconds": 1.0 if early else 5.0, "accuracy": 0.9}}]}}))
+"""
+
+
+def test_a_row_that_only_one_of_two_runs_has_is_told_as_such(tmp_path):
+    (tmp_path / "paceline-trainer").write_text("")
+    (tmp_path / "paceline-trainer").chmod(0o700)
+    one = drawn_by(tmp_path, TRAINS, "elastic-fig4b")["elastic-fig4b"]
+    assert one["verdict"] == "differs" and "reproduced, then differs" in one["sentence"]
+    assert [row["ours"] for row in one["rows"] if row["what"].startswith("BSP's time to it")] == ["5.00x; again none"]
 
 
 @pytest.mark.full
