@@ -139,7 +139,8 @@ int run(const Options& options) {
   }
   if (replays.failures.empty()) return kDone;
   return report_error(
-      error(ErrorKind::kIo, "{} jobs of the benchmark failed; the first: {}", replays.failures.size(), replays.failures[0]));
+      error(ErrorKind::kIo, "{} jobs of the benchmark failed; the first: {}", replays.failures.size(), replays.failures[0])
+          .because({"program-failed", ""}));
 }
 
 }  // namespace

@@ -172,7 +172,8 @@ int run(const Options& options) {
   std::vector<std::string> wrong = bench::contradictions(result->cells);
   wrong.insert(wrong.end(), result->failures.begin(), result->failures.end());
   if (wrong.empty()) return kDone;
-  return report_error(error(ErrorKind::kIo, "{} of the results are missing or wrong; the first: {}", wrong.size(), wrong[0]));
+  return report_error(error(ErrorKind::kIo, "{} of the results are missing or wrong; the first: {}", wrong.size(), wrong[0])
+                          .because({"program-failed", ""}));
 }
 
 }  // namespace

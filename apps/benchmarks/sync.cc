@@ -93,7 +93,8 @@ class SyncBench {
       print_tables(rows);
     if (jobs.failures.empty()) return kDone;
     return report_error(
-        error(ErrorKind::kIo, "{} jobs of the benchmark failed; the first: {}", jobs.failures.size(), jobs.failures[0]));
+        error(ErrorKind::kIo, "{} jobs of the benchmark failed; the first: {}", jobs.failures.size(), jobs.failures[0])
+            .because({"program-failed", ""}));
   }
 
  private:

@@ -7,7 +7,6 @@
 namespace paceline::cli {
 
 std::string not_empty(const std::string& text) {
-  if (text == "-") return "'-' is no name of a file, and standard output is taken; give a name";
   return text.empty() ? "is empty; give a name, or leave the option out" : std::string();
 }
 
@@ -18,7 +17,13 @@ Result<std::string> read_option(const char* option, const std::string& path, Byt
                    : wrong("{} {}", option, text.status().message()).because(cause_of(text.status())).because({"format", option});
 }
 
+Status check_output_name(const char* option, const std::string& path) {
+  if (path != "-") return {};
+  return wrong("{} - names no file: standard output has the report; give a name, or ./-", option).because({"illegal", option});
+}
+
 Status check_output(const char* option, const std::string& path) {
+  PACELINE_RETURN_IF_ERROR(check_output_name(option, path));
   if (!is_utf8(path)) return wrong("{} {}: its name is no UTF-8 text; rename it", option, path).because({"illegal", option});
   const Status status = path.empty() ? Status() : can_write(system_files(), path);
   return status.ok()

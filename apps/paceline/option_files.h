@@ -16,6 +16,8 @@ std::string not_empty(const std::string& text);
 // All of the file. kBadRequest naming the option: it is none, cannot be read, or is too large.
 Result<std::string> read_option(const char* option, const std::string& path, Bytes limit = kLargestInput);
 
+// Refuses "-", which means standard output elsewhere.
+Status check_output_name(const char* option, const std::string& path);
 // Whether the file could be written now; "" is well. kBadRequest naming the option.
 Status check_output(const char* option, const std::string& path);
 

@@ -55,12 +55,19 @@ def test_mistakes_are_told_as_before():
         (["run", "--", "/no/such/program"], "there is no file '/no/such/program'"),
         (["run", "--", "/tmp"], "'/tmp' is a folder and no program"),
         (["datasets", "pack"], "spec is missing: the data set, "),
+        *((["train", option, "-"], f"{option} - names no file: standard output has the report; give a name, or ./-") for option in ("--metrics", "--pace", "--trace", "--export")),
         (["train", "--dataset", "mnist"], "data set 'mnist' is incomplete; write mnist:DIR"),
+        (["plan", "slice", "--nodes", "0", "--bytes", "1MB", "--alpha", "1ms", "--bandwidth", "1gbit"], "key 'nodes' is 0; at least 1 is needed"),
         (["help", "bench", "sink"], "there is no help on 'bench sink'; legal: transport, server, "),
     ]:
         done = run(*words)
         assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
         assert done.stderr.startswith(f"paceline: error: {says}"), done.stderr
+
+
+def test_the_reference_says_that_it_has_no_servers():
+    done = run("train", "--reference", "--servers", "2", "--iterations", "1", "--mini-batch", "1")
+    assert done.returncode == 0 and "warning: --reference has no servers: --servers 2 changes nothing" in done.stderr, done.stderr
 
 
 def test_without_a_path_programs_are_found_where_the_system_looks():

@@ -154,7 +154,8 @@ Result<std::vector<Json>> answers_of(const Command& command, const Cases& cases,
   std::vector<Json> answers;
   for (std::size_t i = 0; i < cases.cases.size(); ++i) {
     auto answer = planner::answer_to(command.question, cases.cases[i], choices);
-    if (!answer.ok()) return at(fmt::format("case {}", i), answer.status());
+    const bool typed = command.app->count("--input") == 0;  // one case, which has no number
+    if (!answer.ok()) return typed ? answer.status() : at(fmt::format("case {}", i), answer.status());
     answers.push_back(std::move(answer).value());
   }
   return answers;

@@ -62,9 +62,7 @@ Result<std::string> meeting_address(const HostOptions& options) {
     const auto toward = address_toward(network_name(options.ssh, host));
     if (!toward.ok())
       return error(ErrorKind::kBadRequest,
-                   "--hosts {}: {}; give a name of ssh's, without a port, or, where only ssh knows it, say with --bind at which "
-                   "address "
-                   "it reaches this machine",
+                   "--hosts {}: {}; give a name, without a port. Where only ssh knows it, --bind says how it reaches this machine",
                    host, toward.status().message())
           .because(cause_of(toward.status()));
     if (transport::is_loopback(address)) address = *toward;

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "base/wrong.h"
 #include "model/description.h"
@@ -256,6 +257,8 @@ Result<TrainRequest> checked(TrainRequest r) {
     return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated",
                  to_text(r.settings.sync.kind));
   }
+  if (r.reference && r.servers_given && r.servers > 0)
+    log::warn("--reference has no servers: --servers {} changes nothing", r.servers);
   if (r.reference && !r.pace_file.empty())
     return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --pace out");
   if (r.reference && !r.trace_file.empty())
@@ -265,6 +268,8 @@ Result<TrainRequest> checked(TrainRequest r) {
                  "--trace {} with --join: the coordinator writes the timeline of all processes; give it to 'paceline coordinator'",
                  r.trace_file);
   }
+  PACELINE_RETURN_IF_ERROR(check_output_name("--metrics", r.metrics_file));
+  PACELINE_RETURN_IF_ERROR(check_output_name("--pace", r.pace_file));
   if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
   if (r.reference && (r.settings.saving.resume || !r.settings.saving.directory.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
