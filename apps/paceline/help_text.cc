@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::size_t kNameColumn = 28, kNarrowest = 60, kWidest = 140, kWithoutTerminal = 100;
 
+// Its own help has the others.
+std::string first_sentence(const std::string& description) { return description.substr(0, description.find(". ")); }
+
 bool is_for_experts(const CLI::Option* option) { return option->get_group() == kForExperts; }
 
 }  // namespace
@@ -80,7 +83,7 @@ std::string HelpText::make_expanded(const CLI::App* group) const {
 }
 
 std::string HelpText::make_subcommand(const CLI::App* command) const {
-  return entry(command->get_display_name(true), command->get_description());
+  return entry(command->get_display_name(true), first_sentence(command->get_description()));
 }
 
 std::string HelpText::make_option(const CLI::Option* option, bool is_positional) const {

@@ -50,6 +50,7 @@ class Cells:
 
     def __init__(self, folder: Path, program: str, quick: bool) -> None:
         self.folder, self.program, self.quick = folder, program, quick
+        self.doctor = json.loads(subprocess.run([program, "doctor", "--json"], capture_output=True, text=True).stdout or "{}")
         self.release = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         mark = folder / "release.json"
         own = {"release": self.release, "quick": quick}
@@ -67,6 +68,14 @@ class Cells:
     def answer(self, cell: Cell):
         return json.loads(self.file(cell).read_text())["answer"] if self.file(cell).exists() else None
 
+    def machine(self) -> str:
+        found = self.doctor.get("machine", {})
+        return f"{found.get('cores', '?')} cores of {found.get('processor', 'an unknown processor')}, {found.get('memory_bytes', 0) / 1e9:.0f} GB, {found.get('system', 'unknown system')}"
+
+    def machines(self) -> list[str]:
+        """Those that the cells were run on."""
+        return sorted({json.loads(file.read_text())["machine"] for file in (self.folder / "cells").glob("*.json")})
+
     def run(self, cell: Cell) -> str:
         """"": it is finished; else why not."""
         (self.folder / "work").mkdir(exist_ok=True)
@@ -77,21 +86,20 @@ class Cells:
                 sys.exit(130)
             last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             return re.sub(r" \[paceline help [A-Z-]+\]$", "", last.removeprefix("paceline: error: "))
-        kept = {"command": cell.command(self.quick), "seconds": time.monotonic() - began, "answer": json.loads(done.stdout)}
+        kept = {"command": cell.command(self.quick), "machine": self.machine(), "seconds": time.monotonic() - began, "answer": json.loads(done.stdout)}
         new = self.file(cell).with_suffix(".new")
         new.write_text(json.dumps(kept))
         os.replace(new, self.file(cell))
         return ""
 
 
-def lacking(program: str) -> dict[str, str]:
+def lacking(store: Cells) -> dict[str, str]:
     """What this machine does not have, by the name of the need, and why not."""
     missing = {}
-    doctor = json.loads(subprocess.run([program, "doctor", "--json"], capture_output=True, text=True).stdout or "{}")
-    lab = doctor.get("lab", {})
+    lab = store.doctor.get("lab", {})
     if not (lab.get("namespaces") and lab.get("ip") and lab.get("tc")):
         missing["lab"] = f"no hosts can be made on this machine ({lab.get('reason', 'paceline doctor says why')})"
-    if not shutil.which(str(Path(program).with_name("paceline-trainer"))):
+    if not shutil.which(str(Path(store.program).with_name("paceline-trainer"))):
         missing["trainer"] = "this build has no trainer (LibTorch)"
     return missing
 
@@ -161,7 +169,7 @@ def main() -> int:
         fail(f"--output {folder}: {error.strerror}")
     store = Cells(folder, options.program, options.quick)
     cells = list({cell.name: cell for figure in figures for cell in figure.cells}.values())
-    missing = lacking(options.program)
+    missing = lacking(store)
     reasons = run_cells(cells, store, missing)
     readings = [(figure, read(figure, store, reasons)) for figure in figures]
     if not options.quick:

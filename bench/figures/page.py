@@ -2,7 +2,6 @@
 
 import html
 import json
-import platform
 from collections import Counter
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def write(folder: Path, readings: list[tuple[Figure, Reading]], store) -> list[d
     figures = [entry(folder, figure, reading, store) for figure, reading in readings]
     (folder / "figures.json").write_text(json.dumps(figures, indent=1))
     counts = Counter(one["verdict"] for one in figures)
-    origin = f"{store.release}, {platform.system()} {platform.release()} {platform.machine()}{', quick: numbers mean little' if store.quick else ''}"
+    origin = f"{store.release}; {'; '.join(store.machines()) or 'no cell was run'}{'; quick: numbers mean little' if store.quick else ''}"
     body = [f"<h1>Five papers, redone</h1><p>{html.escape(origin)}. {said(counts)}.</p>"]
     for paper in dict.fromkeys(one["paper"] for one in figures):
         body += [f"<h2>{html.escape(paper)}</h2>", *(section(one) for one in figures if one["paper"] == paper)]

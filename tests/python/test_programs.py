@@ -57,6 +57,8 @@ def test_mistakes_are_told_as_before():
         (["datasets", "pack"], "spec is missing: the data set, "),
         *((["train", option, "-"], f"{option} - names no file: standard output has the report; give a name, or ./-") for option in ("--metrics", "--pace", "--trace", "--export")),
         (["train", "--dataset", "mnist"], "data set 'mnist' is incomplete; write mnist:DIR"),
+        (["train", "--dataset", "mnist:/no/such/folder"], "/no/such/folder: is not a folder, expected one with train-images-idx3-ubyte and its three companions"),
+        (["train", "--dataset", "synthetic:3x4x4,classes=0"], "synthetic:3x4x4,classes=0: 'classes' is 0, expected 1..1048576"),
         (["plan", "slice", "--nodes", "0", "--bytes", "1MB", "--alpha", "1ms", "--bandwidth", "1gbit"], "key 'nodes' is 0; at least 1 is needed"),
         (["help", "bench", "sink"], "there is no help on 'bench sink'; legal: transport, server, "),
     ]:

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/wrong.h"
 #include "model/description.h"
+#include "paceline/data_root.h"
 #include "paceline/help_text.h"
 #include "paceline/option_files.h"
 #include "paceline/train/job_files.h"
@@ -113,6 +114,17 @@ Status check_security(TrainRequest& r) {
   return {};
 }
 
+// What is wrong without a look into files: the trainer, which opens the data set, takes a second to load.
+Status check_data_at_hand(const std::string& spec) {
+  const std::size_t colon = spec.find(':');
+  const auto is_whole = [&](const trainer::data::Kind& kind) { return kind.name == spec && kind.argument.empty(); };
+  if (std::ranges::any_of(trainer::data::kinds(), is_whole)) return {};
+  const std::string file = colon == std::string::npos ? "" : spec.substr(colon + 1, spec.find(',', colon) - colon - 1);
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored)) return {};
+  return trainer::data::open(spec, data_root()).status();
+}
+
 Status check_model(const TrainRequest& r) {
   const job::JobSpec& settings = r.settings;
   if (job::replay_file(settings)) return replay_table(settings).status();
@@ -125,7 +137,8 @@ Status check_model(const TrainRequest& r) {
   if (settings.update.told_rates && r.program.empty())
     return error(ErrorKind::kBadRequest, "--told-rates is for programs that tell rates, and the trainer tells none");
   PACELINE_RETURN_IF_ERROR(model::describe(settings.task.model).status());
-  return check_data_set_name(settings.task.dataset);
+  PACELINE_RETURN_IF_ERROR(check_data_set_name(settings.task.dataset));
+  return r.hosts.names.empty() ? check_data_at_hand(settings.task.dataset) : Status();
 }
 
 void add_loading_options(CLI::App& how, TrainRequest& r) {

@@ -101,12 +101,12 @@ Question collective_question() {
   question.name = "collective";
   question.units = {{"block", KeyType::kBytes}, {"seconds", KeyType::kSeconds}};
   question.purpose =
-      "What a broadcast, reduce or allreduce costs, and which algorithm is cheapest. A message of n bytes takes alpha + beta*n\n"
-      "seconds, and reducing them gamma*n more. Lp: linear pipeline. Mst: minimum spanning tree. Be: bidirectional exchange.\n"
-      "Ring and direct: allreduce only. Best: the cheapest, the first in this order on ties. Block is lp's. Absent, the best one\n"
-      "is taken, rounded to whole bytes. Seconds: closed form with n/b. Steps: with whole blocks.\n"
-      "Where links differ, rates in place of beta says how fast each rank's is. Then order is the chain of lp, which puts slow\n"
-      "ranks where they delay the others least. A broadcast's begins and a reduce's ends with root. Rates are rounded to the\n"
+      "What a broadcast, reduce or allreduce costs, and which algorithm is cheapest. A message of n bytes takes alpha + beta*n "
+      "seconds, and reducing them gamma*n more. Lp: linear pipeline. Mst: minimum spanning tree. Be: bidirectional exchange. "
+      "Ring and direct: allreduce only. Best: the cheapest, the first in this order on ties. Block is lp's. Absent, the best one "
+      "is taken, rounded to whole bytes. Seconds: closed form with n/b. Steps: with whole blocks. "
+      "Where links differ, rates in place of beta says how fast each rank's is. Then order is the chain of lp, which puts slow "
+      "ranks where they delay the others least. A broadcast's begins and a reduce's ends with root. Rates are rounded to the "
       "fastest over a power of 1.25, as measured ones are. They differ when one is two steps below it.";
   question.keys = {
       {"ranks", KeyType::kCount, "number of ranks"},

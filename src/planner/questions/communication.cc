@@ -93,9 +93,9 @@ Question batches() {
   Question question;
   question.name = "batches";
   question.purpose =
-      "Which layers to pull (or push) together so that the transfer hides behind the forward (or backward) pass. Exact: the least\n"
-      "makespan, which training uses. Ibatch: the better of forward-greedy and backward-greedy. Default: all in one batch.\n"
-      "Layer-wise: each alone. Given: judge the batching in 'bounds', the last layer of each batch, ascending. Layers are\n"
+      "Which layers to pull (or push) together so that the transfer hides behind the forward (or backward) pass. Exact: the least "
+      "makespan, which training uses. Ibatch: the better of forward-greedy and backward-greedy. Default: all in one batch. "
+      "Layer-wise: each alone. Given: judge the batching in 'bounds', the last layer of each batch, ascending. Layers are "
       "numbered from 1 in forward order. With --side push the last batch has the last layers, which are computed and pushed "
       "first.";
   question.keys = {
@@ -131,8 +131,8 @@ Question iteration() {
   Question question;
   question.name = "iteration";
   question.purpose =
-      "The least time of one iteration that any schedule can reach: N nodes, each a worker and a server on one full-duplex link.\n"
-      "It is the largest of computation, transfer (the model over one link) and tail (the first layers' gradients come last and\n"
+      "The least time of one iteration that any schedule can reach: N nodes, each a worker and a server on one full-duplex link. "
+      "It is the largest of computation, transfer (the model over one link) and tail (the first layers' gradients come last and "
       "are needed first). A replay table fits with --nodes and --bandwidth beside it.";
   question.keys = {
       {"nodes", KeyType::kCount, "number of nodes", true, Beside::kInput},
@@ -160,8 +160,8 @@ Question slice() {
   Question question;
   question.name = "slice";
   question.purpose =
-      "The slice size that balances start-up costs against the wait for a slice under way:\n"
-      "sqrt(2(N-1)/N * bytes * alpha * bandwidth / 4), first clamped to 200000..8000000 bytes, then rounded to the nearest whole\n"
+      "The slice size that balances start-up costs against the wait for a slice under way. It is "
+      "sqrt(2(N-1)/N * bytes * alpha * bandwidth / 4), first clamped to 200000..8000000 bytes, then rounded to the nearest whole "
       "parameter (a multiple of 4). One node needs no slices: the upper limit.";
   question.keys = {
       {"nodes", KeyType::kCount, "number of nodes, each a worker and a server"},

@@ -206,9 +206,9 @@ Question speedup_question() {
   Question question;
   question.name = "speedup";
   question.purpose =
-      "Whether more machines help, and how many are worth it: seconds of an iteration, and samples a second over those of one\n"
-      "machine. Paceline: a server beside every worker, stepped in virtual time. Split: reduce-scatter under backward, all-gather\n"
-      "under forward, whole layers. DDP: buckets of 25 MiB around a ring. The last two leave out what processors do. Worth it:\n"
+      "Whether more machines help, and how many are worth it: seconds of an iteration, and samples a second over those of one "
+      "machine. Paceline: a server beside every worker, stepped in virtual time. Split: reduce-scatter under backward, all-gather "
+      "under forward, whole layers. DDP: buckets of 25 MiB around a ring. The last two leave out what processors do. Worth it: "
       "machines that in the mean add half of their own work.";
   question.keys = {
       {"bandwidth", KeyType::kRate, "rate of a machine's link in each direction", true, Beside::kInput},
