@@ -35,4 +35,10 @@ std::optional<std::string> layer_table_of(const std::string& name) {
   return std::nullopt;
 }
 
+std::string file_or_layer_table(const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::exists(name, ignored)) return name;
+  return layer_table_of(name).value_or(name);
+}
+
 }  // namespace paceline::cli

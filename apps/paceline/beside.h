@@ -16,5 +16,7 @@ std::optional<std::filesystem::path> shared_beside(const std::filesystem::path& 
 
 // The file of a table of layers that comes along (bench/tables): "vgg19", and "VGG-19" is the same. Nothing: there is none.
 std::optional<std::string> layer_table_of(const std::string& name);
+// The file of this name, or, where there is none, such a table's. `name` itself: neither is there.
+std::string file_or_layer_table(const std::string& name);
 
 }  // namespace paceline::cli

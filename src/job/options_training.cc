@@ -8,15 +8,14 @@ using enum Agree;
 
 std::vector<Option> task_options() {
   return {
-      text(
-          {.name = "model",
-           .takes = "NAME",
-           .section = kWhat,
-           .agree = kResume,
-           .sentence = "Network; 'paceline models' lists them. replay:FILE replays a table of layers: sleeps instead of computing, "
-                       "real bytes",
-           .legal = {.words = "a network's name or replay:FILE"}},
-          [](auto& job) -> auto& { return job.task.model; }),
+      text({.name = "model",
+            .takes = "NAME",
+            .section = kWhat,
+            .agree = kResume,
+            .sentence = "Network; 'paceline models' lists them. replay:FILE replays a table of layers, yours or one that comes "
+                        "along (replay:vgg19): sleeps instead of computing, real bytes",
+            .legal = {.words = "a network's name or replay:FILE"}},
+           [](auto& job) -> auto& { return job.task.model; }),
       text({.name = "dataset",
             .takes = "NAME",
             .section = kWhat,

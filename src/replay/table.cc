@@ -87,7 +87,7 @@ Result<LayerTable> read_table(const std::string& path) {
     return error(ErrorKind::kBadRequest, "--model replay: names no file; write replay:FILE").because({"missing", "--model"});
   const auto text = read_text(system_files(), path, kLargestTable);
   if (!text.ok())
-    return error(ErrorKind::kBadRequest, "the table cannot be read: {}; those of the benchmarks are bench/tables/NAME.json",
+    return error(ErrorKind::kBadRequest, "the table cannot be read: {}; tables that come along have names, such as vgg19",
                  text.status().message())
         .because(cause_of(text.status()));
   return parse_table(*text, path);

@@ -57,6 +57,13 @@ def test_a_replay_has_the_bits_of_its_reference(table, schedule, workers, server
     assert actual["seconds"] / 12 >= 0.0089, "nothing is faster than it sleeps"
 
 
+def test_a_table_that_comes_along_is_known_by_its_name(tmp_path):
+    task = ("--iterations", 1, "--scale", 1000, "--workers", 1)
+    by_name, by_file = (reference("--model", f"replay:{table}", *task) for table in ("ResNet-50", TABLES / "resnet50.json"))
+    assert by_name["parameters_hash"] == by_file["parameters_hash"]
+    refused("train", "--model", "replay:resnet51", *task, names=("resnet51: cannot be opened", "such as vgg19"), folder=tmp_path)
+
+
 @pytest.mark.parametrize("wire", ["bfloat16", "float16"])
 @pytest.mark.parametrize("how", [("--servers", 2, "--schedule", "p3"), ("--role", "both")], ids=("p3", "tuned-both"))
 def test_a_replay_with_a_narrow_codec_checks_every_rounded_value(table, wire, how):

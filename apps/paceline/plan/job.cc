@@ -8,6 +8,7 @@
 #include "paceline/plan/job_picture.h"
 #include "paceline/plan/question.h"
 #include "paceline/profile/cache.h"
+#include "paceline/train/data_check.h"
 #include "paceline/train/request.h"
 #include "planner/questions/recommendation.h"
 

@@ -86,13 +86,6 @@ Result<std::string> read_standard_input() {
   return text;
 }
 
-// A file, or, where there is none of that name, a table of layers that comes with the program.
-std::string input_file(const std::string& name) {
-  std::error_code ignored;
-  if (std::filesystem::exists(name, ignored)) return name;
-  return layer_table_of(name).value_or(name);
-}
-
 // Keys whose option was given on the command line.
 std::map<std::string, std::string> given_keys(const Command& command) {
   std::map<std::string, std::string> values;
@@ -114,8 +107,9 @@ Result<Json> chosen_values(const Command& command) {
 // Nothing without --input.
 Result<std::optional<std::string>> input_text(const Command& command) {
   if (command.app->count("--input") == 0) return std::optional<std::string>();
-  PACELINE_ASSIGN_OR_RETURN(std::string text, command.given.input == "-" ? read_standard_input()
-                                                                         : read_option("--input", input_file(command.given.input)));
+  PACELINE_ASSIGN_OR_RETURN(std::string text, command.given.input == "-"
+                                                  ? read_standard_input()
+                                                  : read_option("--input", file_or_layer_table(command.given.input)));
   if (command.extension) {
     PACELINE_ASSIGN_OR_RETURN(text, command.extension->completed(text));
   }

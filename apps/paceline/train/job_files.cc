@@ -4,6 +4,7 @@
 #include "base/wrong.h"
 #include "model/convolution_algorithm.h"
 #include "paceline/option_files.h"
+#include "paceline/train/data_check.h"
 #include "report/json_text.h"
 
 namespace paceline::cli {

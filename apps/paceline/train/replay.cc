@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "paceline/beside.h"
 #include "paceline/train/roles.h"
 #include "replay/reference.h"
 #include "replay/worker.h"
@@ -53,7 +54,8 @@ Status run(const std::string& argument) {
 }  // namespace
 
 Result<replay::LayerTable> replay_table(const job::JobSpec& settings) {
-  PACELINE_ASSIGN_OR_RETURN(replay::LayerTable table, replay::read_table(job::replay_file(settings).value_or("")));
+  const std::string file = file_or_layer_table(job::replay_file(settings).value_or(""));
+  PACELINE_ASSIGN_OR_RETURN(replay::LayerTable table, replay::read_table(file));
   table = replay::scaled(std::move(table), settings.task.scale);
   PACELINE_RETURN_IF_ERROR(replay::check_fits(table, machine_memory()));
   return table;

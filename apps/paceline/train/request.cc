@@ -9,14 +9,13 @@
 #include "base/text.h"
 #include "base/wrong.h"
 #include "model/description.h"
-#include "paceline/data_root.h"
 #include "paceline/help_text.h"
 #include "paceline/option_files.h"
+#include "paceline/train/data_check.h"
 #include "paceline/train/job_files.h"
 #include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
 #include "paceline/within.h"
-#include "trainer/data/open.h"
 #include "transport/transport.h"
 
 namespace paceline::cli {
@@ -114,17 +113,6 @@ Status check_security(TrainRequest& r) {
   return {};
 }
 
-// What is wrong without a look into files: the trainer, which opens the data set, takes a second to load.
-Status check_data_at_hand(const std::string& spec) {
-  const std::size_t colon = spec.find(':');
-  const auto is_whole = [&](const trainer::data::Kind& kind) { return kind.name == spec && kind.argument.empty(); };
-  if (std::ranges::any_of(trainer::data::kinds(), is_whole)) return {};
-  const std::string file = colon == std::string::npos ? "" : spec.substr(colon + 1, spec.find(',', colon) - colon - 1);
-  std::error_code ignored;
-  if (std::filesystem::exists(file, ignored)) return {};
-  return trainer::data::open(spec, data_root()).status();
-}
-
 Status check_model(const TrainRequest& r) {
   const job::JobSpec& settings = r.settings;
   if (job::replay_file(settings)) return replay_table(settings).status();
@@ -150,17 +138,6 @@ void add_loading_options(CLI::App& how, TrainRequest& r) {
 }
 
 }  // namespace
-
-Status check_data_set_name(const std::string& spec) {
-  const std::string name = spec.substr(0, spec.find(':'));
-  std::vector<std::string> names;
-  for (const trainer::data::Kind& kind : trainer::data::kinds()) {
-    if (kind.name == name) return {};
-    names.push_back(kind.name);
-  }
-  return error(ErrorKind::kBadRequest, "--dataset knows no '{}'{}; 'paceline datasets' lists them", name, suggestion(name, names))
-      .because({"unknown", "--dataset"});
-}
 
 const char* const kTraceHelp =
     "Timeline of all workers and servers on one clock, to this file, in Chrome's trace format (open it in Perfetto): forward, "

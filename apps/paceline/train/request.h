@@ -46,9 +46,6 @@ void add_train_options(CLI::App& command, TrainRequest& request);
 // The part of them that `paceline run` shares: key and security, limits, --metrics, --json, --progress.
 void add_limit_options(CLI::App& command, TrainRequest& request);
 
-// Whether there is a kind of data set of this name; what is behind its colon is not looked at. kBadRequest names --dataset.
-Status check_data_set_name(const std::string& spec);
-
 // Checks everything that can be checked without starting anything, and makes paths absolute.
 Result<TrainRequest> validated(TrainRequest request);
 
