@@ -93,6 +93,8 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   return bench;
 }
 
+constexpr double kBusy = 0.9;  // share of the processors' time, from which times say little about links
+
 void print_table(const Json& rows) {
   std::string group;
   for (const Json& row : rows) {
@@ -106,10 +108,11 @@ void print_table(const Json& rows) {
     const double median = time["median"];
     const double spread = (time["highest"].get<double>() - time["lowest"].get<double>()) / 2 / median;
     // Each has its own bound: what its bytes take on the links as they were when it ran.
-    fmt::print("{:<24} {:>8.3f} s {:>9} {:>11.3f} s {:>8.3f} {:>9.0f} % {:>10.2f}\n", row["contestant"].get<std::string>(), median,
-               row["turns"].get<int>() > 1 ? fmt::format("+-{:.1f} %", 100 * spread) : "one turn",
+    fmt::print("{:<24} {:>8.3f} s {:>9} {:>11.3f} s {:>8.3f} {:>9.0f} % {:>10.2f}{}\n", row["contestant"].get<std::string>(),
+               median, row["turns"].get<int>() > 1 ? fmt::format("+-{:.1f} %", 100 * spread) : "one turn",
                row["lower_bound_seconds"].get<double>(), row["of_lower_bound"]["median"].get<double>(),
-               100 * row["processor_share"].get<double>(), row["processor_seconds_per_gb"].get<double>());
+               100 * row["processor_share"].get<double>(), row["processor_seconds_per_gb"].get<double>(),
+               row["processor_share"].get<double>() > kBusy ? "  busy" : "");
   }
 }
 
@@ -166,6 +169,7 @@ int run(const Options& options) {
     print_table(rows);
     print_loops(bench::loop_profile(rows));
     fmt::print("\nMedians of {} turns; spread between turns; cells and pictures are in {}\n", options.turns, options.output);
+    fmt::print("Busy: more than {:.0f} % of the processors' time was taken, so the time is not the links' alone\n", 100 * kBusy);
     fmt::print("CPU: of the whole machine, so only true when it is quiet; in ours {:.2f} s/GB are the checksums of both ends\n",
                bench::crc_seconds_per_gb());
   }
