@@ -5,7 +5,6 @@
 
 #include <fmt/ranges.h>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "base/wrong.h"
 #include "model/description.h"
@@ -247,8 +246,6 @@ Result<TrainRequest> checked(TrainRequest r) {
     return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated",
                  to_text(r.settings.sync.kind));
   }
-  if (r.reference && r.servers_given && r.servers > 0)
-    log::warn("--reference has no servers: --servers {} changes nothing", r.servers);
   if (r.reference && !r.pace_file.empty())
     return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --pace out");
   if (r.reference && !r.trace_file.empty())

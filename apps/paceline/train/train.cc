@@ -71,6 +71,8 @@ int run_train(TrainRequest typed, const CLI::App& command) {
     return report_error(same);
   if (!request.ok()) return report_error(request.status());
   if (*earlier) (*earlier)->tell(*request);
+  if (request->reference && request->servers_given && request->servers > 0)
+    log::warn("--reference has no servers: --servers {} changes nothing", request->servers);
   if (request->join.empty()) return run_whole_job(*request);
   return request->role == "server" ? run_server(*request) : run_joining_worker(*request);
 }
