@@ -111,7 +111,8 @@ def run_cells(cells: list[Cell], store: Cells, missing: dict[str, str]) -> dict[
     began, spent = time.monotonic(), 0.0
     for number, cell in enumerate(left, 1):
         absent = [missing[need] for need in cell.needs if need in missing]
-        total, pace = sum(one.seconds for one in left), (time.monotonic() - began) / spent if spent else 1.0
+        total = sum(one.seconds for one in left)
+        pace = (time.monotonic() - began + total / 10) / (spent + total / 10)  # a few short cells say little about the long ones
         print(f"[{number}/{len(left)}] {cell.name}, about {max(1, round((total - spent) * pace / 60))} min left", file=sys.stderr, flush=True)
         reason = absent[0] if absent else store.run(cell)
         if reason:
