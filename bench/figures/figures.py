@@ -21,12 +21,13 @@ from pathlib import Path
 import elastic_bsp
 import htc
 import ibatch
+import ibatch_live
 import linear_pipeline
 import p3
 import page
 from catalogue import BETTER, DIFFERS, NOT_HERE, REPRODUCED, Cell, Figure, Reading
 
-FIGURES: list[Figure] = [*ibatch.FIGURES, *p3.FIGURES, *htc.FIGURES, *linear_pipeline.FIGURES, *elastic_bsp.FIGURES]
+FIGURES: list[Figure] = [*ibatch.FIGURES, *ibatch_live.FIGURES, *p3.FIGURES, *htc.FIGURES, *linear_pipeline.FIGURES, *elastic_bsp.FIGURES]
 PAPERS = list(dict.fromkeys(figure.paper for figure in FIGURES))
 
 
@@ -43,6 +44,14 @@ def chosen(paper: str, only: str) -> list[Figure]:
     if paper and paper not in PAPERS:
         fail(f"--paper knows no '{paper}'; legal: {', '.join(PAPERS)}")
     return [figure for figure in FIGURES if (not names or figure.id in names) and (not paper or figure.paper == paper)]
+
+
+def whole(answer):
+    """With the runs of a benchmark's ledger in place of the file's name, but for their jobs' reports: a cell stands for itself."""
+    if isinstance(answer, dict) and isinstance(answer.get("cells"), str):
+        lines = Path(answer["cells"]).read_text().splitlines()
+        answer["cells"] = [{key: value for key, value in json.loads(line).items() if key != "report"} for line in lines]
+    return answer
 
 
 class Cells:
@@ -86,7 +95,7 @@ class Cells:
                 sys.exit(130)
             last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             return re.sub(r" \[paceline help [A-Z-]+\]$", "", last.removeprefix("paceline: error: "))
-        kept = {"command": cell.command(self.quick), "machine": self.machine(), "seconds": time.monotonic() - began, "answer": json.loads(done.stdout)}
+        kept = {"command": cell.command(self.quick), "machine": self.machine(), "seconds": time.monotonic() - began, "answer": whole(json.loads(done.stdout))}
         new = self.file(cell).with_suffix(".new")
         new.write_text(json.dumps(kept))
         os.replace(new, self.file(cell))

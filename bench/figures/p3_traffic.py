@@ -1,8 +1,6 @@
 """Use of the link in P3's runs, and how long it idles (its Figures 8 and 9)."""
 
-import json
 import statistics
-from pathlib import Path
 
 from catalogue import DIFFERS, REPRODUCED, Answers, Reading
 from p3_runs import BASELINE, NAMES, OURS
@@ -13,8 +11,7 @@ IDLE = 0.1  # of the link's rate
 
 def traffic_of(answer, model: str, contestant: str) -> tuple[list[dict], float]:
     """What host 0 sent and received in steps of about 10 ms, in each turn, and the rate at which it was run."""
-    cells = [json.loads(line) for line in Path(answer["cells"]).read_text().splitlines()]
-    fit = [cell for cell in cells if cell.get("model") == model and cell["contestant"] == contestant and len(cell.get("host_0", {}).get("seconds", [])) > 2]
+    fit = [cell for cell in answer["cells"] if cell.get("model") == model and cell["contestant"] == contestant and len(cell.get("host_0", {}).get("seconds", [])) > 2]
     if not fit:
         return [], 0
     rate = min((cell["stands_for_bits_per_second"] for cell in fit), key=lambda rate: abs(rate - SHOWN[model]))

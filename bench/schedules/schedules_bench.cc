@@ -170,6 +170,20 @@ std::string hash_of(const Json& cell) {
              : "";
 }
 
+// Of what the turns' reports have under this name: each number's median. Null where there is none.
+Json medians_of(const std::vector<const Json*>& cells, const char* name) {
+  std::map<std::string, std::vector<double>> numbers;
+  for (const Json* const cell : cells) {
+    const Json& report = (*cell)["report"];
+    if (!report.is_object() || !report.value(name, Json()).is_object()) return {};
+    for (const auto& [key, value] : report[name].items())
+      if (value.is_number()) numbers[key].push_back(value.get<double>());
+  }
+  Json medians = Json::object();
+  for (auto& [key, values] : numbers) medians[key] = median(values);
+  return medians;
+}
+
 }  // namespace
 
 Result<SchedulesBenchResult> run_schedules_bench(const SchedulesBenchOptions& options) { return Bench(options).run(); }
@@ -207,6 +221,8 @@ Json summary_of(const std::vector<Json>& cells) {
                     {"lower_bound_seconds", median(bounds)},
                     {"computation_seconds", median(computing)},
                     {"communication_seconds", std::max(0.0, median(times) - median(computing))},
+                    {"phases", medians_of(groups[name], "phases")},
+                    {"batching", medians_of(groups[name], "batching")},
                     {"processor_share", median(shares)},
                     {"processor_seconds_per_gb", median(costs)},
                     {"parameters_hash", hash_of(first).empty() ? Json() : Json(hash_of(first))}});

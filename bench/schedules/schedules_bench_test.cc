@@ -35,6 +35,19 @@ TEST(Summary, IsTheMedianOverTheTurnsOfEachContestant) {
   EXPECT_EQ(rows[0]["iteration_seconds"], (Json{{"median", 4.0}, {"lowest", 3.0}, {"highest", 8.0}}));
   EXPECT_EQ(rows[0]["of_lower_bound"]["median"], 2.0);
   EXPECT_TRUE(rows[1]["parameters_hash"].is_null());
+  EXPECT_TRUE(rows[0]["phases"].is_null() && rows[1]["phases"].is_null());
+}
+
+TEST(Summary, HasTheMediansOfWhatReportsSay) {
+  std::vector<Json> cells;
+  for (const double pull : {3.0, 1.0, 2.0}) {
+    cells.push_back(cell("ibatch", static_cast<int>(cells.size()), 4, "a"));
+    cells.back()["report"]["phases"] = {{"pull", pull}, {"forward", 0.5}};
+    cells.back()["report"]["batching"] = {{"algorithm", "exact"}, {"makespan", pull + 1}};
+  }
+  const Json rows = summary_of(cells);
+  EXPECT_EQ(rows[0]["phases"], (Json{{"pull", 2.0}, {"forward", 0.5}}));
+  EXPECT_EQ(rows[0]["batching"], (Json{{"makespan", 3.0}}));
 }
 
 TEST(Summary, ProfilesLoopsInThePapersColumnsAndOthersBehindThem) {

@@ -12,6 +12,7 @@ Result<std::shared_ptr<const job::Plan>> make_plan(const job::JobSpec& spec, wir
   options.first = first;
   PACELINE_ASSIGN_OR_RETURN(options.schedule, job::schedule_of(spec));
   options.schedule.cut = scheduling::scaled(options.schedule.cut, spec.task.scale);
+  options.message_start_up = from_seconds(spec.task.message_start_up);
   options.sync = spec.sync;
   options.update = job::server_update(spec);
   PACELINE_ASSIGN_OR_RETURN(options.wire, job::wire_of(spec));

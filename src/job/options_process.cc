@@ -82,6 +82,15 @@ std::vector<Option> limits_options() {
               .sentence = "replay: divides the parameters, and the sizes of slices, so that a slow link stands for a fast one",
               .legal = {.from = 1, .to = 1e9}},
              [](auto& job) -> auto& { return job.task.scale; }),
+      number({.name = "message-start-up",
+              .advanced = true,
+              .type = OptionType::kTime,
+              .section = kWhat,
+              .sentence =
+                  "replay: what each message of values takes before it leaves its server, one after another to each worker, as "
+                  "where messages are dear (0: nothing)",
+              .legal = {.from = 0, .to = 10, .words = "0s to 10s"}},
+             [](auto& job) -> auto& { return job.task.message_start_up; }),
       value(
           {.name = "speed",
            .advanced = true,

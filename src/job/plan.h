@@ -26,7 +26,8 @@ struct PlanOptions {
   sync::SyncOptions sync;
   UpdateOptions update;
   WireOptions wire;
-  Iteration first = 1;  // the first iteration to train; larger after a resume
+  Iteration first = 1;          // the first iteration to train; larger after a resume
+  Duration message_start_up{};  // paramserver/service/dear_sender.h
 };
 
 class Plan {

@@ -39,6 +39,8 @@ constexpr Purpose kPurposes[] = {
     {"evaluate-late", "--evaluate-every ITERATIONS", [](const JobSpec& spec) { return spec.task.evaluate_every > 0; }},
     {"scale", "--model replay:FILE; a network has the size it has",
      [](const JobSpec& spec) { return replay_file(spec).has_value(); }},
+    {"message-start-up", "--model replay:FILE with servers; a network's messages take what they take",
+     [](const JobSpec& spec) { return replay_file(spec).has_value() && spec.has_servers(); }},
     {"staleness", "--sync ssp", [](const JobSpec& spec) { return spec.sync.kind == SyncKind::kSsp; }},
     {"lookahead", "--sync elastic-bsp", is_elastic},
     {"objective", "--sync elastic-bsp", is_elastic},

@@ -32,6 +32,7 @@ struct Task {
   std::int64_t seed = 1;
   model::ConvolutionChoice convolutions;  // layers that are not named run LibTorch's choice
   double scale = 1;                       // replay: divides the parameters and the sizes in schedules, at least 1
+  double message_start_up = 0;            // replay: seconds that each message of values takes before it leaves its server
 
   bool operator==(const Task&) const = default;
 };

@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "bench/figures"))
 import elastic_bsp
 import htc
 import ibatch
+import ibatch_live
 import linear_pipeline
 import p3
 
@@ -37,6 +38,24 @@ def test_ibatchs_numbers_give_its_figure_and_others_name_what_is_off():
     assert ibatch.read_scale(scale(ibatch={72: 30})).verdict == "differs"
 
 
+def live(**of):
+    """Seconds of pulls, by contestant, where a network and a start-up do not matter; `foreseen`: of the exact plan."""
+    def row(contestant, pull):
+        return {"contestant": contestant, "iteration_seconds": {"median": 1.0, "lowest": 0.999, "highest": 1.001}, "phases": {"pull": pull, "forward": 0.1}, "batching": {"makespan": of["foreseen"]}}
+
+    answers = {cell.name: {"rows": [row(name, of[name]) for name in ("default", "layer-wise", "ibatch")]} for cell in ibatch_live.PLANNED.values()}
+    return answers | {cell.name: {"rows": [row("ibatch", of["greedy"])]} for cell in ibatch_live.GREEDY.values()}
+
+
+def test_live_plans_are_to_gain_where_start_ups_are_dear_and_to_lose_nowhere():
+    costs = {"default": 0.5, "layer-wise": 0.9, "ibatch": 0.4, "greedy": 0.45, "foreseen": 0.52}
+    reading = ibatch_live.read(live(**costs))
+    assert reading.verdict == "better" and reading.rows[-1][2] == "4 % off"
+    assert ibatch_live.read(live(**costs | {"greedy": 0.35})).verdict == "reproduced", "the greedy is ahead"
+    assert ibatch_live.read(live(**costs | {"ibatch": 0.52})).verdict == "differs", "3 % over the default"
+    assert ibatch_live.read(live(**costs | {"layer-wise": 0.6})).verdict == "differs", "too small a gain over layer by layer"
+
+
 def test_what_does_not_overlap_is_communication_or_computation_alone():
     answers = {}
     for (network, way), cell in ibatch.TIMED.items():
@@ -52,29 +71,27 @@ def test_what_does_not_overlap_is_communication_or_computation_alone():
     assert ibatch.read_time(answers).verdict == "differs"
 
 
-def ledger(folder, idle_steps):
+def ledger(idle_steps):
     """A link of 100 bytes/s that is idle in so many of 100 steps, by contestant."""
     rows = []
     for contestant, idle in idle_steps.items():
         traffic = [0.0] * idle + [1.0] * (100 - idle)
         host = {"seconds": [0.01 * step for step in range(100)], "sent": traffic, "received": traffic}
         rows += [{"model": model, "contestant": contestant, "stands_for_bits_per_second": 4e9, "link_bytes_per_second": 100.0, "host_0": host} for model in p3.SHOWN]
-    file = folder / "cells.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    return {f"p3-bandwidth-{model}": {"cells": str(file)} for model in p3.SHOWN}
+    return {f"p3-bandwidth-{model}": {"cells": rows} for model in p3.SHOWN}
 
 
-def test_the_links_idle_time_decides_between_p3_and_the_baseline(tmp_path):
+def test_the_links_idle_time_decides_between_p3_and_the_baseline():
     read = p3.read_traffic(p3.OURS)
-    less = read(ledger(tmp_path, {p3.BASELINE: 50, p3.OURS: 20}))
+    less = read(ledger({p3.BASELINE: 50, p3.OURS: 20}))
     assert less.verdict == "reproduced" and less.rows[0][2] == "49 %" and less.rows[1][2] == "19 %"
-    assert read(ledger(tmp_path, {p3.BASELINE: 20, p3.OURS: 50})).verdict == "differs"
-    assert "too short" in read(ledger(tmp_path, {p3.BASELINE: 20})).sentence
+    assert read(ledger({p3.BASELINE: 20, p3.OURS: 50})).verdict == "differs"
+    assert "too short" in read(ledger({p3.BASELINE: 20})).sentence
 
 
 @pytest.mark.parametrize(("dense", "sparse", "verdict"), [(0.97, 0.966, "reproduced"), (0.95, 0.97, "differs")])
 def test_accuracy_of_p3_against_compression(dense, sparse, verdict):
-    answers = {cell.name: {"accuracy": {"p3": dense, "dgc": sparse}[wire], "evaluations": [{"iteration": 31, "accuracy": 0.5, "seconds": 1.0}]} for (wire, _), cell in p3.TRAINED.items()}
+    answers = {cell.name: {"accuracy": {"p3": dense, "dgc": sparse}[wire], "evaluations": [{"iteration": 31, "accuracy": 0.5, "seconds": 1.0}]} for (_, wire, _), cell in p3.TRAINED.items()}
     assert p3.read_training(answers).verdict == verdict
 
 

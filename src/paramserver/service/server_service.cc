@@ -27,7 +27,10 @@ ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& lo
     : server_(std::move(server)),
       plan_(server_->plan()),
       loop_(loop),
-      sender_(sender),
+      dear_(plan_.options().message_start_up > Duration{}
+                ? std::make_unique<DearSender>(loop, sender, plan_.options().message_start_up)
+                : nullptr),
+      sender_(dear_ ? *dear_ : sender),
       callbacks_(std::move(callbacks)),
       queue_(scheduling::ingress_order(plan_.options().schedule)),
       orders_(plan_) {
@@ -324,11 +327,14 @@ void ServerService::send_value(const ServerAction& action) {
   sender_.send(action.to, head, action.payload, action.ticket);
 }
 
-void ServerService::on_delivered(Rank, wire::Channel channel, std::uint64_t ticket) {
-  if (channel != wire::Channel::kServers && ticket != kNothingBorrowed) server_->on_delivered(ticket);
+void ServerService::on_delivered(Rank to, wire::Channel channel, std::uint64_t ticket) {
+  if (channel == wire::Channel::kServers || ticket == kNothingBorrowed) return;
+  server_->on_delivered(ticket);
+  if (dear_) dear_->on_delivered(to, ticket);
 }
 
 void ServerService::on_peer_lost(Rank peer, wire::Channel channel, const Status&) {
+  if (dear_ && channel == wire::Channel::kGradients) dear_->on_peer_lost(peer);
   if (failed_ || channel != wire::Channel::kGradients) return;
   if (!plan_.uneven()) {
     frozen_ = true;

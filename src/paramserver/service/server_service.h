@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "paramserver/core/server.h"
+#include "paramserver/service/dear_sender.h"
 #include "paramserver/service/told_order.h"
 #include "scheduling/ingress_queue.h"
 #include "session/channels.h"
@@ -127,6 +128,7 @@ class ServerService final : public session::ChannelEnd {
   std::unique_ptr<Server> server_;
   const job::Plan& plan_;
   transport::Loop& loop_;
+  const std::unique_ptr<DearSender> dear_;  // null: messages cost what the network takes
   session::Sender& sender_;
   ServerCallbacks callbacks_;
   std::unique_ptr<transport::Signal> work_signal_;

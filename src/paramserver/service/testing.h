@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -19,10 +20,19 @@ class HandLoop final : public transport::Loop {
   std::unique_ptr<transport::Signal> make_signal(std::function<void()> on_raised) override {
     return std::make_unique<HandSignal>(std::move(on_raised));
   }
-  TimerId run_after(Duration, std::function<void()>) override { return 0; }
-  void cancel(TimerId) override {}
+  TimerId run_after(Duration, std::function<void()> work) override {
+    timers_[++last_timer_] = std::move(work);
+    return last_timer_;
+  }
+  void cancel(TimerId timer) override { timers_.erase(timer); }
 
   void advance(Duration by) { now_ += by; }
+  // All timers that run now, as if their time had come. Returns how many.
+  std::size_t fire_timers() {
+    const auto due = std::exchange(timers_, {});
+    for (const auto& [timer, work] : due) work();
+    return due.size();
+  }
   Duration tick{};
 
  private:
@@ -31,6 +41,8 @@ class HandLoop final : public transport::Loop {
     void raise() override { on_raised(); }
     std::function<void()> on_raised;
   };
+  std::map<TimerId, std::function<void()>> timers_;
+  TimerId last_timer_ = 0;
   mutable TimePoint now_ =
       TimePoint{} - std::chrono::hours(10000);  // long past on the clock that condition variables wait by: they never really wait
 };

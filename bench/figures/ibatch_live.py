@@ -1,0 +1,69 @@
+"""iBatch's plans between two hosts of a lab: gradients leave at the end, and every message of values pays a start-up before it leaves."""
+
+from catalogue import BETTER, DIFFERS, REPRODUCED, Answers, Cell, Figure, Reading, close, plain, spreads_of
+
+PAPER = "iBatch"
+START_UPS = {"30us": 30e-6, "200us": 200e-6, "1ms": 1e-3, "5ms": 5e-3, "20ms": 20e-3}
+NETWORKS = {"googlenet": ("GoogLeNet", "1gbit"), "inception_v3": ("Inception-v3", "4gbit"), "vgg19": ("VGG-19", "10gbit"), "vgg19_22k": ("VGG19-22K", "10gbit")}
+NAMES = {"default": "default", "layer-wise": "layer by layer", "greedy": "greedy, the paper's", "ibatch": "exact"}
+DEAR, GAIN, LOSS, OFF = "5ms", 0.6, 1.03, 0.1
+
+
+def cell(network: str, start_up: str, name: str, contestants: str, seconds: float, *more: str) -> Cell:
+    options = ",".join(["--push=at-end", f"--message-start-up={start_up}", *more])
+    fixed = ("bench", "schedules", "--models", network, "--rates", NETWORKS[network][1], "--hosts", "2", "--contestants", contestants, f"--job-options={options}", "--no-pictures", "--output", "{work}")
+    return Cell(f"ibatch-live-{network}-{start_up}{name}", (*fixed, "--turns", "3", "--length", "3"), (*fixed, "--turns", "1", "--length", "1"), needs=("lab",), seconds=seconds)
+
+
+PLANNED = {(network, start_up): cell(network, start_up, "", "default,layer-wise,ibatch", 60) for network in NETWORKS for start_up in START_UPS}
+GREEDY = {key: cell(*key, "-greedy", "ibatch", 20, "--batching=ibatch") for key in PLANNED}
+
+
+def rows_of(answers: Answers, key: tuple[str, str]) -> dict[str, dict]:
+    found = {row["contestant"]: row for row in answers[PLANNED[key].name]["rows"]}
+    return {**found, "greedy": answers[GREEDY[key].name]["rows"][0]}
+
+
+def pull_and_forward(row: dict) -> float:
+    return row["phases"]["pull"] + row["phases"]["forward"]
+
+
+def read(answers: Answers) -> Reading:
+    of = {key: {name: pull_and_forward(row) for name, row in rows_of(answers, key).items()} for key in PLANNED}
+    foreseen = {key: rows_of(answers, key)["ibatch"]["batching"]["makespan"] for key in PLANNED}
+    rows, again = [], set()
+    losses, gains, greedy_losses = {}, {}, {}
+    for key, seconds in of.items():
+        network, start_up = NETWORKS[key[0]][0], key[1]
+        best = min(seconds["default"], seconds["layer-wise"])
+        losses[key], greedy_losses[key] = seconds["ibatch"] / best, seconds["greedy"] / best
+        if start_up == DEAR:
+            gains[key] = seconds["ibatch"] / seconds["layer-wise"]
+        spread = max(spreads_of(answers[PLANNED[key].name]).values())
+        if close(losses[key], spread, LOSS) or (start_up == DEAR and close(gains[key], spread, GAIN)):
+            again |= {PLANNED[key].name, GREEDY[key].name}
+        words = ", ".join(f"{NAMES[name]} {1e3 * seconds[name]:.0f}" for name in NAMES)
+        rows.append((f"{network}, start-up {start_up}: pull and forward, ms", "", f"{words}; exact foreseen {1e3 * foreseen[key]:.0f}"))
+    off = {key: abs(foreseen[key] / of[key]["ibatch"] - 1) for key in of}
+    rows += [
+        (f"exact over layer by layer, start-up {DEAR}, four networks", f"at most {GAIN} wanted", ", ".join(plain(one) for one in gains.values())),
+        ("exact over the better of default and layer by layer, worst cell", f"at most {LOSS} wanted", plain(max(losses.values()))),
+        ("greedy over the better of the two, worst cell", "", plain(max(greedy_losses.values()))),
+        ("foreseen beside measured, worst cell", f"within {100 * OFF:.0f} % wanted", f"{100 * max(off.values()):.0f} % off"),
+    ]
+    wins = max(losses.values()) <= LOSS and max(gains.values()) <= GAIN
+    no_worse = max(losses.values()) <= max(greedy_losses.values())
+    said = f"exact is {'never' if max(losses.values()) <= LOSS else 'somewhere'} more than {100 * (LOSS - 1):.0f} % slower than the better of the baselines, the greedy {'never' if max(greedy_losses.values()) <= LOSS else 'somewhere'}"
+
+    def draw(figure):
+        for axes, network in zip(figure.subplots(1, len(NETWORKS)), NETWORKS, strict=True):
+            for name, word in NAMES.items():
+                axes.loglog([1e3 * x for x in START_UPS.values()], [1e3 * of[network, start_up][name] for start_up in START_UPS], marker=".", label=word)
+            axes.set_title(NETWORKS[network][0], fontsize=9)
+            axes.set_xlabel("start-up, ms")
+        axes.legend(fontsize=7)
+
+    return Reading((BETTER if no_worse else REPRODUCED) if wins else DIFFERS, said, rows, draw, frozenset(again))
+
+
+FIGURES = [Figure("ibatch-live", PAPER, "Pull and forward by four plans against the start-up, two hosts, four networks (the experiment of its Figures 4 and 5)", (*PLANNED.values(), *GREEDY.values()), read)]
