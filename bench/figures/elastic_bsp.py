@@ -164,17 +164,20 @@ TASKS = {
 }
 
 
-def paced(model: str, pace: str) -> Cell:
+RATES = ("0.05", "0.1", "0.2")  # of which each model has its own best
+
+
+def paced(model: str, pace: str, rate: str) -> Cell:
     data, iterations, every, seconds = TASKS[model]
     small = tuple(word.replace("samples=2000,test=400", "samples=200,test=50") for word in data)
     common = ("--workers", "4", "--servers", "2", "--schedule", "p3", "--jitter", "0.1", "--seed", "1", "--speed", "0.4,0.4,0.2,0.1", "--evaluate-late", *PACES[pace])
-    full = ("--mini-batch", "16", "--learning-rate", f"cosine:0.1,total={iterations}", "--iterations", str(iterations), "--evaluate-every", str(every))
+    full = ("--mini-batch", "16", "--learning-rate", f"cosine:{rate},total={iterations}", "--iterations", str(iterations), "--evaluate-every", str(every))
     quick = ("--mini-batch", "2", "--learning-rate", "0.05", "--iterations", "6", "--evaluate-every", "3")
     name = pace.replace(", R = ", "-").replace("(", "-").replace(")", "")
-    return Cell(f"elastic-{model}-{name}", ("train", *data, *common, *full), ("train", *small, *common, *quick), needs=("trainer",), seconds=seconds)
+    return Cell(f"elastic-{model}-{name}-{rate}", ("train", *data, *common, *full), ("train", *small, *common, *quick), needs=("trainer",), seconds=seconds)
 
 
-SWEEPS = {model: {pace: paced(model, pace) for pace in PACES} for model in TASKS}
+SWEEPS = {model: {(pace, rate): paced(model, pace, rate) for pace in PACES for rate in RATES} for model in TASKS}
 
 
 def reached(answer, goal: float) -> float | None:
@@ -183,12 +186,14 @@ def reached(answer, goal: float) -> float | None:
 
 def read_sweep(model: str, sentence: str):
     def read(answers: Answers) -> Reading:
-        of = {pace: answers[cell.name] for pace, cell in SWEEPS[model].items()}
+        tried = {key: answers[cell.name] for key, cell in SWEEPS[model].items()}
+        best = {pace: max(RATES, key=lambda rate, pace=pace: tried[pace, rate]["accuracy"]) for pace in PACES}
+        of = {pace: tried[pace, rate] for pace, rate in best.items()}
         goal = 0.98 * of["bsp"]["accuracy"]
         rows, curves = [], {}
         for pace, answer in of.items():
             at = reached(answer, goal)
-            rows.append((f"{pace}: accuracy, seconds to {100 * goal:.1f} %, seconds of the job", "", f"{100 * answer['accuracy']:.1f} %, {f'{at:.1f} s' if at else 'not reached'}, {answer['seconds']:.1f} s"))
+            rows.append((f"{pace}, rate {best[pace]}: accuracy, seconds to {100 * goal:.1f} %, seconds of the job", "", f"{100 * answer['accuracy']:.1f} %, {f'{at:.1f} s' if at else 'not reached'}, {answer['seconds']:.1f} s"))
             curves[pace] = {one["seconds"]: 100 * one["accuracy"] for one in answer["evaluations"]}
         elastic = {pace: answer for pace, answer in of.items() if pace.startswith("elastic") and reached(answer, goal)}
         soonest = min((reached(answer, goal) for answer in elastic.values()), default=None)
@@ -205,14 +210,14 @@ def read_sweep(model: str, sentence: str):
 
 
 def read_accuracy(answers: Answers) -> Reading:
-    reading = read_sweep("lenet", "LeNet, which has fully connected layers, on 4000 digits instead of AlexNet on CIFAR-10; one rate for all models")(answers)
+    reading = read_sweep("lenet", "LeNet, which has fully connected layers, on 4000 digits instead of AlexNet on CIFAR-10; each model with the best of three rates")(answers)
     for name, row in of_part(answers[TRAINING.name], "lenet").items():
         at = f"{row['time_to_goal']['median']:.0f} s" if row["time_to_goal"] else "goal not reached"
         reading.rows.append((f"{name}, medians of {row['seeds']} seeds: accuracy, seconds to `bench sync`'s goal", "", f"{100 * row['accuracy']['median']:.1f} %, {at}"))
     return reading
 
 
-RESIDUAL = "ResNet-20, which has only one fully connected layer, a small one, on made-up images instead of ResNet-50 on CIFAR-100; one rate for all models"
+RESIDUAL = "ResNet-20, which has only one fully connected layer, a small one, on made-up images instead of ResNet-50 on CIFAR-100; each model with the best of three rates"
 
 FIGURES = [
     Figure("elastic-fig1", PAPER, "Waiting of the synchronisation models, workers of unequal speed (its Figure 1)", (REPLAY,), read_waiting),

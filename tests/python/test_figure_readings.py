@@ -144,9 +144,10 @@ def test_time_to_an_accuracy(seconds, accuracy, verdict):
         return {"accuracy": reached, "seconds": took, "evaluations": [{"iteration": 10, "seconds": took, "accuracy": reached}]}
 
     answers = {cell.name: job(60.0, 0.5) for cell in elastic_bsp.SWEEPS["resnet-20"].values()}
-    answers[elastic_bsp.SWEEPS["resnet-20"]["bsp"].name] = job(30.0, 0.95)
-    answers[elastic_bsp.SWEEPS["resnet-20"]["elastic-bsp, R = 30"].name] = job(seconds, accuracy)
-    assert elastic_bsp.read_sweep("resnet-20", "made up")(answers).verdict == verdict
+    answers[elastic_bsp.SWEEPS["resnet-20"]["bsp", "0.1"].name] = job(30.0, 0.95)
+    answers[elastic_bsp.SWEEPS["resnet-20"]["elastic-bsp, R = 30", "0.2"].name] = job(seconds, accuracy)
+    reading = elastic_bsp.read_sweep("resnet-20", "made up")(answers)
+    assert reading.verdict == verdict and reading.rows[0][0].startswith("bsp, rate 0.1: ")
 
 
 def hosts(gain, spread=0.0):
