@@ -61,6 +61,8 @@ def test_a_table_that_comes_along_is_known_by_its_name(tmp_path):
     task = ("--iterations", 1, "--scale", 1000, "--workers", 1)
     by_name, by_file = (reference("--model", f"replay:{table}", *task) for table in ("ResNet-50", TABLES / "resnet50.json"))
     assert by_name["parameters_hash"] == by_file["parameters_hash"]
+    tuned = train("--model", "replay:ResNet-50", *task, "--schedule", "tuned")
+    assert tuned["parameters_hash"] == by_name["parameters_hash"] and "cannot be read" not in json.dumps(tuned["schedule"]), "the coordinator knows it too"
     refused("train", "--model", "replay:resnet51", *task, names=("resnet51: cannot be opened", "such as vgg19"), folder=tmp_path)
 
 

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/wrong.h"
 #include "model/description.h"
+#include "paceline/beside.h"
 #include "paceline/help_text.h"
 #include "paceline/option_files.h"
 #include "paceline/train/data_check.h"
@@ -110,6 +111,12 @@ Status check_security(TrainRequest& r) {
   const bool all_here = r.join.empty() && !r.ranks_elsewhere;
   PACELINE_ASSIGN_OR_RETURN(r.key, choose_key(r.security, places, all_here ? MissingKey::kMakeOwn : MissingKey::kRefuse));
   return {};
+}
+
+// Of a job whose processes are all here, the coordinator among them: a table that comes along by its file.
+void name_table(TrainRequest& r) {
+  const auto file = job::replay_file(r.settings);
+  if (file && r.join.empty() && r.hosts.names.empty()) r.settings.task.model = "replay:" + file_or_layer_table(*file);
 }
 
 Status check_model(const TrainRequest& r) {
@@ -232,6 +239,7 @@ Result<TrainRequest> checked(TrainRequest r) {
   PACELINE_RETURN_IF_ERROR(check_count("workers", r.workers, 1, kMostProcesses));
   PACELINE_RETURN_IF_ERROR(check_count("prefetch", r.prefetch, 0, kMostAhead));
   PACELINE_RETURN_IF_ERROR(check_count("loader-threads", r.loader_threads, 1, kMostAhead));
+  name_table(r);
   PACELINE_RETURN_IF_ERROR(check_model(r));
   if (r.join.empty() || r.workers_given) PACELINE_RETURN_IF_ERROR(job::compute_speed(r.settings, r.workers).status());
   PACELINE_RETURN_IF_ERROR(check_role(r));
