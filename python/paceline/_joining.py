@@ -15,7 +15,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     try:
         if rank == 0 and started is None:
             try:
-                hosted = host_coordinator(workers, servers, given or f"{bind}:0", settings, place)
+                hosted = host_coordinator(workers, servers, given or launch.address(bind, 0), settings, place)
             except PacelineError as error:
                 if not given and workers > 1:
                     tell_failure(here, name, error)
@@ -199,11 +199,14 @@ def bound(here: Launch, coordinator: str) -> str:
     return toward((coordinator or here.store or here.coordinator).rpartition(":")[0])
 
 
-def free_port(host: str) -> int:
+@contextlib.contextmanager
+def reserved_port(host: str) -> Iterator[int]:
+    """A port of `host` that the system gives nobody else meanwhile. Who listens there with SO_REUSEADDR, as the library does, may."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    with socket.socket(family, socket.SOCK_STREAM) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((host, 0))
+        yield int(held.getsockname()[1])
 
 
 def toward(host: str) -> str:

@@ -177,6 +177,10 @@ def met(variables: Mapping[str, str], launcher: str, rank: int, workers: int) ->
     )
 
 
+def address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
 def file_store(variables: Mapping[str, str], launcher: str) -> str:
     """Of `paceline run`; a launcher inside of it has ranks of its own."""
     return variables.get("PACELINE_STORE", "") if launcher == "Paceline" else ""

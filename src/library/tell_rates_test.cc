@@ -24,6 +24,9 @@ TEST(TellRates, RatesAreToldOnceAndBeforeTheFirstGradientOfAnIteration) {
   ASSERT_DONE(paceline_tell_rates(one.worker, 1, rates, decays, 1, error));
   EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_tell_rates(one.worker, 1, rates, decays, 1, error));
   EXPECT_THAT(said(error), HasSubstr("iteration 1 again"));
+  ASSERT_DONE(paceline_gradient_ready(one.worker, 1, &kOne, error)) << "the refused call had done nothing";
+  EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_gradient_ready(one.worker, 1, &kOne, error));
+  EXPECT_THAT(said(error), HasSubstr("came twice"));
 }
 
 TEST(TellRates, AnIterationIsAppliedWithTheRatesThatWereTold) {

@@ -104,11 +104,13 @@ Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
                    job_.table.tensors[place].name);
   PACELINE_RETURN_IF_ERROR(in_turn(place));
   begin_backward();
-  if (data != nullptr) {
-    PACELINE_RETURN_IF_ERROR(settled(exchange().wait_gradient_free(place)));
-    copy_given(place, data, span_in(gradients_, place));
+  Status taken = data == nullptr ? Status() : settled(exchange().wait_gradient_free(place));
+  if (taken.ok()) {
+    if (data != nullptr) copy_given(place, data, span_in(gradients_, place));
+    taken = settled(exchange().gradient_ready(place));
   }
-  return settled(exchange().gradient_ready(place));
+  if (!taken.ok()) announced_[place] = 0;  // what is refused has done nothing: it may come again
+  return taken;
 }
 
 Status WorkerNode::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {

@@ -1,6 +1,7 @@
 #include "runtime/server_part.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "runtime/saved_state.h"
 
 namespace paceline::runtime {
@@ -12,6 +13,11 @@ Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
   callbacks.on_failed = [this](const Status& reason) { node_.fail(reason); };
   callbacks.on_iteration_complete = [this](Iteration iteration) {
     if (checkpoints_ != nullptr) checkpoints_->on_iteration_complete(iteration);
+  };
+  callbacks.on_skipped = [this](Iteration iteration, const Status& why) {
+    if (why.ok() && rank_ != service_->core().plan().pacing_server()) return;  // it was found on another server
+    log::warn("iteration {} changes nothing: {} (--non-finite skip)", iteration,
+              why.ok() ? "a gradient is not finite" : why.message());
   };
   callbacks.on_question = [this](sync::BarrierQuestion question) { predict(std::move(question)); };
   if (timeline::TimelineRecorder* recorder = node_.recorder())

@@ -190,6 +190,20 @@ TEST_F(CollectiveFailure, ALostPeerEndsEveryOperationAndANameIsGiven) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(CollectiveFailure, ALookDoesNotBeginTheStallLimit) {
+  CollectiveWorld world(transport::testing::inproc_backend(), 2);
+  world.run({.stall_deadline = std::chrono::milliseconds(50)}, [&](Communicator& all) {
+    if (all.rank() == 1) return;
+    std::vector<float> values(100, 1.0F);
+    auto request = all.start({.kind = Kind::kAllreduce, .input = values.data(), .output = values.data(), .count = 100});
+    ASSERT_TRUE(request.ok()) << request.status().message();
+    EXPECT_FALSE(request->wait(Duration{0}).has_value());
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    EXPECT_FALSE(request->wait(std::chrono::milliseconds(1)).has_value()) << "the limit counts from here";
+    EXPECT_EQ(request->wait().kind(), ErrorKind::kDeadline);
+  });
+}
+
 TEST_F(CollectiveFailure, AnOperationThatOneRankNeverBeginsEndsAtTheStallLimitWithItsName) {
   CollectiveWorld world(transport::testing::inproc_backend(), 3);
   std::vector<std::string> words(3);

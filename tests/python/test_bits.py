@@ -264,6 +264,9 @@ def test_a_gradient_that_float16_cannot_hold_is_refused_or_skipped(tmp_path):
     options = (*SHORT, "--wire", "float16", "--loss-scale", 16777216)
     skipped = same_bits((*options, "--non-finite", "skip"), 2, ("--servers", 2))
     assert skipped["loss_first"] > 0
+    with Job(tmp_path, *options, "--non-finite", "skip", "--workers", 2, "--servers", 2) as job:
+        assert job.finish() == 0, job.err
+        assert "iteration 1 changes nothing: " in job.err and "(--non-finite skip)" in job.err
     with Job(tmp_path, *options, "--workers", 2) as job:
         assert job.finish() == 1, job.err
         assert "not finite" in job.the_error() and "float16 times 16777216" in job.the_error()

@@ -7,6 +7,7 @@ that names two of them and what each has called.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import math
@@ -34,6 +35,7 @@ from paceline.torch.work import Completer, Limit, Operation, seconds_of
 
 NAME = "paceline"
 LEAVE = 10.0  # seconds, for what is still on its way
+LONGEST = 1e6  # seconds that the library waits for a rank: 11 days
 WIRES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -292,9 +294,11 @@ def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta, own:
     """Rank 0 listens where it is reached, and tells the others in the store."""
     here = launch.launched()
     bind = _joining.bound(_joining.of_store(rank, size, store) if here.launcher == "nobody" else here, here.coordinator) or "127.0.0.1"
-    if rank == 0:
-        store.set("coordinator", f"{bind}:{_joining.free_port(bind)}")
-    coordinator = store.get("coordinator").decode()
-    return Communicator(
-        rank, coordinator=coordinator, ranks=size, bind=bind, rank_order=own.rank_order, stall_seconds=timeout.total_seconds(), job_key_file=own.job_key_file, security=own.security
-    )
+    stall_seconds = min(timeout.total_seconds(), LONGEST)
+    with contextlib.ExitStack() as until_it_listens:
+        if rank == 0:
+            store.set("coordinator", launch.address(bind, until_it_listens.enter_context(_joining.reserved_port(bind))))
+        coordinator = store.get("coordinator").decode()
+        return Communicator(
+            rank, coordinator=coordinator, ranks=size, bind=bind, rank_order=own.rank_order, stall_seconds=stall_seconds, job_key_file=own.job_key_file, security=own.security
+        )

@@ -95,7 +95,8 @@ std::optional<Status> Request::wait(Duration limit) {
   if (state_ == nullptr) return Status();
   State& state = *state_;
   const TimePoint now = std::chrono::steady_clock::now();
-  const TimePoint stalled = state.stalled_at();
+  // A look is no wait: what is looked at now and waited for later has its whole time then.
+  const TimePoint stalled = limit > Duration{0} ? state.stalled_at() : TimePoint::max();
   const bool short_of_it = limit < stalled - now;
   const TimePoint until = short_of_it ? now + limit : stalled;
   if (state.spin > Duration{0}) static_cast<void>(look_for(state.over, std::min(state.spin, until - now)));

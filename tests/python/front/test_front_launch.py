@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import warnings
@@ -11,7 +12,7 @@ from contextlib import closing
 
 import pytest
 from paceline import PacelineError, _joining
-from paceline.launch import Launch, check_alone, derived_port, first_host, launched
+from paceline.launch import Launch, address, check_alone, derived_port, first_host, launched
 from processes import LIMIT, alone, variables
 
 from jobs import keep_port, wait_until
@@ -148,6 +149,17 @@ def test_variables_that_make_no_sense_are_named(variables, named):
     with pytest.raises(PacelineError, match=named) as caught:
         launched(variables)
     assert caught.value.exit_code == 2
+
+
+def test_a_port_is_kept_for_who_listens_there_in_a_moment():
+    with _joining.reserved_port("127.0.0.1") as port:
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(("127.0.0.1", port))
+        with socket.socket() as ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            ours.bind(("127.0.0.1", port))
+            ours.listen()
+    assert (address("10.0.0.1", port), address("fd00::5", 4100)) == (f"10.0.0.1:{port}", "[fd00::5]:4100")
 
 
 def test_jobs_side_by_side_have_ports_in_a_row_where_one_is_given():
