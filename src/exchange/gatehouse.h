@@ -46,7 +46,6 @@ class Gatehouse {
   const job::Plan& plan() const { return *plan_; }
   const std::shared_ptr<const job::Plan>& shared_plan() const { return plan_; }
   Rank worker() const { return worker_; }
-  const GatehouseOptions& options() const { return options_; }
 
   // --- locked ---
 

@@ -62,8 +62,6 @@ class Coordinator final : public session::EndpointHandler {
   // The job cannot go on, for a reason the coordinator's process knows.
   void fail(const Status& reason);
 
-  const membership::Roster& roster() const { return roster_; }
-
   // EndpointHandler
   Status on_hello(const wire::PeerName& name) override;
   void on_peer(session::PeerId peer, const wire::PeerName& name) override;

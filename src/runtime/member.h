@@ -101,7 +101,6 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   // Says goodbye when all is delivered, at most `limit` later; then `done`.
   void leave(Duration limit, std::function<void()> done);
 
-  const session::EndpointCounters& counters() const { return endpoint_->counters(); }
   // For the report.
   report::LinkReport link() const;
   wire::Role role() const { return options_.role; }

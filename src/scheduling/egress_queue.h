@@ -83,7 +83,7 @@ class EgressQueue {
   // Orders and which flow comes first, for the units that become ready from now on; the window is set_window()'s.
   void set_rules(const EgressRules& rules);
 
-  // Requires: as in the constructor, and a chunk of at least least_cost() bytes. Chunks on their way are not recalled.
+  // Requires: as in the constructor, and a chunk that is not smaller than what an empty one counts as. Chunks on their way are not recalled.
   void set_window(Bytes window, Bytes chunk);
   void set_wide(Bytes wide) { options_.wide = wide; }
 
@@ -103,8 +103,6 @@ class EgressQueue {
   std::uint64_t overtakes(Flow flow) const { return overtakes_[index(flow)]; }
   // Chunks of which only the turn said that their flow was next.
   std::uint64_t turns() const { return turns_; }
-  // What a chunk counts for in the window: its bytes, but at least this many, so that empty messages are bounded too.
-  Bytes least_cost() const { return {least_cost_}; }
 
  private:
   struct Lane {
@@ -155,7 +153,7 @@ class EgressQueue {
 
   EgressOptions options_;
   std::array<Order, kFlows> orders_;
-  std::int64_t least_cost_;
+  std::int64_t least_cost_;  // what a chunk counts for in the window at least, so that empty messages are bounded too
   std::vector<Lane> lanes_;
   std::size_t existing_ = 0;  // lanes
   Orders orders_of_lanes_;    // of more than a few

@@ -1,4 +1,4 @@
-// Alive, but no progress: the second of the two limits (architecture.md, Errors; the first is silence, which Endpoint watches).
+// Alive, but no progress: the second of the two limits (ARCHITECTURE.md, Errors; the first is silence, which Endpoint watches).
 // Pure: told of progress and of waiting, asked with the time. One owner.
 //
 // An iteration that takes 10 times the median of the last ones, and at least a second, deserves one warning; `limit` without

@@ -45,8 +45,6 @@ constexpr std::size_t size_of(DType dtype) {
 
 // "float32", "float64", "int32", "float16", "bfloat16": as on the command line and in error messages.
 const char* name_of(DType dtype);
-// The inverse; kBadRequest with the legal names and the nearest one.
-Result<DType> parse_dtype(std::string_view name);
 // Whether a number from outside (wire, file) is an element type.
 constexpr bool is_dtype(std::uint8_t number) { return number < kDTypeCount; }
 

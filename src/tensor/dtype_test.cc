@@ -176,25 +176,14 @@ TEST(ConvertDeathTest, AbortsOnDifferentLengthsAndOnTypesItDoesNotKnow) {
   EXPECT_DEATH(convert(std::span(floats), std::span<const std::int32_t>(ints)), "from int32 to float32");
 }
 
-TEST(DType, HasASizeAndANameThatParsesBack) {
+TEST(DType, HasASize) {
   const std::size_t sizes[] = {4, 8, 4, 2, 2};
   for (std::uint8_t i = 0; i < kDTypeCount; ++i) {
     ASSERT_TRUE(is_dtype(i));
     EXPECT_EQ(size_of(static_cast<DType>(i)), sizes[i]);
-    EXPECT_EQ(*parse_dtype(name_of(static_cast<DType>(i))), static_cast<DType>(i));
   }
   EXPECT_FALSE(is_dtype(kDTypeCount));
   EXPECT_FALSE(is_dtype(255));
-}
-
-TEST(DType, SuggestsTheNameThatWasMeant) {
-  const auto parsed = parse_dtype("bfloat15");
-  ASSERT_FALSE(parsed.ok());
-  EXPECT_EQ(parsed.status().kind(), ErrorKind::kBadRequest);
-  EXPECT_EQ(parsed.status().message(),
-            "'bfloat15' is no element type (did you mean 'bfloat16'?); legal are float32, float64, int32, float16, bfloat16");
-  EXPECT_FALSE(parse_dtype("").ok());
-  EXPECT_FALSE(parse_dtype("Float32").ok());
 }
 
 TEST(TensorView, SlicesByElements) {

@@ -281,13 +281,5 @@ std::optional<std::size_t> first_non_finite(ConstTensorView values) {
 
 bool all_finite(ConstTensorView values) { return !first_non_finite(values).has_value(); }
 
-std::optional<NonFinite> find_non_finite(ConstTensorView sum, std::span<const ConstTensorView> sources) {
-  if (all_finite(sum)) return std::nullopt;
-  for (std::size_t k = 0; k < sources.size(); ++k) {
-    if (const auto element = first_non_finite(sources[k])) return NonFinite{k, *element};
-  }
-  return std::nullopt;
-}
-
 }  // namespace paceline::tensor
 #endif

@@ -37,13 +37,4 @@ bool all_finite(ConstTensorView values);
 // Index of the first infinite or NaN element, if any.
 std::optional<std::size_t> first_non_finite(ConstTensorView values);
 
-// Which worker's gradient is broken: the first source, in rank order, with a non-finite element.
-struct NonFinite {
-  std::size_t source = 0;   // index in `sources`
-  std::size_t element = 0;  // index of its first non-finite element
-};
-// `sum` is what sum_in_rank_order made of `sources` with a finite scale. A finite sum proves finite sources, so that only `sum` is
-// read. Otherwise the sources are searched: when all are finite (the sum overflowed by itself) the answer is none.
-std::optional<NonFinite> find_non_finite(ConstTensorView sum, std::span<const ConstTensorView> sources);
-
 }  // namespace paceline::tensor

@@ -259,36 +259,5 @@ TEST(Finite, IsEveryInteger) {
   EXPECT_TRUE(all_finite(std::span<const std::int32_t>(std::vector<std::int32_t>{-1, 0x7F800000, 0x7FC00000})));
 }
 
-TEST(FindNonFinite, NamesTheFirstWorkerAndItsFirstElement) {
-  std::vector<std::vector<float>> gradients(3, std::vector<float>(50, 1));
-  gradients[1][40] = NAN;
-  gradients[1][30] = INFINITY;
-  gradients[2][0] = NAN;
-  std::vector<float> sum(50);
-  const std::vector<ConstTensorView> views = {std::span(gradients[0]), std::span(gradients[1]), std::span(gradients[2])};
-  sum_in_rank_order(std::span(sum), views, 1.0 / 3);
-  const auto found = find_non_finite(std::span(sum), views);
-  ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->source, 1u);
-  EXPECT_EQ(found->element, 30u);
-}
-
-TEST(FindNonFinite, SeesInfinitiesThatWouldCancel) {
-  const std::vector<float> plus = {INFINITY}, minus = {-INFINITY};
-  std::vector<float> sum(1);
-  const std::vector<ConstTensorView> views = {std::span(plus), std::span(minus)};
-  sum_in_rank_order(std::span(sum), views, 0);
-  EXPECT_EQ(find_non_finite(std::span(sum), views)->source, 0u);
-}
-
-TEST(FindNonFinite, AcceptsASumThatOverflowedByItself) {
-  const std::vector<float> large = {3e38f};
-  std::vector<float> sum(1);
-  const std::vector<ConstTensorView> views = {std::span(large), std::span(large)};
-  sum_in_rank_order(std::span(sum), views, 0.5);
-  EXPECT_TRUE(std::isinf(sum[0]));
-  EXPECT_FALSE(find_non_finite(std::span(sum), views).has_value());
-}
-
 }  // namespace
 }  // namespace paceline::tensor

@@ -5,8 +5,6 @@
 
 #include <fmt/ranges.h>
 
-#include "base/checksum.h"
-
 namespace paceline::wire {
 namespace {
 
@@ -38,14 +36,6 @@ std::vector<std::int64_t> TensorTable::offsets() const {
   offsets.reserve(tensors.size() + 1);
   for (const TensorInfo& tensor : tensors) offsets.push_back(offsets.back() + tensor.elements());
   return offsets;
-}
-
-std::string TensorTable::digest() const {
-  Writer writer;
-  encode(*this, writer);
-  Hash128 hash;
-  hash.update(writer.take());
-  return hash.hex();
 }
 
 namespace {

@@ -32,7 +32,6 @@ struct TensorTable {
 
   std::int64_t elements() const;              // of the arena
   std::vector<std::int64_t> offsets() const;  // of each tensor in the arena, in elements; one more at the end: the total
-  std::string digest() const;                 // XXH3-128 over all of it
   bool operator==(const TensorTable&) const = default;
 };
 

@@ -2,7 +2,7 @@
 // loop and the memory of parameters and gradients.
 //
 // A unit's gradient is copied to where it is reduced by the thread that tells it, together with which of its tensors were used. The
-// engine adds up; where the training loop says so the loop updates (paramserver::Shard), in pieces so that it can do something else
+// engine adds up; where the training loop says so the loop updates (exchange::Shard), in pieces so that it can do something else
 // in between, the most urgent unit first; weights are broadcast straight into the parameters.
 //
 // Threads: as carrier.h says.

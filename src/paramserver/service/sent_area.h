@@ -1,4 +1,4 @@
-// Memory for a whole model as its units are sent (core/wire_options.h), each unit's at a place of its own. Not initialised, so that
+// Memory for a whole model as its units are sent (job/wire_options.h), each unit's at a place of its own. Not initialised, so that
 // pages that nobody needs are never there.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Measures the convolutions of a network on the first GPU, pass by pass, with every algorithm of cuDNN's that the candidates of
-// planner/cudnn_families.h may run. Only with PACELINE_CUDA and cuDNN. One thread.
+// planner/sizing/cudnn_families.h may run. Only with PACELINE_CUDA and cuDNN. One thread.
 //
 // Times are of the GPU's own clock: a pass runs twice to warm up, then in rounds of at least a millisecond; the median counts.
 // Inputs and filters are made up, the same for every algorithm. Nothing but the convolution is timed: no bias, no copies between
