@@ -36,6 +36,7 @@ Secret draw_secret() { return draw<Secret>(); }
 void draw_secret(Secret& to) { draw_into(to); }
 Nonce draw_nonce() { return draw<Nonce>(); }
 std::uint32_t draw_number() { return draw<std::uint32_t>(); }
+std::uint64_t draw_id() { return draw<std::uint64_t>(); }
 
 void wipe(std::span<std::byte> bytes) { OPENSSL_cleanse(bytes.data(), bytes.size()); }
 

@@ -20,7 +20,8 @@ inline constexpr Secret kNoSecret{};
 Secret draw_secret();
 void draw_secret(Secret& to);
 Nonce draw_nonce();
-std::uint32_t draw_number();  // not 0
+std::uint32_t draw_number();
+std::uint64_t draw_id();  // of a process or a job: different from every other
 
 // Zeros that no compiler leaves out.
 void wipe(std::span<std::byte> bytes);

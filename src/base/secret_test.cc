@@ -40,9 +40,11 @@ TEST(Secret, TwoProofsAreTheSameOnlyIfEachBitIs) {
 TEST(Secret, WhatIsDrawnIsNeverDrawnAgain) {
   std::set<Secret> secrets;
   std::set<Nonce> nonces;
+  std::set<std::uint64_t> ids;
   for (int i = 0; i < 1000; ++i) {
     EXPECT_TRUE(secrets.insert(draw_secret()).second);
     EXPECT_TRUE(nonces.insert(draw_nonce()).second);
+    EXPECT_TRUE(ids.insert(draw_id()).second);
     EXPECT_NE(draw_number(), 0U);
   }
 }

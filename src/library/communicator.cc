@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/secret.h"
 #include "collectives/exec/calibration.h"
 #include "library/node.h"
 #include "library/structs.h"
@@ -82,7 +83,7 @@ Result<Opening> opening_of(const paceline_communicator_options& options) {
   if (options.bind != nullptr) opening.process.bind = options.bind;
   PACELINE_RETURN_IF_ERROR(set_key(options, opening.process));
   opening.process.release = PACELINE_VERSION;
-  opening.process.seed = draw_seed();
+  opening.process.seed = draw_id();
   if (options.rank_order != 0) opening.communicator.rules.order = collectives::SumOrder::kRank;
   if (options.unconfirmed != 0) opening.communicator.rules.agreement = collectives::Agreement::kWithData;
   return opening;

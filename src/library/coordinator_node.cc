@@ -1,4 +1,5 @@
 // A job's coordinator on a thread of the library.
+#include "base/secret.h"
 #include "library/hosting.h"
 #include "library/text.h"
 #include "planner/tuning/decide.h"
@@ -62,7 +63,7 @@ Result<runtime::CoordinatorProcessOptions> options_of(const paceline_place& plac
   coordinator.silence_deadline = from_seconds(spec.limits.deadline);
   coordinator.gathering_deadline = from_seconds(spec.limits.stall_deadline);
   coordinator.release = PACELINE_VERSION;
-  coordinator.job = draw_seed();
+  coordinator.job = draw_id();
   options.decide = [workers = place.workers, servers = place.servers](job::JobSpec& job, const wire::TensorTable& table,
                                                                       const runtime::Gathering& gathering) {
     return tuning::decide(job, table, workers, servers, gathering);

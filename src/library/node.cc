@@ -2,10 +2,10 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <random>
 
 #include <unistd.h>
 
+#include "base/secret.h"
 #include "library/structs.h"
 #include "transport/security.h"
 
@@ -66,11 +66,6 @@ void HostedNode::end(Duration limit) {
   thread_.join();
 }
 
-std::uint64_t draw_seed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32 | device()) | 1;
-}
-
 Result<transport::Address> address_of(const char* text, const char* field) {
   PACELINE_RETURN_IF_ERROR(check_given(text, field));
   auto address = transport::parse_address(text);
@@ -105,7 +100,7 @@ Result<runtime::MemberOptions> member_options(const paceline_place& place, const
   PACELINE_ASSIGN_OR_RETURN(member.listen, own_place_of(place.bind, "place.bind", member.coordinator));
   member.silence_deadline = from_seconds(spec.limits.deadline);
   member.release = PACELINE_VERSION;
-  member.seed = draw_seed();
+  member.seed = draw_id();
   return member;
 }
 

@@ -76,6 +76,5 @@ Result<std::optional<JobKey>> member_key(const paceline_place& place, const runt
 // The key of a process's connections, by fields of its struct that may be NULL; nothing: in the clear. Errors as on the command
 // line.
 Result<std::optional<JobKey>> key_of(const char* job_key_file, const char* security, std::span<const transport::Address> places);
-std::uint64_t draw_seed();
 
 }  // namespace paceline::library

@@ -2,10 +2,10 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
-#include <random>
 
 #include "base/amounts.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "paceline/option_files.h"
 #include "paceline/progress.h"
@@ -25,17 +25,10 @@ using report::Json;
 
 constexpr std::int64_t kLastPort = 65'535;
 
-std::uint64_t drawn() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32 | device()) | 1;
-}
-
 // Prints a line at once, for a parent process that reads along.
 void print_event(const char* name, const Json& value) { std::cout << Json{{name, value}}.dump() << std::endl; }
 
 }  // namespace
-
-std::uint64_t process_seed() { return drawn(); }
 
 int run_coordinator(const CoordinatorRequest& request) {
   log::start("coordinator", spdlog::level::warn);
@@ -57,7 +50,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.coordinator.silence_deadline = from_seconds(request.spec.limits.deadline);
   options.coordinator.gathering_deadline = from_seconds(request.spec.limits.stall_deadline);
   options.coordinator.release = PACELINE_VERSION;
-  options.coordinator.job = drawn();
+  options.coordinator.job = draw_id();
   options.trace_file = request.trace_file;
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
     if (request.tells_gathered) print_event("gathered", true);
@@ -115,7 +108,7 @@ int run_server(const TrainRequest& request) {
   member.silence_deadline = from_seconds(request.settings.limits.deadline);
   member.coordinator_deadline = member.join_deadline = member.silence_deadline;
   member.release = PACELINE_VERSION;
-  member.seed = drawn();
+  member.seed = draw_id();
   wire::Stop stop;
   const auto server = runtime::make_server(**transport, member, [&](const wire::Stop& reason) {
     stop = reason;

@@ -28,7 +28,4 @@ int run_server(const TrainRequest& request);
 int run_whole_job(const TrainRequest& request);       // --reference too
 int run_joining_worker(const TrainRequest& request);  // becomes a worker
 
-// Different in every process.
-std::uint64_t process_seed();
-
 }  // namespace paceline::cli

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/secret.h"
 #include "paceline/data_root.h"
 #include "paceline/train/roles.h"
 #include "paceline/train/trainer_program.h"
@@ -19,7 +20,7 @@ worker::WorkerRequest worker_request(const TrainRequest& request, const std::str
   worker.reference = request.reference;
   worker.coordinator = coordinator;
   worker.rank = rank;
-  worker.seed = process_seed();
+  worker.seed = draw_id();
   worker.label = label;
   worker.role = request.role;
   worker.prefetch = request.prefetch;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "collectives/exec/communicator.h"
 #include "tensor/reduce.h"
 #include "wire/collective.h"
 
@@ -17,13 +18,6 @@ namespace {
 
 // How long ranks may take to agree on whom they blame.
 constexpr Duration kVerdictLimit = std::chrono::seconds(1);
-
-Group all_workers(Rank self, std::int32_t workers) {
-  Group group;
-  for (std::int32_t rank = 0; rank < workers; ++rank) group.ranks.push_back(Rank{rank});
-  group.self = self.value;
-  return group;
-}
 
 template <typename T>
 std::span<T> range(std::span<T> of, std::int64_t offset, std::int64_t elements) {
@@ -51,7 +45,7 @@ CollectiveCarrier::CollectiveCarrier(exchange::Gatehouse& house, session::Sender
       ledger_(house.gates(), self_, options),
       shard_(shard_for(ledger_, house.shared_plan())),
       engine_(self_, plan_.options().workers, *this),
-      planner_(std::make_shared<const Group>(all_workers(self_, plan_.options().workers)),
+      planner_(std::make_shared<const Group>(world_group(self_, plan_.options().workers)),
                rules_of(options, plan_.options().workers)) {
   if (plan_.options().update.verdict) {
     verdicts_.emplace(Verdicts{exchange::VerdictLedger(plan_, {self_}), exchange::VerdictPart(plan_.table().tensors.size())});
