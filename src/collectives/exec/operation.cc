@@ -296,9 +296,10 @@ std::shared_ptr<const Program> CallPlanner::program_of(const Call& call, const C
                   choice.block ? elements_in(*choice.block, call.dtype) : 1,
                   is_rooted(call.kind) ? call.root : 0,
                   choice.order};
-  auto& program = programs_[{call.kind, algorithm, call.dtype, count, request.plan.block, request.plan.root}];
-  if (program == nullptr) program = std::make_shared<const Program>(compile(request));
-  return program;
+  const Key key{call.kind, algorithm, call.dtype, count, request.plan.block, request.plan.root};
+  if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
+  if (programs_.size() >= kMostPrograms) programs_.clear();
+  return programs_.emplace(key, std::make_shared<const Program>(compile(request))).first->second;
 }
 
 Job CallPlanner::prepare(const Call& call, const Choice& choice, std::uint32_t number) {

@@ -139,6 +139,8 @@ class CallPlanner {
 
  private:
   using Key = std::tuple<CollectiveKind, Algorithm, tensor::DType, std::int64_t, std::int64_t, int>;  // + count, block, root
+  // What a training loop repeats is few; a script whose sizes are ever new must not fill the memory.
+  static constexpr std::size_t kMostPrograms = 1024;
 
   const Route* route_of(const Call& call);
 

@@ -1,5 +1,7 @@
 #include "collectives/exec/operation.h"
 
+#include <memory>
+
 #include <gtest/gtest.h>
 
 namespace paceline::collectives {
@@ -126,6 +128,19 @@ TEST(Choice, TheProgramRunsTheChainThatWasChosen) {
       EXPECT_TRUE(action.kind == ActionKind::kReceive && action.peer == choice.order[3]) << "the last one only receives";
     }
   }
+}
+
+TEST(CallPlanner, KeepsTheProgramOfACallAndForgetsThoseOfCallsThatDoNotComeAgain) {
+  const Group group = group_of(2);
+  CallPlanner planner = planner_of(group, kGigabit);
+  const auto program_of = [&](std::int64_t count) {
+    const Call call{.kind = CollectiveKind::kAllreduce, .count = count};
+    return planner.program_of(call, planner.choose(call));
+  };
+  const std::weak_ptr<const Program> first = program_of(1);
+  EXPECT_EQ(first.lock(), program_of(1));
+  for (std::int64_t count = 2; count < 2000; ++count) program_of(count);
+  EXPECT_TRUE(first.expired());
 }
 
 }  // namespace
