@@ -2,7 +2,8 @@
 // message: the loop's own thread serves it only while no caller does.
 //
 // The loop is served by one thread at a time. A caller that has finished leaves it to nobody for kLinger, since it is likely to
-// come back at once; then the loop's thread takes it. So what arrives in between may have to wait that long, and no longer.
+// come back at once; then the loop's thread takes it, which looks every kLinger. So what arrives in between may have to wait twice
+// that long, and no longer.
 //
 // Threads: any. Make it before and destroy it after everybody who uses the loop.
 #pragma once

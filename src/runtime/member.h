@@ -6,8 +6,8 @@
 //
 // Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the
 // member knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the
-// same. One that only hears another's goodbye, or of it from a third, waits that second first, since the other has said why, and
-// then tells that it lost it.
+// same. One that only hears another's goodbye, or of it from a third, waits that second first, since the other has said why; then
+// it tells that it lost it, and waits for the verdict as long as for a silent coordinator.
 //
 // Threads: belongs to the transport's loop.
 #pragma once

@@ -1,5 +1,6 @@
 #include "runtime/worker_process.h"
 
+#include <algorithm>
 #include <future>
 
 #include "checkpoint/saved_model.h"
@@ -48,6 +49,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::begin(const MakeTransport&
 }
 
 Result<bool> WorkerProcess::joined(Duration limit) {
+  const TimePoint began = transport_->loop().now();
   {
     std::unique_lock lock(mutex_);
     if (!wait(lock, limit, [&] { return connected_ || end_; })) return false;
@@ -56,7 +58,7 @@ Result<bool> WorkerProcess::joined(Duration limit) {
       return status.ok() ? Status(ErrorKind::kCancelled, "the job ended before it began") : status;
     }
   }
-  auto started = exchange_->start(limit);
+  auto started = exchange_->start(limit - std::min(limit, transport_->loop().now() - began));
   if (!started.ok()) return fail(started.status());
   return started;
 }
