@@ -53,7 +53,8 @@ def read(answers: Answers) -> Reading:
     ]
     wins = max(losses.values()) <= LOSS and max(gains.values()) <= GAIN
     no_worse = max(losses.values()) <= max(greedy_losses.values())
-    said = f"exact is {'never' if max(losses.values()) <= LOSS else 'somewhere'} more than {100 * (LOSS - 1):.0f} % slower than the better of the baselines, the greedy {'never' if max(greedy_losses.values()) <= LOSS else 'somewhere'}"
+    exact, greedy = ("never" if max(of_plan.values()) <= LOSS else "somewhere" for of_plan in (losses, greedy_losses))
+    said = f"exact is {exact} more than {100 * (LOSS - 1):.0f} % slower than the better of the baselines, the greedy {greedy}"
 
     def draw(figure):
         for axes, network in zip(figure.subplots(1, len(NETWORKS)), NETWORKS, strict=True):

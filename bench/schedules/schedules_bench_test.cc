@@ -46,7 +46,7 @@ TEST(Summary, HasTheMediansOfWhatReportsSay) {
     cells.back()["report"]["batching"] = {{"algorithm", "exact"}, {"makespan", pull + 1}};
   }
   const Json rows = summary_of(cells);
-  EXPECT_EQ(rows[0]["phases"], (Json{{"pull", 2.0}, {"forward", 0.5}}));
+  EXPECT_EQ(rows[0]["phases"], (Json{{"forward", 0.5}, {"pull", 2.0}}));
   EXPECT_EQ(rows[0]["batching"], (Json{{"makespan", 3.0}}));
 }
 

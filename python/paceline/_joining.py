@@ -12,14 +12,14 @@ import dataclasses
 import datetime
 import json
 import os
-import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline import launch
+from paceline._addresses import bound
 from paceline._errors import PacelineError
 from paceline._node import Node, Place, State, TensorSpec
 from paceline.launch import Launch
@@ -185,52 +185,6 @@ def host_coordinator(workers: int, servers: int, listen: str, settings: Mapping[
     from paceline import _library_node
 
     return _library_node.Coordinator(workers, servers, listen=listen, settings=settings, key=key)
-
-
-def bound(here: Launch, coordinator: str) -> str:
-    """The address of this machine by which the others reach it."""
-    if launch.is_file(coordinator):
-        return ""  # the library listens beside it
-    interface = os.environ.get("PACELINE_INTERFACE")
-    if interface:
-        return address_of(interface)
-    if here.one_machine:
-        return "127.0.0.1"
-    return toward((coordinator or here.store or here.coordinator).rpartition(":")[0])
-
-
-@contextlib.contextmanager
-def reserved_port(host: str) -> Iterator[int]:
-    """A port of `host` that the system gives nobody else meanwhile. Who listens there with SO_REUSEADDR, as the library does, may."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((host, 0))
-        yield int(held.getsockname()[1])
-
-
-def toward(host: str) -> str:
-    """This machine's address on the way to `host`; no packet is sent. Never a host's name, which may mean another network."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        raise PacelineError(f"this machine has no way to {host}: {error}; set PACELINE_INTERFACE or PACELINE_COORDINATOR", code="unreachable", subject=host) from None
-
-
-def address_of(interface: str) -> str:
-    import fcntl
-    import struct
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        try:
-            answer = fcntl.ioctl(asked.fileno(), 0x8915, struct.pack("256s", interface.encode()[:15]))  # SIOCGIFADDR
-        except OSError as error:
-            known = ", ".join(name for _, name in socket.if_nameindex())
-            raise PacelineError(f"PACELINE_INTERFACE={interface}: {error.strerror}; there are {known}", subject="PACELINE_INTERFACE") from None
-    return socket.inet_ntoa(answer[20:24])
 
 
 def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:

@@ -75,6 +75,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"pace", "1"},
                                                                   {"trace", "1"},
                                                                   {"scale", "2.5"},
+                                                                  {"message-start-up", "0.25"},
                                                                   {"speed", "1,0.5"},
                                                                   {"jitter", "0.5"}};
 

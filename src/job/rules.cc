@@ -55,12 +55,6 @@ Status check_replay(const JobSpec& s) {
     return refused("--dataset", s.task.dataset, "it reads no data; leave --dataset out");
   if (s.wire.drops())
     return refused("--wire", s.wire.text(), "its gradients are made up, and what is kept back cannot be foretold");
-  if (s.task.message_start_up > 0 && s.schedule.name == "tuned") {
-    return contradiction("--message-start-up",
-                         "--message-start-up {}s contradicts --schedule tuned, which predicts networks without; "
-                         "give another schedule",
-                         s.task.message_start_up);
-  }
   if (s.sync.kind == SyncKind::kBsp) return {};
   const std::string kind(to_text(s.sync.kind));
   if (s.wire.kind != WireKind::kFloat32) {

@@ -1,7 +1,5 @@
 #include "library/job.h"
 
-#include <fmt/ranges.h>
-
 #include "base/utf8.h"
 #include "job/option.h"
 #include "library/structs.h"
@@ -35,12 +33,6 @@ Result<wire::TensorInfo> info_of(const paceline_tensor& tensor, std::size_t numb
     return refused(fmt::format("\"{}\" has {} dimensions and {} shape; legal: 0 to 64 dimensions, with a shape", info.name,
                                tensor.dimensions, tensor.shape == nullptr ? "no" : "a"));
   info.shape.assign(tensor.shape, tensor.shape + tensor.dimensions);
-  std::int64_t elements = 1;
-  for (const std::int64_t length : info.shape) {
-    if (length < 0 || __builtin_mul_overflow(elements, length, &elements))
-      return refused(fmt::format("\"{}\" has the shape {}; legal: lengths of 0 or more, below 2^63 elements in all", info.name,
-                                 fmt::join(info.shape, " x ")));
-  }
   info.layer = Layer{tensor.layer};
   if (tensor.frozen != 0 && tensor.frozen != 1)
     return refused(fmt::format("\"{}\": frozen is {}; legal: 0 or 1", info.name, tensor.frozen));

@@ -1,4 +1,6 @@
 // The functions of the C interface about the optimizer's state (optimizer_state.h), and what a job and a worker do for them.
+#include <fmt/ranges.h>
+
 #include "library/structs.h"
 #include "library/worker_node.h"
 
@@ -12,7 +14,11 @@ Status Job::set_state(std::uint32_t tensor, std::span<const float* const> arrays
   if (arrays.size() > kMostStateArrays)
     return refusal("illegal", "count", "{} arrays of optimizer state; legal: 0 to {}", arrays.size(), kMostStateArrays);
   if (updates < 0) return refusal("illegal", "updates", "\"{}\" has had {} updates; legal: 0 and more", info.name, updates);
-  const auto elements = static_cast<std::size_t>(info.elements());
+  std::int64_t elements = 1;  // joining refuses such a shape, but that comes later
+  for (const std::int64_t length : info.shape) {
+    if (length < 0 || __builtin_mul_overflow(elements, length, &elements))
+      return refusal("illegal", "tensor", "tensor \"{}\" has the illegal shape [{}]", info.name, fmt::join(info.shape, ", "));
+  }
   exchange::OptimizerState::Known known{.steps = updates, .planes = {}};
   for (const float* array : arrays) {
     if (elements > 0) PACELINE_RETURN_IF_ERROR(check_given(array, "arrays"));

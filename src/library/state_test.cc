@@ -107,6 +107,17 @@ TEST(State, CallsThatMakeNoSenseChangeNothing) {
   EXPECT_REFUSED(paceline_job_set_state(one.job, 2, nullptr, 0, 0, error), "illegal");
   EXPECT_REFUSED(paceline_job_set_state(one.job, 0, nullptr, 0, -1, error), "illegal");
   EXPECT_REFUSED(paceline_job_set_state(one.job, 0, none, 9, 0, error), "illegal");
+  Error broken_error;
+  WithMomentum broken;
+  auto tensor = sized<paceline_tensor>();
+  const std::int64_t shape[] = {3, -1};
+  tensor.name = "broken";
+  tensor.layer = 1;
+  tensor.shape = shape;
+  tensor.dimensions = 2;
+  std::uint32_t number = 0;
+  ASSERT_DONE(paceline_job_add_tensor(broken.job, &tensor, &number, broken_error));
+  EXPECT_REFUSED(paceline_job_set_state(broken.job, number, none, 1, 0, broken_error), "illegal");
   EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_job_set_state(one.job, 0, nullptr, 1, 0, error));
   EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_job_set_state(one.job, 0, none, 1, 0, error));
   one.coordinate();

@@ -83,7 +83,8 @@ class EgressQueue {
   // Orders and which flow comes first, for the units that become ready from now on; the window is set_window()'s.
   void set_rules(const EgressRules& rules);
 
-  // Requires: as in the constructor, and a chunk that is not smaller than what an empty one counts as. Chunks on their way are not recalled.
+  // Requires: as in the constructor, and a chunk that is not smaller than what an empty one counts as. Chunks on their way are not
+  // recalled.
   void set_window(Bytes window, Bytes chunk);
   void set_wide(Bytes wide) { options_.wide = wide; }
 

@@ -7,7 +7,6 @@ that names two of them and what each has called.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import math
@@ -19,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store
 
-from paceline import _joining, launch
+from paceline import _addresses, _joining, launch
 from paceline._backend import looks_up
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator
@@ -293,12 +292,7 @@ def create(options: Any, own: Any) -> Group:
 def opened(rank: int, size: int, store: Store, timeout: datetime.timedelta, own: GroupOptions) -> Communicator:
     """Rank 0 listens where it is reached, and tells the others in the store."""
     here = launch.launched()
-    bind = _joining.bound(_joining.of_store(rank, size, store) if here.launcher == "nobody" else here, here.coordinator) or "127.0.0.1"
-    stall_seconds = min(timeout.total_seconds(), LONGEST)
-    with contextlib.ExitStack() as until_it_listens:
-        if rank == 0:
-            store.set("coordinator", launch.address(bind, until_it_listens.enter_context(_joining.reserved_port(bind))))
-        coordinator = store.get("coordinator").decode()
-        return Communicator(
-            rank, coordinator=coordinator, ranks=size, bind=bind, rank_order=own.rank_order, stall_seconds=stall_seconds, job_key_file=own.job_key_file, security=own.security
-        )
+    bind = _addresses.bound(_joining.of_store(rank, size, store) if here.launcher == "nobody" else here, here.coordinator) or "127.0.0.1"
+    limit = min(timeout.total_seconds(), LONGEST)
+    with _addresses.told(rank, store, bind) as coordinator:
+        return Communicator(rank, coordinator=coordinator, ranks=size, bind=bind, rank_order=own.rank_order, stall_seconds=limit, job_key_file=own.job_key_file, security=own.security)

@@ -18,7 +18,7 @@ void DearSender::begin(Rank worker, Line& line) {
   line.left = false;
   line.timer = loop_.run_after(start_up_, [this, worker, &line] {
     line.left = true;
-    const Message message = line.waiting.front();
+    const Held message = line.waiting.front();
     sender_.send(worker, message.head, message.payload, message.ticket);
   });
 }

@@ -31,14 +31,14 @@ class DearSender final : public session::Sender {
   void on_peer_lost(Rank worker);
 
  private:
-  struct Message {
+  struct Held {
     wire::MessageHead head;
     std::span<const std::byte> payload;
     std::uint64_t ticket = 0;
   };
-  struct Line {                   // of one worker
-    std::deque<Message> waiting;  // the first one's start-up is under way, or it is itself
-    bool left = false;            // the first one has
+  struct Line {                // of one worker
+    std::deque<Held> waiting;  // the first one's start-up is under way, or it is itself
+    bool left = false;         // the first one has
     transport::Loop::TimerId timer = 0;
   };
   void begin(Rank worker, Line& line);

@@ -8,8 +8,8 @@
 namespace paceline::planner {
 
 // kBadRequest names the layer (1-based), the key, what was found and what is legal: not an array, unknown or missing keys, wrong
-// types, a geometry that the layer's kind does not have, shapes that contradict each other or do not chain (planner/sizing/layer_chain.h).
-// "parameters", "macs" and "tensors" may be absent.
+// types, a geometry that the layer's kind does not have, shapes that contradict each other or do not chain
+// (planner/sizing/layer_chain.h). "parameters", "macs" and "tensors" may be absent.
 Result<model::ModelDescription> read_layers(const Json& layers);
 
 }  // namespace paceline::planner

@@ -4,15 +4,14 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import warnings
 from contextlib import closing
 
 import pytest
-from paceline import PacelineError, _joining
-from paceline.launch import Launch, address, check_alone, derived_port, first_host, launched
+from paceline import PacelineError, _addresses, _joining
+from paceline.launch import Launch, check_alone, derived_port, first_host, launched
 from processes import LIMIT, alone, variables
 
 from jobs import keep_port, wait_until
@@ -151,17 +150,6 @@ def test_variables_that_make_no_sense_are_named(variables, named):
     assert caught.value.exit_code == 2
 
 
-def test_a_port_is_kept_for_who_listens_there_in_a_moment():
-    with _joining.reserved_port("127.0.0.1") as port:
-        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
-            stranger.bind(("127.0.0.1", port))
-        with socket.socket() as ours:
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            ours.bind(("127.0.0.1", port))
-            ours.listen()
-    assert (address("10.0.0.1", port), address("fd00::5", 4100)) == (f"10.0.0.1:{port}", "[fd00::5]:4100")
-
-
 def test_jobs_side_by_side_have_ports_in_a_row_where_one_is_given():
     assert [_joining.nth("127.0.0.1:4100", job) for job in range(2)] == ["127.0.0.1:4100", "127.0.0.1:4101"]
     assert [_joining.nth("unix:/run/job.sock", job) for job in range(2)] == ["unix:/run/job.sock", "unix:/run/job.sock-1"]
@@ -182,12 +170,12 @@ def test_ports_are_below_those_of_connections():
 
 def test_addresses_of_this_machine(monkeypatch):
     here = Launch("torchrun", 0, 2, store="127.0.0.1:29500", one_machine=False)
-    assert _joining.bound(here, "") == "127.0.0.1"
+    assert _addresses.bound(here, "") == "127.0.0.1"
     monkeypatch.setenv("PACELINE_INTERFACE", "lo")
-    assert _joining.bound(here, "") == "127.0.0.1"
+    assert _addresses.bound(here, "") == "127.0.0.1"
     monkeypatch.setenv("PACELINE_INTERFACE", "ib7")
     with pytest.raises(PacelineError, match="PACELINE_INTERFACE=ib7.*there are .*lo"):
-        _joining.bound(here, "")
+        _addresses.bound(here, "")
 
 
 MEET = """

@@ -1,11 +1,13 @@
 """Where ranks meet for a script's second job, and what killed jobs leave where Hydra's ranks meet."""
 
 import os
+import socket
 import subprocess
 from contextlib import closing
 
-from paceline import _joining
-from paceline.launch import Launch, process_of
+import pytest
+from paceline import _addresses, _joining
+from paceline.launch import Launch, address, process_of
 from processes import LIMIT, alone, interpreter_and_variables
 
 from jobs import keep_port
@@ -59,3 +61,14 @@ def test_files_of_hydras_jobs_that_were_killed_are_removed_when_the_next_one_mee
         os.utime(tmp_path / file, None if file == todays else (0, 0))
     _joining.store_of(Launch("Hydra", 0, 2, store=str(tmp_path / "store")), "a job").set("told", "yes")
     assert {path.name for path in tmp_path.iterdir()} == kept | {todays, "store"}
+
+
+def test_a_port_is_kept_for_who_listens_there_in_a_moment():
+    with _addresses.reserved_port("127.0.0.1") as port:
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(("127.0.0.1", port))
+        with socket.socket() as ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            ours.bind(("127.0.0.1", port))
+            ours.listen()
+    assert (address("10.0.0.1", port), address("fd00::5", 4100)) == (f"10.0.0.1:{port}", "[fd00::5]:4100")
