@@ -7,7 +7,10 @@
 namespace paceline::cli {
 
 Result<std::unique_ptr<TemporaryFolder>> TemporaryFolder::make() {
-  std::string name = (std::filesystem::temp_directory_path() / "paceline-XXXXXX").string();
+  std::error_code problem;
+  const auto parent = std::filesystem::temp_directory_path(problem);  // TMPDIR may name what is not there
+  if (problem) return error(ErrorKind::kIo, "no folder for temporary files: {}; set TMPDIR to one", problem.message());
+  std::string name = (parent / "paceline-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) return error(ErrorKind::kIo, "no folder {}: {}", name, std::strerror(errno));
   return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(name));
 }
