@@ -78,6 +78,17 @@ def test_without_a_path_programs_are_found_where_the_system_looks():
     assert done.returncode == 1 and "ended without joining the job" in done.stderr, done.stderr
 
 
+def test_without_a_folder_for_temporary_files_a_job_runs_all_the_same():
+    environment = {**os.environ, "TMPDIR": "/no/such/folder"}
+    done = subprocess.run([PROGRAM, "run", "--workers", "1", "--", "true"], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 1 and "ended without joining the job" in done.stderr, done.stderr
+
+
+def test_a_server_needs_no_data():
+    done = run("train", "--join", "127.0.0.1:9", "--role", "server", "--dataset", "mnist:/no/such/folder", "--deadline", "200ms")
+    assert done.returncode == 1 and "could not be reached" in done.stderr, done.stderr
+
+
 def test_signals_reach_the_program_itself():
     process = subprocess.Popen([PROGRAM, "doctor", "--serve", "0", "--json"], stdout=subprocess.PIPE, text=True)
     assert json.loads(process.stdout.readline())["listening"]

@@ -132,7 +132,8 @@ Status check_model(const TrainRequest& r) {
     return error(ErrorKind::kBadRequest, "--told-rates is for programs that tell rates, and the trainer tells none");
   PACELINE_RETURN_IF_ERROR(model::describe(settings.task.model).status());
   PACELINE_RETURN_IF_ERROR(check_data_set_name(settings.task.dataset));
-  return r.hosts.names.empty() ? check_data_at_hand(settings.task.dataset) : Status();
+  const bool opens = r.hosts.names.empty() && r.role != "server";  // servers read no data
+  return opens ? check_data_at_hand(settings.task.dataset) : Status();
 }
 
 void add_loading_options(CLI::App& how, TrainRequest& r) {
