@@ -147,13 +147,33 @@ def test_a_group_that_contradicts_the_launcher_is_refused_with_both(tmp_path):
 
 
 BESIDE_A_SOCKET = """
-import os, torch, torch.distributed as dist, paceline.torch
+import datetime, os, torch, torch.distributed as dist, paceline.torch
 os.environ.update(PACELINE_RANK=os.environ["RANK"], PACELINE_WORKERS="2", PACELINE_COORDINATOR="unix:/tmp/nobody-listens-here")
-dist.init_process_group("paceline")
+dist.init_process_group("paceline", timeout=datetime.timedelta(days=30))  # longer than the library can wait
 dist.all_reduce(t := torch.ones(3))
 assert t.tolist() == [2.0] * 3
 dist.destroy_process_group()
 """
+
+
+BY_IPV6 = """
+import torch, torch.distributed as dist, paceline._addresses, paceline.torch as pt
+from paceline._node import Place
+paceline._addresses.bound = lambda *_: "::1"
+dist.init_process_group("paceline")
+dist.all_reduce(t := torch.ones(3))
+assert t.tolist() == [2.0] * 3
+model = torch.nn.Linear(2, 1)
+with pt.attach(model, optimizer := torch.optim.SGD(model.parameters(), lr=0.1), place=Place(bind="::1")) as job:
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    assert job.workers == 2
+dist.destroy_process_group()
+"""
+
+
+def test_hosts_of_ipv6_meet_too(tmp_path):
+    passes(tmp_path, BY_IPV6)
 
 
 def test_a_group_in_a_job_that_talks_through_sockets_of_unix_is_on_the_loopback(tmp_path):
