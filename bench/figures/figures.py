@@ -83,7 +83,7 @@ class Cells:
 
     def machines(self) -> list[str]:
         """Those that the cells were run on."""
-        return sorted({json.loads(file.read_text())["machine"] for file in (self.folder / "cells").glob("*.json")})
+        return sorted({json.loads(file.read_text()).get("machine", "a machine without a name") for file in (self.folder / "cells").glob("*.json")})
 
     def run(self, cell: Cell) -> str:
         """"": it is finished; else why not."""
