@@ -251,11 +251,16 @@ void Member::take_welcome(const wire::Welcome& welcome) {
     if (listens() && plays(Role::kWorker) && told_connected_) on_connected();
     return;
   }
-  rank_ = Rank{welcome.rank};
+  const auto rank = static_cast<std::size_t>(welcome.rank);
   peers_.on_welcome(welcome);
+  const bool has_place = std::ranges::all_of(kParts, [&](Role part) { return !plays(part) || rank < peers_.count(part); });
+  if (!has_place || (options_.meets == Meets::kWorkers && rank >= welcome.peers.size())) {
+    return fail(error(ErrorKind::kCorrupt, "the coordinator gave this {} rank {} of {} workers and {} servers",
+                      wire::to_string(options_.role), rank, welcome.workers, welcome.servers.size()));
+  }
+  rank_ = Rank{welcome.rank};
   layers_ = welcome.table.layers;
-  const std::uint32_t own =
-      peers_.incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, static_cast<std::size_t>(welcome.rank));
+  const std::uint32_t own = peers_.incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, rank);
   endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
   const auto start = on_welcome(welcome);
   if (!start.ok()) return fail(start.status());

@@ -1,5 +1,6 @@
 #include "wire/control.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -47,6 +48,16 @@ template <typename T>
 Result<T> finished(const Reader& reader, T value, const char* what) {
   if (!reader.finished()) return error(ErrorKind::kCorrupt, "a {} message is malformed", what);
   return value;
+}
+
+// Lists by rank have an entry for each rank, or none at all.
+bool consistent(const Welcome& welcome) {
+  if (welcome.rank < 0 || welcome.workers < 0) return false;
+  const auto rank = static_cast<std::size_t>(welcome.rank), workers = static_cast<std::size_t>(welcome.workers);
+  const std::size_t servers = welcome.servers.size();
+  const auto fits = [](std::size_t size, std::size_t ranks) { return size == 0 || size == ranks; };
+  return rank < std::max(workers, servers) && fits(welcome.peers.size(), workers) &&
+         fits(welcome.worker_incarnations.size(), workers) && fits(welcome.server_incarnations.size(), servers);
 }
 
 }  // namespace
@@ -138,6 +149,7 @@ Result<Welcome> decode_welcome(std::span<const std::byte> bytes) {
   for (std::byte& byte : welcome.secret) byte = reader.get<std::byte>();
   for (auto* incarnations : {&welcome.worker_incarnations, &welcome.server_incarnations})
     *incarnations = reader.get_list<std::uint32_t>(4, [](Reader& r) { return r.get<std::uint32_t>(); });
+  if (!consistent(welcome)) reader.fail();
   return finished(reader, std::move(welcome), "welcome");
 }
 

@@ -139,15 +139,24 @@ class Maker {
     return made;
   }
   Welcome welcome() {
-    Welcome made{.rank = small(),
-                 .workers = small(),
+    Welcome made{.rank = 0,
+                 .workers = static_cast<std::int32_t>(1 + random_() % 4),
                  .job = random_(),
                  .epoch = static_cast<std::uint32_t>(random_()),
                  .servers = {},
                  .table = table(),
                  .settings = settings()};
-    made.servers.resize(random_() % 4);
-    for (auto& address : made.servers) address = text();
+    const auto workers = static_cast<std::size_t>(made.workers), servers = static_cast<std::size_t>(random_() % 4);
+    made.servers.resize(servers);
+    if (servers == 0) made.peers.resize(workers);
+    for (auto* addresses : {&made.servers, &made.peers}) {
+      for (auto& address : *addresses) address = text();
+    }
+    made.rank = static_cast<std::int32_t>(random_() % std::max(workers, servers));
+    if (random_() % 2 == 0) {
+      made.worker_incarnations.resize(workers, 7);
+      made.server_incarnations.resize(servers, 8);
+    }
     return made;
   }
   Stop stop() {
@@ -197,6 +206,23 @@ TEST(Control, ValuesOutOfRangeAreRefused) {
   bytes = encode(Stop{});
   bytes[1] = std::byte{7};
   EXPECT_FALSE(decode_stop(bytes).ok()) << "there are seven kinds of error";
+}
+
+TEST(Control, AWelcomeWithoutAPlaceForItsRankIsRefused) {
+  const Welcome good{
+      .rank = 2, .workers = 3, .servers = {"a", "b"}, .worker_incarnations = {1, 2, 3}, .server_incarnations = {4, 5}};
+  ASSERT_TRUE(decode_welcome(encode(good)).ok());
+  const auto refused = [&](auto&& change) {
+    Welcome wrong = good;
+    change(wrong);
+    return decode_welcome(encode(wrong)).status().kind() == ErrorKind::kCorrupt;
+  };
+  EXPECT_TRUE(refused([](Welcome& welcome) { welcome.rank = 3; }));
+  EXPECT_TRUE(refused([](Welcome& welcome) { welcome.rank = -1; }));
+  EXPECT_TRUE(refused([](Welcome& welcome) { welcome.workers = -1; }));
+  EXPECT_TRUE(refused([](Welcome& welcome) { welcome.workers = 4; })) << "worker 3 would have no incarnation";
+  EXPECT_TRUE(refused([](Welcome& welcome) { welcome.server_incarnations = {4}; }));
+  EXPECT_TRUE(refused([](Welcome& welcome) { welcome.peers = {"c"}; }));
 }
 
 TEST(Control, AStopTellsEveryoneTheSameStatus) {

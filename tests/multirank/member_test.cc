@@ -227,5 +227,32 @@ TEST(MemberOfAJob, HearsOnlyThoseWhomTheWelcomeNamesAndWhoKnowTheSecret) {
   member.reset();
 }
 
+// A server whose welcome gives it a rank that only workers have.
+TEST(MemberOfAJob, RefusesAWelcomeThatHasNoPlaceForIt) {
+  const auto backend = transport::testing::inproc_backend();
+  Node coordinator(backend, identity(wire::Role::kCoordinator));
+  transport::testing::Rank process(backend);
+  MemberOptions options;
+  options.role = wire::Role::kServer;
+  options.coordinator = coordinator.listen("127.0.0.1");
+  std::unique_ptr<Heard> member;
+  process.on_loop([&] {
+    member = std::make_unique<Heard>(process.transport(), options);
+    EXPECT_TRUE(member->start().ok());
+  });
+  coordinator.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
+  coordinator.rank.on_loop([&] { coordinator.arrived.clear(); });
+  const wire::Welcome welcome{.rank = 1, .workers = 2, .job = 5, .epoch = 1, .servers = {"here"}};
+  coordinator.send_owned(coordinator.peers.front().first, {.kind = MessageKind::kWelcome, .layer = wire::kControlLayer},
+                         encode(welcome));
+  coordinator.wait_until("kFailed", [](Node& node) { return !node.arrived.empty(); });
+  coordinator.rank.on_loop([&] {
+    EXPECT_THAT(wire::decode_stop(coordinator.arrived.front().payload).value().reason,
+                HasSubstr("gave this server rank 1 of 2 workers and 1 servers"));
+  });
+  process.stop();
+  member.reset();
+}
+
 }  // namespace
 }  // namespace paceline::runtime
