@@ -48,10 +48,11 @@ bool far_off(const BatchingProblem& now, const BatchingProblem& before) {
 
 }  // namespace
 
-LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides)
+LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides, Duration message_start_up)
     : bytes_(std::move(bytes)),
       algorithm_(algorithm),
       sides_(sides),
+      message_start_up_(message_start_up),
       times_(bytes_.size()),
       forward_(bytes_.size()),
       backward_(bytes_.size()) {}
@@ -79,7 +80,7 @@ void LiveProfile::on_backward_done(TimePoint now) {
   times_.clear_backward();
 }
 
-void LiveProfile::on_round_trip(Duration shortest) { round_trip_ = shortest; }
+void LiveProfile::on_round_trip(Duration shortest) { round_trip_ = shortest + message_start_up_; }
 
 void LiveProfile::on_all_asked() {
   for (const cost::LinkSample& sample : arriving_by_) {
@@ -96,13 +97,17 @@ void LiveProfile::on_all_asked() {
 
 void LiveProfile::on_pull_begun(std::uint32_t unit, TimePoint now) {
   if (!all_asked_) return;
-  if (!first_byte_) first_byte_ = now;
+  if (!first_byte_)
+    first_byte_ = now;
+  else if (arriving_.empty())
+    *first_byte_ += std::min(now - last_byte_, message_start_up_);
   arriving_.push_back(unit);
 }
 
 void LiveProfile::on_pulled(std::uint32_t unit, Bytes size, TimePoint now) {
   if (std::erase(arriving_, unit) == 0) return;
   arrived_ += size.count;
+  last_byte_ = now;
   if (arriving_.empty()) arriving_by_.push_back({Bytes{arrived_}, now - *first_byte_});
 }
 

@@ -28,8 +28,9 @@ class LiveProfile {
   static constexpr double kWorthAPlan = 0.2;
 
   enum class Sides { kPulls, kPullsAndPushes };
-  // `bytes`: of each layer, in forward order, that come over links.
-  LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls);
+  // `bytes`: of each layer, in forward order, that come over links. `message_start_up`: of a replay, what each reply takes before it
+  // leaves its server, one after another.
+  LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls, Duration message_start_up = {});
 
   // The training thread stood at the gate of `layer` from `entered` to `opened`; what lies between two gates was computing.
   void on_gate(Layer layer, TimePoint entered, TimePoint opened);
@@ -72,14 +73,16 @@ class LiveProfile {
   std::vector<Bytes> bytes_;
   BatchingAlgorithm algorithm_;
   Sides sides_;
+  Duration message_start_up_;
   Iteration passes_ = 0;
   LayerTimes times_;                                     // of the passes that run
   std::vector<std::vector<double>> forward_, backward_;  // seconds in the last passes, by layer
   std::optional<Duration> round_trip_;
   bool all_asked_ = false;                                // and the forward pass that needs the replies is not over
-  std::optional<TimePoint> first_byte_;                   // of this iteration's replies; of them
+  std::optional<TimePoint> first_byte_;                   // of this iteration's replies, later by each start-up since; of them
   std::vector<std::uint32_t> arriving_;                   // have begun and not ended,
-  std::int64_t arrived_ = 0;                              // bytes have come
+  std::int64_t arrived_ = 0;                              // bytes have come, the last ones
+  TimePoint last_byte_{};                                 // at
   std::vector<cost::LinkSample> arriving_by_, arrivals_;  // at moments between replies: of this iteration, the last ones of before
   std::optional<Plan> current_;
 };

@@ -105,6 +105,27 @@ TEST(LiveProfile, RepliesThatArriveTogetherShareTheLink) {
   EXPECT_NEAR(plan->problem.transfer[1], 0.03, 1e-4) << "counted one by one, all but the first would have come in no time";
 }
 
+TEST(LiveProfile, AReplaysMessagesPayTheirStartUpOneAfterAnother) {
+  const std::vector<Bytes> sizes = {Bytes{1'000'000}, Bytes{10'000}, Bytes{500'000}, Bytes{2'000'000}};
+  const double dear = 0.02;
+  LiveProfile profile(sizes, BatchingAlgorithm::kExact, LiveProfile::Sides::kPulls, from_seconds(dear));
+  profile.on_round_trip(from_seconds(kStartUp));
+  TimePoint now{};
+  for (int pass = 0; pass < 3; ++pass) {
+    for (std::int32_t layer = 0; layer < 4; ++layer) profile.on_gate(Layer{layer}, now, now);
+    profile.on_forward_done(now += from_seconds(0.01));
+    profile.on_all_asked();
+    for (std::uint32_t reply = 0; reply < 4; ++reply) {
+      profile.on_pull_begun(reply, now += from_seconds(dear));
+      profile.on_pulled(reply, sizes[reply], now += from_seconds(static_cast<double>(sizes[reply].count) / kRate));
+    }
+  }
+  const auto plan = profile.plan();
+  ASSERT_TRUE(plan);
+  EXPECT_NEAR(plan->problem.start_up, kStartUp + dear, 1e-9);
+  EXPECT_NEAR(plan->link.bandwidth.value, kRate, 1);
+}
+
 TEST(LiveProfile, WaitingForUpdatesIsNoStartUp) {
   Bench bench;
   for (int pass = 0; pass < 3; ++pass) {

@@ -63,7 +63,8 @@ Result<OrderedPlaces> parse_places(std::string_view text);
 std::string to_text(const OrderedPlaces& places);  // as parse_places reads it
 
 enum class PushWhen {
-  kAtEnd,      // all gradients when backward is over
+  kAtEnd,      // all gradients when backward is over; layers and batches are asked for when the servers have all of them, so that
+               // only pulls and computing overlap, as in iBatch's experiment
   kReady,      // each unit as soon as its gradient exists
   kInBatches,  // a batch of layers as soon as all its gradients exist, one message to each server (iBatch with time reversed); only
                // with Return::kPullInBatches, whose pulls say what the link is like

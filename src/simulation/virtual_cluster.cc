@@ -168,7 +168,8 @@ void VirtualCluster::on_message(Server& to, const Parcel& parcel) {
   paramserver::ServerLedger& ledger = to.ledger;
   switch (parcel.is) {
     case Is::kPush:
-      worker(parcel.from).core.on_push_delivered(parcel.unit, now());
+      worker(parcel.from).core.on_push_delivered(parcel.unit, now(), actions_);
+      send_actions(worker(parcel.from));
       to.waiting.on_arrived(plan_->units().units[parcel.unit].layer, parcel);
       work_on_next(to);
       return go_on(worker(parcel.from));

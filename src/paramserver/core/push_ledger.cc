@@ -59,6 +59,7 @@ void PushLedger::on_complete(std::span<const exchange::GateLedger::Complete> uni
 void PushLedger::on_backward_done(TimePoint now, std::vector<WorkerAction>& actions) {
   flush(now, actions);
   PACELINE_CHECK(waiting_.empty(), "backward of iteration {} was over before its forward", current_);
+  ask_if_delivered(actions);
   ++current_;
   begin_iteration();
 }
@@ -99,8 +100,22 @@ void PushLedger::count_pushed(std::uint32_t unit, std::vector<WorkerAction>& act
   if (--batch.awaited > 0) return;
   for (WorkerAction request : batch.requests) {
     request.iteration = current_;
-    actions.push_back(request);
+    (asks_after_pushes() ? held_ : actions).push_back(request);
   }
+}
+
+// One request for everything is answered after all pushes anyway.
+bool PushLedger::asks_after_pushes() const {
+  const scheduling::ScheduleOptions& schedule = plan_.options().schedule;
+  return schedule.push == scheduling::PushWhen::kAtEnd && schedule.back != scheduling::Return::kPullAtOnce;
+}
+
+// In forward order, in which the values are needed.
+void PushLedger::ask_if_delivered(std::vector<WorkerAction>& actions) {
+  if (!gates_.free()) return;
+  std::ranges::sort(held_, {}, &WorkerAction::unit);
+  actions.insert(actions.end(), held_.begin(), held_.end());
+  held_.clear();
 }
 
 // To each server what stands behind each other there as one message, beginning with "its" server (gate_ledger.h). A unit of which
@@ -188,7 +203,8 @@ void PushLedger::set_push_batches(const scheduling::Bounds& bounds) {
   begin_batches();
 }
 
-std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit, TimePoint now) {
+std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit, TimePoint now,
+                                                             std::vector<WorkerAction>& actions) {
   PACELINE_CHECK(unit < units_.size() && units_[unit].pushed >= 0, "the push of unit {} was delivered, but not sent", unit);
   const auto units = plan_.units().between(unit, units_[unit].push_last);
   for (const std::uint32_t delivered : units) {
@@ -196,6 +212,7 @@ std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit,
     gates_.on_mark(delivered, exchange::GateLedger::Mark::kDelivered, now);
     gates_.end(exchange::GateLedger::Flow::kPush, now);
   }
+  ask_if_delivered(actions);
   return units;
 }
 

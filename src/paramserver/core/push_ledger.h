@@ -86,7 +86,7 @@ class PushLedger {
   void set_push_batches(const scheduling::Bounds& bounds);
 
   // The server has received the push of `unit` (of one with a gradient), or the batch that begins with it. Returns its units.
-  std::span<const std::uint32_t> on_push_delivered(std::uint32_t unit, TimePoint now);
+  std::span<const std::uint32_t> on_push_delivered(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions);
 
   // The iteration that is pushed.
   Iteration current() const { return current_; }
@@ -116,6 +116,8 @@ class PushLedger {
   void push_run(std::span<const std::uint32_t> units, TimePoint now, std::vector<WorkerAction>& actions);
   void begin_push(std::uint32_t unit, TimePoint now);
   void count_pushed(std::uint32_t unit, std::vector<WorkerAction>& actions);
+  bool asks_after_pushes() const;
+  void ask_if_delivered(std::vector<WorkerAction>& actions);
   void begin_batches();
   void check_batches_may_change() const;
   void begin_iteration();
@@ -140,6 +142,7 @@ class PushLedger {
   };
   std::vector<PullBatch> pull_batches_;      // where values are pulled; kNotifyAndPull has none
   std::vector<std::size_t> batch_of_layer_;  // likewise
+  std::vector<WorkerAction> held_;           // requests that wait until the servers have all gradients
   struct PushBatch {
     std::vector<std::vector<std::uint32_t>> of_server;  // its units, ascending
     std::size_t awaited = 0;                            // units without all their gradients, in the current iteration

@@ -112,6 +112,28 @@ TEST(Worker, DefaultPushesAtTheEndAndOpensAllGatesAtOnce) {
   EXPECT_TRUE(bench.gates->open(Layer{1}, 2));
 }
 
+TEST(Worker, WithPushesAtTheEndAsksForLayersWhenTheServersHaveAllGradients) {
+  scheduling::ScheduleOptions schedule = scheduling::layer_wise();
+  schedule.push = scheduling::PushWhen::kAtEnd;
+  Bench bench(schedule);
+  bench.values(0);
+  for (const Iteration iteration : {1, 2}) {
+    for (const std::uint32_t tensor : {2U, 0U}) ASSERT_TRUE(bench.ready(tensor).ok());
+    ASSERT_TRUE(bench.done(iteration, {1}).ok());
+    const auto at_iteration = [&](const char* what) { return fmt::format("{}@{}", what, iteration); };
+    EXPECT_EQ(bench.take_trace(), (Lines{at_iteration("push 2"), at_iteration("push 0"), at_iteration("unused 1")}));
+    bench.core->on_push_delivered(0, at(1), bench.actions);
+    EXPECT_EQ(bench.take_trace(), Lines{}) << "unit 2 is on its way";
+    bench.core->on_push_delivered(2, at(2), bench.actions);
+    EXPECT_EQ(bench.take_trace(), (Lines{fmt::format("pull 0@{} to 1", iteration), at_iteration("pull 2")}))
+        << "in the order of need";
+    bench.values(iteration);
+  }
+  ASSERT_TRUE(bench.done(3, {0, 1, 2}).ok());
+  EXPECT_EQ(bench.take_trace(), (Lines{"unused 0@3", "unused 1@3", "unused 2@3", "pull 0@3 to 1", "pull 2@3"}))
+      << "nothing to wait for";
+}
+
 TEST(Worker, BroadcastAsksForNothing) {
   Bench bench(scheduling::p3());
   bench.values(0);
@@ -153,7 +175,7 @@ TEST(Worker, PushesAMergedUnitWhenTheLastOfItsTensorsIsKnownAndSaysWhichWereNotU
   ASSERT_TRUE(bench.done(1, {1}).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"push 0@1 without 2"}));
   EXPECT_FALSE(bench.gates->free(Layer{0}) || bench.gates->free(Layer{1}));
-  bench.core->on_push_delivered(0, at(1));
+  bench.core->on_push_delivered(0, at(1), bench.actions);
   EXPECT_TRUE(bench.gates->free(Layer{0}) && bench.gates->free(Layer{1}));
   EXPECT_FALSE(bench.gates->open(Layer{0}, 2) || bench.gates->open(Layer{1}, 2));
   ASSERT_TRUE(bench.value(0, 1).ok());
@@ -220,10 +242,10 @@ TEST(Worker, PushesABatchOfLayersAsOneMessageToEachServerWhenAllItsGradientsAreT
 
   EXPECT_FALSE(bench.gates->free(Layer{0}));
   EXPECT_EQ(bench.gates->undelivered(), 0U);
-  for (const std::uint32_t first : {1U, 5U, 4U}) bench.core->on_push_delivered(first, at(0));
+  for (const std::uint32_t first : {1U, 5U, 4U}) bench.core->on_push_delivered(first, at(0), bench.actions);
   EXPECT_TRUE(bench.gates->free(Layer{1}));
   EXPECT_FALSE(bench.gates->free(Layer{0})) << "units 0 and 2 are on their way";
-  bench.core->on_push_delivered(0, at(0));
+  bench.core->on_push_delivered(0, at(0), bench.actions);
   EXPECT_TRUE(bench.gates->free());
 
   bench.core->set_batches({2});
@@ -335,7 +357,7 @@ TEST(Worker, KnowsWhichGradientsAreStillBorrowed) {
   EXPECT_TRUE(bench.gates->free(Layer{0}));
   EXPECT_FALSE(bench.gates->free(Layer{1}));
   EXPECT_EQ(bench.gates->undelivered(), 2U);
-  bench.core->on_push_delivered(2, at(1));
+  bench.core->on_push_delivered(2, at(1), bench.actions);
   EXPECT_TRUE(bench.gates->free());
 }
 
@@ -344,10 +366,10 @@ TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
   bench.values(0);
   for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor, 0).ok());
   ASSERT_TRUE(bench.done(1).ok());
-  bench.core->on_push_delivered(1, at(12));
-  bench.core->on_push_delivered(2, at(12));
+  bench.core->on_push_delivered(1, at(12), bench.actions);
+  bench.core->on_push_delivered(2, at(12), bench.actions);
   ASSERT_TRUE(bench.value(1, 1, 13, 14).ok());
-  bench.core->on_push_delivered(0, at(30));
+  bench.core->on_push_delivered(0, at(30), bench.actions);
   ASSERT_TRUE(bench.value(0, 1, 50, 58, 5000).ok());  // the last of layer 0, so the one that counts
   bench.gates->account_gate(Layer{0}, 2, at(20), at(60));
   const exchange::Account account = bench.gates->take_account(at(60));
@@ -367,7 +389,7 @@ TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
   bench.values(0);
   for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor, 0).ok());
   ASSERT_TRUE(bench.done(1).ok());
-  for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5));
+  for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5), bench.actions);
   for (const std::uint32_t unit : {0U, 1U, 2U}) ASSERT_TRUE(bench.value(unit, 1, 6, 8).ok());
   bench.gates->account_gate(Layer{0}, 2, at(20), at(20));
   const exchange::Account account = bench.gates->take_account(at(30));

@@ -36,8 +36,11 @@ void System::step_message(std::size_t chosen) {
   }
   const Message done = message;
   messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(index));
-  if ((done.kind == Message::Kind::kPush || done.kind == Message::Kind::kPushes) && !done.payload.empty())
-    workers_[static_cast<std::size_t>(done.from)]->core.on_push_delivered(done.unit, now_);
+  if ((done.kind == Message::Kind::kPush || done.kind == Message::Kind::kPushes) && !done.payload.empty()) {
+    Worker& worker = *workers_[static_cast<std::size_t>(done.from)];
+    worker.core.on_push_delivered(done.unit, now_, worker_actions_);
+    send_worker_actions(worker);
+  }
   if (done.kind == Message::Kind::kInitial) workers_[static_cast<std::size_t>(done.from)]->core.on_initial_received(done.unit);
   if (done.kind == Message::Kind::kValue || done.kind == Message::Kind::kVerdict)
     servers_[static_cast<std::size_t>(done.from)]->on_delivered(done.ticket);

@@ -30,7 +30,8 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, session::Sender& sender
   // At most a push and a pull of each unit are waiting.
   actions_.reserve(2 * plan_.units().units.size());
   if (plan_.options().schedule.back == scheduling::Return::kPullInBatches)
-    profile_.emplace(plan_.pulled_by_layer(own_server_), plan_.options().schedule.batching, sides_of(plan_));
+    profile_.emplace(plan_.pulled_by_layer(own_server_), plan_.options().schedule.batching, sides_of(plan_),
+                     plan_.options().message_start_up);
   told_signal_ = house.loop().make_signal([this] { carry_told(); });
   initial_signal_ = house.loop().make_signal([this] { send_initial(); });
   done_signal_ = house.loop().make_signal([this] { send_done(); });

@@ -151,14 +151,16 @@ void ServerCarrier::on_delivered(Rank, wire::Channel, std::uint64_t ticket) {
       ledger_.on_initial_received(unit);
       changed = gates.all_open(plan_.options().first);
     } else {
-      for (const std::uint32_t delivered : ledger_.on_push_delivered(unit, house_.loop().now())) {
+      for (const std::uint32_t delivered : ledger_.on_push_delivered(unit, house_.loop().now(), actions_)) {
         const scheduling::Unit& planned = plan_.units().units[delivered];
         changed = changed || gates.free(planned.last_layer) || gates.free(planned.layer);
       }
     }
     count_bytes();
+    if (!house_.failure().ok()) actions_.clear();
   }
   if (changed) house_.wake();
+  send_actions();
 }
 
 void ServerCarrier::on_peer_lost(Rank, wire::Channel, const Status& reason) { house_.fail(reason); }
