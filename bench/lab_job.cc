@@ -91,20 +91,27 @@ std::vector<lab::HostCommand> paceline_commands(const std::string& program, int 
                                                 const std::vector<std::string>& options, const std::string& key) {
   const std::array<std::string, 2> security =
       key.empty() ? std::array<std::string, 2>{"--security", "none"} : std::array<std::string, 2>{"--job-key-file", key};
-  const bool serves = role == HostRole::kWorkerAndServer;
-  const std::string count = std::to_string(hosts);
+  const bool apart = role == HostRole::kApart;
+  const std::string workers = std::to_string(apart ? hosts - 1 : hosts);
+  const std::string servers = role == HostRole::kWorker ? "0" : apart ? "1" : workers;
   std::vector<lab::HostCommand> commands = {
       {.host = 0,
-       .arguments = {program, "coordinator", "--workers", count, "--servers", serves ? count : "0", "--bind", lab::address(0),
-                     "--port", kPort, "--events", security[0], security[1]}}};
+       .arguments = {program, "coordinator", "--workers", workers, "--servers", servers, "--bind", lab::address(0), "--port", kPort,
+                     "--events", security[0], security[1]}}};
   for (int host = 0; host < hosts; ++host) {
+    const bool only_serves = apart && host == 0;
     lab::HostCommand member{.host = host,
                             .arguments = {program, "train", "--join", fmt::format("{}:{}", lab::address(0), kPort), "--role",
-                                          serves ? "both" : "worker", "--bind", lab::address(host), "--rank", std::to_string(host),
-                                          "--workers", count, security[0], security[1],
-                                          // Its only use here is that every iteration is told.
-                                          "--metrics", "/dev/null"}};
-    member.arguments.insert(member.arguments.end(), options.begin(), options.end());
+                                          only_serves                          ? "server"
+                                          : role == HostRole::kWorkerAndServer ? "both"
+                                                                               : "worker",
+                                          "--bind", lab::address(host), security[0], security[1]}};
+    if (!only_serves) {
+      member.arguments.insert(member.arguments.end(), {"--rank", std::to_string(apart ? host - 1 : host), "--workers", workers});
+      // Its only use here is that every iteration is told.
+      member.arguments.insert(member.arguments.end(), {"--metrics", "/dev/null"});
+      member.arguments.insert(member.arguments.end(), options.begin(), options.end());
+    }
     commands.push_back(std::move(member));
   }
   return commands;

@@ -37,8 +37,12 @@ struct LabJobRun {
   std::vector<Sample> samples;            // in the window
 };
 
-// What every host of a job is.
-enum class HostRole { kWorkerAndServer, kWorker };  // kWorker: trains by collective operations
+// What the hosts of a job are.
+enum class HostRole {
+  kWorkerAndServer,
+  kWorker,  // trains by collective operations
+  kApart,   // host 0 only serves, the others only work
+};
 
 // `paceline train --join` on every host, with `options`, and a coordinator on host 0. `program` is the path of paceline, `key` that
 // of the job's key; "": in the clear, for the lab is this machine.

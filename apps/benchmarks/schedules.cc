@@ -35,11 +35,12 @@ struct Options {
   std::vector<std::string> contestants;
   std::vector<std::string> slices;
   std::vector<std::string> job_options;
+  std::string queue = "10ms", burst;
   int turns = 3;
   double length = 15;
   std::string output = "runs/schedules";
   std::string tables, python, mxnet, peers;
-  bool quick = false, json = false, progress = false, no_pictures = false;
+  bool apart = false, quick = false, json = false, progress = false, no_pictures = false;
 };
 
 namespace fs = std::filesystem;
@@ -58,6 +59,9 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   for (const int hosts : options.hosts) {
     if (hosts < 2 || hosts > 64) return error(ErrorKind::kBadRequest, "--hosts: {} hosts; legal: 2 to 64", hosts);
   }
+  if (options.apart && options.hosts != std::vector<int>{2})
+    return error(ErrorKind::kBadRequest, "--apart is for one worker and one server; give --hosts 2");
+  bench.apart = options.apart;
   bench.grid.hosts = options.hosts;
   bench.grid.contestants = options.contestants;
   std::vector<std::string> legal = scheduling::schedule_names();
@@ -80,6 +84,14 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   bench.grid.turns = options.turns;
   bench.length = options.length;
   bench.job_options = options.job_options;
+  if (!options.burst.empty()) {
+    const auto burst = parse_bytes(options.burst);
+    if (!burst.ok()) return error(ErrorKind::kBadRequest, "--burst: {}", burst.status().message());
+    bench.shape.burst = *burst;
+  }
+  const auto queue = parse_duration(options.queue);
+  if (!queue.ok()) return error(ErrorKind::kBadRequest, "--queue: {}", queue.status().message());
+  bench.shape.queue = *queue;
   bench.tables = fs::absolute(options.tables).lexically_normal();
   bench.peers = fs::absolute(options.peers).lexically_normal();
   bench.python = options.python;
@@ -200,6 +212,7 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
        "Links that the shaped ones stand for, 100mbit to 40gbit; divided by a scale of 10, above 10gbit of 20, above 20gbit of 40")
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
+  command->add_flag("--apart", options->apart, "With --hosts 2: one host is the server, the other the worker");
   list("--contestants", options->contestants,
        "Schedules (each also with --wire: p3-bfloat16; with a job key: p3-tls), ddp (PyTorch over gloo), split (over gloo, reduces "
        "and gathers each layer as FSDP2 and Megatron do), attach (paceline.torch, which --python has or PYTHONPATH and "
@@ -208,6 +221,8 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
        "algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --window=1MB");
+  command->add_option("--queue", options->queue, "What waits in front of a link, as of paceline lab")->capture_default_str();
+  command->add_option("--burst", options->burst, "What a link may send at once after a pause, as of paceline lab");
   within(command->add_option("--turns", options->turns, "Times that each contestant is run, in turn"), 1, 100)
       ->capture_default_str();
   command->add_option("--length", options->length, "Seconds of iterations in each run, about; 6 iterations at least")

@@ -32,6 +32,7 @@ struct Options {
   int hosts = 4;
   std::vector<std::string> rates = {"1gbit"};
   std::string queue = "10ms";
+  std::string burst;
   std::vector<double> cpu = {0};
   std::string measure = "500ms";
   std::vector<std::string> competing;
@@ -116,6 +117,11 @@ Result<Plan> plan_of(const Options& options) {
   const auto queue = parse_duration(options.queue);
   if (!queue.ok()) return in_option("--queue", queue.status());
   plan.lab.shape.queue = *queue;
+  if (!options.burst.empty()) {
+    const auto burst = parse_bytes(options.burst);
+    if (!burst.ok()) return in_option("--burst", burst.status());
+    plan.lab.shape.burst = *burst;
+  }
   PACELINE_RETURN_IF_ERROR(check(plan.lab.shape));
   if (options.cpu.size() != 1 && options.cpu.size() != hosts)
     return error(ErrorKind::kBadRequest, "--cpu names {} limits for {} hosts; give one, or one per host", options.cpu.size(),
@@ -288,6 +294,8 @@ void add_lab(CLI::App& app, Chosen& chosen) {
       ->allow_extra_args(false)
       ->capture_default_str();
   command->add_option("--queue", options->queue, "What waits in front of a link before packets are dropped")->capture_default_str();
+  command->add_option("--burst", options->burst,
+                      "What a link may send at once after a pause, 4KB to 16MB; default: 4 ms of its rate, at least 96 KiB");
   command
       ->add_option("--cpu", options->cpu,
                    "Processors a host may use, such as 0.5; or one number per host, with commas; 0: no limit. Needs control groups")

@@ -62,8 +62,9 @@ class Bench {
   Result<const lab::Lab*> lab_for(const Cell& cell) {
     if (lab_ == nullptr || lab_->hosts() != cell.hosts || lab_->rate(0) != cell.link()) {
       lab_.reset();
-      const std::vector<BytesPerSecond> rates(static_cast<std::size_t>(cell.hosts), cell.link());
-      PACELINE_ASSIGN_OR_RETURN(lab_, lab::Lab::create({.shape = {.rates = rates}}));
+      lab::Shape shape = options_.shape;
+      shape.rates.assign(static_cast<std::size_t>(cell.hosts), cell.link());
+      PACELINE_ASSIGN_OR_RETURN(lab_, lab::Lab::create({.shape = std::move(shape)}));
     }
     return static_cast<const lab::Lab*>(lab_.get());
   }
@@ -93,7 +94,8 @@ class Bench {
       words.insert(words.end(), {"--schedule", schedule_of(cell.contestant).schedule, "--wire", schedule_of(cell.contestant).wire});
     if (!cell.slice.empty()) words.insert(words.end(), {"--slice", cell.slice});
     words.insert(words.end(), options_.job_options.begin(), options_.job_options.end());
-    return paceline_commands(options_.paceline, cell.hosts, loop ? HostRole::kWorker : HostRole::kWorkerAndServer, words,
+    const HostRole role = loop ? HostRole::kWorker : options_.apart ? HostRole::kApart : HostRole::kWorkerAndServer;
+    return paceline_commands(options_.paceline, cell.hosts, role, words,
                              schedule_of(cell.contestant).encrypted ? options_.key : "");
   }
 

@@ -10,6 +10,7 @@
 
 #include "bench/ledger.h"
 #include "bench/schedules/grid.h"
+#include "lab/script.h"
 
 namespace paceline::bench {
 
@@ -24,6 +25,8 @@ struct SchedulesBenchOptions {
   std::string peers;                     // folder of their programs
   double length = 15;                    // seconds that a job is timed, about
   std::vector<std::string> job_options;  // more for every `paceline train`
+  lab::Shape shape;                      // of the lab, but for the rates
+  bool apart = false;                    // one of two hosts is the server, the other the worker
   int interrupt = -1;                    // see lab::RunHooks
   std::function<void(std::size_t done, std::size_t cells, const std::string& key)> on_cell;  // before each; may be empty
 };

@@ -39,7 +39,7 @@ Status Lab::build() {
   PACELINE_RETURN_IF_ERROR(run_within(switch_, {rights.tc, "-batch", "-"}, switch_shaping(options_.shape)));
   for (int host = 0; host < hosts(); ++host) {
     const Descriptor& network = networks_[static_cast<std::size_t>(host)];
-    PACELINE_RETURN_IF_ERROR(run_within(network, {rights.ip, "-batch", "-"}, host_links(host)));
+    PACELINE_RETURN_IF_ERROR(run_within(network, {rights.ip, "-batch", "-"}, host_links(options_.shape, host)));
     PACELINE_RETURN_IF_ERROR(run_within(network, {rights.tc, "-batch", "-"}, host_shaping(options_.shape, host)));
     auto& limit = limits_.emplace_back();
     const double cores = options_.cores.empty() ? 0 : options_.cores[static_cast<std::size_t>(host)];
@@ -93,7 +93,7 @@ Result<BytesPerSecond> Lab::goodput(int from, int to, Duration period) const {
   PACELINE_ASSIGN_OR_RETURN(const auto plain, stream(from, to));
   // Until the buckets of both ends have been emptied thrice, and over at least as many blocks as make one of them small.
   const BytesPerSecond slower = std::min(rate(from), rate(to));
-  const Duration bucket = from_seconds(static_cast<double>(burst(slower).count) / slower.value);
+  const Duration bucket = from_seconds(static_cast<double>(burst_of(options_.shape, slower).count) / slower.value);
   return plain->measure(std::max<Duration>(std::chrono::milliseconds(200), 6 * bucket), std::max<Duration>(period, 10 * bucket));
 }
 

@@ -18,8 +18,21 @@ TEST(Script, BothEndsOfALinkAreShapedWithTheHostsRate) {
   EXPECT_EQ(host_shaping(two_hosts(), 1), "qdisc add dev eth0 root tbf rate 12500000bps burst 98304b limit 223304b\n");
 }
 
+TEST(Script, ASmallerBurstHasSmallerPackets) {
+  Shape shape = two_hosts();
+  shape.burst = Bytes{20'000};
+  EXPECT_EQ(host_shaping(shape, 1), "qdisc add dev eth0 root tbf rate 12500000bps burst 20000b limit 145000b\n");
+  EXPECT_NE(host_links(shape, 1).find("link set dev eth0 gso_max_size 10000\n"), std::string::npos);
+  EXPECT_TRUE(check(shape).ok());
+  for (const std::int64_t burst : {0, 3'999, 16'000'001}) {
+    shape.burst = Bytes{burst};
+    EXPECT_EQ(check(shape).kind(), ErrorKind::kBadRequest) << burst;
+  }
+}
+
 TEST(Script, AHostHasOneRouteWithCubic) {
-  const std::string text = host_links(3);
+  const std::string text = host_links(two_hosts(), 3);
+  EXPECT_EQ(text.find("gso_max_size"), std::string::npos) << text;
   EXPECT_NE(text.find("address add 10.77.0.4/24 dev eth0"), std::string::npos) << text;
   EXPECT_NE(text.find("route add 10.77.0.0/24 dev eth0 src 10.77.0.4 congctl cubic"), std::string::npos) << text;
 }
