@@ -204,7 +204,7 @@ def read_sweep(model: str, sentence: str):
             rows.append(("BSP's time to it over the soonest ElasticBSP's", "above 1", f"{plain(bsp / soonest)}x"))
         good = better and most >= of["bsp"]["accuracy"] - 0.01
         rule = "Reproduced: some R reaches 98 % of BSP's accuracy sooner, and its best accuracy is within a point of BSP's or above"
-        return Reading(REPRODUCED if good else DIFFERS, f"{sentence}. {rule}", rows, panels({model: curves}, "s", "accuracy, %"), names(SWEEPS[model].values()))
+        return Reading(REPRODUCED if good else DIFFERS, f"{sentence}. {rule}", rows, panels({model: curves}, "s", "accuracy, %"), names(SWEEPS[model][key] for key in best.items()))
 
     return read
 
