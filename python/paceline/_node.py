@@ -49,16 +49,24 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where this process stands in the job. Unknown numbers are left to the coordinator."""
+    """Where this process stands in the job, for attach(place=...).
 
-    role: str = "worker"  # or "both": a server beside the worker
-    rank: int = -1  # -1: any
-    workers: int = 0  # 0: as the coordinator says
+    role: "worker", or "both": a server beside the worker.
+    rank: -1: any that is free. workers, servers: 0: as the coordinator says.
+    coordinator: its address, HOST:PORT or unix:/PATH. bind: HOST or HOST:PORT of this member ("": the address by which it reaches the
+    coordinator).
+    job_key_file: of the job's key ("": what PACELINE_JOB_KEY_FILE names, if it is set).
+    security: as --security; with ",clear-data" behind it as --allow-clear-data.
+    """
+
+    role: str = "worker"
+    rank: int = -1
+    workers: int = 0
     servers: int = 0
-    coordinator: str = ""  # HOST:PORT or unix:/PATH
-    bind: str = ""  # HOST or HOST:PORT of this member; "": the address by which it reaches the coordinator
-    job_key_file: str = ""  # of the job; "": what PACELINE_JOB_KEY_FILE names, if it is set
-    security: str = "auto"  # as --security; with ",clear-data" behind it as --allow-clear-data
+    coordinator: str = ""
+    bind: str = ""
+    job_key_file: str = ""
+    security: str = "auto"
 
 
 @dataclasses.dataclass(frozen=True)

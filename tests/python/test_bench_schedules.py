@@ -61,6 +61,21 @@ def test_cells_are_run_once_and_judged_by_the_bound(tmp_path):
     assert "p3" in problem and "mini-batch" in problem
 
 
+def test_one_host_may_only_serve_and_links_may_send_less_after_a_pause(tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps({"layers": LAYERS}))
+    assert "--hosts 2" in bench(tmp_path, "--apart", "--hosts", 3, code=2)
+    assert "--burst" in bench(tmp_path, "--burst", "much", code=2) and "--queue" in bench(tmp_path, "--queue", "long", code=2)
+    if not rights():
+        return
+    assert "legal: 4 KB to 16 MB" in bench(tmp_path, "--burst", "2KB", code=1)
+    dear = "--job-options=--push=at-end,--message-start-up=1ms"
+    report = bench(tmp_path, "--apart", "--burst", "8KB", "--queue", "20ms", "--contestants", "layer-wise,ibatch", dear)
+    assert not report["failures"] and [row["contestant"] for row in report["rows"]] == ["layer-wise", "ibatch"]
+    for cell in map(json.loads, (tmp_path / "out/cells.jsonl").read_text().splitlines()):
+        assert (cell["report"]["workers"], cell["report"]["servers"]) == (1, 1)
+        assert cell["bytes_sent"] > 2 * 480_000 * cell["iterations"], "all gradients and all values cross the link"
+
+
 @pytest.mark.full
 def test_peers_in_pytorch_are_cells_beside_ours(tmp_path):
     if not rights():

@@ -9,6 +9,7 @@ except ModuleNotFoundError as missing:
 
 from paceline import _backend
 from paceline._errors import PacelineError
+from paceline._node import Place
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
 from paceline.torch.hook import HookState, ddp_hook
@@ -18,4 +19,4 @@ from paceline.torch.process_group import GroupOptions
 
 _backend.register()
 
-__all__ = ["GroupOptions", "HookState", "Job", "Norm", "PacelineError", "attach", "clip_grad_norm_", "ddp_hook", "profile"]
+__all__ = ["GroupOptions", "HookState", "Job", "Norm", "PacelineError", "Place", "attach", "clip_grad_norm_", "ddp_hook", "profile"]

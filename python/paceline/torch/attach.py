@@ -72,7 +72,7 @@ def attach(
     settings: options of the job, as `paceline options` names them, e.g. {"schedule": "p3", "slice": 50000}; a flag is True or False.
     job_key_file: of the job's key, the same for all ranks ("": what PACELINE_JOB_KEY_FILE names), or a certificate of this rank's own; every
     connection is TLS then. Without a key only the loopback is allowed, unless security="none" (docs/security.md).
-    place: where this process stands; None: as paceline.launch finds it (torchrun, mpirun, srun, PACELINE_* variables).
+    place: a Place, where this process stands; None: as paceline.launch finds it (torchrun, mpirun, srun, PACELINE_* variables).
 
     Raises PacelineError: a model, optimizer or choice that cannot be trained so, or ranks that disagree (exit_code 2), each naming the
     parameter and what to do; a lost peer later, from whichever call meets it first.

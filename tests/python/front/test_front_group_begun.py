@@ -158,13 +158,12 @@ dist.destroy_process_group()
 
 BY_IPV6 = """
 import torch, torch.distributed as dist, paceline._addresses, paceline.torch as pt
-from paceline._node import Place
 paceline._addresses.bound = lambda *_: "::1"
 dist.init_process_group("paceline")
 dist.all_reduce(t := torch.ones(3))
 assert t.tolist() == [2.0] * 3
 model = torch.nn.Linear(2, 1)
-with pt.attach(model, optimizer := torch.optim.SGD(model.parameters(), lr=0.1), place=Place(bind="::1")) as job:
+with pt.attach(model, optimizer := torch.optim.SGD(model.parameters(), lr=0.1), place=pt.Place(bind="::1")) as job:
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     assert job.workers == 2
