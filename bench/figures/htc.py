@@ -48,7 +48,7 @@ def read_gpus(answers: Answers) -> Reading:
 
 MEASURE = ("profile", "--convolutions", "--model", "lenet", "--mini-batches")
 MEASURED = Cell("htc-convolutions", (*MEASURE, "8,16,32,64,128"), (*MEASURE, "8,16"), needs=("trainer",), seconds=60)
-MEMORY = ("130MB", "140MB", "150MB", "160MB", "180MB", "220MB", "1GB")  # a step of LeNet and LibTorch itself take most of it
+MEMORY = (*(f"{megabytes}MB" for megabytes in range(136, 188, 4)), "1GB")  # a step of LeNet and LibTorch itself take most of it
 PLANNED = {memory: Cell(f"htc-memory-{memory}", ("plan", "job", "--model", "lenet", "--dataset-size", "4000", "--memory", memory), needs=("trainer",), seconds=0.1) for memory in MEMORY}
 
 
@@ -69,10 +69,12 @@ def read_memory(answers: Answers) -> Reading:
 
 SIZES = (8, 16, 32, 64, 128)
 DIGITS, EPOCHS = 4000, 8
+LARGEST_RATE = 0.05  # of the largest mini-batch; the others' in proportion, so that an epoch moves as far
 
 
 def learnt(size: int) -> Cell:
-    common = ("train", "--model", "lenet", "--dataset", "mnist-5k", "--workers", "1", "--servers", "1", "--mini-batch", str(size), "--learning-rate", "0.05", "--optimizer", "momentum", "--evaluate-late")
+    rate = f"{LARGEST_RATE * size / SIZES[-1]:g}"
+    common = ("train", "--model", "lenet", "--dataset", "mnist-5k", "--workers", "1", "--servers", "1", "--mini-batch", str(size), "--learning-rate", rate, "--optimizer", "momentum", "--evaluate-late")
     epoch = DIGITS // size
     return Cell(f"htc-curve-{size}", (*common, "--iterations", str(EPOCHS * epoch), "--evaluate-every", str(epoch)), (*common, "--iterations", "6", "--evaluate-every", "2"), needs=("trainer",), seconds=30)
 
@@ -85,7 +87,10 @@ def read_learning(answers: Answers) -> Reading:
     final = {size: 100 * (1 - answers[cell.name]["accuracy"]) for size, cell in LEARNT.items()}
     rows = [(f"mini-batch {size}: error at the end", "similar for a range of sizes", f"{error:.1f} %") for size, error in final.items()]
     alike = [size for size, error in final.items() if error <= min(final.values()) + 1]
-    sentence = f"LeNet on 4000 digits, top-1, instead of AlexNet's top-5 on ImageNet; mini-batches {', '.join(map(str, alike))} end within a point of the best. Reproduced: three or more do; a second run has the same bits"
+    sentence = (
+        f"LeNet on 4000 digits, top-1, instead of AlexNet's top-5 on ImageNet, learning rates in proportion to the mini-batch; "
+        f"sizes {', '.join(map(str, alike))} end within a point of the best. Reproduced: three or more do; a second run has the same bits"
+    )
     return Reading(REPRODUCED if len(alike) >= 3 else DIFFERS, sentence, rows, panels({"LeNet": {f"mini-batch {size}": curve for size, curve in curves.items()}}, "epoch", "error, %"))
 
 

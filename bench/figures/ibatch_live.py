@@ -20,9 +20,10 @@ DEAR, GAIN, LOSS, OFF = "5ms", 0.6, 1.03, 0.1
 def cell(network: str, start_up: str, name: str, contestants: str, seconds: float, *more: str) -> Cell:
     _, rate, burst = NETWORKS[network]
     options = ",".join(["--push=at-end", f"--message-start-up={start_up}", *more])
-    hosts = ("--hosts", "2", "--apart", "--burst", burst, "--contestants", contestants, f"--job-options={options}")
-    fixed = ("bench", "schedules", "--models", network, "--rates", rate, *hosts, "--no-pictures", "--output", "{work}")
-    return Cell(f"ibatch-live-{network}-{start_up}{name}", (*fixed, "--turns", "2", "--length", "3"), (*fixed, "--turns", "1", "--length", "1"), needs=("lab",), seconds=seconds)
+    hosts = ("--hosts", "2", "--apart", "--burst", burst, "--contestants", contestants, f"--job-options={options}", "--no-pictures", "--output", "{work}")
+    full = ("bench", "schedules", "--models", network, "--rates", rate, *hosts, "--turns", "2", "--length", "3")
+    quick = ("bench", "schedules", "--models", "googlenet", "--rates", "40gbit", *hosts, "--turns", "1", "--length", "0.1")
+    return Cell(f"ibatch-live-{network}-{start_up}{name}", full, quick, needs=("lab",), seconds=seconds)
 
 
 SECONDS = {"googlenet": 48, "inception_v3": 60, "vgg19": 72, "vgg19_22k": 120}
