@@ -1,7 +1,7 @@
 """iBatch's plans between a server and a worker, hosts of a lab: values are asked for when all gradients have arrived, and each message of
 them pays a start-up.
 
-A link's burst is a third of a millisecond: with the lab's own, of 4 ms and more, a pause between two messages would cost the link nothing.
+A link's burst is at most a third of a millisecond: with the lab's own, of 4 ms and more, a pause between two messages would cost the link nothing.
 """
 
 import json
@@ -11,7 +11,7 @@ from catalogue import BETTER, DIFFERS, REPRODUCED, TABLES, Answers, Cell, Figure
 
 PAPER = "iBatch"
 START_UPS = {"30us": 30e-6, "200us": 200e-6, "1ms": 1e-3, "5ms": 5e-3, "20ms": 20e-3}
-NETWORKS = {"googlenet": ("GoogLeNet", "1gbit", "4KB"), "inception_v3": ("Inception-v3", "4gbit", "16KB"), "vgg19": ("VGG-19", "20gbit", "40KB"), "vgg19_22k": ("VGG19-22K", "20gbit", "40KB")}
+NETWORKS = {"googlenet": ("GoogLeNet", "1gbit", "4KB"), "inception_v3": ("Inception-v3", "4gbit", "8KB"), "vgg19": ("VGG-19", "20gbit", "40KB"), "vgg19_22k": ("VGG19-22K", "20gbit", "40KB")}
 LAYERS = {network: len(json.loads((TABLES / f"{network}.json").read_text())["layers"]) for network in NETWORKS}
 NAMES = {"default": "default", "layer-wise": "layer by layer", "greedy": "greedy, the paper's", "ibatch": "exact"}
 DEAR, GAIN, LOSS, OFF = "5ms", 0.6, 1.03, 0.1
