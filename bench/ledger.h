@@ -2,6 +2,8 @@
 // thread.
 #pragma once
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -17,7 +19,8 @@ class Ledger {
  public:
   using Json = nlohmann::ordered_json;
 
-  // Reads what is there; a last line that was cut off by a crash is left out. Errors: kBadRequest naming file and line.
+  // Reads what is there; a last line that was cut off by a crash is left out. Errors: kBadRequest naming file and line, or the file
+  // when it cannot be written.
   static Result<Ledger> open(const std::string& path) {
     Ledger ledger;
     ledger.path_ = path;
@@ -32,6 +35,11 @@ class Ledger {
       ledger.cells_[cell["key"].get<std::string>()] = cell;
       ledger.good_bytes_ = end + 1;
     }
+    const std::string rest = text.substr(ledger.good_bytes_), begin = R"({"key":)";
+    if (!rest.starts_with(begin) && !begin.starts_with(rest))
+      return error(ErrorKind::kBadRequest, "{}, line {} is no finished cell; give another file, or remove it", path, number);
+    if (!std::ofstream(path, std::ios::app | std::ios::binary))
+      return error(ErrorKind::kBadRequest, "{} cannot be written: {}", path, std::strerror(errno));
     return ledger;
   }
 

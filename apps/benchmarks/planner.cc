@@ -150,7 +150,8 @@ class PlannerBench {
             .interpolated = std::find(measured_too.begin(), measured_too.end(), judged.mini_batch) == measured_too.end()};
   }
 
-  Result<Json> measured(const std::string& cell, const Json& profile) {
+  Result<Json> measured(const std::string& what, const Json& profile) {
+    const std::string cell = what + (options_.quick ? ", quick" : "");
     if (finished_ && finished_->has(cell)) return finished_->cells().at(cell).value("measurement", Json::object());
     Json measurement;
     PACELINE_RETURN_IF_ERROR(run_trainer({{"label", "bench"}, {"profile", profile}}, [&](const Json& line) {

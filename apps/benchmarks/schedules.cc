@@ -15,8 +15,10 @@
 #include "base/text.h"
 #include "bench/schedules/schedules_bench.h"
 #include "benchmarks/files.h"
+#include "job/option.h"
 #include "lab/namespaces.h"
 #include "lab/rights.h"
+#include "lab/script.h"
 #include "paceline/beside.h"
 #include "paceline/machine.h"
 #include "paceline/picture.h"
@@ -80,6 +82,11 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
       return error(ErrorKind::kBadRequest, "--mxnet: there is no {}, which {} needs; scripts/setup mxnet makes it", options.mxnet,
                    name);
   }
+  for (const std::string& slice : options.slices) {
+    job::JobSpec spec;
+    if (const Status legal_slice = job::set_option(spec, "slice", slice); !legal_slice.ok())
+      return error(ErrorKind::kBadRequest, "--slices: {}", legal_slice.message());
+  }
   bench.grid.slices = options.slices;
   bench.grid.turns = options.turns;
   bench.length = options.length;
@@ -92,6 +99,9 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   const auto queue = parse_duration(options.queue);
   if (!queue.ok()) return error(ErrorKind::kBadRequest, "--queue: {}", queue.status().message());
   bench.shape.queue = *queue;
+  lab::Shape shape = bench.shape;
+  shape.rates = {BytesPerSecond{125e6}};  // the rates are checked above
+  PACELINE_RETURN_IF_ERROR(lab::check(shape));
   bench.tables = fs::absolute(options.tables).lexically_normal();
   bench.peers = fs::absolute(options.peers).lexically_normal();
   bench.python = options.python;

@@ -25,10 +25,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kLoopback = "127.0.0.1";
+
 struct Options {
   std::vector<std::string> hosts;
   int serve = -1;
-  std::string bind = "127.0.0.1";
+  std::string bind = kLoopback;
   bool attended = false;  // while it serves: ends with standard input
   bool start = false;     // the doctors on the hosts
   std::string ssh = kUsualSsh, remote;
@@ -40,6 +42,8 @@ struct Options {
 Status check(const Options& options, bool is_serving) {
   if (is_serving && !options.hosts.empty())
     return error(ErrorKind::kBadRequest, "--serve answers others; it cannot ask {} at the same time", options.hosts[0]);
+  if (!is_serving && options.bind != kLoopback)
+    return error(ErrorKind::kBadRequest, "--bind is for --serve; give it, or leave --bind out");
   for (const auto& [name, given] : {std::pair("--start", options.start), {"--label", !options.label.empty()}}) {
     if (given && options.hosts.empty())
       return error(ErrorKind::kBadRequest, "{} is for the way to hosts; name them, or leave it out", name);

@@ -89,7 +89,14 @@ Result<std::vector<lab::HostCommand>> commands_of(const Options& options) {
   if (!options.each.empty() && options.each.size() != static_cast<std::size_t>(options.hosts))
     return error(ErrorKind::kBadRequest, "--each is given {} for {}; give one per host",
                  counted(static_cast<std::int64_t>(options.each.size()), "time"), counted(options.hosts, "host"));
-  if (options.each.empty() && options.command.empty()) return commands;
+  if (options.each.empty() && options.command.empty()) {
+    for (const auto& [name, given] : {std::pair("--limit", !options.limit.empty()),
+                                      {"--competing", !options.competing.empty()},
+                                      {"--end-with-first", options.end_with_first}}) {
+      if (given) return error(ErrorKind::kBadRequest, "{} is for the hosts' commands; give them behind --, or leave it out", name);
+    }
+    return commands;
+  }
   for (int host = 0; host < options.hosts; ++host) {
     lab::HostCommand command{.host = host};
     const std::vector<std::string> words =

@@ -7,6 +7,7 @@
 
 #include "paceline/beside.h"
 #include "paceline/environment.h"
+#include "paceline/option_files.h"
 #include "process/child.h"
 
 namespace paceline::cli {
@@ -23,12 +24,28 @@ std::string python() {
   return std::filesystem::exists(in_tree) ? in_tree.string() : "python3";
 }
 
+Status check_picture(const char* option, const std::string& file) {
+  const std::string ending = std::filesystem::path(file).extension().string();
+  if (!file.empty() && ending != ".png" && ending != ".svg" && ending != ".pdf")
+    return error(ErrorKind::kBadRequest, "{} {} is no picture's name; legal endings: .png, .svg, .pdf", option, file)
+        .because({"illegal", option});
+  return check_output(option, file);
+}
+
 Status draw(const std::string& script, const std::string& json, const std::string& file) {
   const std::string interpreter = python();
-  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start("python", {interpreter, "-c", script, file, json},
+  const std::filesystem::path whole = file;
+  const std::filesystem::path begun =
+      whole.parent_path() / fmt::format("{}.new{}", whole.stem().string(), whole.extension().string());
+  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start("python", {interpreter, "-c", script, begun.string(), json},
                                                            {"MPLBACKEND=Agg", "PYTHONDONTWRITEBYTECODE=1"}));
   const auto drawn = child->finish(kLongestDrawing);
-  if (drawn.ok()) return {};
+  std::error_code problem;
+  if (drawn.ok()) {
+    std::filesystem::rename(begun, whole, problem);
+    return problem ? error(ErrorKind::kIo, "{} cannot be written: {}", file, problem.message()) : Status();
+  }
+  std::filesystem::remove(begun, problem);
   return error(drawn.status().kind(),
                "{} could not draw {}: {}; matplotlib is needed ('pip install matplotlib', or PACELINE_PYTHON)", interpreter, file,
                drawn.status().message());

@@ -31,6 +31,25 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// Refuses what CLI11 would take for something else: "" for 0 or for not given, 0x10 for 16, -1 for 2^64 - 1. 010 are ten, not eight.
+std::string as_meant(const CLI::Option& option, std::string text) {
+  if (!option.nonpositional()) return text;
+  const std::string name = option.get_name(), type = option.get_type_name();
+  const auto refused = [&](std::string sentence) {
+    return OptionError(Status(ErrorKind::kBadRequest, std::move(sentence), {"illegal", name}));
+  };
+  if (text.empty()) throw refused(name + " needs a value");
+  const bool unsigned_type = type.starts_with("UINT");
+  if (!unsigned_type && !type.starts_with("INT")) return text;
+  const std::size_t first = text.find_first_not_of("+-") == 1 ? 1 : 0;
+  const bool digits = first < text.size() && text.find_first_not_of("0123456789", first) == std::string::npos;
+  if (!digits || (unsigned_type && text[0] == '-'))
+    throw refused(fmt::format("{} cannot be '{}'; legal: a whole number{}", name, text,
+                              unsigned_type ? " from 0" : " within the option's range"));
+  const std::size_t significant = text.find_first_not_of('0', first);
+  return text.substr(0, first) + (significant == std::string::npos ? "0" : text.substr(significant));
+}
+
 // CLI11's exceptions do not say which option they are about. It reads options one after the other, so that is the one read last.
 class LastRead {
  public:
@@ -39,7 +58,7 @@ class LastRead {
     for (CLI::Option* option : command.get_options()) {
       option->transform([this, option](const std::string& value) {
         option_ = option;
-        return value;
+        return as_meant(*option, value);
       });
     }
     for (CLI::App* below : command.get_subcommands({})) watch(*below);

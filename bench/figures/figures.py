@@ -36,14 +36,17 @@ def fail(sentence: str) -> None:
     sys.exit(2)
 
 
-def chosen(paper: str, only: str) -> list[Figure]:
-    names = [name for name in only.split(",") if name]
+def chosen(paper: str | None, only: str | None) -> list[Figure]:
+    names = only.split(",") if only is not None else []
     for name in names:
         if name not in {figure.id for figure in FIGURES}:
             fail(f"--only knows no '{name}'; legal: {', '.join(figure.id for figure in FIGURES)}")
-    if paper and paper not in PAPERS:
+    if paper is not None and paper not in PAPERS:
         fail(f"--paper knows no '{paper}'; legal: {', '.join(PAPERS)}")
-    return [figure for figure in FIGURES if (not names or figure.id in names) and (not paper or figure.paper == paper)]
+    found = [figure for figure in FIGURES if (not names or figure.id in names) and (not paper or figure.paper == paper)]
+    if not found:
+        fail(f"--only {only} is of no figure of --paper {paper}; leave one of them out")
+    return found
 
 
 def whole(answer):
@@ -63,7 +66,12 @@ class Cells:
         self.release = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         mark = folder / "release.json"
         own = {"release": self.release, "quick": quick}
-        if mark.exists() and (found := json.loads(mark.read_text())) != own:
+        try:
+            found = json.loads(mark.read_text()) if mark.exists() else own
+            found["release"], found["quick"]
+        except (ValueError, LookupError, TypeError):
+            fail(f"--output {folder}: {mark.name} does not say which release's cells these are; give another folder")
+        if found != own:
             fail(f"--output {folder} holds cells of {found['release']}{' --quick' if found['quick'] else ''}, and this is {self.release}{' --quick' if quick else ''}; give another folder")
         (folder / "cells").mkdir(parents=True, exist_ok=True)
         mark.write_text(json.dumps(own))
@@ -156,17 +164,21 @@ def read_twice(figure: Figure, first: Reading, store: Cells, reasons: dict[str, 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="paceline bench figures", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--paper", default="", help="of one paper: " + ", ".join(PAPERS))
-    parser.add_argument("--only", default="", metavar="ID,...", help="these figures; --list names them")
+    parser.add_argument("--paper", help="of one paper: " + ", ".join(PAPERS))
+    parser.add_argument("--only", metavar="ID,...", help="these figures; --list names them")
     parser.add_argument("--quick", action="store_true", help="small runs, some minutes: for a look at the page, not at the numbers")
     parser.add_argument("--output", default="runs/figures", metavar="FOLDER", help="finished cells, pictures, index.html and figures.json (%(default)s)")
-    parser.add_argument("--list", action="store_true", help="only says which figures there are, and how long they take")
+    parser.add_argument("--list", action="store_true", help="only says which figures there are, and how long a full run of them takes")
     parser.add_argument("--json", action="store_true", help="print what figures.json has")
     options = parser.parse_args()
     figures = chosen(options.paper, options.only)
     if options.list:
-        for figure in figures:
-            print(f"{figure.id:<18} {figure.how or '-':<9} {sum(cell.seconds for cell in figure.cells) / 60:5.1f} min  {figure.title}")
+        listed = [{"figure": figure.id, "paper": figure.paper, "title": figure.title, "how": figure.how or None, "seconds": sum(cell.seconds for cell in figure.cells)} for figure in figures]
+        if options.json:
+            print(json.dumps(listed, indent=1))
+        else:
+            for one in listed:
+                print(f"{one['figure']:<18} {one['how'] or '-':<9} {one['seconds'] / 60:5.1f} min  {one['title']}")
         return 0
     try:
         page.check()
@@ -175,9 +187,9 @@ def main() -> int:
     folder = Path(options.output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        store = Cells(folder, options.program, options.quick)
     except OSError as error:
         fail(f"--output {folder}: {error.strerror}")
-    store = Cells(folder, options.program, options.quick)
     cells = list({cell.name: cell for figure in figures for cell in figure.cells}.values())
     missing = lacking(store)
     reasons = run_cells(cells, store, missing)

@@ -96,5 +96,14 @@ TEST(Ledger, WhatIsFinishedStaysFinishedAlsoBehindALineThatWasCutOff) {
   std::filesystem::remove(path);
 }
 
+TEST(Ledger, AFileOfSomethingElseIsRefusedAndStaysAsItIs) {
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("ledger-{}.json", getpid());
+  std::ofstream(path) << "{\"layers\": []}";
+  EXPECT_EQ(Ledger::open(path).status().kind(), ErrorKind::kBadRequest);
+  EXPECT_EQ(std::filesystem::file_size(path), 14U);
+  std::filesystem::remove(path);
+  EXPECT_EQ(Ledger::open("/not/there/cells.jsonl").status().kind(), ErrorKind::kBadRequest) << "before anything is measured";
+}
+
 }  // namespace
 }  // namespace paceline::bench

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+
 namespace paceline {
 namespace {
 
@@ -113,11 +115,16 @@ class SystemReader final : public FileReader {
 
 class SystemLock final : public DirectoryLock {
  public:
-  explicit SystemLock(int descriptor) : descriptor_(descriptor) {}
-  ~SystemLock() override { ::close(descriptor_); }
+  explicit SystemLock(int descriptor) : descriptor_(descriptor) { close_in_children(descriptor); }
+  // Children that this process forked have it too, until they have closed it.
+  ~SystemLock() override {
+    if (process_generation() == owner_) ::flock(descriptor_, LOCK_UN);
+    ::close(descriptor_);
+  }
 
  private:
   int descriptor_;
+  std::uint64_t owner_ = process_generation();
 };
 
 class SystemFiles final : public Files {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/new_file.h"
@@ -60,6 +61,29 @@ TEST(SystemFiles, ADirectoryIsLockedByOneAtATime) {
   EXPECT_TRUE(files.lock_directory(directory.string()).ok());
   std::filesystem::remove_all(directory);
   EXPECT_EQ(files.lock_directory(directory.string()).status().kind(), ErrorKind::kIo);
+}
+
+TEST(SystemFiles, ALockEndsWithItsOwnerAndNotWithAChildThatWasForked) {
+  const auto directory = std::filesystem::temp_directory_path() / fmt::format("paceline-forked-lock-{}", ::getpid());
+  std::filesystem::create_directory(directory);
+  Files& files = system_files();
+  auto lock = files.lock_directory(directory.string());
+  ASSERT_TRUE(lock.ok()) << lock.status().message();
+  int ended[2];
+  ASSERT_EQ(::pipe(ended), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ended[1]);
+    char nothing;
+    ::_exit(::read(ended[0], &nothing, 1) == 0 ? 0 : 1);  // lives until the parent has looked
+  }
+  ::close(ended[0]);
+  *lock = nullptr;
+  EXPECT_TRUE(files.lock_directory(directory.string()).ok());
+  ::close(ended[1]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  std::filesystem::remove(directory);
 }
 
 // A folder with one of each kind of thing that is no regular file, and links.

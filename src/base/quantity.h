@@ -37,7 +37,13 @@ using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
 constexpr double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-constexpr Duration from_seconds(double s) { return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s)); }
+// Of more than 292 years: the longest there is.
+constexpr Duration from_seconds(double s) {
+  constexpr double kMost = 9.2e9;
+  if (s >= kMost) return Duration::max();
+  if (s <= -kMost) return Duration::min();
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
+}
 
 // The number of a worker or a server within its role, from 0. Which role is said by the field's name.
 struct Rank {

@@ -1,5 +1,6 @@
 #include "runtime/signals.h"
 
+#include <atomic>
 #include <csignal>
 #include <thread>
 
@@ -10,7 +11,8 @@ namespace paceline::runtime {
 // A thread of its own reads the signals: it works with any loop, and signals are rare.
 struct Signals::State {
   sigset_t mask{};
-  int wake = SIGUSR2;  // ends the thread
+  int wake = SIGUSR2;  // ends the thread; one that anybody else sends is for nothing
+  std::atomic<bool> ending = false;
   std::thread thread;
 };
 
@@ -23,16 +25,17 @@ Signals::Signals(std::initializer_list<int> numbers, std::function<void(int)> on
   for (const int number : numbers) sigaddset(&state_->mask, number);
   sigaddset(&state_->mask, state_->wake);
   PACELINE_CHECK(pthread_sigmask(SIG_BLOCK, &state_->mask, nullptr) == 0, "cannot block signals");
-  state_->thread = std::thread([mask = state_->mask, wake = state_->wake, on_signal = std::move(on_signal)] {
+  state_->thread = std::thread([state = state_.get(), on_signal = std::move(on_signal)] {
     for (;;) {
       int number = 0;
-      if (sigwait(&mask, &number) != 0 || number == wake) return;
-      on_signal(number);
+      if (sigwait(&state->mask, &number) != 0 || state->ending) return;
+      if (number != state->wake) on_signal(number);
     }
   });
 }
 
 Signals::~Signals() {
+  state_->ending = true;
   pthread_kill(state_->thread.native_handle(), state_->wake);
   state_->thread.join();
 }

@@ -21,9 +21,16 @@ std::int64_t nearest_end(const EndTimes& ends, std::size_t worker, double time, 
   if (cursor == 1) return 1;
   const double distance = time - ends.at(worker, cursor - 1);
   if (cursor <= count && ends.at(worker, cursor) - time < distance) return cursor;
-  std::int64_t nearest = cursor - 1;
-  while (nearest > 1 && time - ends.at(worker, nearest - 1) == distance) --nearest;
-  return nearest;
+  // The first of those at the same time; distances shrink up to there.
+  std::int64_t first = 1, last = cursor - 1;
+  while (first < last) {
+    const std::int64_t middle = first + (last - first) / 2;
+    if (time - ends.at(worker, middle) == distance)
+      last = middle;
+    else
+      first = middle + 1;
+  }
+  return first;
 }
 
 void scan_row(const EndTimes& ends, const Scorer& scorer, std::size_t designated, Best& best) {

@@ -29,7 +29,11 @@ def test_the_list_says_what_there_is_and_what_is_wrong_is_named(tmp_path):
         numbered = [f"{paper}-fig{number}" for number in range(1, figures + 1)] + [f"{paper}-table{number}" for number in range(1, tables + 1)]
         assert not [one for one in numbered if one not in ids and f"{one}a" not in ids]
     assert sum(line.split()[1] == "-" for line in listed) == 6
+    assert [one["figure"] for one in json.loads(run("--list", "--json").stdout)] == [line.split()[0] for line in listed]
     assert "legal: iBatch, P3, HTC guidelines, Linear Pipeline, ElasticBSP" in run("--paper", "P4", code=2).stderr
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/release.json").write_text("{}")
+    assert "does not say which release" in run("--only", "p3-fig5", "--output", tmp_path / "other", code=2).stderr
     assert "--only knows no 'p3-fig77'" in run("--only", "p3-fig77", code=2).stderr
     (tmp_path / "file").write_text("")
     assert "--output" in run("--only", "p3-fig5", "--output", tmp_path / "file/x", code=2).stderr

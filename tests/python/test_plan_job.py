@@ -332,6 +332,13 @@ def test_a_bad_plan_is_refused_naming_its_key(tmp_path, content, names):
     refused("train", "--plan", written(tmp_path / "plan.json", content), names=["plan.json", *names])
 
 
+def test_a_plans_workers_are_not_overridden_by_a_launcher(tmp_path):
+    plan = written(tmp_path / "plan.json", {"train": {"workers": 3}})
+    torchrun = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    done = subprocess.run([PROGRAM, "train", "--model", "lenet", "--plan", plan], capture_output=True, text=True, timeout=120, env={**environment("plan-job"), **torchrun})
+    assert done.returncode == 2 and "--workers 3 but torchrun started 2 processes" in done.stderr, done.stderr
+
+
 def test_a_plan_for_another_model_is_refused(tmp_path):
     file = written(tmp_path / "plan.json", {"train": {"model": "mlp"}})
     refused("train", "--model", "lenet", "--plan", file, names=["mlp", "lenet"])

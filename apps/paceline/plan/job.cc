@@ -5,6 +5,7 @@
 #include "base/wrong.h"
 #include "paceline/option_files.h"
 #include "paceline/plan/case_options.h"
+#include "paceline/picture.h"
 #include "paceline/plan/job_picture.h"
 #include "paceline/plan/question.h"
 #include "paceline/profile/cache.h"
@@ -52,6 +53,8 @@ Result<JobQuestion> question_of(const Asked& asked, const CLI::App& command) {
   if (given("--worker-bandwidth")) {
     PACELINE_ASSIGN_OR_RETURN(question.worker_bandwidth, rate("--worker-bandwidth", asked.worker_bandwidth));
   }
+  if (given("--duplex") && !given("--bandwidth"))
+    return wrong("--duplex is for the servers' link; give --bandwidth, or leave it out");
   if (asked.duplex != "full" && asked.duplex != "half") return wrong("--duplex is '{}'; legal are full and half", asked.duplex);
   question.duplex = asked.duplex == "full" ? planner::Duplex::kFull : planner::Duplex::kHalf;
   PACELINE_RETURN_IF_ERROR(planner::validate(question, option_name));
@@ -74,14 +77,13 @@ Status run(const Asked& asked, const CLI::App& command) {
   PACELINE_ASSIGN_OR_RETURN(const JobQuestion question, question_of(asked, command));
   if (!question.dataset.empty()) PACELINE_RETURN_IF_ERROR(check_data_set_name(question.dataset));
   PACELINE_RETURN_IF_ERROR(check_output("--output", asked.output));
-  PACELINE_RETURN_IF_ERROR(check_output("--picture", asked.picture));
+  PACELINE_RETURN_IF_ERROR(check_picture("--picture", asked.picture));
   PACELINE_ASSIGN_OR_RETURN(const Measurements measurements, measurements_of(asked));
   PACELINE_ASSIGN_OR_RETURN(const Recommendation recommendation, planner::recommend(question, measurements));
   const Json answer = to_json(recommendation);
   if (!asked.output.empty()) PACELINE_RETURN_IF_ERROR(write_file(system_files(), asked.output, answer.dump(2) + "\n"));
-  if (!asked.picture.empty()) PACELINE_RETURN_IF_ERROR(draw_job(answer, asked.picture));
   fmt::print("{}", asked.json ? answer.dump(2) + "\n" : to_text(recommendation));
-  return {};
+  return asked.picture.empty() ? Status() : draw_job(answer, asked.picture);
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ class SpeedupExtension final : public Extension {
       return wrong("--hosts measures the bandwidth, and --bandwidth gives it; leave one of them out");
     if (hosts_.names.empty() && !given.contains("bandwidth") && !with_input && !model_.empty())
       return wrong("--bandwidth is missing: give a link's rate, or --hosts to measure it");
-    return check_output("--picture", picture_);
+    return check_picture("--picture", picture_);
   }
 
   Status check_count(std::size_t cases) const override {

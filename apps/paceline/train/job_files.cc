@@ -100,8 +100,14 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
       if (key == "prefetch") request.prefetch = static_cast<std::int32_t>(count);
       if (key == "loader-threads") request.loader_threads = static_cast<std::int32_t>(count);
       if (key == "mini-batch") request.settings.task.mini_batch = count;
-      if (key == "workers") request.workers = static_cast<std::int32_t>(count);
-      if (key == "servers") request.servers = static_cast<std::int32_t>(count);
+      if (key == "workers") {
+        request.workers = static_cast<std::int32_t>(count);
+        request.workers_given = true;  // neither hosts nor a launcher say it better
+      }
+      if (key == "servers" && request.role != "both" && request.settings.has_servers()) {
+        request.servers = static_cast<std::int32_t>(count);
+        request.servers_given = true;
+      }
     } else {
       return wrong(
           "{} is unknown; the keys are model, dataset, mini-batch, workers, servers, prefetch, loader-threads, convolutions",

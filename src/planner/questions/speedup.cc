@@ -19,6 +19,7 @@ constexpr double kUsualStartUp = 100e-6;  // of a message, as bench prediction h
 constexpr double kFewMessages = 4'000, kMostMessages = 60'000, kMostByName = 3'000'000;
 constexpr double kUsualPayload = 1448.0 / 1514;  // of a link's bytes: TCP with time stamps in Ethernet frames of 1500 bytes
 constexpr double kWorth = 0.5;                   // the share of its own work that a machine has to add in the mean
+constexpr double kLongest = 1e7, kLongestStartUp = 1'000;  // seconds, so that some iterations fit into virtual time
 
 // Layers without parameters are computed and not sent.
 simulation::Job job_of(const std::vector<cost::LayerLoad>& layers) {
@@ -134,6 +135,8 @@ Result<Setting> setting_of(const Json& input, const Json& choices) {
   Setting setting{.link = {{input["bandwidth"].get<double>()}, input.value("start_up", kUsualStartUp)},
                   .payload = input.value("payload", kUsualPayload),
                   .schedule = choices["schedule"].get<std::string>()};
+  if (setting.link.start_up > kLongestStartUp)
+    return wrong_key("start_up", " is {}; at most {} is legal", in_time(setting.link.start_up), in_time(kLongestStartUp));
   if (!(setting.payload > 0 && setting.payload <= 1))
     return wrong_key("payload", " is {}; legal is above 0 up to 1", setting.payload);
   for (const auto& [key, count] : {std::pair{"cards", &setting.cards}, std::pair{"servers", &setting.servers}}) {
@@ -147,6 +150,9 @@ Result<Setting> setting_of(const Json& input, const Json& choices) {
         "keys 'cards' and 'servers' contradict each other; machines behind shared cards have a server beside every worker");
   if (choices["push"] == "at-end") setting.given.push = scheduling::PushWhen::kAtEnd;
   if (choices["push"] == "as-ready") setting.given.push = scheduling::PushWhen::kReady;
+  if (choices["batching"] != "exact" && setting.schedule != "ibatch" && setting.schedule != "tuned")
+    return wrong("--batching {} is for schedules that pull in batches, ibatch and tuned; {} does not",
+                 choices["batching"].get<std::string>(), setting.schedule);
   PACELINE_ASSIGN_OR_RETURN(setting.given.batching, scheduling::parse_batching_algorithm(choices["batching"].get<std::string>()));
   return setting;
 }
@@ -181,6 +187,9 @@ Result<Json> answer_speedup(const Json& input, const Json& choices) {
   Json rows = Json::array();
   for (const std::int64_t count : nodes) {
     const auto bound = bound_of(layers, count, setting, job.pushed);
+    if (bound.lower_bound > kLongest)
+      return wrong_key("bandwidth", " lets an iteration of {} machines take {}; from {} on nothing is stepped", count,
+                       in_time(bound.lower_bound), in_time(kLongest));
     PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(setting, job, count, computing));
     const double ddp = cost::bucketed_allreduce(layers, count, link), split = cost::split_allreduce(layers, count, link);
     const auto speedup = [&](double iteration) { return static_cast<double>(count) * computing / iteration; };

@@ -170,10 +170,10 @@ ScheduleOptions by_formula(Bytes model, const simulation::Cluster& cluster, cons
   // A node is a worker and a server; separate ones move as much as that many shared ones.
   const Bytes slice = scheduling::best_slice(
       {.nodes = cluster.workers, .model = model, .start_up = cluster.start_up, .link = cluster.link}, limits);
-  const auto merge = static_cast<std::int64_t>(2 * (cluster.start_up + cluster.processing) * cluster.link.value) / kEach;
+  const double passed = 2 * (cluster.start_up + cluster.processing) * cluster.link.value;  // while two messages start
+  const auto merge = static_cast<std::int64_t>(std::min(passed, static_cast<double>(limits.largest.count))) / kEach;
   ScheduleOptions options = scheduling::tuned();
-  options.cut = {Cut::Kind::kSlices, given.slice.value_or(slice.count / kEach),
-                 given.merge.value_or(std::min(merge, limits.largest.count / kEach))};
+  options.cut = {Cut::Kind::kSlices, given.slice.value_or(slice.count / kEach), given.merge.value_or(merge)};
   options.window = given.window.value_or(WindowRule{});
   options.back = given.back.value_or(Return::kBroadcast);
   options.batching = given.batching.value_or(options.batching);
