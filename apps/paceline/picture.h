@@ -14,8 +14,8 @@ std::string python();
 // As check_output, and that the name ends in .png, .svg or .pdf.
 Status check_picture(const char* option, const std::string& file);
 
-// Runs `script` with the two arguments FILE and JSON. The picture is there completely or not at all. kIo with what Python says when it
-// fails.
+// Runs `script` with the two arguments FILE and JSON. The picture is there completely or not at all. kIo with what Python says when
+// it fails.
 Status draw(const std::string& script, const std::string& json, const std::string& file);
 
 // Lets `interpreter` run the file `script` with `arguments`, which draws what a benchmark has measured. What it could not do is said

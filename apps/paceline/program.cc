@@ -31,7 +31,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// Refuses what CLI11 would take for something else: "" for 0 or for not given, 0x10 for 16, -1 for 2^64 - 1. 010 are ten, not eight.
+// Refuses what CLI11 would take for something else: "" for 0 or for not given, 0x10 for 16, -1 for 2^64 - 1. 010 are ten.
 std::string as_meant(const CLI::Option& option, std::string text) {
   if (!option.nonpositional()) return text;
   const std::string name = option.get_name(), type = option.get_type_name();

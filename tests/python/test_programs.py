@@ -94,6 +94,15 @@ def test_times_longer_than_a_clock_can_count_are_read_as_such():
     assert "1.764e+12 s" in said and "-9223372036854775808" not in said
 
 
+def test_a_signal_that_means_nothing_makes_nobody_deaf():
+    words = [PROGRAM, "coordinator", "--workers", "1", "--servers", "1", "--events"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as coordinator:
+        assert "listening" in coordinator.stdout.readline()
+        coordinator.send_signal(signal.SIGUSR2)  # as Slurm's --signal=USR2 sends it
+        coordinator.send_signal(signal.SIGTERM)
+        assert coordinator.wait(60) == 130, coordinator.stderr.read()
+
+
 def test_the_reference_says_that_it_has_no_servers():
     done = run("train", "--reference", "--servers", "2", "--iterations", "1", "--mini-batch", "1")
     assert done.returncode == 0 and "warning: --reference has no servers: --servers 2 changes nothing" in done.stderr, done.stderr
