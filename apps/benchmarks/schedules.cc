@@ -48,7 +48,32 @@ struct Options {
 namespace fs = std::filesystem;
 using Json = bench::Ledger::Json;
 
+Status check_slices(const std::vector<std::string>& slices) {
+  for (const std::string& slice : slices) {
+    job::JobSpec spec;
+    if (const Status legal = job::set_option(spec, "slice", slice); !legal.ok())
+      return error(ErrorKind::kBadRequest, "--slices: {}", legal.message());
+  }
+  return {};
+}
+
+// Of the lab, but for the rates.
+Result<lab::Shape> shape_of(const Options& options) {
+  lab::Shape shape{.rates = {BytesPerSecond{125e6}}};  // so that the rest can be checked
+  const auto queue = parse_duration(options.queue);
+  if (!queue.ok()) return error(ErrorKind::kBadRequest, "--queue: {}", queue.status().message());
+  shape.queue = *queue;
+  if (!options.burst.empty()) {
+    const auto burst = parse_bytes(options.burst);
+    if (!burst.ok()) return error(ErrorKind::kBadRequest, "--burst: {}", burst.status().message());
+    shape.burst = *burst;
+  }
+  PACELINE_RETURN_IF_ERROR(lab::check(shape));
+  return shape;
+}
+
 Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
+  PACELINE_RETURN_IF_ERROR(check_slices(options.slices));
   bench::SchedulesBenchOptions bench;
   bench.grid.models = options.models;
   for (const std::string& text : options.rates) {
@@ -82,26 +107,11 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
       return error(ErrorKind::kBadRequest, "--mxnet: there is no {}, which {} needs; scripts/setup mxnet makes it", options.mxnet,
                    name);
   }
-  for (const std::string& slice : options.slices) {
-    job::JobSpec spec;
-    if (const Status legal_slice = job::set_option(spec, "slice", slice); !legal_slice.ok())
-      return error(ErrorKind::kBadRequest, "--slices: {}", legal_slice.message());
-  }
   bench.grid.slices = options.slices;
   bench.grid.turns = options.turns;
   bench.length = options.length;
   bench.job_options = options.job_options;
-  if (!options.burst.empty()) {
-    const auto burst = parse_bytes(options.burst);
-    if (!burst.ok()) return error(ErrorKind::kBadRequest, "--burst: {}", burst.status().message());
-    bench.shape.burst = *burst;
-  }
-  const auto queue = parse_duration(options.queue);
-  if (!queue.ok()) return error(ErrorKind::kBadRequest, "--queue: {}", queue.status().message());
-  bench.shape.queue = *queue;
-  lab::Shape shape = bench.shape;
-  shape.rates = {BytesPerSecond{125e6}};  // the rates are checked above
-  PACELINE_RETURN_IF_ERROR(lab::check(shape));
+  PACELINE_ASSIGN_OR_RETURN(bench.shape, shape_of(options));
   bench.tables = fs::absolute(options.tables).lexically_normal();
   bench.peers = fs::absolute(options.peers).lexically_normal();
   bench.python = options.python;
@@ -202,6 +212,12 @@ int run(const Options& options) {
                           .because({"program-failed", ""}));
 }
 
+void add_lab_options(CLI::App& command, Options& options) {
+  command.add_flag("--apart", options.apart, "With --hosts 2: one host is the server, the other the worker");
+  command.add_option("--queue", options.queue, "What waits in front of a link, as of paceline lab")->capture_default_str();
+  command.add_option("--burst", options.burst, "What a link may send at once after a pause, as of paceline lab");
+}
+
 }  // namespace
 
 void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
@@ -222,7 +238,6 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
        "Links that the shaped ones stand for, 100mbit to 40gbit; divided by a scale of 10, above 10gbit of 20, above 20gbit of 40")
       ->capture_default_str();
   list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
-  command->add_flag("--apart", options->apart, "With --hosts 2: one host is the server, the other the worker");
   list("--contestants", options->contestants,
        "Schedules (each also with --wire: p3-bfloat16; with a job key: p3-tls), ddp (PyTorch over gloo), split (over gloo, reduces "
        "and gathers each layer as FSDP2 and Megatron do), attach (paceline.torch, which --python has or PYTHONPATH and "
@@ -231,8 +246,7 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
        "algorithm: loop1-mst); default: schedules and ddp");
   list("--slices", options->slices, "Also p3 with slices of these sizes (--slice of train)");
   list("--job-options", options->job_options, "More options for each paceline train, such as --window=1MB");
-  command->add_option("--queue", options->queue, "What waits in front of a link, as of paceline lab")->capture_default_str();
-  command->add_option("--burst", options->burst, "What a link may send at once after a pause, as of paceline lab");
+  add_lab_options(*command, *options);
   within(command->add_option("--turns", options->turns, "Times that each contestant is run, in turn"), 1, 100)
       ->capture_default_str();
   command->add_option("--length", options->length, "Seconds of iterations in each run, about; 6 iterations at least")

@@ -62,16 +62,14 @@ class Bench {
   Result<const lab::Lab*> lab_for(const Cell& cell) {
     if (lab_ == nullptr || lab_->hosts() != cell.hosts || lab_->rate(0) != cell.link()) {
       lab_.reset();
-      lab::Shape shape = options_.shape;
-      shape.rates.assign(static_cast<std::size_t>(cell.hosts), cell.link());
-      PACELINE_ASSIGN_OR_RETURN(lab_, lab::Lab::create({.shape = std::move(shape)}));
+      options_.shape.rates.assign(static_cast<std::size_t>(cell.hosts), cell.link());
+      PACELINE_ASSIGN_OR_RETURN(lab_, lab::Lab::create({.shape = options_.shape}));
     }
-    return static_cast<const lab::Lab*>(lab_.get());
+    return lab_.get();
   }
 
   std::vector<lab::HostCommand> commands_of(const Cell& cell) const {
-    const std::string iterations = std::to_string(kWarmUp + cell.iterations);
-    const std::string scale = fmt::format("{:g}", cell.scale);
+    const std::string iterations = std::to_string(kWarmUp + cell.iterations), scale = fmt::format("{:g}", cell.scale);
     if (const auto peer = peer_of(cell.contestant)) {
       const bool torch = peer->interpreter == PeerContestant::Interpreter::kTorch;
       std::vector<lab::HostCommand> commands;
@@ -152,7 +150,7 @@ class Bench {
     return {{"seconds", seconds}, {"sent", sent}, {"received", received}};
   }
 
-  const SchedulesBenchOptions& options_;
+  SchedulesBenchOptions options_;
   std::unique_ptr<lab::Lab> lab_;
 };
 

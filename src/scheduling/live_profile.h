@@ -28,8 +28,8 @@ class LiveProfile {
   static constexpr double kWorthAPlan = 0.2;
 
   enum class Sides { kPulls, kPullsAndPushes };
-  // `bytes`: of each layer, in forward order, that come over links. `message_start_up`: of a replay, what each reply takes before it
-  // leaves its server, one after another.
+  // `bytes`: of each layer, in forward order, that come over links. `message_start_up`: of a replay, what each reply takes before
+  // it leaves its server, one after another.
   LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls, Duration message_start_up = {});
 
   // The training thread stood at the gate of `layer` from `entered` to `opened`; what lies between two gates was computing.

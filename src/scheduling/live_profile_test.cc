@@ -14,9 +14,8 @@ constexpr double kStartUp = 0.002;
 // A worker with three layers, whose pulls run one after another on a link with kRate and kStartUp.
 class Bench {
  public:
-  explicit Bench(LiveProfile::Sides sides = LiveProfile::Sides::kPulls,
-                 std::vector<Bytes> sizes = {Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}})
-      : profile(sizes, BatchingAlgorithm::kExact, sides), sizes_(std::move(sizes)) {
+  explicit Bench(LiveProfile::Sides sides = LiveProfile::Sides::kPulls, double message_start_up = 0)
+      : profile(sizes_, BatchingAlgorithm::kExact, sides, from_seconds(message_start_up)), message_start_up_(message_start_up) {
     profile.on_round_trip(from_seconds(kStartUp));
   }
 
@@ -45,6 +44,7 @@ class Bench {
     const auto& plan = profile.current();
     std::size_t layer = 0;
     for (const int bound : plan ? plan->bounds : Bounds{1, 2, 3}) {
+      pass(message_start_up_);
       Bytes batch;
       for (; layer < static_cast<std::size_t>(bound); ++layer) batch += sizes_[layer];
       for (std::uint32_t server = 0; server < servers; ++server) profile.on_pull_begun(server, now_);
@@ -54,10 +54,14 @@ class Bench {
   }
   void pass(double s) { now_ += from_seconds(s); }
 
+ private:
+  const std::vector<Bytes> sizes_ = {Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}};
+
+ public:
   LiveProfile profile;
 
  private:
-  std::vector<Bytes> sizes_;
+  double message_start_up_;
   TimePoint now_{};
 };
 
@@ -106,23 +110,14 @@ TEST(LiveProfile, RepliesThatArriveTogetherShareTheLink) {
 }
 
 TEST(LiveProfile, AReplaysMessagesPayTheirStartUpOneAfterAnother) {
-  const std::vector<Bytes> sizes = {Bytes{1'000'000}, Bytes{10'000}, Bytes{500'000}, Bytes{2'000'000}};
-  const double dear = 0.02;
-  LiveProfile profile(sizes, BatchingAlgorithm::kExact, LiveProfile::Sides::kPulls, from_seconds(dear));
-  profile.on_round_trip(from_seconds(kStartUp));
-  TimePoint now{};
+  Bench bench(LiveProfile::Sides::kPulls, 0.02);
   for (int pass = 0; pass < 3; ++pass) {
-    for (std::int32_t layer = 0; layer < 4; ++layer) profile.on_gate(Layer{layer}, now, now);
-    profile.on_forward_done(now += from_seconds(0.01));
-    profile.on_all_asked();
-    for (std::uint32_t reply = 0; reply < 4; ++reply) {
-      profile.on_pull_begun(reply, now += from_seconds(dear));
-      profile.on_pulled(reply, sizes[reply], now += from_seconds(static_cast<double>(sizes[reply].count) / kRate));
-    }
+    bench.forward({0.01, 0.02, 0.03});
+    bench.pull();
   }
-  const auto plan = profile.plan();
+  const auto plan = bench.profile.plan();
   ASSERT_TRUE(plan);
-  EXPECT_NEAR(plan->problem.start_up, kStartUp + dear, 1e-9);
+  EXPECT_NEAR(plan->problem.start_up, kStartUp + 0.02, 1e-9);
   EXPECT_NEAR(plan->link.bandwidth.value, kRate, 1);
 }
 
@@ -229,8 +224,7 @@ TEST(LiveProfile, OneSlowPassChangesNothing) {
 }
 
 TEST(LiveProfile, BytesThatASocketHeldBeforeTheyWereSeenDoNotDeceive) {
-  const std::vector<Bytes> sizes(3, Bytes{1'000'000});
-  LiveProfile profile(sizes, BatchingAlgorithm::kExact);
+  LiveProfile profile(std::vector<Bytes>(3, Bytes{1'000'000}), BatchingAlgorithm::kExact);
   profile.on_round_trip(from_seconds(kStartUp));
   TimePoint now{};
   for (int pass = 0; pass < 3; ++pass) {
