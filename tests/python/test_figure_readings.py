@@ -41,19 +41,23 @@ def test_ibatchs_numbers_give_its_figure_and_others_name_what_is_off():
 def live(**of):
     """Seconds of pulls, by contestant, where a network and a start-up do not matter; `foreseen`: of the exact plan."""
     def row(contestant, pull):
-        return {"contestant": contestant, "iteration_seconds": {"median": 1.0, "lowest": 0.999, "highest": 1.001}, "phases": {"pull": pull, "forward": 0.1}, "batching": {"makespan": of["foreseen"]}}
+        median = 0.3 + 0.2 + 0.1 + pull  # backward, pushes, forward
+        return {"contestant": contestant, "iteration_seconds": {"median": median, "lowest": median - 0.001, "highest": median + 0.001}, "phases": {"backward": 0.3}, "batching": {"makespan": of["foreseen"]}}
 
-    answers = {cell.name: {"rows": [row(name, of[name]) for name in ("default", "layer-wise", "ibatch")]} for cell in ibatch_live.PLANNED.values()}
-    return answers | {cell.name: {"rows": [row("ibatch", of["greedy"])]} for cell in ibatch_live.GREEDY.values()}
+    runs = [{"lower_bound": {"transfer": 0.2}}]
+    answers = {cell.name: {"cells": runs, "rows": [row(name, of[name]) for name in ("default", "layer-wise", "ibatch")]} for cell in ibatch_live.PLANNED.values()}
+    return answers | {cell.name: {"cells": runs, "rows": [row("ibatch", of["greedy"])]} for cell in ibatch_live.GREEDY.values()}
 
 
 def test_live_plans_are_to_gain_where_start_ups_are_dear_and_to_lose_nowhere():
-    costs = {"default": 0.5, "layer-wise": 0.9, "ibatch": 0.4, "greedy": 0.45, "foreseen": 0.52}
+    # 58 start-ups of 5 ms are 0.29 s of GoogLeNet's 0.5 s, layer by layer.
+    costs = {"default": 0.3, "layer-wise": 0.4, "ibatch": 0.15, "greedy": 0.2, "foreseen": 0.26}
     reading = ibatch_live.read(live(**costs))
-    assert reading.verdict == "better" and reading.rows[-1][2] == "4 % off"
-    assert ibatch_live.read(live(**costs | {"greedy": 0.35})).verdict == "reproduced", "the greedy is ahead"
-    assert ibatch_live.read(live(**costs | {"ibatch": 0.52})).verdict == "differs", "3 % over the default"
-    assert ibatch_live.read(live(**costs | {"layer-wise": 0.6})).verdict == "differs", "too small a gain over layer by layer"
+    assert reading.verdict == "better" and reading.rows[-1][2] == "4 % off" and "GoogLeNet 0.50" in reading.rows[-4][2], reading.rows
+    assert ibatch_live.read(live(**costs | {"greedy": 0.1})).verdict == "reproduced", "the greedy is ahead"
+    assert ibatch_live.read(live(**costs | {"default": 0.14})).verdict == "differs", "3 % over the default"
+    assert ibatch_live.read(live(**costs | {"ibatch": 0.21})).verdict == "differs", "too small a gain over layer by layer"
+    assert ibatch_live.read(live(**costs | {"layer-wise": 1.5})).verdict == "differs", "start-ups are dear nowhere"
 
 
 def test_what_does_not_overlap_is_communication_or_computation_alone():
@@ -111,7 +115,7 @@ def test_a_mini_batch_that_memory_makes_slower_is_seen():
 
     answers = {cell.name: candidates({8: 100.0, 16: 150.0}) for cell in htc.PLANNED.values()}
     assert htc.read_memory(answers).verdict == "differs"
-    answers[htc.PLANNED["150MB"].name] = candidates({8: 100.0, 16: 0})
+    answers[htc.PLANNED["148MB"].name] = candidates({8: 100.0, 16: 0})
     assert htc.read_memory(answers).verdict == "differs", "it is refused, and not slower"
     answers[htc.PLANNED["160MB"].name] = candidates({8: 100.0, 16: 120.0})
     reading = htc.read_memory(answers)
