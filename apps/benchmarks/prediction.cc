@@ -155,7 +155,9 @@ void add_bench_prediction(CLI::App& bench, Chosen& chosen) {
   within(command->add_option("--jobs", options->replays.jobs, "Random jobs; every fourth has the same model of synchronisation"), 1,
          10'000)
       ->capture_default_str();
-  command->add_option("--seed", options->replays.first_seed, "Of the first job; the others' follow")->capture_default_str();
+  within(command->add_option("--seed", options->replays.first_seed, "Of the first job; the others' follow"), 0,
+         9'000'000'000'000'000)
+      ->capture_default_str();
   within(command->add_option("--turns", options->replays.turns, "Times that each job is run, in turn"), 1, 100)
       ->capture_default_str();
   command->add_option("--length", options->replays.length, "Seconds that a job computes, about; 10 iterations at least")

@@ -25,11 +25,11 @@ std::string python() {
 }
 
 Status check_picture(const char* option, const std::string& file) {
+  PACELINE_RETURN_IF_ERROR(check_output(option, file));
   const std::string ending = std::filesystem::path(file).extension().string();
-  if (!file.empty() && ending != ".png" && ending != ".svg" && ending != ".pdf")
-    return error(ErrorKind::kBadRequest, "{} {} is no picture's name; legal endings: .png, .svg, .pdf", option, file)
-        .because({"illegal", option});
-  return check_output(option, file);
+  if (file.empty() || ending == ".png" || ending == ".svg" || ending == ".pdf") return {};
+  return error(ErrorKind::kBadRequest, "{} {} is no picture's name; legal endings: .png, .svg, .pdf", option, file)
+      .because({"illegal", option});
 }
 
 Status draw(const std::string& script, const std::string& json, const std::string& file) {

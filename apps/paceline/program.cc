@@ -31,21 +31,15 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// Refuses what CLI11 would take for something else: "" for 0 or for not given, 0x10 for 16, -1 for 2^64 - 1. 010 are ten.
+// Of a number: CLI11 would take "" for 0, and 010 for eight.
 std::string as_meant(const CLI::Option& option, std::string text) {
-  if (!option.nonpositional()) return text;
   const std::string name = option.get_name(), type = option.get_type_name();
-  const auto refused = [&](std::string sentence) {
-    return OptionError(Status(ErrorKind::kBadRequest, std::move(sentence), {"illegal", name}));
-  };
-  if (text.empty()) throw refused(name + " needs a value");
-  const bool unsigned_type = type.starts_with("UINT");
-  if (!unsigned_type && !type.starts_with("INT")) return text;
-  const std::size_t first = text.find_first_not_of("+-") == 1 ? 1 : 0;
+  const bool whole = type.starts_with("UINT") || type.starts_with("INT");
+  if (!whole && !type.starts_with("FLOAT")) return text;
+  if (text.empty()) throw OptionError(Status(ErrorKind::kBadRequest, name + " needs a value", {"illegal", name}));
+  const std::size_t first = text[0] == '-' || text[0] == '+' ? 1 : 0;
   const bool digits = first < text.size() && text.find_first_not_of("0123456789", first) == std::string::npos;
-  if (!digits || (unsigned_type && text[0] == '-'))
-    throw refused(fmt::format("{} cannot be '{}'; legal: a whole number{}", name, text,
-                              unsigned_type ? " from 0" : " within the option's range"));
+  if (!whole || !digits) return text;
   const std::size_t significant = text.find_first_not_of('0', first);
   return text.substr(0, first) + (significant == std::string::npos ? "0" : text.substr(significant));
 }
