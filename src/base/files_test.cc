@@ -74,6 +74,11 @@ TEST(SystemFiles, ALockEndsWithItsOwnerAndNotWithAChildThatWasForked) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(ended[1]);
+    for (int descriptor = 3; descriptor < 100; ++descriptor) {
+      struct stat found {};
+      if (::fstat(descriptor, &found) == 0 && S_ISDIR(found.st_mode))
+        ::_exit(2);  // it would hold the lock of an owner that was killed
+    }
     char nothing;
     ::_exit(::read(ended[0], &nothing, 1) == 0 ? 0 : 1);  // lives until the parent has looked
   }
@@ -83,6 +88,7 @@ TEST(SystemFiles, ALockEndsWithItsOwnerAndNotWithAChildThatWasForked) {
   ::close(ended[1]);
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the child still has the directory";
   std::filesystem::remove(directory);
 }
 
