@@ -72,6 +72,14 @@ Result<lab::Shape> shape_of(const Options& options) {
   return shape;
 }
 
+std::string setup_of(const Options& options) {
+  std::vector<std::string> words = options.job_options;
+  if (options.apart) words.emplace_back("apart");
+  if (!options.burst.empty()) words.push_back("burst=" + options.burst);
+  if (options.queue != Options().queue) words.push_back("queue=" + options.queue);
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
 Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   PACELINE_RETURN_IF_ERROR(check_slices(options.slices));
   bench::SchedulesBenchOptions bench;
@@ -94,7 +102,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   std::vector<std::string> legal = scheduling::schedule_names();
   if (options.contestants.empty()) {
     bench.grid.contestants = legal;
-    bench.grid.contestants.emplace_back("ddp");
+    if (!options.apart) bench.grid.contestants.emplace_back("ddp");
   }
   for (const auto& names : {bench::torch_names(), bench::mxnet_names(), bench::loop_names(), bench::schedule_variants()})
     legal.insert(legal.end(), names.begin(), names.end());
@@ -103,6 +111,8 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
       return error(ErrorKind::kBadRequest, "--contestants knows no '{}'{}; legal: {}", name, suggestion(name, legal),
                    fmt::join(legal, ", "));
     const auto peer = bench::peer_of(name);
+    if (options.apart && (peer || bench::loop_of(name)))
+      return error(ErrorKind::kBadRequest, "--apart is for jobs with servers, and {} has none; leave one of them out", name);
     if (peer && peer->interpreter == bench::PeerContestant::Interpreter::kMxnet && !fs::exists(options.mxnet))
       return error(ErrorKind::kBadRequest, "--mxnet: there is no {}, which {} needs; scripts/setup mxnet makes it", options.mxnet,
                    name);
@@ -111,6 +121,7 @@ Result<bench::SchedulesBenchOptions> bench_options(const Options& options) {
   bench.grid.turns = options.turns;
   bench.length = options.length;
   bench.job_options = options.job_options;
+  bench.grid.setup = setup_of(options);
   PACELINE_ASSIGN_OR_RETURN(bench.shape, shape_of(options));
   bench.tables = fs::absolute(options.tables).lexically_normal();
   bench.peers = fs::absolute(options.peers).lexically_normal();

@@ -68,8 +68,8 @@ std::vector<std::string> mxnet_names() { return {"mxnet", "mxnet-p3", "mxnet-p3-
 std::string Cell::name() const { return slice.empty() ? contestant : fmt::format("{} --slice {}", contestant, slice); }
 
 std::string Cell::key() const {
-  return fmt::format("{} {:g}gbit/{:g} hosts={} {} iterations={} turn={}", model, stands_for / 1e9, scale, hosts, name(),
-                     iterations, turn);
+  return fmt::format("{} {:g}gbit/{:g} hosts={} {} iterations={} turn={}{}{}", model, stands_for / 1e9, scale, hosts, name(),
+                     iterations, turn, setup.empty() ? "" : " ", setup);
 }
 
 double scale_for(double stands_for) { return stands_for > 20e9 ? 40 : stands_for > 10e9 ? 20 : 10; }
@@ -90,6 +90,7 @@ std::vector<Cell> grid(const GridOptions& options) {
             cell.scale = scale_for(stands_for);
             cell.hosts = hosts;
             cell.turn = turn;
+            cell.setup = options.setup;
             cells.push_back(std::move(cell));
           }
         }

@@ -22,6 +22,7 @@ struct Cell {
   std::string slice;            // --slice; "": the schedule's own
   std::int64_t iterations = 0;  // timed; the warm-up comes before
   int turn = 0;
+  std::string setup = {};  // of GridOptions
 
   BytesPerSecond link() const { return {stands_for / 8 / scale}; }
   std::string name() const;  // of the contestant with its slice
@@ -35,6 +36,7 @@ struct GridOptions {
   std::vector<std::string> contestants;
   std::vector<std::string> slices;  // each adds the schedule p3 with --slice
   int turns = 3;
+  std::string setup = {};  // what else is the same for all cells and unlike the usual: the lab's links, options of jobs
 };
 
 // A loop of --collective, and by which algorithm its operations run.

@@ -9,6 +9,7 @@ namespace paceline::lab {
 namespace {
 
 constexpr Bytes kLeastBurst{4'000}, kMostBurst{16'000'000};
+constexpr std::int64_t kUsualPacket = 65'536;  // at most, on a host's way through the kernel
 
 std::string bucket(const char* device, const Shape& shape, int host) {
   const BytesPerSecond rate = shape.rates[static_cast<std::size_t>(host)];
@@ -58,7 +59,8 @@ std::string switch_shaping(const Shape& shape) {
 }
 
 std::string host_links(const Shape& shape, int host) {
-  const std::string packets = shape.burst ? fmt::format("link set dev eth0 gso_max_size {}\n", shape.burst->count / 2) : "";
+  const bool small = shape.burst && shape.burst->count / 2 < kUsualPacket;
+  const std::string packets = small ? fmt::format("link set dev eth0 gso_max_size {}\n", shape.burst->count / 2) : "";
   // The route is replaced to say cubic whatever the machine's default is.
   return packets + fmt::format(
                        "link set dev lo up\nlink set dev eth0 addrgenmode none\naddress add {0}/24 dev eth0 noprefixroute\nlink "

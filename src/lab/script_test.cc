@@ -24,6 +24,8 @@ TEST(Script, ASmallerBurstHasSmallerPackets) {
   EXPECT_EQ(host_shaping(shape, 1), "qdisc add dev eth0 root tbf rate 12500000bps burst 20000b limit 145000b\n");
   EXPECT_NE(host_links(shape, 1).find("link set dev eth0 gso_max_size 10000\n"), std::string::npos);
   EXPECT_TRUE(check(shape).ok());
+  shape.burst = Bytes{2'000'000};
+  EXPECT_EQ(host_links(shape, 1).find("gso_max_size"), std::string::npos) << "they are no larger than the kernel's";
   for (const std::int64_t burst : {0, 3'999, 16'000'001}) {
     shape.burst = Bytes{burst};
     EXPECT_EQ(check(shape).kind(), ErrorKind::kBadRequest) << burst;

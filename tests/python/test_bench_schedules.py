@@ -64,6 +64,7 @@ def test_cells_are_run_once_and_judged_by_the_bound(tmp_path):
 def test_one_host_may_only_serve_and_links_may_send_less_after_a_pause(tmp_path):
     (tmp_path / "tiny.json").write_text(json.dumps({"layers": LAYERS}))
     assert "--hosts 2" in bench(tmp_path, "--apart", "--hosts", 3, code=2)
+    assert "--apart is for jobs with servers, and ddp has none" in bench(tmp_path, "--apart", "--contestants", "ddp", code=2)
     assert "--burst" in bench(tmp_path, "--burst", "much", code=2) and "--queue" in bench(tmp_path, "--queue", "long", code=2)
     assert "a link's burst of 2.0 kB; legal: 4.0 kB to 16.0 MB" in bench(tmp_path, "--burst", "2KB", code=2)
     if not rights():
@@ -71,6 +72,8 @@ def test_one_host_may_only_serve_and_links_may_send_less_after_a_pause(tmp_path)
     dear = "--job-options=--push=at-end,--message-start-up=1ms"
     report = bench(tmp_path, "--apart", "--burst", "8KB", "--queue", "20ms", "--contestants", "layer-wise,ibatch", dear)
     assert not report["failures"] and [row["contestant"] for row in report["rows"]] == ["layer-wise", "ibatch"]
+    assert bench(tmp_path, "--contestants", "layer-wise")["rows"] != report["rows"][:1], "cells of another experiment are others"
+    (tmp_path / "out/cells.jsonl").write_text("".join(line + "\n" for line in (tmp_path / "out/cells.jsonl").read_text().splitlines() if "apart" in json.loads(line)["key"]))
     for cell in map(json.loads, (tmp_path / "out/cells.jsonl").read_text().splitlines()):
         assert (cell["report"]["workers"], cell["report"]["servers"]) == (1, 1)
         assert cell["bytes_sent"] > 2 * 480_000 * cell["iterations"], "all gradients and all values cross the link"
