@@ -146,9 +146,7 @@ def test_nothing_is_left_of_a_lab_that_is_interrupted_or_killed(number):
         assert code == (-9 if number == signal.SIGKILL else 130), first.err
         assert not (mine - {os.readlink("/proc/self/ns/net")}) & networks()
         if limited:
-            assert len(stale_groups(first.pid)) == 2
-            out, err = lab("--hosts", 1, "--measure", "0s")
-            assert "removed 2 control groups" in err
+            lab("--hosts", 1, "--measure", "0s")  # removes what the killed one left, unless a lab of another test has been first
         assert not stale_groups(first.pid)
 
 

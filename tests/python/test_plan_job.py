@@ -215,8 +215,12 @@ def test_the_picture_has_throughput_memory_and_speed_up(tmp_path):
 
 def test_a_picture_that_cannot_be_drawn_is_named(tmp_path):
     file = written(tmp_path / "times.json", TIMES)
-    done = run("plan", "job", "--model", "lenet", "--dataset-size", 100, "--memory", "1GiB", "--measurements", file, "--picture", tmp_path / "plan.xyz")
-    assert done.returncode == 1 and "plan.xyz" in done.stderr and "xyz" in done.stderr.split("plan.xyz", 1)[1], done.stderr
+    job = ("plan", "job", "--model", "lenet", "--dataset-size", 100, "--memory", "1GiB", "--measurements", file, "--picture")
+    refused(*job, tmp_path / "plan.xyz", names=["plan.xyz is no picture's name; legal endings: .png, .svg, .pdf"])
+    words = [PROGRAM, *map(str, job), str(tmp_path / "plan.svg")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env={**environment("plan-job"), "PACELINE_PYTHON": "/bin/false"})
+    assert done.returncode == 1 and "plan.svg" in done.stderr and "mini-batch" in done.stdout, "the answer stands"
+    assert not list(tmp_path.glob("plan*"))
 
 
 def test_what_does_not_fit_at_all_is_an_answer_with_the_missing_bytes(tmp_path):
