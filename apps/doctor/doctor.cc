@@ -25,12 +25,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kLoopback = "127.0.0.1";
-
 struct Options {
   std::vector<std::string> hosts;
   int serve = -1;
-  std::string bind = kLoopback;
+  std::string bind = "127.0.0.1";
   bool attended = false;  // while it serves: ends with standard input
   bool start = false;     // the doctors on the hosts
   std::string ssh = kUsualSsh, remote;
@@ -39,11 +37,10 @@ struct Options {
 };
 
 // What would be without effect.
-Status check(const Options& options, bool is_serving) {
+Status check(const Options& options, bool is_serving, bool binds) {
   if (is_serving && !options.hosts.empty())
     return error(ErrorKind::kBadRequest, "--serve answers others; it cannot ask {} at the same time", options.hosts[0]);
-  if (!is_serving && options.bind != kLoopback)
-    return error(ErrorKind::kBadRequest, "--bind is for --serve; give it, or leave --bind out");
+  if (!is_serving && binds) return error(ErrorKind::kBadRequest, "--bind is for --serve; give it, or leave --bind out");
   for (const auto& [name, given] : {std::pair("--start", options.start), {"--label", !options.label.empty()}}) {
     if (given && options.hosts.empty())
       return error(ErrorKind::kBadRequest, "{} is for the way to hosts; name them, or leave it out", name);
@@ -130,11 +127,12 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
                  "--serve", options->serve,
                  fmt::format("Answer doctors at this port until interrupted; usual: {}, 0: the kernel chooses", kDoctorPort)),
              0, 65'535);
-  doctor
-      ->add_option(
-          "--bind", options->bind,
-          "With --serve: address to listen on; other than loopback only in a closed network, for there is no authentication")
-      ->capture_default_str();
+  const CLI::Option* binding =
+      doctor
+          ->add_option(
+              "--bind", options->bind,
+              "With --serve: address to listen on; other than loopback only in a closed network, for there is no authentication")
+          ->capture_default_str();
   doctor->add_flag("--attended", options->attended)->group("");
   doctor->add_flag("--start", options->start,
                    "Start the doctors on the hosts by ssh, by the names that it knows, and end them afterwards");
@@ -153,9 +151,9 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
                "  paceline doctor\n"
                "  paceline doctor --start node1 node2 --label 1gbit\n"
                "  paceline doctor --serve 4170 &  paceline doctor 127.0.0.1:4170 --json");
-  doctor->callback([options, serving, &chosen] {
-    chosen.run = [options, is_serving = serving->count() > 0] {
-      if (const Status status = check(*options, is_serving); !status.ok()) return report_error(status);
+  doctor->callback([options, serving, binding, &chosen] {
+    chosen.run = [options, is_serving = serving->count() > 0, binds = binding->count() > 0] {
+      if (const Status status = check(*options, is_serving, binds); !status.ok()) return report_error(status);
       return is_serving ? serve(*options) : examine(*options);
     };
   });

@@ -5,15 +5,18 @@
 
 #include <fmt/format.h>
 
+#include "base/new_file.h"
 #include "paceline/beside.h"
 #include "paceline/environment.h"
 #include "paceline/option_files.h"
+#include "paceline/temporary_folder.h"
 #include "process/child.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr Duration kLongestDrawing = std::chrono::minutes(10);
+constexpr Bytes kLargestPicture{100'000'000};
 
 }  // namespace
 
@@ -34,18 +37,15 @@ Status check_picture(const char* option, const std::string& file) {
 
 Status draw(const std::string& script, const std::string& json, const std::string& file) {
   const std::string interpreter = python();
-  const std::filesystem::path whole = file;
-  const std::filesystem::path begun =
-      whole.parent_path() / fmt::format("{}.new{}", whole.stem().string(), whole.extension().string());
-  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start("python", {interpreter, "-c", script, begun.string(), json},
+  PACELINE_ASSIGN_OR_RETURN(const auto folder, TemporaryFolder::make());
+  const std::string begun = folder->path() / ("picture" + std::filesystem::path(file).extension().string());
+  PACELINE_ASSIGN_OR_RETURN(const auto child, Child::start("python", {interpreter, "-c", script, begun, json},
                                                            {"MPLBACKEND=Agg", "PYTHONDONTWRITEBYTECODE=1"}));
   const auto drawn = child->finish(kLongestDrawing);
-  std::error_code problem;
   if (drawn.ok()) {
-    std::filesystem::rename(begun, whole, problem);
-    return problem ? error(ErrorKind::kIo, "{} cannot be written: {}", file, problem.message()) : Status();
+    PACELINE_ASSIGN_OR_RETURN(const std::string picture, read_text(system_files(), begun, kLargestPicture));
+    return write_file(system_files(), file, picture);
   }
-  std::filesystem::remove(begun, problem);
   return error(drawn.status().kind(),
                "{} could not draw {}: {}; matplotlib is needed ('pip install matplotlib', or PACELINE_PYTHON)", interpreter, file,
                drawn.status().message());

@@ -343,6 +343,12 @@ def test_a_plans_workers_are_not_overridden_by_a_launcher(tmp_path):
     assert done.returncode == 2 and "--workers 3 but torchrun started 2 processes" in done.stderr, done.stderr
 
 
+def test_a_plans_servers_that_have_no_place_are_told(tmp_path):
+    plan = written(tmp_path / "plan.json", {"train": {"servers": 3}})
+    done = run("train", "--plan", plan, "--model", "mlp", "--dataset", "synthetic:1x28x28,samples=8", "--mini-batch", 4, "--iterations", 1, "--collective", "loop3", "--json")
+    assert done.returncode == 0 and "its 3 servers have no place in this job" in done.stderr, done.stderr
+
+
 def test_a_plan_for_another_model_is_refused(tmp_path):
     file = written(tmp_path / "plan.json", {"train": {"model": "mlp"}})
     refused("train", "--model", "lenet", "--plan", file, names=["mlp", "lenet"])

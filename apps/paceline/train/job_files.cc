@@ -1,5 +1,6 @@
 #include "paceline/train/job_files.h"
 
+#include "base/log.h"
 #include "base/text.h"
 #include "base/wrong.h"
 #include "model/convolution_algorithm.h"
@@ -104,7 +105,9 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
         request.workers = static_cast<std::int32_t>(count);
         request.workers_given = true;  // neither hosts nor a launcher say it better
       }
-      if (key == "servers" && request.role != "both" && request.settings.has_servers()) {
+      if (key == "servers" && (request.role == "both" || !request.settings.has_servers())) {
+        log::warn("{}: its {} servers have no place in this job and are left out", where, count);
+      } else if (key == "servers") {
         request.servers = static_cast<std::int32_t>(count);
         request.servers_given = true;
       }
