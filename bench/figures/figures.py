@@ -68,8 +68,9 @@ class Cells:
         own = {"release": self.release, "quick": quick}
         try:
             found = json.loads(mark.read_text()) if mark.exists() else own
-            found["release"], found["quick"]
-        except (ValueError, LookupError, TypeError):
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or found.keys() != own.keys():
             fail(f"--output {folder}: {mark.name} does not say which release's cells these are; give another folder")
         if found != own:
             fail(f"--output {folder} holds cells of {found['release']}{' --quick' if found['quick'] else ''}, and this is {self.release}{' --quick' if quick else ''}; give another folder")
