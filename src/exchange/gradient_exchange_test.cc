@@ -153,11 +153,11 @@ class HandServers final : public session::Sender {
 
 class ExchangeBatches : public ::testing::Test {
  protected:
-  ExchangeBatches() {
+  explicit ExchangeBatches(scheduling::PushWhen push = scheduling::PushWhen::kInBatches) {
     job::PlanOptions options;
     options.servers = 2;
     options.schedule = scheduling::ibatch_schedule();
-    options.schedule.push = scheduling::PushWhen::kInBatches;
+    options.schedule.push = push;
     options.schedule.cut = scheduling::slices_of(100);
     plan_ = *job::Plan::make(job::testing::table_of({{300, 200}, {900}, {400, 600}}), options);
     const auto elements = static_cast<std::size_t>(plan_->units().elements);
@@ -253,6 +253,24 @@ TEST_F(ExchangeBatches, EachIsOnePushOneRequestAndOneReplyPerServer) {
   expect_messages(fourth, wire::MessageKind::kPushes, {3});
   expect_messages(fourth, wire::MessageKind::kPull, {3});
   EXPECT_TRUE(client_->wait_all(4).ok());
+}
+
+class ExchangeAtEnd : public ExchangeBatches {
+ protected:
+  ExchangeAtEnd() : ExchangeBatches(scheduling::PushWhen::kAtEnd) {}
+};
+
+TEST_F(ExchangeAtEnd, AsksForBatchesInForwardOrderWhenAllServersHaveTheGradients) {
+  for (Iteration iteration = 1; iteration <= 2; ++iteration) {
+    const auto pushed = iterate(iteration);
+    EXPECT_EQ(pushed.size(), plan_->units().units.size());
+    EXPECT_TRUE(std::ranges::all_of(pushed, [](const auto& one) { return one.head.kind == wire::MessageKind::kPush; }));
+    const auto asked = servers_->answer(*client_);
+    EXPECT_EQ(asked.size(), 6U);
+    expect_messages(asked, wire::MessageKind::kPull, {1, 2, 3});
+    EXPECT_TRUE(std::ranges::is_sorted(asked, {}, [](const auto& one) { return one.head.unit; }));
+    EXPECT_TRUE(client_->wait_all(iteration).ok());
+  }
 }
 
 }  // namespace

@@ -43,6 +43,10 @@ TEST(Predict, OneWorkerAndOneServerByHand) {
   // Layer 2's push (0.3) and the way back of its slices hide behind layer 1's backward (0.4). Then layer 1's push takes 0.1, and
   // its last slice of two 0.05 to come back.
   EXPECT_NEAR(seconds_of(job, scheduling::p3(), cluster), 0.5 + 0.9 + 0.1 + 0.05, 3 * kChunk);
+  // Backward, both pushes, and only then the pulls: layer 1's (0.1), and under its forward layer 2's (0.3), for which that waits.
+  ScheduleOptions apart = scheduling::layer_wise();
+  apart.push = scheduling::PushWhen::kAtEnd;
+  EXPECT_NEAR(seconds_of(job, apart, cluster), 0.9 + 0.4 + 0.4 + 0.3, 4 * kChunk);
   // Without layers to hide behind nothing is hidden.
   EXPECT_NEAR(seconds_of(job_of({100'000}, {0.2}, {0.3}), scheduling::layer_wise(), cluster), 0.7, 2 * kChunk);
 }

@@ -224,6 +224,11 @@ TEST(EveryStrategy, ChoosesTheSameFromIntervalsAsFromTheirTable) {
   }
 }
 
+TEST(GridScan, EndsAtTheSameTimeAreSearchedAndNotCounted) {
+  const auto ends = EndTimes::predicted({0, 1.5}, {1, 0}, 1'000'000).value();  // by counting, 10^12 steps
+  EXPECT_EQ(grid_scan(ends, Objective::kSpan, ends.default_now()).iterations, (std::vector<std::int64_t>{1, 1}));
+}
+
 TEST(GridScan, FollowsTheScanByTheBook) {
   for (std::uint64_t seed = 0; seed < 6'000; ++seed) {
     Random random(seed);

@@ -172,22 +172,38 @@ TEST_F(MemberTest, AMessageOfTheCoordinatorsThatIsNotOfTheControlPlaneEndsTheJob
   EXPECT_THAT(stop.reason, HasSubstr("the coordinator sent a message of the unexpected kind"));
 }
 
+// A server that has asked to join and waits for its welcome.
+struct JoinedServer {
+  JoinedServer() {
+    MemberOptions options;
+    options.role = wire::Role::kServer;
+    options.coordinator = coordinator.listen("127.0.0.1");
+    process.on_loop([&] {
+      member = std::make_unique<Heard>(process.transport(), options);
+      EXPECT_TRUE(member->start().ok());
+    });
+    coordinator.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
+  }
+  ~JoinedServer() {
+    process.stop();
+    member.reset();
+  }
+  JoinedServer(const JoinedServer&) = delete;
+  JoinedServer& operator=(const JoinedServer&) = delete;
+
+  const transport::testing::Backend backend = transport::testing::inproc_backend();
+  Node coordinator{backend, identity(wire::Role::kCoordinator)};
+  transport::testing::Rank process{backend};
+  std::unique_ptr<Heard> member;
+};
+
 // A server that has been welcomed to a job of two workers, and those who connect to it.
 TEST(MemberOfAJob, HearsOnlyThoseWhomTheWelcomeNamesAndWhoKnowTheSecret) {
   using wire::PeerName;
   using wire::Role;
-  const auto backend = transport::testing::inproc_backend();
-  Node coordinator(backend, identity(Role::kCoordinator));
-  transport::testing::Rank process(backend);
-  MemberOptions options;
-  options.role = Role::kServer;
-  options.coordinator = coordinator.listen("127.0.0.1");
-  std::unique_ptr<Heard> member;
-  process.on_loop([&] {
-    member = std::make_unique<Heard>(process.transport(), options);
-    EXPECT_TRUE(member->start().ok());
-  });
-  coordinator.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
+  JoinedServer joined;
+  const auto& backend = joined.backend;
+  Node& coordinator = joined.coordinator;
   wire::Welcome welcome{.rank = 0, .workers = 2, .job = 5, .epoch = 1, .servers = {"here"}};
   welcome.secret = draw_secret();
   welcome.worker_incarnations = {11, 12};
@@ -223,24 +239,12 @@ TEST(MemberOfAJob, HearsOnlyThoseWhomTheWelcomeNamesAndWhoKnowTheSecret) {
     EXPECT_THAT(answer({Role::kServer, {rank}}, welcome.secret, server), HasSubstr("does not take part")) << rank;
   }
   EXPECT_EQ(answer({Role::kWorker, {1}, 12}, welcome.secret, server), "") << "the other worker is heard";
-  process.stop();
-  member.reset();
 }
 
 // A server whose welcome gives it a rank that only workers have.
 TEST(MemberOfAJob, RefusesAWelcomeThatHasNoPlaceForIt) {
-  const auto backend = transport::testing::inproc_backend();
-  Node coordinator(backend, identity(wire::Role::kCoordinator));
-  transport::testing::Rank process(backend);
-  MemberOptions options;
-  options.role = wire::Role::kServer;
-  options.coordinator = coordinator.listen("127.0.0.1");
-  std::unique_ptr<Heard> member;
-  process.on_loop([&] {
-    member = std::make_unique<Heard>(process.transport(), options);
-    EXPECT_TRUE(member->start().ok());
-  });
-  coordinator.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
+  JoinedServer joined;
+  Node& coordinator = joined.coordinator;
   coordinator.rank.on_loop([&] { coordinator.arrived.clear(); });
   const wire::Welcome welcome{.rank = 1, .workers = 2, .job = 5, .epoch = 1, .servers = {"here"}};
   coordinator.send_owned(coordinator.peers.front().first, {.kind = MessageKind::kWelcome, .layer = wire::kControlLayer},
@@ -250,8 +254,6 @@ TEST(MemberOfAJob, RefusesAWelcomeThatHasNoPlaceForIt) {
     EXPECT_THAT(wire::decode_stop(coordinator.arrived.front().payload).value().reason,
                 HasSubstr("gave this server rank 1 of 2 workers and 1 servers"));
   });
-  process.stop();
-  member.reset();
 }
 
 }  // namespace
