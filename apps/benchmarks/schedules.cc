@@ -248,7 +248,7 @@ void add_bench_schedules(CLI::App& bench, Chosen& chosen) {
   list("--rates", options->rates,
        "Links that the shaped ones stand for, 100mbit to 40gbit; divided by a scale of 10, above 10gbit of 20, above 20gbit of 40")
       ->capture_default_str();
-  list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server")->capture_default_str();
+  list("--hosts", options->hosts, "Numbers of hosts, each a worker and a server, but with --apart")->capture_default_str();
   list("--contestants", options->contestants,
        "Schedules (each also with --wire: p3-bfloat16; with a job key: p3-tls), ddp (PyTorch over gloo), split (over gloo, reduces "
        "and gathers each layer as FSDP2 and Megatron do), attach (paceline.torch, which --python has or PYTHONPATH and "

@@ -10,7 +10,8 @@ namespace paceline {
 // variable.
 std::uint64_t process_generation();
 
-// A socket that a child loses as soon as it is forked: who is at the other end must see this process end, and not its last child.
+// What a child loses as soon as it is forked: who is at the other end of a socket must see this process end, and not its last
+// child; a lock ends with this process.
 // Any thread; the descriptor may be closed and used again.
 void close_in_children(int descriptor);
 

@@ -76,9 +76,11 @@ std::vector<Option> schedule_options() {
           {.name = "push",
            .advanced = true,
            .section = kHow,
-           .sentence =
-               "When gradients leave: at the end of backward, each as soon as it is ready, or, with --return pull-in-batches, in "
-               "batches, planned as pulls are, each one message to each server (default: the schedule's own)",
+           .sentence = "When gradients leave: at the end of backward (layers and batches are then asked for when the servers have "
+                       "all), each "
+                       "as soon as it is ready, or, with --return pull-in-batches, in batches, planned as pulls are, each one "
+                       "message to each "
+                       "server (default: the schedule's own)",
            .choices = {"at-end", "as-ready", "in-batches"},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.push; }, kName, parse_push, Refusals::kNameIt),

@@ -28,8 +28,8 @@ Status check(const Shape& shape);
 std::string address(int host);  // 10.77.0.1 for host 0
 
 // What a token bucket may send at once. Unless the shape says it: 4 ms of the rate, since a late timer loses the tokens that do not
-// fit, and never less than 96 KiB, since a smaller bucket has every 64 KiB packet cut up by the processor. With a smaller one the
-// host sends smaller packets.
+// fit, and never less than 96 KiB, since a smaller bucket has every 64 KiB packet cut up by the processor. With less than 128
+// KiB given, the host sends packets of half as much.
 Bytes burst_of(const Shape& shape, BytesPerSecond rate);
 
 // For `ip` in the switch's namespace; `namespaces` are paths of the hosts' network namespaces.

@@ -73,8 +73,8 @@ const char* to_string(PushWhen push);  // "at-end", "as-ready", "in-batches"
 
 enum class Return {
   kBroadcast,  // a server sends a new value to whom it is due as soon as it exists; nobody asks (P3's immediate broadcast)
-  // The three that pull ask when the last gradient of what they ask for is pushed: one request to each server, which answers with
-  // one message when all of it is updated.
+  // The three that pull ask when the last gradient of what they ask for is pushed, layers and batches with kAtEnd when the servers
+  // have all gradients: one request to each server, which answers with one message when all of it is updated.
   kPullAtOnce,     // a worker asks for everything together, and starts its forward when all has come
   kPullByLayer,    // a worker asks for each layer by itself; only that layer's forward waits for it
   kPullInBatches,  // a worker asks for batches of layers, which it plans while the job runs (iBatch)

@@ -65,6 +65,7 @@ void PushLedger::on_backward_done(TimePoint now, std::vector<WorkerAction>& acti
 }
 
 void PushLedger::on_finished() {
+  PACELINE_CHECK(held_.empty(), "finished while {} requests of iteration {} wait for pushes", held_.size(), current_ - 1);
   for (UnitState& unit : units_) unit.pushed = current_;
   ++current_;
   begin_iteration();

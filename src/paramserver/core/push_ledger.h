@@ -78,7 +78,8 @@ class PushLedger {
   // The server says that `unit` has the value labelled `label` (Return::kNotifyAndPull). kBadRequest: it was not due.
   Status on_notify(Rank server, std::uint32_t unit, Iteration label, std::vector<WorkerAction>& actions);
 
-  // Return::kPullInBatches: which layers' values are asked for together, when all their gradients are pushed: from the current
+  // Return::kPullInBatches: which layers' values are asked for together, when all their gradients are pushed (with kAtEnd: when the
+  // servers have all gradients of the iteration): from the current
   // iteration on, of which no gradient may have been told. Until then every layer for itself, as kPullByLayer always has it;
   // kPullAtOnce has one batch of all layers.
   void set_batches(const scheduling::Bounds& bounds);
@@ -86,6 +87,7 @@ class PushLedger {
   void set_push_batches(const scheduling::Bounds& bounds);
 
   // The server has received the push of `unit` (of one with a gradient), or the batch that begins with it. Returns its units.
+  // `actions`: the requests that waited for it.
   std::span<const std::uint32_t> on_push_delivered(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions);
 
   // The iteration that is pushed.
