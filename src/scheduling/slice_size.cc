@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "cost/lower_bound.h"
@@ -13,9 +14,10 @@ Bytes best_slice(const SliceCosts& costs, const SliceLimits& limits) {
                  costs.nodes, costs.start_up, costs.link.value);
   double bytes = static_cast<double>(limits.largest.count);
   if (costs.nodes > 1) {
-    // Two roots, because the product of a large model and a fast link may exceed a double's range.
+    // Two roots and a limit, because the products of a large model, a long start-up and a fast link may exceed a double's range.
     const double model = cost::traffic_share(costs.nodes) * static_cast<double>(costs.model.count);
-    bytes = std::sqrt(model) * std::sqrt(costs.start_up * costs.link.value) / 2;
+    const double reached = std::min(costs.start_up * costs.link.value, std::numeric_limits<double>::max());
+    bytes = std::sqrt(model) * std::sqrt(reached) / 2;
   }
   bytes = std::clamp(bytes, static_cast<double>(limits.smallest.count), static_cast<double>(limits.largest.count));
   return Bytes{std::max<std::int64_t>(1, std::llround(bytes / 4)) * 4};

@@ -38,6 +38,7 @@ TEST(SliceSize, OneNodeTakesTheUpperLimit) { EXPECT_EQ(best_slice({1, Bytes{100}
 TEST(SliceSize, FreeStartUpTakesTheLowerLimit) { EXPECT_EQ(best_slice({8, Bytes{1'000'000'000}, 0, {1e9}}).count, 200'000); }
 TEST(SliceSize, ExtremeLinksDoNotOverflow) {
   EXPECT_EQ(best_slice({8, Bytes{1'000'000'000'000'000}, 1e300, {1e300}}).count, 8'000'000);
+  EXPECT_EQ(best_slice({8, Bytes{0}, 1e300, {1e300}}).count, 200'000);
 }
 
 TEST(SliceSize, AScaledReplayScalesTheLimits) {

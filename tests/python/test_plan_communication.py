@@ -443,6 +443,7 @@ def test_rates_that_make_no_sense_are_refused(change, names):
 def test_an_allreduce_has_no_root_and_no_links_are_no_time():
     refused("collective", "--operation", "allreduce", "--input", "-", text=json.dumps({**RATED, "root": 0}), names=["case 0", "'root'"])
     refused("collective", "--input", "-", text=json.dumps({key: value for key, value in RATED.items() if key != "rates"}), names=["case 0", "'beta' is missing", "'rates'"])
+    refused("collective", "--operation", "broadcast", "--input", "-", text=json.dumps({**COLLECTIVE, "root": 1}), names=["case 0", "'root' is for 'rates'"])
 
 
 @pytest.mark.parametrize("operation,ranks,blocks,steps", [("broadcast", 5, 7, 10), ("reduce", 5, 7, 10), ("allreduce", 3, 4, 9), ("allreduce", 8, 10, 31), ("allreduce", 2, 6, 7),

@@ -55,6 +55,17 @@ def edited(path, value):
     return layers
 
 
+def pointwise(name, channels, outputs):
+    shape = {"kernel": [1, 1], "stride": [1, 1], "padding": [0, 0], "groups": 1, "bias": False, "input": [channels, 8, 8], "output": [outputs, 8, 8]}
+    return {"name": name, "kind": "convolution", "parameters": channels * outputs, "convolution": shape}
+
+
+def test_branches_with_more_sums_than_memory_are_read_at_once():
+    branches = [pointwise(f"branch{i}", 1, 2**i) for i in range(28)]
+    answer = ask("memory", {"layers": [*branches, pointwise("joined", 2**28 - 1, 1)], "mini_batch": 1, "memory": 2**40})
+    assert answer["fits"] is True
+
+
 BAD_LAYERS = [
     ((2, "convolution", "input"), [100, 13, 13], ["layer 3", "conv3", "[256, 13, 13]"]),
     ((2, "convolution", "input"), [256, 13], ["layer 3", "input"]),

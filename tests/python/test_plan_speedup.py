@@ -154,6 +154,8 @@ def test_ways_to_hosts_are_measured_by_ssh(tmp_path):
         rows = json.loads(done.stdout)
         assert column(rows, "machines") == [1, 2, 3] and "the slowest of 2 directions" in rows[0]["measured"]
         assert run("speedup", "--input", "resnet50", "--hosts", host, "--ssh", ssh, "--machines", "4").stdout.splitlines()[1].startswith("4 ")
+        own = run("speedup", "--input", "-", "--hosts", host, "--ssh", ssh, "--remote", PROGRAM, "--json", text=json.dumps({**SPEEDUP, "machines": [5]}))
+        assert own.returncode == 0 and column(json.loads(own.stdout), "machines") == [5], own.stderr
         absent = run("speedup", "--input", "resnet50", "--hosts", host, "--ssh", ssh, "--remote", str(tmp_path / "nothing"))
         assert absent.returncode == 1 and "alpha" in absent.stderr, absent.stderr
 

@@ -203,6 +203,14 @@ def test_a_server_that_is_not_there_fails_and_is_named(what):
         (("--link", "--convolutions"), ["--link", "--convolutions"]),
         (("--link", "--nodes", "2"), ["--nodes", "--link"]),
         (("--memory", "--server", "localhost"), ["--server", "--memory"]),
+        (("--convolutions", "--mini-batch", "8"), ["--mini-batch has nothing to say to --convolutions"]),
+        (("--mini-batches", "8,16"), ["--mini-batches is for --convolutions; give it, or leave --mini-batches out"]),
+        (("--iterations", "8"), ["--iterations is for --steps; give it"]),
+        (("--dataset", "mnist-5k", "--memory"), ["--dataset has nothing to say to --memory"]),
+        (("--steps", "--rounds", "8"), ["--rounds has nothing to say to --steps"]),
+        (("--again",), ["--again is for --convolutions"]),
+        (("--record", ""), ["--record: is empty; give a name, or leave the option out"]),
+        (("--link", "--model", "lenet"), ["--model has nothing to say to --link"]),
     ],
 )
 def test_a_profile_that_cannot_be_made_is_refused(options, names, tmp_path):

@@ -116,12 +116,16 @@ void add_job_question(CLI::App& plan, Chosen& chosen) {
   command
       ->add_option("--measurements", asked->measurements,
                    "Measured times, as 'paceline profile --convolutions --json' prints them (default: this machine's)")
+      ->check(not_empty)
       ->option_text("FILE");
-  command->add_option("--output", asked->output, "Write the answer there, for 'paceline train --plan FILE'")->option_text("FILE");
+  command->add_option("--output", asked->output, "Write the answer there, for 'paceline train --plan FILE'")
+      ->check(not_empty)
+      ->option_text("FILE");
   command
       ->add_option("--picture", asked->picture,
                    "Draw throughput and memory against the mini-batch, and the speed-up against the workers (.png, .svg, .pdf; "
                    "needs matplotlib)")
+      ->check(not_empty)
       ->option_text("FILE");
   command->add_flag("--json", asked->json, "One JSON document");
   set_examples(*command,

@@ -83,8 +83,9 @@ class SpeedupExtension final : public Extension {
  public:
   void add_options(CLI::App& app) override {
     app.add_option(
-        "--model", model_,
-        fmt::format("Measure this network's layers here first, {} at most or one step; 'paceline models' lists them", kLimit));
+           "--model", model_,
+           fmt::format("Measure this network's layers here first, {} at most or one step; 'paceline models' lists them", kLimit))
+        ->check(not_empty);
     within(app.add_option("--mini-batch", mini_batch_,
                           fmt::format("With --model: samples of one machine's step (default {})", kMiniBatch)),
            1, 1'000'000)
@@ -93,6 +94,7 @@ class SpeedupExtension final : public Extension {
                     "Measure the ways from here to these machines, by the names that ssh knows; the slowest direction counts as "
                     "every machine's bandwidth");
     app.add_option("--picture", picture_, "Draw speed-up and time against the machines (.png, .svg, .pdf; needs matplotlib)")
+        ->check(not_empty)
         ->option_text("FILE");
     app.add_flag("--progress", progress_, "Show progress even when standard error is no terminal");
   }
@@ -102,7 +104,9 @@ class SpeedupExtension final : public Extension {
     if (!cases.is_structured()) return text;  // whoever reads it says what is wrong
     bool changed = false;
     for (Json* one : cases_of(cases)) {
-      if (!one->is_object() || one->contains("layers") || !one->contains("model") || !(*one)["model"].is_string()) continue;
+      if (!one->is_object()) continue;
+      for (const auto& [name, value] : one->items()) in_cases_.insert(name);
+      if (one->contains("layers") || !one->contains("model") || !(*one)["model"].is_string()) continue;
       PACELINE_ASSIGN_OR_RETURN((*one)["layers"], layers_that_come_along((*one)["model"].get<std::string>()));
       changed = true;
     }
@@ -198,10 +202,11 @@ class SpeedupExtension final : public Extension {
     const auto slowest = std::ranges::min_element(links, {}, [](const Json& link) { return link.at("rate").get<double>(); });
     double start_up = kUsualStartUp;
     for (const Json& link : links) start_up = std::max(start_up, link.at("round_trip").get<double>() / 2);
-    if (!given.contains("payload")) values["payload"] = "1";  // it is what a program could send
+    const auto open = [&](const char* key) { return !given.contains(key) && !in_cases_.contains(key); };
+    if (open("payload")) values["payload"] = "1";  // it is what a program could send
     values["bandwidth"] = fmt::format("{}", slowest->at("rate").get<double>());
-    if (!given.contains("start_up")) values["start_up"] = fmt::format("{}", start_up);
-    if (!given.contains("machines")) values["machines"] = counts_to(hosts_.names.size());
+    if (open("start_up")) values["start_up"] = fmt::format("{}", start_up);
+    if (open("machines")) values["machines"] = counts_to(hosts_.names.size());
     say(fmt::format("{} from {} to {}, the slowest of {} directions", to_text(BytesPerSecond{slowest->at("rate").get<double>()}),
                     slowest->at("from").get<std::string>(), slowest->at("to").get<std::string>(), links.size()));
     return {};
@@ -213,7 +218,8 @@ class SpeedupExtension final : public Extension {
   std::optional<std::int64_t> mini_batch_;
   NamedHosts hosts_;
   bool progress_ = false;
-  std::string measured_;  // for people
+  std::string measured_;            // for people
+  std::set<std::string> in_cases_;  // keys that some case of --input gives
 };
 
 }  // namespace

@@ -1,7 +1,14 @@
 #include "paceline/profile/profile.h"
 
+#include <bit>
 #include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "paceline/option_files.h"
 #include "paceline/within.h"
 
 namespace paceline::cli {
@@ -9,67 +16,130 @@ namespace {
 
 constexpr std::int64_t kMost = 1'000'000, kMostRounds = 1000;
 
+// What is measured: without a flag the layers of a network, else what the flag says.
+enum Mode : unsigned { kLayers = 1, kConvolutions = 2, kSteps = 4, kMemory = 8, kLink = 16 };
+struct ModeFlag {
+  Mode mode;
+  const char* name;
+  const char* help;
+  int (*run)(const ProfileOptions&);
+};
+constexpr ModeFlag kModes[] = {
+    {kLayers, "Without a flag", "", profile_layers},
+    {kConvolutions, "--convolutions",
+     "Time and workspace of each convolution with each algorithm, the rest of a step and its memory; kept for 'paceline plan job'",
+     profile_convolutions},
+    {kSteps, "--steps",
+     "The phases of real training iterations and the overhead R_O, with and without reading ahead; kept for 'paceline plan job'",
+     profile_steps},
+    {kMemory, "--memory",
+     "The most memory of one step beside the formula of 'paceline plan memory', for --model, or for every network that fits",
+     profile_memory},
+    {kLink, "--link",
+     "Only the link: what a transfer costs to start and the bytes/s after that, fitted over transfers of several sizes",
+     profile_link},
+};
+
+std::string names_of(unsigned modes, bool flags_only) {
+  std::vector<std::string> names;
+  for (const ModeFlag& one : kModes) {
+    if ((modes & one.mode) != 0 && !(flags_only && one.mode == kLayers)) names.emplace_back(one.name);
+  }
+  return fmt::format("{}", fmt::join(names, flags_only ? " or " : ", "));
+}
+
+// The options of a command, each with the modes that it is for.
+class ModeOptions {
+ public:
+  explicit ModeOptions(CLI::App& command) : command_(command) {
+    for (const ModeFlag& one : kModes) {
+      if (one.mode == kLayers) continue;
+      CLI::Option* flag = command.add_flag(one.name, one.help);
+      for (const auto& [other, mode] : flags_) flag->excludes(other);
+      flags_.emplace_back(flag, &one);
+    }
+  }
+
+  template <class T>
+  CLI::Option* add(const char* name, T& value, unsigned modes, const std::string& help) {
+    CLI::Option* option = command_.add_option(name, value, fmt::format("{}: {}", names_of(modes, false), help));
+    if constexpr (std::is_same_v<T, std::string>) option->check(not_empty);
+    uses_.emplace_back(option, modes);
+    return option;
+  }
+  CLI::Option* add_flag(const char* name, bool& value, unsigned modes, const std::string& help) {
+    CLI::Option* flag = command_.add_flag(name, value, fmt::format("{}: {}", names_of(modes, false), help));
+    uses_.emplace_back(flag, modes);
+    return flag;
+  }
+  // --help of an option of nearly all modes says it in its own words.
+  void only(unsigned modes, CLI::Option* option) { uses_.emplace_back(option, modes); }
+
+  const ModeFlag& mode() const {
+    for (const auto& [flag, mode] : flags_) {
+      if (flag->count() > 0) return *mode;
+    }
+    return kModes[0];
+  }
+
+  // An option that this mode would not look at is refused.
+  Status check() const {
+    const ModeFlag& chosen = mode();
+    for (const auto& [option, modes] : uses_) {
+      if (option->count() == 0 || (modes & chosen.mode) != 0) continue;
+      const std::string name = option->get_name();
+      if (chosen.mode == kLayers)
+        return error(ErrorKind::kBadRequest, "{0} is for {1}; give {2}, or leave {0} out", name, names_of(modes, true),
+                     std::popcount(modes) == 1 ? "it" : "one of them");
+      return error(ErrorKind::kBadRequest, "{} has nothing to say to {}; leave one of them out", name, chosen.name);
+    }
+    return {};
+  }
+
+ private:
+  CLI::App& command_;
+  std::vector<std::pair<CLI::Option*, const ModeFlag*>> flags_;
+  std::vector<std::pair<CLI::Option*, unsigned>> uses_;
+};
+
 struct Asked {
   ProfileOptions options;
-  bool convolutions = false;
-  bool steps = false;
-  bool memory = false;
-  bool link = false;
+  std::optional<ModeOptions> modes;
 };
 
 int run(const Asked& asked) {
-  if (asked.convolutions) return profile_convolutions(asked.options);
-  if (asked.steps) return profile_steps(asked.options);
-  if (asked.memory) return profile_memory(asked.options);
-  if (asked.link) return profile_link(asked.options);
-  return profile_layers(asked.options);
+  const Status checked = asked.modes->check();
+  return checked.ok() ? asked.modes->mode().run(asked.options) : report_error(checked);
 }
 
-// Each excludes those before it. Returns them.
-std::vector<CLI::Option*> add_flags(CLI::App& command, Asked& asked) {
-  std::vector<CLI::Option*> flags;
-  const auto add = [&](const char* name, bool& chosen, const char* help) {
-    CLI::Option* flag = command.add_flag(name, chosen, help);
-    for (CLI::Option* other : flags) flag->excludes(other);
-    flags.push_back(flag);
-  };
-  add("--convolutions", asked.convolutions,
-      "Time and workspace of each convolution with each algorithm, the rest of a step and its memory; kept for 'paceline plan "
-      "job'");
-  add("--steps", asked.steps,
-      "The phases of real training iterations and the overhead R_O, with and without reading ahead; kept for 'paceline plan job'");
-  add("--memory", asked.memory,
-      "The most memory of one step beside the formula of 'paceline plan memory', for --model, or for every network that fits");
-  add("--link", asked.link,
-      "Only the link: what a transfer costs to start and the bytes/s after that, fitted over transfers of several sizes");
-  return flags;
+void add_step_options(ModeOptions& modes, ProfileOptions& options) {
+  within(modes.add("--mini-batches", options.mini_batches, kConvolutions,
+                   "sizes to measure, separated by commas (default 8,16,32,64)"),
+         1, kMost)
+      ->delimiter(',');
+  modes.add("--dataset", options.dataset, kSteps, "data set (default: made up for the model)");
+  within(modes.add("--mini-batch", options.mini_batch, kLayers | kSteps | kMemory, "samples per iteration"), 1, kMost)
+      ->capture_default_str();
+  within(modes.add("--iterations", options.iterations, kSteps, "of each run"), 2, kMost)->capture_default_str();
+  within(modes.add("--rounds", options.rounds, kLayers | kConvolutions,
+                   "steps that count, after two that warm up; of convolutions, steps with each algorithm"),
+         1, kMostRounds)
+      ->capture_default_str();
+  modes.add("--limit", options.limit, kLayers, "begin no step that would end after this time, once one counts, as 60s")
+      ->option_text("TIME");
 }
 
-// `flags` as add_flags returns them, --link the last.
-void add_link_options(CLI::App& command, ProfileOptions& options, const std::vector<CLI::Option*>& flags) {
-  std::vector<CLI::Option*> added;
-  added.push_back(
-      command
-          .add_option(
-              "--server", options.server,
-              "Without a flag, --link: other end of the link, HOST or HOST:PORT where 'paceline doctor --serve' runs (default: "
-              "one of its own on the loopback)")
-          ->option_text("ADDRESS"));
-  added.push_back(command
-                      .add_option("--bandwidth", options.bandwidth,
-                                  "Without a flag, with --start-up: rate of a link that is not measured, as 1gbit or 125MB/s")
-                      ->option_text("RATE"));
-  added.push_back(
-      command.add_option("--start-up", options.start_up, "Start-up time of a transfer over it, as 200us")->option_text("TIME"));
-  added.push_back(
-      within(command.add_option("--nodes", options.nodes, "Without a flag: number of nodes, handed on to 'plan iteration'"), 1,
-             kMost)
-          ->capture_default_str());
-  for (CLI::Option* option : added) {
-    for (CLI::Option* flag : flags) {
-      if (flag != flags.back() || option != added.front()) option->excludes(flag);
-    }
-  }
+void add_link_options(ModeOptions& modes, ProfileOptions& options) {
+  modes
+      .add("--server", options.server, kLayers | kLink,
+           "other end of the link, HOST or HOST:PORT where 'paceline doctor --serve' runs (default: one of its own on the "
+           "loopback)")
+      ->option_text("ADDRESS");
+  modes.add("--bandwidth", options.bandwidth, kLayers, "with --start-up, rate of a link that is not measured, as 1gbit or 125MB/s")
+      ->option_text("RATE");
+  modes.add("--start-up", options.start_up, kLayers, "start-up time of a transfer over it, as 200us")->option_text("TIME");
+  within(modes.add("--nodes", options.nodes, kLayers, "number of nodes, handed on to 'plan iteration'"), 1, kMost)
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -79,36 +149,15 @@ void add_profile(CLI::App& app, Chosen& chosen) {
       "profile", "Measure what 'paceline plan' asks for; without a flag, how long each layer of a network computes and travels");
   const auto asked = std::make_shared<Asked>();
   ProfileOptions& options = asked->options;
-  const std::vector<CLI::Option*> flags = add_flags(*command, *asked);
-  CLI::Option* record = command
-                            ->add_option("--record", options.record,
-                                         "Without a flag: write the layers as a table for 'paceline train --model replay:FILE'")
-                            ->option_text("FILE");
-  for (CLI::Option* flag : flags) record->excludes(flag);
-  command->add_option("--model", options.model, "Network; 'paceline models' lists them")
-      ->capture_default_str()
-      ->each([asked](const std::string&) { asked->options.model_given = true; });
-  within(command->add_option("--mini-batches", options.mini_batches,
-                             "--convolutions: sizes to measure, separated by commas (default 8,16,32,64)"),
-         1, kMost)
-      ->delimiter(',');
-  command->add_option("--dataset", options.dataset, "--steps: data set (default: made up for the model)");
-  within(command->add_option("--mini-batch", options.mini_batch, "Without a flag, --steps, --memory: samples per iteration"), 1,
-         kMost)
-      ->capture_default_str();
-  within(command->add_option("--iterations", options.iterations, "--steps: of each run"), 2, kMost)->capture_default_str();
-  within(command->add_option("--rounds", options.rounds,
-                             "Without a flag: steps that count, after two that warm up; --convolutions: steps timed with each "
-                             "algorithm"),
-         1, kMostRounds)
-      ->capture_default_str();
-  CLI::Option* limit = command
-                           ->add_option("--limit", options.limit,
-                                        "Without a flag: begin no step that would end after this time, once one counts, as 60s")
-                           ->option_text("TIME");
-  for (CLI::Option* flag : flags) limit->excludes(flag);
-  add_link_options(*command, options, flags);
-  command->add_flag("--again", options.again, "Measure also what has been measured on this machine before");
+  ModeOptions& modes = asked->modes.emplace(*command);
+  modes.add("--record", options.record, kLayers, "write the layers as a table for 'paceline train --model replay:FILE'")
+      ->option_text("FILE");
+  modes.only(~unsigned{kLink}, command->add_option("--model", options.model, "Network; 'paceline models' lists them")
+                                   ->capture_default_str()
+                                   ->each([asked](const std::string&) { asked->options.model_given = true; }));
+  add_step_options(modes, options);
+  add_link_options(modes, options);
+  modes.add_flag("--again", options.again, kConvolutions, "measure also what has been measured on this machine before");
   command->add_flag("--json", options.json, "One JSON document; times in seconds, memory and sizes in bytes, rates in bytes/s");
   command->add_flag("--progress", options.progress, "Show progress even when standard error is no terminal");
   set_examples(*command,

@@ -15,7 +15,7 @@ struct ProfileOptions {
   bool model_given = false;                     // --memory: else all networks
   std::string dataset;                          // "": images or sentences made up for the model
   std::int64_t mini_batch = 32;                 // of one worker
-  std::vector<std::int64_t> mini_batches;       // --convolutions, --memory
+  std::vector<std::int64_t> mini_batches;       // --convolutions
   std::int64_t rounds = planner::kUsualRounds;  // steps that count; --convolutions: with each algorithm
   std::string limit;                            // a time after which no step begins, once one counts; "": none
   std::int64_t iterations = 30;                 // --steps

@@ -259,10 +259,17 @@ Result<TrainRequest> checked(TrainRequest r) {
     return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --pace out");
   if (r.reference && !r.trace_file.empty())
     return error(ErrorKind::kBadRequest, "--reference is one process without a network; leave --trace out");
-  if (!r.join.empty() && !r.ranks_elsewhere && !r.trace_file.empty()) {
+  if (!r.join.empty() && !r.ranks_elsewhere && !r.trace_file.empty())
     return error(ErrorKind::kBadRequest,
                  "--trace {} with --join: the coordinator writes the timeline of all processes; give it to 'paceline coordinator'",
                  r.trace_file);
+  if (!r.join.empty() && !r.ranks_elsewhere) {
+    for (const auto& [name, file] : {std::pair("--metrics", r.metrics_file), std::pair("--pace", r.pace_file)}) {
+      if (file.empty() || file == "/dev/null") continue;
+      return error(ErrorKind::kBadRequest,
+                   "{0} {1} with --join writes nothing: the 'paceline train' that starts a whole job does; leave {0} out", name,
+                   file);
+    }
   }
   PACELINE_RETURN_IF_ERROR(check_output_name("--metrics", r.metrics_file));
   PACELINE_RETURN_IF_ERROR(check_output_name("--pace", r.pace_file));

@@ -43,6 +43,7 @@ Result<int> root_of(const Json& input, collectives::Operation operation) {
   if (!input.contains("root")) return 0;
   if (operation == collectives::Operation::kAllreduce)
     return wrong_key("root", " is for broadcast and reduce; an allreduce has none");
+  if (!input.contains("rates")) return wrong_key("root", " is for 'rates', which give an order; leave it out");
   const auto root = input["root"].get<std::int64_t>(), ranks = input["ranks"].get<std::int64_t>();
   if (root >= ranks) return wrong_key("root", " is {}; legal: 0 to {}", root, ranks - 1);
   return static_cast<int>(std::min<std::int64_t>(root, std::numeric_limits<int>::max()));
@@ -114,7 +115,7 @@ Question collective_question() {
       {"alpha", KeyType::kSeconds, "start-up time of one message"},
       {"beta", KeyType::kSeconds, "time to send one byte; or give rates", false},
       {"rates", KeyType::kRates, "in place of beta: rate of each rank's link, at most 64", false},
-      {"root", KeyType::kCount, "of broadcast and reduce, for the order of a chain; absent: 0", false},
+      {"root", KeyType::kCount, "with rates, of broadcast and reduce: for the order of a chain; absent: 0", false},
       {"gamma", KeyType::kSeconds, "time to reduce one byte"},
       {"block", KeyType::kBytes, "block of the linear pipeline; absent: the best", false},
   };

@@ -139,8 +139,9 @@ class Outputs {
   }
 
  private:
-  // Do some of the parts have `channels` together?
+  // Do some of the parts have `channels` together? Yes too where there are more sums than anyone would try.
   static bool sums_to(const std::vector<FeatureMap>& parts, std::int64_t channels) {
+    constexpr std::size_t kTried = 100'000;
     std::set<std::int64_t> sums = {0};
     for (const FeatureMap& part : parts) {
       std::set<std::int64_t> grown = sums;
@@ -148,6 +149,7 @@ class Outputs {
         if (sum + part.channels <= channels) grown.insert(sum + part.channels);
       }
       sums = std::move(grown);
+      if (sums.size() > kTried) return true;
     }
     return sums.contains(channels);
   }
