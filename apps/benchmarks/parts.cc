@@ -1,14 +1,36 @@
 #include "benchmarks/parts.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "paceline/machine.h"
 
 namespace paceline::cli {
 
 using Json = nlohmann::ordered_json;
+
+Status check_parts(const CLI::App& command, const std::vector<std::string>& chosen, const std::vector<std::string>& legal,
+                   const std::vector<OptionOfParts>& options) {
+  const auto has = [](const std::vector<std::string>& all, const std::string& one) {
+    return std::ranges::find(all, one) != all.end();
+  };
+  for (const std::string& part : chosen) {
+    if (!has(legal, part))
+      return error(ErrorKind::kBadRequest, "--parts knows no '{}'{}; legal: {}", part, suggestion(part, legal),
+                   fmt::join(legal, ", "));
+  }
+  for (const OptionOfParts& one : options) {
+    const bool wanted = std::ranges::any_of(one.parts, [&](const std::string& part) { return has(chosen, part); });
+    if (command.count(one.name) > 0 && !wanted)
+      return error(ErrorKind::kBadRequest, "{0} is for --parts {1}; give {1}, or leave {0} out", one.name,
+                   fmt::format("{}", fmt::join(one.parts, " or ")));
+  }
+  return {};
+}
 
 Json surroundings() {
   const Machine machine = this_machine();

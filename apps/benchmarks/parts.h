@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "bench/spread.h"
+#include "paceline/command.h"
 #include "paceline/progress.h"
 
 namespace paceline::cli {
@@ -17,6 +19,15 @@ struct PartOptions {
   bool json = false;
   bool progress = false;
 };
+
+// An option of a benchmark with --parts that says something to these of them alone.
+struct OptionOfParts {
+  const char* name;
+  std::vector<std::string> parts;
+};
+// kBadRequest: one of the `chosen` is none of `legal`, or an option was given and none of its parts is wanted.
+Status check_parts(const CLI::App& command, const std::vector<std::string>& chosen, const std::vector<std::string>& legal,
+                   const std::vector<OptionOfParts>& options);
 
 // What a reader must know to judge the figures.
 nlohmann::ordered_json surroundings();

@@ -14,6 +14,7 @@
 #include "bench/prediction/replays_bench.h"
 #include "bench/prediction/scale_bench.h"
 #include "benchmarks/files.h"
+#include "benchmarks/parts.h"
 #include "lab/namespaces.h"
 #include "lab/rights.h"
 #include "paceline/beside.h"
@@ -36,16 +37,6 @@ struct Options {
 };
 
 bool wants(const Options& options, const char* part) { return std::ranges::find(options.parts, part) != options.parts.end(); }
-
-Status check(const Options& options) {
-  const std::vector<std::string> legal = {"replays", "scale"};
-  for (const std::string& part : options.parts) {
-    if (std::ranges::find(legal, part) == legal.end())
-      return error(ErrorKind::kBadRequest, "--parts knows no '{}'{}; legal: {}", part, suggestion(part, legal),
-                   fmt::join(legal, ", "));
-  }
-  return {};
-}
 
 Result<bench::ReplaysBenchResult> replay(const Options& options) {
   PACELINE_RETURN_IF_ERROR(lab::acquire_rights());
@@ -100,7 +91,6 @@ Json scale_json(const Options& options, const bench::ScaleBenchReport& report) {
 }
 
 int run(const Options& options) {
-  if (const Status status = check(options); !status.ok()) return report_error(status);
   bench::ReplaysBenchResult replays;
   Json rows = Json::array(), scale;
   // First, since the memory that it needs is this process's peak.
@@ -189,7 +179,14 @@ void add_bench_prediction(CLI::App& bench, Chosen& chosen) {
       if (unless_given("--workers")) options->scale.workers = 100;
       if (unless_given("--servers")) options->scale.servers = 20;
     }
-    chosen.run = [options] { return run(*options); };
+    chosen.run = [options, command] {
+      std::vector<OptionOfParts> uses;
+      for (const char* name : {"--jobs", "--seed", "--turns", "--length", "--output"}) uses.push_back({name, {"replays"}});
+      for (const char* name : {"--workers", "--servers", "--sync", "--schedule", "--model", "--tables"})
+        uses.push_back({name, {"scale"}});
+      const Status status = check_parts(*command, options->parts, {"replays", "scale"}, uses);
+      return status.ok() ? run(*options) : report_error(status);
+    };
   });
 }
 

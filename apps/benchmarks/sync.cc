@@ -19,6 +19,7 @@
 #include "bench/sync/jobs_bench.h"
 #include "bench/sync/prediction_bench.h"
 #include "benchmarks/files.h"
+#include "benchmarks/parts.h"
 #include "paceline/beside.h"
 #include "paceline/machine.h"
 #include "paceline/picture.h"
@@ -46,16 +47,6 @@ constexpr Duration kLongestJob = std::chrono::minutes(10);
 
 bool wants(const Options& options, const char* part) { return std::ranges::find(options.parts, part) != options.parts.end(); }
 
-Status check(const Options& options) {
-  const std::vector<std::string> legal = {"prediction", "replay", "lenet"};
-  for (const std::string& part : options.parts) {
-    if (std::ranges::find(legal, part) == legal.end())
-      return error(ErrorKind::kBadRequest, "--parts knows no '{}'{}; legal: {}", part, suggestion(part, legal),
-                   fmt::join(legal, ", "));
-  }
-  return {};
-}
-
 class SyncBench {
  public:
   explicit SyncBench(const Options& options)
@@ -70,7 +61,6 @@ class SyncBench {
   SyncBench& operator=(const SyncBench&) = delete;
 
   int run() {
-    if (const Status status = check(options_); !status.ok()) return report_error(status);
     std::error_code problem;
     fs::create_directories(options_.output, problem);
     if (problem) return report_error(error(ErrorKind::kBadRequest, "--output {}: {}", options_.output, problem.message()));
@@ -158,7 +148,7 @@ class SyncBench {
     fmt::print("{}\n",
                Json{{"machine", {{"processor", machine.processor}, {"cores", machine.usable_cores}, {"system", machine.system}}},
                     {"prediction", predictions_},
-                    {"cells", options_.output + "/cells.jsonl"},
+                    {"cells", rows.empty() ? Json() : Json(options_.output + "/cells.jsonl")},
                     {"rows", rows},
                     {"failures", failures}}
                    .dump(2));
@@ -242,7 +232,12 @@ void add_bench_sync(CLI::App& bench, Chosen& chosen) {
                "  paceline bench sync --parts replay,lenet --output runs/sync");
   command->callback([options, command, quick, &chosen] {
     if (quick->count() > 0 && command->get_option("--seeds")->count() == 0) options->seeds = 1;
-    chosen.run = [options] { return run(*options); };
+    chosen.run = [options, command] {
+      const std::vector<std::string> jobs = {"replay", "lenet"};
+      const Status status = check_parts(*command, options->parts, {"prediction", "replay", "lenet"},
+                                        {{"--seeds", jobs}, {"--python", jobs}, {"--no-pictures", jobs}});
+      return status.ok() ? run(*options) : report_error(status);
+    };
   });
 }
 

@@ -120,11 +120,7 @@ std::vector<Option> wire_options() {
                 .takes = "TYPE",
                 .section = kHow,
                 .agree = kResume,
-                .sentence =
-                    "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to "
-                    "nearest, summed in float32, while the servers keep float32 values; or dropping:SHARE: of each gradient only "
-                    "the share of its elements that is largest, the rest is added to later ones; or dgc:SHARE: the same of the "
-                    "momentum (deep gradient compression); or random:SHARE: as dropping, of elements drawn by lot",
+                .sentence = wire_sentence(),
                 .legal = {.words = wire_words()}}),
       number({.name = "loss-scale",
               .advanced = true,

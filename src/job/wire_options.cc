@@ -44,6 +44,13 @@ std::string wire_words() {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+const char* wire_sentence() {
+  return "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to nearest, summed in "
+         "float32, while the servers keep float32 values; or dropping:SHARE: of each gradient only the share of its elements that "
+         "is largest, the rest is added to later ones; or dgc:SHARE: the same of the momentum (deep gradient compression); or "
+         "random:SHARE: as dropping, of elements drawn by lot";
+}
+
 Result<WireOptions> parse_wire(std::string_view text) {
   const std::string_view name = text.substr(0, text.find(':'));
   const bool with_share = name.size() < text.size();

@@ -54,7 +54,8 @@ struct WireOptions {
 
 // One of wire_words(); kBadRequest with the legal values.
 Result<WireOptions> parse_wire(std::string_view text);
-std::string wire_words();  // "float32, ..., dropping:SHARE, ..."
+std::string wire_words();     // "float32, ..., dropping:SHARE, ..."
+const char* wire_sentence();  // what each of them does, for people
 // How many elements of a tensor with so many are sent: the share, rounded to nearest, but at least one.
 std::size_t sent_elements(double share, std::size_t elements);
 // The options, or kBadRequest that names the wrong one.

@@ -15,6 +15,21 @@ namespace {
 // NaN above infinity above all numbers.
 std::uint32_t size_of(float value) { return std::bit_cast<std::uint32_t>(std::abs(value)); }
 
+// Of n elements those at (first + i * step) mod n, for i below `wanted`.
+void drop_drawn(Random random, std::size_t wanted, std::span<float> kept, std::span<float> gradients) {
+  const std::size_t size = kept.size();
+  const std::uint64_t first = random.below(size);
+  std::uint64_t step = 1 + random.below(size);
+  while (std::gcd(step, size) != 1) step = 1 + random.below(size);
+  std::vector<bool> drawn(size, false);
+  for (std::size_t i = 0; i < wanted; ++i) drawn[(first + i * step) % size] = true;
+  for (std::size_t i = 0; i < size; ++i) {
+    const bool leaves = drawn[i] || !std::isfinite(kept[i]);
+    gradients[i] = leaves && kept[i] != 0 ? kept[i] : 0.0f;
+    if (leaves) kept[i] = 0.0f;
+  }
+}
+
 }  // namespace
 
 ReferenceDropping::ReferenceDropping(const job::WireOptions& wire, std::vector<std::int64_t> offsets)
@@ -51,7 +66,9 @@ void ReferenceDropping::drop(std::size_t tensor, Iteration iteration, float coef
   if (iteration <= wire_.warm_up && share < 0.25)
     share = 0.25 * std::pow(share / 0.25, static_cast<double>(iteration - 1) / static_cast<double>(wire_.warm_up));
   const double wanted = std::max(1.0, std::floor(share * static_cast<double>(order.size()) + 0.5));
-  if (wire_.kind == job::WireKind::kRandom) return drop_drawn(tensor, iteration, static_cast<std::size_t>(wanted), gradients);
+  if (wire_.kind == job::WireKind::kRandom)
+    return drop_drawn(Random(random_at(0, {tensor, static_cast<std::uint64_t>(iteration)})), static_cast<std::size_t>(wanted),
+                      std::span(kept_).subspan(begin, order.size()), gradients.subspan(begin, order.size()));
   // Of equal ones the first.
   std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(wanted) - 1, order.end(),
                    [&](std::size_t a, std::size_t b) { return std::pair(size_of(kept_[b]), a) < std::pair(size_of(kept_[a]), b); });
@@ -60,23 +77,6 @@ void ReferenceDropping::drop(std::size_t tensor, Iteration iteration, float coef
     gradients[i] = static_cast<double>(place) < wanted && kept_[i] != 0 ? kept_[i] : 0.0f;
     if (static_cast<double>(place) < wanted || kept_[i] == 0) kept_[i] = 0.0f;
     if (wanted < static_cast<double>(order.size()) && gradients[i] != 0) velocity_[i] = 0.0f;
-  }
-}
-
-// Of n elements those at (first + i * step) mod n, for i below `wanted`.
-void ReferenceDropping::drop_drawn(std::size_t tensor, Iteration iteration, std::size_t wanted, std::span<float> gradients) {
-  const auto begin = static_cast<std::size_t>(offsets_[tensor]), size = static_cast<std::size_t>(offsets_[tensor + 1]) - begin;
-  Random random(random_at(0, {tensor, static_cast<std::uint64_t>(iteration)}));
-  const std::uint64_t first = random.below(size);
-  std::uint64_t step = 1 + random.below(size);
-  while (std::gcd(step, size) != 1) step = 1 + random.below(size);
-  std::vector<bool> drawn(size, false);
-  for (std::size_t i = 0; i < wanted; ++i) drawn[(first + i * step) % size] = true;
-  for (std::size_t i = 0; i < size; ++i) {
-    float& kept = kept_[begin + i];
-    const bool leaves = drawn[i] || !std::isfinite(kept);
-    gradients[begin + i] = leaves && kept != 0 ? kept : 0.0f;
-    if (leaves) kept = 0.0f;
   }
 }
 

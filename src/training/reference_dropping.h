@@ -21,8 +21,6 @@ class ReferenceDropping {
   void drop(std::size_t tensor, Iteration iteration, float coefficient, std::span<float> gradients);
 
  private:
-  void drop_drawn(std::size_t tensor, Iteration iteration, std::size_t wanted, std::span<float> gradients);
-
   job::WireOptions wire_;
   std::vector<std::int64_t> offsets_;
   std::vector<float> kept_, velocity_;

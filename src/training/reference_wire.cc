@@ -26,17 +26,8 @@ float nearest(const Format& format, float value) {
 }  // namespace
 
 float reference_rounded(const job::WireOptions& wire, float value) {
-  switch (wire.kind) {
-    case job::WireKind::kBFloat16:
-      return nearest(kBFloat16, value);
-    case job::WireKind::kFloat16:
-      return nearest(kFloat16, value);
-    case job::WireKind::kFloat32:
-    case job::WireKind::kDropping:
-    case job::WireKind::kDgc:
-    case job::WireKind::kRandom:
-      break;
-  }
+  if (wire.type() == tensor::DType::kBFloat16) return nearest(kBFloat16, value);
+  if (wire.type() == tensor::DType::kFloat16) return nearest(kFloat16, value);
   return value;
 }
 

@@ -87,6 +87,7 @@ def folder(tmp_path):
         (("--role", "server"), ("--role server", "--join")),
         (("--servers", 0), ("--servers 0", "--collective loop3-overlap", "1 to 100000")),
         (("--role", "both", "--workers", 3, "--servers", 2), ("--servers 2", "--role both", "3 processes")),
+        (("--reference", "--security", "tsl"), ("'tsl'", "tls")),
         (("--reference", "--role", "both"), ("--reference", "--role both")),
         (("--join", "nowhere"), ("--join", "nowhere", "port")),
         (("--join", "127.0.0.1:70000"), ("--join", "127.0.0.1:70000", "port")),

@@ -40,6 +40,8 @@ def test_many_nodes_are_stepped_with_every_model(tmp_path):
     "arguments, names",
     [
         (["--parts", "reply"], ["--parts", "reply", "replays"]),
+        (["--parts", "scale", "--jobs", "3"], ["--jobs is for --parts replays; give replays, or leave --jobs out"]),
+        (["--parts", "replays", "--servers", "3"], ["--servers is for --parts scale"]),
         (["--parts", "scale", "--sync", "bps"], ["bps", "bsp"]),
         (["--parts", "scale", "--model", "nothing"], ["nothing.json"]),
         (["--jobs", 0], ["--jobs"]),

@@ -255,6 +255,7 @@ def test_wrong_requests_and_missing_measurements_are_told(tmp_path):
         (("--workers", 2, "--speedup", 2), ["contradict"]),
         (("--worker-bandwidth", "1gbit"), ["--bandwidth"]),
         (("--workers", 0), ["--workers is 0"]),
+        (("--workers", "two"), ["--workers cannot be 'two'; legal: a whole number, 1 to 100000"]),
         (("--mini-batches", "8,0"), ["--mini-batches"]),
         (("--output", "/nowhere/plan.json"), ["/nowhere/plan.json"]),
         (("--dataset", "mnist-5"), ["'mnist-5'", "mnist-5k"]),

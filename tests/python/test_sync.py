@@ -161,10 +161,15 @@ def test_the_benchmark_compares_five_contestants_and_does_nothing_twice(tmp_path
 
 
 def test_the_benchmark_of_predictions_stands_beside_the_papers_numbers(tmp_path):
-    rows = bench(tmp_path, "--parts", "prediction")["prediction"]
+    report = bench(tmp_path, "--parts", "prediction")
+    rows = report["prediction"]
+    assert report["cells"] is None, "no job, no cells"
     of_paper = [row for row in rows if row["algorithm"] == "zipline" and row["paper_seconds"]]
     assert [(row["workers"], row["lookahead"]) for row in of_paper] == list(itertools.product((10, 100, 1000), (15, 150)))
     assert all(row["seconds"]["median"] > 0 and row["value_of_zip_line"] == 1 for row in of_paper)
     with Process("bench", "sync", "--parts", "predictions") as process:
         assert process.finish() == 2
         assert "did you mean 'prediction'" in process.the_error()
+    with Process("bench", "sync", "--parts", "prediction", "--seeds", 2) as process:
+        assert process.finish() == 2
+        assert "--seeds is for --parts replay or lenet; give replay or lenet, or leave --seeds out" in process.the_error()

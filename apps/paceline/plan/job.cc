@@ -11,6 +11,7 @@
 #include "paceline/profile/cache.h"
 #include "paceline/train/data_check.h"
 #include "paceline/train/request.h"
+#include "paceline/within.h"
 #include "planner/questions/recommendation.h"
 
 namespace paceline::cli {
@@ -19,6 +20,8 @@ namespace {
 using planner::JobQuestion;
 using planner::Measurements;
 using planner::Recommendation;
+
+constexpr std::int64_t kMostSamples = 9'000'000'000'000'000;
 
 struct Asked {
   JobQuestion question;
@@ -93,13 +96,16 @@ void add_job_question(CLI::App& plan, Chosen& chosen) {
   CLI::App* command =
       plan.add_subcommand("job", "Mini-batch, convolution algorithms, workers and servers for a job, from measured times");
   command->add_option("--model", asked->question.model, "Network; 'paceline models' lists them")->required();
-  command->add_option("--dataset-size", asked->question.samples, "Samples of a data epoch")->required()->option_text("COUNT");
+  within(command->add_option("--dataset-size", asked->question.samples, "Samples of a data epoch"), 1, kMostSamples)
+      ->required()
+      ->option_text("COUNT");
   command->add_option("--memory", asked->memory, "Of one worker, e.g. 4GiB")->required()->option_text("SIZE");
-  command
-      ->add_option("--mini-batches", asked->question.mini_batches,
-                   "Candidates, separated by commas (default: all that were measured)")
+  within(command->add_option("--mini-batches", asked->question.mini_batches,
+                             "Candidates, separated by commas (default: all that were measured)"),
+         1, kMostSamples)
       ->delimiter(',');
-  command->add_option("--workers", asked->workers, "Workers; or give --speedup, or --efficiency (default 1)");
+  within(command->add_option("--workers", asked->workers, "Workers; or give --speedup, or --efficiency (default 1)"), 1,
+         kMostProcesses);
   command->add_option("--speedup", asked->speedup, "Over one worker: the fewest workers that reach it");
   command->add_option("--efficiency", asked->efficiency,
                       "Above 0 and up to 1: the most workers that reach it; beside --workers or --speedup a condition");

@@ -97,7 +97,7 @@ Status check_hosts(TrainRequest& r) {
 }
 
 Status check_security(TrainRequest& r) {
-  if (r.reference) return {};
+  if (r.reference) return transport::parse_security(r.security.security).status();
   std::vector<transport::Address> places;
   if (!r.join.empty()) {
     const auto address = transport::parse_address(r.join);
