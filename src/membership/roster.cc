@@ -255,10 +255,15 @@ Actions Roster::on_report(PeerId peer, Role part, std::string report, Iteration 
   }
   worker_reports_[name.rank] = std::move(report);
   if (phase_ != Phase::kRunning) return {};
+  last_ = std::max(last_, last);
   if (static_cast<std::int32_t>(worker_reports_.size()) < options_.workers)
     return interrupt_reason_.empty() ? tell_end_of(name.rank, last) : finish_when_all_parked();
   if (interrupt_reason_.empty()) return stop_all({});
-  return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, interrupt_reason_});
+  // Programs may have ended before the iteration that was to be the last: servers must look for the last state where there is one.
+  Actions actions = finish_at(last_);
+  for (const Action& stop : stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, interrupt_reason_}))
+    actions.push_back(stop);
+  return actions;
 }
 
 Actions Roster::tell_end_of(Rank worker, Iteration last) const {
@@ -341,6 +346,10 @@ Actions Roster::finish_when_all_parked() {
   for (const auto& [rank, begun] : parked_) {
     if (!worker_reports_.contains(rank)) last = std::max(last, begun);
   }
+  return finish_at(last);
+}
+
+Actions Roster::finish_at(Iteration last) const {
   Actions actions;
   // Servers first: they must know where to take the last checkpoint before a worker's push can complete it.
   for (const bool servers : {true, false}) {

@@ -132,6 +132,7 @@ class Roster {
   wire::Welcome welcome_for(const Member& member) const;
   Actions end_when_all_left();
   Actions finish_when_all_parked();
+  Actions finish_at(Iteration last) const;
   Actions tell_end_of(Rank worker, Iteration last) const;
 
   RosterOptions options_;
@@ -146,6 +147,7 @@ class Roster {
   bool interrupted_ = false;      // by on_interrupt, which then ends everything
   std::map<Rank, Iteration> parked_;
   bool told_to_finish_ = false;
+  Iteration last_ = 0;  // the furthest of those who have reported
 };
 
 }  // namespace paceline::membership

@@ -237,6 +237,25 @@ TEST(Roster, AWorkerThatHasReportedHoldsNobodyUpWhoParks) {
   }
 }
 
+// Both programs end after iteration 5. Before they have said so somebody interrupts them: they stand before an iteration that never
+// comes.
+TEST(Roster, ServersAreToldWhereProgramsEndedThatEndBeforeTheIterationOfTheForemost) {
+  for (const bool parked : {true, false}) {
+    Roster roster = two_and_two();
+    start(roster);
+    roster.on_interrupt("interrupted");
+    if (parked) {
+      roster.on_parked(kWorker0, 6);
+      EXPECT_EQ(std::get<SendFinishAt>(roster.on_parked(kWorker1, 6)[0]).iteration, 6);
+    }
+    roster.on_report(kWorker0, Role::kWorker, "zero", 5);
+    const Actions actions = roster.on_report(kWorker1, Role::kWorker, "one", 5);
+    EXPECT_THAT(receivers<SendFinishAt>(actions), ElementsAre(kServer0, kServer1, kWorker0, kWorker1)) << parked;
+    EXPECT_EQ(std::get<SendFinishAt>(actions[0]).iteration, 5);
+    EXPECT_TRUE(std::holds_alternative<SendStop>(actions.back())) << "which comes behind it";
+  }
+}
+
 TEST(Roster, ASecondInterruptEndsAtOnce) {
   Roster roster = two_and_two();
   start(roster);

@@ -117,6 +117,9 @@ Cluster::Cluster(Backend backend, const Job& job) : backend_(backend), job_(job)
     coordinator_transport_->loop().stop();
   };
   callbacks.on_progress = [this](const report::Json& told) { progress.push_back(told); };
+  callbacks.on_saved = [this](const wire::PeerName& from, Iteration iteration, const std::string&) {
+    saved.emplace_back(from.text(), iteration);
+  };
   coordinator_ = std::make_unique<Coordinator>(*coordinator_transport_, options, callbacks);
   const auto address = coordinator_->start();
   EXPECT_TRUE(address.ok()) << address.status().message();
@@ -174,6 +177,7 @@ Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const jo
     report.iterations = iteration;
     if (*last) break;
   }
+  if (job_.interrupted_at_end && rank == 0) interrupt();
   if (const Status status = worker.exchange().wait_all(report.iterations); !status.ok()) return worker.fail(status);
   Hash128 hash;
   hash.update(std::as_bytes(std::span(parameters)));

@@ -34,8 +34,9 @@ struct Job {
   Iteration iterations = 12;
   // Changes a worker's gradients of an iteration, and says which tensors it does not use.
   std::function<std::vector<std::uint32_t>(std::int32_t rank, Iteration iteration, std::span<float> gradients)> spoil = {};
-  bool frozen = false;  // the tensors of the last layer
-  bool traced = false;  // with a timeline, and clocks that are minutes apart and drift
+  bool frozen = false;              // the tensors of the last layer
+  bool traced = false;              // with a timeline, and clocks that are minutes apart and drift
+  bool interrupted_at_end = false;  // by rank 0, between its program's last step and its report
 };
 
 constexpr std::uint64_t kSeed = 5;
@@ -76,6 +77,7 @@ class Cluster {
   std::optional<wire::Stop> verdict;  // after join()
   std::optional<report::Json> final_report;
   std::vector<report::Json> progress;
+  std::vector<std::pair<std::string, Iteration>> saved;  // who, and its part of which checkpoint
   timeline::TimelineCollector timeline;
 
  private:

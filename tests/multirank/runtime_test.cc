@@ -1,8 +1,10 @@
 // Whole jobs over every transport, healthy and faulty: the bits are those of plain loops, and everybody hears the same reason when
 // a job ends early.
+#include <filesystem>
 #include <future>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "base/files_testing.h"
 #include "replay/reference.h"
@@ -129,6 +131,25 @@ TEST_P(RuntimeTest, AnInterruptEndsTheJobAfterTheSameIterationEverywhere) {
   EXPECT_EQ((*cluster.final_report)["iterations"], last);
   EXPECT_EQ(parameters[0], parameters[1]);
   EXPECT_EQ(parameters[0], expected_parameters(job, last));
+}
+
+TEST_P(RuntimeTest, AProgramThatIsInterruptedBehindItsLastStepStillHasTheCheckpointOfIt) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("paceline-runtime-{}", ::getpid());
+  Job job;
+  job.workers = job.servers = 1;
+  job.interrupted_at_end = true;
+  job.settings.saving.directory = folder.string();
+  job.settings.saving.every = 0;
+  {
+    Cluster cluster(GetParam(), job);
+    std::vector<float> parameters;
+    const Status end = cluster.work(0, parameters, job.settings);
+    EXPECT_EQ(end.message(), "interrupted by the test");
+    cluster.join();
+    EXPECT_EQ(cluster.verdict->kind, wire::StopKind::kInterrupted);
+    EXPECT_THAT(cluster.saved, ::testing::ElementsAre(std::pair<std::string, Iteration>("server 0", job.iterations)));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_P(RuntimeTest, WhatIsNoProgressIsShownToNobody) {
