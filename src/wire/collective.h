@@ -22,6 +22,8 @@ inline constexpr std::int64_t kMostCollectiveCount = (std::int64_t{1} << 40) - 1
 inline constexpr std::int32_t kMostCollectiveRanks = 1 << 13;
 inline constexpr std::uint32_t kMostCollectiveIndex = (1U << 24) - 1;
 inline constexpr std::uint32_t kMostCollectiveGroup = (1U << 14) - 1;
+// The index of a kCollectiveReady whose receiver is to answer with one when it has begun the operation too.
+inline constexpr std::uint32_t kAsksBack = 1;
 inline constexpr std::uint8_t kCollectiveDTypes = 5, kCollectiveReductions = 4, kCollectiveAlgorithms = 5;
 
 struct CollectiveHead {
@@ -34,7 +36,7 @@ struct CollectiveHead {
   std::uint32_t group = 0;     // at most kMostCollectiveGroup
   std::uint32_t number = 0;
   // Of the message: its place among those of this operation from this sender to this receiver. One without a payload is the first;
-  // there it says how the sender cuts the operation (collectives/exec/program.h).
+  // there it says how the sender cuts the operation (collectives/exec/program.h). Of a kCollectiveReady: 0 or kAsksBack.
   std::uint32_t index = 0;
 
   bool operator==(const CollectiveHead&) const = default;

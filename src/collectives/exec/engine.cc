@@ -25,11 +25,10 @@ bool same_operation(CollectiveHead a, const CollectiveHead& b) {
   return a == b;
 }
 
-bool is_after(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) > 0; }
-
 }  // namespace
 
-Engine::Engine(Rank self, std::int32_t ranks, session::Sender& sender) : self_(self), ranks_(ranks), sender_(sender) {}
+Engine::Engine(Rank self, std::int32_t ranks, session::Sender& sender)
+    : self_(self), ranks_(ranks), sender_(sender), credit_(ranks), early_(self, ranks, pool_) {}
 Engine::~Engine() = default;
 
 Engine::Live* Engine::find(const Key& key) {
@@ -55,40 +54,64 @@ void Engine::start(Job job, Done done) {
   Runner runner(job.program, job.buffer, job.dtype, job.reduction, pool_);
   auto& live = *(live_[key] = std::unique_ptr<Live>(new Live{std::move(job), std::move(done), std::move(runner), id}));
   by_id_[id] = key;
-  const std::int64_t size = static_cast<std::int64_t>(tensor::size_of(live.job.dtype));
   for (int peer = 0; peer < live.job.group->size(); ++peer) {
     const Rank rank = live.job.group->ranks[static_cast<std::size_t>(peer)];
     if (const auto lost = lost_.find(rank); lost != lost_.end() && live.runner.needs(peer)) {
       fail(lost->second);
       return;
     }
-    if (live.runner.program().elements_from[static_cast<std::size_t>(peer)] * size <= kEagerBytes) continue;
-    MessageHead head;
-    head.kind = MessageKind::kCollectiveReady;
-    head.layer = live.job.priority;
-    pack(live.job.head, head);
-    sender_.send(rank, head, {}, kNoTicket);
+    begin_with(live, peer);
   }
   if (const Status status = take_early(live); !status.ok()) return fail(status);
   if (failure_.ok() && !complained_) pump(live);
   finish_if_over(key);
 }
 
+// Finds out whether the peer has room for what goes there, and tells it that the operation has begun here. So does the peer: by
+// itself when it expects more than may come early, otherwise when it is asked.
+void Engine::begin_with(Live& live, int peer) {
+  const CollectiveHead& operation = live.job.head;
+  const Rank rank = live.job.group->ranks[static_cast<std::size_t>(peer)];
+  const auto size = static_cast<std::int64_t>(tensor::size_of(live.job.dtype));
+  const std::int64_t from = live.runner.program().elements_from[static_cast<std::size_t>(peer)] * size;
+  const std::int64_t to = live.runner.program().elements_to[static_cast<std::size_t>(peer)] * size;
+  const bool held = to > 0 && !credit_.take(rank, operation, std::min(to, kEagerBytes));
+  if (held) live.runner.hold(peer);
+  const bool asks = held && to <= kEagerBytes;
+  if (asks || from > kEagerBytes) send_ready(rank, operation, asks ? wire::kAsksBack : 0, live.job.priority);
+  if (!held) return;
+  for (const CollectiveHead& other : credit_.to_ask_about(rank, operation.group))
+    send_ready(rank, other, wire::kAsksBack, live.job.priority);
+}
+
+void Engine::send_ready(Rank to, CollectiveHead operation, std::uint32_t index, Layer priority) {
+  MessageHead head;
+  head.kind = MessageKind::kCollectiveReady;
+  head.layer = priority;
+  operation.index = index;
+  pack(operation, head);
+  sender_.send(to, head, {}, kNoTicket);
+}
+
+// The operation has begun here too.
+void Engine::answer(Rank from, const CollectiveHead& theirs, Layer priority) {
+  if (theirs.index == wire::kAsksBack) send_ready(from, theirs, 0, priority);
+}
+
 // What came before the operation was begun here. The operation may be over when this returns an error or somebody disagreed.
 Status Engine::take_early(Live& live) {
-  auto found = early_.extract(Key{live.job.head.group, live.job.head.number});
-  if (found.empty()) return {};
-  const Early* foreign = nullptr;
+  auto taken = early_.take({live.job.head.group, live.job.head.number});
+  const EarlyMessage* foreign = nullptr;
   Status problem;
-  for (Early& early : found.mapped()) {
+  for (EarlyMessage& early : taken) {
     const auto bytes = early.block ? early.block.bytes().size() : 0;
-    early_bytes_ -= static_cast<std::int64_t>(bytes);
     const int peer = place_in(live, early.from);
     if (peer < 0 || !same_operation(live.job.head, early.head)) {
       foreign = &early;
       if (early.block && !early.complete) ignored_.push_back({early.from, std::move(early.block)});  // it still arrives
     } else if (early.ready) {
       live.runner.on_ready(peer);
+      answer(early.from, early.head, live.job.priority);
     } else {
       const auto misfit = misfit_of(live, peer, early.head.index, bytes);
       Status status = misfit ? unfit(live, early.from, *misfit) : Status();
@@ -218,22 +241,10 @@ Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHe
     return live->runner.on_begin(peer, theirs.index, head.payload_bytes);
   }
   if (is_over(theirs)) {
-    on_foreign(from, theirs);
+    on_foreign(from, head, theirs);
     return ignore(from, head);
   }
-  auto& waiting = early_[{theirs.group, theirs.number}];
-  std::int64_t of_sender = static_cast<std::int64_t>(head.payload_bytes);
-  for (const Early& early : waiting) {
-    if (early.from == from && early.block) of_sender += static_cast<std::int64_t>(early.block.bytes().size());
-  }
-  if (of_sender > kEagerBytes || early_bytes_ + static_cast<std::int64_t>(head.payload_bytes) > kMostEarlyBytes) {
-    return error(ErrorKind::kOverloaded,
-                 "{} bytes for operation {}, which rank {} has not begun; at most {} for one and {} for all are kept", of_sender,
-                 theirs.number, self_.value, kEagerBytes, kMostEarlyBytes);
-  }
-  early_bytes_ += static_cast<std::int64_t>(head.payload_bytes);
-  waiting.push_back({from, theirs, pool_.take(head.payload_bytes), false, false});
-  return waiting.back().block.bytes();
+  return early_.on_begin(from, theirs, head.payload_bytes);
 }
 
 void Engine::on_message(Rank from, const MessageHead& head, std::span<std::byte> payload) {
@@ -251,13 +262,16 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<std::byte>
   if (!unpacked.ok()) return fail(unpacked.status());
   const CollectiveHead& theirs = *unpacked;
   const Key key{theirs.group, theirs.number};
+  credit_.on_begun(from, theirs);
   const bool ready = head.kind == MessageKind::kCollectiveReady;
   if (Live* live = find(key)) {
     const int peer = place_in(*live, from);
     if (peer < 0) return fail(error(ErrorKind::kCorrupt, "rank {} sent a message for a group that it is not in", from.value));
     if (head.payload_bytes == 0 && !agrees(*live, from, theirs)) return;
-    if (ready) live->runner.on_ready(peer);
-    if (!ready) {
+    if (ready) {
+      live->runner.on_ready(peer);
+      answer(from, theirs, head.layer);
+    } else {
       if (const auto problem = head.payload_bytes == 0 ? misfit_of(*live, peer, theirs.index, 0) : std::nullopt)
         return fail(unfit(*live, from, *problem));
       if (const Status status = live->runner.on_arrived(peer, head.payload_bytes > 0 ? theirs.index : 0); !status.ok())
@@ -267,16 +281,8 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<std::byte>
     return finish_if_over(key);
   }
   if (!failure_.ok() || complained_) return;
-  if (head.payload_bytes == 0) {
-    if (is_over(theirs)) return on_foreign(from, theirs);
-    early_[key].push_back({from, theirs, {}, true, ready});
-    return;
-  }
-  const auto waiting = early_.find(key);
-  if (waiting == early_.end()) return;
-  for (Early& early : waiting->second) {
-    if (early.block && early.from == from && early.block.bytes().data() == payload.data()) early.complete = true;
-  }
+  if (head.payload_bytes == 0) return is_over(theirs) ? on_foreign(from, head, theirs) : early_.add(from, theirs, ready);
+  early_.on_arrived(from, theirs, payload);
 }
 
 void Engine::on_delivered(Rank, wire::Channel, std::uint64_t ticket) {
@@ -321,13 +327,14 @@ Status Engine::unfit(const Live& live, Rank from, const std::string& problem) co
       .because({"disagree", ""});
 }
 
-// A message for an operation that is over here: the sender believes it to be another one.
-void Engine::on_foreign(Rank from, const CollectiveHead& head) {
-  for (const CollectiveHead& own : past_[head.group].recent) {
-    if (own.number == head.number && !same_operation(own, head)) return complain(from, head, own);
+// A message for an operation that is over here: the sender believes it to be another one, or only wants to hear that it has begun.
+void Engine::on_foreign(Rank from, const MessageHead& message, const CollectiveHead& theirs) {
+  for (const CollectiveHead& own : past_[theirs.group].recent) {
+    if (own.number == theirs.number && !same_operation(own, theirs)) return complain(from, theirs, own);
   }
-  fail(error(ErrorKind::kCorrupt, "rank {} sent a message for operation {} ({}), which is over", from.value, head.number,
-             describe(head)));
+  if (message.kind == MessageKind::kCollectiveReady) return answer(from, theirs, message.layer);
+  fail(error(ErrorKind::kCorrupt, "rank {} sent a message for operation {} ({}), which is over", from.value, theirs.number,
+             describe(theirs)));
 }
 
 void Engine::complain(Rank from, const CollectiveHead& theirs, const CollectiveHead& own) {

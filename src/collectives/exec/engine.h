@@ -5,8 +5,9 @@
 // than its own uses no byte of it and tells rank 0 of the job, which tells all: so every rank fails with the same words. After a
 // failure no operation can be begun any more.
 //
-// A message that comes before its operation has been begun here waits in memory: at most kEagerBytes for each operation and sender
-// (the rest waits at the sender until it hears that the operation has begun), and kMostEarlyBytes in all.
+// A message that comes before its operation has been begun here waits in memory: at most kEagerBytes for each operation and sender,
+// and kMostEarlyBytes in all (eager_credit.h). The rest waits at the sender until it hears that the operation has begun. Whoever
+// has no room at a peer asks for that word, and gets it when the peer begins.
 //
 // Small messages leave from copies, at most kMostCopiedBytes of them, so that an operation does not last until their receipt has
 // been acknowledged.
@@ -21,6 +22,8 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/exec/eager_credit.h"
+#include "collectives/exec/early_messages.h"
 #include "collectives/exec/operation.h"
 #include "collectives/exec/runner.h"
 #include "session/channels.h"
@@ -30,7 +33,6 @@ namespace paceline::collectives {
 
 class Engine final : public session::ChannelEnd {
  public:
-  static constexpr std::int64_t kMostEarlyBytes = std::int64_t{256} << 20;
   static constexpr std::int64_t kMostCopiedBytes = std::int64_t{1} << 20;
 
   // Called once for every job: its buffers are the caller's again.
@@ -68,14 +70,7 @@ class Engine final : public session::ChannelEnd {
     Runner runner;
     std::uint32_t id;
   };
-  using Key = std::pair<std::uint32_t, std::uint32_t>;  // group, number
-  struct Early {
-    Rank from;
-    wire::CollectiveHead head;
-    BlockPool::Block block;
-    bool complete = false;
-    bool ready = false;  // a kCollectiveReady
-  };
+  using Key = EarlyMessages::Key;
   struct Ignored {  // a message that is received only to be thrown away
     Rank from;
     BlockPool::Block block;
@@ -94,12 +89,15 @@ class Engine final : public session::ChannelEnd {
   int place_in(const Live& live, Rank rank) const;
   bool is_over(const wire::CollectiveHead& head) const;
   Result<std::span<std::byte>> ignore(Rank from, const wire::MessageHead& head);
+  void begin_with(Live& live, int peer);
+  void send_ready(Rank to, wire::CollectiveHead operation, std::uint32_t index, Layer priority);
+  void answer(Rank from, const wire::CollectiveHead& theirs, Layer priority);
   Status take_early(Live& live);
   bool agrees(const Live& live, Rank from, const wire::CollectiveHead& head);
   static std::optional<std::string> misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes);
   // `problem`: misfit_of a message of `from`.
   Status unfit(const Live& live, Rank from, const std::string& problem) const;
-  void on_foreign(Rank from, const wire::CollectiveHead& head);
+  void on_foreign(Rank from, const wire::MessageHead& message, const wire::CollectiveHead& theirs);
   void complain(Rank from, const wire::CollectiveHead& theirs, const wire::CollectiveHead& own);
   void on_failed_message(Rank from, std::span<const std::byte> payload);
   void tell(Rank to, const Status& reason);
@@ -119,8 +117,8 @@ class Engine final : public session::ChannelEnd {
   std::map<std::uint32_t, Key> by_id_;
   std::uint32_t last_id_ = 0;
   std::map<std::uint32_t, Past> past_;  // by group
-  std::map<Key, std::vector<Early>> early_;
-  std::int64_t early_bytes_ = 0;
+  EagerCredit credit_;
+  EarlyMessages early_;
   std::vector<Ignored> ignored_;
   std::map<Rank, std::vector<std::byte>> reasons_;  // being received
   std::deque<std::vector<std::byte>> told_;         // being sent

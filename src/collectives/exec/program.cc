@@ -25,6 +25,7 @@ class Compiler {
     program_.elements = request.plan.elements;
     program_.receives.resize(static_cast<std::size_t>(program_.ranks));
     program_.elements_from.resize(static_cast<std::size_t>(program_.ranks));
+    program_.elements_to.resize(static_cast<std::size_t>(program_.ranks));
     sent_.resize(static_cast<std::size_t>(program_.ranks));
   }
 
@@ -128,7 +129,10 @@ class Compiler {
   void add(Action action, std::size_t receive, std::int64_t first) {
     const auto peer = static_cast<std::size_t>(action.peer);
     const auto at = static_cast<std::uint32_t>(program_.actions.size());
-    if (action.kind == ActionKind::kSend) action.index = sent_[peer]++;
+    if (action.kind == ActionKind::kSend) {
+      action.index = sent_[peer]++;
+      program_.elements_to[peer] += action.elements;
+    }
     PACELINE_CHECK(action.kind != ActionKind::kSend || action.elements > 0 || action.index == 0, "only the first may be empty");
     if (action.kind == ActionKind::kReceive || action.kind == ActionKind::kReceiveAndReduce) {
       arrivals_.push_back({receive, first, at});

@@ -46,8 +46,8 @@ struct Program {
   std::int64_t scratch = 0;  // elements of memory besides the buffer
   std::uint32_t cut = 1;     // elements of a block, at most kMostCut: what ranks must agree on before one of them is done
   std::vector<Action> actions;
-  std::vector<std::vector<std::uint32_t>> receives;  // by peer and index of the message: the action
-  std::vector<std::int64_t> elements_from;           // by peer
+  std::vector<std::vector<std::uint32_t>> receives;      // by peer and index of the message: the action
+  std::vector<std::int64_t> elements_from, elements_to;  // by peer
 };
 
 struct ProgramRequest {

@@ -71,7 +71,7 @@ bool Runner::is_free_action(std::uint32_t action) const {
 
 bool Runner::may_send(const Action& action) const {
   const Peer& peer = peers_[static_cast<std::size_t>(action.peer)];
-  return peer.ready || action.elements == 0 || peer.sent + action.elements * size_ <= kEagerBytes;
+  return peer.ready || action.elements == 0 || peer.sent + action.elements * size_ <= peer.eager;
 }
 
 void Runner::run(std::uint32_t at, std::vector<Send>& sends) {

@@ -15,13 +15,11 @@
 
 #include "base/status.h"
 #include "collectives/exec/block_pool.h"
+#include "collectives/exec/eager_credit.h"
 #include "collectives/exec/program.h"
 #include "tensor/reduce.h"
 
 namespace paceline::collectives {
-
-// Bytes that may be sent to a peer before it has said that it has begun the operation too: what it has to keep meanwhile.
-inline constexpr std::int64_t kEagerBytes = 262'144;
 
 class Runner {
  public:
@@ -41,6 +39,8 @@ class Runner {
   // Does what can be done and appends the messages that may leave.
   void advance(std::vector<Send>& sends);
 
+  // Before advance(): nothing is sent to the peer before it has begun the operation too. Otherwise kEagerBytes are.
+  void hold(int peer) { peers_[static_cast<std::size_t>(peer)].eager = 0; }
   // The peer has begun the operation too.
   void on_ready(int peer) { peers_[static_cast<std::size_t>(peer)].ready = true; }
   // What is wrong with a message that the program does not have, or of another size, as the end of "rank 1 sends ..."; nothing when
@@ -72,7 +72,8 @@ class Runner {
     BlockPool::Block block;  // received here, or sent from here, unless that happens where the elements belong
   };
   struct Peer {
-    std::int64_t sent = 0;  // bytes
+    std::int64_t sent = 0;             // bytes
+    std::int64_t eager = kEagerBytes;  // of them, before it is ready
     bool ready = false;
   };
 
