@@ -84,6 +84,10 @@ class Engine final : public session::ChannelEnd {
     std::deque<wire::CollectiveHead> recent;
   };
 
+  static constexpr std::uint64_t kNoTicket = ~std::uint64_t{0};
+  static constexpr Rank kJudge{0};
+
+  static bool same_operation(wire::CollectiveHead a, const wire::CollectiveHead& b);
   static Status check_kind(const wire::MessageHead& head);
   Live* find(const Key& key);
   int place_in(const Live& live, Rank rank) const;

@@ -1,0 +1,142 @@
+// How operations end that do not end well: ranks that disagree, peers that are lost.
+#include <algorithm>
+
+#include "collectives/exec/engine.h"
+#include "wire/control.h"
+
+namespace paceline::collectives {
+
+using wire::CollectiveHead;
+using wire::MessageHead;
+using wire::MessageKind;
+
+// Whether both mean the same operation; the index belongs to the message.
+bool Engine::same_operation(CollectiveHead a, const CollectiveHead& b) {
+  a.index = b.index;
+  return a == b;
+}
+
+bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
+  if (same_operation(live.job.head, head)) return true;
+  complain(from, head, live.job.head);
+  return false;
+}
+
+// What is wrong with a message of an operation that both call, in the words of unfit. The index of one without a payload, which is
+// the first of its sender, says how that one cuts the operation, so that ranks that cut it in different ways find out before any is
+// done.
+std::optional<std::string> Engine::misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes) {
+  if (bytes > 0) return live.runner.misfit(peer, index, bytes);
+  const std::uint32_t own = live.runner.program().cut;
+  if (index == own) return live.runner.misfit(peer, 0, 0);
+  const auto text = [size = tensor::size_of(live.job.dtype)](std::uint32_t cut) {
+    return fmt::format("{}{}", cut * size, cut == kMostCut ? " or more" : "");
+  };
+  return fmt::format("blocks of {} bytes instead of {}", text(index), text(own));
+}
+
+// Both call the same operation, but one of them cuts it into other messages.
+Status Engine::unfit(const Live& live, Rank from, const std::string& problem) const {
+  return error(ErrorKind::kBadRequest,
+               "ranks {} and {} disagree on operation {}, {}: rank {} sends {}; give the same block_bytes on all ranks",
+               std::min(self_, from).value, std::max(self_, from).value, live.job.head.number, describe(live.job.head), from.value,
+               problem)
+      .because({"disagree", ""});
+}
+
+// A message for an operation that is over here: the sender believes it to be another one, or only wants to hear that it has begun.
+void Engine::on_foreign(Rank from, const MessageHead& message, const CollectiveHead& theirs) {
+  for (const CollectiveHead& own : past_[theirs.group].recent) {
+    if (own.number == theirs.number && !same_operation(own, theirs)) return complain(from, theirs, own);
+  }
+  if (message.kind == MessageKind::kCollectiveReady) return answer(from, theirs, message.layer);
+  fail(error(ErrorKind::kCorrupt, "rank {} sent a message for operation {} ({}), which is over", from.value, theirs.number,
+             describe(theirs)));
+}
+
+void Engine::complain(Rank from, const CollectiveHead& theirs, const CollectiveHead& own) {
+  if (!failure_.ok() || complained_) return;
+  const bool own_first = self_ < from;
+  const Status reason =
+      error(ErrorKind::kBadRequest,
+            "ranks {} and {} disagree on operation {}{}: {} against {}; all ranks must call the same operations in the same order",
+            std::min(self_, from).value, std::max(self_, from).value, own.number,
+            own.group == 0 ? std::string() : fmt::format(" of group {}", own.group), describe(own_first ? own : theirs),
+            describe(own_first ? theirs : own))
+          .because({"disagree", ""});
+  fail(reason);
+}
+
+void Engine::tell(Rank to, const Status& reason) {
+  told_.push_back(encode(wire::stop_for(reason)));
+  MessageHead head;
+  head.kind = MessageKind::kCollectiveFailed;
+  head.layer = wire::kControlLayer;
+  head.payload_bytes = told_.back().size();
+  sender_.send(to, head, told_.back(), kNoTicket);
+}
+
+// Only rank 0 decides, so that of several reasons the same one counts everywhere. When it is lost, whoever fails first tells all:
+// the others may need nothing of rank 0 any more, and would find out only when this one ends too, and blame it.
+void Engine::fail(const Status& reason) {
+  if (!failure_.ok() || complained_) return;
+  if (self_ == kJudge) {
+    for (std::int32_t rank = 1; rank < ranks_; ++rank) tell(Rank{rank}, reason);
+    return cancel(reason);
+  }
+  if (lost_.contains(kJudge)) {
+    for (std::int32_t rank = 1; rank < ranks_; ++rank) {
+      if (Rank{rank} != self_ && !lost_.contains(Rank{rank})) tell(Rank{rank}, reason);
+    }
+    return cancel(reason);
+  }
+  complained_ = true;
+  complaint_ = reason;
+  tell(kJudge, reason);
+}
+
+void Engine::on_failed_message(Rank from, std::span<const std::byte> payload) {
+  const auto stop = wire::decode_stop(payload);
+  const Status reason = stop.ok() ? stop->status() : stop.status();
+  if (reason.ok()) return;
+  if (from == kJudge) return cancel(reason);
+  fail(reason);
+}
+
+void Engine::cancel(const Status& reason) {
+  if (!failure_.ok()) return;
+  failure_ = reason;
+  finish_all_that_can();
+}
+
+void Engine::on_stall(std::uint32_t group, std::uint32_t number, Duration waited) {
+  const Live* live = find({group, number});
+  if (live == nullptr) return;
+  const int peer = live->runner.waits_for();
+  fail(error(ErrorKind::kDeadline, "rank {} waited {:.1f} s in operation {}, {}, for rank {}, which is alive but makes no progress",
+             self_.value, seconds(waited), number, describe(live->job.head),
+             peer < 0 ? self_.value : live->job.group->ranks[static_cast<std::size_t>(peer)].value)
+           .because({"stall", ""}));
+}
+
+void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {
+  lost_.emplace(peer, reason);
+  std::erase_if(ignored_, [&](const Ignored& one) { return one.from == peer; });
+  for (std::uint32_t at = 0; at < copies_.size(); ++at) {
+    if (copies_[at].block && copies_[at].to == peer) drop_copy(at);
+  }
+  bool needed = false;
+  for (const auto& [key, live] : live_) {
+    const int place = place_in(*live, peer);
+    if (place < 0) continue;
+    needed = needed || live->runner.needs(place);
+    live->runner.on_lost(place);
+  }
+  // Without its judge a complaint is the verdict, unless that has come already.
+  const bool undecided = complained_ && peer == kJudge;
+  if (undecided) complained_ = false;
+  if (undecided || needed) fail(undecided ? complaint_ : reason);
+  finish_all_that_can();
+}
+
+}  // namespace paceline::collectives
