@@ -35,6 +35,7 @@ void LoopDriver::serve() {
 }
 
 void LoopDriver::release() {
+  driven_ = false;
   const std::lock_guard lock(mutex_);
   owner_ = Owner::kNobody;
   released_ = loop_.now();
@@ -48,12 +49,12 @@ bool LoopDriver::try_run(std::function<void()> work) {
     owner_ = Owner::kCaller;
     limit_ = TimePoint::max();
   }
+  const Serving serving{*this};
   loop_.post([this, work = std::move(work)] {
     work();
     loop_.stop();
   });
   loop_.run();
-  release();
   return true;
 }
 
@@ -72,10 +73,9 @@ bool LoopDriver::drive(const std::atomic<bool>& over, Duration limit) {
     owner_ = Owner::kCaller;
     limit_ = until;
   }
+  const Serving serving{*this};
   driven_ = true;
   while (!over && loop_.now() < until) loop_.run();
-  driven_ = false;
-  release();
   return true;
 }
 

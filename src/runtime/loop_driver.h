@@ -5,6 +5,8 @@
 // come back at once; then the loop's thread takes it, which looks every kLinger. So what arrives in between may have to wait twice
 // that long, and no longer.
 //
+// What the loop's work throws on a caller's thread reaches that caller, who has let the loop go by then.
+//
 // Threads: any. Make it before and destroy it after everybody who uses the loop.
 #pragma once
 
@@ -33,6 +35,12 @@ class LoopDriver final : public collectives::Driver {
 
  private:
   enum class Owner { kNobody, kThread, kCaller };
+
+  // Of a caller, until it goes, however it goes.
+  struct Serving {
+    LoopDriver& driver;
+    ~Serving() { driver.release(); }
+  };
 
   void serve();
   void release();

@@ -192,12 +192,14 @@ Result<Request> Communicator::start(const Call& call) {
               call.block->count, state->choice.block->count);
   }
   state->group = group_->id;
-  state->number = ++number_;
+  state->number = number_ + 1;
+  // May lack memory. Then nothing has begun, and the number is the next call's: all ranks must count alike.
+  auto job = std::make_shared<Job>(planner_.prepare(call, state->choice, state->number));
   for (InFlight area : areas_of(call)) {
     area.state = state;
     in_flight_.push_back(area);
   }
-  auto job = std::make_shared<Job>(planner_.prepare(call, state->choice, number_));
+  number_ = state->number;
   const auto begin = [&engine = engine_, job, state] {
     engine.start(std::move(*job), [state](const Status& status) { state->finish(status); });
   };

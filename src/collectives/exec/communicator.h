@@ -77,7 +77,7 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   // Begins an operation. Errors: kBadRequest naming what is wrong with the call, and nothing has begun; the reason of the first
-  // failure.
+  // failure. Throws std::bad_alloc when there is no memory for a copy of the input: nothing has begun either.
   Result<Request> start(const Call& call);
   // The same, and waits.
   Status run(const Call& call);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace paceline::collectives {
 namespace {
@@ -39,10 +40,21 @@ void Engine::start(Job job, Done done) {
   past.last = key.second;
   past.recent.push_back(job.head);
   if (past.recent.size() > kRemembered) past.recent.pop_front();
+  auto runner = make_runner(job);
+  if (!runner) {
+    const std::int64_t bytes = job.program->scratch * static_cast<std::int64_t>(tensor::size_of(job.dtype));
+    const Status reason =
+        error(ErrorKind::kOverloaded,
+              "rank {} has no memory for operation {}, {}, which needs {} bytes besides its buffers; free some, or "
+              "cut the message into several",
+              self_.value, key.second, describe(job.head), bytes)
+            .because({"memory", ""});
+    fail(reason);
+    return done(failure_.ok() ? reason : failure_);
+  }
   last_id_ = last_id_ % kMostIds + 1;
   const std::uint32_t id = last_id_;
-  Runner runner(job.program, job.buffer, job.dtype, job.reduction, pool_);
-  auto& live = *(live_[key] = std::unique_ptr<Live>(new Live{std::move(job), std::move(done), std::move(runner), id}));
+  auto& live = *(live_[key] = std::unique_ptr<Live>(new Live{std::move(job), std::move(done), std::move(*runner), id}));
   by_id_[id] = key;
   for (int peer = 0; peer < live.job.group->size(); ++peer) {
     const Rank rank = live.job.group->ranks[static_cast<std::size_t>(peer)];
@@ -55,6 +67,15 @@ void Engine::start(Job job, Done done) {
   if (const Status status = take_early(live); !status.ok()) return fail(status);
   if (failure_.ok() && !complained_) pump(live);
   finish_if_over(key);
+}
+
+// Nothing: there is no memory for it. The loop's other work must not end for that.
+std::optional<Runner> Engine::make_runner(const Job& job) {
+  try {
+    return Runner(job.program, job.buffer, job.dtype, job.reduction, pool_);
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
 }
 
 // Finds out whether the peer has room for what goes there, and tells it that the operation has begun here. So does the peer: by

@@ -44,7 +44,8 @@ class Engine final : public session::ChannelEnd {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Begins an operation. Its number is one more than that of the group's operation before. `done` may come within the call.
+  // Begins an operation. Its number is one more than that of the group's operation before. `done` may come within the call. A rank
+  // without memory for it ends it on all.
   void start(Job job, Done done);
   // Ends every operation, now and later, here and on all other ranks, with `reason` or with that of another rank that came first.
   void fail(const Status& reason);
@@ -93,6 +94,7 @@ class Engine final : public session::ChannelEnd {
   int place_in(const Live& live, Rank rank) const;
   bool is_over(const wire::CollectiveHead& head) const;
   Result<std::span<std::byte>> ignore(Rank from, const wire::MessageHead& head);
+  std::optional<Runner> make_runner(const Job& job);
   void begin_with(Live& live, int peer);
   void send_ready(Rank to, wire::CollectiveHead operation, std::uint32_t index, Layer priority);
   void answer(Rank from, const wire::CollectiveHead& theirs, Layer priority);
