@@ -33,6 +33,16 @@ void EarlyMessages::add(Rank from, const wire::CollectiveHead& head, bool ready)
   waiting_[key_of(head)].push_back({from, head, {}, true, ready});
 }
 
+void EarlyMessages::on_lost(Rank peer) {
+  for (auto& [operation, waiting] : waiting_) {
+    std::erase_if(waiting, [&](const EarlyMessage& message) {
+      const bool gone = message.from == peer && !message.complete;
+      if (gone) bytes_of(peer) -= static_cast<std::int64_t>(message.block.bytes().size());
+      return gone;
+    });
+  }
+}
+
 std::vector<EarlyMessage> EarlyMessages::take(const Key& operation) {
   auto taken = waiting_.extract(operation);
   if (taken.empty()) return {};

@@ -37,6 +37,8 @@ class EarlyMessages {
   void on_arrived(Rank from, const wire::CollectiveHead& head, std::span<const std::byte> payload);
   // A message without payload.
   void add(Rank from, const wire::CollectiveHead& head, bool ready);
+  // Nothing comes of the peer any more: what has not arrived is no message.
+  void on_lost(Rank peer);
   // The operation begins: what has come for it.
   std::vector<EarlyMessage> take(const Key& operation);
 

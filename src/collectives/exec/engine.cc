@@ -56,16 +56,12 @@ void Engine::start(Job job, Done done) {
   const std::uint32_t id = last_id_;
   auto& live = *(live_[key] = std::unique_ptr<Live>(new Live{std::move(job), std::move(done), std::move(*runner), id}));
   by_id_[id] = key;
-  for (int peer = 0; peer < live.job.group->size(); ++peer) {
-    const Rank rank = live.job.group->ranks[static_cast<std::size_t>(peer)];
-    if (const auto lost = lost_.find(rank); lost != lost_.end() && live.runner.needs(peer)) {
-      fail(lost->second);
-      return;
-    }
-    begin_with(live, peer);
-  }
+  for (int peer = 0; peer < live.job.group->size(); ++peer) begin_with(live, peer);
   if (const Status status = take_early(live); !status.ok()) return fail(status);
-  if (failure_.ok() && !complained_) pump(live);
+  if (failure_.ok() && !complained_) {
+    pump(live);
+    part_with_lost(live);
+  }
   finish_if_over(key);
 }
 

@@ -107,6 +107,7 @@ class Engine final : public session::ChannelEnd {
   void complain(Rank from, const wire::CollectiveHead& theirs, const wire::CollectiveHead& own);
   void on_failed_message(Rank from, std::span<const std::byte> payload);
   void tell(Rank to, const Status& reason);
+  void part_with_lost(Live& live);
   void pump(Live& live);
   bool send(Live& live, const Runner::Send& send);  // whether as a copy
   // A ticket for the message, whose payload is then the copy's; nothing: it has to leave from where it stands.

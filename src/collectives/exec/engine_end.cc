@@ -119,8 +119,22 @@ void Engine::on_stall(std::uint32_t group, std::uint32_t number, Duration waited
            .because({"stall", ""}));
 }
 
+// An operation begins. What lost ranks had sent for it has been used; whether that was all is known only then. The operation may be
+// over when this returns.
+void Engine::part_with_lost(Live& live) {
+  Status missed;
+  for (const auto& [rank, reason] : lost_) {
+    const int peer = place_in(live, rank);
+    if (peer < 0) continue;
+    if (missed.ok() && live.runner.needs(peer)) missed = reason;
+    live.runner.on_lost(peer);
+  }
+  if (!missed.ok()) fail(missed);
+}
+
 void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {
   lost_.emplace(peer, reason);
+  early_.on_lost(peer);
   std::erase_if(ignored_, [&](const Ignored& one) { return one.from == peer; });
   for (std::uint32_t at = 0; at < copies_.size(); ++at) {
     if (copies_[at].block && copies_[at].to == peer) drop_copy(at);

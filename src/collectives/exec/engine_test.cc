@@ -160,6 +160,55 @@ std::vector<float> numbers_from(float first, std::size_t count) {
   return values;
 }
 
+// Rank 1 of two, for which rank 0 broadcasts before it leaves, and before rank 1 begins.
+struct Leaf {
+  // The message of rank 0 begins; its place.
+  std::span<std::byte> begin_message() {
+    pack(head_of(*group, call, choice, 1), head);
+    return engine.on_message_begin(Rank{0}, head).value();
+  }
+  void lose() { engine.on_peer_lost(Rank{0}, wire::Channel::kCollective, error(ErrorKind::kCancelled, "rank 0 has left")); }
+  // How the operation of that number ends, which it has to when it begins.
+  Status run(std::uint32_t number) {
+    std::optional<Status> end;
+    engine.start(planner.prepare(call, choice, number), [&](const Status& how) { end = how; });
+    EXPECT_TRUE(end) << "it waits for nobody";
+    return end.value_or(Status());
+  }
+
+  Network network;
+  Engine engine{Rank{1}, 2, network};
+  std::vector<float> values = std::vector<float>(10);
+  Call call{.kind = CollectiveKind::kBroadcast,
+            .output = values.data(),
+            .count = std::ssize(values),
+            .algorithm = Algorithm::kMinimumSpanningTree};
+  std::shared_ptr<const Group> group = std::make_shared<const Group>(Group{.id = 0, .ranks = {Rank{0}, Rank{1}}, .self = 1});
+  CallPlanner planner{group, {.agreement = Agreement::kWithData}};
+  Choice choice = planner.choose(call);
+  wire::MessageHead head{.kind = wire::MessageKind::kCollective, .payload_bytes = 10 * sizeof(float)};
+};
+
+TEST(Engine, WhatASenderHadSentBeforeItLeftIsEnoughForAnOperationThatNeedsNoMoreOfIt) {
+  Leaf leaf;
+  const std::vector<float> sent = numbers_from(1, 10);
+  const auto place = leaf.begin_message();
+  std::ranges::copy(std::as_bytes(std::span(sent)), place.begin());
+  leaf.engine.on_message(Rank{0}, leaf.head, place);
+  leaf.lose();
+  const Status status = leaf.run(1);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(leaf.values, sent);
+  EXPECT_EQ(leaf.run(2).message(), "rank 0 has left");
+}
+
+TEST(Engine, WhatHadOnlyBegunToComeWhenItsSenderLeftIsNot) {
+  Leaf leaf;
+  leaf.begin_message();
+  leaf.lose();
+  EXPECT_EQ(leaf.run(1).message(), "rank 0 has left");
+}
+
 constexpr std::size_t kSmall = wire::kCopiedCollectiveBytes / sizeof(float);
 
 TEST(Engine, ASmallMessageLeavesFromACopySoThatItsOperationIsOverAtOnce) {
