@@ -41,17 +41,7 @@ void Engine::start(Job job, Done done) {
   past.recent.push_back(job.head);
   if (past.recent.size() > kRemembered) past.recent.pop_front();
   auto runner = make_runner(job);
-  if (!runner) {
-    const std::int64_t bytes = job.program->scratch * static_cast<std::int64_t>(tensor::size_of(job.dtype));
-    const Status reason =
-        error(ErrorKind::kOverloaded,
-              "rank {} has no memory for operation {}, {}, which needs {} bytes besides its buffers; free some, or "
-              "cut the message into several",
-              self_.value, key.second, describe(job.head), bytes)
-            .because({"memory", ""});
-    fail(reason);
-    return done(failure_.ok() ? reason : failure_);
-  }
+  if (!runner) return end_without_memory(job, done);
   last_id_ = last_id_ % kMostIds + 1;
   const std::uint32_t id = last_id_;
   auto& live = *(live_[key] = std::unique_ptr<Live>(new Live{std::move(job), std::move(done), std::move(*runner), id}));

@@ -95,6 +95,7 @@ class Engine final : public session::ChannelEnd {
   bool is_over(const wire::CollectiveHead& head) const;
   Result<std::span<std::byte>> ignore(Rank from, const wire::MessageHead& head);
   std::optional<Runner> make_runner(const Job& job);
+  void end_without_memory(const Job& job, const Done& done);
   void begin_with(Live& live, int peer);
   void send_ready(Rank to, wire::CollectiveHead operation, std::uint32_t index, Layer priority);
   void answer(Rank from, const wire::CollectiveHead& theirs, Layer priority);

@@ -1,4 +1,4 @@
-// How operations end that do not end well: ranks that disagree, peers that are lost.
+// How operations end that do not end well: no memory, ranks that disagree, peers that are lost.
 #include <algorithm>
 
 #include "collectives/exec/engine.h"
@@ -14,6 +14,18 @@ using wire::MessageKind;
 bool Engine::same_operation(CollectiveHead a, const CollectiveHead& b) {
   a.index = b.index;
   return a == b;
+}
+
+// The others would wait for this rank.
+void Engine::end_without_memory(const Job& job, const Done& done) {
+  const std::int64_t bytes = job.program->scratch * static_cast<std::int64_t>(tensor::size_of(job.dtype));
+  const Status reason = error(ErrorKind::kOverloaded,
+                              "rank {} has no memory for operation {}, {}, which needs {} bytes besides its buffers; free some, or "
+                              "cut the message into several",
+                              self_.value, job.head.number, describe(job.head), bytes)
+                            .because({"memory", ""});
+  fail(reason);
+  done(failure_.ok() ? reason : failure_);
 }
 
 bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
