@@ -186,9 +186,12 @@ std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std
 }
 
 Status validate(const Group& group, const Call& call, const Rules& rules) {
-  if (call.count < 0 || call.count > wire::kMostCollectiveCount) {
-    return error(ErrorKind::kBadRequest, "{}: {} elements; legal: 0 to {}", to_string(call.kind), call.count,
-                 wire::kMostCollectiveCount);
+  // Some algorithms send it in one piece.
+  static_assert(wire::kMaxMessageBytes <= static_cast<std::uint64_t>(wire::kMostCollectiveCount));
+  const auto most = static_cast<std::int64_t>(wire::kMaxMessageBytes / tensor::size_of(call.dtype));
+  if (call.count < 0 || call.count > most) {
+    return error(ErrorKind::kBadRequest, "{}: {} elements of {}; legal: 0 to {}, which are 64 GiB; cut more than that into several",
+                 to_string(call.kind), call.count, tensor::name_of(call.dtype), most);
   }
   if (is_rooted(call.kind) && (call.root < 0 || call.root >= group.size())) {
     return error(ErrorKind::kBadRequest, "{}: root {} is no rank of the group; legal: 0 to {}", to_string(call.kind), call.root,

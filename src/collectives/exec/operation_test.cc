@@ -130,6 +130,20 @@ TEST(Choice, TheProgramRunsTheChainThatWasChosen) {
   }
 }
 
+// Nothing is read where the buffers are said to be.
+TEST(Call, OfMoreThanAMessageMayHaveIsRefusedAndSaysWhatMay) {
+  for (const tensor::DType dtype : {tensor::DType::kFloat32, tensor::DType::kBFloat16}) {
+    Call call{.kind = CollectiveKind::kBroadcast, .output = reinterpret_cast<void*>(4096), .dtype = dtype};
+    call.count = static_cast<std::int64_t>(wire::kMaxMessageBytes / tensor::size_of(dtype));
+    EXPECT_TRUE(validate(group_of(2), call, {}).ok());
+    ++call.count;
+    const Status refused = validate(group_of(2), call, {});
+    EXPECT_EQ(refused.kind(), ErrorKind::kBadRequest);
+    EXPECT_NE(refused.message().find(fmt::format("legal: 0 to {}, which are 64 GiB", call.count - 1)), std::string::npos)
+        << refused.message();
+  }
+}
+
 TEST(CallPlanner, KeepsTheProgramOfACallAndForgetsThoseOfCallsThatDoNotComeAgain) {
   const Group group = group_of(2);
   CallPlanner planner = planner_of(group, kGigabit);
