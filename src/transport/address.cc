@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include <arpa/inet.h>
+
 namespace paceline::transport {
 namespace {
 
@@ -56,6 +58,14 @@ Result<Address> parse_address(std::string_view text) {
   return Address{std::string(host), static_cast<std::uint16_t>(port)};
 }
 
+bool is_wildcard(std::string_view host) {
+  const std::string text(host);
+  in_addr four{};
+  if (::inet_pton(AF_INET, text.c_str(), &four) == 1) return four.s_addr == INADDR_ANY;
+  in6_addr six{};
+  return ::inet_pton(AF_INET6, text.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six);
+}
+
 Result<Address> place_at(const std::string& host, std::uint16_t port) {
   if (!Address{host}.is_file()) return Address{host, port};
   if (port != 0)
@@ -68,6 +78,12 @@ Result<Address> own_place(const std::string& bind, const Address& meeting) {
   if (bind.empty()) return Address{meeting.is_file() ? meeting.host : "127.0.0.1", 0};
   PACELINE_ASSIGN_OR_RETURN(Address place, place_at(bind, 0));
   place.port = 0;
+  // Who meets at such a host is on this machine.
+  if (is_wildcard(place.host) && !meeting.host.empty() && !is_wildcard(meeting.host)) {
+    return error(ErrorKind::kBadRequest,
+                 "{} names no host that the others can connect to; give the address at which they reach this machine", bind)
+        .because({"address", ""});
+  }
   return place;
 }
 

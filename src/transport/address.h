@@ -25,10 +25,14 @@ struct Address {
 };
 Result<Address> parse_address(std::string_view text);
 
+// Of whoever listens: all hosts that this machine is. Of whoever connects: itself. "0.0.0.0", "::".
+bool is_wildcard(std::string_view host);
+
 // What a host and a port of a command line mean; port 0: whichever is free, or the file itself. Errors: kBadRequest.
 Result<Address> place_at(const std::string& host, std::uint16_t port);
 // Where to listen for whoever was told only where the others meet; `bind` may name the host. Any port that is free, or any
-// file that is, beside the one of that name. `bind` "": the loopback, or beside the file where they meet. Errors: kBadRequest.
+// file that is, beside the one of that name. `bind` "": the loopback, or beside the file where they meet. Of whoever meets nobody
+// elsewhere, `meeting` has no host. Errors: kBadRequest, also for a wildcard, which is no place that others reach.
 Result<Address> own_place(const std::string& bind, const Address& meeting);
 
 }  // namespace paceline::transport

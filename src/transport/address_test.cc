@@ -52,5 +52,21 @@ TEST(Address, WhoIsToldOnlyWhereTheOthersMeetListensWhereTheyReachIt) {
   EXPECT_EQ(own_place("unix:/run/other", file).value(), (Address{"unix:/run/other", 0}));
 }
 
+TEST(Address, AMemberListensWhereOthersReachIt) {
+  for (const char* const host : {"0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0"}) {
+    EXPECT_TRUE(is_wildcard(host)) << host;
+    for (const char* const meeting : {"10.0.0.1", "127.0.0.1", "node1"}) {
+      const auto place = own_place(host, {meeting, 4100});
+      ASSERT_FALSE(place.ok()) << host;
+      EXPECT_EQ(place.status().kind(), ErrorKind::kBadRequest);
+      EXPECT_EQ(place.status().message().find(std::string(host) + " names no host"), 0U) << place.status().message();
+    }
+    EXPECT_EQ(own_place(host, {}).value(), (Address{host, 0})) << "a coordinator is told of where it is reached";
+    EXPECT_EQ(own_place(host, {"0.0.0.0", 4100}).value(), (Address{host, 0})) << "all are on this machine";
+  }
+  for (const char* const host : {"127.0.0.1", "::1", "10.0.0.1", "node1", "0.0.0.0.example.org", ""})
+    EXPECT_FALSE(is_wildcard(host));
+}
+
 }  // namespace
 }  // namespace paceline::transport

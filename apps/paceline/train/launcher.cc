@@ -16,8 +16,6 @@ constexpr std::int32_t kMostRanks = 100'000;
 constexpr std::uint32_t kFirstDerivedPort = 12'000;
 constexpr std::uint32_t kDerivedPorts = 18'000;
 
-bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
-
 Result<std::int32_t> number(const Variables& variables, std::string_view name, std::int32_t least, std::int32_t most) {
   const auto text = variables(name);
   if (!text) return error(ErrorKind::kBadRequest, "the launcher did not set {}", name).because({"missing", std::string(name)});
@@ -99,7 +97,7 @@ Result<Place> srun_place(const Variables& variables) {
 
 Result<transport::Address> coordinator_of(const Variables& variables, const Launch& launch, const std::optional<std::string>& bind,
                                           const std::function<std::string()>& hydra) {
-  if (bind && is_wildcard(*bind)) {
+  if (bind && transport::is_wildcard(*bind)) {
     return error(ErrorKind::kBadRequest,
                  "--bind {} names no host that the other ranks can connect to; give the address of rank 0's host", *bind)
         .because({"address", "--bind"});

@@ -89,6 +89,10 @@ Status check_hosts(TrainRequest& r) {
   if (r.bind.starts_with("unix:"))
     return error(ErrorKind::kBadRequest, "--bind {} is a file of this machine, which --hosts cannot reach; name an address",
                  r.bind);
+  if (transport::is_wildcard(r.bind))
+    return error(ErrorKind::kBadRequest,
+                 "--bind {} names no host that those of --hosts can connect to; give this machine's address", r.bind)
+        .because({"address", "--bind"});
   if (!r.workers_given) r.workers = static_cast<std::int32_t>(hosts.names.size());
   if (!r.servers_given && r.settings.has_servers()) r.servers = static_cast<std::int32_t>(hosts.names.size());
   if (!r.bind.empty()) return {};
