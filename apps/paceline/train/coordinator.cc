@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 #include "base/amounts.h"
 #include "base/log.h"
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "paceline/option_files.h"
 #include "paceline/progress.h"
+#include "paceline/train/event_lines.h"
 #include "paceline/train/job_options.h"
 #include "paceline/train/roles.h"
 #include "paceline/within.h"
@@ -22,11 +24,11 @@ namespace paceline::cli {
 namespace {
 
 using report::Json;
+using Worth = EventLines::Worth;
 
 constexpr std::int64_t kLastPort = 65'535;
 
-// Prints a line at once, for a parent process that reads along.
-void print_event(const char* name, const Json& value) { std::cout << Json{{name, value}}.dump() << std::endl; }
+std::string event(const char* name, const Json& value) { return Json{{name, value}}.dump(); }
 
 }  // namespace
 
@@ -43,6 +45,7 @@ int run_coordinator(const CoordinatorRequest& request) {
 
   const SystemClock clock;
   std::unique_ptr<ProgressBar> bar;
+  std::optional<EventLines> events;  // with --events
   runtime::CoordinatorProcessOptions options;
   options.coordinator.listen = *place;
   options.coordinator.workers = request.workers;
@@ -53,11 +56,11 @@ int run_coordinator(const CoordinatorRequest& request) {
   options.coordinator.job = draw_id();
   options.trace_file = request.trace_file;
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
-    if (request.tells_gathered) print_event("gathered", true);
+    if (events && request.tells_gathered) events->add(event("gathered", true), Worth::kKept);
     return tuning::decide(spec, table, request.workers, request.servers, gathering);
   };
   options.on_progress = [&](const Json& progress) {
-    if (request.events) return print_event("progress", progress);
+    if (events) return events->add(event("progress", progress), Worth::kPassing);
     if (progress.contains("pace") || progress.value("rank", 0) != 0) return;
     if (bar == nullptr)
       bar = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), ShowProgress::kOnTerminal, clock);
@@ -70,7 +73,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   const auto address = coordinator.start();
   if (!address.ok()) return report_error(address.status());
   if (request.events)
-    print_event("listening", address->text());
+    events.emplace(stdout).add(event("listening", address->text()), Worth::kKept);
   else
     fmt::print(stderr, "paceline: coordinator at {}, waiting for {} and {}\n", address->text(), counted(request.workers, "worker"),
                counted(request.servers, "server"));
@@ -80,13 +83,14 @@ int run_coordinator(const CoordinatorRequest& request) {
   auto [status, report] = coordinator.ending();
   if (report) (*report)["security"] = transport::security_text(*key);
   if (report) {
-    if (request.events)
-      print_event("report", *report);
+    if (events)
+      events->add(event("report", *report), Worth::kKept);
     else if (request.json)
       std::cout << report->dump(2) << "\n";
     else
       std::cout << report::report_text(*report);
   }
+  events.reset();
   std::cout.flush();
   return status.ok() ? kDone : report_error(status);
 }
