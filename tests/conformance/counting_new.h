@@ -1,5 +1,5 @@
-// Counts every operator new of the program it is linked into, and refuses large ones where it is asked to. A file of its own: where the compiler sees both the replaced
-// operators and their callers, it takes the free() inside for a mismatch.
+// Counts every operator new of the program it is linked into, and refuses large ones where it is asked to. A file of its own: where
+// the compiler sees both the replaced operators and their callers, it takes the free() inside for a mismatch.
 #pragma once
 
 #include <cstddef>

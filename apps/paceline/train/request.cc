@@ -86,13 +86,9 @@ Status check_hosts(TrainRequest& r) {
   if (r.ranks_elsewhere)
     return error(ErrorKind::kBadRequest,
                  "--hosts starts a process for each rank, and a launcher has started this one; leave one out");
-  if (r.bind.starts_with("unix:"))
-    return error(ErrorKind::kBadRequest, "--bind {} is a file of this machine, which --hosts cannot reach; name an address",
-                 r.bind);
-  if (transport::is_wildcard(r.bind))
-    return error(ErrorKind::kBadRequest,
-                 "--bind {} names no host that those of --hosts can connect to; give this machine's address", r.bind)
-        .because({"address", "--bind"});
+  if (const bool file = r.bind.starts_with("unix:"); file || transport::is_wildcard(r.bind))
+    return error(ErrorKind::kBadRequest, "--bind {} {}, which --hosts cannot reach; give this machine's address", r.bind,
+                 file ? "is a file of this machine" : "names no host");
   if (!r.workers_given) r.workers = static_cast<std::int32_t>(hosts.names.size());
   if (!r.servers_given && r.settings.has_servers()) r.servers = static_cast<std::int32_t>(hosts.names.size());
   if (!r.bind.empty()) return {};
