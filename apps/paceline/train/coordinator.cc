@@ -30,6 +30,19 @@ constexpr std::int64_t kLastPort = 65'535;
 
 std::string event(const char* name, const Json& value) { return Json{{name, value}}.dump(); }
 
+runtime::CoordinatorProcessOptions options_of(const CoordinatorRequest& request, const transport::Address& place) {
+  runtime::CoordinatorProcessOptions options;
+  options.coordinator.listen = place;
+  options.coordinator.workers = request.workers;
+  options.coordinator.servers = request.servers;
+  options.coordinator.silence_deadline = from_seconds(request.spec.limits.deadline);
+  options.coordinator.gathering_deadline = from_seconds(request.spec.limits.stall_deadline);
+  options.coordinator.release = PACELINE_VERSION;
+  options.coordinator.job = draw_id();
+  options.trace_file = request.trace_file;
+  return options;
+}
+
 }  // namespace
 
 int run_coordinator(const CoordinatorRequest& request) {
@@ -46,15 +59,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   const SystemClock clock;
   std::unique_ptr<ProgressBar> bar;
   std::optional<EventLines> events;  // with --events
-  runtime::CoordinatorProcessOptions options;
-  options.coordinator.listen = *place;
-  options.coordinator.workers = request.workers;
-  options.coordinator.servers = request.servers;
-  options.coordinator.silence_deadline = from_seconds(request.spec.limits.deadline);
-  options.coordinator.gathering_deadline = from_seconds(request.spec.limits.stall_deadline);
-  options.coordinator.release = PACELINE_VERSION;
-  options.coordinator.job = draw_id();
-  options.trace_file = request.trace_file;
+  runtime::CoordinatorProcessOptions options = options_of(request, *place);
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
     if (events && request.tells_gathered) events->add(event("gathered", true), Worth::kKept);
     return tuning::decide(spec, table, request.workers, request.servers, gathering);
