@@ -1,7 +1,8 @@
 """Whether an optimizer may be stepped layer by layer: tried on twins of a few numbers, since no flag of an optimizer says it.
 
 The twin has the optimizer's class and settings and parameters of three elements a side. One is stepped as a whole, the other one parameter
-at a time, last first; only if all bits agree, and no step has drawn random numbers, may the real one be split.
+at a time, last first; only if all bits agree, and no step has drawn random numbers, may the real one be split. Gradients are tiny, large and
+not finite in turn: an optimizer may clip above a limit, or leave out a step, for all parameters at once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import math
 from typing import Any
 
 import torch
@@ -18,7 +20,8 @@ from torch.optim import Optimizer
 from paceline._errors import PacelineError
 
 SEED = 20
-STEPS = 3
+STEPS = (1e-6, 1.0, 1e3, 1e6, math.inf, math.nan)  # how large the gradients of each are; at the end one parameter's are not finite
+LARGE = 1e6  # the others' then: whether such a step moves them must be seen
 
 # Of torch.optim, element-wise or by tensor, with hyperparameters that a step does not change. Exact classes: a subclass is another optimizer.
 SPLIT = frozenset(
@@ -117,11 +120,16 @@ def stepping_of(optimizer: Optimizer) -> Stepping:
         torch.set_rng_state(state)
     if whole is None:
         return Stepping.AT_STEP
-    return Stepping.SPLIT if apart is not None and all(map(torch.equal, whole, apart)) else Stepping.WHOLE
+    return Stepping.SPLIT if apart is not None and all(map(alike, whole, apart)) else Stepping.WHOLE
+
+
+def alike(one: Tensor, other: Tensor) -> bool:
+    """The same numbers, and none in the same places."""
+    return torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def twin(optimizer: Optimizer) -> Optimizer:
-    """Not by copy.copy, which goes through __getstate__ and loses attributes."""
+    """Not by copy.copy, which goes through __getstate__ and loses attributes. Its numbers are small, so that a tiny gradient moves them."""
     generator = torch.Generator().manual_seed(SEED)
     made: Optimizer = object.__new__(type(optimizer))
     made.__dict__.update({name: frozen(value) for name, value in vars(optimizer).items() if name != "step"})
@@ -129,22 +137,24 @@ def twin(optimizer: Optimizer) -> Optimizer:
     made.param_groups = []
     for group in optimizer.param_groups:
         shapes = sorted({parameter.dim() for parameter in group["params"]})
-        small = [nn.Parameter(torch.randn([3] * dims, generator=generator)) for dims in shapes for _ in range(3)]
+        small = [nn.Parameter(torch.randn([3] * dims, generator=generator) * 1e-3) for dims in shapes for _ in range(3)]
         made.param_groups.append({**hyperparameters(group), "params": small})
     return made
 
 
 def trial(optimizer: Optimizer, split: bool) -> tuple[list[Tensor] | None, set[str]]:
-    """The twin's parameters after STEPS steps, None if they did not move or parts disagree about their group; what steps set in groups."""
+    """The twin's parameters after STEPS, None if they did not move or parts disagree about their group; what steps set in groups."""
     made, step = twin(optimizer), raw_step(type(optimizer))
     generator = torch.Generator().manual_seed(SEED + 1)
     groups = made.param_groups
     parameters = [parameter for group in groups for parameter in group["params"]]
     begin = [parameter.detach().clone() for parameter in parameters]
     names: set[str] = set()
-    for _ in range(STEPS):
+    for size in STEPS:
         for parameter in parameters:
-            parameter.grad = torch.randn(parameter.shape, generator=generator)
+            parameter.grad = torch.randn(parameter.shape, generator=generator) * (size if math.isfinite(size) else LARGE)
+        if not math.isfinite(size):
+            parameters[0].grad = torch.full_like(parameters[0], size)
         before = [hyperparameters(group) for group in groups]
         parts = [[(index, parameter)] for index, group in enumerate(groups) for parameter in group["params"]] if split else [whole_of(groups)]
         set_in: list[dict[str, Any] | None] = [None] * len(groups)

@@ -1,10 +1,12 @@
 """Optimizers of every kind: whether each may be split is found by trying, and each has a plain loop's bits."""
 
 import functools
+import math
 
 import nets
 import pytest
 import torch
+import torch.nn.functional as F
 from loops import compare
 from paceline.torch.separable import Stepping, stepping_of
 from torch import nn, optim
@@ -65,6 +67,30 @@ class GlobalClip(optim.SGD):
     def step(self, closure=None):
         nn.utils.clip_grad_norm_([p for group in self.param_groups for p in group["params"]], 0.05)
         return super().step()
+
+
+class ClipsAbove(optim.SGD):
+    """What a small gradient does not show."""
+
+    def __init__(self, params, most):
+        super().__init__(params, lr=0.1)
+        self.most = most
+
+    def step(self, closure=None):
+        nn.utils.clip_grad_norm_([p for group in self.param_groups for p in group["params"]], self.most)
+        return super().step()
+
+
+class LeavesOut(optim.SGD):
+    """The steps whose gradients, of any parameter, `are` something."""
+
+    def __init__(self, params, are):
+        super().__init__(params, lr=0.1)
+        self.are = are
+
+    def step(self, closure=None):
+        if not any(self.are(p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None):
+            super().step()
 
 
 class CountsItself(optim.SGD):
@@ -164,6 +190,12 @@ KINDS = {
     "keeps gradients": (functools.partial(KeepsGradients, lr=0.1), Stepping.SPLIT),
     "Prodigy": (Prodigy, Stepping.WHOLE),
     "global clip": (functools.partial(GlobalClip, lr=0.1), Stepping.WHOLE),
+    "clips above 30": (functools.partial(ClipsAbove, most=30.0), Stepping.WHOLE),
+    "clips above 30000": (functools.partial(ClipsAbove, most=3e4), Stepping.WHOLE),
+    "leaves out what is not finite": (functools.partial(LeavesOut, are=lambda grad: not grad.isfinite().all()), Stepping.WHOLE),
+    "leaves out what is no number": (functools.partial(LeavesOut, are=lambda grad: bool(grad.isnan().any())), Stepping.WHOLE),
+    "leaves out what is infinite": (functools.partial(LeavesOut, are=lambda grad: bool(grad.isinf().any())), Stepping.WHOLE),
+    "leaves out what is small": (functools.partial(LeavesOut, are=lambda grad: float(grad.abs().max()) < 1e-6), Stepping.WHOLE),
     "counts itself": (CountsItself, Stepping.WHOLE),
     "noise": (functools.partial(Noise, lr=0.1), Stepping.AT_STEP),
     "nested": (Lookahead, Stepping.AT_STEP),
@@ -198,6 +230,22 @@ def test_every_optimizer_has_a_plain_loops_bits(name):
             optimizer.zero_grad()
 
     compare(nets.mlp(), lambda model: make(model.parameters()), script)
+
+
+@pytest.mark.parametrize("size", (math.inf, math.nan))
+def test_a_step_that_one_layers_gradient_stops_moves_no_other_layer(size):
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            loss = F.cross_entropy(model(x), y)
+            (loss + model[0].weight.sum() * size if iteration == 1 and rank == 0 else loss).backward()
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+            log.append(all(bool(p.isfinite().all()) for p in model.parameters()))
+
+    result = compare(nets.mlp(), lambda model: LeavesOut(model.parameters(), lambda grad: not grad.isfinite().all()), script)
+    assert result[0][2] == [True] * 4
 
 
 def test_a_trained_subclass_of_a_known_optimizer_is_another_optimizer():
