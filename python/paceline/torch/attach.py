@@ -95,9 +95,7 @@ def attach(
     make_free(model, optimizer)
     refuse_shared(table)
     refuse_strangers(table, optimizer)
-    stepper = Stepper(optimizer, table)
-    if apply == "at-step":
-        stepper.stepping = Stepping.AT_STEP
+    stepper = Stepper(optimizer, table, Stepping.AT_STEP if apply == "at-step" else separable.stepping_of(optimizer))
     frozen = set() if may_thaw else frozen_entries(table, optimizer)
     if on_servers:
         servers.refuse_model(table, optimizer)

@@ -36,6 +36,7 @@ SCHEDULED = frozenset(("lr", "momentum", "betas", "weight_decay"))
 class Stepping(enum.Enum):
     SPLIT = "layer by layer, each before it is read next"
     WHOLE = "as a whole before the next forward pass, since it uses all parameters together"
+    HOOKED = "as a whole before the next forward pass, since a hook after its step may write to any parameter"
     AT_STEP = "as a whole inside step()"
 
 
@@ -134,6 +135,7 @@ def twin(optimizer: Optimizer) -> Optimizer:
     made: Optimizer = object.__new__(type(optimizer))
     made.__dict__.update({name: frozen(value) for name, value in vars(optimizer).items() if name != "step"})
     made.state = collections.defaultdict(dict)
+    made._optimizer_step_pre_hooks, made._optimizer_step_post_hooks = collections.OrderedDict(), collections.OrderedDict()  # the script's are not for it
     made.param_groups = []
     for group in optimizer.param_groups:
         shapes = sorted({parameter.dim() for parameter in group["params"]})

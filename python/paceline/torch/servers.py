@@ -167,6 +167,7 @@ class Adoption(Updates):
 
     def begin(self, pending: Pending) -> None:
         self.pending = pending
+        self.stepper.decide()
         self.ledger.step()
 
     def _apply(self, layers: list[int], reason: str) -> None:

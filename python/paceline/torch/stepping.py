@@ -6,7 +6,7 @@ No copy of any arithmetic: the class's own `step` runs, while `param_groups` hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from paceline._errors import PacelineError
-from paceline.torch.separable import Stepping, changes, hyperparameters, raw_step, same, stepping_of
+from paceline.torch.separable import Stepping, changes, hyperparameters, raw_step, same
 from paceline.torch.table import DEVICES, Table
 
 Groups = list[dict[str, Any]]
@@ -26,10 +26,11 @@ Part = tuple[int, list[Tensor]]  # group, parameters of it
 
 
 class Stepper:
-    def __init__(self, optimizer: Optimizer, table: Table) -> None:
+    def __init__(self, optimizer: Optimizer, table: Table, stepping: Stepping) -> None:
+        """`stepping`: as the optimizer may be stepped while no hook follows its step."""
         self.optimizer = optimizer
         self.kind = type(optimizer)
-        self.stepping = stepping_of(optimizer)
+        self._bare = stepping
         self.table = table
         self._raw = raw_step(self.kind)
         self._frozen: Groups = []
@@ -37,17 +38,23 @@ class Stepper:
         self._changed: list[dict[str, Any] | None] = []
         self._parts: dict[int, list[Part]] = {}  # of each layer
         self._parts_of: list[int] = []  # the groups that _parts was made from
+        self.decide()
+
+    def decide(self) -> None:
+        """For the step that is asked for now. What hooks after it write must be there before anybody reads a parameter."""
+        self.stepping = Stepping.HOOKED if self._bare is Stepping.SPLIT and post_hooks(self.optimizer) else self._bare
 
     def parameters(self) -> Iterable[Tensor]:
         return chain.from_iterable(group["params"] for group in self.optimizer.param_groups)
 
     def freeze(self) -> None:
         """From here until finish(), parts are stepped with the hyperparameters of this moment."""
+        self.decide()
         groups = self.optimizer.param_groups
         self._frozen = [hyperparameters(group) for group in groups]
         self._fixed = [not any(isinstance(value, (Tensor, list, dict, set)) for value in group.values()) for group in self._frozen]
         self._changed = [None] * len(groups)
-        known = [part for group in groups for part in (id(group["params"]), len(group["params"]))]
+        known = [id(self.stepping), *(part for group in groups for part in (id(group["params"]), len(group["params"])))]
         if known != self._parts_of:
             self._parts_of = known
             self._parts = self._cut(groups)
@@ -106,19 +113,20 @@ class Stepper:
         self._changed[index] = changed
 
 
-def run_hooks(optimizer: Optimizer, before: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The step hooks of the optimizer and of all optimizers, as the wrapper of torch runs them."""
-    if before:
-        for hook in chain(_global_optimizer_pre_hooks.values(), optimizer._optimizer_step_pre_hooks.values()):
-            result = hook(optimizer, args, kwargs)
-            if result is not None:
-                if not (isinstance(result, tuple) and len(result) == 2):
-                    raise PacelineError(f"a step pre-hook returned {result!r}; it must return None or a tuple of arguments and keyword arguments")
-                args, kwargs = result
-    else:
-        for after in chain(optimizer._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values()):
-            after(optimizer, args, kwargs)
+def run_pre_hooks(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The optimizer's and those of all optimizers, as the wrapper of torch runs them."""
+    for hook in chain(_global_optimizer_pre_hooks.values(), optimizer._optimizer_step_pre_hooks.values()):
+        result = hook(optimizer, args, kwargs)
+        if result is not None:
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise PacelineError(f"a step pre-hook returned {result!r}; it must return None or a tuple of arguments and keyword arguments")
+            args, kwargs = result
     return args, kwargs
+
+
+def post_hooks(optimizer: Optimizer) -> list[Callable[..., None]]:
+    """What follows a step that is asked for now, in this order."""
+    return [*optimizer._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()]
 
 
 class outside_of_forward:

@@ -6,41 +6,44 @@ comes later wraps it itself. Copies and pickles of the optimizer have the class 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
 from paceline.torch.front import Front
-from paceline.torch.stepping import run_hooks
+from paceline.torch.stepping import outside_of_forward, post_hooks, run_pre_hooks
 
 Closure = Any
 
 
 def swap(optimizer: Optimizer, front: Front) -> None:
     kind = type(optimizer)
-    last_call: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    following: list[Callable[[], None]] = []  # hooks of the step that was asked for last
 
     def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if front.inert:
             return kind.step(self, *args, **kwargs)
         with torch.profiler.record_function(f"Optimizer.step#{kind.__name__}.step"):
             _, *args_after = (self, *args)
-            (_, *args_after), kwargs = run_hooks(self, True, (self, *args), kwargs)
+            (_, *args_after), kwargs = run_pre_hooks(self, (self, *args), kwargs)
             closure = args_after[0] if args_after else kwargs.get("closure")
             loss = None
             if closure is not None:
                 with torch.enable_grad():
                     loss = closure()
-            last_call[:] = [((self, *args_after), kwargs)]
+            following[:] = [functools.partial(hook, self, (self, *args_after), kwargs) for hook in post_hooks(self)]
             front.step()
         return loss
 
     step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it in its own runner of hooks
 
     def stepped() -> None:
-        for args, kwargs in last_call:
-            run_hooks(optimizer, False, args, kwargs)
+        with outside_of_forward():
+            for hook in following:
+                hook()
 
     def zero_grad(self: Optimizer, set_to_none: bool = True) -> None:
         if front.inert:

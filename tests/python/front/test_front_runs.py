@@ -4,6 +4,7 @@ import copy
 import threading
 
 import nets
+import pytest
 import torch
 from loops import attached, bits, compare, plain
 from torch import nn, optim
@@ -21,6 +22,73 @@ def test_step_hooks_run_before_and_after_all_layers():
         job.synchronize()
 
     compare(nets.mlp(), lambda model: optim.SGD(model.parameters(), lr=0.1), script)
+
+
+def clamped(optimizer, args, kwargs):
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.clamp_(-0.2, 0.2)
+
+
+@pytest.mark.parametrize("registered", (0, 2), ids=("before attach", "in the middle"))
+def test_what_a_hook_after_the_step_writes_is_there_before_the_next_forward_pass(registered):
+    def make(model):
+        optimizer = optim.Adam(model.parameters(), lr=0.1)
+        if registered == 0:
+            optimizer.register_step_post_hook(clamped)
+        return optimizer
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            nets.backward(model, iteration, rank)
+            yield
+            if iteration == registered == 2:
+                optimizer.register_step_post_hook(clamped)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(nets.mlp(), make, script)
+
+
+def test_a_hook_that_was_registered_after_the_step_follows_the_next_one_and_one_that_was_removed_still_follows():
+    def script(model, optimizer, rank, job, log):
+        handle = optimizer.register_step_post_hook(lambda *_: log.append("first"))
+        for iteration in range(3):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            if iteration == 0:
+                handle.remove()
+                optimizer.register_step_post_hook(lambda *_: log.append("second"))
+            optimizer.zero_grad()
+        job.synchronize()
+
+    compare(nets.mlp(), lambda model: optim.SGD(model.parameters(), lr=0.1), script)
+
+
+def test_a_hook_of_all_optimizers_too_and_it_runs_outside_of_the_forward_pass():
+    seen = []
+
+    def hook(optimizer, args, kwargs):
+        clamped(optimizer, args, kwargs)
+        seen.append((torch.is_inference_mode_enabled(), torch.is_grad_enabled()))
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+            with torch.inference_mode():
+                log.append(bits(model(torch.ones(2, 4)).clone()))
+
+    handle = optim.optimizer.register_optimizer_step_post_hook(hook)
+    try:
+        compare(nets.mlp(), lambda model: optim.SGD(model.parameters(), lr=0.5), script)
+    finally:
+        handle.remove()
+    assert seen == [(False, True)] * 12
 
 
 def test_loading_a_state_dict_in_the_middle():
