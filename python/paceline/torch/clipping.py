@@ -1,14 +1,18 @@
-"""Clipping by the norm of all means, known from the verdict while means still travel."""
+"""Clipping by the norm of all means, known from the verdict while means still travel; of some of them, or once more, by their numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from paceline._errors import PacelineError
 from paceline.torch.norms import is_looked_at
+from paceline.torch.table import Entry
+from paceline.torch.waiting import Waiting, WaitingGrad
 
 if TYPE_CHECKING:
     from paceline.torch.front import Front
@@ -21,6 +25,7 @@ class Clip:
 
     def __init__(self, max_norm: float, norm: Callable[[], float]) -> None:
         self.max_norm = max_norm
+        self.by_script = False  # what the script puts in the place of a gradient afterwards is not clipped
         self._ask = norm
         self._norm: float | None = None
 
@@ -34,43 +39,43 @@ class Clip:
         return min(1.0, self.max_norm / (self.norm() + EPSILON)) if self.norm() == self.norm() else self.norm()
 
 
-class Norm:
-    """What `clip_grad_norm_` returns: a number that waits when it is looked at."""
+class Norm(Waiting):
+    """What `clip_grad_norm_` returns: a tensor of one float64 in the host's memory, which waits when it is looked at."""
+
+    @staticmethod
+    def __new__(cls, clip: Clip) -> Norm:
+        norm: Norm = torch.Tensor._make_wrapper_subclass(cls, (), dtype=torch.float64, device="cpu")
+        return norm
 
     def __init__(self, clip: Clip) -> None:
         self._clip = clip
+        self._number: Tensor | None = None
 
-    def item(self) -> float:
-        return self._clip.norm()
-
-    def __float__(self) -> float:
-        return self._clip.norm()
-
-    def __repr__(self) -> str:
-        return f"Norm({self._clip.norm()})"
-
-    def __format__(self, spec: str) -> str:
-        return format(self._clip.norm(), spec)
-
-    def __lt__(self, other: float) -> bool:
-        return self._clip.norm() < other
-
-    def __gt__(self, other: float) -> bool:
-        return self._clip.norm() > other
+    def settled(self) -> Tensor:
+        if self._number is None:
+            self._number = torch.tensor(self._clip.norm(), dtype=torch.float64, device="cpu")
+        return self._number
 
 
-def clip_by_script(front: Front, max_norm: float) -> Norm:
-    """Clips this iteration's means by their norm, as they are used; at once, if the script has looked at some."""
+def clip_by_script(front: Front, max_norm: float, entries: Sequence[Entry]) -> Norm:
+    """Clips this iteration's means by their norm, as they are used; at once, if the script has looked at some, or has clipped, or clips not all of them."""
     with front.lock, torch.no_grad():
         if front.clip_norm is not None:
             raise PacelineError(f"attach(clip_norm={front.clip_norm}) clips already; remove one of the two", subject="clip_norm")
         front.conclude()
-        grads = front.gradients()
-        clip = Clip(max_norm, front.norm(front.ledger.iteration, grads))
-        if any(is_looked_at(grad, index, front.idle) for index, grad in enumerate(grads)):
-            for grad in grads:
-                if grad is not None:
-                    grad.mul_(clip.coefficient())
-        else:
-            front.clip = clip
-        return Norm(clip)
+        grads, idle = front.gradients(), front.idle
+        left_out = {entry.index for entry in front.table.entries} - {entry.index for entry in entries} - front.exchange.frozen
+        if front.clip is None and not left_out and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
+            front.clip = Clip(max_norm, front.norm(front.ledger.iteration, grads))
+            front.clip.by_script = True
+            return Norm(front.clip)
+        shown = [front.seen(grad) if isinstance(grad, WaitingGrad) else grad for grad in (grads[entry.index] for entry in entries)]
+        return clipped_now(max_norm, [grad for grad in shown if grad is not None])
+
+
+def clipped_now(max_norm: float, grads: Sequence[Tensor]) -> Norm:
+    norm = math.sqrt(sum(float(grad.double().square().sum()) for grad in grads))
+    clip = Clip(max_norm, lambda: norm)
+    for grad in grads:
+        grad.mul_(clip.coefficient())
+    return Norm(clip)

@@ -99,8 +99,9 @@ class Job:
         return Sampler(dataset, self.workers, self.rank, lambda: self.iteration, **options)
 
     def clip_grad_norm_(self, max_norm: float) -> Norm:
-        """Between backward() and step(): clips this iteration's means by their norm. Nothing waits until the norm is looked at or needed."""
-        return clip_by_script(self._front, max_norm)
+        """Between backward() and step(): clips this iteration's means by their norm. Nothing waits until the norm is looked at or needed, but for a second
+        call before the same step()."""
+        return clip_by_script(self._front, max_norm, self._front.table.entries)
 
     def report(self) -> dict[str, float]:
         """Iterations after the first, and of one of them: seconds, computing, exposed (waited by this rank), and what was waited by reason. On
@@ -190,9 +191,20 @@ class Job:
 
 
 def clip_grad_norm_(model: torch.nn.Module, max_norm: float) -> Norm:
-    """torch.nn.utils.clip_grad_norm_ for an attached model, without waiting for all gradients: the norm is known earlier."""
-    for front in attached_to(model):
-        return clip_by_script(front, max_norm)
-    raise PacelineError("clip_grad_norm_ of paceline.torch takes a model that is attached; torch.nn.utils.clip_grad_norm_ clips any other")
+    """torch.nn.utils.clip_grad_norm_ for an attached model, without waiting for all gradients: the norm is known earlier. Of a part of it the gradients
+    are waited for."""
+    fronts = set(attached_to(model))
+    if not fronts:
+        raise PacelineError("clip_grad_norm_ of paceline.torch takes a model that is attached; torch.nn.utils.clip_grad_norm_ clips any other")
+    front = fronts.pop()
+    found = [front.table.of(parameter) for parameter in model.parameters()]
+    entries = [entry for entry in found if entry is not None]
+    if len(entries) < len(found):
+        raise PacelineError(
+            f"clip_grad_norm_: {len(found) - len(entries)} parameters of the {type(model).__name__} are not in the job of the others, which does not know their norm; "
+            f"give each attached model by itself, or all to torch.nn.utils.clip_grad_norm_, which waits for their gradients",
+            subject="clip_grad_norm_",
+        )
+    return clip_by_script(front, max_norm, entries)
 
 

@@ -22,7 +22,7 @@ def is_looked_at(grad: Grad, index: int, idle: set[int]) -> bool:
 
 
 def norm_of(table: Table, exchange: Exchange, iteration: int, grads: list[Grad], idle: set[int]) -> float:
-    """`grads`: of each parameter, as the script left them; those that have to be looked at for this are settled."""
+    """`grads`: of each parameter, as the script left them."""
     # The verdict counts all that was exchanged.
     if exchange.only_gradients and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
         return math.sqrt(exchange.verdict(iteration).square_sum)
@@ -31,11 +31,9 @@ def norm_of(table: Table, exchange: Exchange, iteration: int, grads: list[Grad],
     with torch.inference_mode(False), torch.no_grad():
         for entry, grad in zip(table.entries, grads):
             if isinstance(grad, WaitingGrad):
-                if grad.arrived is None:
-                    if entry.index in idle and exchange.nobody_used(entry.index, iteration):
-                        continue
-                    grad.arrived = exchange.mean(entry, iteration, own=True)
-                grad = grad.arrived
+                if grad.arrived is None and entry.index in idle and exchange.nobody_used(entry.index, iteration):
+                    continue
+                grad = grad.arrived if grad.arrived is not None else exchange.mean(entry, iteration, own=True)  # unclipped, so nobody else's
             if grad is not None:
                 total += float(grad.double().square().sum())
     return math.sqrt(total)

@@ -50,6 +50,13 @@ class Pending:
         self.clip = clip
 
 
+def is_clipped(pending: Pending, given: Grad) -> bool:
+    """Whether the script has seen it clipped, or has put it there after clipping."""
+    if isinstance(given, WaitingGrad):
+        return given.scaled
+    return given is not None and pending.clip is not None and pending.clip.by_script
+
+
 class Updates:
     def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, account: Account, after: Callable[[int], Iterable[int]]) -> None:
         """`after`: the layers that are needed after one, in that order."""
@@ -164,7 +171,7 @@ class Updates:
         if given is None or isinstance(given, WaitingGrad):
             grad = self._mean(pending, entry, given, kept)
         assert grad is not None
-        if coefficient != 1.0 and not (isinstance(given, WaitingGrad) and given.scaled):
+        if coefficient != 1.0 and not is_clipped(pending, given):
             grad.mul_(coefficient)
         if isinstance(given, WaitingGrad) and not kept and given.arrived is None and sys.getrefcount(given) == IN_VARIABLE:
             self._free[entry.index] = given

@@ -1,4 +1,4 @@
-"""What `parameter.grad` is between a gradient's end and its mean: a tensor that waits when somebody looks at it.
+"""Tensors that wait when somebody looks at them: what `parameter.grad` is between a gradient's end and its mean, and the norm of all means.
 
 A script that clips, unscales, logs or changes gradients between `backward()` and `step()` meets the mean of all ranks, never its own
 part; it waits for as much as it touches. Shape, type and the like are answered without waiting.
@@ -31,7 +31,36 @@ def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
-class WaitingGrad(torch.Tensor):
+class Waiting(torch.Tensor):
+    """A tensor whose numbers are there when somebody has looked at them. A subclass says how it is made, and `settled`."""
+
+    def settled(self) -> Tensor:
+        """The numbers, in memory of their own; waits for them."""
+        raise NotImplementedError
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.settled().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        copied = self.settled().clone()
+        memo[id(self)] = copied
+        return copied
+
+    @classmethod
+    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func in ABOUT:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        return func(*replaced(args), **{name: replaced(value) for name, value in (kwargs or {}).items()})
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*replaced(args), **{name: replaced(value) for name, value in (kwargs or {}).items()})
+
+
+class WaitingGrad(Waiting):
     """States: local (not sent: `local` holds this rank's gradient, None if it has none), on its way (sent, no mean), settled (`arrived`)."""
 
     entry: Entry
@@ -62,7 +91,7 @@ class WaitingGrad(torch.Tensor):
         self.scaled = False  # by a clipping that was asked for before somebody looked
 
     def settled(self) -> Tensor:
-        """The mean, in memory of its own; waits for it."""
+        """The mean."""
         if self.arrived is None:
             self.arrived = self.source(self)
             self.local = None
@@ -74,21 +103,6 @@ class WaitingGrad(torch.Tensor):
 
     def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
         return f"WaitingGrad({self.entry.name}, {tuple(self.shape)}, {'settled' if self.arrived is not None else 'sent' if self.sent else 'not sent'})"
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.settled().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        copied = self.settled().clone()
-        memo[id(self)] = copied
-        return copied
-
-    @classmethod
-    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if func in ABOUT:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **(kwargs or {}))
-        return func(*replaced(args), **{name: replaced(value) for name, value in (kwargs or {}).items()})
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -104,15 +118,15 @@ class WaitingGrad(torch.Tensor):
             if grad.local is not None:
                 func(grad.local, *args[1:], **(kwargs or {}))
                 return grad
-        return func(*replaced(args), **{name: replaced(value) for name, value in (kwargs or {}).items()})
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 def replaced(value: Any) -> Any:
-    """`value` with means in the place of gradients that wait."""
-    if isinstance(value, WaitingGrad):
+    """`value` with numbers in the place of what waits for them."""
+    if isinstance(value, Waiting):
         return value.settled()
     if isinstance(value, (list, tuple)):
-        if any(isinstance(part, (WaitingGrad, list, tuple)) for part in value):
+        if any(isinstance(part, (Waiting, list, tuple)) for part in value):
             return type(value)(*map(replaced, value)) if hasattr(value, "_fields") else type(value)(map(replaced, value))
         return value
     if isinstance(value, dict):
