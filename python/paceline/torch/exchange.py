@@ -6,7 +6,6 @@ layer; buffers that travel; and last, in a layer of their own, what never has a 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +14,8 @@ import torch
 from torch import Tensor
 
 from paceline._node import Node, TensorSpec, Verdict
-from paceline.torch import memory, transfers
+from paceline.torch import memory, refusals, transfers
+from paceline.torch.samples import Samples
 from paceline.torch.table import Entry, Table
 
 SLICE = 0.05  # seconds of one wait inside the library, between which Python handles signals
@@ -44,7 +44,7 @@ class Exchange:
         self._numbers: list[int] = []  # in the job's table, of each parameter
         self._layers: dict[int, int] = {}  # layer of the model -> of the job, of those that are exchanged
         self._rows_layer = -1
-        self._samples = math.nan
+        self.samples = Samples()
         self._weight: tuple[int, float] = (-1, 1.0)  # iteration, what its means are multiplied with
         self._verdict: tuple[int, Verdict, frozenset[int]] | None = None  # iteration, its verdict, parameters that nobody used
         self._sparse_warned = False
@@ -138,9 +138,6 @@ class Exchange:
     def value(self, row: Row) -> Tensor:
         return self._values[row.number]
 
-    def samples(self, count: float) -> None:
-        self._samples = count
-
     # --- one iteration
 
     def send(self, entry: Entry, grad: Tensor) -> None:
@@ -153,7 +150,8 @@ class Exchange:
             grad = self._densified(entry, grad)
         flat = memory.as_sent(grad.detach(), entry.strides, kind)
         if self.samples_row is not None:
-            flat = flat * self._samples
+            flat = flat * count if (count := self.samples.so_far) else torch.zeros_like(flat)  # the gradient of no sample may be no number
+            self.samples.on_sent()
         if self._transfers is not None:
             self._transfers.send(number, flat)
         else:
@@ -167,8 +165,8 @@ class Exchange:
         if self._transfers is not None:
             self._transfers.finish()
         if self.samples_row is not None:
-            self.send_row(self.samples_row, torch.tensor([self._samples], dtype=torch.float32, device="cpu"))
-            self._samples = math.nan
+            self.send_row(self.samples_row, torch.tensor([self.samples.so_far], dtype=torch.float32, device="cpu"))
+        self.samples.next()
         idle = [row.number for row in self.rows if not row.frozen and row.number not in self._sent_rows]
         self._sent_rows.clear()
         self.node.backward_done(iteration, [*(self._numbers[index] for index in unused), *idle])
@@ -182,10 +180,10 @@ class Exchange:
         if self._transfers is not None:
             self._transfers.close()
 
-    @property
-    def counted(self) -> bool:
-        """Whether the samples of the iteration are known, as far as they are needed."""
-        return self.samples_row is None or not math.isnan(self._samples)
+    def check_samples(self) -> None:
+        """That those of the iteration are known, as far as they are needed."""
+        if self.samples_row is not None and self.samples.so_far is None:
+            raise refusals.uncounted()
 
     def stands(self, entry: Entry) -> Tensor:
         """What came last for the parameter, where it came."""

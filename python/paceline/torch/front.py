@@ -64,6 +64,7 @@ class Front:
             if entry.layer in self.ledger.due:
                 raise refusals.stale(entry)
             if self.paused:
+                self.exchange.samples.on_gradient()
                 return
             refusals.check_gradient(entry, grad)
             fresh = not isinstance(grad, WaitingGrad)
@@ -71,6 +72,7 @@ class Front:
             if finish is Finish.RESTART:
                 self._restart(entry)
                 finish = self.ledger.finished(entry.index, True)
+            self.exchange.samples.on_gradient()
             content = grad.content() if isinstance(grad, WaitingGrad) else grad
             assert content is not None
             if finish is Finish.SEND:
@@ -103,8 +105,7 @@ class Front:
                     entry.parameter.grad = self._wait_for(entry, None, sent=False)
 
     def _send(self, entry: Entry, content: Tensor) -> None:
-        if not self.exchange.counted:
-            raise refusals.uncounted()
+        self.exchange.check_samples()
         self.exchange.send(entry, content)
         self.ledger.on_sent(entry.index)
         grad = entry.parameter.grad
@@ -173,14 +174,14 @@ class Front:
         self.synchronize("step")
         refusals.check_counts(self.table, ledger)
         self._unused = set()
+        self.exchange.samples.conclude()
         with torch.no_grad():
             for index in ledger.unsent():
                 self._conclude_entry(self.table.entries[index])
         if not any(ledger.sent) and not self._said_nothing_finished:
             self._said_nothing_finished = True
             warnings.warn(refusals.NOTHING_FINISHED, stacklevel=4)
-        if not self.exchange.counted:
-            raise refusals.uncounted()
+        self.exchange.check_samples()
         self.buffers.adopt(self.exchange.node.workers)
         if self.buffers.send(self.exchange.node.rank):
             self.buffers.due = ledger.iteration
@@ -245,6 +246,7 @@ class Front:
         with self.lock:
             if any(self.ledger.sent) or self.ledger.concluded:
                 self.drop("zero_grad")
+            self.exchange.samples.forget()
             for index, grad in self._waiting.items():  # accumulated and not sent
                 if (parameter := self.table.entries[index].parameter).grad is grad:
                     parameter.grad = grad.content()
@@ -255,11 +257,9 @@ class Front:
                 return
             for tensor in self.stepper.parameters():
                 entry = self.table.of(tensor)
-                if tensor.grad is None:
-                    continue
-                if entry is not None and entry.layer in self.ledger.due:
+                if entry is not None and entry.layer in self.ledger.due and tensor.grad is not None:
                     tensor.grad = torch.zeros_like(tensor)
-                else:
+                elif tensor.grad is not None:
                     tensor.grad.detach_().zero_()
 
     # --- layers that are needed

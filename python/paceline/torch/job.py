@@ -32,7 +32,6 @@ class Job:
         self._front = front
         self._gates = gates
         self._node = node
-        self._samples = 0
         self._told: summary.Exchanged | None = None
         self._loss = math.nan
         self._asked_to_stop = False
@@ -69,12 +68,9 @@ class Job:
             self._front.paused = before
 
     def samples(self, count: int) -> None:
-        """How many samples the next backward pass stands for, before it. With attach(average="samples") gradients are weighted by it;
-        otherwise it is only counted, for the job's report."""
-        if count < 0:
-            raise PacelineError(f"job.samples({count}): a number of samples is at least 0", subject="samples")
-        self._samples = count
-        self._front.exchange.samples(float(count))
+        """How many samples the next backward pass stands for, before it. With attach(average="samples") gradients are weighted by it, accumulated ones
+        by the sum of their passes; otherwise it is only counted, for the job's report."""
+        self._front.exchange.samples.tell(count)
 
     def loss(self, value: float) -> None:
         """The loss of this iteration, for progress and report."""
@@ -178,7 +174,7 @@ class Job:
         self._front.exchange.close()
 
     def _iteration_done(self) -> None:
-        if self._node.step_done(self._samples, self._loss, {}):
+        if self._node.step_done(self._front.exchange.samples.total, self._loss, {}):
             self.stopping = True
         self._loss = math.nan
 

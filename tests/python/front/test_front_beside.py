@@ -1,5 +1,6 @@
 """What travels beside gradients: buffers, numbers of samples."""
 
+import contextlib
 import copy
 
 import nets
@@ -77,6 +78,73 @@ def test_means_weighted_by_samples():
         return mean * (1.0 / float(same_mean([torch.tensor([float(job.count)]) for job in jobs])))
 
     compare(nets.mlp(), adamw, script, weigh=weigh, average="samples", workers=3)
+
+
+def by_samples(gradients, jobs):
+    """The gradient of no sample counts for nothing, whatever it is."""
+    total = same_mean([torch.tensor([float(job.count)]) for job in jobs])
+    mean = same_mean([g * float(job.count) if job.count else torch.zeros_like(g) for g, job in zip(gradients, jobs)])
+    return mean * (1.0 / float(total) if total else 0.0)
+
+
+@pytest.mark.parametrize("how", ("accumulate", "no_sync"))
+def test_accumulated_gradients_are_weighted_by_the_samples_of_all_their_passes(how):
+    counts = lambda iteration, rank, part: 1 + (iteration + 2 * rank + 3 * part) % 5  # noqa: E731
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            numbers = [counts(iteration, rank, part) for part in range(3)]
+            for part, samples in enumerate(numbers):
+                x, y = nets.numbers(10 * iteration + part, rank, (samples, 4))
+                job.samples(samples)
+                with job.no_sync() if how == "no_sync" and part < 2 else contextlib.nullcontext():
+                    (F.cross_entropy(model(x), y, reduction="sum") / sum(numbers)).backward()
+            if type(job).__name__ == "Plain":
+                job.samples(sum(numbers))
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(nets.mlp(), adamw, script, weigh=by_samples, average="samples", **({"accumulate": 3} if how == "accumulate" else {}))
+    for rank in range(2):
+        assert [samples for samples, _ in standin.run.world.nodes[rank].steps] == [sum(counts(iteration, rank, part) for part in range(3)) for iteration in range(4)]
+
+
+def test_accumulated_gradients_that_are_thrown_away_take_their_samples_with_them():
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            for part in range(2):
+                with job.no_sync() if part == 0 else contextlib.nullcontext():
+                    job.samples(3 + rank + part)
+                    nets.backward(model, 10 * iteration + part, rank)
+                if part == 0 and iteration == 1:
+                    optimizer.zero_grad()
+            if type(job).__name__ == "Plain":
+                job.samples(4 + rank + (iteration != 1) * (3 + rank))
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(nets.mlp(), adamw, script, weigh=by_samples, average="samples")
+
+
+def test_a_rank_without_samples_counts_for_nothing_and_all_of_them_give_zeros():
+    """The mean of no losses is no number, and its gradients are none."""
+    counts = lambda iteration, rank: ((5, 0), (0, 2), (0, 0), (1, 3))[iteration][rank]  # noqa: E731
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            counted = torch.arange(5) < counts(iteration, rank)
+            job.samples(float(counted.sum()))
+            ((F.cross_entropy(model(x), y, reduction="none") * counted).sum() / counted.sum()).backward()
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+            log.append(all(bool(p.isfinite().all()) for p in model.parameters()))
+
+    result = compare(nets.mlp(), adamw, script, weigh=by_samples, average="samples")
+    assert result[0][2] == [True] * 4
 
 
 def test_samples_of_a_plain_mean_weight_nothing_and_are_counted_for_the_report():

@@ -11,6 +11,7 @@ from paceline.torch.account import Account
 from paceline.torch.attach import job_settings
 from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import COUNTED, Finish, Ledger, Order
+from paceline.torch.samples import Samples
 from paceline.torch.table import Table
 
 
@@ -55,6 +56,57 @@ def test_counts_are_learned_in_the_first_iteration():
     assert ledger.expected == [2, 1, 1]
     assert [ledger.finished(0, True), ledger.finished(1, True)] == [Finish.HOLD, Finish.SEND]
     assert ledger.miscounted() == 0
+
+
+def test_samples_of_all_passes_of_an_iteration_count_once():
+    samples = Samples()
+
+    def passes(*numbers):
+        for number in numbers:
+            samples.tell(number)
+            for _ in range(2):
+                samples.on_gradient()
+
+    def ended():
+        samples.conclude()
+        samples.next()
+        return samples.total
+
+    passes(3, 4)
+    assert ended() == 7
+    samples.tell(9)  # and its pass was left out
+    passes(5)
+    assert samples.so_far == 5 and ended() == 5
+    assert ended() == 5, "nothing was told"
+    passes(2, 2)
+    samples.forget()
+    passes(1)
+    assert ended() == 1
+    samples.tell(6)
+    assert ended() == 6, "a gradient may be made without a backward pass"
+    passes(4)
+    samples.tell(8.0)  # of the next iteration, which begins before this one has ended
+    assert ended() == 4
+    samples.on_gradient()
+    assert ended() == 8 and isinstance(samples.total, int)
+    samples.tell(torch.tensor([True, False, True]).sum())
+    assert ended() == 2
+    for wrong in (2.5, float("nan"), float("inf"), -1, "12", None, torch.ones(2)):
+        with pytest.raises(PacelineError, match="a number of samples is a whole one of at least 0"):
+            samples.tell(wrong)
+
+
+def test_what_has_left_is_not_weighted_anew():
+    samples = Samples()
+    samples.tell(4)
+    samples.on_gradient()
+    samples.on_sent()
+    samples.tell(4)
+    samples.on_gradient()
+    assert samples.so_far == 4, "another loss of the same samples"
+    samples.tell(5)
+    with pytest.raises(PacelineError, match=r"job.samples\(5\): gradients of this iteration have left, weighted by 4; .*job.no_sync\(\)"):
+        samples.on_gradient()
 
 
 def test_the_order_of_need_is_seen_once_and_then_now_and_then():

@@ -143,6 +143,7 @@ RUNNING = {
     "another count": (training(lambda m, o, j, i, r: backward(m, r, i) if i < 1 else None), {"expect": "counted"}, "finished 1 times in this iteration and 2 times in the first"),
     "samples not told": (training(), {"average": "samples"}, r"call job.samples\(len\(x\)\) before backward"),
     "samples below zero": (training(lambda m, o, j, i, r: j.samples(-1)), {}, r"job.samples\(-1\)"),
+    "samples that are no whole number": (training(lambda m, o, j, i, r: j.samples(12.5)), {}, r"job.samples\(12.5\): a number of samples is a whole one of at least 0"),
     "assigned": (training(assign), {}, "parameter 0.weight is another object than when attach ran"),
     "converted": (training(lambda m, o, j, i, r: m.to(torch.bfloat16)), {}, "0.weight was torch.float32 when attach ran and is torch.bfloat16 now"),
     "group of a stranger": (training(lambda m, o, j, i, r: o.add_param_group({"params": [nn.Parameter(torch.zeros(7))]})), {}, r"shape \(7,\) that the model had not"),
