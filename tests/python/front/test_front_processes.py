@@ -128,6 +128,8 @@ ENDS = {
     "close, twice": ("step(); job.close(); job.close()", ["finished", "closed"], 0),
     "sys.exit": ("step(); sys.exit()", ["finished", "closed"], 0),
     "sys.exit with a status, which is an error": ("step(); sys.exit(3)", ["failed: rank 0: SystemExit: 3", "closed"], 3),
+    "sys.exit within the job": ("step()\nwith job:\n    sys.exit(0)", ["finished", "closed"], 0),
+    "sys.exit with a status within the job": ("step()\nwith job:\n    sys.exit(3)", ["failed: rank 0: SystemExit: 3", "closed"], 3),
     "an exception": ("step(); raise ValueError('no such file')", ["failed: rank 0: ValueError: no such file", "closed"], 1),
     "an exception within the job": ("step()\nwith job:\n    raise KeyError('x')", ["failed: rank 0: KeyError: 'x'", "closed"], 1),
     "workers of a data loader, forked while updates are due, that read new values and say nothing": (FORKED_LOADER, ["same", "finished", "closed"], 0),
