@@ -87,8 +87,9 @@ class RootEnd:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: object) -> None:
-        self.front.order.forward(begins=False)
-        self.window.open()
+        if not self.front.inert:
+            self.front.order.forward(begins=False)
+            self.window.open()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Inert, ()

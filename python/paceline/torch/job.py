@@ -109,20 +109,26 @@ class Job:
         return summary.advice(self.report(), self._front.account.max_norm, is_narrow=self._front.exchange.is_narrow)
 
     def close(self) -> None:
-        """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were."""
+        """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were, also if the job has failed."""
         if self._front.inert:
             return
-        self.synchronize()
-        self._front.account.ended()
+        try:
+            self.synchronize()
+            self._front.account.ended()
+            self._finish()
+            self._front.updates.on_finished()
+            self._summarize()
+        except Exception as error:  # not KeyboardInterrupt, after which it may be closed again
+            self.fail(lifetime.sentence(self.rank, error))
+            raise
+        self._give_back()
+
+    def _finish(self) -> None:
         try:
             self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
         except PacelineError as error:
             if not (self.stopping and error.kind == "cancelled"):  # that somebody asked it to stop is how it was to end
                 raise
-        self._front.updates.on_finished()
-        self._summarize()
-        self._detach()
-        self._node.close(LEAVE)
 
     def _summarize(self) -> None:
         """At the job's end, by the rank that has heard of all."""
@@ -136,13 +142,12 @@ class Job:
                 print(f"paceline: {said}", file=sys.stderr)
 
     def fail(self, reason: str) -> None:
-        """Ends the job for all ranks with `reason`."""
+        """Ends the job for all ranks with `reason`, and gives model and optimizer back as they are: a layer whose update was due has not had it."""
         if not self._front.inert:
             self._front.inert = True
             self._node.fail(reason)
-            self._front.exchange.release()
-            self._node.close(LEAVE)
-            self._front.exchange.close()
+            self._front.updates.on_failed()
+            self._give_back()
 
     def __enter__(self) -> Job:
         return self
@@ -151,6 +156,8 @@ class Job:
         if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
             self.close()
         else:
+            if 0 < (late := len(self._front.ledger.due)) < len(self._front.table.layers):
+                warnings.warn(f"{late} of {len(self._front.table.layers)} layers have not had the update that the others have; go on from a checkpoint", stacklevel=2)
             self.fail(lifetime.sentence(self.rank, error))
 
     def _holds(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> bool:
@@ -162,15 +169,14 @@ class Job:
             self.close()
         except PacelineError as error:
             warnings.warn(f"the job that was left had failed: {error}", stacklevel=5)
-            self._front.exchange.release()
-            self._node.close(LEAVE)
-        self._detach()
 
-    def _detach(self) -> None:
+    def _give_back(self) -> None:
         with self._front.lock:
             self._front.inert = True
             self._gates.remove()
             restore(self._front.stepper.optimizer)
+        self._front.exchange.release()
+        self._node.close(LEAVE)
         self._front.exchange.close()
 
     def _iteration_done(self) -> None:

@@ -71,7 +71,7 @@ class ServerFront(Front):
         self.updates = Adoption(self._state, self.table, self.exchange, self.stepper, self.ledger, self.account, self.order.after)
 
     def _gather(self) -> None:
-        if self.inert:  # the job has failed, or this is a child of fork
+        if self.inert:  # this is a child of fork
             if self._state.end(self.ledger.iteration):
                 warnings.warn(server_state.GONE, stacklevel=4)
             return
@@ -178,6 +178,9 @@ class Adoption(Updates):
     def on_finished(self) -> None:
         """Where ranks were apart, the last values have all gradients in them, and everybody has the same."""
         self.adopt(self.table.entries)
+        self._state.end(self.ledger.iteration)
+
+    def on_failed(self) -> None:
         self._state.end(self.ledger.iteration)
 
     def refuse_load(self) -> None:

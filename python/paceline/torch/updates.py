@@ -74,6 +74,9 @@ class Updates:
     def on_finished(self) -> None:
         """The job is over for everybody."""
 
+    def on_failed(self) -> None:
+        """The job is over, and what it has not brought does not come."""
+
     def refuse_load(self) -> None:
         """The script is about to load a state into its optimizer, which is its own."""
 
@@ -136,9 +139,11 @@ class Updates:
             with outside_of_forward():
                 with torch.no_grad():
                     after = [self._put(pending, entry, coefficient, entry.index in left) for entry in entries]
-                self.stepper.step(layers)
-                for entry, grad in zip(entries, after):
-                    entry.parameter.grad = grad
+                try:
+                    self.stepper.step(layers)
+                finally:  # also where it raises: a mean may stand where the next one comes, in memory that goes with the job
+                    for entry, grad in zip(entries, after):
+                        entry.parameter.grad = grad
         finally:
             self._applying = False
         self._opened(layers)

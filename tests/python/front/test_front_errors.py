@@ -232,20 +232,6 @@ def test_one_ranks_exception_reaches_all():
     assert str(standin.run.world.failure) == "rank 1: ValueError: no such file"
 
 
-@pytest.mark.parametrize("status", ((), (None,), (0,)))
-def test_an_exit_without_a_status_ends_this_ranks_part_as_the_end_of_the_block_does(status):
-    def script(model, optimizer, rank, job, log):
-        with pytest.raises(SystemExit), job:
-            backward(model, rank)
-            optimizer.step()
-            raise SystemExit(*status)
-        log.append(len(optimizer.state_dict()["param_groups"]))
-        yield
-
-    attached(2, nets.mlp(), sgd, script)
-    assert standin.run.world.failure is None and standin.run.world.finished == {0, 1}
-
-
 def test_a_step_without_a_gradient_says_so_once():
     def script(model, optimizer, rank, job, log):
         for _ in range(2):

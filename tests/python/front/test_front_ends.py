@@ -1,0 +1,137 @@
+"""Ends within a script that goes on: an exception that it catches, an exit without a status, a job that has failed."""
+
+import nets
+import paceline.torch as pt
+import pytest
+import standin
+import torch
+from loops import attached, bits
+from paceline import PacelineError
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def is_plain(model, optimizer):
+    """As if it had never been attached."""
+    modules, parameters = list(model.modules()), list(model.parameters())
+    return (
+        type(optimizer) is torch.optim.SGD
+        and all(type(module._parameters) is dict and not module._forward_pre_hooks and not module._forward_hooks for module in modules)
+        and all(not parameter._post_accumulate_grad_hooks and type(parameter.grad) in (type(None), torch.Tensor) for parameter in parameters)
+        and not model._state_dict_pre_hooks
+        and not optimizer._optimizer_state_dict_pre_hooks
+        and torch._C._len_torch_function_stack() == 0
+    )
+
+
+def trains(model, optimizer):
+    before = bits(model.state_dict())
+    nets.backward(model, 0, 0)
+    optimizer.step()
+    optimizer.zero_grad()
+    return bits(model.state_dict()) != before
+
+
+def raises(model, optimizer, job):
+    nets.backward(model, 0, 0)
+    optimizer.step()
+    optimizer.zero_grad()
+    nets.backward(model, 1, 0)  # whose means nobody has waited for
+    raise ValueError("no such file")
+
+
+def is_refused(model, optimizer, job):
+    nets.backward(model, 0, 0)
+    nets.backward(model, 0, 0)
+
+
+def loses_a_peer(model, optimizer, job):
+    nets.backward(model, 0, 0)
+    optimizer.step()
+    job._node.world.failure = PacelineError("worker 1 has ended", kind="peer-lost")
+    nets.backward(model, 1, 0)
+
+
+def has_failed(seconds):
+    raise PacelineError("it has failed", kind="peer-lost")
+
+
+@pytest.mark.parametrize("end", (raises, is_refused, loses_a_peer), ids=lambda end: end.__name__)
+@pytest.mark.parametrize("way", ("block", "close"))
+def test_after_a_failure_model_and_optimizer_are_plain_and_may_be_attached_again(end, way):
+    def body(rank, join):
+        model = nets.mlp()
+        optimizer = sgd(model)
+        job = pt.attach(model, optimizer, join=join)
+        if way == "block":
+            with pytest.raises((ValueError, PacelineError)), job:
+                end(model, optimizer, job)
+        else:
+            with pytest.raises((ValueError, PacelineError)):
+                end(model, optimizer, job)
+            job._node.finish = has_failed
+            with pytest.raises(PacelineError, match="it has failed"):
+                job.close()
+        assert is_plain(model, optimizer) and job._node.closed
+        job.close()
+        model.zero_grad()
+        assert trains(model, optimizer)
+        with pt.attach(model, optimizer, join=standin.World(1).join_as(0)):
+            assert trains(model, optimizer)
+        assert is_plain(model, optimizer) and trains(model, optimizer)
+
+    standin.run(1, body)
+
+
+def test_layers_that_have_not_had_the_update_of_others_are_told_of(monkeypatch):
+    monkeypatch.setattr(standin.StandIn, "happens_to_be_there", lambda self, keys: False)
+
+    def script(model, optimizer, rank, job, log):
+        with pytest.warns(UserWarning, match="2 of 3 layers have not had the update that the others have; go on from a checkpoint"), pytest.raises(ValueError), job:
+            nets.backward(model, 0, 0)
+            optimizer.step()
+            model[0](torch.ones(1, 4))
+            raise ValueError("no such file")
+        yield
+
+    attached(1, nets.mlp(), sgd, script)
+
+
+def test_an_optimizer_that_raises_in_its_step_leaves_the_gradients_of_the_script():
+    """And not the mean that it was given, which stands in the job's memory."""
+
+    class Raises(torch.optim.SGD):
+        fails = False
+
+        def step(self, closure=None):
+            if Raises.fails:
+                raise ArithmeticError("no more")
+            return super().step()
+
+    def script(model, optimizer, rank, job, log):
+        with pytest.raises(ArithmeticError), job:
+            nets.backward(model, 0, 0)
+            optimizer.step()
+            optimizer.zero_grad()
+            Raises.fails = True
+            job.synchronize()
+        assert all(parameter.grad is None for parameter in model.parameters())
+        yield
+
+    attached(1, nets.mlp(), lambda model: Raises(model.parameters(), lr=0.1), script)
+
+
+@pytest.mark.parametrize("status", ((), (None,), (0,)))
+def test_an_exit_without_a_status_ends_this_ranks_part_as_the_end_of_the_block_does(status):
+    def script(model, optimizer, rank, job, log):
+        with pytest.raises(SystemExit), job:
+            nets.backward(model, 0, rank)
+            optimizer.step()
+            raise SystemExit(*status)
+        log.append(len(optimizer.state_dict()["param_groups"]))
+        yield
+
+    attached(2, nets.mlp(), sgd, script)
+    assert standin.run.world.failure is None and standin.run.world.finished == {0, 1}
