@@ -44,6 +44,13 @@ def in_place(values: Tensor, like: Tensor, strides: tuple[int, ...]) -> Tensor:
     return torch.as_strided(values, tuple(like.shape), strides, values.storage_offset())
 
 
+def sum_of_bits(tensor: Tensor) -> int:
+    """Another one, unless the numbers stand in another order or differ by design. One pass over the memory; the order of adding changes nothing."""
+    held = flat(tensor.detach())
+    pairs = held if held.numel() % 2 == 0 and held.storage_offset() % 2 == 0 else held.double()
+    return int(pairs.view(torch.int64).sum())
+
+
 def bytes_as_floats(tensor: Tensor) -> Tensor:
     """One float32 a byte: exact on every wire, sums of 65536 of them too. Never empty."""
     raw = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.zeros(1, dtype=torch.uint8, device="cpu")

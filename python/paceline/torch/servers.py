@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from paceline._errors import PacelineError
-from paceline.torch import server_rules, server_state
+from paceline.torch import memory, server_rules, server_state
 from paceline.torch.front import Front
 from paceline.torch.table import Entry, Table
 from paceline.torch.updates import Grad, Pending, Updates
@@ -163,7 +163,7 @@ class Adoption(Updates):
     def __init__(self, state: server_state.Gathering, *parts: Any) -> None:
         super().__init__(*parts)
         self._state = state
-        self._versions = [entry.parameter._version for entry in self.table.entries]
+        self._sums = [memory.sum_of_bits(entry.parameter) for entry in self.table.entries]  # as it was adopted
 
     def begin(self, pending: Pending) -> None:
         self.pending = pending
@@ -194,11 +194,11 @@ class Adoption(Updates):
 
     def _adopt(self, entry: Entry) -> None:
         parameter = entry.parameter
-        if parameter._version != self._versions[entry.index]:
+        if memory.sum_of_bits(parameter) != self._sums[entry.index]:  # parameter._version does not count what is written by .data or NumPy
             raise PacelineError(
                 f"update='server': somebody has written to parameter {entry.name} since attach or its last update; its value is the servers', and such a change would be lost. "
                 f"Change it before attach. {server_rules.WORKER}",
                 subject=entry.name,
             )
         parameter.copy_(self.exchange.stands(entry))
-        self._versions[entry.index] = parameter._version
+        self._sums[entry.index] = memory.sum_of_bits(parameter)

@@ -138,6 +138,25 @@ def test_memory_keeps_the_order_of_elements():
     assert not memory.dense(torch.zeros(4, 4)[:, ::2]) and not memory.dense(torch.zeros(1, 4).expand(3, 4))
 
 
+def test_a_sum_of_bits_tells_what_is_written():
+    generator = torch.Generator().manual_seed(2)
+    writes = (lambda t: t.mul_(2), lambda t: t.add_(1e-3), lambda t: t.clamp_(-1e-3, 1e-3), lambda t: t.zero_(), lambda t: t.view(-1)[-1].mul_(1.001))
+    for shape in ((), (1,), (3,), (1024, 512), (5, 7), (0, 3)):
+        tensor = torch.randn(shape, generator=generator)
+        beside = torch.cat([torch.zeros(1), tensor.reshape(-1)])[1:].view(shape)
+        for one in (tensor, beside):
+            assert memory.sum_of_bits(one) == memory.sum_of_bits(one.detach())
+            for write in writes if one.numel() else ():
+                before = memory.sum_of_bits(one)
+                kept = one.clone()
+                write(one)
+                assert memory.sum_of_bits(one) != before, shape
+                one.copy_(kept)
+                assert memory.sum_of_bits(one) == before, shape
+    columns = torch.randn(6, 4, generator=generator).t()
+    assert memory.sum_of_bits(columns) == memory.sum_of_bits(columns.t())
+
+
 def test_bytes_survive_the_journey():
     for kind in (torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.uint8):
         tensor = torch.arange(7).to(kind)

@@ -1,7 +1,6 @@
 """attach(update="server") on the stand-in: the bits of the servers' arithmetic, and PyTorch's own optimizer to 1e-6."""
 
 import copy
-import types
 
 import loops
 import nets
@@ -200,9 +199,44 @@ def adds_a_group(model, optimizer, job):
 def writes_to_a_parameter(model, optimizer, job):
     with torch.no_grad():
         model[2].weight.clamp_(-0.01, 0.01)
+    trains_on(model, optimizer)
+
+
+def trains_on(model, optimizer):
     nets.backward(model, 0, 0)
     optimizer.step()
     model(torch.zeros(1, 4))
+
+
+def writes_to_its_data(model, optimizer, job):
+    model[2].weight.data.mul_(2)
+    trains_on(model, optimizer)
+
+
+def writes_by_numpy(model, optimizer, job):
+    model[2].weight.detach().numpy()[0, 0] = 3
+    trains_on(model, optimizer)
+
+
+def gives_it_other_data(model, optimizer, job):
+    trains_on(model, optimizer)
+    model[2].weight.data = torch.zeros(6, 6)
+    trains_on(model, optimizer)
+
+
+def writes_within_a_forward_pass(model, optimizer, job):
+    def constrain(module, _):
+        module.weight.data.clamp_(-0.01, 0.01)
+
+    model[2].register_forward_pre_hook(constrain)
+    trains_on(model, optimizer)
+
+
+def writes_between_backward_and_step(model, optimizer, job):
+    nets.backward(model, 0, 0)
+    model[2].weight.data.mul_(0.9)
+    optimizer.step()
+    job.close()
 
 
 def scales_its_loss(model, optimizer, job):
@@ -228,6 +262,11 @@ WRONG = {
     changes_the_momentum: "momentum was 0 when attach ran and is 0.5 now.*cycle_momentum=False",
     adds_a_group: "had 1 groups when attach ran and has 2 now",
     writes_to_a_parameter: "somebody has written to parameter 2.weight",
+    writes_to_its_data: "somebody has written to parameter 2.weight",
+    writes_by_numpy: "somebody has written to parameter 2.weight",
+    gives_it_other_data: "somebody has written to parameter 2.weight",
+    writes_within_a_forward_pass: "somebody has written to parameter 2.weight",
+    writes_between_backward_and_step: "somebody has written to parameter 2.weight",
     scales_its_loss: "servers alone know",
     adds_up_over_a_step: "servers alone know its mean.*zero_grad\\(\\) after optimizer.step",
 }
@@ -259,5 +298,3 @@ def test_a_rank_whose_scheduler_goes_another_way_is_named():
 
     with pytest.raises(PacelineError, match="has the learning rate 0.[12] in iteration 0, worker"):
         server_standin.run(2, body)
-
-
