@@ -27,29 +27,80 @@ BESIDE = ABOUT | {
 
 
 class References(TorchFunctionMode):
-    """Also decides what `.grad` of a parameter shows that this rank has not used: a mean, or nothing if no other rank has either."""
+    """Of one thread, for all attached models that are outside of a forward pass.
 
-    def __init__(self, front: Front, refuse: bool) -> None:
+    Also decides what `.grad` of a parameter shows that this rank has not used: a mean, or nothing if no other rank has either.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self.front = front
-        self.refuse = refuse
+        self.watched: tuple[Window, ...] = ()
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        front = self.front
         if func == GET_GRAD:
             grad = func(*args, **(kwargs or {}))
-            mine = isinstance(grad, WaitingGrad) and grad.source == front.settle and not front.inert and not is_mine(front.lock)
-            return front.seen(grad) if mine else grad
+            if isinstance(grad, WaitingGrad):
+                for window in self.watched:
+                    if grad.source == window.front.settle and window.looks:
+                        return window.front.seen(grad)
+            return grad
         if torch.compiler.is_compiling():
             return func(*args, **(kwargs or {}))
-        if front.ledger.due and not front.inert and not is_mine(front.lock):
-            if func not in BESIDE:
-                self._look(func, args)
+        for window in self.watched:
+            if window.front.ledger.due and window.looks and func not in BESIDE:
+                window.look(func, args)
                 if kwargs:
-                    self._look(func, tuple(kwargs.values()))
+                    window.look(func, tuple(kwargs.values()))
         return func(*args, **(kwargs or {}))
 
-    def _look(self, func: Callable[..., Any], values: Any) -> None:
+
+class Threads(threading.local):
+    """The mode of each. Modes are a stack: ours is put on an empty one only, and taken off only from the top, so that nobody else's is lost."""
+
+    mode: References | None = None  # while it is on the stack
+
+    def begin(self) -> References | None:
+        if self.mode is None and torch._C._len_torch_function_stack() == 0:
+            self.mode = References()
+            self.mode.__enter__()  # type: ignore[no-untyped-call]
+        return self.mode
+
+    def end(self) -> None:
+        depth = torch._C._len_torch_function_stack()
+        if self.mode is not None and depth > 0 and torch._C._get_function_stack_at(depth - 1) is self.mode:
+            self.mode.__exit__(None, None, None)
+            self.mode = None
+
+
+_here = Threads()
+
+
+class Window:
+    """When one model's references are watched: from attach on, but not within a forward pass of it, and by the thread that has opened it."""
+
+    def __init__(self, front: Front, refuse: bool) -> None:
+        self.front = front
+        self.refuse = refuse
+        self._mode: References | None = None
+
+    @property
+    def looks(self) -> bool:
+        return not self.front.inert and not is_mine(self.front.lock)
+
+    def open(self) -> None:
+        if self._mode is None and (mode := _here.begin()) is not None:
+            self._mode = mode
+            mode.watched += (self,)
+
+    def close(self) -> None:
+        mode = self._mode
+        if mode is not None and mode is _here.mode:
+            self._mode = None
+            mode.watched = tuple(window for window in mode.watched if window is not self)
+            if not mode.watched:
+                _here.end()
+
+    def look(self, func: Callable[..., Any], values: Any) -> None:
         for value in values:
             if isinstance(value, nn.Parameter):
                 entry = self.front.table.of(value)
@@ -62,27 +113,4 @@ class References(TorchFunctionMode):
                         )
                     self.front.open([entry.layer], "a held reference")
             elif isinstance(value, (list, tuple)):
-                self._look(func, value)
-
-
-class Window:
-    """When the mode is on: from attach on, but not within a forward pass of the model.
-
-    Modes are a stack of a thread: ours is put on an empty one only, and taken off only from the top, so that nobody else's is lost.
-    """
-
-    def __init__(self, front: Front, refuse: bool) -> None:
-        self.refuse = refuse
-        self._mode = References(front, refuse)
-        self._thread: int | None = None  # on whose stack it is
-
-    def open(self) -> None:
-        if self._thread is None and torch._C._len_torch_function_stack() == 0:
-            self._mode.__enter__()  # type: ignore[no-untyped-call]
-            self._thread = threading.get_ident()
-
-    def close(self) -> None:
-        depth = torch._C._len_torch_function_stack()
-        if self._thread == threading.get_ident() and depth > 0 and torch._C._get_function_stack_at(depth - 1) is self._mode:
-            self._mode.__exit__(None, None, None)
-            self._thread = None
+                self.look(func, value)

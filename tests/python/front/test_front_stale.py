@@ -5,6 +5,7 @@ import io
 import pickle
 
 import nets
+import paceline.torch as pt
 import pytest
 import standin
 import torch
@@ -118,6 +119,29 @@ def test_a_reader_right_after_step_finds_the_new_value(name):
 def test_a_held_reference_is_refused_where_that_is_asked_for(name):
     with pytest.raises(PacelineError, match="by a reference that is older than attach"):
         attached(2, nets.everything(), adam, reading(READERS[name]), check=True)
+
+
+@pytest.mark.parametrize("order", ((0, 1), (1, 0)), ids=("first attached, first stepped", "first attached, last stepped"))
+def test_held_references_to_either_of_two_models_find_the_new_values(order):
+    def body(rank, join):
+        models = [nets.mlp(), nets.seeded(nets.mlp)]
+        optimizers = [adam(model) for model in models]
+        held = [list(model.parameters()) for model in models]
+        jobs = [pt.attach(*pair, join=standin.World(1).join_as(0)) for pair in zip(models, optimizers)]
+        for iteration in range(3):
+            for one in order:
+                nets.backward(models[one], iteration, one)
+                optimizers[one].step()
+            for one in order:
+                seen = bits([parameter.detach().clone() for parameter in held[one]])
+                jobs[one].synchronize()
+                assert seen == bits([parameter.detach().clone() for parameter in held[one]]), f"iteration {iteration}: old values of model {one}"
+                optimizers[one].zero_grad()
+        for job in jobs:
+            job.close()
+        assert torch._C._len_torch_function_stack() == 0
+
+    standin.run(1, body)
 
 
 @pytest.mark.parametrize("early", (False, True))
