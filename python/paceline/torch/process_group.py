@@ -231,7 +231,8 @@ class Group(_Base):  # type: ignore[misc]
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Operation:
         found = self._point_to_point.recv_from_anybody(tensors[0], tag)
-        return Operation(InFlight(found), tensors, self._completer, self._limit, lambda: found.source)
+        limit = dataclasses.replace(self._limit, by_core=False)  # which knows of nothing before somebody has sent
+        return Operation(InFlight(found), tensors, self._completer, limit, lambda: found.source)
 
 
 # torch.compile would trace into what C++ calls here in the middle of a compiled module.

@@ -157,6 +157,35 @@ def test_an_operation_that_others_do_not_begin_fails_at_its_groups_limit_and_hol
     passes(tmp_path, LIMITS)
 
 
+NOBODY = """
+import datetime, torch, torch.distributed as dist, paceline, paceline.torch
+second = datetime.timedelta(seconds=1)
+for whole in (False, True):
+    dist.init_process_group("paceline", **({"timeout": second} if whole else {}))
+    store, r = dist.distributed_c10d._get_default_store(), dist.get_rank()
+    group = None if whole else dist.new_group(timeout=second)
+    if r == 0:
+        work, over = dist.irecv(taken := torch.zeros(3), group=group), False
+        while not over:
+            try:
+                over = work.wait()
+            except paceline.PacelineError as error:
+                assert error.kind == "deadline" and "within its timeout of 1 s" in str(error), error
+                store.set(f"failed {whole}", "")
+                over = whole
+        assert taken.tolist() == [0.0 if whole else 1.0] * 3, taken
+    else:
+        store.wait([f"failed {whole}"], 100 * second)
+        if not whole:
+            dist.send(torch.ones(3), 0, group=group)
+    dist.destroy_process_group()
+"""
+
+
+def test_a_receive_from_anybody_fails_at_its_groups_limit_and_may_be_waited_for_again(tmp_path):
+    passes(tmp_path, NOBODY)
+
+
 SPARSE = """
 import torch, torch.distributed as dist, torch.nn as nn, paceline.torch
 dist.init_process_group("paceline")
