@@ -215,7 +215,7 @@ class Collectives:
         return said.then(self.broadcast(whole, root, told=True)).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
-        """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says."""
+        """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says. Returns when all ranks have said."""
         refuse("all_to_all", [*inputs, *outputs])
         if not len(outputs) == len(inputs) == self.ranks:
             raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")

@@ -1,7 +1,7 @@
 """Collective operations on tensors of a device: through pinned memory of the host, copied on a stream beside the one that computes.
 
-An operation begins when its tensors are in the host's memory. A thread waits for that, so that the script, or autograd in the middle of a
-backward pass, goes on. All ranks begin operations in one order: those on the host's own tensors queue up too while others wait for their copies.
+An operation begins when its tensors are in the host's memory, and some when the other ranks have said how much they send. A thread waits for
+that, so that the script, or autograd in the middle of a backward pass, goes on. All ranks begin operations in one order: others queue up behind.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Hosted:
         return self._call(lambda nothing: self._calls.barrier(), ())
 
     def allreduce(self, tensor: Tensor, op: Op) -> InFlight:
-        return self._call(self._calls.allreduce, tensor, op, reads=True)
+        return self._call(self._calls.allreduce, tensor, op, reads=True, asks=tensor.layout is not torch.strided)
 
     def reduce(self, tensor: Tensor, root: int, op: Op) -> InFlight:
         return self._call(self._calls.reduce, tensor, root, op, reads=True, writes=self.rank == root)
@@ -99,19 +99,19 @@ class Hosted:
         return self._call(self._calls.scatter, output, inputs, root)
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
-        return self._call(self._calls.alltoall, outputs, inputs)
+        return self._call(self._calls.alltoall, outputs, inputs, asks=True)
 
     # ---- how they are begun
 
-    def _call(self, operation: Callable[..., InFlight], *arguments: Any, reads: bool = False, writes: bool = True) -> InFlight:
-        """Whether the first argument is read, and written; the others are read."""
+    def _call(self, operation: Callable[..., InFlight], *arguments: Any, reads: bool = False, writes: bool = True, asks: bool = False) -> InFlight:
+        """Whether the first argument is read, and written; the others are read. `asks`: whether `operation` waits for the other ranks."""
         leaves, shape = tree_flatten(list(arguments))
         first = len(tree_flatten(arguments[0])[0])
         copies = [self._copy(leaf, reads or index >= first, writes and index < first) for index, leaf in enumerate(leaves)]
         given = tree_unflatten([leaf if copy is None else copy.host for leaf, copy in zip(leaves, copies)], shape)
         copied = [copy for copy in copies if copy is not None]
         with self._lock:
-            if not copied and self._left == 0:
+            if not asks and not copied and self._left == 0:
                 return operation(*given)
             self._left += 1
             if self._thread is None:

@@ -186,6 +186,38 @@ def test_a_receive_from_anybody_fails_at_its_groups_limit_and_may_be_waited_for_
     passes(tmp_path, NOBODY)
 
 
+LATE = """
+import datetime, torch, torch.distributed as dist, paceline, paceline.torch
+second = datetime.timedelta(seconds=1)
+dist.init_process_group("paceline")
+n, r = dist.get_world_size(), dist.get_rank()
+store, group = dist.distributed_c10d._get_default_store(), dist.new_group(timeout=second)
+parts, total, after = torch.zeros(2), torch.sparse_coo_tensor([[r]], [1.0], (2,)), torch.ones(2)
+calls = {
+    "all_to_all": lambda: dist.all_to_all_single(parts, torch.tensor([10.0 * r, 10.0 * r + 1]), group=group, async_op=True),
+    "sparse": lambda: dist.all_reduce(total, group=group, async_op=True),
+}
+for name, call in calls.items():
+    if r == 1:
+        store.wait([f"{name} is late"], 100 * second)
+    begun = [call(), dist.all_reduce(after, group=group, async_op=True)]
+    assert r == 1 or not begun[0].is_completed()
+    while begun:
+        try:
+            begun[0].wait()
+            begun.pop(0)
+        except paceline.PacelineError as error:
+            assert error.kind == "deadline" and "within its timeout of 1 s" in str(error), error
+            store.set(f"{name} is late", "")
+assert parts.tolist() == [r, 10.0 + r] and total.to_dense().tolist() == [1.0, 1.0] and after.tolist() == [4.0, 4.0], (parts, total, after)
+dist.destroy_process_group()
+"""
+
+
+def test_what_asks_the_others_first_neither_holds_its_rank_up_nor_waits_beyond_its_groups_limit(tmp_path):
+    passes(tmp_path, LATE)
+
+
 SPARSE = """
 import torch, torch.distributed as dist, torch.nn as nn, paceline.torch
 dist.init_process_group("paceline")
