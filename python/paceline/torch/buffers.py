@@ -5,6 +5,8 @@ They leave at the end of an iteration with least urgency and are adopted before 
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +17,19 @@ from paceline.torch.exchange import Exchange, Row
 WAYS = ("local", "broadcast", "mean")
 
 
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A buffer, and as what it was found."""
+
+    name: str
+    module: nn.Module
+    key: str
+    row: Row
+    as_is: bool  # travels as the float32 that it is; others by their bytes
+    shape: torch.Size
+    dtype: torch.dtype
+
+
 class Buffers:
     def __init__(self, model: nn.Module, way: str, exchange: Exchange) -> None:
         if way not in WAYS:
@@ -22,7 +37,7 @@ class Buffers:
         self.way = way
         self.exchange = exchange
         self.due: int | None = None  # iteration whose values are to be adopted
-        self._held: list[tuple[nn.Module, str, Row, bool]] = []
+        self._held: list[Held] = []
         seen: set[Tensor] = set()
         for prefix, module in model.named_modules():
             for key, buffer in module._buffers.items():
@@ -35,26 +50,26 @@ class Buffers:
                 as_is = way != "broadcast" and buffer.dtype == torch.float32
                 travels = way == "broadcast" or (way == "mean" and as_is)
                 row = exchange.add(f"buffer {name}", self._sent(buffer, as_is), frozen=not travels)
-                self._held.append((module, key, row, as_is))
+                self._held.append(Held(name, module, key, row, as_is, buffer.shape, buffer.dtype))
 
     @property
     def travel(self) -> bool:
-        return any(not row.frozen for _, _, row, _ in self._held)
+        return any(not held.row.frozen for held in self._held)
 
     def on_joined(self) -> None:
-        for module, key, row, as_is in self._held:
-            self._adopt(module, key, self.exchange.value(row), as_is)
+        for held in self._held:
+            self._adopt(held, self.exchange.value(held.row))
 
     def send(self, rank: int) -> bool:
         """This rank's part of the iteration that ends, after what came back from the last. Whether something comes back."""
         sent = False
-        for module, key, row, as_is in self._held:
-            buffer = module._buffers.get(key)
-            if row.frozen or buffer is None:
+        for held in self._held:
+            if held.row.frozen:
                 continue
             sent = True
+            buffer = self._checked(held)
             if self.way == "mean" or rank == 0:
-                self.exchange.send_row(row, self._sent(buffer, as_is))
+                self.exchange.send_row(held.row, self._sent(buffer, held.as_is))
         return sent
 
     def adopt(self, workers: int) -> None:
@@ -63,17 +78,26 @@ class Buffers:
             return
         self.exchange.wait_rows(self.due)
         self.due = None
-        for module, key, row, as_is in self._held:
-            if not row.frozen:
-                values = self.exchange.value(row)
-                self._adopt(module, key, values if as_is else values * float(workers), as_is)  # rank 0's, divided by the number of ranks
+        for held in self._held:
+            if not held.row.frozen:
+                values = self.exchange.value(held.row)
+                self._adopt(held, values if held.as_is else values * float(workers))  # rank 0's, divided by the number of ranks
 
-    def _adopt(self, module: nn.Module, key: str, values: Tensor, as_is: bool) -> None:
-        buffer = module._buffers.get(key)
-        if buffer is None:
-            return
+    def _checked(self, held: Held) -> Tensor:
+        """The buffer, which has as many elements as its row."""
+        buffer = held.module._buffers.get(held.key)
+        if buffer is None or buffer.shape != held.shape or buffer.dtype != held.dtype:
+            now = "is gone" if buffer is None else f"is {buffer.dtype} {tuple(buffer.shape)} now"
+            raise PacelineError(
+                f"buffer {held.name} was {held.dtype} {tuple(held.shape)} when attach ran and {now}; give it its size before attach, or leave buffers to each rank with attach(..., buffers='local')",
+                subject=held.name,
+            )
+        return buffer
+
+    def _adopt(self, held: Held, values: Tensor) -> None:
+        buffer = self._checked(held)
         with torch.no_grad():
-            if not as_is:
+            if not held.as_is:
                 memory.floats_as_bytes(values, buffer)
             elif buffer.numel():
                 buffer.copy_(values.view(buffer.shape))

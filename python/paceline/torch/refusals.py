@@ -54,10 +54,18 @@ def moved(entry: Entry, device: object) -> PacelineError:
     return PacelineError(f"parameter {entry.name} was on {entry.device} when attach ran and is on {device} now; move the model before attach", subject=entry.name)
 
 
+def check_shape(entry: Entry) -> None:
+    if entry.parameter.shape != entry.shape:
+        raise PacelineError(
+            f"parameter {entry.name} was of shape {tuple(entry.shape)} when attach ran and is of {tuple(entry.parameter.shape)} now; give it its size before attach", subject=entry.name
+        )
+
+
 def check_gradient(entry: Entry, grad: Tensor) -> None:
     parameter = entry.parameter
     if grad.device != entry.device:
         raise moved(entry, grad.device)
+    check_shape(entry)
     if grad.dtype != parameter.dtype or grad.shape != parameter.shape:
         raise PacelineError(f"the gradient of {entry.name} is {grad.dtype} {tuple(grad.shape)}, the parameter {parameter.dtype} {tuple(parameter.shape)}", subject=entry.name)
 
@@ -82,6 +90,7 @@ def check_parameters(table: Table, stepped: Iterable[Tensor]) -> None:
                 f"change the model first, then make the optimizer, then attach",
                 subject=entry.name,
             )
+        check_shape(entry)
         if entry.parameter.dtype != entry.dtype:
             raise PacelineError(f"parameter {entry.name} was {entry.dtype} when attach ran and is {entry.parameter.dtype} now; convert the model before attach", subject=entry.name)
     known = table.ids

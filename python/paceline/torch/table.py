@@ -29,6 +29,7 @@ class Entry:
     owner: nn.Module  # the first that holds it, as `key`
     key: str
     layer: int
+    shape: torch.Size
     strides: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
@@ -79,7 +80,7 @@ class Table:
 
     def _add(self, name: str, parameter: nn.Parameter, owner: nn.Module, key: str, layer: int) -> None:
         refuse_parameter(name, parameter)
-        entry = Entry(len(self.entries), name, parameter, owner, key, layer, memory.strides_of(parameter), parameter.dtype, parameter.device)
+        entry = Entry(len(self.entries), name, parameter, owner, key, layer, parameter.shape, memory.strides_of(parameter), parameter.dtype, parameter.device)
         self.entries.append(entry)
         self.layers[layer].append(entry)
         self._of[id(parameter)] = entry

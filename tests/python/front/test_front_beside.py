@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from loops import attached, compare, same_mean, state_of
 from nets import seeded
+from paceline import PacelineError
+from torch import nn
 
 
 def adamw(model):
@@ -58,6 +60,36 @@ def test_buffers_are_rank_0s_or_means(begins, way):
                 buffer.copy_(values)
     for rank in range(workers):
         assert state_of(*result[rank][:2]) == state_of(models[rank], optimizers[rank]), rank
+
+
+class Grows(nn.Module):
+    """A buffer that a forward pass makes larger, as a cache may be."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+        self.register_buffer("seen", torch.zeros(2, dtype=kind))
+
+    def forward(self, x):
+        self.seen = torch.cat([self.seen, self.seen])
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("kind", (torch.float32, torch.int64))
+@pytest.mark.parametrize("way", ("broadcast", "mean", "local"))
+def test_a_buffer_that_changes_its_size_is_refused_where_it_travels(way, kind):
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(2):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    if way == "local" or (way == "mean" and kind is torch.int64):
+        assert [len(model.seen) for model, _, _ in attached(2, Grows(kind), adamw, script, buffers=way)] == [8, 8]
+        return
+    with pytest.raises(PacelineError, match=r"buffer seen was torch.\w+ \(2,\) when attach ran and is torch.\w+ \(4,\) now; .*buffers='local'"):
+        attached(2, Grows(kind), adamw, script, buffers=way)
 
 
 def test_means_weighted_by_samples():

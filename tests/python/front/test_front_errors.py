@@ -131,6 +131,15 @@ def hook_that_reads(model, optimizer, job, iteration, rank):
         model[0].weight.register_post_accumulate_grad_hook(lambda p: p.grad.norm())
 
 
+def resize(model, optimizer, job, iteration, rank):
+    """And what comes next is a backward pass."""
+    optimizer.step()
+    optimizer.zero_grad()
+    for parameter, shape in ((model[0].weight, (5, 4)), (model[0].bias, (5,)), (model[2].weight, (6, 5))):
+        parameter.data = torch.zeros(shape)
+    backward(model, rank, 1)
+
+
 RUNNING = {
     "second backward": (training(lambda m, o, j, i, r: backward(m, r, i)), {}, r"the gradient of 4.bias was touched in backward\(\).*job.no_sync\(\)"),
     "backward after a look": (
@@ -146,6 +155,8 @@ RUNNING = {
     "samples that are no whole number": (training(lambda m, o, j, i, r: j.samples(12.5)), {}, r"job.samples\(12.5\): a number of samples is a whole one of at least 0"),
     "assigned": (training(assign), {}, "parameter 0.weight is another object than when attach ran"),
     "converted": (training(lambda m, o, j, i, r: m.to(torch.bfloat16)), {}, "0.weight was torch.float32 when attach ran and is torch.bfloat16 now"),
+    "resized": (training(resize), {}, r"parameter 2.weight was of shape \(6, 6\) when attach ran and is of \(6, 5\) now"),
+    "resized, and stepped": (training(lambda m, o, j, i, r: setattr(m[2].weight, "data", torch.zeros(12, 6))), {}, r"2.weight was of shape \(6, 6\) when attach ran and is of \(12, 6\) now"),
     "group of a stranger": (training(lambda m, o, j, i, r: o.add_param_group({"params": [nn.Parameter(torch.zeros(7))]})), {}, r"shape \(7,\) that the model had not"),
     "clipped twice": (training(lambda m, o, j, i, r: pt.clip_grad_norm_(m, 1.0)), {"clip_norm": 1.0}, r"attach\(clip_norm=1.0\) clips already"),
 }
