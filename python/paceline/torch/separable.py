@@ -10,7 +10,9 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,6 +33,7 @@ SPLIT = frozenset(
 )
 # A schedule sets these between two steps, so a step that sets them too has to come first.
 SCHEDULED = frozenset(("lr", "momentum", "betas", "weight_decay"))
+OPTIONAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Stepping(enum.Enum):
@@ -97,6 +100,17 @@ def refuse(optimizer: Optimizer) -> None:
     step = vars(optimizer).get("step")
     if step is not None and not hasattr(step, "_wrapped_by_lr_sched"):
         raise PacelineError(f"somebody has replaced {type(optimizer).__name__}.step by a function of their own; attach before that")
+    needed = [given for given in list(inspect.signature(raw_step(type(optimizer))).parameters.values())[1:] if given.default is given.empty and given.kind not in OPTIONAL]
+    if needed:
+        raise needs_closure(optimizer, needed[0].name)
+
+
+def needs_closure(optimizer: Optimizer, name: str = "closure") -> PacelineError:
+    return PacelineError(
+        f"{type(optimizer).__name__}.step needs its {name}: it computes gradients within a step, and attach exchanges those of one backward pass before it. A closure that is given "
+        f"is run once, before the step; attach an optimizer that steps without it",
+        subject="step",
+    )
 
 
 def stepping_of(optimizer: Optimizer) -> Stepping:
@@ -115,13 +129,24 @@ def stepping_of(optimizer: Optimizer) -> Stepping:
             if drew or set_by_step & SCHEDULED:
                 return Stepping.AT_STEP
             apart, _ = trial(optimizer, split=True)
-    except Exception:  # an optimizer that refuses its twin may do anything: nothing is assumed of it
-        return Stepping.AT_STEP
+    except Exception as error:
+        if steps_with_closure(optimizer):
+            raise needs_closure(optimizer) from error
+        return Stepping.AT_STEP  # an optimizer that refuses its twin may do anything: nothing is assumed of it
     finally:
         torch.set_rng_state(state)
     if whole is None:
         return Stepping.AT_STEP
     return Stepping.SPLIT if apart is not None and all(map(alike, whole, apart)) else Stepping.WHOLE
+
+
+def steps_with_closure(optimizer: Optimizer) -> bool:
+    try:
+        with torch.device("cpu"):
+            trial(optimizer, False, lambda: torch.zeros(()))
+        return True
+    except Exception:
+        return False
 
 
 def alike(one: Tensor, other: Tensor) -> bool:
@@ -144,7 +169,7 @@ def twin(optimizer: Optimizer) -> Optimizer:
     return made
 
 
-def trial(optimizer: Optimizer, split: bool) -> tuple[list[Tensor] | None, set[str]]:
+def trial(optimizer: Optimizer, split: bool, *closure: Callable[[], Tensor]) -> tuple[list[Tensor] | None, set[str]]:
     """The twin's parameters after STEPS, None if they did not move or parts disagree about their group; what steps set in groups."""
     made, step = twin(optimizer), raw_step(type(optimizer))
     generator = torch.Generator().manual_seed(SEED + 1)
@@ -163,7 +188,7 @@ def trial(optimizer: Optimizer, split: bool) -> tuple[list[Tensor] | None, set[s
         for part in reversed(parts):
             members = sorted({index for index, _ in part})
             made.param_groups = [{**hyperparameters(before[i]), "params": [p for j, p in part if j == i]} for i in members]
-            step(made)
+            step(made, *closure)
             for i, group in zip(members, made.param_groups):
                 changed = changes(before[i], group)
                 known = set_in[i]

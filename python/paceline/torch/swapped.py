@@ -14,6 +14,7 @@ import torch
 from torch.optim import Optimizer
 
 from paceline.torch.front import Front
+from paceline.torch.separable import needs_closure
 from paceline.torch.stepping import outside_of_forward, post_hooks, run_pre_hooks
 
 Closure = Any
@@ -35,7 +36,12 @@ def swap(optimizer: Optimizer, front: Front) -> None:
                 with torch.enable_grad():
                     loss = closure()
             following[:] = [functools.partial(hook, self, (self, *args_after), kwargs) for hook in post_hooks(self)]
-            front.step()
+            try:
+                front.step()
+            except (TypeError, AssertionError) as error:  # of one that is stepped here, and that no trial has found: it holds another optimizer
+                if closure is None:
+                    raise
+                raise needs_closure(optimizer) from error
         return loss
 
     step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it in its own runner of hooks

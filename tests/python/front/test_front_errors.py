@@ -51,6 +51,30 @@ def with_a_buffer_elsewhere():
     return model
 
 
+class AsksForIt(torch.optim.SGD):
+    def step(self, closure):
+        return super().step(closure)
+
+
+class LooksForIt(torch.optim.SGD):
+    def step(self, closure=None):
+        assert closure is not None, "give a closure"
+        return super().step(closure)
+
+
+class LooksWithin(torch.optim.Optimizer):
+    """As one that takes a step, computes gradients there, and has another optimizer step."""
+
+    def __init__(self, params):
+        self.inner = torch.optim.SGD(params, lr=0.1)
+        super().__init__(self.inner.param_groups, {})
+
+    def step(self, closure=None):
+        assert closure is not None, "it was not provided"
+        closure()
+        self.inner.step()
+
+
 REFUSED = {
     "DDP": (ddp_like, sgd, {}, "wrapped in DistributedDataParallel.*remove the line"),
     "DataParallel inside": (lambda: nn.Sequential(nn.DataParallel(nn.Linear(4, 3))), sgd, {}, "part '0' is wrapped in DataParallel"),
@@ -64,6 +88,8 @@ REFUSED = {
     "not an optimizer": (nets.mlp, lambda m: torch.optim.lr_scheduler.ConstantLR(sgd(m)), {}, "takes a torch.optim.Optimizer.*given a ConstantLR"),
     "LBFGS": (nets.mlp, lambda m: torch.optim.LBFGS(m.parameters()), {}, "LBFGS calls its closure many times"),
     "SparseAdam": (nets.mlp, lambda m: torch.optim.SparseAdam(m.parameters()), {}, "SparseAdam takes sparse gradients only"),
+    "closure": (nets.mlp, lambda m: AsksForIt(m.parameters(), lr=0.1), {}, "AsksForIt.step needs its closure: .*attach an optimizer that steps without it"),
+    "closure looked for": (nets.mlp, lambda m: LooksForIt(m.parameters(), lr=0.1), {}, "LooksForIt.step needs its closure: "),
     "step replaced": (nets.mlp, replaced_step, {}, "somebody has replaced SGD.step"),
     "stranger": (nets.mlp, lambda m: torch.optim.SGD([*m.parameters(), nn.Parameter(torch.zeros(2, 5))], lr=0.1), {}, r"parameter 6 of the optimizer's group 0, of shape \(2, 5\)"),
     "buffers": (nets.mlp, sgd, {"buffers": "all"}, "buffers='all' is none of 'local', 'broadcast', 'mean'"),
@@ -168,6 +194,15 @@ def test_a_running_script_is_told(name):
     with pytest.raises(PacelineError, match=sentence) as caught:
         attached(2, nets.mlp(), sgd, script, **choices)
     assert caught.value.exit_code == 2
+
+
+def test_an_optimizer_around_another_that_needs_its_closure_says_so_when_it_steps():
+    def script(model, optimizer, rank, job, log):
+        optimizer.step(lambda: backward(model, rank))
+        yield
+
+    with pytest.raises(PacelineError, match="LooksWithin.step needs its closure: .*is run once, before the step"):
+        attached(2, nets.mlp(), lambda m: LooksWithin(m.parameters()), script)
 
 
 def test_a_look_on_one_rank_between_two_losses_is_an_error_and_no_wrong_number():
