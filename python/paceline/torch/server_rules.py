@@ -26,6 +26,7 @@ class Rule:
     legal: Mapping[str, Any]  # keys of a group that have only this value on servers
     state: tuple[str, ...]  # names of what servers keep of each parameter, in their order
     counts: bool = True  # whether PyTorch's state has a count of steps
+    from_start: bool = False  # whether it is there before the first step
 
 
 ADAM = Rule(("betas", "eps", "decoupled_weight_decay"), {"amsgrad": False, "maximize": False, "differentiable": False}, ("exp_avg", "exp_avg_sq"))
@@ -33,7 +34,7 @@ RULES: dict[type[Optimizer], Rule] = {
     torch.optim.SGD: Rule(("momentum", "nesterov"), {"dampening": 0, "maximize": False, "differentiable": False}, ("momentum_buffer",), counts=False),
     torch.optim.Adam: ADAM,
     torch.optim.AdamW: ADAM,
-    torch.optim.Adagrad: Rule(("eps",), {"lr_decay": 0, "maximize": False, "differentiable": False}, ("sum",)),
+    torch.optim.Adagrad: Rule(("eps",), {"lr_decay": 0, "maximize": False, "differentiable": False}, ("sum",), from_start=True),
 }
 
 

@@ -69,6 +69,7 @@ class Gathering:
         self._exchange = exchange
         self._optimizer = optimizer
         self._counts = server_rules.rule_of(kind).counts
+        self._from_start = server_rules.rule_of(kind).from_start
         self._arrays = server_rules.arrays_of(kind, optimizer.param_groups)
         self._known = -1  # the iteration before which it was gathered
         self._ended = False
@@ -87,10 +88,10 @@ class Gathering:
         self._known = iteration
 
     def _held(self, node: Node, entry: Entry) -> dict[str, Tensor]:
-        """In memory of its own. As PyTorch has it: nothing before the first step."""
+        """In memory of its own. As PyTorch has it: before the first step nothing, or what the optimizer was made with."""
         number = self._exchange.number(entry)
         updates = node.updates(number)
-        if updates == 0:
+        if updates == 0 and not self._from_start:
             return {}
         held = {"step": torch.tensor(float(updates), device="cpu")} if self._counts else {}
         for position, name in enumerate(self._arrays):
