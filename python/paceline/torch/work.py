@@ -40,18 +40,21 @@ class Completer:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Completion | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an operation that nobody holds any more may be added from anywhere
         self._threads: list[threading.Thread] = []
         _open.add(self)
         self._free = 0  # of them: not inside of a future, so that what comes next is seen to
         self.kept: collections.deque[Operation] = collections.deque(maxlen=KEPT)
+        self._ended = False
 
     def add(self, pending: Awaited, future: torch.futures.Future[Any], result: list[Any]) -> None:
         self._queue.put((pending, future, result))
-        self._need_one()
+        if not self._ended:
+            self._need_one()
 
     def end(self, seconds: float) -> None:
         """Nothing follows. A thread that is inside of torch when the interpreter ends would end the process."""
+        self._ended = True
         self._queue.put(None)
         self.kept.clear()
         _open.discard(self)
@@ -144,10 +147,14 @@ class Operation(Work):
         self._waited = False
 
     def __del__(self) -> None:
-        """Torch may hold its half of the object, and wait by it: DistributedDataParallel does, for the number of ranks that are left within
-        join(divide_by_initial_world_size=False). Without this half that wait has no end."""
-        if not self._waited and sum(tensor.numel() for tensor in tree_leaves(self._result)) <= SMALL:
+        """Nobody waits, and its tensors get their values all the same. Torch may hold its half of the object, and wait by it: DistributedDataParallel
+        does, for the number of ranks that are left within join(divide_by_initial_world_size=False). Without this half that wait has no end."""
+        if self._waited:
+            return
+        if sum(tensor.numel() for tensor in tree_leaves(self._result)) <= SMALL:
             self._completer.kept.append(self)
+        if not self._pending.over:
+            self._completer.add(Limited(self._pending, self._limit), torch.futures.Future(), [])
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:

@@ -38,6 +38,25 @@ def test_asking_until_it_is_over_moves_it_on(tmp_path):
     passes(tmp_path, POLLED)
 
 
+DROPPED = """
+import time, torch, torch.distributed as dist, paceline.torch
+dist.init_process_group("paceline")
+n, r = dist.get_world_size(), dist.get_rank()
+tensors = [torch.full((size,), r + 1, dtype=kind) for kind in (torch.int64, torch.float32) for size in (3, 1000)]
+for tensor in tensors:
+    dist.all_reduce(tensor, async_op=True)
+end = time.monotonic() + 60
+while not all(tensor.tolist() == [3] * len(tensor) for tensor in tensors):
+    assert time.monotonic() < end, tensors
+    time.sleep(0.01)
+dist.destroy_process_group()
+"""
+
+
+def test_what_nobody_waits_for_comes_all_the_same(tmp_path):
+    passes(tmp_path, DROPPED)
+
+
 TWO_BACKENDS = """
 import torch, torch.distributed as dist, paceline.torch
 dist.init_process_group("cpu:paceline,cuda:gloo")
