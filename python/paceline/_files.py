@@ -32,7 +32,7 @@ def read(path: Path, what: str, keys: Iterable[str]) -> Row:
     it is no JSON, "bad-request" when it is not `what`, "a report"."""
     try:
         value = json.loads(_text(path))
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise _refused(path, f"malformed JSON: {problem}", "corrupt") from None
     if not isinstance(value, dict):
         raise _refused(path, f"this is not {what}: it is no object", "bad-request")
@@ -49,7 +49,7 @@ def read_lines(path: Path, what: str, keys: Iterable[str]) -> list[Row]:
     for number, line in enumerate(lines[:-1], 1):
         try:
             row = json.loads(line)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise _refused(path, f"line {number}: malformed JSON: {problem}", "corrupt") from None
         if not isinstance(row, dict) or not any(key in row for key in keys):
             raise _refused(path, f"line {number}: this is not {what}: it lacks '{next(iter(keys))}'", "bad-request")

@@ -209,6 +209,8 @@ def test_a_profile_is_read_and_planned_with(job, tmp_path):
     "reader, content, kind, words",
     [
         (paceline.read_report, "{", "corrupt", "malformed JSON"),
+        pytest.param(paceline.read_report, "[" * 10**6, "corrupt", "malformed JSON", id="deep"),
+        pytest.param(paceline.read_metrics, "[" * 10**6 + "\n", "corrupt", "line 1: malformed JSON", id="deep line"),
         (paceline.read_report, "[]", "bad-request", "this is not a report: it is no object"),
         (paceline.read_report, '{"phases": {}}', "bad-request", "this is not a report: it lacks 'iterations'"),
         (paceline.read_report, '{"traceEvents": []}', "bad-request", "this is not a report"),
