@@ -37,7 +37,7 @@ class Stepper:
         self._fixed: list[bool] = []  # whether a plain copy of a group's settings is one that nothing reaches
         self._changed: list[dict[str, Any] | None] = []
         self._parts: dict[int, list[Part]] = {}  # of each layer
-        self._parts_of: list[int] = []  # the groups that _parts was made from
+        self._parts_of: list[object] = []  # what _parts was made from: how it is stepped, and the parameters of each group
         self.decide()
 
     def decide(self) -> None:
@@ -54,7 +54,7 @@ class Stepper:
         self._frozen = [hyperparameters(group) for group in groups]
         self._fixed = [not any(isinstance(value, (Tensor, list, dict, set)) for value in group.values()) for group in self._frozen]
         self._changed = [None] * len(groups)
-        known = [id(self.stepping), *(part for group in groups for part in (id(group["params"]), len(group["params"])))]
+        known = [self.stepping, *(list(map(id, group["params"])) for group in groups)]
         if known != self._parts_of:
             self._parts_of = known
             self._parts = self._cut(groups)

@@ -91,6 +91,23 @@ def test_a_hook_of_all_optimizers_too_and_it_runs_outside_of_the_forward_pass():
     assert seen == [(False, True)] * 12
 
 
+def test_a_parameter_that_changes_places_with_one_of_another_group_has_that_ones_settings():
+    def make(model):
+        return optim.SGD([{"params": list(model[:3].parameters()), "lr": 0.1}, {"params": list(model[4].parameters()), "lr": 0.01}])
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            nets.backward(model, iteration, rank)
+            yield
+            if iteration == 1:
+                first, second = (group["params"] for group in optimizer.param_groups)
+                first[0], second[0] = second[0], first[0]
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(nets.mlp(), make, script)
+
+
 def test_loading_a_state_dict_in_the_middle():
     def script(model, optimizer, rank, job, log):
         kept = None
