@@ -44,11 +44,13 @@ def in_place(values: Tensor, like: Tensor, strides: tuple[int, ...]) -> Tensor:
     return torch.as_strided(values, tuple(like.shape), strides, values.storage_offset())
 
 
+SUMMED = 1 << 16  # numbers that are all added; of more every 61st
+
+
 def sum_of_bits(tensor: Tensor) -> int:
-    """Another one, unless the numbers stand in another order or differ by design. One pass over the memory; the order of adding changes nothing."""
-    held = flat(tensor.detach())
-    pairs = held if held.numel() % 2 == 0 and held.storage_offset() % 2 == 0 else held.double()
-    return int(pairs.view(torch.int64).sum())
+    """Of a float32 tensor: another one, unless few numbers of many differ, they stand in another order, or by design."""
+    bits = flat(tensor.detach()).view(torch.int32)
+    return int((bits if bits.numel() <= SUMMED else bits[::61]).sum())
 
 
 def bytes_as_floats(tensor: Tensor) -> Tensor:
