@@ -106,7 +106,7 @@ class Cells:
             return re.sub(r" \[paceline help [A-Z-]+\]$", "", last.removeprefix("paceline: error: "))
         kept = {"command": cell.command(self.quick), "machine": self.machine(), "seconds": time.monotonic() - began, "answer": whole(json.loads(done.stdout))}
         new = self.file(cell).with_suffix(".new")
-        new.write_text(json.dumps(kept))
+        new.write_text(json.dumps(kept).replace(str((self.folder / "work" / cell.name).absolute()), "{work}"))
         os.replace(new, self.file(cell))
         return ""
 
