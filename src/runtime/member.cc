@@ -269,7 +269,21 @@ void Member::take_welcome(const wire::Welcome& welcome) {
   if (options_.role == Role::kBoth) meet(endpoint_->connect_self(), {Role::kBoth, rank_});
   endpoint_->set_egress(start->egress);
   endpoint_->observe(start->observer);
+  if (start->prepare) {
+    preparing_ = std::make_unique<TaskThread>();
+    preparing_->run([this, work = start->prepare] {
+      const Status status = work();
+      transport_.loop().post([this, status] { on_prepared(status); });
+    });
+  }
   connect_to_peers(welcome);
+}
+
+void Member::on_prepared(const Status& status) {
+  preparing_.reset();
+  if (ended_) return;
+  if (!status.ok()) return fail(status);
+  check_connected();
 }
 
 // A worker connects to every server; among equals each connects to those of lower rank, and the others come to it.
@@ -299,7 +313,7 @@ void Member::connect_to(Role role, const std::vector<std::string>& addresses, st
 }
 
 void Member::check_connected() {
-  if (!begun_ || told_connected_) return;
+  if (!begun_ || told_connected_ || preparing_ != nullptr) return;
   if (peers_.connected(options_.meets == Meets::kWorkers ? Role::kWorker : Role::kServer) < peers_wanted_) return;
   told_connected_ = true;
   if (listens())

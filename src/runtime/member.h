@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/task_thread.h"
 #include "report/report.h"
 #include "runtime/peers.h"
 #include "session/channels.h"
@@ -63,13 +64,17 @@ struct JobStart {
   Ends ends;  // of the member's roles
   scheduling::EgressRules egress;
   session::MessageObserver* observer = nullptr;  // of what leaves; outlives the member
+  // What takes long, as reading a checkpoint does, on a thread of its own; the member is ready when it has returned, and an error
+  // fails the job. Empty: nothing does.
+  std::function<Status()> prepare = {};
 };
 
 // What a member hears of its job.
 class MemberEvents {
  protected:
   ~MemberEvents() = default;
-  // The job has begun. Makes the ends of the member's roles; an error fails the job. Server: it is ready when this returns.
+  // The job has begun. Makes the ends of the member's roles; an error fails the job. Server: it is ready when this returns, and what
+  // it wants prepared is.
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
   // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
   virtual void on_connected() = 0;
@@ -98,6 +103,8 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   // What was recorded; before this part's report.
   void send_timeline(const std::vector<wire::TimelinePart>& parts);
   void parked(Iteration iteration);
+  // Blocks until nothing is being prepared any more; what was, uses the ends. Where the loop does not run.
+  void wait_prepared() { preparing_.reset(); }
   // Says goodbye when all is delivered, at most `limit` later; then `done`.
   void leave(Duration limit, std::function<void()> done);
 
@@ -127,6 +134,7 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   Status check_takes(session::PeerId peer, wire::MessageKind kind) const;
   void on_control(const wire::MessageHead& head, std::span<const std::byte> payload);
   void take_welcome(const wire::Welcome& welcome);
+  void on_prepared(const Status& status);
   void on_stop(const wire::Stop& stop);
   void connect_to_peers(const wire::Welcome& welcome);
   void connect_to(wire::Role role, const std::vector<std::string>& addresses, std::size_t count);
@@ -157,9 +165,10 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   bool welcomed_ = false, begun_ = false;
   bool told_connected_ = false;
   bool ended_ = false;
-  Status failure_;             // waiting for the verdict
-  bool told_failure_ = false;  // to the coordinator
-  bool echo_ = false;          // the failure only follows from what another process knows already
+  Status failure_;                         // waiting for the verdict
+  bool told_failure_ = false;              // to the coordinator
+  bool echo_ = false;                      // the failure only follows from what another process knows already
+  std::unique_ptr<TaskThread> preparing_;  // until it is prepared
 };
 
 }  // namespace paceline::runtime

@@ -30,7 +30,7 @@ Node::Node(transport::Transport& transport, MemberOptions options, Part* worker,
   if (worker != nullptr) parts_.push_back(worker);
 }
 
-Node::~Node() = default;
+Node::~Node() { wait_prepared(); }
 
 std::unique_ptr<Node> make_server(transport::Transport& transport, MemberOptions options,
                                   std::function<void(const wire::Stop&)> ended) {
@@ -56,6 +56,12 @@ Result<JobStart> Node::on_welcome(const wire::Welcome& welcome) {
     PACELINE_ASSIGN_OR_RETURN(session::ChannelEnd * end, part->begin(job));
     if (recorder_ != nullptr) end = recorder_->end(end);
     (part->role() == wire::Role::kWorker ? start.ends.worker : start.ends.server) = end;
+  }
+  if (!job.settings.saving.from.empty()) {
+    start.prepare = [this]() -> Status {
+      for (Part* part : parts_) PACELINE_RETURN_IF_ERROR(part->restore());
+      return {};
+    };
   }
   return start;
 }

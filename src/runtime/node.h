@@ -31,9 +31,11 @@ class Part {
  public:
   virtual ~Part() = default;
   virtual wire::Role role() const = 0;  // kWorker or kServer
-  // The job has begun: from here on the end takes messages. An error fails the job: what is wrong with the plan, or with the
-  // checkpoint to go on from.
+  // The job has begun: from here on the end takes messages. An error fails the job: what is wrong with the plan.
   virtual Result<session::ChannelEnd*> begin(const BegunJob& job) = 0;
+  // Of a job that goes on from a checkpoint, which this reads. On a thread of its own, behind begin(); meanwhile nothing else is
+  // called but end(), and the end gets no message. An error fails the job.
+  virtual Status restore() { return {}; }
   virtual void on_connected() {}                   // as in MemberEvents
   virtual void on_park() {}                        // likewise
   virtual void on_finish_at(Iteration) {}          // likewise

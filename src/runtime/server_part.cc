@@ -32,8 +32,8 @@ Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
     pace_ = std::make_unique<report::PaceRecord>(std::move(tell));
     service_->core().observe(*pace_);
   }
-  if (!settings.saving.from.empty())
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings.saving.from, job.seal, service_->core()));
+  from_ = settings.saving.from;
+  seal_ = job.seal;
   if (!settings.saving.directory.empty()) {
     checkpoints_ =
         std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings, job.seal, node_.loop(), source_of(*service_),
@@ -43,6 +43,8 @@ Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
   }
   return service_.get();
 }
+
+Status ServerPart::restore() { return restore_state(system_files(), from_, seal_, service_->core()); }
 
 // Off the loop, which serves the workers meanwhile: they need the answer only when they have ended the superstep's first iteration.
 void ServerPart::predict(sync::BarrierQuestion question) {

@@ -1,5 +1,5 @@
 // What a parameter server does in a job: serves its shard, writes its parts of checkpoints, reports. Threads: belongs to the
-// transport's loop.
+// transport's loop, but for restore().
 #pragma once
 
 #include <functional>
@@ -22,6 +22,7 @@ class ServerPart final : public Part {
   // Part
   wire::Role role() const override { return wire::Role::kServer; }
   Result<session::ChannelEnd*> begin(const BegunJob& job) override;
+  Status restore() override;
   void on_finish_at(Iteration last) override { finish_at_ = last; }
   void end(const wire::Stop& stop, std::function<void()> done) override;
 
@@ -31,6 +32,8 @@ class ServerPart final : public Part {
 
   Node& node_;
   Rank rank_;
+  std::string from_;  // the checkpoint to go on from
+  checkpoint::CheckpointSeal seal_;
   Iteration finish_at_ = 0;                   // 0: nobody asked to stop
   bool uneven_ = false;                       // workers do different numbers of iterations
   std::unique_ptr<report::PaceRecord> pace_;  // of the pacing server

@@ -80,6 +80,7 @@ WorkerProcess::~WorkerProcess() {
     transport_->loop().stop();
     loop_thread_.join();
   }
+  node_->wait_prepared();
   checkpoints_.reset();
   exchange_.reset();
   node_.reset();
@@ -93,11 +94,15 @@ Result<session::ChannelEnd*> WorkerProcess::begin(const BegunJob& job) {
   PACELINE_ASSIGN_OR_RETURN(compute_speed_, job::compute_speed(settings_, workers_));
   first_ = settings_.saving.iteration + 1;
   begun_ = first_;
-  // The initial values of a job are rank 0's, also of one that goes on.
-  if (!settings_.saving.from.empty() && rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
   PACELINE_RETURN_IF_ERROR(check_state(*job.plan));
   PACELINE_RETURN_IF_ERROR(make_exchange(job.plan));
   return &exchange_->carrier();
+}
+
+// The initial values of a job are rank 0's, also of one that goes on.
+Status WorkerProcess::restore() {
+  if (rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
+  return updates_ == nullptr ? Status() : restore_state(system_files(), settings_.saving.from, seal_, *updates_);
 }
 
 exchange::GatehouseOptions WorkerProcess::gatehouse_options() {
@@ -123,8 +128,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
                                                                   exchange::TensorMemory(plan, parameters_, gradients_), training);
   // One of those that update writes the state of all.
   const Rank keeper = collectives::root_of(training, workers_);
-  if (!settings_.saving.from.empty() && (updates_everywhere(training.loop) || rank_ == keeper))
-    PACELINE_RETURN_IF_ERROR(restore_state(system_files(), settings_.saving.from, seal_, *carrier));
+  if (updates_everywhere(training.loop) || rank_ == keeper) updates_ = carrier.get();
   if (!settings_.saving.directory.empty() && rank_ == keeper) {
     carrier->set_on_updated([this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); });
     checkpoints_ =

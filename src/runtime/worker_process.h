@@ -3,7 +3,7 @@
 // Role::kBoth a server lives on the same loop, and everything below is the same.
 //
 // Threads: make, use and destroy it on the training thread; ask_to_end() and interrupt() on any. What a Part is told comes on the
-// loop.
+// loop, but for restore().
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,10 @@
 #include "job/option.h"
 #include "report/report.h"
 #include "runtime/node.h"
+
+namespace paceline::collectives {
+class CollectiveCarrier;
+}
 
 namespace paceline::runtime {
 
@@ -73,6 +77,7 @@ class WorkerProcess final : public Part {
   // Part
   wire::Role role() const override { return wire::Role::kWorker; }
   Result<session::ChannelEnd*> begin(const BegunJob& job) override;
+  Status restore() override;
   void on_connected() override;
   void on_park() override;
   void on_finish_at(Iteration last) override;
@@ -98,6 +103,7 @@ class WorkerProcess final : public Part {
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<exchange::GradientExchange> exchange_;
+  collectives::CollectiveCarrier* updates_ = nullptr;          // --collective, on a rank that updates: whose state is restored
   std::unique_ptr<checkpoint::StateCheckpoints> checkpoints_;  // --collective with --checkpoint, on the rank that holds the state
   Rank rank_;
   std::int32_t workers_ = 0;

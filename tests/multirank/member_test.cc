@@ -32,13 +32,15 @@ class Heard final : public Member {
  public:
   Heard(transport::Transport& transport, MemberOptions options) : Member(transport, std::move(options)) {}
 
-  Result<JobStart> on_welcome(const wire::Welcome&) override { return JobStart{}; }
-  void on_connected() override {}
+  Result<JobStart> on_welcome(const wire::Welcome&) override { return JobStart{.prepare = prepare}; }
+  void on_connected() override { connected.set_value(); }
   void on_park() override {}
   void on_finish_at(Iteration) override {}
   void on_worker_done(Rank, Iteration) override {}
   void on_end(const wire::Stop& stop) override { ended.set_value(stop); }
 
+  std::function<Status()> prepare;
+  std::promise<void> connected;
   std::promise<wire::Stop> ended;
 };
 
@@ -53,6 +55,7 @@ class MemberTest : public ::testing::Test {
     welcome.table.layers = {"fc6"};
     process_.on_loop([&] {
       member_ = std::make_unique<Heard>(process_.transport(), options);
+      member_->prepare = prepare_;
       EXPECT_TRUE(member_->start().ok());
     });
     coordinator_.wait_until("join", [](Node& node) { return !node.arrived.empty(); });
@@ -93,7 +96,29 @@ class MemberTest : public ::testing::Test {
   transport::testing::Rank process_{backend_};
   std::unique_ptr<Heard> member_;
   session::PeerId worker_ = 0;
+  std::function<Status()> prepare_;
 };
+
+// Which prepares until the test says how that ends.
+class PreparingMemberTest : public MemberTest {
+ protected:
+  PreparingMemberTest() {
+    prepare_ = [this] { return outcome_.get_future().get(); };
+  }
+  std::promise<Status> outcome_;
+};
+
+TEST_F(PreparingMemberTest, ItsLoopGoesOnMeanwhileAndItIsConnectedOnlyThen) {
+  auto connected = member_->connected.get_future();
+  process_.on_loop([&] { EXPECT_EQ(connected.wait_for(Duration{0}), std::future_status::timeout) << "its server is there"; });
+  outcome_.set_value(Status());
+  EXPECT_EQ(connected.wait_for(transport::testing::kPatience), std::future_status::ready);
+}
+
+TEST_F(PreparingMemberTest, WhatItCannotReadFailsTheJob) {
+  outcome_.set_value(error(ErrorKind::kCorrupt, "the checkpoint is torn"));
+  EXPECT_THAT(told().reason, HasSubstr("the checkpoint is torn"));
+}
 
 TEST_F(MemberTest, WhatHappensHereIsToldInsteadOfTheGoodbyeThatCameBeforeIt) {
   server_.close(std::chrono::seconds(30));

@@ -86,17 +86,14 @@ int run_coordinator(const CoordinatorRequest& request) {
   loop.run();
   bar.reset();
   auto [status, report] = coordinator.ending();
-  if (report) (*report)["security"] = transport::security_text(*key);
   if (report) {
+    (*report)["security"] = transport::security_text(*key);
     if (events)
       events->add(event("report", *report), Worth::kKept);
-    else if (request.json)
-      std::cout << report->dump(2) << "\n";
     else
-      std::cout << report::report_text(*report);
+      std::cout << (request.json ? report->dump(2) + "\n" : report::report_text(*report)) << std::flush;
   }
   events.reset();
-  std::cout.flush();
   return status.ok() ? kDone : report_error(status);
 }
 

@@ -33,8 +33,8 @@ class EagerCredit {
   // Whether `bytes` of an operation that begins here, at most kEagerBytes, may be sent to `to` at once; they count then until it is
   // known to have begun. False: all that there is room for is on its way.
   bool take(Rank to, const wire::CollectiveHead& operation, std::int64_t bytes);
-  // `peer` says something of an operation: it has begun it.
-  void on_begun(Rank peer, const wire::CollectiveHead& operation);
+  // `from` says something of an operation: it has begun it.
+  void on_begun(Rank from, const wire::CollectiveHead& operation);
   // Whose beginning would give room for the peer, the newest of each group but `group`; each is named once.
   std::vector<wire::CollectiveHead> to_ask_about(Rank peer, std::uint32_t group);
 

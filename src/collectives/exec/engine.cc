@@ -75,7 +75,7 @@ void Engine::begin_with(Live& live, int peer) {
   const bool held = to > 0 && !credit_.take(rank, operation, std::min(to, kEagerBytes));
   if (held) live.runner.hold(peer);
   const bool asks = held && to <= kEagerBytes;
-  if (asks || from > kEagerBytes) send_ready(rank, operation, asks ? wire::kAsksBack : 0, live.job.priority);
+  if (asks || from > kEagerBytes) send_ready(rank, operation, asks ? wire::kAsksBack : 0U, live.job.priority);
   if (!held) return;
   for (const CollectiveHead& other : credit_.to_ask_about(rank, operation.group))
     send_ready(rank, other, wire::kAsksBack, live.job.priority);
