@@ -39,14 +39,18 @@ void StateCheckpoints::on_iteration_complete(Iteration iteration) {
   if (every_ > 0 && iteration % every_ == 0) save();
 }
 
+// Not on the loop: a large state takes so long to copy that others would hear nothing of this process.
 void StateCheckpoints::save() {
   saved_ = complete_;
   ++pending_;
-  if (pending_ > 1) source_.hold();
-  auto copy = std::make_shared<StateCopy>(source_.copy());
-  copy->head.iteration = complete_;
-  thread_.run([this, copy, alive = alive_, iteration = complete_] {
-    const PartSummary summary = write(files_, directory_, seal_, std::move(*copy));
+  source_.hold();
+  thread_.run([this, alive = alive_, iteration = complete_] {
+    StateCopy copy = source_.copy();
+    loop_.post([this, alive] {
+      if (*alive) source_.release();
+    });
+    copy.head.iteration = iteration;
+    const PartSummary summary = write(files_, directory_, seal_, std::move(copy));
     loop_.post([this, alive, iteration, summary] {
       if (*alive) written(iteration, summary);
     });
@@ -54,7 +58,7 @@ void StateCheckpoints::save() {
 }
 
 void StateCheckpoints::written(Iteration iteration, const PartSummary& summary) {
-  if (--pending_ <= 1) source_.release();
+  --pending_;
   on_saved_(iteration, summary);
   if (pending_ == 0 && done_) std::exchange(done_, nullptr)();
 }

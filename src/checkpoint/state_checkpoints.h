@@ -1,7 +1,7 @@
 // Checkpoints of values and optimizer state by the process that makes the updates, a server or, without servers, one of the
-// workers: copies the state when an iteration is complete and writes the copy on a thread of its own, so that the loop goes on.
-// When the disk is slower than the checkpoints come, updates are held back until it has caught up: at most two copies are in
-// memory, and no checkpoint is left out.
+// workers: copies the state when an iteration is complete, and writes the copy, on a thread of its own, so that the loop goes on.
+// Updates are held back until the copy is made. When the disk is slower than the checkpoints come, that is when it has caught up:
+// there is one copy in memory, and no checkpoint is left out.
 //
 // Threads: belongs to the loop.
 #pragma once
@@ -24,10 +24,10 @@ struct StateCopy {
   std::vector<float> numbers;  // of all arrays, one behind the other: values, then planes of optimizer state
 };
 
-// Whoever holds the state. Used on the loop.
+// Whoever holds the state.
 struct StateSource {
-  std::function<StateCopy()> copy;  // as it is now; the iteration is filled in by the caller
-  std::function<void()> hold, release;
+  std::function<StateCopy()> copy;  // as it is now; the iteration is filled in by the caller. Any thread, while updates are held
+  std::function<void()> hold, release;  // on the loop
   bool has_state = true;
 };
 
