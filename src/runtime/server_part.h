@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "base/task_thread.h"
 #include "checkpoint/state_checkpoints.h"
