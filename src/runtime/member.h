@@ -73,8 +73,8 @@ struct JobStart {
 class MemberEvents {
  protected:
   ~MemberEvents() = default;
-  // The job has begun. Makes the ends of the member's roles; an error fails the job. Server: it is ready when this returns, and what
-  // it wants prepared is.
+  // The job has begun. Makes the ends of the member's roles; an error fails the job. Server: it is ready when this returns, and
+  // what it wants prepared is.
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
   // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
   virtual void on_connected() = 0;
