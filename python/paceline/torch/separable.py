@@ -170,12 +170,13 @@ def twin(optimizer: Optimizer) -> Optimizer:
 
 
 def trial(optimizer: Optimizer, split: bool, *closure: Callable[[], Tensor]) -> tuple[list[Tensor] | None, set[str]]:
-    """The twin's parameters after STEPS, None if they did not move or parts disagree about their group; what steps set in groups."""
+    """The twin's parameters after each of STEPS, None if they did not move or parts disagree about their group; what steps set in groups."""
     made, step = twin(optimizer), raw_step(type(optimizer))
     generator = torch.Generator().manual_seed(SEED + 1)
     groups = made.param_groups
     parameters = [parameter for group in groups for parameter in group["params"]]
     begin = [parameter.detach().clone() for parameter in parameters]
+    seen: list[Tensor] = []
     names: set[str] = set()
     for size in STEPS:
         for parameter in parameters:
@@ -199,9 +200,8 @@ def trial(optimizer: Optimizer, split: bool, *closure: Callable[[], Tensor]) -> 
             names |= set(changed_keys or {})
             group.update(changed_keys or {})
         made.param_groups = groups
-    if all(map(torch.equal, begin, parameters)):
-        return None, names
-    return [parameter.detach() for parameter in parameters], names
+        seen += [parameter.detach().clone() for parameter in parameters]  # what a tiny gradient moves is lost in what a large one does
+    return None if all(map(torch.equal, begin, parameters)) else seen, names
 
 
 def whole_of(groups: list[dict[str, Any]]) -> list[tuple[int, Tensor]]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from loops import attached, bits, compare, plain
 from torch import nn, optim
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 
 def test_step_hooks_run_before_and_after_all_layers():
@@ -83,7 +84,7 @@ def test_a_hook_of_all_optimizers_too_and_it_runs_outside_of_the_forward_pass():
             with torch.inference_mode():
                 log.append(bits(model(torch.ones(2, 4)).clone()))
 
-    handle = optim.optimizer.register_optimizer_step_post_hook(hook)
+    handle = register_optimizer_step_post_hook(hook)
     try:
         compare(nets.mlp(), lambda model: optim.SGD(model.parameters(), lr=0.5), script)
     finally:
