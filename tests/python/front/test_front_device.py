@@ -134,7 +134,7 @@ def test_clip_norm_through_late_copies_has_the_bits(monkeypatch, max_norm):
 
     def by(model, optimizer, job, max_norm):
         if not hasattr(job, "report"):  # the plain loop
-            by_hand(model, optimizer, job, max_norm)
+            by_hand(model, max_norm)
 
     compare(nets.mlp(), adam, clipped(max_norm, by), clip_norm=max_norm)
 
