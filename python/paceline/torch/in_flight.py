@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -31,7 +32,7 @@ class InFlight:
         self._late = False
 
     def __del__(self) -> None:
-        if self._late and not self.over:
+        if self._late and not self.over and not sys.is_finalizing():  # then no thread begins, and who starts one waits for ever
             self._give_up()
 
     def then(self, request: Awaited | None, finish: Finish | None = None) -> InFlight:

@@ -7,6 +7,7 @@ import weakref
 import pytest
 from paceline import PacelineError
 from paceline.torch.in_flight import InFlight
+from processes import alone
 
 
 class Request:
@@ -67,3 +68,19 @@ def test_who_has_waited_in_vain_and_lets_go_does_not_wait_for_the_rest():
     assert not pending.wait(0.01) and not pending.poll()
     del pending
     assert gone.get(timeout=60) is not threading.current_thread()
+
+
+HELD = """
+from paceline.torch.in_flight import InFlight
+class Unending:
+    def wait(self, seconds):
+        return False
+pending = InFlight(Unending())
+assert not pending.wait(0.01)
+"""
+
+
+def test_a_script_ends_that_holds_what_it_has_waited_for_in_vain(tmp_path):
+    (tmp_path / "script.py").write_text(HELD)
+    ended = alone(tmp_path / "script.py", limit=60, fresh=True)
+    assert ended.returncode == 0, ended.stderr
