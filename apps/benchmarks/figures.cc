@@ -17,7 +17,7 @@ namespace {
 
 struct Options {
   std::string paper, only, output = "runs/figures";
-  bool quick = false, list = false, json = false;
+  bool quick = false, finished = false, list = false, json = false;
 };
 
 std::vector<std::string> words_of(const Options& options) {
@@ -27,6 +27,7 @@ std::vector<std::string> words_of(const Options& options) {
   if (!options.paper.empty()) words.insert(words.end(), {"--paper", options.paper});
   if (!options.only.empty()) words.insert(words.end(), {"--only", options.only});
   if (options.quick) words.emplace_back("--quick");
+  if (options.finished) words.emplace_back("--finished");
   if (options.list) words.emplace_back("--list");
   if (options.json) words.emplace_back("--json");
   return words;
@@ -56,6 +57,7 @@ void add_bench_figures(CLI::App& bench, Chosen& chosen) {
   command->add_option("--output", options->output, "Folder of finished cells, pictures, index.html and figures.json")
       ->capture_default_str();
   command->add_flag("--quick", options->quick, "Small runs, some minutes: for a look at the page, not at the numbers");
+  command->add_flag("--finished", options->finished, "Run nothing: draw what the finished cells have");
   command->add_flag("--list", options->list, "Only say which figures there are, how they come about, and how long they take");
   command->add_flag("--json", options->json, "Print what figures.json has");
   set_examples(*command,

@@ -168,6 +168,7 @@ def main() -> int:
     parser.add_argument("--paper", help="of one paper: " + ", ".join(PAPERS))
     parser.add_argument("--only", metavar="ID,...", help="these figures; --list names them")
     parser.add_argument("--quick", action="store_true", help="small runs, some minutes: for a look at the page, not at the numbers")
+    parser.add_argument("--finished", action="store_true", help="run nothing: draw what the finished cells have")
     parser.add_argument("--output", default="runs/figures", metavar="FOLDER", help="finished cells, pictures, index.html and figures.json (%(default)s)")
     parser.add_argument("--list", action="store_true", help="only says which figures there are, and how long a full run of them takes")
     parser.add_argument("--json", action="store_true", help="print what figures.json has")
@@ -193,11 +194,11 @@ def main() -> int:
         fail(f"--output {folder}: {error.strerror}")
     cells = list({cell.name: cell for figure in figures for cell in figure.cells}.values())
     missing = lacking(store)
-    reasons = run_cells(cells, store, missing)
+    reasons = {} if options.finished else run_cells(cells, store, missing)
     readings = [(figure, read(figure, store, reasons)) for figure in figures]
     if not options.quick:
         second = {cell.name: cell.again() for figure, reading in readings for cell in figure.cells if cell.name in reading.again}
-        reasons |= run_cells(list(second.values()), store, missing)
+        reasons |= {} if options.finished else run_cells(list(second.values()), store, missing)
         readings = [(figure, read_twice(figure, reading, store, reasons) if reading.again else reading) for figure, reading in readings]
     figures_json = page.write(folder, readings, store)
     print(json.dumps(figures_json, indent=1) if options.json else page.summary(figures_json, folder))

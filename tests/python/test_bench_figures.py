@@ -65,7 +65,10 @@ def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tm
     kept = {file: file.stat().st_mtime_ns for file in (folder / "cells").iterdir()}
     assert json.loads(run("--only", COMPUTED, "--quick", "--output", folder, "--json").stdout) == document
     assert kept == {file: file.stat().st_mtime_ns for file in (folder / "cells").iterdir()}
+    assert json.loads(run("--only", COMPUTED, "--quick", "--finished", "--output", folder, "--json").stdout) == document
     assert "give another folder" in run("--only", "p3-fig5", "--output", folder, code=2).stderr
+    (nothing,) = json.loads(run("--only", "htc-table2", "--finished", "--output", tmp_path / "empty", "--json").stdout)
+    assert nothing["verdict"] == "not runnable here" and "has not been run" in nothing["sentence"] and not list((tmp_path / "empty/cells").iterdir())
 
 
 def test_stepped_figures_are_drawn_and_the_papers_sketches_come_out(tmp_path):
