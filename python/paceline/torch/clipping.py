@@ -44,7 +44,7 @@ class Norm(Waiting):
 
     @staticmethod
     def __new__(cls, clip: Clip) -> Norm:
-        norm: Norm = torch.Tensor._make_wrapper_subclass(cls, (), dtype=torch.float64, device="cpu")
+        norm: Norm = torch.Tensor._make_wrapper_subclass(cls, (), dtype=torch.float64, device=torch.device("cpu"))
         return norm
 
     def __init__(self, clip: Clip) -> None:

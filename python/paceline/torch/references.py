@@ -68,7 +68,7 @@ class Threads(threading.local):
     def end(self) -> None:
         depth = torch._C._len_torch_function_stack()
         if self.mode is not None and depth > 0 and torch._C._get_function_stack_at(depth - 1) is self.mode:
-            self.mode.__exit__(None, None, None)
+            self.mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self.mode = None
 
 
