@@ -2,7 +2,7 @@
 
 import json
 
-from jobs import reference, train
+from jobs import Coordinator, Process, reference, train
 from test_bad_input import refused
 from test_replay import TABLES, table  # noqa: F401
 
@@ -27,3 +27,12 @@ def test_every_message_of_values_pays_its_start_up(table, tmp_path):
     refused("train", *task, "--schedule", "tuned", *dear[:2], names=("--message-start-up", "other than tuned"), folder=tmp_path)
     refused("train", "--model", "lenet", "--schedule", "p3", *dear[:2], names=("--message-start-up", "--model replay:FILE"), folder=tmp_path)
     refused("train", *task, "--collective", "loop3", *dear[:2], names=("--message-start-up", "with servers"), folder=tmp_path)
+
+
+def test_a_coordinator_by_hand_predicts_with_a_table_that_comes_along():
+    with Coordinator("--workers", 1, "--servers", 1) as coordinator:
+        words = ("train", "--join", coordinator.address, "--role", "both", "--model", "replay:resnet50", "--scale", 100, "--iterations", 2, "--schedule", "tuned")
+        with Process(*words) as member:
+            assert member.finish() == 0, member.err
+        assert coordinator.finish() == 0, coordinator.err
+        assert coordinator.report()["tuned"]["by"] == "prediction"

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "paceline/beside.h"
 #include "paceline/option_files.h"
 #include "paceline/progress.h"
 #include "paceline/train/event_lines.h"
@@ -29,6 +30,16 @@ using Worth = EventLines::Worth;
 constexpr std::int64_t kLastPort = 65'535;
 
 std::string event(const char* name, const Json& value) { return Json{{name, value}}.dump(); }
+
+// Workers that join may replay a table that comes along, by its name; here it is predicted with by its file.
+Result<Json> decided(job::JobSpec& spec, const wire::TensorTable& table, const CoordinatorRequest& request,
+                     const runtime::Gathering& gathering) {
+  const std::string model = spec.task.model;
+  if (const auto file = job::replay_file(spec)) spec.task.model = "replay:" + file_or_layer_table(*file);
+  auto report = tuning::decide(spec, table, request.workers, request.servers, gathering);
+  spec.task.model = model;
+  return report;
+}
 
 runtime::CoordinatorProcessOptions options_of(const CoordinatorRequest& request, const transport::Address& place) {
   runtime::CoordinatorProcessOptions options;
@@ -62,7 +73,7 @@ int run_coordinator(const CoordinatorRequest& request) {
   runtime::CoordinatorProcessOptions options = options_of(request, *place);
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
     if (events && request.tells_gathered) events->add(event("gathered", true), Worth::kKept);
-    return tuning::decide(spec, table, request.workers, request.servers, gathering);
+    return decided(spec, table, request, gathering);
   };
   options.on_progress = [&](const Json& progress) {
     if (events) return events->add(event("progress", progress), Worth::kPassing);
