@@ -81,7 +81,10 @@ class Cells:
         return self.folder / "cells" / f"{cell.name}.json"
 
     def command(self, cell: Cell) -> list[str]:
-        return [self.program, *(word.replace("{work}", str(self.folder / "work" / cell.name)) for word in cell.command(self.quick)), "--json"]
+        return [self.program, *self.words(cell, str(self.folder / "work" / cell.name))]
+
+    def words(self, cell: Cell, work: str) -> list[str]:
+        return [*(word.replace("{work}", work) for word in cell.command(self.quick)), "--json"]
 
     def answer(self, cell: Cell):
         return json.loads(self.file(cell).read_text())["answer"] if self.file(cell).exists() else None

@@ -38,7 +38,7 @@ def entry(folder: Path, figure: Figure, reading: Reading, store) -> dict:
     """`paper_value` and `value`: of the first row that has both; all of them stand in `rows`."""
     _, paper_value, value = next((row for row in reading.rows if row[1]), (reading.rows or [("", "", "")])[0])
     again = [cell.again() for cell in figure.cells if cell.name in reading.again and not store.quick]
-    commands = [" ".join(["paceline", *store.command(cell)[1:]]) for cell in (*figure.cells, *again)]
+    commands = [" ".join(["paceline", *store.words(cell, f"runs/{cell.name}")]) for cell in (*figure.cells, *again)]  # for a reader's own folder
     return {
         "paper": figure.paper,
         "figure": figure.id,
