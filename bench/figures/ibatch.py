@@ -80,7 +80,10 @@ NAMES = {"default": "default", "layer-wise": "layer by layer", "ibatch": "iBatch
 DROPPED = 0.02  # 1 % of the elements, each with its place
 
 
-DRIFT = "Every node is a worker and a server here, and the first layers are at home on some: with pulls under forward these are ahead, and their gradients meet the others' values on one link"
+DRIFT = (
+    "Every node is a worker and a server here; with servers apart, pulls under forward do shorten an iteration. "
+    "A likely reason, not measured: the first layers are at home on some nodes, which are ahead then, and their gradients meet the others' values on one link"
+)
 
 
 def scaled(network: str, way: str, *more: str, name: str = "") -> Cell:

@@ -180,7 +180,7 @@ def read_machines(answers: Answers) -> Reading:
     lost = slow[OURS][0]["speedup"] / slow[BASELINE][0]["speedup"] - 1
     rows.append((f"VGG-19, {slow[OURS][0]['machines']} machines, messages that take 100 us to start", "", f"{100 * lost:+.0f} %"))
     draw = panels({NAMES[model]: {way: of[model, way] for way in (BASELINE, OURS)} for model in AT_8}, "machines at 10 Gb/s", "speed-up", linear=True)
-    sentence = "links alone, whose messages take 10 us to start: the servers' processors, which hold MXNet's baseline up, take no time here. Reproduced: between half and one and a half of the paper's gain at 8 machines"
+    sentence = "links alone, whose messages take 10 us to start: the servers' processors, which may hold the paper's baseline up, take no time here. Reproduced: between half and one and a half of the paper's gain at 8 machines"
     return Reading(DIFFERS if DIFFERS in verdicts else max(verdicts, key=verdicts.count), sentence, rows, draw)
 
 
