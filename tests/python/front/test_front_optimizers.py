@@ -63,14 +63,8 @@ class Prodigy(optim.Optimizer):
                     p.add_(p.grad.sign(), alpha=-group["d"] * group["lr"] * 0.1)
 
 
-class GlobalClip(optim.SGD):
-    def step(self, closure=None):
-        nn.utils.clip_grad_norm_([p for group in self.param_groups for p in group["params"]], 0.05)
-        return super().step()
-
-
 class ClipsAbove(optim.SGD):
-    """What a small gradient does not show."""
+    """All gradients together; with a large limit, what a small gradient does not show."""
 
     def __init__(self, params, most):
         super().__init__(params, lr=0.1)
@@ -189,7 +183,7 @@ KINDS = {
     "Adam, tensor rate": (lambda parameters: optim.Adam(parameters, lr=torch.tensor(0.01)), Stepping.SPLIT),
     "keeps gradients": (functools.partial(KeepsGradients, lr=0.1), Stepping.SPLIT),
     "Prodigy": (Prodigy, Stepping.WHOLE),
-    "global clip": (functools.partial(GlobalClip, lr=0.1), Stepping.WHOLE),
+    "global clip": (functools.partial(ClipsAbove, most=0.05), Stepping.WHOLE),
     "clips above 30": (functools.partial(ClipsAbove, most=30.0), Stepping.WHOLE),
     "clips above 30000": (functools.partial(ClipsAbove, most=3e4), Stepping.WHOLE),
     "leaves out what is not finite": (functools.partial(LeavesOut, are=lambda grad: not grad.isfinite().all()), Stepping.WHOLE),
