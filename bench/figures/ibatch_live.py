@@ -19,10 +19,14 @@ DEAR, GAIN, LOSS, OFF = "5ms", 0.6, 1.03, 0.1
 
 def cell(network: str, start_up: str, name: str, contestants: str, seconds: float, *more: str) -> Cell:
     _, rate, burst = NETWORKS[network]
-    options = ",".join(["--push=at-end", f"--message-start-up={start_up}", *more])
-    hosts = ("--hosts", "2", "--apart", "--burst", burst, "--contestants", contestants, f"--job-options={options}", "--no-pictures", "--output", "{work}")
-    full = ("bench", "schedules", "--models", network, "--rates", rate, *hosts, "--turns", "2", "--length", "3")
-    quick = ("bench", "schedules", "--models", "googlenet", "--rates", "40gbit", *hosts, "--turns", "1", "--length", "0.1")
+
+    def words(model: str, link: str, cost: str, *how: str) -> tuple[str, ...]:
+        options = ",".join(["--push=at-end", f"--message-start-up={cost}", *more])
+        hosts = ("--hosts", "2", "--apart", "--burst", burst, "--contestants", contestants, f"--job-options={options}", "--no-pictures", "--output", "{work}")
+        return ("bench", "schedules", "--models", model, "--rates", link, *hosts, *how)
+
+    full = words(network, rate, start_up, "--turns", "2", "--length", "3")
+    quick = words("googlenet", "40gbit", "30us", "--turns", "1", "--length", "0.1")
     return Cell(f"ibatch-live-{network}-{start_up}{name}", full, quick, needs=("lab",), seconds=seconds)
 
 

@@ -10,8 +10,8 @@ BASELINE, SLICING, OURS = "kvstore", "slicing", "p3"
 def schedules(name: str, models: str, rates: str, contestants: str, hosts: str, seconds: float, *more: str) -> Cell:
     fixed = ("--contestants", contestants, "--no-pictures", "--output", "{work}", *more)
     full = ("bench", "schedules", "--models", models, "--rates", rates, "--hosts", hosts, "--turns", "3", "--length", "6", *fixed)
-    first, last = rates.split(",")[0], hosts.split(",")[-1]
-    quick = ("bench", "schedules", "--models", models.split(",")[0], "--rates", first, "--hosts", min(last, "2"), "--turns", "1", "--length", "1", *fixed)
+    fastest, last = rates.split(",")[-1], hosts.split(",")[-1]
+    quick = ("bench", "schedules", "--models", models.split(",")[0], "--rates", fastest, "--hosts", min(last, "2"), "--turns", "1", "--length", "1", *fixed)
     return Cell(name, full, quick, needs=("lab",), seconds=seconds)
 
 

@@ -31,7 +31,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/none
-SchedulerParameters=sched_min_interval=0
+SchedulerParameters=sched_min_interval=0,sched_interval=1,bf_interval=1
 KillWait=2
 NodeName=n[0-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]}-{ports[3]}] CPUs=2 State=UNKNOWN
 PartitionName=p Nodes=n[0-2] Default=YES State=UP MaxTime=INFINITE
