@@ -193,7 +193,8 @@ def read_sweep(model: str, sentence: str):
         rows, curves = [], {}
         for pace, answer in of.items():
             at = reached(answer, goal)
-            rows.append((f"{pace}, rate {best[pace]}: accuracy, seconds to {100 * goal:.1f} %, seconds of the job", "", f"{100 * answer['accuracy']:.1f} %, {f'{at:.1f} s' if at else 'not reached'}, {answer['seconds']:.1f} s"))
+            soon = f"{at:.1f} s" if at else "not reached"
+            rows.append((f"{pace}: the best of its rates, accuracy, seconds to {100 * goal:.1f} %, seconds of the job", "", f"{best[pace]}, {100 * answer['accuracy']:.1f} %, {soon}, {answer['seconds']:.1f} s"))
             curves[pace] = {one["seconds"]: 100 * one["accuracy"] for one in answer["evaluations"]}
         elastic = {pace: answer for pace, answer in of.items() if pace.startswith("elastic") and reached(answer, goal)}
         soonest = min((reached(answer, goal) for answer in elastic.values()), default=None)
