@@ -55,9 +55,11 @@ std::string fingerprint() {
   return fmt::format("torch {}, {} on {}, {} thread", TORCH_VERSION, at::get_cpu_capability(), processor(), at::get_num_threads());
 }
 
-Result<checkpoint::PartSummary> write_buffers(const std::string& directory, Rank rank, Iteration iteration,
-                                              const ModuleAdapter& adapter, const checkpoint::CheckpointSeal& seal) {
-  checkpoint::PartHead head{"worker", rank.value, iteration, fingerprint(), {}};
+}  // namespace
+
+bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place) {
+  if (!process.checkpoint_due(iteration, place == Place::kLast)) return false;
+  checkpoint::PartHead head{.fingerprint = fingerprint()};
   std::vector<std::span<const std::byte>> contents;
   const auto buffers = contiguous_buffers(adapter);
   for (const auto& [name, buffer] : buffers) {
@@ -69,19 +71,7 @@ Result<checkpoint::PartSummary> write_buffers(const std::string& directory, Rank
     head.arrays.push_back(std::move(array));
     contents.push_back(bytes_of(buffer));
   }
-  return checkpoint::write_part(system_files(), directory, std::move(head), contents, seal);
-}
-
-}  // namespace
-
-bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adapter, Iteration iteration, Place place) {
-  const job::JobSpec& settings = process.settings();
-  const bool due = place == Place::kLast || (settings.saving.every > 0 && iteration % settings.saving.every == 0);
-  if (settings.saving.directory.empty() || !due) return false;
-  const auto written = write_buffers(settings.saving.directory, process.rank(), iteration, adapter, process.seal());
-  const std::string name = checkpoint::PartHead{"worker", process.rank().value, iteration, "", {}}.file_name();
-  process.send_saved(iteration,
-                     written.ok() ? *written : checkpoint::PartSummary{.name = name, .failure = written.status().message()});
+  process.save_part(iteration, std::move(head), contents);
   return true;
 }
 

@@ -64,6 +64,19 @@ TEST(Checkpoint, AnyRangeOfTheModelIsReadWhateverRangesItWasSavedIn) {
   }
 }
 
+// Some iterations need not use a tensor, which then has had fewer updates than others.
+TEST(Checkpoint, ValuesOfTensorsThatWereUpdatedLessOftenAreReadWithTheOthers) {
+  MemoryFiles files;
+  ASSERT_TRUE(save(files, 5, 1, {{{0, 20, 3}, {20, 36}}, {{56, 4, 0}}}).ok());
+  auto model = SavedModel::open(files, checkpoint_folder(kDirectory, 5));
+  ASSERT_TRUE(model.ok());
+  std::vector<float> value(kElements);
+  ASSERT_TRUE(model->read_values(0, value).ok());
+  for (std::int64_t i = 0; i < kElements; ++i) EXPECT_EQ(value[static_cast<std::size_t>(i)], number_at(5, 0, i));
+  EXPECT_EQ(model->read(0, std::span(value).first(20), {}).value(), 3);
+  EXPECT_THAT(model->read(10, std::span(value).first(20), {}).status().message(), HasSubstr("after 3 and after 5 updates"));
+}
+
 TEST(Checkpoint, EveryFlippedByteOfEveryFileIsFoundAndThePreviousOneTaken) {
   MemoryFiles files;
   ASSERT_TRUE(save(files, 10).ok());

@@ -29,18 +29,39 @@ Status SavedModel::load(const Place& place) {
   return {};
 }
 
+Result<SavedModel::Stretch> SavedModel::stretch_at(std::int64_t offset, std::size_t most) {
+  auto entry = by_offset_.upper_bound(offset);
+  if (entry == by_offset_.begin()) return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", offset);
+  const Place place = (--entry)->second;
+  const SavedArray& array = servers_[place.part].head().arrays[place.array];
+  if (offset >= array.offset + array.elements)
+    return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", offset);
+  PACELINE_RETURN_IF_ERROR(load(place));
+  const auto skip = static_cast<std::size_t>(offset - array.offset);
+  return Stretch{array, skip, std::min(most, static_cast<std::size_t>(array.elements) - skip)};
+}
+
+void SavedModel::copy(const Stretch& from, std::int64_t plane, float* to) const {
+  const std::size_t first = static_cast<std::size_t>(plane * from.array.elements) + from.skip;
+  std::memcpy(to, loaded_.data() + first * sizeof(float), from.count * sizeof(float));
+}
+
+Status SavedModel::read_values(std::int64_t offset, std::span<float> value) {
+  for (std::size_t done = 0; done < value.size();) {
+    PACELINE_ASSIGN_OR_RETURN(const Stretch from, stretch_at(offset + static_cast<std::int64_t>(done), value.size() - done));
+    copy(from, 0, value.data() + done);
+    done += from.count;
+  }
+  return {};
+}
+
 Result<std::int64_t> SavedModel::read(std::int64_t offset, std::span<float> value, std::span<float> state) {
   PACELINE_CHECK(!value.empty() && state.size() % value.size() == 0, "{} values, {} numbers of state", value.size(), state.size());
   const auto planes = static_cast<std::int64_t>(state.size() / value.size());
   std::optional<std::int64_t> steps;
   for (std::size_t done = 0; done < value.size();) {
-    const std::int64_t at = offset + static_cast<std::int64_t>(done);
-    auto entry = by_offset_.upper_bound(at);
-    if (entry == by_offset_.begin()) return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
-    const Place place = (--entry)->second;
-    const SavedArray& array = servers_[place.part].head().arrays[place.array];
-    if (at >= array.offset + array.elements)
-      return error(ErrorKind::kCorrupt, "the checkpoint has no value at arena offset {}", at);
+    PACELINE_ASSIGN_OR_RETURN(const Stretch from, stretch_at(offset + static_cast<std::int64_t>(done), value.size() - done));
+    const SavedArray& array = from.array;
     if (planes != 0 && planes != array.planes) {
       return error(ErrorKind::kBadRequest, "the checkpoint has {} planes of optimizer state for tensor \"{}\", the job has {}",
                    array.planes, array.name, planes)
@@ -53,17 +74,10 @@ Result<std::int64_t> SavedModel::read(std::int64_t offset, std::span<float> valu
                    array.name, *steps, array.steps);
     }
     steps = array.steps;
-    PACELINE_RETURN_IF_ERROR(load(place));
-    const auto skip = static_cast<std::size_t>(at - array.offset);
-    const std::size_t count = std::min(value.size() - done, static_cast<std::size_t>(array.elements) - skip);
-    const auto copy = [&](std::int64_t plane, std::span<float> to) {
-      const std::size_t from = static_cast<std::size_t>(plane * array.elements) + skip;
-      std::memcpy(to.data() + done, loaded_.data() + from * sizeof(float), count * sizeof(float));
-    };
-    copy(0, value);
+    copy(from, 0, value.data() + done);
     for (std::int64_t plane = 0; plane < planes; ++plane)
-      copy(plane + 1, state.subspan(static_cast<std::size_t>(plane) * value.size(), value.size()));
-    done += count;
+      copy(from, plane + 1, state.data() + static_cast<std::size_t>(plane) * value.size() + done);
+    done += from.count;
   }
   return *steps;
 }

@@ -16,9 +16,11 @@ class SavedModel {
   static Result<SavedModel> open(Files& files, const std::string& folder, const CheckpointSeal& seal = {});
   const Manifest& manifest() const { return manifest_; }
 
-  // Fills `value` with the values from `offset` on, and `state` with as many optimizer planes as it has room for; returns the
-  // update steps. kCorrupt naming file and tensor; kBadRequest when the checkpoint holds another number of planes (an empty `state`
-  // asks for none).
+  // Fills `value` with the values from `offset` on, of any number of tensors. kCorrupt naming file and tensor.
+  Status read_values(std::int64_t offset, std::span<float> value);
+  // The same of a part of one tensor, and fills `state` with as many optimizer planes as it has room for; returns the update steps,
+  // which are the same in all of a part. kBadRequest when they are not, or when the checkpoint holds another number of planes (an
+  // empty `state` asks for none).
   Result<std::int64_t> read(std::int64_t offset, std::span<float> value, std::span<float> state);
 
  private:
@@ -26,7 +28,14 @@ class SavedModel {
   struct Place {
     std::size_t part = 0, array = 0;
   };
+  // What of one array lies within a range, and is in loaded_.
+  struct Stretch {
+    const SavedArray& array;
+    std::size_t skip = 0, count = 0;
+  };
   Status load(const Place& place);
+  Result<Stretch> stretch_at(std::int64_t offset, std::size_t most);
+  void copy(const Stretch& from, std::int64_t plane, float* to) const;
 
   Manifest manifest_;
   std::vector<PartReader> servers_;

@@ -43,9 +43,8 @@ void StateCheckpoints::on_iteration_complete(Iteration iteration) {
 void StateCheckpoints::save() {
   saved_ = complete_;
   ++pending_;
-  source_.hold();
-  thread_.run([this, alive = alive_, iteration = complete_] {
-    StateCopy copy = source_.copy();
+  thread_.run([this, alive = alive_, iteration = complete_, copied = source_.hold()] {
+    StateCopy copy = copied();
     loop_.post([this, alive] {
       if (*alive) source_.release();
     });

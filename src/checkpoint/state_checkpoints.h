@@ -26,8 +26,10 @@ struct StateCopy {
 
 // Whoever holds the state.
 struct StateSource {
-  std::function<StateCopy()> copy;  // as it is now; the iteration is filled in by the caller. Any thread, while updates are held
-  std::function<void()> hold, release;  // on the loop
+  // On the loop: holds updates back until release(). What it returns copies the state meanwhile, on any thread; the caller fills in
+  // the iteration.
+  std::function<std::function<StateCopy()>()> hold;
+  std::function<void()> release;  // on the loop
   bool has_state = true;
 };
 

@@ -61,8 +61,11 @@ TEST(StateCheckpoints, TheLoopGoesOnWhileTheStateIsCopiedAndUpdatesOnlyThen) {
   settings.saving.every = 1;
   {
     StateCheckpoints checkpoints(files, settings, {}, loop,
-                                 {.copy = [&] { return copy_of_one(value.get_future().get()); },
-                                  .hold = [&] { heard.emplace_back("hold"); },
+                                 {.hold =
+                                      [&] {
+                                        heard.emplace_back("hold");
+                                        return [&] { return copy_of_one(value.get_future().get()); };
+                                      },
                                   .release = [&] { heard.emplace_back("release"); }},
                                  [&](Iteration iteration, const PartSummary& part) {
                                    heard.push_back(fmt::format("{} of {} {}", part.name, iteration, part.failure));

@@ -1,6 +1,7 @@
 // Checkpoints of a small model whose every number tells its iteration and place, for tests.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/files_testing.h"
@@ -38,6 +39,7 @@ inline float number_at(Iteration iteration, std::int64_t plane, std::int64_t ele
 
 struct Range {
   std::int64_t offset, elements;
+  std::optional<std::int64_t> steps = {};  // the iteration's, if not given
 };
 
 inline Result<PartSummary> write_server(Files& files, std::int32_t rank, Iteration iteration, const std::vector<Range>& ranges,
@@ -55,7 +57,7 @@ inline Result<PartSummary> write_server(Files& files, std::int32_t rank, Iterati
                            .offset = range.offset,
                            .elements = range.elements,
                            .planes = 2,
-                           .steps = iteration});
+                           .steps = range.steps.value_or(iteration)});
   }
   for (const auto& all : numbers) contents.push_back(std::as_bytes(std::span(all)));
   return write_part(files, kDirectory, head, contents, seal);

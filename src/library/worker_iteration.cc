@@ -151,6 +151,7 @@ Result<bool> WorkerNode::step_done(const paceline_step& step) {
   ++stepped_;
   const Result<bool> last = process_->end_iteration(stepped_);
   if (!last.ok()) return settled(last);
+  save_if_due(/*last=*/false);
   progress_->tell(report_, stepped_, stepped_, -1,
                   *last ? training::ProgressTeller::Importance::kLast : training::ProgressTeller::Importance::kUsual);
   return last;

@@ -70,7 +70,7 @@ Result<bool> WorkerNode::joined(Duration limit) {
 void WorkerNode::begin_training() {
   const std::lock_guard lock(steps_);
   report_.rank = process_->rank().value;
-  stepped_ = process_->first() - 1;
+  stepped_ = saved_ = process_->first() - 1;
   mark_ = now();
   progress_ = std::make_unique<training::ProgressTeller>(*process_, job_.spec.task.iterations);
   current_ = process_->first();
@@ -108,8 +108,16 @@ Result<bool> WorkerNode::finish(Duration limit) {
   return over;
 }
 
+// What the program has besides its parameters it saves by itself.
+void WorkerNode::save_if_due(bool last) {
+  if (saved_ == stepped_ || !process_->checkpoint_due(stepped_, last)) return;
+  saved_ = stepped_;
+  process_->save_part(stepped_);
+}
+
 void WorkerNode::hand_in() {
   const std::lock_guard lock(steps_);
+  save_if_due(/*last=*/true);
   training::add(exchange().take_account(), report_);
   Hash128 hash;
   hash.update(std::as_bytes(std::span(values_)));

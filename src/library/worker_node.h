@@ -77,6 +77,7 @@ class WorkerNode final : public Node {
   void copy_given(std::uint32_t place, const void* data, Span to) const;
   void begin_training();
   void begin_backward();
+  void save_if_due(bool last);
   void hand_in();
   exchange::GradientExchange& exchange() const { return process_->exchange(); }
 
@@ -95,8 +96,8 @@ class WorkerNode final : public Node {
   std::vector<std::atomic<Iteration>> passed_;     // by layer of the table: the last iteration whose gate was passed
   std::vector<std::atomic<Iteration>> announced_;  // by place in the table: of its last gradient
 
-  std::mutex steps_;  // what follows
-  Iteration stepped_ = 0;
+  std::mutex steps_;                   // what follows
+  Iteration stepped_ = 0, saved_ = 0;  // after which a checkpoint was due, or with which the job began
   TimePoint mark_{};
   report::WorkerReport report_;
   std::vector<std::uint32_t> unused_;  // while backward_done runs

@@ -95,7 +95,8 @@ class Worker {
       PACELINE_RETURN_IF_ERROR(train(iteration));
       const Iteration done = mini_batches.done(iteration);
       PACELINE_ASSIGN_OR_RETURN(last, mini_batches.was_last(iteration));
-      save_part_if_due(iteration, last);
+      // A replaying worker has nothing of its own in a checkpoint, but the checkpoint has a part of every worker.
+      if (process_.checkpoint_due(iteration, last)) process_.save_part(iteration, {.fingerprint = "replay"});
       if (last) PACELINE_RETURN_IF_ERROR(finish(iteration));
       progress_.tell(report_, iteration, done, -1, last ? Importance::kLast : Importance::kUsual);
     }
@@ -227,17 +228,6 @@ class Worker {
     report_.parameters_hash = hash.hex();
     report_.peak_bytes = report::peak_memory();
     return {};
-  }
-
-  // A replaying worker has nothing of its own in a checkpoint, but the checkpoint has a part of every worker.
-  void save_part_if_due(Iteration iteration, bool last) {
-    const bool due = last || (settings_.saving.every > 0 && iteration % settings_.saving.every == 0);
-    if (settings_.saving.directory.empty() || !due) return;
-    const checkpoint::PartHead head{"worker", process_.rank().value, iteration, "replay", {}};
-    const auto written = checkpoint::write_part(system_files(), settings_.saving.directory, head, {}, process_.seal());
-    process_.send_saved(iteration, written.ok()
-                                       ? *written
-                                       : checkpoint::PartSummary{.name = head.file_name(), .failure = written.status().message()});
   }
 
   static std::span<float> part(std::vector<float>& arena, const Piece& piece) {

@@ -8,24 +8,29 @@
 namespace paceline::runtime {
 namespace {
 
-checkpoint::StateCopy copy_for(std::int32_t server) {
+// Where a part lies, which stays there while updates are held.
+struct HeldPart {
+  std::uint32_t part = 0;
+  std::span<const float> value, state;
+  std::int64_t steps = 0;
+};
+
+checkpoint::StateCopy copy_of(const job::Plan& plan, std::int32_t server, const std::vector<HeldPart>& parts) {
   checkpoint::StateCopy copy;
   copy.head.role = "server";
   copy.head.rank = server;
+  for (const HeldPart& held : parts) {
+    checkpoint::SavedArray array;
+    array.name = plan.table().tensors[plan.units().parts[held.part].tensor].name;
+    array.offset = plan.units().parts[held.part].offset;
+    array.elements = static_cast<std::int64_t>(held.value.size());
+    array.planes = static_cast<std::int64_t>(held.state.size() / held.value.size());
+    array.steps = held.steps;
+    copy.head.arrays.push_back(std::move(array));
+    copy.numbers.insert(copy.numbers.end(), held.value.begin(), held.value.end());
+    copy.numbers.insert(copy.numbers.end(), held.state.begin(), held.state.end());
+  }
   return copy;
-}
-
-void add_part(checkpoint::StateCopy& copy, const job::Plan& plan, std::uint32_t part, std::span<const float> value,
-              std::span<const float> state, std::int64_t steps) {
-  checkpoint::SavedArray array;
-  array.name = plan.table().tensors[plan.units().parts[part].tensor].name;
-  array.offset = plan.units().parts[part].offset;
-  array.elements = static_cast<std::int64_t>(value.size());
-  array.planes = static_cast<std::int64_t>(state.size() / value.size());
-  array.steps = steps;
-  copy.head.arrays.push_back(std::move(array));
-  copy.numbers.insert(copy.numbers.end(), value.begin(), value.end());
-  copy.numbers.insert(copy.numbers.end(), state.begin(), state.end());
 }
 
 // The server's parts, ascending.
@@ -38,36 +43,47 @@ std::vector<std::uint32_t> parts_of(const paramserver::Server& core) {
   return parts;
 }
 
-checkpoint::StateCopy copy_of(const paramserver::Server& core) {
-  checkpoint::StateCopy copy = copy_for(core.rank().value);
+std::vector<HeldPart> held(const paramserver::Server& core) {
+  std::vector<HeldPart> parts;
   for (const std::uint32_t part : parts_of(core)) {
     const auto snapshot = core.export_part(part);
-    add_part(copy, core.plan(), part, snapshot.value, snapshot.state, snapshot.steps);
+    parts.push_back({part, snapshot.value, snapshot.state, snapshot.steps});
   }
-  return copy;
+  return parts;
 }
 
-checkpoint::StateCopy copy_of(const collectives::CollectiveCarrier& carrier) {
-  checkpoint::StateCopy copy = copy_for(0);
-  const auto& parts = carrier.plan().units().parts;
-  for (std::uint32_t part = 0; part < parts.size(); ++part) {
+std::vector<HeldPart> held(const collectives::CollectiveCarrier& carrier) {
+  std::vector<HeldPart> parts;
+  const auto count = static_cast<std::uint32_t>(carrier.plan().units().parts.size());
+  for (std::uint32_t part = 0; part < count; ++part) {
     const auto own = carrier.shard().save(part);
-    add_part(copy, carrier.plan(), part, carrier.memory().part_parameters(part), own.state, own.steps);
+    parts.push_back({part, carrier.memory().part_parameters(part), own.state, own.steps});
   }
-  return copy;
+  return parts;
 }
 
 }  // namespace
 
+// Where the parts lie is looked up on the loop: meanwhile the loop goes on, and may make room for more of them elsewhere.
 checkpoint::StateSource source_of(paramserver::ServerService& service) {
   const paramserver::Server& core = service.core();
-  return {[&core] { return copy_of(core); }, [&service] { service.hold_updates(); }, [&service] { service.release_updates(); },
-          !parts_of(core).empty()};
+  return {.hold =
+              [&service, &core] {
+                service.hold_updates();
+                return [&core, parts = held(core)] { return copy_of(core.plan(), core.rank().value, parts); };
+              },
+          .release = [&service] { service.release_updates(); },
+          .has_state = !parts_of(core).empty()};
 }
 
 checkpoint::StateSource source_of(collectives::CollectiveCarrier& carrier) {
-  return {[&carrier] { return copy_of(carrier); }, [&carrier] { carrier.hold_updates(); },
-          [&carrier] { carrier.release_updates(); }, !carrier.plan().units().parts.empty()};
+  return {.hold =
+              [&carrier] {
+                carrier.hold_updates();
+                return [&carrier, parts = held(carrier)] { return copy_of(carrier.plan(), 0, parts); };
+              },
+          .release = [&carrier] { carrier.release_updates(); },
+          .has_state = !carrier.plan().units().parts.empty()};
 }
 
 Status restore_state(Files& files, const std::string& folder, const checkpoint::CheckpointSeal& seal, paramserver::Server& core) {

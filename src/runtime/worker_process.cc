@@ -144,7 +144,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
 Status WorkerProcess::restore_parameters() {
   PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model,
                             checkpoint::SavedModel::open(system_files(), settings_.saving.from, seal_));
-  return model.read(0, parameters_, {}).status();
+  return model.read_values(0, parameters_);
 }
 
 // A checkpoint has the state of its own, which servers read.
@@ -196,7 +196,22 @@ void WorkerProcess::send_progress(std::string json) {
   transport_->loop().post([this, json = std::move(json)] { node_->send_progress(json); });
 }
 
-void WorkerProcess::send_saved(Iteration iteration, const checkpoint::PartSummary& part) {
+bool WorkerProcess::checkpoint_due(Iteration iteration, bool last) const {
+  const job::Saving& saving = settings_.saving;
+  return !saving.directory.empty() && (last || (saving.every > 0 && iteration % saving.every == 0));
+}
+
+void WorkerProcess::save_part(Iteration iteration, checkpoint::PartHead head,
+                              const std::vector<std::span<const std::byte>>& contents) {
+  head.role = "worker";
+  head.rank = rank_.value;
+  head.iteration = iteration;
+  checkpoint::PartSummary part{.name = head.file_name()};
+  auto written = checkpoint::write_part(system_files(), settings_.saving.directory, std::move(head), contents, seal_);
+  if (written.ok())
+    part = *std::move(written);
+  else
+    part.failure = written.status().message();
   transport_->loop().post([this, iteration, text = encode(part)] { node_->send_saved(wire::Role::kWorker, iteration, text); });
 }
 

@@ -55,8 +55,11 @@ class WorkerProcess final : public Part {
   exchange::GradientExchange& exchange() { return *exchange_; }
 
   void send_progress(std::string json);
-  // This worker's part of the checkpoint of `iteration` is written, or could not be.
-  void send_saved(Iteration iteration, const checkpoint::PartSummary& part);
+  // Whether a checkpoint is due after `iteration`, which it is always after the job's last one.
+  bool checkpoint_due(Iteration iteration, bool last) const;
+  // Writes this worker's part of it, what it has besides parameters: `contents` of head.arrays.
+  // A part that cannot be written only makes the checkpoint void.
+  void save_part(Iteration iteration, checkpoint::PartHead head = {}, const std::vector<std::span<const std::byte>>& contents = {});
   // After the backward pass of `iteration`. True: it is the job's last one, because somebody asked to stop.
   Result<bool> end_iteration(Iteration iteration);
   // Hands in the report and waits for the coordinator's verdict.

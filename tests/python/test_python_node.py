@@ -74,6 +74,31 @@ def test_two_members_train_and_the_report_says_so(role, servers, settings):
     coordinator.close(1)
 
 
+@pytest.mark.parametrize("role, servers, more", [("both", 2, {}), ("both", 2, {"optimizer": "adam"}), ("worker", 0, {"collective": "loop3-overlap"})])
+def test_a_job_goes_on_from_a_checkpoint_though_not_every_iteration_used_every_tensor(role, servers, more, tmp_path):
+    def trained(folder, iterations, **saving):
+        settings = {**SETTINGS, **more, "checkpoint": str(tmp_path / folder), **saving}
+        coordinator = _library_node.Coordinator(2, servers, settings=settings)
+        values = {}
+
+        def life(rank):
+            node = join(coordinator, rank, role, settings)
+            for iteration in range(node.first_iteration, iterations + 1):
+                train(node, iteration, unused=(1,) if iteration in (1, 3) else ())
+            assert node.wait_all(iterations, 10)
+            values[rank] = list(node.value(0)), list(node.value(1))
+            node.finish(60)
+            node.close(1)
+
+        assert on_threads(lambda: life(0), lambda: life(1)) == []
+        coordinator.finish(60)
+        coordinator.close(1)
+        return values
+
+    trained("stopped", 4)
+    assert trained("stopped", 6, resume="1") == trained("whole", 6)
+
+
 @pytest.mark.parametrize("role, servers, more", [("both", 2, {}), ("worker", 0, {"collective": "loop3-overlap"})])
 def test_with_means_the_values_are_mean_gradients_and_a_verdict_follows(role, servers, more):
     coordinator = _library_node.Coordinator(2, servers)
