@@ -139,6 +139,10 @@ TimePoint GradientExchange::opened_at(Layer layer) {
 Status GradientExchange::gradient_ready(std::uint32_t tensor) {
   PACELINE_RETURN_IF_ERROR(check_process());
   const bool prepares = carrier_->prepares() && tensor < plan().table().tensors.size();
+  if (prepares) {  // what is refused changes nothing, so it is refused before
+    const Lock lock = house_->lock();
+    PACELINE_RETURN_IF_ERROR(check_rates_told());
+  }
   if (prepares && !carrier_->prepare(tensor, current())) return {};
   return announce(tensor);
 }

@@ -43,5 +43,21 @@ TEST(TellRates, AnIterationIsAppliedWithTheRatesThatWereTold) {
   EXPECT_THAT(one.values(), ElementsAre(7.5F, 15.0F, 22.5F));
 }
 
+TEST(TellRates, AGradientThatWasRefusedLeavesNothingBehindThatIsSentLater) {
+  OneWorker one("told-rates", "1");
+  Error error;
+  ASSERT_DONE(paceline_job_set(one.job, "wire", "dropping:0.3", error));  // one of the three
+  one.join();
+  const double rate = 1, decay = 0;
+  constexpr float kFirst[] = {4, 2, 1}, kNone[] = {0, 0, 0};
+  EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_gradient_ready(one.worker, 0, kFirst, error));
+  for (const std::int64_t iteration : {1, 2}) {
+    ASSERT_DONE(paceline_tell_rates(one.worker, iteration, &rate, &decay, 1, error));
+    one.train(iteration, iteration == 1 ? kFirst : kNone);
+  }
+  ASSERT_DONE(paceline_wait_all(one.worker, 2, INFINITY, error));
+  EXPECT_THAT(one.values(), ElementsAre(6.0F, 18.0F, 30.0F));
+}
+
 }  // namespace
 }  // namespace paceline::library::testing

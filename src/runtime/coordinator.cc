@@ -308,6 +308,7 @@ void Coordinator::on_agreement(const Status& status, const job::JobSpec& spec) {
 }
 
 void Coordinator::welcome(const membership::SendWelcome& action) {
+  if (roster_.phase() >= membership::Roster::Phase::kEnding) return;  // a Stop was the last word
   if (deciding_) {
     held_.push_back(action);
     return;
