@@ -43,10 +43,9 @@ const std::vector<Refined>& refined() {
 bool wants_servers(const JobSpec& wanted, const Said& said) {
   constexpr std::string_view kOfServers[] = {"schedule", "slice", "batching", "push", "return"};
   if (said("servers")) return true;
-  const JobSpec usual;
   return std::ranges::any_of(kOfServers, [&](std::string_view name) {
     const Option& option = *find_option(name);
-    return said(name) && option.text(wanted) != option.text(usual);
+    return said(name) && !is_usual(wanted, option);
   });
 }
 
@@ -67,17 +66,16 @@ JobSpec with_saved(JobSpec wanted, const JobSpec& saved, const Said& said) {
   const auto left = left_behind(wanted, saved, said);
   for (const Option& option : options()) {
     if (!comes_along(option) || said(option.name) || std::ranges::find(left, option.name) != left.end()) continue;
-    (void)option.set(wanted, option.text(saved));  // the text of a value that was legal
+    const std::string text = option.text(saved);
+    if (option.text(wanted) != text) (void)option.set(wanted, text);  // the text of a value that was legal
   }
   return wanted;
 }
 
 std::string taken_text(const JobSpec& job, const JobSpec& saved, const Said& said) {
-  const JobSpec usual;
   std::string text;
   for (const Option& option : options()) {
-    const std::string value = option.text(job);
-    if (!comes_along(option) || said(option.name) || value != option.text(saved) || value == option.text(usual)) continue;
+    if (!comes_along(option) || said(option.name) || option.text(job) != option.text(saved) || is_usual(job, option)) continue;
     text += " --" + option.name;
     if (option.type != OptionType::kFlag) text += " " + typed_word(typed_text(job, option));
   }

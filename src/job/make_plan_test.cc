@@ -55,6 +55,24 @@ TEST(MakeJobPlan, FollowsTheSpecification) {
   EXPECT_THAT(make_plan(spec, table, 3, 2, 1).status().message(), HasSubstr("--sync bsp"));
 }
 
+TEST(MakeJobPlan, RefusesAUnitThatNoMessageCarries) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 34;
+  const auto planned = [](std::int64_t elements, std::initializer_list<std::pair<const char*, std::string>> settings) {
+    wire::TensorTable table;
+    table.tensors.push_back({.name = "w", .dtype = "float32", .shape = {elements}, .layer = {0}});
+    table.layers = {"fc"};
+    return make_plan(spec_of(settings), table, 2, 1, 1).status();
+  };
+  EXPECT_TRUE(planned(kMost, {{"schedule", "layer-wise"}}).ok());
+  const Status refused = planned(kMost + 1, {{"schedule", "layer-wise"}});
+  EXPECT_EQ(refused.kind(), ErrorKind::kBadRequest);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("17179869185 elements from tensor \"w\" on would be one message; at most 17179869184, 64 GiB"));
+  EXPECT_THAT(refused.message(), HasSubstr("smaller slices"));
+  EXPECT_TRUE(planned(kMost + 1, {{"schedule", "p3"}, {"slice", "100000000"}}).ok());
+  EXPECT_THAT(planned(kMost, {{"collective", "loop3"}}).message(), HasSubstr("make several tensors of it"));
+}
+
 TEST(MakeJobPlan, DividesSlicesByTheScaleOfAReplay) {
   wire::TensorTable table;
   table.tensors.push_back({.name = "w", .dtype = "float32", .shape = {25'000}, .layer = {0}});

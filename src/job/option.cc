@@ -1,5 +1,7 @@
 #include "job/option.h"
 
+#include <utility>
+
 #include "base/text.h"
 
 namespace paceline::job {
@@ -9,6 +11,12 @@ std::vector<std::string> option_names() {
   std::vector<std::string> all;
   for (const Option& option : options()) all.push_back(option.name);
   return all;
+}
+
+// Its text says the usual rate too, which then is as if nobody had given it.
+JobSpec without_usual_rate(JobSpec spec) {
+  if (is_usual(spec, *find_option("learning-rate"))) spec.learning_rate.reset();
+  return spec;
 }
 
 }  // namespace
@@ -58,6 +66,12 @@ std::string typed_text(const JobSpec& spec, const Option& option) {
   return option.type == OptionType::kTime ? text + "s" : text;
 }
 
+bool is_usual(const JobSpec& spec, const Option& option) {
+  JobSpec usual;
+  if (option.name == "learning-rate") usual.update = spec.update;  // whose optimizer has its own
+  return option.text(spec) == option.text(usual);
+}
+
 wire::Settings to_settings(const JobSpec& spec) {
   wire::Settings settings;
   for (const Option& option : options()) settings.emplace_back(option.name, option.text(spec));
@@ -67,7 +81,7 @@ wire::Settings to_settings(const JobSpec& spec) {
 Result<JobSpec> from_settings(const wire::Settings& settings) {
   JobSpec spec;
   for (const auto& [name, text] : settings) PACELINE_RETURN_IF_ERROR(set_option(spec, name, text));
-  return spec;
+  return without_usual_rate(std::move(spec));
 }
 
 Result<JobSpec> from_saved(const wire::Settings& settings) {
@@ -78,7 +92,7 @@ Result<JobSpec> from_saved(const wire::Settings& settings) {
     const Status status = option->set(spec, text);
     if (option->agree == Agree::kResume) PACELINE_RETURN_IF_ERROR(status);
   }
-  return spec;
+  return without_usual_rate(std::move(spec));
 }
 
 const Option* resume_difference(const JobSpec& saved, const JobSpec& wanted) {

@@ -67,6 +67,9 @@ Status set_typed(JobSpec& spec, const Option& option, const std::string& text);
 // As a person would type it; "" when it was not given.
 std::string typed_text(const JobSpec& spec, const Option& option);
 
+// Whether it is as when nobody gives it, beside what else the job says.
+bool is_usual(const JobSpec& spec, const Option& option);
+
 // All options of the job.
 wire::Settings to_settings(const JobSpec& spec);
 // Options that are missing keep their defaults; of a name that comes twice the later one counts. Errors as set_option.

@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 // A legal value of each option that is nobody's default, in its one text.
 const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg16"},
                                                                   {"dataset", "d"},
-                                                                  {"optimizer", "adam"},
+                                                                  {"optimizer", "momentum"},
                                                                   {"learning-rate", "step:0.1,every=100,factor=0.5"},
                                                                   {"momentum", "0.5"},
                                                                   {"weight-decay", "0.5"},

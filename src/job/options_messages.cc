@@ -58,8 +58,9 @@ std::vector<Option> schedule_options() {
            .advanced = true,
            .takes = "SIZE",
            .section = kHow,
-           .sentence = "Small neighbours travel together, up to this many parameters (or bytes, with a unit); 0: none does "
-                       "(default: tuned: chosen; others: 0)",
+           .sentence =
+               "Small neighbours travel with the one before them, up to this many parameters (or bytes, with a unit); 0: none does "
+               "(default: tuned: chosen; others: 0)",
            .legal = {.words = kMerges},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.merge; }, [](auto size) { return std::to_string(size); },
@@ -77,10 +78,8 @@ std::vector<Option> schedule_options() {
            .advanced = true,
            .section = kHow,
            .sentence = "When gradients leave: at the end of backward (layers and batches are then asked for when the servers have "
-                       "all), each "
-                       "as soon as it is ready, or, with --return pull-in-batches, in batches, planned as pulls are, each one "
-                       "message to each "
-                       "server (default: the schedule's own)",
+                       "all), each as soon as it is ready, or, with --return pull-in-batches, in batches, planned as pulls are, "
+                       "each one message to each server (default: the schedule's own)",
            .choices = {"at-end", "as-ready", "in-batches"},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.push; }, kName, parse_push, Refusals::kNameIt),

@@ -35,8 +35,7 @@ std::vector<Option> saving_options() {
       flag({.name = "resume",
             .section = kFiles,
             .sentence = "Go on from the newest good checkpoint, with its job's options where none is given; servers, schedule and "
-                        "length may "
-                        "be others"},
+                        "length may be others"},
            [](auto& job) -> auto& { return job.saving.resume; }),
       text({.name = "resume-from",
             .sentence = "The checkpoint that the coordinator found",

@@ -62,6 +62,30 @@ std::vector<Option> task_options() {
   };
 }
 
+namespace {
+
+// Its text is the rate that counts, also where nobody gave one.
+Option learning_rate_option() {
+  Option row{.name = "learning-rate",
+             .takes = "RATE",
+             .section = kWhat,
+             .agree = kResume,
+             .sentence =
+                 "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | "
+                 "polynomial:0.1,total=1000,power=2; each with ,warmup=50. With adam and adamw 0.001, if nobody gives it",
+             .legal = {.words = "a number or a schedule of step, cosine, polynomial"}};
+  row.text = [](const JobSpec& job) { return to_text(learning_rate_of(job)); };
+  row.set = [](JobSpec& job, std::string_view text) -> Status {
+    const auto rate = tensor::parse_schedule(text);
+    if (!rate.ok()) return illegal("learning-rate", fmt::format("--learning-rate: {}", rate.status().message()));
+    job.learning_rate = *rate;
+    return {};
+  };
+  return row;
+}
+
+}  // namespace
+
 std::vector<Option> update_options() {
   return {
       value(
@@ -69,20 +93,11 @@ std::vector<Option> update_options() {
            .section = kWhat,
            .agree = kResume,
            .sentence = "How a step is made of a gradient. mean: not at all; workers get the mean gradient back and have optimizers "
-                       "of their "
-                       "own (programs only, and replays)",
+                       "of their own (programs only, and replays)",
            .choices = tensor::optimizer_names()},
           [](auto& job) -> auto& { return job.update.optimizer.kind; }, [](auto kind) { return tensor::name_of(kind); },
           tensor::parse_optimizer),
-      value(
-          {.name = "learning-rate",
-           .takes = "RATE",
-           .section = kWhat,
-           .agree = kResume,
-           .sentence = "A number, or a schedule: step:0.1,every=100,factor=0.5 | cosine:0.1,total=1000 | "
-                       "polynomial:0.1,total=1000,power=2; each with ,warmup=50",
-           .legal = {.words = "a number or a schedule of step, cosine, polynomial"}},
-          [](auto& job) -> auto& { return job.update.learning_rate; }, kText, tensor::parse_schedule),
+      learning_rate_option(),
       number({.name = "momentum",
               .section = kWhat,
               .agree = kResume,

@@ -69,8 +69,7 @@ Status refuse(const JobSpec& spec, const Option& option, std::string_view purpos
 }  // namespace
 
 Status check_purposes(const JobSpec& spec) {
-  const JobSpec usual;
-  const auto is_given = [&](const Option& option) { return option.text(spec) != option.text(usual); };
+  const auto is_given = [&](const Option& option) { return !is_usual(spec, option); };
   for (const OptimizerOption& one : kOfOptimizers) {
     const Option& option = *find_option(one.option);
     if (!(tensor::traits_of(spec.update.optimizer.kind).*one.trait) && is_given(option))

@@ -63,7 +63,7 @@ Status check_replay(const JobSpec& s) {
                          "--sync bsp",
                          s.wire.text(), kind);
   }
-  const tensor::Schedule& rate = s.update.learning_rate;
+  const tensor::Schedule rate = learning_rate_of(s);
   const bool foreseeable = s.update.optimizer.kind == tensor::OptimizerKind::kSgd && s.update.optimizer.weight_decay == 0 &&
                            rate.kind == tensor::Schedule::Kind::kConstant && rate.warmup == 0;
   if (foreseeable) return {};
@@ -80,10 +80,9 @@ Status check_mean(const JobSpec& s) {
       {"sync", "a mean is that of one iteration of all workers; legal: bsp"},
       {"checkpoint", "the job holds means, not parameters; save those where they are"},
       {"export", "the job holds means, not parameters; save those where they are"}};
-  const JobSpec usual;
   for (const auto& [name, why] : kNotMeant) {
     const Option& option = *find_option(name);
-    if (option.text(s) == option.text(usual)) continue;
+    if (is_usual(s, option)) continue;
     const std::string subject = "--" + option.name;
     return contradiction(subject, "{} {} contradicts --optimizer mean: {}", subject, option.text(s), why);
   }
@@ -109,10 +108,9 @@ Status check_told_rates(const JobSpec& s) {
                                                                {"parameter-groups", "each tensor says in which group it is"},
                                                                {"collective", "servers are told; leave it out"},
                                                                {"model", "nobody tells them there; a program's own model does"}};
-  const JobSpec usual;
   for (const auto& [name, why] : kNotMeant) {
     const Option& option = *find_option(name);
-    if (option.text(s) == option.text(usual) || (option.name == "model" && !replay_file(s))) continue;
+    if (is_usual(s, option) || (option.name == "model" && !replay_file(s))) continue;
     const std::string subject = "--" + option.name;
     return contradiction(subject, "{} {} contradicts --told-rates: {}", subject, option.text(s), why);
   }
@@ -194,10 +192,9 @@ Status check_loop(const JobSpec& s) {
       {"push", "it pushes nothing; leave it out"},
       {"wire", "operations send float32; leave it out"},
       {"sync", "all workers take part in every operation; legal: bsp"}};
-  const JobSpec usual;
   for (const auto& [name, why] : kServers) {
     const Option& option = *find_option(name);
-    if (option.text(s) == option.text(usual)) continue;
+    if (is_usual(s, option)) continue;
     const std::string subject = "--" + option.name;
     return contradiction(subject, "{} {} contradicts --collective {}: {}", subject, option.text(s), to_string(*s.loop.loop), why);
   }
@@ -280,15 +277,6 @@ Result<WireOptions> wire_of(const JobSpec& spec) {
     wire.clip_norm = spec.update.clip_norm;
   }
   return validated(wire);
-}
-
-UpdateOptions server_update(const JobSpec& spec) {
-  UpdateOptions update = spec.update;
-  if (is_dgc(spec)) {
-    update.optimizer.kind = tensor::OptimizerKind::kSgd;
-    update.clip_norm = 0;
-  }
-  return update;
 }
 
 Result<ComputeSpeed> compute_speed(const JobSpec& spec, std::int32_t workers) {

@@ -17,6 +17,24 @@ std::string refusal_of(wire::Settings settings, const wire::Settings& given) {
   return spec.ok() ? validated(*spec).status().message() : spec.status().message();
 }
 
+TEST(JobSpec, WithoutALearningRateEachOptimizerHasItsUsualOne) {
+  for (const auto& [optimizer, rate] :
+       {std::pair{"sgd", 0.05}, {"momentum", 0.05}, {"adagrad", 0.05}, {"adam", 0.001}, {"adamw", 0.001}}) {
+    const JobSpec spec = spec_of({{"optimizer", optimizer}});
+    EXPECT_EQ(server_update(spec).learning_rate, tensor::Schedule{.base = rate}) << optimizer;
+    // What another process is told has the same one.
+    EXPECT_EQ(server_update(*from_settings(to_settings(spec))).learning_rate, tensor::Schedule{.base = rate}) << optimizer;
+  }
+  EXPECT_EQ(server_update(spec_of({{"learning-rate", "0.05"}, {"optimizer", "adam"}})).learning_rate.base, 0.05);
+}
+
+TEST(JobSpec, AnUsualLearningRateIsNoneThatContradictsToldOnes) {
+  const JobSpec spec = spec_of({{"optimizer", "adam"}, {"told-rates", "1"}});
+  EXPECT_TRUE(validated(spec).ok());
+  EXPECT_TRUE(validated(*from_settings(to_settings(spec))).ok()) << "of another process";
+  EXPECT_THAT(refusal_of({{"optimizer", "adam"}, {"told-rates", "1"}}, {{"learning-rate", "0.1"}}), HasSubstr("--told-rates"));
+}
+
 TEST(JobSpec, ABadValueIsRefusedNamingTheOption) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> bad = {
       {"optimizer", {"", "sdg"}},

@@ -77,7 +77,8 @@ struct Watching {
 
 struct JobSpec {
   Task task;
-  UpdateOptions update{.learning_rate = {.base = 0.05}};  // its groups follow from `groups` and the tensors
+  UpdateOptions update;  // its groups follow from `groups` and the tensors, its learning rate from learning_rate_of()
+  std::optional<tensor::Schedule> learning_rate;  // nothing: the optimizer's usual one
   std::vector<GroupRule> groups;
   ScheduleChoice schedule;
   WireOptions wire;  // momentum, nesterov and clip_norm follow from `update`: wire_of()
@@ -105,7 +106,9 @@ Result<scheduling::ScheduleOptions> schedule_of(const JobSpec& spec);
 Result<TrainingOptions> training_of(const JobSpec& spec);
 // With dgc workers take the optimizer's momentum and clip.
 Result<WireOptions> wire_of(const JobSpec& spec);
-// What of `update` is the servers' part then.
+// As it was given, or the optimizer's usual rate.
+tensor::Schedule learning_rate_of(const JobSpec& spec);
+// What of `update` is the servers' part with dgc; all of it otherwise.
 UpdateOptions server_update(const JobSpec& spec);
 // How fast each of `workers` computes; also refused when there is not one speed for each worker.
 Result<ComputeSpeed> compute_speed(const JobSpec& spec, std::int32_t workers);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "job/spec.h"
 
 namespace paceline::job {
 namespace {
@@ -22,6 +23,22 @@ Result<NonFinitePolicy> parse_non_finite_policy(std::string_view text) {
   }
   return error(ErrorKind::kBadRequest, "'{}' is no policy for non-finite gradients; legal are stop, skip, apply{}", text,
                suggestion(text, policy_names()));
+}
+
+tensor::Schedule learning_rate_of(const JobSpec& spec) {
+  const bool counts = !spec.update.told_rates;  // else it is as it always was, for checkpoints tell it
+  const auto kind = counts ? spec.update.optimizer.kind : tensor::OptimizerKind::kSgd;
+  return spec.learning_rate.value_or(tensor::Schedule{.base = tensor::traits_of(kind).usual_rate});
+}
+
+UpdateOptions server_update(const JobSpec& spec) {
+  UpdateOptions update = spec.update;
+  update.learning_rate = learning_rate_of(spec);
+  if (spec.wire.kind == WireKind::kDgc) {
+    update.optimizer.kind = tensor::OptimizerKind::kSgd;
+    update.clip_norm = 0;
+  }
+  return update;
 }
 
 }  // namespace paceline::job

@@ -119,8 +119,8 @@ HWY_EXPORT(step_any);
 constexpr std::array kTraits = {OptimizerTraits{.name = "sgd", .planes = 0},
                                 OptimizerTraits{.name = "momentum", .planes = 1, .momentum = true},
                                 OptimizerTraits{.name = "nesterov", .planes = 1, .momentum = true},
-                                OptimizerTraits{.name = "adam", .planes = 2, .betas = true, .epsilon = true},
-                                OptimizerTraits{.name = "adamw", .planes = 2, .betas = true, .epsilon = true},
+                                OptimizerTraits{.name = "adam", .planes = 2, .betas = true, .epsilon = true, .usual_rate = 0.001},
+                                OptimizerTraits{.name = "adamw", .planes = 2, .betas = true, .epsilon = true, .usual_rate = 0.001},
                                 OptimizerTraits{.name = "mean", .planes = 0, .steps = false},
                                 OptimizerTraits{.name = "adagrad", .planes = 1, .epsilon = true}};
 

@@ -39,6 +39,7 @@ struct OptimizerTraits {
   int planes;         // float32 of state for each parameter
   bool steps = true;  // false: the values are taken as they come, by no rate and no decay
   bool momentum = false, betas = false, epsilon = false;
+  double usual_rate = 0.05;  // the learning rate where nobody gives one
 };
 const OptimizerTraits& traits_of(OptimizerKind kind);
 std::vector<std::string> optimizer_names();

@@ -21,6 +21,7 @@ job::JobSpec updates_of(const job::JobSpec& settings) {
   job::JobSpec updates;
   updates.schedule.name = "slicing";  // every value goes back unasked, as the next push requires
   updates.update = settings.update;
+  updates.learning_rate = settings.learning_rate;
   updates.update.told_rates = false;  // nobody tells any here, and a step costs as much
   updates.wire = settings.wire;
   return updates;
