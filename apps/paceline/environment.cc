@@ -16,9 +16,9 @@ constexpr EnvironmentVariable kVariables[] = {
     {"PACELINE_PYTHON", "a Python with matplotlib, for pictures; default: .venv/bin/python beside the build or here, else python3"},
     {"PACELINE_COORDINATOR",
      "HOST:PORT, or unix:/PATH on one machine, where the ranks that a launcher starts find their coordinator; default: derived "
-     "from the launcher's variables "
-     "below"},
+     "from the launcher's variables below"},
     {"PACELINE_JOB_KEY_FILE", "file with the job's key, where --job-key-file does not name one and --security is not none"},
+    {"OMP_NUM_THREADS", "threads of each process of 'paceline run' on one machine; default: the processors shared between them"},
     {"RANK", "torchrun: this process's rank; makes 'paceline train' one worker of a job, with WORLD_SIZE"},
     {"WORLD_SIZE", "torchrun: number of processes = workers"},
     {"LOCAL_WORLD_SIZE", "torchrun: number of processes on this machine; equal to WORLD_SIZE: the job stays on the loopback"},

@@ -124,8 +124,7 @@ void add_help(CLI::App& app, Chosen& chosen, HelpText& text) {
   const auto options = std::make_shared<Options>();
   help->add_option("topic", options->topic,
                    "a command (plan slice), with 'all' behind it for the options for experts too, the code of an error "
-                   "(PL-PORT-IN-USE), 'codes' "
-                   "or 'environment'; default: all commands");
+                   "(PL-PORT-IN-USE), 'codes' or 'environment'; default: all commands");
   help->add_flag("--json", options->json,
                  "with 'environment': one JSON array of {name, purpose, value or null}; with 'codes': of {code, shown, title, "
                  "means, check, remedy}");

@@ -47,11 +47,6 @@ std::int64_t memory(const char* key) {
   return static_cast<std::int64_t>(number(proc_value("/proc/meminfo", key).value_or("0"), 10)) * 1024;
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
 // 0 where there is none.
 double number_in(const std::string& file) {
   double number = 0;
@@ -143,6 +138,11 @@ Result<std::string> address_toward(const std::string& host) {
     if (known) return std::string(text);
   }
   return error(ErrorKind::kBadRequest, "this machine has no way to {}", host).because({"unreachable", ""});
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
 Machine this_machine() {

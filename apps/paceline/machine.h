@@ -30,6 +30,8 @@ struct Machine {
 };
 
 Machine this_machine();
+// That this process may run on; 0: not known.
+int usable_cores();
 
 // The first address of `host`. kBadRequest when there is none.
 Result<std::string> numeric_address(const std::string& host);

@@ -90,8 +90,7 @@ Result<ContestantOptions> open_mpi(const FieldOptions& options, const std::strin
   std::string run = fmt::format(
       "exec mpirun --allow-run-as-root --host {} -np {} --bind-to none --mca plm_rsh_agent '{}' --mca plm_rsh_no_tree_spawn 1 "
       "--mca orte_keep_fqdn_hostnames 1 --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include "
-      "eth0 "
-      "--mca mpi_yield_when_idle 1 --mca orte_tmpdir_base '{}'",
+      "eth0 --mca mpi_yield_when_idle 1 --mca orte_tmpdir_base '{}'",
       fmt::join(names, ","), hosts, agent.string(), folder.string());
   if (name == "openmpi-pipelined") {
     run +=

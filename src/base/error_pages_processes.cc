@@ -34,8 +34,7 @@ constexpr ErrorPage kProcessPages[] = {
      "Give the address that the coordinator printed. Who only knocks is turned away, and the job goes on."},
     {"turned-away", "The job does not take this process",
      "The job has its workers and servers already, has begun, or another process has this rank: mostly a process was started "
-     "twice, "
-     "or the address is that of another job.",
+     "twice, or the address is that of another job.",
      "Count the processes that were started against `--workers` and `--servers` of the coordinator, and look for two with one "
      "`--rank`. `pgrep -a paceline` shows leftovers of an earlier run.",
      "End what is left over, give every process its own rank, and use the address of the right job."},
@@ -122,8 +121,7 @@ constexpr ErrorPage kProcessPages[] = {
      "Fetch it again. If it happens again, suspect memory, cable or disk of the machine in the sentence."},
     {"no-checkpoint", "There is nothing to go on from", "`--resume` was given, and the folder has no finished checkpoint.",
      "`ls` of the folder: a checkpoint is a folder of its own, with a number and a manifest in it. One that was never finished "
-     "does "
-     "not count.",
+     "does not count.",
      "Give `--checkpoint` the folder of the earlier job, or leave `--resume` out to begin anew."},
     {"bad-checkpoint", "A checkpoint is damaged",
      "A checkpoint's bytes do not match their checksums or their seal, or parts are missing. It is not used, and an older good one "
@@ -136,8 +134,7 @@ constexpr ErrorPage kProcessPages[] = {
      "differences, there and here.",
      "The manifest in the checkpoint's folder has all of its settings.",
      "Leave those options out, for `paceline train --resume` takes them from the checkpoint; a program gives what it was made "
-     "with. Or give "
-     "another folder to `--checkpoint`."},
+     "with. Or give another folder to `--checkpoint`."},
     {"ssh", "ssh did not reach a machine",
      "`--hosts` starts the other processes by ssh, and ssh itself failed, before or in the middle of the job.",
      "`ssh -o BatchMode=yes HOST true` must end without a question. `--ssh` says which ssh is used.",

@@ -183,11 +183,12 @@ std::string CheckpointKeeper::newest() const {
   return newest_;
 }
 
-std::string CheckpointKeeper::way_on() const {
-  // `paceline train` takes all else from the checkpoint; a program knows its options by itself.
-  const char* besides = job_.task.dataset == "(own)" ? "the same options and " : "";
-  const std::string& key = job_.saving.key_file;
-  return fmt::format("The last checkpoint is {}; go on with {}--checkpoint {} --resume{}", newest(), besides, job_.saving.directory,
+std::string way_on(const job::JobSpec& job, const std::string& newest) {
+  const std::string last = fmt::format("The last checkpoint is {}; ", newest);
+  // `paceline train` takes all else from the checkpoint; a program says everything by itself.
+  if (job.task.dataset == "(own)") return last + "the program goes on when it gives the same options, and resume";
+  const std::string& key = job.saving.key_file;
+  return fmt::format("{}go on with --checkpoint {} --resume{}", last, job.saving.directory,
                      key.empty() ? "" : " --checkpoint-key " + key);
 }
 

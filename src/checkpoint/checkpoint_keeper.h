@@ -21,6 +21,9 @@
 
 namespace paceline::checkpoint {
 
+// How `job` goes on from `newest`, its last checkpoint, as a sentence.
+std::string way_on(const job::JobSpec& job, const std::string& newest);
+
 class CheckpointKeeper {
  public:
   struct Options {
@@ -46,8 +49,8 @@ class CheckpointKeeper {
   Status last_one() const;
   // The newest checkpoint, "" for none. After finish(), or for a message at any time.
   std::string newest() const;
-  // How a job goes on from it, as a sentence. Requires one.
-  std::string way_on() const;
+  // How the job goes on from it, as a sentence. Requires one.
+  std::string way_on() const { return checkpoint::way_on(job_, newest()); }
 
  private:
   struct Collected {

@@ -201,7 +201,7 @@ TEST_F(Keeper, TheWayOnNamesWhatACheckpointDoesNotTell) {
   give(job, "dataset", "(own)");
   job.saving.directory = "/runs/b";
   ASSERT_TRUE(programs.begin(job, table()).ok());
-  EXPECT_THAT(programs.way_on(), HasSubstr("go on with the same options and --checkpoint /runs/b --resume"));
+  EXPECT_THAT(programs.way_on(), HasSubstr("; the program goes on when it gives the same options, and resume"));
 }
 
 TEST_F(Keeper, WhatAMemberSaysAboutWhereToResumeIsOverruled) {

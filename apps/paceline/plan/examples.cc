@@ -37,8 +37,7 @@ const char* examples_of(const std::string& question) {
        "  paceline plan gpus --gpus 4 --efficiency 0.8 --json"},
       {"servers",
        "  paceline plan servers --parameter-bytes 244MB --workers 8 --bandwidth 10gbit --compute-time 1s --duplex full\n"
-       "  paceline plan servers --parameter-bytes 574MB --workers 4 --bandwidth 10gbit --worker-bandwidth 1gbit --compute-time "
-       "2s "
+       "  paceline plan servers --parameter-bytes 574MB --workers 4 --bandwidth 10gbit --worker-bandwidth 1gbit --compute-time 2s "
        "--duplex half --json"},
       {"memory",
        "  paceline plan memory --model alexnet --mini-batch 128 --memory 12GiB\n"

@@ -192,9 +192,10 @@ Result<Profile> measure_steps(const ProfileOptions& options) {
 }  // namespace
 
 int profile_steps(const ProfileOptions& options) {
+  Cache cache = load_cache();
+  if (!cache.notice.empty()) fmt::print(stderr, "paceline: {}; measuring anew\n", cache.notice);
   const auto profile = measure_steps(options);
   if (!profile.ok()) return report_error(profile.status());
-  Cache cache = load_cache();
   cache.measurements.put(planner::MeasuredOverhead{.model = options.model,
                                                    .dataset = profile->dataset,
                                                    .mini_batch = options.mini_batch,

@@ -3,18 +3,27 @@
 #include <filesystem>
 
 #include "base/wrong.h"
+#include "checkpoint/checkpoint_keeper.h"
 #include "job/going_on.h"
 #include "job/option.h"
 
 namespace paceline::cli {
+namespace {
+
+// In the directory as it was typed, from which a job goes on.
+Result<checkpoint::FoundCheckpoint> newest_of(const job::Saving& saving) {
+  PACELINE_ASSIGN_OR_RETURN(const auto seal, checkpoint::CheckpointSeal::from_file(saving.key_file));
+  const std::string directory = std::filesystem::absolute(saving.directory).lexically_normal().string();
+  return checkpoint::newest_manifest(system_files(), directory, seal);
+}
+
+}  // namespace
 
 Result<std::optional<EarlierJob>> EarlierJob::find(const TrainRequest& typed, Given given) {
   const job::Saving& saving = typed.settings.saving;
   const bool asks = saving.resume && !saving.directory.empty() && !typed.reference && typed.role != "server";
   if (!asks) return std::optional<EarlierJob>();
-  PACELINE_ASSIGN_OR_RETURN(const auto seal, checkpoint::CheckpointSeal::from_file(saving.key_file));
-  const std::string directory = std::filesystem::absolute(saving.directory).lexically_normal().string();
-  PACELINE_ASSIGN_OR_RETURN(auto found, checkpoint::newest_manifest(system_files(), directory, seal));
+  PACELINE_ASSIGN_OR_RETURN(auto found, newest_of(saving));
   auto spec = job::from_saved(found.manifest.settings);
   if (!spec.ok()) return wrong("--resume: {}: {}", found.folder, spec.status().message()).because({"other-job", ""});
   if (spec->task.dataset == "(own)")  // whose data no name stands for
@@ -64,6 +73,12 @@ void EarlierJob::tell(const TrainRequest& request) const {
   if (taken.empty() && left.empty()) return;
   fmt::print(stderr, "paceline: from {}:{}{}{}\n", found_.folder, taken.empty() ? " nothing" : taken, left.empty() ? "" : "; not",
              left);
+}
+
+std::string way_on(const job::JobSpec& job) {
+  if (job.saving.directory.empty()) return "";
+  const auto found = newest_of(job.saving);
+  return found.ok() ? ". " + checkpoint::way_on(job, found->folder) : "";
 }
 
 }  // namespace paceline::cli

@@ -35,4 +35,7 @@ class EarlierJob {
   Given given_;
 };
 
+// ". The last checkpoint is ...; go on with ...", of the newest in the job's --checkpoint; "" where there is none.
+std::string way_on(const job::JobSpec& job);
+
 }  // namespace paceline::cli

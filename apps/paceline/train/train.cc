@@ -1,6 +1,9 @@
 // `paceline train`: decides which part of a job this process is.
+#include <algorithm>
+
 #include "base/log.h"
 #include "paceline/environment.h"
+#include "paceline/machine.h"
 #include "paceline/option_files.h"
 #include "paceline/temporary_folder.h"
 #include "paceline/train/going_on.h"
@@ -97,8 +100,14 @@ std::unique_ptr<TemporaryFolder> meeting_place(TrainRequest& request) {
   if (!request.hosts.names.empty()) return nullptr;
   auto folder = TemporaryFolder::make();
   if (!folder.ok()) return nullptr;
-  request.variables = {fmt::format("PACELINE_STORE={}/store", (*folder)->path().string())};
+  request.variables.push_back(fmt::format("PACELINE_STORE={}/store", (*folder)->path().string()));
   return std::move(*folder);
+}
+
+// So that the processes here do not take each other's processors; whoever has set it knows better.
+void share_processors(TrainRequest& request) {
+  if (!request.hosts.names.empty() || request.workers == 1 || environment("OMP_NUM_THREADS")) return;
+  request.variables.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, usable_cores() / request.workers)));
 }
 
 void add_run(CLI::App& app, Chosen& chosen) {
@@ -132,6 +141,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
                                  : Status();
       if (!program.ok()) return report_error(program);
       const auto folder = meeting_place(*request);
+      share_processors(*request);
       const auto checked = validated(*request);
       return checked.ok() ? run_whole_job(*checked) : report_error(checked.status());
     };

@@ -15,6 +15,7 @@
 #include "base/error_line.h"
 #include "base/text.h"
 #include "paceline/progress.h"
+#include "paceline/train/going_on.h"
 #include "paceline/train/hosts.h"
 #include "paceline/train/metrics.h"
 #include "paceline/train/roles.h"
@@ -64,15 +65,7 @@ class WholeJob {
     if (needs_trainer(request_) && !on_hosts()) PACELINE_RETURN_IF_ERROR(trainer_exists());
     PACELINE_ASSIGN_OR_RETURN(key_, HandedKey::make(request_.key));
     if (request_.reference) return add({.label = "the reference", .worker = worker_request(request_, "", -1, "reference")});
-    std::vector<std::string> coordinator = {own_path(), "coordinator", "--events", "--gathered"};
-    const auto option = [&](const char* name, const std::string& value) { coordinator.insert(coordinator.end(), {name, value}); };
-    option("--workers", std::to_string(request_.workers));
-    option("--servers", std::to_string(request_.servers));
-    option("--bind", request_.bind);
-    option("--port", std::to_string(request_.coordinator_port));
-    option("--deadline", fmt::format("{}s", request_.settings.limits.deadline));
-    option("--stall-deadline", fmt::format("{}s", request_.settings.limits.stall_deadline));
-    if (!request_.trace_file.empty()) option("--trace", request_.trace_file);
+    std::vector<std::string> coordinator = coordinator_command(request_);
     const auto security = key_.options();
     coordinator.insert(coordinator.end(), security.begin(), security.end());
     PACELINE_ASSIGN_OR_RETURN(auto child, Child::start("coordinator", coordinator, {}, key_.kept()));
@@ -375,8 +368,12 @@ class WholeJob {
     if (interrupts_ > 0 || worker_interrupted)
       return report_said(ErrorKind::kCancelled, said ? first_error_ : SaidError{"interrupted by the user", ""});
     if (blamed_.sentence.empty()) blamed_.sentence = fmt::format("{} {}", children_[0]->label(), children_[0]->ending());
-    if (said) first_error_.sentence += how_lost_;  // what only this process knows
-    report_said(ErrorKind::kPeerLost, said ? first_error_ : blamed_);
+    // What only this process knows.
+    if (said) first_error_.sentence += how_lost_;
+    SaidError& error = said ? first_error_ : blamed_;
+    // Which the coordinator says otherwise, once the job has begun.
+    if (WIFSIGNALED(status) && gathered_) error.sentence += way_on(request_.settings);
+    report_said(ErrorKind::kPeerLost, error);
     return exit_code_of_children();
   }
 

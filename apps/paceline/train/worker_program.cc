@@ -34,6 +34,19 @@ worker::WorkerRequest listening(worker::WorkerRequest request, const HandedKey& 
   return request;
 }
 
+std::vector<std::string> coordinator_command(const TrainRequest& request) {
+  std::vector<std::string> words = {own_path(), "coordinator", "--events", "--gathered"};
+  const auto option = [&](const char* name, const std::string& value) { words.insert(words.end(), {name, value}); };
+  option("--workers", std::to_string(request.workers));
+  option("--servers", std::to_string(request.servers));
+  option("--bind", request.bind);
+  option("--port", std::to_string(request.coordinator_port));
+  option("--deadline", fmt::format("{}s", request.settings.limits.deadline));
+  option("--stall-deadline", fmt::format("{}s", request.settings.limits.stall_deadline));
+  if (!request.trace_file.empty()) option("--trace", request.trace_file);
+  return words;
+}
+
 std::vector<std::string> worker_command(const worker::WorkerRequest& worker, const HandedText& handed) {
   const std::string argument = worker::argument_of(worker.rank, handed);
   if (job::replay_file(worker.settings)) return {own_path(), "worker", argument};

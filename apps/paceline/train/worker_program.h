@@ -1,4 +1,4 @@
-// The program of a worker's process, and what it is told.
+// The programs of a worker's process and of the coordinator's, and what they are told.
 #pragma once
 
 #include "paceline/train/request.h"
@@ -15,6 +15,9 @@ worker::WorkerRequest worker_request(const TrainRequest& request, const std::str
                                      const std::string& label);
 // What is known on the machine where it runs only. `key` has to live until the worker has read it.
 worker::WorkerRequest listening(worker::WorkerRequest request, const HandedKey& key, const std::string& bind);
+
+// The program and the arguments of the whole job's coordinator, but for its key.
+std::vector<std::string> coordinator_command(const TrainRequest& request);
 
 // The program and the arguments of a worker that is told by `handed`: this program itself replays, the trainer trains.
 std::vector<std::string> worker_command(const worker::WorkerRequest& worker, const HandedText& handed);

@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/amounts.h"
 #include "base/wrong.h"
 #include "planner/questions/layer_reader.h"
 #include "planner/questions/question.h"
@@ -43,8 +44,8 @@ Result<Json> answer_memory(const Json& input, const Json& /*choices*/) {
                  {"bound", need->bound_bits},  // the name that it had
                  {"fits", fits}};
   if (!fits)
-    answer["reason"] = fmt::format("with mini-batch {} it needs {} bytes more than there are",
-                                   input["mini_batch"].get<std::int64_t>(), (7 - need->bound_bits) / 8);
+    answer["reason"] = fmt::format("with mini-batch {} it needs {} more than there are", input["mini_batch"].get<std::int64_t>(),
+                                   in_bytes(-static_cast<double>(need->bound_bits) / 8));
   return answer;
 }
 

@@ -111,8 +111,7 @@ class Builder {
       for (const MeasuredAlgorithm& other : layer.algorithms) {
         if (other.seconds() >= used.seconds()) continue;
         say("layer '{}': {} would save {} an iteration, but its workspace of {} does not fit beside the others; less memory (a "
-            "larger "
-            "stride, fewer filters) in this or other layers would make room",
+            "larger stride, fewer filters) in this or other layers would make room",
             layer.name, to_string(other.algorithm), in_time(used.seconds() - other.seconds()),
             in_bytes(static_cast<double>(other.workspace_bytes)));
         break;
@@ -209,8 +208,7 @@ class Builder {
       cannot(fmt::format("{} servers are more than a job can have, {}", needed.servers, kMostProcesses));
     if (needed.worker_link_shortfall.value > 0) {
       say("servers: no number hides the traffic of {} an iteration behind {} of computing: each worker's own link lacks {}; {} "
-          "make sure "
-          "that the servers are not the narrower place",
+          "make sure that the servers are not the narrower place",
           to_text(question.parameters), in_time(question.compute_seconds), to_text(needed.worker_link_shortfall), needed.servers);
     } else {
       say("servers: {} hide the traffic of {} and {} workers behind {} of computing (Lemma 3.2)", needed.servers,

@@ -123,12 +123,18 @@ std::string limit_of(const cost::LowerBound& bound) {
   return bound.transfer >= kAsGood * bound.lower_bound ? "link" : "first layers";
 }
 
-std::string why(std::int64_t nodes, double iteration, double speedup, const std::string& limit) {
-  const std::string gain =
-      nodes == 1 ? "" : fmt::format("{} machines make {:.2f} times as many samples a second as one, ", nodes, speedup);
-  const bool pays = speedup >= kWorth * static_cast<double>(nodes);
+// `servers` are on machines of their own.
+bool pays(std::int64_t workers, std::int64_t servers, double speedup) {
+  return speedup >= kWorth * static_cast<double>(workers + servers);
+}
+
+std::string why(std::int64_t workers, std::int64_t servers, double iteration, double speedup, const std::string& limit) {
+  const std::int64_t machines = workers + servers;
+  std::string gain = machines == 1 ? "" : fmt::format("{} machines", machines);
+  if (servers > 0) gain += fmt::format(" ({} workers, {} servers)", workers, servers);
+  if (machines > 1) gain += fmt::format(" make {:.2f} times as many samples a second as one, ", speedup);
   return fmt::format("{}an iteration takes {}, limited by {}{}", gain, in_time(iteration), limit,
-                     pays ? "" : "; in the mean each adds less than half of its own work");
+                     pays(workers, servers, speedup) ? "" : "; in the mean each adds less than half of its own work");
 }
 
 Result<Setting> setting_of(const Json& input, const Json& choices) {
@@ -203,8 +209,8 @@ Result<Json> answer_speedup(const Json& input, const Json& choices) {
                     {"split_speedup", speedup(split)},
                     {"ddp_speedup", speedup(ddp)},
                     {"limited_by", limit},
-                    {"worth", speedup(own) >= kWorth * static_cast<double>(count)},
-                    {"why", why(count, own, speedup(own), limit)}});
+                    {"worth", pays(count, setting.servers, speedup(own))},
+                    {"why", why(count, setting.servers, own, speedup(own), limit)}});
   }
   return rows;
 }
@@ -221,7 +227,8 @@ Question speedup_question() {
       "machines that in the mean add half of their own work.";
   question.keys = {
       {"bandwidth", KeyType::kRate, "rate of a machine's link in each direction", true, Beside::kInput},
-      {"machines", KeyType::kCounts, "numbers of machines, each up to 256; without: 1, 2, 4, 8, 16", false, Beside::kInput},
+      {"machines", KeyType::kCounts, "numbers of machines that compute, each up to 256; without: 1, 2, 4, 8, 16", false,
+       Beside::kInput},
       {"start_up", KeyType::kSeconds, "start-up time of a message; without: 100us", false, Beside::kInput},
       {"payload", KeyType::kNumber,
        "share of the bandwidth that what is sent can have; without: 0.956, TCP in Ethernet; the bound counts all of it", false,

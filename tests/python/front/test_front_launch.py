@@ -52,6 +52,16 @@ def test_each_launcher_is_understood():
     assert (beside.servers, beside.coordinator, beside.store) == (2, "n0:4100", srun.store)
 
 
+@pytest.mark.parametrize("bind", ("0.0.0.0", "::", "[::]"))
+def test_rank_0_tells_ranks_of_other_machines_no_address_that_leads_each_to_itself(bind):
+    with pytest.raises(PacelineError, match="names no host that the other ranks can connect to") as refused:
+        _joining.check_told(bind, Launch("srun", 0, 2, one_machine=False))
+    assert (refused.value.kind, refused.value.code) == ("bad-request", "address")
+    _joining.check_told(bind, Launch("srun", 0, 2))
+    _joining.check_told("10.0.0.1", Launch("srun", 0, 2, one_machine=False))
+    _joining.check_told("node1", Launch("srun", 0, 2, one_machine=False))
+
+
 def test_the_innermost_launcher_counts_and_a_named_coordinator_wins():
     node = {**SRUN, "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}  # one task on each of two nodes, and in it what starts the ranks there
     with warnings.catch_warnings():
