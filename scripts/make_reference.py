@@ -21,6 +21,10 @@ MADE = "<!-- made by scripts/make_reference.py; change what it is made from -->\
 SECTIONS = {
     "what": "What to train", "how": "How to synchronise", "files": "Files", "limits": "Limits", "processes": "Of processes and of programs",
 }  # fmt: skip
+NOTES = {
+    "processes": "Programs give these, and processes tell each other. On the command line `--convolutions`, `--metrics`, `--pace` and `--trace` "
+    "name files; the other three are not there.",
+}
 AGREE = {"workers": "workers", "resume": "workers, checkpoint"}
 HEADERS = ("error.h", "paceline.h", "communicator.h", "optimizer_state.h")
 MODULES = {
@@ -66,7 +70,7 @@ Workers whose options differ are refused; the first difference is named. So is a
     for section, title in SECTIONS.items():
         chosen = [row for row in rows if row["section"] == section]
         cells = [[code(row["name"]), row["type"], plain(row["legal"]), AGREE[row["agree"]], row["since"]] for row in chosen]
-        page += f"\n## {title}\n\n" + table(["option", "type", "legal", "must agree between", "since"], cells)
+        page += f"\n## {title}\n\n" + (NOTES[section] + "\n\n" if section in NOTES else "") + table(["option", "type", "legal", "must agree between", "since"], cells)
     unknown = {row["section"] for row in rows} - set(SECTIONS)
     assert not unknown, f"sections that SECTIONS does not name: {unknown}"
     return page

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import dataclasses
 import datetime
+import ipaddress
 import json
 import os
 import sys
@@ -88,6 +89,7 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     try:
         if rank == 0 and started is None:
             try:
+                check_told(bind, here)
                 hosted = host_coordinator(workers, servers, given or launch.address(bind, 0), settings, place)
             except PacelineError as error:
                 if not given and workers > 1:
@@ -105,6 +107,13 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
         raise
     tell_ready(True)
     return node if hosted is None else Hosting(node, hosted)
+
+
+def check_told(bind: str, here: Launch) -> None:
+    """Rank 0 tells the others where its coordinator listens: on other machines such an address leads each to itself."""
+    with contextlib.suppress(ValueError):
+        if not here.one_machine and ipaddress.ip_address(bind.strip("[]")).is_unspecified:
+            raise PacelineError(f"bind={bind!r} names no host that the other ranks can connect to; give this machine's address, or leave it out", code="address", subject="bind")
 
 
 def tell_ready(joined: bool) -> None:
