@@ -61,7 +61,7 @@ def test_a_lost_process_ends_the_job_within_the_deadline_and_is_named(number, cu
 def test_when_the_coordinator_is_killed_the_error_says_how_to_go_on(tmp_path):
     saved = tmp_path / "saved"
     with Job(tmp_path, *LOST[signal.SIGKILL], "--workers", 2, "--checkpoint", saved, "--checkpoint-every", 5) as job:
-        wait_until("a checkpoint is whole", lambda: list(saved.glob("0*/manifest*")))
+        wait_until("a checkpoint is whole", lambda: list(saved.glob("0*/manifest.json")))
         os.kill(job.children()["coordinator"], signal.SIGKILL)
         assert seconds_to_end(job)[0] == 1, job.err
         assert re.search(rf"\. The last checkpoint is {saved}/\d+; go on with --checkpoint {saved} --resume", job.the_error()), job.err

@@ -153,7 +153,7 @@ def test_time_to_an_accuracy(seconds, accuracy, verdict):
     answers[elastic_bsp.SWEEPS["resnet-20"]["bsp", "0.1"].name] = job(30.0, 0.95)
     answers[elastic_bsp.SWEEPS["resnet-20"]["elastic-bsp, R = 30", "0.2"].name] = job(seconds, accuracy)
     reading = elastic_bsp.read_sweep("resnet-20", "made up")(answers)
-    assert reading.verdict == verdict and reading.rows[0][0].startswith("bsp, rate 0.1: ")
+    assert reading.verdict == verdict and reading.rows[0][0].startswith("bsp: ") and reading.rows[0][2].startswith("0.1, ")
 
 
 def hosts(gain, spread=0.0):
