@@ -59,7 +59,8 @@ std::string manifest_text(const Manifest& manifest, const CheckpointSeal& seal) 
                        {"dtype", tensor.dtype},
                        {"shape", tensor.shape},
                        {"layer", tensor.layer.index},
-                       {"group", tensor.group}});
+                       {"group", tensor.group},
+                       {"frozen", tensor.frozen}});
   }
   for (const PartSummary& part : manifest.parts) parts.push_back(to_json(part));
   std::string text = report::Json{
@@ -103,7 +104,7 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
     manifest.table.layers = json.at("layers").get<std::vector<std::string>>();
     for (const report::Json& tensor : json.at("tensors")) {
       manifest.table.tensors.push_back({tensor.at("name"), tensor.at("dtype"), tensor.at("shape").get<std::vector<std::int64_t>>(),
-                                        Layer{tensor.at("layer")}, tensor.at("group")});
+                                        Layer{tensor.at("layer")}, tensor.at("group"), tensor.value("frozen", false)});
     }
     for (const report::Json& part : json.at("parts")) manifest.parts.push_back(part_summary_from(part));
     if (manifest.iteration < 1 || manifest.workers < 1) return damaged("it has no workers or no iteration");

@@ -82,11 +82,12 @@ def test_a_job_goes_on_from_a_checkpoint_though_not_every_iteration_used_every_t
         values = {}
 
         def life(rank):
-            node = join(coordinator, rank, role, settings)
+            tensors, initial = [*TENSORS, TensorSpec("c", (2,), layer=1, frozen=True)], [floats(0, 0, 0, 0), floats(1), floats(7, 8)]
+            node = _library_node.join(tensors, [address(one) for one in initial], settings, Place(role=role, rank=rank, coordinator=coordinator.address))
             for iteration in range(node.first_iteration, iterations + 1):
                 train(node, iteration, unused=(1,) if iteration in (1, 3) else ())
             assert node.wait_all(iterations, 10)
-            values[rank] = list(node.value(0)), list(node.value(1))
+            values[rank] = [list(node.value(tensor)) for tensor in range(3)]
             node.finish(60)
             node.close(1)
 
