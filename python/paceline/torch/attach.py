@@ -247,6 +247,8 @@ def server_settings(given: Mapping[str, str], optimizer: Optimizer, clip_norm: f
     for name in given:
         if name in servers.OWN:
             raise PacelineError(f"settings[{name!r}] is attach's own: it is as the optimizer has it", subject=name)
+        if name.startswith(("checkpoint", "resume")):
+            raise PacelineError(f"settings[{name!r}]: the job knows parameters alone; save the script's state dicts, and load them before attach", subject=name)
         if name in ("sync", "staleness", "clip-norm", "collective", "verdict"):
             raise PacelineError(f"settings[{name!r}] with update='server': sync, staleness and clip_norm are arguments of attach, and servers make the steps", subject=name)
     return {**servers.settings(optimizer, clip_norm, sync, staleness), **given}

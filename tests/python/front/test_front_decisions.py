@@ -8,7 +8,7 @@ from paceline._errors import PacelineError
 from paceline._node import texts
 from paceline.torch import memory, summary
 from paceline.torch.account import Account
-from paceline.torch.attach import job_settings
+from paceline.torch.attach import job_settings, server_settings
 from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import COUNTED, Finish, Ledger, Order
 from paceline.torch.samples import Samples
@@ -202,6 +202,13 @@ def test_what_the_optimizer_decides_is_no_setting_of_a_job_whose_means_come_back
     for name in ("learning-rate", "momentum", "adam-beta1"):
         with pytest.raises(PacelineError, match=rf"settings\['{name}'\]: the script's optimizer makes the steps; give it to that, or attach with update='server'"):
             job_settings({name: "0.1"}, exchange, None)
+
+
+def test_a_script_saves_its_state_dicts_and_not_the_job():
+    optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    for name in ("checkpoint", "checkpoint-every", "resume"):
+        with pytest.raises(PacelineError, match=rf"settings\['{name}'\]: the job knows parameters alone; save the script's state dicts"):
+            server_settings({name: "1"}, optimizer, None, "bsp", None)
 
 
 def test_settings_may_be_numbers_and_flags():
