@@ -113,7 +113,7 @@ void EgressQueue::keep_order(const Lane& lane) {
 // Requires: the flow has a unit there.
 EgressQueue::Urgency EgressQueue::urgency_of(const Lane& lane, std::size_t flow) {
   const WaitingUnits::Front& front = lane.lines.flows[flow].front;
-  return {front.layer, front.in_sequence ? 0 : lane.in_flight, front.sequence};
+  return {front.layer, front.turn ? 0 : lane.in_flight, front.turn.value_or(0), front.sequence};
 }
 
 bool EgressQueue::has_room(const Lane& lane, std::size_t flow, std::int64_t room) const {

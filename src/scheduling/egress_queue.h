@@ -5,10 +5,11 @@
 // layer for several destinations (first in, first out: of all units) a chunk goes where the fewest bytes are on their way, so that
 // a layer of large slices reaches all nodes evenly: were it sent to one after the other, nodes out of step would meet at one of
 // them and wait there. Systems without priorities, which send over each connection by itself, are even in the same way. Within a
-// destination, and if that does not decide, the sequence does. A unit may ask for the sequence alone. Layers below 0, the control
-// plane's, come before all others. A unit leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk that has
-// been taken is never recalled, so an urgent unit waits at most for the window's bytes that left before it. Where the window holds
-// four chunks, a tail of up to half a chunk leaves with the chunk before it: a message less for the processors of both ends.
+// destination, and if that does not decide, the sequence does. The steps of a plan leave by their turns. Layers below 0, the
+// control plane's, come before all others. A unit leaves in chunks, and a more urgent unit overtakes between two chunks. A chunk
+// that has been taken is never recalled, so an urgent unit waits at most for the window's bytes that left before it. Where the
+// window holds four chunks, a tail of up to half a chunk leaves with the chunk before it: a message less for the processors of both
+// ends.
 //
 // Between the two flows the earlier iteration leaves first: a worker waits for its value now, while a gradient of the next
 // iteration is for later, and if its lower layer let it go first, the workers that are ahead would starve the others: a stable
@@ -118,10 +119,11 @@ class EgressQueue {
   struct Urgency {
     std::int32_t layer = 0;
     std::int64_t on_way = 0;
+    std::uint64_t turn = 0;
     std::uint64_t sequence = 0;
     bool operator==(const Urgency&) const = default;
     bool operator<(const Urgency& other) const {
-      return std::tie(layer, on_way, sequence) < std::tie(other.layer, other.on_way, other.sequence);
+      return std::tie(layer, on_way, turn, sequence) < std::tie(other.layer, other.on_way, other.turn, other.sequence);
     }
   };
   // What a decision needs to know of the lanes.

@@ -178,11 +178,24 @@ TEST(EgressQueue, APlansStepsLeaveInSequenceWhateverIsOnItsWay) {
   EgressQueue queue({.window = {400}, .chunk = {100}});
   const auto one = open(queue), two = open(queue);
   for (const auto& [to, tag] : std::vector<std::pair<std::uint32_t, char>>{{one, 'a'}, {two, 'x'}, {one, 'b'}})
-    queue.on_ready({.destination = to, .size = {200}, .tag = static_cast<std::uint64_t>(tag), .in_sequence = true});
+    queue.on_ready({.destination = to, .size = {200}, .tag = static_cast<std::uint64_t>(tag), .turn = 0});
   std::string order;
   while (const auto chunk = queue.take()) order += static_cast<char>(chunk->tag);
   EXPECT_EQ(order, "aaxx") << "the first destination is served first, until the window is full";
   EXPECT_EQ(queue.waiting(), 1U);
+}
+
+TEST(EgressQueue, AnEarlierStepOfAPlanOvertakesALaterOneThatWasReadyFirst) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto leaf = open(queue), hub = open(queue);
+  queue.on_ready({.destination = leaf, .size = {800}, .tag = 'l', .turn = 2});
+  std::string order;
+  order += static_cast<char>(queue.take()->tag);
+  queue.on_ready({.destination = hub, .size = {800}, .tag = 'h', .turn = 1});
+  while (const auto chunk = queue.take()) order += static_cast<char>(chunk->tag);
+  EXPECT_EQ(order, "lhhh");
+  queue.on_acknowledged(hub, {100});
+  EXPECT_EQ(queue.take()->tag, 'h');
 }
 
 TEST(EgressQueue, AnUrgentUnitOvertakesBetweenTheChunksOfALongOne) {

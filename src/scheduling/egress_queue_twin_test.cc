@@ -95,9 +95,9 @@ class Twin {
 
  private:
   // Among the first ones of several destinations with so many bytes on their way.
-  std::tuple<int, std::int64_t, std::uint64_t> key(const Item& item, std::int64_t held) const {
+  std::tuple<int, std::int64_t, std::uint64_t, std::uint64_t> key(const Item& item, std::int64_t held) const {
     const auto [layer, sequence] = key(item);
-    return {layer, item.unit.in_sequence ? 0 : held, sequence};
+    return {layer, item.unit.turn ? 0 : held, item.unit.turn.value_or(0), sequence};
   }
   std::pair<int, std::uint64_t> key(const Item& item) const {
     const bool by_layer = orders_[static_cast<std::size_t>(item.unit.flow)] == Order::kByLayer;
@@ -154,7 +154,7 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
                                        .tag = sequence,
                                        .flow = pick(1, 2) > reply_share ? Flow::kPush : Flow::kReply,
                                        .iteration = pick(7, 8),
-                                       .in_sequence = pick(0, 9) < planned};
+                                       .turn = pick(0, 9) < planned ? std::optional<std::uint64_t>(pick(0, 3)) : std::nullopt};
           queue.on_ready(unit);
           twin.items.push_back({unit, sequence++});
           break;

@@ -62,7 +62,7 @@ void WaitingUnits::look_at_front(FlowLines& flow) {
   if (flow.urgent == flow.lines.size()) return;
   const std::uint32_t slot = flow.lines[flow.urgent].first;
   const Waiting& first = units_[slot];
-  flow.front = {slot, first.unit.layer.index, first.sequence, first.unit.size.count - first.taken, first.unit.in_sequence};
+  flow.front = {slot, first.unit.layer.index, first.sequence, first.unit.size.count - first.taken, first.unit.turn};
 }
 
 void WaitingUnits::unlink(Lines& lines, std::uint32_t slot) {

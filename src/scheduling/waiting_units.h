@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/quantity.h"
@@ -21,9 +22,9 @@ struct EgressUnit {
   std::uint64_t tag = 0;  // the caller's own; comes back with each chunk
   Flow flow = Flow::kPush;
   Iteration iteration = 0;  // that it belongs to
-  // Within its layer, as if nothing were on its way to its destination: a step of a plan in which the node that has a message
-  // first hands it on while others still get theirs.
-  bool in_sequence = false;
+  // A step of a plan in which one node hands a message on while others still get theirs: of several destinations that with the
+  // smallest turn in a layer is served first, whatever is on its way there. Nothing: it is no such step.
+  std::optional<std::uint64_t> turn;
 };
 
 class WaitingUnits {
@@ -36,7 +37,7 @@ class WaitingUnits {
     std::int32_t layer = 0;
     std::uint64_t sequence = 0;
     std::int64_t rest = 0;  // bytes that have not been taken
-    bool in_sequence = false;
+    std::optional<std::uint64_t> turn;
   };
   struct LayerLine {  // first come, first served within a layer
     std::int32_t layer = 0;

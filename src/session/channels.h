@@ -22,7 +22,8 @@ class Sender {
   virtual ~Sender() = default;
   // To that rank of those at the other end of the kind's channel. The payload (head.payload_bytes bytes) is borrowed until
   // ChannelEnd::on_delivered(to, channel, ticket) or on_peer_lost. Calls nothing back inside the call. A message to a peer that is
-  // lost is dropped; one to a peer that has not come yet waits for it.
+  // lost is dropped; one to a peer that has not come yet waits for it. Of a collective's messages of one layer to several peers
+  // those with the smaller ticket leave first, but for small ones (flow.h).
   virtual void send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) = 0;
   // The shortest way there and back so far, of any link.
   virtual std::optional<Duration> round_trip() const { return std::nullopt; }

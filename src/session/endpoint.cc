@@ -114,16 +114,16 @@ void EndpointState::send(PeerId peer, const wire::MessageHead& head, std::span<c
   PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
                  head.payload_bytes);
   if (loopback_ != nullptr && peer == loopback_->self()) return loopback_->send(head, payload, ticket);
-  if (Peer* to = common_.find(peer)) enqueue(*to, head, to->session.outbox().add(head, payload, ticket));
+  if (Peer* to = common_.find(peer)) enqueue(*to, head, ticket, to->session.outbox().add(head, payload, ticket));
 }
 
 void EndpointState::send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload) {
   PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
                  head.payload_bytes);
-  if (Peer* to = common_.find(peer)) enqueue(*to, head, to->session.outbox().add_owned(head, std::move(payload)));
+  if (Peer* to = common_.find(peer)) enqueue(*to, head, 0, to->session.outbox().add_owned(head, std::move(payload)));
 }
 
-void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::Slot slot) {
+void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, std::uint64_t ticket, Outbox::Slot slot) {
   ++common_.counters.messages_sent;
   common_.counters.payload_bytes_sent += head.payload_bytes;
   queue_.on_ready({.destination = peer.lane,
@@ -132,7 +132,7 @@ void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, Outbox::S
                    .tag = slot,
                    .flow = flow_of(channel_of(head.kind)),
                    .iteration = head.iteration,
-                   .in_sequence = head.kind == wire::MessageKind::kCollective});
+                   .turn = turn_of(head, ticket)});
   pump();
 }
 

@@ -67,7 +67,7 @@ class EndpointState {
 
  private:
   // endpoint.cc
-  void enqueue(Peer& peer, const wire::MessageHead& head, Outbox::Slot slot);
+  void enqueue(Peer& peer, const wire::MessageHead& head, std::uint64_t ticket, Outbox::Slot slot);
   void pump();
   void release(Peer& peer);
   void acknowledge(Peer& peer);
