@@ -12,22 +12,11 @@
 namespace paceline::job {
 namespace {
 
-struct Row {
-  const char* name;
-  tensor::DType type;
-  bool has_share;
-};
-
-// By WireKind.
-constexpr Row kRows[] = {{"float32", tensor::DType::kFloat32, false}, {"bfloat16", tensor::DType::kBFloat16, false},
-                         {"float16", tensor::DType::kFloat16, false}, {"dropping", tensor::DType::kFloat32, true},
-                         {"dgc", tensor::DType::kFloat32, true},      {"random", tensor::DType::kFloat32, true}};
-
-const Row& row_of(WireKind kind) { return kRows[static_cast<std::size_t>(kind)]; }
+const WireRow& row_of(WireKind kind) { return kWires[static_cast<std::size_t>(kind)]; }
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
-  for (const Row& row : kRows) all.emplace_back(row.name);
+  for (const WireRow& row : kWires) all.emplace_back(row.name);
   return all;
 }
 
@@ -40,24 +29,26 @@ bool WireOptions::has_share() const { return row_of(kind).has_share; }
 
 std::string wire_words() {
   std::vector<std::string> words;
-  for (const Row& row : kRows) words.push_back(row.has_share ? fmt::format("{}:SHARE", row.name) : row.name);
+  for (const WireRow& row : kWires) words.push_back(row.has_share ? fmt::format("{}:SHARE", row.name) : row.name);
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
 const char* wire_sentence() {
-  return "What gradients and values are sent as: float32, or half the bytes as bfloat16 or float16: rounded to nearest, summed in "
-         "float32, while the servers keep float32 values; or dropping:SHARE: of each gradient only the share of its elements that "
-         "is largest, the rest is added to later ones; or dgc:SHARE: the same of the momentum (deep gradient compression); or "
-         "random:SHARE: as dropping, of elements drawn by lot";
+  static const std::string sentence = [] {
+    std::vector<std::string> meanings;
+    for (const WireRow& row : kWires) meanings.emplace_back(row.meaning);
+    return fmt::format("What gradients and values are sent as: {}", fmt::join(meanings, "; or "));
+  }();
+  return sentence.c_str();
 }
 
 Result<WireOptions> parse_wire(std::string_view text) {
   const std::string_view name = text.substr(0, text.find(':'));
   const bool with_share = name.size() < text.size();
   std::string hint;
-  for (std::size_t i = 0; i < std::size(kRows); ++i) {
+  for (std::size_t i = 0; i < std::size(kWires); ++i) {
     WireOptions wire{.kind = static_cast<WireKind>(i)};
-    if (name != kRows[i].name) continue;
+    if (name != kWires[i].name) continue;
     // The name is right, and what lacks is the share.
     if (wire.has_share()) hint = fmt::format(" (give a share: {}:0.01)", name);
     if (with_share != wire.has_share()) continue;

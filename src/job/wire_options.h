@@ -20,6 +20,24 @@ namespace paceline::job {
 
 enum class WireKind : std::uint8_t { kFloat32, kBFloat16, kFloat16, kDropping, kDgc, kRandom };
 
+struct WireRow {
+  const char* name;
+  tensor::DType type;  // of what is sent
+  bool has_share;      // of the elements: dropping:SHARE
+  const char* meaning;
+};
+// By WireKind. A new codec is a row here, and what it does (exchange/, training/reference_dropping.cc).
+inline constexpr WireRow kWires[] = {
+    {"float32", tensor::DType::kFloat32, false, "float32"},
+    {"bfloat16", tensor::DType::kBFloat16, false,
+     "bfloat16, half the bytes: rounded to nearest, summed in float32, while the servers keep float32 values"},
+    {"float16", tensor::DType::kFloat16, false, "float16, the same with finer steps and a smaller range"},
+    {"dropping", tensor::DType::kFloat32, true,
+     "dropping:SHARE: of each gradient only the share of its elements that is largest, the rest is added to later ones"},
+    {"dgc", tensor::DType::kFloat32, true, "dgc:SHARE: the same of the momentum (deep gradient compression)"},
+    {"random", tensor::DType::kFloat32, true, "random:SHARE: as dropping, of elements drawn by lot"},
+};
+
 // The share with which a warm-up begins (Lin et al. 2018, section 3.3).
 inline constexpr double kWarmUpShare = 0.25;
 // Largest legal WireOptions::loss_scale.
@@ -55,7 +73,7 @@ struct WireOptions {
 // One of wire_words(); kBadRequest with the legal values.
 Result<WireOptions> parse_wire(std::string_view text);
 std::string wire_words();     // "float32, ..., dropping:SHARE, ..."
-const char* wire_sentence();  // what each of them does, for people
+const char* wire_sentence();  // what each of them means
 // How many elements of a tensor with so many are sent: the share, rounded to nearest, but at least one.
 std::size_t sent_elements(double share, std::size_t elements);
 // The options, or kBadRequest that names the wrong one.
