@@ -32,6 +32,11 @@ void copy_buffers(const ModuleAdapter& adapter, std::vector<torch::Tensor>& save
   }
 }
 
+void note(Iteration iteration, double accuracy, report::WorkerReport& report) {
+  report.accuracy = accuracy;
+  report::add_evaluation(report.evaluations, {iteration, report.phases.total(), accuracy});
+}
+
 }  // namespace
 
 Result<std::vector<report::WorkerReport>> run_reference(Workload& workload, const job::JobSpec& settings, std::int32_t workers,
@@ -105,7 +110,7 @@ Result<std::vector<report::WorkerReport>> run_reference(Workload& workload, cons
     if (last || (settings.task.evaluate_every > 0 && iteration % settings.task.evaluate_every == 0)) {
       copy_buffers(adapter, virtual_workers[0].buffers, true);
       PACELINE_ASSIGN_OR_RETURN(now.accuracy, workload.evaluate(clock));
-      virtual_workers[0].report.accuracy = now.accuracy;
+      note(iteration, now.accuracy, virtual_workers[0].report);
     }
     progress(now);
     if (last) break;

@@ -51,6 +51,7 @@ struct Worker::State {
   std::unique_ptr<trainer::ModuleAdapter> adapter;
   std::unique_ptr<runtime::WorkerProcess> process;
   std::unique_ptr<trainer::Stepper> stepper;
+  std::unique_ptr<training::ProgressTeller> progress;
   Iteration next = 1;
   bool stopping = false;
   bool saved = false;  // this worker's part of the checkpoint of the last iteration, if there is to be one
@@ -77,6 +78,7 @@ Worker::Worker(torch::nn::Module& module, const WorkerOptions& options) : state_
   state_->process =
       require(runtime::WorkerProcess::join(open, std::move(member), state_->adapter->parameters(), state_->adapter->gradients()));
   state_->stepper = std::make_unique<trainer::Stepper>(*state_->adapter, *state_->process);
+  state_->progress = std::make_unique<training::ProgressTeller>(*state_->process, state_->process->settings().task.iterations);
   state_->next = state_->process->first();
   if (!state_->process->settings().saving.from.empty()) {
     if (const Status status = trainer::restore_part(*state_->process, *state_->adapter); !status.ok()) state_->fail(status);
@@ -103,9 +105,7 @@ double Worker::step(const std::function<torch::Tensor()>& loss, std::int64_t sam
   s.stopping = *last;
   s.saved = trainer::save_part_if_due(*s.process, *s.adapter, s.next, trainer::Place::kMiddle);
   report.iteration_seconds.add(report.phases.total() - before);
-  const report::Json progress{
-      {"rank", report.rank}, {"iteration", s.next}, {"loss", *value}, {"seconds", report.iteration_seconds.last()}};
-  s.process->send_progress(progress.dump());
+  s.progress->tell(report, s.next, s.next, -1, training::ProgressTeller::Importance::kUsual);
   ++s.next;
   return *value;
 }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "paceline/command.h"
 #include "paceline/data_root.h"
+#include "paceline/option_files.h"
 #include "paceline/progress.h"
 #include "trainer/data/open.h"
 #include "trainer/data/records.h"
@@ -121,6 +122,7 @@ Status pack_with_bar(const data::DatasetPair& pair, const Options& options) {
 }
 
 int pack(const Options& options) {
+  if (const Status status = check_output("file", options.file); !status.ok()) return report_error(status);
   const auto pair = data::open(options.spec, data_root());
   if (!pair.ok()) return report_error(pair.status());
   if (const Status status = pack_with_bar(*pair, options); !status.ok()) return report_error(status);

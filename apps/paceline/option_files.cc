@@ -1,5 +1,8 @@
 #include "paceline/option_files.h"
 
+#include <filesystem>
+#include <map>
+
 #include "base/new_file.h"
 #include "base/utf8.h"
 #include "base/wrong.h"
@@ -20,6 +23,23 @@ Result<std::string> read_option(const char* option, const std::string& path, Byt
 Status check_output_name(const char* option, const std::string& path) {
   if (path != "-") return {};
   return wrong("{} - names no file: standard output has the report; give a name, or ./-", option).because({"illegal", option});
+}
+
+Status check_output_names(std::initializer_list<std::pair<const char*, std::string>> files) {
+  namespace fs = std::filesystem;
+  std::map<fs::path, const char*> options;
+  for (const auto& [option, path] : files) {
+    if (path.empty()) continue;
+    PACELINE_RETURN_IF_ERROR(check_output_name(option, path));
+    std::error_code problem;
+    const fs::path file = fs::weakly_canonical(path, problem);
+    if (problem || (fs::exists(file, problem) && !fs::is_regular_file(file, problem))) continue;
+    const auto [other, is_new] = options.emplace(file, option);
+    if (!is_new)
+      return wrong("{} and {} name one file, {}; give each its own", other->second, option, path)
+          .because({"contradiction", option});
+  }
+  return {};
 }
 
 Status check_output(const char* option, const std::string& path) {

@@ -1,7 +1,9 @@
 // Files that options name.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "base/files.h"
 
@@ -18,6 +20,8 @@ Result<std::string> read_option(const char* option, const std::string& path, Byt
 
 // Refuses "-", which means standard output elsewhere.
 Status check_output_name(const char* option, const std::string& path);
+// The same of several options ("": not given), no two of which may name one file; devices and pipes may be named twice.
+Status check_output_names(std::initializer_list<std::pair<const char*, std::string>> files);
 // Whether the file could be written now; "" is well. kBadRequest naming the option.
 Status check_output(const char* option, const std::string& path);
 

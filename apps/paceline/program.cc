@@ -65,6 +65,8 @@ class LastRead {
 
 // "Could not convert: --workers = many" says neither what is wrong with it nor what is legal.
 std::string conversion_error(const CLI::Option& option) {
+  if (option.get_expected_max() == 0)
+    return fmt::format("{} takes no value, so '{}' means nothing", option.get_name(), fmt::join(option.results(), ","));
   return fmt::format("{} cannot be '{}'; legal: a {}number within the option's range", option.get_name(),
                      fmt::join(option.results(), ","), option.get_type_name() == "FLOAT" ? "" : "whole ");
 }

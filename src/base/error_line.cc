@@ -7,11 +7,25 @@ namespace {
 
 constexpr std::string_view kOpen = " [paceline help ", kClose = "]";
 
+// What somebody typed may hold the end of a line; an error is one line.
+std::string in_one_line(std::string_view text) {
+  std::string line;
+  for (const char letter : text) {
+    if (letter == '\n')
+      line += "\\n";
+    else if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f')
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(letter));
+    else
+      line += letter;
+  }
+  return line;
+}
+
 }  // namespace
 
 std::string error_line(const Status& status) {
   const std::string code = error_page_of(status.code()) != nullptr ? status.code() : code_of(status.kind());
-  return fmt::format("{}{}{}{}{}", kErrorMark, status.message(), kOpen, shown_code(code), kClose);
+  return fmt::format("{}{}{}{}{}", kErrorMark, in_one_line(status.message()), kOpen, shown_code(code), kClose);
 }
 
 std::optional<SaidError> read_error_line(std::string_view line) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "exchange/gatehouse.h"
 #include "exchange/told_rates.h"
@@ -72,7 +73,11 @@ class Carrier : public session::ChannelEnd, public GateObserver {
   virtual bool prepares() const { return false; }
   // False: it is held back until prepare_rest(), which returns those that were, for the end of backward.
   virtual bool prepare(std::uint32_t /*tensor*/, Iteration /*iteration*/) { return true; }
-  virtual std::span<const std::uint32_t> prepare_rest(Iteration /*iteration*/) { return {}; }
+  // `may`, which is told them, refuses before anything changes.
+  using MayPrepare = std::function<Status(std::span<const std::uint32_t> held_back)>;
+  virtual Result<std::span<const std::uint32_t>> prepare_rest(Iteration /*iteration*/, const MayPrepare& /*may*/) {
+    return std::span<const std::uint32_t>();
+  }
   // Whether take() has to see complete units before they are told: it copies their gradients. An error fails the job too.
   virtual bool takes_copies() const { return false; }
   virtual Status take(std::span<const exchange::GateLedger::Complete> /*units*/, Iteration /*iteration*/) { return {}; }

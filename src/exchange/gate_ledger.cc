@@ -117,9 +117,22 @@ Status GateLedger::check_all_known(Iteration iteration) const {
   return {};
 }
 
+Status GateLedger::check_iteration_of(Iteration iteration) const {
+  if (iteration == current_) return {};
+  return error(ErrorKind::kBadRequest, "the backward of iteration {} is over in iteration {}", iteration, current_);
+}
+
+Status GateLedger::check_backward(Iteration iteration, std::span<const std::uint32_t> unused,
+                                  std::span<const std::uint32_t> held_back) {
+  PACELINE_RETURN_IF_ERROR(check_iteration_of(iteration));
+  for (const std::uint32_t tensor : held_back) tensors_[tensor] = TensorState::kReady;
+  const Status status = check_unused(iteration, unused);
+  for (const std::uint32_t tensor : held_back) tensors_[tensor] = TensorState::kAwaited;
+  return status;
+}
+
 Status GateLedger::on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<Complete>& complete) {
-  if (iteration != current_)
-    return error(ErrorKind::kBadRequest, "the backward of iteration {} is over in iteration {}", iteration, current_);
+  PACELINE_RETURN_IF_ERROR(check_iteration_of(iteration));
   if (missing_ > 0)
     return error(ErrorKind::kBadRequest, "the backward of iteration {} is over before {} of its parameters' values have come",
                  iteration, missing_);

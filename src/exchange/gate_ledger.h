@@ -53,6 +53,8 @@ class GateLedger {
   // or iteration, and nothing changes: not the current iteration, gates still closed, a tensor that is neither ready nor unused, or
   // both. Tensors without elements and frozen ones may be left out. O(tensors)
   Status on_backward_done(Iteration iteration, std::span<const std::uint32_t> unused, std::vector<Complete>& complete);
+  // Whether on_backward_done would find each tensor ready or unused once those of `held_back` are ready too. Errors: as there.
+  Status check_backward(Iteration iteration, std::span<const std::uint32_t> unused, std::span<const std::uint32_t> held_back);
   // Worker `who` computes nothing after `last`. Where all workers go in step (not job::Plan::uneven()) nobody can go on alone, so
   // with something of a later iteration told check_together() is kBadRequest, naming both.
   void on_worker_done(Rank who, Iteration last);
@@ -127,6 +129,7 @@ class GateLedger {
     Iteration last = 0;
   };
 
+  Status check_iteration_of(Iteration iteration) const;
   Status check_unused(Iteration iteration, std::span<const std::uint32_t> unused);
   Status check_all_known(Iteration iteration) const;
   void settle(std::uint32_t tensor, TensorState state, std::vector<Complete>& complete);

@@ -40,5 +40,17 @@ TEST(GateLedger, WhatIsFrozenIsAwaitedOnceAndHasNoGradient) {
   }
 }
 
+TEST(GateLedger, AnEndOfBackwardIsCheckedBeforeWhatIsHeldBackIsReady) {
+  GateLedger gates(job::Plan::make(job::testing::table_of({{2}, {2}, {2}}), {}).value(), Rank{0}, GateLedger::Rule::kEverything);
+  std::vector<Complete> complete;
+  ASSERT_TRUE(gates.on_gradient(2, complete).ok());
+  const std::vector<std::uint32_t> held_back = {0}, unused = {1}, none;
+  EXPECT_TRUE(gates.check_backward(1, unused, held_back).ok());
+  EXPECT_THAT(gates.check_backward(1, none, held_back).message(), HasSubstr("neither a gradient nor is it called unused"));
+  EXPECT_THAT(gates.check_backward(2, unused, held_back).message(), HasSubstr("over in iteration 1"));
+  EXPECT_THAT(gates.check_backward(1, held_back, held_back).message(), HasSubstr("has a gradient"));
+  EXPECT_TRUE(gates.on_gradient(0, complete).ok()) << "looking changes nothing";
+}
+
 }  // namespace
 }  // namespace paceline::exchange

@@ -32,10 +32,11 @@ const std::vector<Refined>& refined() {
       {"iterations", {"epochs"}},
       {"epochs", {"iterations"}},
       {"evaluate-every", {"evaluate-late"}},
-      {"schedule", {"slice", "merge", "batching", "push", "return", "ordered-places"}},
+      {"schedule", {"slice", "merge", "batching", "push", "return", "ordered-places", "message-start-up"}},
       {"return", {"batching", "push"}},
-      {"algorithm", {"merge"}},
-      {"collective", {"schedule", "slice", "merge", "batching", "push", "return", "algorithm", "broadcast-every"}}};
+      {"algorithm", {"merge", "block"}},
+      {"collective",
+       {"schedule", "slice", "merge", "batching", "push", "return", "algorithm", "block", "broadcast-every", "message-start-up"}}};
   return kAll;
 }
 
@@ -56,7 +57,7 @@ std::vector<std::string_view> left_behind(const JobSpec& wanted, const JobSpec& 
     const Option& option = *find_option(one.said);
     if (said(one.said) && option.text(wanted) != option.text(saved)) leave(one.by);
   }
-  if (!saved.has_servers() && wants_servers(wanted, said)) leave({"collective", "algorithm", "broadcast-every", "merge"});
+  if (!saved.has_servers() && wants_servers(wanted, said)) leave({"collective", "algorithm", "block", "broadcast-every", "merge"});
   return names;
 }
 

@@ -35,6 +35,7 @@ struct Purpose {
 constexpr Purpose kPurposes[] = {
     {"verdict", "--optimizer mean", is_mean},
     {"verdict-first", "--verdict", [](const JobSpec& spec) { return spec.update.verdict; }},
+    {"verdict-first", "servers, which send values back", [](const JobSpec& spec) { return spec.has_servers(); }},
     {"told-rates", "optimizers that make steps", [](const JobSpec& spec) { return !is_mean(spec); }},
     {"evaluate-late", "--evaluate-every ITERATIONS", [](const JobSpec& spec) { return spec.task.evaluate_every > 0; }},
     {"scale", "--model replay:FILE; a network has the size it has",

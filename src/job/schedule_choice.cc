@@ -102,6 +102,8 @@ Result<std::int64_t> parse_parameters(const char* option, std::string_view text,
     const bool has_unit = text.find_first_not_of("0123456789.eE+-") != std::string_view::npos;
     elements = bytes.ok() && has_unit && bytes->count % kParameterBytes == 0 ? bytes->count / kParameterBytes : -1;
   }
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // exact as a double
+  if (elements > kMost) return error(ErrorKind::kBadRequest, "{} {} is illegal; legal: {}, up to {}", option, text, legal, kMost);
   if (elements < least) return error(ErrorKind::kBadRequest, "{} {} is illegal; legal: {}", option, text, legal);
   return elements;
 }

@@ -8,6 +8,8 @@
 namespace paceline::library::testing {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -166,6 +168,22 @@ TEST(Refusals, AQuestionThatThereIsNotIsNamedWithTheNearest) {
   EXPECT_EQ(std::string(R"({"release":")") + paceline_version() + "\"}", take(answer));
   ASSERT_DONE(paceline_ask("questions", nullptr, &answer, error));
   EXPECT_THAT(take(answer), StartsWith(R"(["questions","options","schema","errors","version","plan","plan batches",)"));
+}
+
+TEST(Refusals, AnEndOfBackwardThatLacksATensorHasClippedNothing) {
+  OneWorker one("wire", "dgc:1");
+  Error error;
+  ASSERT_DONE(paceline_job_set(one.job, "learning-rate", "1", error));
+  ASSERT_DONE(paceline_job_set(one.job, "clip-norm", "1", error));
+  one.join();
+  constexpr float kThree[] = {3, 0, 0}, kFour = 4;
+  ASSERT_DONE(paceline_gradient_ready(one.worker, 0, kThree, error));
+  EXPECT_EQ(PACELINE_BAD_REQUEST, paceline_backward_done(one.worker, 1, nullptr, 0, error));
+  EXPECT_THAT(said(error), HasSubstr("\"b.bias\" has neither a gradient"));
+  ASSERT_DONE(paceline_gradient_ready(one.worker, 1, &kFour, error));
+  ASSERT_DONE(paceline_backward_done(one.worker, 1, nullptr, 0, error));
+  ASSERT_DONE(paceline_wait_all(one.worker, 1, INFINITY, error));
+  EXPECT_THAT(one.values(), ElementsAre(FloatNear(9.4F, 1e-5F), 20.0F, 30.0F)) << "clipped by the norm of both, 5";
 }
 
 TEST(Refusals, AMessageThatIsTooLongIsCutAtALetter) {

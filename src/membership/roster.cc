@@ -303,10 +303,18 @@ Actions Roster::on_gathering_deadline(Duration waited) {
 }
 
 Actions Roster::on_interrupt(const std::string& reason) {
-  if (phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
-  if (phase_ != Phase::kRunning || interrupted_) return stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason});
-  interrupted_ = true;
-  return park(reason);
+  if (phase_ == Phase::kEnded) return {};
+  const bool again = std::exchange(interrupted_, true);
+  const wire::Stop at_once{wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason};
+  if (phase_ == Phase::kEnding) return again ? leave_all(at_once) : Actions();
+  return phase_ != Phase::kRunning || again ? stop_all(at_once) : park(reason);
+}
+
+// Nobody is waited for any more, not even a server that still writes its part of the last checkpoint.
+Actions Roster::leave_all(const wire::Stop& stop) {
+  stop_ = stop;
+  for (auto& [peer, member] : members_) member.left = true;
+  return end_when_all_left();
 }
 
 // A launcher signals all its processes, and the coordinator's hears of it from them too: that is still the first time.

@@ -129,6 +129,7 @@ class Roster {
   Actions welcome_workers();
   Actions park(const std::string& reason);
   Actions stop_all(const wire::Stop& stop);
+  Actions leave_all(const wire::Stop& stop);
   wire::Welcome welcome_for(const Member& member) const;
   Actions end_when_all_left();
   Actions finish_when_all_parked();
@@ -144,7 +145,7 @@ class Roster {
   std::int32_t ready_ = 0;
   wire::Stop stop_;
   std::string interrupt_reason_;  // not empty: workers are being parked
-  bool interrupted_ = false;      // by on_interrupt, which then ends everything
+  bool interrupted_ = false;      // by on_interrupt, which then ends everything at once
   std::map<Rank, Iteration> parked_;
   bool told_to_finish_ = false;
   Iteration last_ = 0;  // the furthest of those who have reported

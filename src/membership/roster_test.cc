@@ -263,6 +263,17 @@ TEST(Roster, ASecondInterruptEndsAtOnce) {
   EXPECT_EQ(receivers<SendStop>(roster.on_interrupt("interrupted twice")).size(), 4u);
 }
 
+TEST(Roster, ASecondInterruptWaitsForNoServerThatStillWritesTheLastCheckpoint) {
+  Roster roster = two_and_two();
+  start(roster);
+  roster.on_report(kWorker0, Role::kWorker, "0");
+  EXPECT_EQ(receivers<SendStop>(roster.on_report(kWorker1, Role::kWorker, "1")).size(), 4u);
+  EXPECT_TRUE(roster.on_interrupt("once").empty()) << "the job is over, and its last checkpoint worth waiting for";
+  const auto actions = roster.on_interrupt("twice");
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(std::get<Ended>(actions[0]).stop.kind, wire::StopKind::kInterrupted);
+}
+
 TEST(Roster, AWorkerWhoseProcessIsAskedToEndParksAllAndLeavesTheUserTwoInterrupts) {
   Roster roster = two_and_two();
   EXPECT_TRUE(roster.on_end_asked(kWorker0).empty()) << "nobody trains yet";

@@ -299,7 +299,7 @@ void Coordinator::ask() {
 }
 
 void Coordinator::on_agreement(const Status& status, const job::JobSpec& spec) {
-  if (agreeing_ == nullptr) return;  // the job has ended
+  if (ended_) return;
   agreeing_.reset();
   deciding_ = false;
   if (!status.ok()) return fail(status);
@@ -352,10 +352,13 @@ void Coordinator::end(const wire::Stop& verdict) {
   if (options_.timeline != nullptr && agreed_)
     options_.timeline->begin(*agreed_, roster_.table(), options_.workers, options_.servers);
   deciding_ = false;
-  agreeing_.reset();
+  ended_ = true;
   wire::Stop stop = verdict;
   const auto report = final_report(stop);
-  endpoint_->close(session::Endpoint::kFarewell, [this, stop, report] { callbacks_.on_ended(stop, report); });
+  endpoint_->close(session::Endpoint::kFarewell, [this, stop, report] {
+    agreeing_.reset();  // which may take long: not before everybody has been told
+    callbacks_.on_ended(stop, report);
+  });
 }
 
 }  // namespace paceline::runtime

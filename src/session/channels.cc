@@ -1,5 +1,6 @@
 #include "session/channels.h"
 
+#include <new>
 #include <utility>
 
 namespace paceline::session {
@@ -30,11 +31,14 @@ void Channels::send(Rank to, const wire::MessageHead& head, std::span<const std:
   if (!reached.lost) reached.held.push_back({head, payload, ticket});
 }
 
-Result<std::span<std::byte>> Channels::on_message_begin(PeerId peer, const wire::MessageHead& head) {
+// Memory that lacks ends the session, whose peer hears why, and not the process.
+Result<std::span<std::byte>> Channels::on_message_begin(PeerId peer, const wire::MessageHead& head) try {
   const Channel& channel = at(channel_of(head.kind));
   const auto from = channel.from.find(peer);
   if (channel.receives == nullptr || from == channel.from.end()) return handler_.on_message_begin(peer, head);
   return channel.receives->on_message_begin(from->second, head);
+} catch (const std::bad_alloc&) {
+  return error(ErrorKind::kOverloaded, "there is no memory for its {} bytes", head.payload_bytes);
 }
 
 void Channels::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {

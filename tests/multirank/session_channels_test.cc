@@ -1,4 +1,6 @@
 // Ends of channels: two processes, of which one knows the other by a rank.
+#include <new>
+
 #include <gmock/gmock.h>
 
 #include "session/channels.h"
@@ -86,6 +88,17 @@ TEST_P(SessionChannels, OneThatIsNotHeardInAChannelIsTheHandlersBusiness) {
   EXPECT_THAT(worker_.wait_lost(at_worker_).message(), ::testing::HasSubstr("no business of yours"));
   static_cast<void>(server_.wait_lost(at_server_));
   server_.rank.on_loop([&] { EXPECT_THAT(gradients_.said, IsEmpty()); });
+}
+
+TEST_P(SessionChannels, MemoryThatLacksForAMessageEndsItsSessionAndNotTheProcess) {
+  connect();
+  server_.rank.on_loop([&] {
+    server_.begin_hook = [](PeerId, const wire::MessageHead&) -> Result<std::span<std::byte>> { throw std::bad_alloc(); };
+  });
+  const std::vector<std::byte> payload(10);
+  worker_.rank.on_loop([&] { worker_.endpoint->send(at_worker_, head(MessageKind::kPush, payload.size()), payload, 5); });
+  EXPECT_THAT(worker_.wait_lost(at_worker_).message(), ::testing::HasSubstr("there is no memory for its 10 bytes"));
+  static_cast<void>(server_.wait_lost(at_server_));
 }
 
 TEST_P(SessionChannels, WhatIsForOneThatHasNotComeWaitsInOrderAndForOneThatIsLostGoes) {

@@ -245,3 +245,32 @@ def test_what_a_program_leaves_behind_neither_holds_the_launcher_nor_stays(tmp_p
     with Process("run", *more, "--workers", 1, "--servers", 1, "--deadline", "1s", "--", "sh", "-c", program) as process:
         assert process.finish(60) == 1
         assert "worker 0" in process.the_error() and "code 3" in process.the_error()
+
+
+def test_two_outputs_of_one_name_are_refused(tmp_path, job):
+    for one, other in (("--metrics", "--pace"), ("--metrics", "--trace")):
+        refused("train", *job, one, tmp_path / "x", other, f"{tmp_path}/./x", names=(one, other, "name one file"))
+    assert not list(tmp_path.iterdir())
+    assert train(*job, "--metrics", "/dev/null", "--pace", "/dev/null")["iterations"] == 5
+
+
+def test_a_folder_for_checkpoints_that_takes_no_file_is_refused_before_the_start(job):
+    refused("train", *job, "--checkpoint", "/sys/kernel", names=("--checkpoint /sys/kernel", "give a folder that can be written"))
+
+
+def test_a_job_that_goes_on_goes_on_with_its_lines(tmp_path, job):
+    places = ("--checkpoint", tmp_path / "c", "--metrics", tmp_path / "lines")
+    train(*job, *places)
+    train(*places, "--resume", "--iterations", 8)
+    assert [json.loads(line)["iteration"] for line in (tmp_path / "lines").read_text().splitlines()] == list(range(1, 9))
+
+
+def test_the_reference_tells_of_each_iteration_and_evaluation_as_the_workers_do(tmp_path):
+    network = ("--model", "lenet", "--dataset", "synthetic:1x28x28,samples=80,test=20", "--mini-batch", 8, "--iterations", 5)
+    report = train(*network, "--workers", 2, "--reference", "--evaluate-every", 2, "--metrics", tmp_path / "lines")
+    assert [json.loads(line)["iteration"] for line in (tmp_path / "lines").read_text().splitlines()] == [1, 2, 3, 4, 5]
+    assert [one["iteration"] for one in report["evaluations"]] == [2, 4, 5]
+
+
+def test_a_data_set_is_not_packed_where_no_file_can_be_written():
+    refused("datasets", "pack", "digits", "/proc/x.records", names=("/proc/x.records", "give the name of a file that can be written"))

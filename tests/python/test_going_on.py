@@ -110,3 +110,16 @@ def test_where_to_export_is_said_anew_and_its_absence_told(tmp_path):
 def test_who_names_every_option_again_is_told_nothing(tmp_path):
     train(checkpoint=tmp_path / "c", iterations=3)
     assert train("--resume", checkpoint=tmp_path / "c", iterations=5)[1] == ""
+
+
+def test_blocks_of_a_collective_do_not_hold_up_another_way(tmp_path):
+    subprocess.run(
+        [PROGRAM, "train", "--model", "lenet", "--dataset", "synthetic:1x28x28,samples=80,test=20", "--workers", "2", "--iterations", "2", "--mini-batch", "4"]
+        + ["--collective", "loop3", "--algorithm", "lp", "--block", "64KB", "--checkpoint", str(tmp_path / "c")],
+        check=True,
+        capture_output=True,
+        timeout=LIMIT,
+    )
+    for iterations, words in ((4, ("--algorithm", "direct")), (6, ("--servers", 2))):
+        report, told = going_on(tmp_path / "c", "--iterations", iterations, *words)
+        assert report["iterations"] == 2 and "--block" not in told

@@ -77,6 +77,10 @@ def test_a_file_that_is_not_there_is_named():
     refused("train", "--plan", "/nowhere/plan.json", names=["/nowhere/plan.json"])
 
 
+def test_a_plan_without_an_answer_and_without_a_reason_is_refused(tmp_path):
+    refused("train", "--plan", written(tmp_path / "plan.json", {"feasible": False, "reason": None}), names=["plan.json", "no reason is given"])
+
+
 # ---- plan job, from a file of times. lenet has conv1 and conv2; needs are so small that the memory bound is set by hand.
 
 

@@ -92,6 +92,7 @@ def test_machines_behind_few_cards_wait_for_them_and_behind_one_for_nothing():
 def test_servers_apart_are_sent_everything_and_more_of_them_carry_it():
     one, two = (ask("speedup", {**SHARED, "servers": count, "machines": [1, 4]}) for count in (1, 2))
     assert one[0]["paceline"] > 0.037 + 1e-3, "one machine has a link to its server"
+    assert one[0]["limited_by"] == "first layers" and one[0]["lower_bound"] > 0.037
     assert one[1]["paceline"] > 1.5 * two[1]["paceline"]
     for row in (*one, *two):
         assert row["paceline"] >= row["lower_bound"] * (1 - 1e-9), row
@@ -188,3 +189,9 @@ def test_a_picture_is_of_one_case(tmp_path):
 )
 def test_what_contradicts_itself_is_said_before_anything_is_measured(words, named):
     refused("speedup", *words, names=[named])
+
+
+def test_layers_nested_without_end_are_refused(tmp_path):
+    (tmp_path / "deep").write_text('{"layers":' + "[" * 200_000 + "]" * 200_000 + ',"machines":[2]}')
+    done = subprocess.run([PROGRAM, "plan", "speedup", "--input", tmp_path / "deep", "--bandwidth", "1gbit"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith("paceline: error: "), done.stderr[:300]

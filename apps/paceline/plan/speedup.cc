@@ -100,8 +100,9 @@ class SpeedupExtension final : public Extension {
   }
 
   Result<std::string> completed(const std::string& text) override {
-    Json cases = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!cases.is_structured()) return text;  // whoever reads it says what is wrong
+    auto parsed = report::parse_json(text, "", report::CaseIndex::kNone);
+    if (!parsed.ok() || !parsed->is_structured()) return text;  // whoever reads it says what is wrong
+    Json& cases = *parsed;
     bool changed = false;
     for (Json* one : cases_of(cases)) {
       if (!one->is_object()) continue;

@@ -36,6 +36,8 @@ Result<Json> decided(job::JobSpec& spec, const wire::TensorTable& table, const C
                      const runtime::Gathering& gathering) {
   const std::string model = spec.task.model;
   if (const auto file = job::replay_file(spec)) spec.task.model = "replay:" + file_or_layer_table(*file);
+  spec.watching.metrics = spec.watching.metrics || request.spec.watching.metrics;
+  spec.watching.pace = spec.watching.pace || request.spec.watching.pace;
   auto report = tuning::decide(spec, table, request.workers, request.servers, gathering);
   spec.task.model = model;
   return report;
@@ -77,9 +79,9 @@ int run_coordinator(const CoordinatorRequest& request) {
   };
   options.on_progress = [&](const Json& progress) {
     if (events) return events->add(event("progress", progress), Worth::kPassing);
-    if (progress.contains("pace") || progress.value("rank", 0) != 0) return;
-    if (bar == nullptr)
-      bar = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), ShowProgress::kOnTerminal, clock);
+    const auto last = progress.value("last", std::int64_t{0});
+    if (last == 0 || progress.value("rank", 0) != 0) return;  // a program need not say how long it trains
+    if (bar == nullptr) bar = std::make_unique<ProgressBar>("training", last, ShowProgress::kOnTerminal, clock);
     bar->update(progress.value("done", progress.value("iteration", std::int64_t{0})));
   };
   options.on_ended = [&] { loop.stop(); };
@@ -159,6 +161,8 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");
   command->add_flag("--gathered", request->tells_gathered, "With --events: tell too when everybody has joined")
       ->group("");  // for no person
+  command->add_flag("--tell-iterations", request->spec.watching.metrics, "Workers tell of every iteration")->group("");
+  command->add_flag("--tell-pace", request->spec.watching.pace, "The pacing server tells of every iteration")->group("");
   set_examples(*command,
                "  paceline coordinator --workers 2 --servers 1 --port 4100\n"
                "  paceline train --join 127.0.0.1:4100 --role server        (in a second terminal; workers in a third and fourth)");

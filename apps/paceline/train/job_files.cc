@@ -76,7 +76,8 @@ Status apply_plan(const std::string& path, const std::function<bool(const std::s
   const std::string where = "--plan " + path;
   PACELINE_ASSIGN_OR_RETURN(const Json json, object_in("--plan", path));
   if (json.contains("feasible") && json["feasible"] == false)
-    return wrong("{}: this plan found no answer: {}", where, json.value("reason", std::string("no reason is given")));
+    return wrong("{}: this plan found no answer: {}", where,
+                 json.contains("reason") && json["reason"].is_string() ? json["reason"].get<std::string>() : "no reason is given");
   if (!json.contains("train") || !json["train"].is_object())
     return wrong("{} lacks the object 'train'; it must be what 'paceline plan job --output FILE' writes", where);
   const Json& train = json["train"];

@@ -10,7 +10,7 @@
 namespace paceline::cli {
 
 Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const char* option, const std::string& path, std::int32_t workers,
-                                                       Lines lines) {
+                                                       Lines lines, Earlier earlier) {
   constexpr mode_t kRights = 0666;
   int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kRights);
   const bool made = descriptor >= 0;
@@ -25,7 +25,7 @@ Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const char* option, const
   }
   fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   return std::unique_ptr<MetricsFile>(
-      new MetricsFile(fdopen(descriptor, "w"), fmt::format("{} {}", option, path), made ? path : "", workers, lines));
+      new MetricsFile(fdopen(descriptor, "w"), fmt::format("{} {}", option, path), made ? path : "", workers, lines, earlier));
 }
 
 MetricsFile::~MetricsFile() {
@@ -35,7 +35,8 @@ MetricsFile::~MetricsFile() {
 
 void MetricsFile::begin() {
   if (std::exchange(begun_, true)) return;
-  [[maybe_unused]] const int emptied = ftruncate(fileno(file_), 0);  // a pipe or device has nothing to empty
+  // A pipe or device has nothing to empty, and no end.
+  [[maybe_unused]] const auto done = earlier_ == Earlier::kKept ? std::fseek(file_, 0, SEEK_END) : ftruncate(fileno(file_), 0);
 }
 
 void MetricsFile::on_progress(const report::Json& progress) {
@@ -75,6 +76,27 @@ void MetricsFile::write(const report::Json& line) {
   if (std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0) return;
   problem_ = error(ErrorKind::kIo, "{} cannot be written: {}; lines are missing", name_, std::strerror(errno));
   fmt::print(stderr, "paceline: warning: {}, training goes on\n", problem_.message());
+}
+
+namespace {
+
+// A job that goes on goes on with its lines.
+MetricsFile::Earlier earlier_of(const TrainRequest& request) {
+  return request.settings.saving.resume ? MetricsFile::Earlier::kKept : MetricsFile::Earlier::kDropped;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MetricsFile>> open_metrics(const TrainRequest& request) {
+  if (request.metrics_file.empty()) return std::unique_ptr<MetricsFile>();
+  using Lines = MetricsFile::Lines;
+  const auto lines = request.settings.sync.kind == sync::SyncKind::kBsp ? Lines::kPerIteration : Lines::kPerWorker;
+  return MetricsFile::open("--metrics", request.metrics_file, request.reference ? 1 : request.workers, lines, earlier_of(request));
+}
+
+Result<std::unique_ptr<MetricsFile>> open_pace(const TrainRequest& request) {
+  if (request.pace_file.empty()) return std::unique_ptr<MetricsFile>();
+  return MetricsFile::open("--pace", request.pace_file, request.workers, MetricsFile::Lines::kPerWorker, earlier_of(request));
 }
 
 }  // namespace paceline::cli

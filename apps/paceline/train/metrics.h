@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "paceline/train/request.h"
 #include "report/report.h"
 
 namespace paceline::cli {
@@ -16,8 +17,11 @@ namespace paceline::cli {
 class MetricsFile {
  public:
   enum class Lines { kPerIteration, kPerWorker };
-  // `option`: for messages, "--metrics". Errors: kBadRequest when the file cannot be written.
-  static Result<std::unique_ptr<MetricsFile>> open(const char* option, const std::string& path, std::int32_t workers, Lines lines);
+  enum class Earlier { kDropped, kKept };  // lines that the file has already
+  // `option`: for messages, "--metrics". `workers`: how many tell of an iteration. Errors: kBadRequest when the file cannot be
+  // written.
+  static Result<std::unique_ptr<MetricsFile>> open(const char* option, const std::string& path, std::int32_t workers, Lines lines,
+                                                   Earlier earlier);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -29,8 +33,8 @@ class MetricsFile {
   const Status& problem() const { return problem_; }
 
  private:
-  MetricsFile(std::FILE* file, std::string name, std::string made, std::int32_t workers, Lines lines)
-      : file_(file), name_(std::move(name)), made_(std::move(made)), workers_(workers), lines_(lines) {}
+  MetricsFile(std::FILE* file, std::string name, std::string made, std::int32_t workers, Lines lines, Earlier earlier)
+      : file_(file), name_(std::move(name)), made_(std::move(made)), workers_(workers), lines_(lines), earlier_(earlier) {}
   void begin();
 
   struct Sum {
@@ -45,7 +49,12 @@ class MetricsFile {
   bool begun_ = false;
   std::int32_t workers_;
   Lines lines_;
+  Earlier earlier_;
   std::map<std::int64_t, Sum> open_iterations_;
 };
+
+// The files of --metrics and --pace; null: not asked for. Errors: as MetricsFile::open.
+Result<std::unique_ptr<MetricsFile>> open_metrics(const TrainRequest& request);
+Result<std::unique_ptr<MetricsFile>> open_pace(const TrainRequest& request);
 
 }  // namespace paceline::cli

@@ -264,24 +264,23 @@ Result<TrainRequest> checked(TrainRequest r) {
                  "--trace {} with --join: the coordinator writes the timeline of all processes; give it to 'paceline coordinator'",
                  r.trace_file);
   if (!r.join.empty() && !r.ranks_elsewhere) {
-    for (const auto& [name, file] : {std::pair("--metrics", r.metrics_file), std::pair("--pace", r.pace_file)}) {
-      if (file.empty() || file == "/dev/null") continue;
-      return error(ErrorKind::kBadRequest,
-                   "{0} {1} with --join writes nothing: the 'paceline train' that starts a whole job does; leave {0} out", name,
-                   file);
-    }
+    for (const auto& [name, file] : {std::pair("--metrics", r.metrics_file), std::pair("--pace", r.pace_file)})
+      if (!file.empty() && file != "/dev/null")
+        return error(ErrorKind::kBadRequest,
+                     "{0} {1} with --join writes nothing: the 'paceline train' that starts a whole job does; leave {0} out", name,
+                     file);
   }
-  PACELINE_RETURN_IF_ERROR(check_output_name("--metrics", r.metrics_file));
-  PACELINE_RETURN_IF_ERROR(check_output_name("--pace", r.pace_file));
+  PACELINE_RETURN_IF_ERROR(check_output_names({{"--metrics", r.metrics_file},
+                                               {"--pace", r.pace_file},
+                                               {"--trace", r.trace_file},
+                                               {"--export", r.settings.saving.export_file}}));
   if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
   if (r.reference && (r.settings.saving.resume || !r.settings.saving.directory.empty())) {
     return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
   }
   PACELINE_RETURN_IF_ERROR(check_output("--export", r.settings.saving.export_file));
-  if (!r.settings.saving.export_file.empty())
-    r.settings.saving.export_file = std::filesystem::absolute(r.settings.saving.export_file).lexically_normal().string();
-  if (!r.settings.saving.directory.empty())
-    r.settings.saving.directory = std::filesystem::absolute(r.settings.saving.directory).lexically_normal().string();
+  for (std::string* path : {&r.settings.saving.export_file, &r.settings.saving.directory})
+    if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
   r.settings.watching.metrics = !r.metrics_file.empty();
   // Supersteps stand in the metrics, too.
   r.settings.watching.pace =

@@ -53,15 +53,8 @@ class WholeJob {
 
  private:
   Status start() {
-    if (!request_.metrics_file.empty()) {
-      const auto lines =
-          request_.settings.sync.kind == sync::SyncKind::kBsp ? MetricsFile::Lines::kPerIteration : MetricsFile::Lines::kPerWorker;
-      PACELINE_ASSIGN_OR_RETURN(metrics_, MetricsFile::open("--metrics", request_.metrics_file, request_.workers, lines));
-    }
-    if (!request_.pace_file.empty()) {
-      PACELINE_ASSIGN_OR_RETURN(pace_,
-                                MetricsFile::open("--pace", request_.pace_file, request_.workers, MetricsFile::Lines::kPerWorker));
-    }
+    PACELINE_ASSIGN_OR_RETURN(metrics_, open_metrics(request_));
+    PACELINE_ASSIGN_OR_RETURN(pace_, open_pace(request_));
     if (needs_trainer(request_) && !on_hosts()) PACELINE_RETURN_IF_ERROR(trainer_exists());
     PACELINE_ASSIGN_OR_RETURN(key_, HandedKey::make(request_.key));
     if (request_.reference) return add({.label = "the reference", .worker = worker_request(request_, "", -1, "reference")});
@@ -242,10 +235,11 @@ class WholeJob {
       return;
     }
     if (metrics_) metrics_->on_progress(progress);
-    if (progress.value("rank", 0) != 0) return;
+    const auto last = progress.value("last", std::int64_t{0});
+    if (progress.value("rank", 0) != 0 || last == 0) return;  // a program need not say how long it trains
     if (bar_ == nullptr) {
       const auto show = request_.progress ? ShowProgress::kAlways : ShowProgress::kOnTerminal;
-      bar_ = std::make_unique<ProgressBar>("training", progress.value("last", std::int64_t{0}), show, clock_);
+      bar_ = std::make_unique<ProgressBar>("training", last, show, clock_);
     }
     if (progress.contains("accuracy")) accuracy_ = fmt::format(", accuracy {:.1f} %", 100 * progress["accuracy"].get<double>());
     const Json loss = progress.value("loss", Json());

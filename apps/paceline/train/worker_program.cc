@@ -44,6 +44,8 @@ std::vector<std::string> coordinator_command(const TrainRequest& request) {
   option("--deadline", fmt::format("{}s", request.settings.limits.deadline));
   option("--stall-deadline", fmt::format("{}s", request.settings.limits.stall_deadline));
   if (!request.trace_file.empty()) option("--trace", request.trace_file);
+  if (request.settings.watching.metrics) words.emplace_back("--tell-iterations");
+  if (request.settings.watching.pace) words.emplace_back("--tell-pace");
   return words;
 }
 

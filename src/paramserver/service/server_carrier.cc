@@ -67,16 +67,17 @@ bool ServerCarrier::prepare(std::uint32_t tensor, Iteration iteration) {
 }
 
 // The gradients held back, each as what is sent of it. They stay as they are until the next call of prepare().
-std::span<const std::uint32_t> ServerCarrier::prepare_rest(Iteration iteration) {
+Result<std::span<const std::uint32_t>> ServerCarrier::prepare_rest(Iteration iteration, const MayPrepare& may) {
   const std::lock_guard lock(dropping_mutex_);
-  if (!dropping_->clips()) return {};
+  if (!dropping_->clips()) return std::span<const std::uint32_t>();
+  PACELINE_RETURN_IF_ERROR(may(held_back_));
   tensor::ExactSquareSum squares;
   for (const std::uint32_t tensor : held_back_) squares.add(memory_.tensor_gradient(tensor));
   const float coefficient = dropping_->clip_coefficient(squares);
   for (const std::uint32_t tensor : held_back_) dropping_->drop(tensor, iteration, coefficient, memory_.tensor_gradient(tensor));
   std::swap(held_back_, released_);
   held_back_.clear();
-  return released_;
+  return std::span<const std::uint32_t>(released_);
 }
 
 // Nobody writes to these parts of the staging area until their units have been pushed again, so the copy needs no lock. Another

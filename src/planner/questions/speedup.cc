@@ -72,7 +72,10 @@ cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64
   double share = 2 / (1 + pushed);
   if (setting.servers > 0 && nodes > 1) share = 2 * (all - 1) / all / std::max(1.0, all / setting.servers);
   if (behind > 1) share *= (all - 1) / static_cast<double>(behind * std::max<std::int64_t>(1, nodes - behind));
-  cost::LowerBound bound = cost::iteration_lower_bound(layers, nodes, {setting.link.rate.value * share});
+  // One machine with servers elsewhere sends and receives everything, as each of two that share it.
+  const bool alone = setting.servers > 0 && nodes == 1;
+  if (alone) share = 1;
+  cost::LowerBound bound = cost::iteration_lower_bound(layers, alone ? 2 : nodes, {setting.link.rate.value * share});
   if (behind == 1) return bound;
   if (behind >= nodes) bound.transfer = 0;
   bound.tail = 0;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "collectives/exec/calibration.h"
 #include "collectives/training/loop_options.h"
+#include "collectives/training/unit_flags.h"
 #include "job/make_plan.h"
 #include "planner/tuning/choice.h"
 #include "tensor/reduce.h"
@@ -43,16 +44,16 @@ double measure_gamma() {
   return seconds(least) / static_cast<double>(kElements * kParameterBytes);
 }
 
-// The operations of one round of a unit with so many parameters.
+// The operations of one round of a unit with so many parameters; `summed` is what is added up of it (unit_flags.h).
 std::vector<std::pair<Call, collectives::Choice>> operations_of(const TrainingOptions& options, std::int32_t workers,
-                                                                std::int64_t elements) {
+                                                                std::int64_t elements, std::int64_t summed) {
   collectives::Group group;
   for (std::int32_t rank = 0; rank < workers; ++rank) group.ranks.push_back(Rank{rank});
   std::vector<TrainingStep> steps = {TrainingStep::kReduce};
   if (!updates_everywhere(options.loop)) steps.push_back(TrainingStep::kBroadcast);
   std::vector<std::pair<Call, collectives::Choice>> operations;
   for (const TrainingStep step : steps) {
-    const Call call = call_of(options, workers, step, elements);
+    const Call call = call_of(options, workers, step, step == TrainingStep::kReduce ? summed : elements);
     operations.emplace_back(call, choose(group, call, rules_of(options, workers)));
   }
   return operations;
@@ -60,7 +61,7 @@ std::vector<std::pair<Call, collectives::Choice>> operations_of(const TrainingOp
 
 double predicted(const TrainingOptions& options, std::int32_t workers, std::int64_t elements) {
   double sum = 0;
-  for (const auto& [call, choice] : operations_of(options, workers, elements)) sum += choice.seconds;
+  for (const auto& [call, choice] : operations_of(options, workers, elements, elements)) sum += choice.seconds;
   return sum;
 }
 
@@ -122,8 +123,10 @@ Result<Json> choose_collective(job::JobSpec& settings, const wire::TensorTable& 
   PACELINE_ASSIGN_OR_RETURN(const auto plan, job::make_plan(settings, table, workers, 0, 1));
   Json operations = Json::array();
   double seconds_of_all = 0;
-  for (const scheduling::Unit& unit : plan->units().units) {
-    for (const auto& operation : operations_of(options, workers, unit.elements + unit.parts)) {
+  const collectives::UnitFlags flags(workers, plan->options().update.verdict);
+  // Frozen ones travel once, in front of the first iteration.
+  for (const scheduling::Unit& unit : std::span(plan->units().units).first(plan->units().moving)) {
+    for (const auto& operation : operations_of(options, workers, unit.elements, flags.staged_elements(unit))) {
       seconds_of_all += operation.second.seconds;
       operations.push_back(describe(operation));
     }

@@ -77,6 +77,16 @@ def test_jobs_meet_at_files_too(tmp_path):
     assert first == second and json.loads((tmp_path / "1").read_text()) == [first, second]
 
 
+def test_each_iteration_has_its_line_and_its_pace(tmp_path):
+    job = started(tmp_path, SCRIPT, "{}", options=("--workers", RANKS, "--metrics", tmp_path / "lines", "--pace", tmp_path / "pace"))
+    out, err = job.communicate(timeout=LIMIT)
+    assert job.returncode == 0, err
+    lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert [line["iteration"] for line in lines] == list(range(1, json.loads(out)["iterations"] + 1))
+    assert all(line["computing"] >= 0 and line["waiting_parameters"] >= 0 for line in lines)
+    assert (tmp_path / "pace").read_text().count("\n") >= len(lines)
+
+
 ENDLESS = """
 import sys, torch, paceline.torch as pt
 model = torch.nn.Linear(4, 4)
