@@ -73,9 +73,8 @@ class Carrier : public session::ChannelEnd, public GateObserver {
   virtual bool prepares() const { return false; }
   // False: it is held back until prepare_rest(), which returns those that were, for the end of backward.
   virtual bool prepare(std::uint32_t /*tensor*/, Iteration /*iteration*/) { return true; }
-  // `may`, which is told them, refuses before anything changes.
-  using MayPrepare = std::function<Status(std::span<const std::uint32_t> held_back)>;
-  virtual Result<std::span<const std::uint32_t>> prepare_rest(Iteration /*iteration*/, const MayPrepare& /*may*/) {
+  // kBadRequest, and nothing changes: with those backward of `iteration` is not over either (GateLedger::check_backward).
+  virtual Result<std::span<const std::uint32_t>> prepare_rest(Iteration /*iteration*/, std::span<const std::uint32_t> /*unused*/) {
     return std::span<const std::uint32_t>();
   }
   // Whether take() has to see complete units before they are told: it copies their gradients. An error fails the job too.

@@ -208,11 +208,7 @@ Status GradientExchange::wait_unused_layers(Lock& lock, Iteration iteration) {
 Status GradientExchange::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
   PACELINE_RETURN_IF_ERROR(check_process());
   if (carrier_->prepares()) {
-    const auto may = [&](std::span<const std::uint32_t> held_back) {
-      const Lock lock = house_->lock();
-      return house_->gates().check_backward(iteration, unused, held_back);
-    };
-    PACELINE_ASSIGN_OR_RETURN(const auto prepared, carrier_->prepare_rest(current(), may));
+    PACELINE_ASSIGN_OR_RETURN(const auto prepared, carrier_->prepare_rest(iteration, unused));
     for (const std::uint32_t tensor : prepared) PACELINE_RETURN_IF_ERROR(announce(tensor));
   }
   thread_local std::vector<Complete> complete;

@@ -72,8 +72,9 @@ void EgressQueue::make_room_for_lanes() {
 void EgressQueue::remove(Destination destination) {
   Lane& removed = lane(destination);
   units_.clear(removed.lines);
-  in_flight_ -= removed.in_flight;
+  if (!removed.silent) in_flight_ -= removed.in_flight;
   removed.in_flight = 0;
+  removed.silent = false;
   removed.paused = true;
   refresh(removed);
   removed.exists = false;
@@ -92,7 +93,7 @@ void EgressQueue::resume(Destination destination) {
 
 // Active: has something on its way, or something that could leave.
 void EgressQueue::refresh(Lane& lane) {
-  const bool active = lane.in_flight > 0 || (!lane.paused && lane.lines.waiting > 0);
+  const bool active = (!lane.silent && lane.in_flight > 0) || lane.may_leave();
   active_ += static_cast<std::int64_t>(active) - static_cast<std::int64_t>(lane.active);
   lane.active = active;
   keep_order(lane);
@@ -101,13 +102,12 @@ void EgressQueue::refresh(Lane& lane) {
 void EgressQueue::keep_order(const Lane& lane) {
   if (are_few()) return;
   const auto player = static_cast<std::uint32_t>(&lane - lanes_.data());
-  const bool may_leave = !lane.paused && lane.lines.waiting > 0;
   for (std::size_t flow = 0; flow < kFlows; ++flow) {
-    const bool has_head = may_leave && !lane.lines.flows[flow].empty();
+    const bool has_head = lane.may_leave() && !lane.lines.flows[flow].empty();
     orders_of_lanes_.heads[flow].set(player, has_head ? std::optional(urgency_of(lane, flow)) : std::nullopt);
   }
-  orders_of_lanes_.oldest.set(player, may_leave ? std::optional(lane.lines.oldest_sequence) : std::nullopt);
-  orders_of_lanes_.loads.set(player, lane.in_flight > 0 ? std::optional(-lane.in_flight) : std::nullopt);
+  orders_of_lanes_.oldest.set(player, lane.may_leave() ? std::optional(lane.lines.oldest_sequence) : std::nullopt);
+  orders_of_lanes_.loads.set(player, lane.in_flight > 0 && !lane.silent ? std::optional(-lane.in_flight) : std::nullopt);
 }
 
 // Requires: the flow has a unit there.
@@ -137,7 +137,7 @@ Bytes EgressQueue::limit() const {
   const std::int64_t chunk = options_.chunk.count;
   std::int64_t holding = 0;
   if (are_few())
-    holding = std::ranges::count_if(lanes_, [&](const Lane& lane) { return lane.in_flight >= chunk; });
+    holding = std::ranges::count_if(lanes_, [&](const Lane& lane) { return lane.in_flight >= chunk && !lane.silent; });
   else
     orders_of_lanes_.loads.each_before(1 - chunk, [&](std::uint32_t) { ++holding; });
   return holding > 1 ? options_.wide : options_.window;
@@ -172,8 +172,8 @@ EgressQueue::Survey EgressQueue::survey(std::int64_t room) { return are_few() ? 
 EgressQueue::Survey EgressQueue::look_at_all(std::int64_t room) {
   Survey found;
   for (Lane& lane : lanes_) {
-    found.counted += std::min(lane.in_flight, room);
-    if (lane.paused || lane.lines.waiting == 0) continue;
+    if (!lane.silent) found.counted += std::min(lane.in_flight, room);
+    if (!lane.may_leave()) continue;
     bool any = false;
     for (std::size_t flow = 0; flow < kFlows; ++flow) {
       if (!has_room(lane, flow, room)) continue;
@@ -228,9 +228,17 @@ std::optional<EgressQueue::Chunk> EgressQueue::take() {
 void EgressQueue::on_acknowledged(Destination destination, Bytes size) {
   Lane& from = lane(destination);
   PACELINE_CHECK(from.in_flight >= cost(size.count), "{} bytes acknowledged, {} on their way", cost(size.count), from.in_flight);
+  if (std::exchange(from.silent, false)) in_flight_ += from.in_flight;
   from.in_flight -= cost(size.count);
   in_flight_ -= cost(size.count);
   refresh(from);
+}
+
+void EgressQueue::on_silence(Destination destination) {
+  Lane& silent = lane(destination);
+  if (std::exchange(silent.silent, true)) return;
+  in_flight_ -= silent.in_flight;
+  refresh(silent);
 }
 
 Bytes EgressQueue::in_flight(Destination destination) const { return {lanes_.at(destination).in_flight}; }

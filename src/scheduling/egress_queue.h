@@ -21,9 +21,9 @@
 // two or more of them hold a chunk each, for a window that is full of what is for a busy node leaves the link idle, and the more so
 // the sooner the link has moved it. With n destinations that have something to send or on its way, one of them may hold at most
 //     share(1) = window,   share(n) = min(max(2 chunks, 2 * w / n), w - chunk),   w = window or wide,
-// so one slow destination never fills the window. When a share shrinks because another destination wakes up, what a destination
-// already holds above its new share is not counted against the others: they need not wait for the slow one. Only then may more than
-// `window` bytes be on their way, until those are acknowledged.
+// so one slow destination never fills the window, and a silent one takes nothing of it. When a share shrinks because another
+// destination wakes up, what a destination already holds above its new share is not counted against the others: they need not wait
+// for the slow one. Only then may more than `window` bytes be on their way, until those are acknowledged.
 //
 // Cost: O(log destinations + layers) per decision, and O(log destinations) more for each destination that is passed over because
 // its share is full; well under 2 us with 10^6 units waiting; no allocation once warm.
@@ -81,6 +81,10 @@ class EgressQueue {
   // The destination has received a chunk of `size` bytes. Requires: taken before, acknowledged once.
   void on_acknowledged(Destination destination, Bytes size);
 
+  // The destination, to which something is on its way, has acknowledged nothing for long. Until it does again it gets nothing more,
+  // and what is on its way there does not count, so that nobody waits for it.
+  void on_silence(Destination destination);
+
   // Orders and which flow comes first, for the units that become ready from now on; the window is set_window()'s.
   void set_rules(const EgressRules& rules);
 
@@ -91,7 +95,7 @@ class EgressQueue {
 
   Bytes window() const { return options_.window; }
   Bytes chunk() const { return options_.chunk; }
-  Bytes in_flight() const { return {in_flight_}; }
+  Bytes in_flight() const { return {in_flight_}; }  // but for silent destinations
   Bytes in_flight(Destination destination) const;
   // Bytes that all destinations together may hold at the moment.
   Bytes limit() const;
@@ -112,7 +116,10 @@ class EgressQueue {
     std::int64_t in_flight = 0;
     bool exists = false;
     bool paused = true;
+    bool silent = false;  // on_silence()
     bool active = false;
+
+    bool may_leave() const { return !paused && !silent && lines.waiting > 0; }
   };
 
   // What orders the first units of several destinations.

@@ -174,6 +174,26 @@ TEST(EgressQueue, FirstComeFirstServedIsEvenBetweenDestinations) {
   EXPECT_EQ(flows_until_empty(queue), "bbyy") << "the order in which they became ready, where nothing is on its way";
 }
 
+TEST(EgressQueue, NobodyWaitsForADestinationThatHasFallenSilent) {
+  EgressQueue queue({.window = {400}, .chunk = {100}});
+  const auto silent = open(queue), other = open(queue);
+  queue.on_ready({.destination = silent, .size = {10'000}, .tag = 's'});
+  while (queue.take().has_value()) continue;
+  queue.on_ready({.destination = other, .size = {150}, .tag = 'o'});
+  EXPECT_FALSE(queue.take()) << "a chunk with its tail finds no room";
+  queue.on_silence(silent);
+  EXPECT_EQ(queue.in_flight().count, 0);
+  EXPECT_EQ(queue.take()->size.count, 150);
+  queue.on_ready({.destination = other, .size = {500}, .tag = 'p'});
+  while (const auto chunk = queue.take()) EXPECT_EQ(chunk->tag, 'p');
+  EXPECT_EQ(queue.in_flight().count, 350) << "what fits into the whole window";
+  queue.on_acknowledged(silent, {100});
+  EXPECT_EQ(queue.in_flight().count, 650) << "it counts again";
+  queue.on_silence(silent);
+  queue.remove(silent);
+  EXPECT_EQ(queue.in_flight().count, 350);
+}
+
 TEST(EgressQueue, APlansStepsLeaveInSequenceWhateverIsOnItsWay) {
   EgressQueue queue({.window = {400}, .chunk = {100}});
   const auto one = open(queue), two = open(queue);

@@ -30,14 +30,15 @@ class Twin {
     for (const auto& [destination, held] : in_flight) {
       const bool queued = open[destination] && std::any_of(items.begin(), items.end(),
                                                            [d = destination](const Item& i) { return i.unit.destination == d; });
-      if (held > 0 || queued) ++active;
+      if (!silent.contains(destination) && (held > 0 || queued)) ++active;
     }
     const auto c = options_.chunk.count;
-    const auto holding = std::count_if(in_flight.begin(), in_flight.end(), [&](const auto& lane) { return lane.second >= c; });
+    const auto holding = std::count_if(in_flight.begin(), in_flight.end(),
+                                       [&](const auto& lane) { return lane.second >= c && !silent.contains(lane.first); });
     const auto w = holding > 1 ? std::max(options_.window.count, options_.wide.count) : options_.window.count;
     const auto share = active <= 1 ? w : std::min(std::max(2 * c, 2 * w / active), w - c);
     std::int64_t counted = 0;
-    for (const auto& [destination, held] : in_flight) counted += std::min(held, share);
+    for (const auto& [destination, held] : in_flight) counted += silent.contains(destination) ? 0 : std::min(held, share);
     // Of each flow the most urgent unit of each open destination, if its next chunk fits the share; of those the most urgent.
     std::array<Item*, 2> best = {nullptr, nullptr};
     std::set<std::uint32_t> with_room;
@@ -49,7 +50,7 @@ class Twin {
               (head == nullptr || key(item) < key(*head)))
             head = &item;
         }
-        if (head == nullptr || !open[destination] || held + cost(next(*head)) > share) continue;
+        if (head == nullptr || !open[destination] || silent.contains(destination) || held + cost(next(*head)) > share) continue;
         with_room.insert(destination);
         Item*& first = best[static_cast<std::size_t>(flow)];
         if (first == nullptr || key(*head, held) < key(*first, in_flight[first->unit.destination])) first = head;
@@ -89,6 +90,7 @@ class Twin {
   std::vector<Item> items;
   std::map<std::uint32_t, std::int64_t> in_flight;
   std::map<std::uint32_t, bool> open;
+  std::set<std::uint32_t> silent;
   std::array<std::uint64_t, 2> overtakes{};
   std::uint64_t turns = 0;
   int next_turn = 0;
@@ -144,6 +146,9 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
         case 0:
           (twin.open[d] ? queue.pause(d) : queue.resume(d));
           twin.open[d] = !twin.open[d];
+          if (twin.in_flight[d] == 0 || pick(0, 3) > 0) break;
+          queue.on_silence(d);
+          twin.silent.insert(d);
           break;
         case 1:
         case 2:
@@ -165,6 +170,7 @@ TEST(EgressQueue, DecidesAsAFullSearchDoesOnThousandsOfRandomHistories) {
           if (!on_their_way.empty()) {
             const auto at = static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(on_their_way.size()) - 1));
             queue.on_acknowledged(on_their_way[at].destination, on_their_way[at].size);
+            twin.silent.erase(on_their_way[at].destination);
             twin.in_flight[on_their_way[at].destination] -= twin.cost(on_their_way[at].size.count);
             on_their_way.erase(on_their_way.begin() + static_cast<std::ptrdiff_t>(at));
           }

@@ -151,9 +151,12 @@ void EndpointState::pump() {
     const TimePoint at = common_.now();
     if (observer_ != nullptr && chunk->offset.count == 0) observer_->on_leaving(peer.name, piece.body.head);
     window_.on_sent(chunk->destination, at);
+    peer.waits_since = std::min(peer.waits_since, at);
     transmit(*peer.link, peer.session.chunk(at, common_.options.epoch, piece));
   }
-  if (queue_.waiting() > 0 && queue_.in_flight().count > 0) ++common_.counters.window_full;
+  if (queue_.waiting() == 0 || queue_.in_flight().count == 0) return;
+  ++common_.counters.window_full;
+  liveness_.arm(common_.now() + kPatience);
 }
 
 void EndpointState::release(Peer& peer) {
@@ -161,6 +164,7 @@ void EndpointState::release(Peer& peer) {
     const auto released = peer.session.outbox().release();
     if (!released) break;
     queue_.on_acknowledged(peer.lane, released->chunk);
+    peer.waits_since = queue_.in_flight(peer.lane).count > 0 ? common_.now() : TimePoint::max();
     const auto backlog =
         queue_.waiting() > 0 ? scheduling::WindowFollower::Backlog::kSome : scheduling::WindowFollower::Backlog::kNone;
     if (window_.on_acknowledged(peer.lane, released->chunk, backlog, common_.now()) == scheduling::WindowFollower::Window::kChanged)

@@ -29,6 +29,7 @@ void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, con
   peer.stage = Stage::kEnding;
   lanes_[peer.lane] = nullptr;
   queue_.remove(peer.lane);
+  peer.waits_since = TimePoint::max();
   window_.on_removed(peer.lane);
   if (peer.parked != nullptr) peer.parked->connection->close();
   if (peer.link == nullptr) {

@@ -124,4 +124,11 @@ void EndpointState::on_link_lost(Peer& peer, const Status& reason) {
   doorbell_.ring(peer);
 }
 
+void EndpointState::pass_over_silent(TimePoint at) {
+  if (queue_.waiting() == 0) return;
+  for (const auto& [id, peer] : common_.peers)
+    if (peer->waits_since <= at - kPatience) queue_.on_silence(peer->lane);
+  pump();
+}
+
 }  // namespace paceline::session

@@ -62,10 +62,14 @@ class EndpointState {
   void end_gone(Peer& peer);                             // its process is no more
   std::uint16_t port_at(const std::string& host) const;  // where it listens there; 0: nowhere
   void check_closed();
+  void pass_over_silent(TimePoint at);  // those who acknowledge nothing, if others wait for room in the window
   Doorbell& doorbell() { return doorbell_; }
   void arm() { liveness_.arm(); }
 
  private:
+  // Without an acknowledgement, until others no longer wait for it.
+  static constexpr Duration kPatience = std::chrono::milliseconds(250);
+
   // endpoint.cc
   void enqueue(Peer& peer, const wire::MessageHead& head, std::uint64_t ticket, Outbox::Slot slot);
   void pump();

@@ -60,16 +60,17 @@ void Liveness::arm(TimePoint next) {
 void Liveness::on_timer() {
   const TimePoint at = common_.now();
   const Duration late = at - std::exchange(armed_, TimePoint::max());
-  std::vector<PeerId> ids;
+  due_.clear();
   for (const auto& [id, peer] : common_.peers) {
     // This process was stopped, or very busy: what the peers sent meanwhile has not been read yet.
     if (late > common_.options.silence_deadline / 5) peer->session.forgive(late);
-    ids.push_back(id);
+    if (due(*peer) <= at) due_.push_back(id);
   }
-  for (const PeerId id : ids) {
+  for (const PeerId id : due_) {  // those that are left, when one is through
     if (const auto found = common_.peers.find(id); found != common_.peers.end() && due(*found->second) <= at)
       on_due(*found->second, at);
   }
+  state_.pass_over_silent(at);
   if (common_.closing) state_.check_closed();
   arm();
 }

@@ -55,6 +55,7 @@ struct Peer {
 
   Session session;
   scheduling::EgressQueue::Destination lane = 0;
+  TimePoint waits_since = TimePoint::max();  // for an acknowledgement
   Stage stage = Stage::kWaiting;
   Link* link = nullptr;    // the connection in use
   Link* parked = nullptr;  // a newer one, which waits until the older is gone and touches no payload any more

@@ -193,6 +193,21 @@ TEST_P(SessionTest, IdleSessionsLiveOnHeartbeats) {
   EXPECT_TRUE(server.lost.empty());
 }
 
+TEST_P(SessionTest, APeerThatIsFrozenHoldsNobodyUp) {
+  std::promise<void> thaw;
+  Node server(backend_, named(kServer, 60s)), frozen(backend_, named(kWorker1, 60s)), other(backend_, named(kWorker2, 60s));
+  const auto at = server.listen(backend_.host);
+  frozen.connect(at, kServer);
+  other.connect(at, kServer);
+  const PeerId of_frozen = server.wait_peer(kWorker1), of_other = server.wait_peer(kWorker2);
+  frozen.rank.loop().post([&thaw] { thaw.get_future().wait(); });
+  server.send_owned(of_frozen, head(0), std::vector<std::byte>(100'000));
+  server.send_owned(of_other, head(1), std::vector<std::byte>(1536));  // a chunk and its tail
+  other.wait_until("a message", [](Node& node) { return node.arrived.size() == 1; });
+  thaw.set_value();
+  frozen.wait_until("its message", [](Node& node) { return node.arrived.size() == 1; });
+}
+
 TEST_P(SessionTest, AGoodbyeEndsTheSessionAtOnceWithItsReason) {
   Node server(backend_, named(kServer, 60s)), worker(backend_, named(kWorker2, 60s));
   worker.connect(server.listen(backend_.host), kServer);

@@ -67,10 +67,13 @@ bool ServerCarrier::prepare(std::uint32_t tensor, Iteration iteration) {
 }
 
 // The gradients held back, each as what is sent of it. They stay as they are until the next call of prepare().
-Result<std::span<const std::uint32_t>> ServerCarrier::prepare_rest(Iteration iteration, const MayPrepare& may) {
+Result<std::span<const std::uint32_t>> ServerCarrier::prepare_rest(Iteration iteration, std::span<const std::uint32_t> unused) {
   const std::lock_guard lock(dropping_mutex_);
   if (!dropping_->clips()) return std::span<const std::uint32_t>();
-  PACELINE_RETURN_IF_ERROR(may(held_back_));
+  {
+    const exchange::Gatehouse::Lock locked = house_.lock();
+    PACELINE_RETURN_IF_ERROR(house_.gates().check_backward(iteration, unused, held_back_));
+  }
   tensor::ExactSquareSum squares;
   for (const std::uint32_t tensor : held_back_) squares.add(memory_.tensor_gradient(tensor));
   const float coefficient = dropping_->clip_coefficient(squares);

@@ -45,7 +45,7 @@ class ServerCarrier final : public exchange::Carrier {
   void finish() override { done_signal_->raise(); }
   bool prepares() const override { return dropping_.has_value(); }
   bool prepare(std::uint32_t tensor, Iteration iteration) override;
-  Result<std::span<const std::uint32_t>> prepare_rest(Iteration iteration, const MayPrepare& may) override;
+  Result<std::span<const std::uint32_t>> prepare_rest(Iteration iteration, std::span<const std::uint32_t> unused) override;
   Result<bool> gather_state(Duration limit) override { return state_.gather(limit); }
   void on_started() override;
   void settle(exchange::Gatehouse::Lock& lock, scheduling::UnitRange units) override;
