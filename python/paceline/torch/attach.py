@@ -62,6 +62,7 @@ def attach(
     `staleness` iterations), "elastic-bsp".
     clip_norm: gradients are scaled down to at most this norm, as torch.nn.utils.clip_grad_norm_ does, known while means still travel.
     buffers: "local", each rank keeps its own; "broadcast", rank 0's before every forward pass; "mean", means of those that are float32.
+    What the script writes to one after step() stays.
     apply: "at-gates", or "at-step": step() waits for all means and steps as a whole, as other tools do.
     average: "mean" of the ranks, or weighted by "samples" (job.samples(n) before each backward()).
     accumulate: backward passes before a step; gradients are sent in the last. expect: "once", or "counted": each parameter is finished as

@@ -1,6 +1,7 @@
 """A model's buffers: rank 0's at the start; later each rank's own, or rank 0's before every forward pass, or means.
 
 They leave at the end of an iteration with least urgency and are adopted before the next forward pass, or when somebody asks for a state dict.
+What the script writes meanwhile stays. From then on they are adopted within step(): what it writes after that has everybody's values below it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from paceline._errors import PacelineError
 from paceline.torch import memory, table
+from paceline.torch.account import Account
 from paceline.torch.exchange import Exchange, Row
 
 WAYS = ("local", "broadcast", "mean")
@@ -38,6 +40,8 @@ class Buffers:
         self.exchange = exchange
         self.due: int | None = None  # iteration whose values are to be adopted
         self._held: list[Held] = []
+        self._left: list[tuple[Held, Tensor, tuple[int, int]]] = []  # those that are due, as they were when they left
+        self._early = False  # the script writes to some after they have been sent
         seen: set[Tensor] = set()
         for prefix, module in model.named_modules():
             for key, buffer in module._buffers.items():
@@ -60,17 +64,16 @@ class Buffers:
         for held in self._held:
             self._adopt(held, self.exchange.value(held.row))
 
-    def send(self, rank: int) -> bool:
-        """This rank's part of the iteration that ends, after what came back from the last. Whether something comes back."""
-        sent = False
+    def send(self, rank: int, iteration: int) -> None:
+        """This rank's part of the iteration that ends, after what came back from the last."""
         for held in self._held:
             if held.row.frozen:
                 continue
-            sent = True
+            self.due = iteration
             buffer = self._checked(held)
+            self._left.append((held, buffer, memory.mark_of(buffer)))
             if self.way == "mean" or rank == 0:
                 self.exchange.send_row(held.row, self._sent(buffer, held.as_is))
-        return sent
 
     def adopt(self, workers: int) -> None:
         """What came back for iteration `due`."""
@@ -78,10 +81,19 @@ class Buffers:
             return
         self.exchange.wait_rows(self.due)
         self.due = None
-        for held in self._held:
-            if not held.row.frozen:
-                values = self.exchange.value(held.row)
-                self._adopt(held, values if held.as_is else values * float(workers))  # rank 0's, divided by the number of ranks
+        for held, left, mark in self._left:
+            if held.module._buffers.get(held.key) is not left or memory.mark_of(left) != mark:
+                self._early = True
+                continue
+            values = self.exchange.value(held.row)
+            self._adopt(held, values if held.as_is else values * float(workers))  # rank 0's, divided by the number of ranks
+        self._left.clear()
+
+    def adopt_early(self, account: Account, workers: int) -> None:
+        """Within step(), where the script writes to buffers after it. Otherwise those that only some ranks have changed would never become one."""
+        if self._early:
+            with account.timed("step"):
+                self.adopt(workers)
 
     def _checked(self, held: Held) -> Tensor:
         """The buffer, which has as many elements as its row."""

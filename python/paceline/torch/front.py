@@ -183,8 +183,7 @@ class Front:
             warnings.warn(refusals.NOTHING_FINISHED, stacklevel=4)
         self.exchange.check_samples()
         self.buffers.adopt(self.exchange.node.workers)
-        if self.buffers.send(self.exchange.node.rank):
-            self.buffers.due = ledger.iteration
+        self.buffers.send(self.exchange.node.rank, ledger.iteration)
         self.exchange.conclude(ledger.iteration, sorted(self._unused))
         ledger.conclude()
         for tell in self.on_iteration:
@@ -210,6 +209,7 @@ class Front:
         with self.lock:
             refusals.check_parameters(self.table, self.stepper.parameters())
             self.conclude()
+            self.buffers.adopt_early(self.account, self.exchange.node.workers)
             iteration, unused = self.ledger.iteration, set(self._unused)
             grads = self.gradients()
             clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, self.norm(iteration, grads))

@@ -48,9 +48,14 @@ SUMMED = 1 << 16  # numbers that are all added; of more every 61st
 
 
 def sum_of_bits(tensor: Tensor) -> int:
-    """Of a float32 tensor: another one, unless few numbers of many differ, they stand in another order, or by design."""
-    bits = flat(tensor.detach()).view(torch.int32)
+    """Another one when others stand there, unless few numbers of many differ, they stand in another order, or by design."""
+    bits = flat(tensor.detach()).view(torch.int32 if tensor.element_size() % 4 == 0 else torch.uint8)
     return int((bits if bits.numel() <= SUMMED else bits[::61]).sum())
+
+
+def mark_of(tensor: Tensor) -> tuple[int, int]:
+    """Another one when somebody has written there. The version does not count what is written by `.data` or NumPy. The bits do; a device's would have to be waited for."""
+    return 0 if tensor.is_inference() else tensor._version, sum_of_bits(tensor) if tensor.device.type == "cpu" else 0
 
 
 def bytes_as_floats(tensor: Tensor) -> Tensor:

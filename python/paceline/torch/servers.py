@@ -157,18 +157,13 @@ class ServerFront(Front):
                     )
 
 
-def mark_of(parameter: Tensor) -> tuple[int, int]:
-    """Another one when somebody has written there. The version does not count what is written by `.data` or NumPy. The bits do; a device's would have to be waited for."""
-    return parameter._version, memory.sum_of_bits(parameter) if parameter.device.type == "cpu" else 0
-
-
 class Adoption(Updates):
     """Values that came are copied into the parameters. Whoever else writes there would be overwritten, and so is refused."""
 
     def __init__(self, state: server_state.Gathering, *parts: Any) -> None:
         super().__init__(*parts)
         self._state = state
-        self._marks = [mark_of(entry.parameter) for entry in self.table.entries]  # as they were adopted
+        self._marks = [memory.mark_of(entry.parameter) for entry in self.table.entries]  # as they were adopted
 
     def begin(self, pending: Pending) -> None:
         self.pending = pending
@@ -199,11 +194,11 @@ class Adoption(Updates):
 
     def _adopt(self, entry: Entry) -> None:
         parameter = entry.parameter
-        if mark_of(parameter) != self._marks[entry.index]:
+        if memory.mark_of(parameter) != self._marks[entry.index]:
             raise PacelineError(
                 f"update='server': somebody has written to parameter {entry.name} since attach or its last update; its value is the servers', and such a change would be lost. "
                 f"Change it before attach. {server_rules.WORKER}",
                 subject=entry.name,
             )
         parameter.copy_(self.exchange.stands(entry))
-        self._marks[entry.index] = mark_of(parameter)
+        self._marks[entry.index] = memory.mark_of(parameter)

@@ -8,7 +8,7 @@ import pytest
 import standin
 import torch
 import torch.nn.functional as F
-from loops import attached, compare, same_mean, state_of
+from loops import attached, bits, compare, same_mean, state_of
 from nets import seeded
 from paceline import PacelineError
 from torch import nn
@@ -60,6 +60,96 @@ def test_buffers_are_rank_0s_or_means(begins, way):
                 buffer.copy_(values)
     for rank in range(workers):
         assert state_of(*result[rank][:2]) == state_of(models[rank], optimizers[rank]), rank
+
+
+class Cools(nn.Module):
+    """Buffers that a forward pass only reads, and one that each rank's numbers change."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.register_buffer("temperature", torch.ones(()))
+        self.register_buffer("offset", torch.zeros(3))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        return self.norm(self.inner(x)) / self.temperature + self.offset
+
+
+def written_after_a_step(model, best, iteration):
+    model.temperature.mul_(0.9)
+    model.offset.data.add_(0.25)  # no version tells of it
+    model.steps = model.steps + 1
+    if iteration == 1:
+        model.norm.reset_running_stats()
+    if iteration in (2, 3):
+        model.load_state_dict({name: value.clone() for name, value in best.items()}, strict=False, assign=iteration == 3)
+
+
+@pytest.mark.parametrize("way", ("broadcast", "mean"))
+def test_what_the_script_writes_to_a_buffer_after_step_stays(way):
+    """As in one process: none of what it writes depends on the rank. Halves of two are exact."""
+    best = {"norm.running_mean": torch.full((3,), 7.0), "offset": torch.full((3,), -1.0)}
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(5):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            written_after_a_step(model, best, iteration)
+            optimizer.zero_grad()
+            log.append([model.temperature.item(), model.offset.tolist(), model.steps.item()])
+            with torch.no_grad():
+                model.eval()(torch.ones(1, 4))
+                model.train()
+            log.append([model.temperature.item(), model.offset.tolist(), model.steps.item()])
+            if iteration in (1, 2, 3):
+                log.append(model.norm.running_mean.tolist())
+
+    def expected():
+        temperature, offset, steps, log = torch.ones(()), 0.0, 0, []
+        for iteration in range(5):
+            temperature.mul_(0.9)
+            offset, steps = -1.0 if iteration in (2, 3) else offset + 0.25, steps + 1
+            log += 2 * [[temperature.item(), 3 * [offset], steps]]
+            log += {1: [3 * [0.0]], 2: [3 * [7.0]], 3: [3 * [7.0]]}.get(iteration, [])
+        return log
+
+    for _, _, log in attached(2, Cools(), adamw, script, buffers=way):
+        assert log == expected()
+
+
+@pytest.mark.parametrize("way", ("broadcast", "mean"))
+def test_what_the_script_writes_after_every_step_has_everybodys_values_below_it(way):
+    """From the second step on: at the first nobody knows of it."""
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            model.norm.running_mean.mul_(0.5)
+            log.append(bits(model.norm.running_mean))
+            optimizer.zero_grad()
+
+    logs = [log for _, _, log in attached(3, Cools(), adamw, script, buffers=way)]
+    assert logs[0][1:] == logs[1][1:] == logs[2][1:] and logs[0][0] != logs[1][0]
+
+
+def test_what_rank_0_alone_writes_to_a_buffer_is_everybodys_one_exchange_later():
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+            if rank == 0 and iteration == 0:
+                model.temperature.fill_(2.0)
+            job.synchronize()
+            log.append(model.temperature.item())
+
+    assert [log for _, _, log in attached(2, Cools(), adamw, script, buffers="broadcast")] == [[2.0, 2.0, 2.0], [1.0, 2.0, 2.0]]
 
 
 class Grows(nn.Module):

@@ -153,6 +153,11 @@ def test_a_sum_of_bits_tells_what_is_written():
                 assert memory.sum_of_bits(one) != before, shape
                 one.copy_(kept)
                 assert memory.sum_of_bits(one) == before, shape
+    for kind in (torch.bool, torch.uint8, torch.bfloat16, torch.int64, torch.float64, torch.complex64):
+        tensor = torch.ones(3, dtype=kind)
+        before = memory.sum_of_bits(tensor)
+        tensor[1] = 0
+        assert memory.sum_of_bits(tensor) != before, kind
     columns = torch.randn(6, 4, generator=generator).t()
     assert memory.sum_of_bits(columns) == memory.sum_of_bits(columns.t())
 
