@@ -23,15 +23,17 @@ EPSILON = 1e-6  # as torch.nn.utils.clip_grad_norm_
 class Clip:
     """One iteration's clipping. The norm is asked for when the first layer is stepped, or somebody looks at it."""
 
-    def __init__(self, max_norm: float, norm: Callable[[], float]) -> None:
+    def __init__(self, max_norm: float, norm: Callable[[], float], scale: float = 1.0) -> None:
+        """`scale`: by which a loss scaler has made the gradients larger, and has left it to the optimizer to undo."""
         self.max_norm = max_norm
+        self.scale = scale
         self.by_script = False  # what the script puts in the place of a gradient afterwards is not clipped
         self._ask = norm
         self._norm: float | None = None
 
     def norm(self) -> float:
         if self._norm is None:
-            self._norm = norm = self._ask()
+            self._norm = norm = self._ask() / self.scale
             self._ask = lambda: norm  # lets go of the gradients
         return self._norm
 

@@ -212,7 +212,7 @@ class Front:
             self.buffers.adopt_early(self.account, self.exchange.node.workers)
             iteration, unused = self.ledger.iteration, set(self._unused)
             grads = self.gradients()
-            clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, self.norm(iteration, grads))
+            clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, self.norm(iteration, grads), self.stepper.scale())
             self.updates.begin(Pending(iteration, grads, unused, clip))
             self.clip, self._waiting = None, {}
             if (order := self.order.stepped()) is not None:

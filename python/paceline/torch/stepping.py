@@ -47,6 +47,11 @@ class Stepper:
     def parameters(self) -> Iterable[Tensor]:
         return chain.from_iterable(group["params"] for group in self.optimizer.param_groups)
 
+    def scale(self) -> float:
+        """Of the gradients, which the optimizer itself is to undo: for a fused one a loss scaler sets it, before each step."""
+        scale = getattr(self.optimizer, "grad_scale", None)
+        return 1.0 if scale is None else float(scale)
+
     def freeze(self) -> None:
         """From here until finish(), parts are stepped with the hyperparameters of this moment."""
         self.decide()

@@ -133,6 +133,32 @@ def test_every_gradient_read_after_clipping_is_clipped_where_buffers_travel_too(
     compare(nets.seeded(nets.Convolutions), lambda model: optim.SGD(model.parameters(), lr=0.5), script, workers=1, buffers="broadcast")
 
 
+@pytest.mark.parametrize("max_norm", (0.05, 100.0))
+def test_gradients_that_a_fused_optimizer_is_to_unscale_are_clipped_by_their_unscaled_norm(max_norm):
+    """A power of two as scale changes no bit."""
+
+    def script(scale):
+        def run(model, optimizer, rank, job, log):
+            scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+            for iteration in range(4):
+                x, y = nets.numbers(iteration, rank, (5, 4))
+                scaler.scale(F.cross_entropy(model(x), y)).backward()
+                yield
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+
+        return run
+
+    def result(fused, scale):
+        make = lambda model: optim.SGD(model.parameters(), lr=0.5, momentum=0.9, fused=fused)  # noqa: E731
+        return list(attached(2, nets.mlp(), make, script(scale), clip_norm=max_norm)[0][0].parameters())
+
+    scaled = result(True, 2.0**16)
+    assert bits(scaled) == bits(result(True, 1.0))
+    torch.testing.assert_close(scaled, result(False, 2.0**16), rtol=0, atol=1e-6)
+
+
 def test_a_norm_of_several_jobs_is_refused():
     def body(rank, join):
         one, two = nets.mlp(), nets.mlp()
