@@ -6,6 +6,7 @@ No copy of any arithmetic: the class's own `step` runs, while `param_groups` hol
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -23,6 +24,7 @@ Groups = list[dict[str, Any]]
 
 
 Part = tuple[int, list[Tensor]]  # group, parameters of it
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Stepper:
@@ -33,6 +35,7 @@ class Stepper:
         self._bare = stepping
         self.table = table
         self._raw = raw_step(self.kind)
+        self.arguments: Arguments = (), {}  # of the script's step
         self._frozen: Groups = []
         self._fixed: list[bool] = []  # whether a plain copy of a group's settings is one that nothing reaches
         self._changed: list[dict[str, Any] | None] = []
@@ -79,7 +82,8 @@ class Stepper:
     def step(self, layers: Sequence[int]) -> None:
         """Steps the layers' parameters, all of them if the optimizer is stepped as a whole. Their gradients are in place."""
         if self.stepping is Stepping.AT_STEP:  # what is nested may hold the groups too: they stay as they are
-            self._raw(self.optimizer)
+            args, kwargs = self.arguments
+            self._raw(self.optimizer, *args, **kwargs)
             return
         parts: dict[int, list[Tensor]] = {}
         for layer in layers if self.stepping is Stepping.SPLIT else (0,):
@@ -116,6 +120,23 @@ class Stepper:
                 f"{self.kind.__name__} sets {names} from all parameters together, though a trial said otherwise; attach(..., apply='at-step') steps it as a whole"
             )
         self._changed[index] = changed
+
+
+def apart(kind: type[Optimizer], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Arguments]:
+    """The closure of a step, and its other arguments, which its class's own step takes."""
+    if args or kwargs:
+        inspect.signature(raw_step(kind)).bind(None, *args, **kwargs)
+    if args and callable(args[0]):
+        return args[0], ((None, *args[1:]), kwargs)
+    return kwargs.get("closure"), (args, {name: value for name, value in kwargs.items() if name != "closure"})
+
+
+def refuse_arguments(kind: type[Optimizer], arguments: Arguments, why: str) -> None:
+    args, kwargs = arguments
+    names = list(inspect.signature(raw_step(kind)).parameters)[1:]
+    for name, value in [*zip(names, args), *kwargs.items()]:
+        if value is not None:
+            raise PacelineError(f"{kind.__name__}.step was given {name}, {why}", subject=name)
 
 
 def run_pre_hooks(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

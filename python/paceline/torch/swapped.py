@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from paceline.torch.front import Front
 from paceline.torch.separable import needs_closure
-from paceline.torch.stepping import outside_of_forward, post_hooks, run_pre_hooks
+from paceline.torch.stepping import apart, outside_of_forward, post_hooks, run_pre_hooks
 
 Closure = Any
 
@@ -28,9 +28,9 @@ def swap(optimizer: Optimizer, front: Front) -> None:
         if front.inert:
             return kind.step(self, *args, **kwargs)
         with torch.profiler.record_function(f"Optimizer.step#{kind.__name__}.step"):
-            _, *args_after = (self, *args)
             (_, *args_after), kwargs = run_pre_hooks(self, (self, *args), kwargs)
-            closure = args_after[0] if args_after else kwargs.get("closure")
+            closure, arguments = apart(kind, tuple(args_after), kwargs)
+            front.updates.take(arguments)
             loss = None
             if closure is not None:
                 with torch.enable_grad():

@@ -13,7 +13,7 @@ from paceline.torch.clipping import Clip
 from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import Ledger
 from paceline.torch.separable import SPLIT, Stepping
-from paceline.torch.stepping import Stepper, outside_of_forward
+from paceline.torch.stepping import Arguments, Stepper, outside_of_forward, refuse_arguments
 from paceline.torch.table import Entry, Table
 from paceline.torch.waiting import WaitingGrad
 
@@ -79,6 +79,12 @@ class Updates:
 
     def refuse_load(self) -> None:
         """The script is about to load a state into its optimizer, which is its own."""
+
+    def take(self, arguments: Arguments) -> None:
+        """What the script gives its step, beside a closure."""
+        if self.stepper.stepping is not Stepping.AT_STEP:
+            refuse_arguments(self.stepper.kind, arguments, "and layers are stepped later, without it; attach(..., apply='at-step') passes it on")
+        self.stepper.arguments = arguments
 
     def waiting(self, entry: Entry, source: Callable[[WaitingGrad], Tensor], local: Grad, sent: bool) -> WaitingGrad:
         grad = self._free.pop(entry.index, None)
