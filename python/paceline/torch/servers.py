@@ -123,6 +123,14 @@ class ServerFront(Front):
             subject="step",
         )
 
+    def zero_grad(self, clear: Callable[[], None], set_to_none: bool) -> None:
+        """What the last step has left in `.grad` has no numbers that could be set to zero."""
+        with self.lock:
+            for entry, grad in () if set_to_none else zip(self.table.entries, self.gradients()):
+                if isinstance(grad, WaitingGrad) and grad.sent and grad is not self._waiting.get(entry.index):
+                    entry.parameter.grad = torch.zeros_like(entry.parameter)
+            super().zero_grad(clear, set_to_none)
+
     def step(self) -> None:
         with self.lock:
             if hasattr(self.stepper.optimizer, "grad_scale"):
