@@ -155,17 +155,23 @@ def alike(one: Tensor, other: Tensor) -> bool:
 
 
 def twin(optimizer: Optimizer) -> Optimizer:
-    """Not by copy.copy, which goes through __getstate__ and loses attributes. Its numbers are small, so that a tiny gradient moves them."""
+    """Not by copy.copy, which goes through __getstate__ and loses attributes. Its numbers are small, so that a tiny gradient moves them.
+
+    It shares nothing that a step may write to. What cannot be copied raises, and then the optimizer is not tried."""
     generator = torch.Generator().manual_seed(SEED)
     made: Optimizer = object.__new__(type(optimizer))
-    made.__dict__.update({name: frozen(value) for name, value in vars(optimizer).items() if name != "step"})
+    memo: dict[int, Any] = {id(optimizer): made}  # its own methods, kept in attributes, become the twin's
+    for name, value in vars(optimizer).items():
+        if name.startswith("_optimizer_") and name.endswith("_hooks"):
+            made.__dict__[name] = collections.OrderedDict()  # the script's are not for it
+        elif name not in ("step", "state", "param_groups"):
+            made.__dict__[name] = copy.deepcopy(value, memo)
     made.state = collections.defaultdict(dict)
-    made._optimizer_step_pre_hooks, made._optimizer_step_post_hooks = collections.OrderedDict(), collections.OrderedDict()  # the script's are not for it
     made.param_groups = []
     for group in optimizer.param_groups:
         shapes = sorted({parameter.dim() for parameter in group["params"]})
         small = [nn.Parameter(torch.randn([3] * dims, generator=generator) * 1e-3) for dims in shapes for _ in range(3)]
-        made.param_groups.append({**hyperparameters(group), "params": small})
+        made.param_groups.append({**copy.deepcopy(hyperparameters(group), memo), "params": small})
     return made
 
 

@@ -1,7 +1,9 @@
 """Optimizers of every kind: whether each may be split is found by trying, and each has a plain loop's bits."""
 
+import collections
 import functools
 import math
+import threading
 
 import nets
 import pytest
@@ -207,6 +209,41 @@ def test_whether_an_optimizer_may_be_split_is_found_by_trying(name):
     optimizer = make(parameters)
     assert stepping_of(optimizer) is expected
     assert all(map(torch.equal, before, parameters)) and not optimizer.state and torch.equal(state, torch.get_rng_state())
+
+
+class Norms:
+    def __init__(self):
+        self.seen = []
+
+
+class Remembers(optim.SGD):
+    """Writes to what it holds by another object, in nested containers, in its groups and through a method that it keeps."""
+
+    def __init__(self, params, beside=None):
+        super().__init__(params, lr=0.1)
+        self.norms, self.recent, self.keep, self.beside = Norms(), {"norms": collections.deque(maxlen=3)}, self.remember, beside
+        self.param_groups[0]["history"] = {"norms": []}
+
+    def remember(self, norm):
+        self.norms.seen.append(norm)
+        self.recent["norms"].append(norm)
+        self.param_groups[0]["history"]["norms"].append(norm)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.keep(float(p.grad.norm()))
+                    p.add_(p.grad, alpha=-group["lr"])
+
+
+@pytest.mark.parametrize("beside, expected", ((None, Stepping.SPLIT), (threading.Lock(), Stepping.AT_STEP)), ids=("all of it", "something that has no copy"))
+def test_a_trial_writes_to_nothing_that_the_optimizer_holds(beside, expected):
+    optimizer = Remembers([nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4))], beside)
+    assert stepping_of(optimizer) is expected
+    assert not optimizer.norms.seen and not optimizer.recent["norms"] and not optimizer.param_groups[0]["history"]["norms"]
+    assert optimizer.keep.__self__ is optimizer
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in ("noise", "differentiable")])
