@@ -55,6 +55,7 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
             if own:
                 self._waiting.pop(model).remove()
                 self._jobs[model] = [attach(part, optimizer, **self._attach) for part, optimizer in pairs(model, own)]
+                keep_steps(self._optimizers)
 
     def job(self, model: nn.Module) -> Job:
         """Of a prepared model with one optimizer."""
@@ -86,6 +87,7 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
         while self._jobs:
             for job in self._jobs.popitem()[1]:
                 job.close()
+        keep_steps(self._optimizers)
 
 
 def become(accelerator: accelerate.Accelerator, arguments: dict[str, Any]) -> None:
@@ -100,6 +102,13 @@ def refuse_to_train(model: nn.Module, arguments: object) -> None:
     """Forward pre-hook of a model that has no job: its gradients would stay this rank's own."""
     if model.training and torch.is_grad_enabled():
         raise PacelineError(f"the {type(model).__name__} was prepared and its optimizer was not; give both to accelerator.prepare", subject="prepare")
+
+
+def keep_steps(optimizers: Iterable[torch.optim.Optimizer]) -> None:
+    """Beside a loss scaler accelerate's wrapper calls the step that its optimizer had when it was wrapped: attach and close give it another."""
+    for optimizer in optimizers:
+        if isinstance(optimizer, AcceleratedOptimizer):
+            optimizer.__setstate__({})  # keeps the step that is there now, and changes nothing else
 
 
 def raw(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

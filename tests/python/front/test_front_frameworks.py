@@ -213,6 +213,43 @@ def test_a_model_that_was_prepared_without_its_optimizer_does_not_train(tmp_path
     passes(tmp_path, WITHOUT)
 
 
+SCALED = """
+import copy, warnings, torch, paceline.torch.accelerate
+from torch.nn.functional import mse_loss
+warnings.filterwarnings("error", "Detected call of")
+accelerator = paceline.torch.accelerate.Accelerator(cpu=True, attach={"clip_norm": 0.05})
+accelerator.scaler = torch.amp.GradScaler("cpu")  # as with mixed_precision="fp16", which asks for a GPU
+torch.manual_seed(0)
+model, x, y = torch.nn.Linear(3, 2), torch.randn(4, 2, 5, 3), torch.randn(4, 2, 5, 2)
+alone = copy.deepcopy(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+model, optimizer, schedule = accelerator.prepare(model, optimizer, torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0))
+for step in range(4):
+    accelerator.backward(mse_loss(model(x[step, accelerator.process_index]), y[step, accelerator.process_index]))
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad()
+step = torch.optim.SGD(alone.parameters(), lr=0.5)
+for everybodys, wanted in zip(x, y):
+    mse_loss(alone(everybodys), wanted).backward()
+    torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.05)
+    step.step()
+    step.zero_grad()
+torch.testing.assert_close(list(model.parameters()), list(alone.parameters()), rtol=0, atol=1e-6)
+assert accelerator.job(model).report()["iterations"] == 3 and not optimizer.step_was_skipped
+accelerator.leave_jobs()
+last = model.weight.detach().clone()
+accelerator.backward(model(x[0, 0]).sum())
+optimizer.step()
+assert type(optimizer.optimizer) is torch.optim.SGD and not torch.equal(model.weight, last)
+accelerator.end_training()
+"""
+
+
+def test_accelerate_with_a_loss_scaler_steps_as_attach_does(tmp_path):
+    passes(tmp_path, SCALED)
+
+
 def test_arguments_of_what_is_replaced_are_refused():
     with pytest.raises(PacelineError, match="find_unused_parameters is no argument of paceline.torch.attach"):
         PacelineStrategy(find_unused_parameters=True)
