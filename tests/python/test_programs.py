@@ -56,7 +56,7 @@ def test_mistakes_are_told_as_before():
         (["run", "--", "/tmp"], "'/tmp' is a folder and no program"),
         (["datasets", "pack"], "spec is missing: the data set, "),
         (["train", "--resume=banana"], "--resume takes no value, so 'banana' means nothing"),
-        (["train", "--model", "le\nnet"], "le\\nnet"),
+        (["train", "--model", "le\nnet"], "there is no model 'le\\nnet'"),
         (["train", "--slice", "9223372036854775807"], "--slice 9223372036854775807 is illegal; legal: "),
         *((["train", option, "-"], f"{option} - names no file: standard output has the report; give a name, or ./-") for option in ("--metrics", "--pace", "--trace", "--export")),
         (["train", "--dataset", "mnist"], "data set 'mnist' is incomplete; write mnist:DIR"),
