@@ -130,6 +130,9 @@ class Arrival:
     def __call__(self, parameter: torch.Tensor) -> None:
         if torch.is_grad_enabled():  # backward(create_graph=True)
             with torch.no_grad():
+                with torch._C.DisableTorchFunction():
+                    if isinstance(parameter.grad, WaitingGrad):
+                        parameter.grad.detach_()  # the mean of all ranks has no graph, and this one would live as long as the object
                 self.front.on_gradient(self.entry)
         else:
             self.front.on_gradient(self.entry)

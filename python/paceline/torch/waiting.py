@@ -101,6 +101,14 @@ class WaitingGrad(Waiting):
         """What a further backward pass has added to, if it is there: this rank's part, or the mean if that was looked at."""
         return self.arrived if self.arrived is not None else self.local
 
+    def with_added(self, add: Callable[..., Tensor], more: Tensor) -> Tensor:
+        """This rank's part and `more`, of whatever layouts, as autograd adds them up where nothing waits."""
+        if self.local is None:
+            if more.is_sparse:
+                return more.clone()
+            return torch.empty_strided(tuple(self.shape), self.entry.strides, dtype=self.dtype, device=self.device).copy_(more)
+        return more + self.local if self.local.is_sparse and not more.is_sparse else add(self.local, more)
+
     def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
         return f"WaitingGrad({self.entry.name}, {tuple(self.shape)}, {'settled' if self.arrived is not None else 'sent' if self.sent else 'not sent'})"
 
@@ -108,16 +116,12 @@ class WaitingGrad(Waiting):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        # Reached from C++ only: autograd adds to a gradient that is there already.
+        # Reached from C++ only: autograd adds to a gradient that is there already, in place or, with create_graph, not.
         grad = args[0]
-        if isinstance(grad, WaitingGrad) and in_backward() and grad.arrived is None and not grad.sent:
-            if grad.local is None and func in (aten.add_.Tensor, aten.add.Tensor):
-                with torch.no_grad():
-                    grad.local = torch.empty_strided(tuple(grad.shape), grad.entry.strides, dtype=grad.dtype, device=grad.device).copy_(args[1])
-                return grad
-            if grad.local is not None:
-                func(grad.local, *args[1:], **(kwargs or {}))
-                return grad
+        if isinstance(grad, WaitingGrad) and func in (aten.add_.Tensor, aten.add.Tensor) and in_backward() and grad.arrived is None and not grad.sent:
+            with torch.no_grad():
+                grad.local = grad.with_added(func, args[1])
+            return grad
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 

@@ -204,6 +204,42 @@ def test_a_sparse_gradient_travels_dense_and_says_so_once():
         compare(template, lambda m: torch.optim.SGD(m.parameters(), lr=0.1), script)
 
 
+SPARSE = {
+    "onto none": (dict(accumulate=2), ("tail", "all")),
+    "onto a dense one": (dict(accumulate=2), ("tied", "all")),
+    "below a dense one": (dict(accumulate=2), ("all", "tied")),
+    "onto another": (dict(accumulate=2), ("all", "all")),
+    "onto none, counted": (dict(expect="counted"), ("tail", "all")),
+}
+
+
+@pytest.mark.filterwarnings("ignore:the gradient of .* is sparse")
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_sparse_gradient_that_accumulates(name):
+    """`tail` does not reach the embedding, `tied` uses its weights as they are, `all` looks rows up."""
+    choices, passes = SPARSE[name]
+    template = nn.Sequential(nn.Embedding(6, 4, sparse=True), nn.Flatten(), nn.Linear(8, 3))
+
+    def loss(model, kind, words):
+        if kind == "tail":
+            return model[2](torch.ones(5, 8)).square().mean()
+        return (F.embedding(words, model[0].weight) if kind == "tied" else model[0](words)).flatten(1).matmul(model[2].weight.T).square().mean()
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            for part, kind in enumerate(passes):
+                generator = torch.Generator().manual_seed(100 * iteration + 10 * part + rank)
+                loss(model, kind, torch.randint(0, 6, (5, 2), generator=generator)).backward()
+            for parameter in model.parameters():
+                if type(job).__name__ == "Plain" and parameter.grad is not None and parameter.grad.is_sparse:
+                    parameter.grad = parameter.grad.to_dense()
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(template, lambda m: torch.optim.SGD(m.parameters(), lr=0.1), script, **choices)
+
+
 def test_a_closure_is_run_once_and_its_loss_returned():
     def script(model, optimizer, rank, job, log):
         for iteration in range(3):

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from loops import attached, bits, compare
 from paceline import PacelineError
+from paceline.torch.waiting import WaitingGrad
 from torch import nn
 
 
@@ -52,6 +53,25 @@ def test_a_graph_that_is_kept_and_gone_back_through_again():
             optimizer.zero_grad()
 
     compare(nets.mlp(), adamw, script)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("choice", (dict(accumulate=2), dict(expect="counted")), ids=str)
+def test_gradients_that_accumulate_with_a_graph(choice):
+    """PyTorch adds them up out of place then. What waits for a mean has no graph, whose tensors it would keep alive."""
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            for part in range(2):
+                x, y = nets.numbers(10 * iteration + part, rank, (5, 4))
+                F.cross_entropy(model(x), y).backward(create_graph=iteration % 2 == 1)
+                grad = model[0].weight.grad
+                assert not isinstance(grad, WaitingGrad) or grad.is_leaf and not grad.requires_grad
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+
+    compare(nets.mlp(), adamw, script, **choice)
 
 
 class Counts(nn.Module):
