@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import multiprocessing
 import os
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from paceline.torch.job import Job
     from paceline.torch.table import Table
 
-_jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+_jobs: weakref.WeakValueDictionary[int, Job] = weakref.WeakValueDictionary()  # in the order of attach, which is that of all ranks
+_attached = itertools.count()
 _installed = False
 _failure: BaseException | None = None  # that ends this process
 _status = 0  # of this process, by a job that failed while it was left
 
 
 def register(job: Job) -> None:
-    _jobs.add(job)
+    _jobs[next(_attached)] = job
     install()
 
 
@@ -63,31 +65,32 @@ def install() -> None:
 
 def leave(model: nn.Module, optimizer: Optimizer) -> None:
     """Whatever job the model or the optimizer is in."""
-    for job in list(_jobs):
+    for number, job in list(_jobs.items()):
         if job._holds(model, optimizer):
-            _jobs.discard(job)
+            del _jobs[number]
             job._leave()
 
 
 def attached() -> Iterator[Table]:
     """The parameters of every job that has not ended."""
-    return (job._front.table for job in list(_jobs) if not job._front.inert)
+    return (job._front.table for job in list(_jobs.values()) if not job._front.inert)
 
 
 def before_fork() -> None:
-    for job in list(_jobs):
+    for job in list(_jobs.values()):
         job._settle_before_fork()
 
 
 def after_fork() -> None:
-    for job in list(_jobs):
+    for job in list(_jobs.values()):
         job._become_inert()
     _jobs.clear()
 
 
 def at_exit() -> None:
-    """The others must not wait for this rank: it is done, or it has failed and they shall say why."""
-    for job in list(_jobs):
+    """The others must not wait for this rank: it is done, or it has failed and they shall say why. A job is done when all ranks are, so each of several
+    is closed in the same order everywhere."""
+    for job in list(_jobs.values()):
         try:
             if _failure is not None:
                 job.fail(sentence(job.rank, _failure))

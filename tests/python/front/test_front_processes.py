@@ -123,9 +123,23 @@ except KeyboardInterrupt:
     del Told.wait_layer
 step(1)
 """
+SEVERAL = """
+class Numbered(Told):
+    def finish(self, seconds): print(self.number, flush=True)
+    def close(self, seconds): pass
+standin.StandIn = Numbered
+job.close()
+jobs = []
+for number in range(12):
+    model = nets.mlp()
+    jobs.append(pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), join=standin.World(1).join_as(0)))
+    jobs[-1]._node.number = number
+del jobs[7]
+"""
 ENDS = {
     "its last line": ("step()", ["finished", "closed"], 0),
     "close, twice": ("step(); job.close(); job.close()", ["finished", "closed"], 0),
+    "several jobs, closed in the order of attach on all ranks": (SEVERAL, ["finished", "closed", *map(str, range(12))], 0),
     "sys.exit": ("step(); sys.exit()", ["finished", "closed"], 0),
     "sys.exit with a status, which is an error": ("step(); sys.exit(3)", ["failed: rank 0: SystemExit: 3", "closed"], 3),
     "sys.exit within the job": ("step()\nwith job:\n    sys.exit(0)", ["finished", "closed"], 0),
