@@ -167,7 +167,9 @@ class Updates:
         grad = pending.grads[entry.index]
         if entry.index not in pending.unused or not (grad is None or isinstance(grad, WaitingGrad)):
             return False
-        return not entry.parameter.requires_grad or self.exchange.nobody_used(entry.index, pending.iteration)
+        if grad is None and not entry.parameter.requires_grad:  # frozen since before its backward pass; one frozen later has a gradient that waits
+            return True
+        return self.exchange.nobody_used(entry.index, pending.iteration)
 
     def _put(self, pending: Pending, entry: Entry, coefficient: float, left: bool) -> Grad:
         """Puts the gradient that the step is to use in place; returns what the script shall see as `.grad` afterwards."""
