@@ -244,7 +244,7 @@ class Front:
     def zero_grad(self, clear: Callable[[], None], set_to_none: bool) -> None:
         """The optimizer's zero_grad. Gradients whose layer is due are the step's already: the script's view of them is cleared."""
         with self.lock:
-            if any(self.ledger.sent) or self.ledger.concluded:
+            if self.ledger.told:
                 self.drop("zero_grad")
             self.exchange.samples.forget()
             for index, grad in self._waiting.items():  # accumulated and not sent

@@ -109,12 +109,12 @@ class Job:
         return summary.advice(self.report(), self._front.account.max_norm, is_narrow=self._front.exchange.is_narrow)
 
     def close(self) -> None:
-        """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were, also if the job has failed."""
+        """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were, also if the job has failed.
+        Gradients that were sent and not stepped become their means, as a skipped step leaves them; with update="server" they are an error."""
         if self._front.inert:
             return
         try:
             self.synchronize()
-            self._front.account.ended()
             self._finish()
             self._front.updates.on_finished()
             self._summarize()
@@ -125,6 +125,10 @@ class Job:
 
     def _finish(self) -> None:
         try:
+            with self._front.lock:
+                if self._front.ledger.told:  # without a step: an iteration that has begun for the others has to end, or they are told that ranks differ
+                    self._front.drop("close")
+            self._front.account.ended()
             self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
         except PacelineError as error:
             if not (self.stopping and error.kind == "cancelled"):  # that somebody asked it to stop is how it was to end

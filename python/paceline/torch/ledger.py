@@ -49,6 +49,11 @@ class Ledger:
     def on_sent(self, tensor: int) -> None:
         self.sent[tensor] = True
 
+    @property
+    def told(self) -> bool:
+        """Whether others may have heard of the open iteration, so that it must be ended."""
+        return self.concluded or any(self.sent)
+
     def unsent(self) -> list[int]:
         return [tensor for tensor, sent in enumerate(self.sent) if not sent]
 

@@ -232,6 +232,9 @@ class StandIn:
 
     def finish(self, seconds):
         with self.world.condition:
+            self.refuse_failed()
+            begun = [self.tensors[t].name for (iteration, t), ranks in self.world.pushed.items() if iteration == self.iteration and self.rank in ranks]
+            assert not begun, f"{begun} of iteration {self.iteration} were sent, and it has not ended"
             self.world.finished.add(self.rank)
             self.world.condition.notify_all()
 

@@ -3,6 +3,7 @@
 import nets
 import paceline.torch as pt
 import pytest
+import server_standin
 import standin
 import torch
 from loops import attached, bits
@@ -135,3 +136,14 @@ def test_an_exit_without_a_status_ends_this_ranks_part_as_the_end_of_the_block_d
 
     attached(2, nets.mlp(), sgd, script)
     assert standin.run.world.failure is None and standin.run.world.finished == {0, 1}
+
+
+def test_servers_that_have_gradients_which_nobody_steps_are_told_of_at_the_end():
+    def body(rank, join):
+        model = nets.mlp()
+        job = pt.attach(model, sgd(model), update="server", join=join)
+        nets.backward(model, 0, rank)
+        with pytest.raises(PacelineError, match="gradients of iteration 0 have been sent, and servers apply them; call optimizer.step\\(\\) before close"):
+            job.close()
+
+    server_standin.run(1, body)

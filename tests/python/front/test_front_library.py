@@ -157,8 +157,10 @@ def ranks(tmp_path, end):
         return members.end(), [members.said(rank) for rank in range(RANKS)], members.errors
 
 
-def test_scripts_that_just_end_end_well(tmp_path):
-    codes, said, errors = ranks(tmp_path, "steps(2)")
+@pytest.mark.parametrize("last", ("pass", "model(torch.ones(2, 4)).sum().backward()"))
+def test_scripts_that_just_end_end_well(tmp_path, last):
+    """Also between backward() and step(), where all of them do."""
+    codes, said, errors = ranks(tmp_path, f"steps(2)\n{last}")
     assert (codes, said) == ([0, 0], ["done", "done"]), errors
 
 
@@ -167,6 +169,11 @@ def test_rank_0_says_at_the_end_where_the_time_went(tmp_path):
     assert codes == [0, 0], errors
     said = [[line for line in error.splitlines() if line.startswith("paceline: 2 ranks, 8 iterations of")] for error in errors]
     assert [len(lines) for lines in said] == [1, 0] and "computing" in said[0][0] and "hidden" in said[0][0], errors
+
+
+def test_gradients_that_one_rank_alone_has_sent_end_all_with_its_name(tmp_path):
+    codes, said, errors = ranks(tmp_path, "if rank == 1:\n    model(torch.ones(2, 4)).sum().backward()\njob.close()")
+    assert codes == [7, 7] and all("worker 1 goes on with iteration 4, but worker 0 has ended after iteration 3" in sentence for sentence in said), (said, errors)
 
 
 def test_an_exception_in_one_ranks_script_is_what_the_other_is_told(tmp_path):

@@ -73,6 +73,26 @@ def test_two_models_take_turns():
     assert standin.run(2, body) == [reference()] * 2
 
 
+@pytest.mark.parametrize("looks", (False, True))
+def test_gradients_of_a_last_pass_that_nobody_steps_are_their_means_after_close(looks):
+    """A loop that is left between backward() and step(), or a GAN whose generator's loss reaches the discriminator once more."""
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            nets.backward(model, iteration, rank)
+            yield
+            if iteration == 2:
+                break
+            optimizer.step()
+            optimizer.zero_grad()
+        if looks:
+            log.append(bits(model[0].weight.grad))
+        job.close()
+        log.append(bits([parameter.grad for parameter in model.parameters()]))
+
+    compare(nets.mlp(), adamw, script)
+
+
 def test_several_losses_counted_once_they_were_seen():
     def script(model, optimizer, rank, job, log):
         for iteration in range(4):

@@ -51,7 +51,7 @@ def test_also_in_the_middle_of_an_iteration_or_after_the_job_has_failed(digits):
 half = "F.cross_entropy(model(images[:8]), labels[:8]).backward()"
 run(half).raise_error()
 run(attach).raise_error()
-gone = run("[p.grad for p in model.parameters()]").result
+kinds = run("[type(p.grad).__name__ for p in model.parameters()]").result
 run(half + "; optimizer.step()").raise_error()
 run(attach).raise_error()
 run("job.fail('no more')").raise_error()
@@ -59,11 +59,11 @@ run(attach).raise_error()
 run(half + "; optimizer.step(); optimizer.zero_grad()").raise_error()
 run(train).raise_error()
 run(look).raise_error()
-print(json.dumps([gone, float(seen["right"])]))
+print(json.dumps([kinds, float(seen["right"])]))
 """,
         digits,
     )
-    assert found[0] == [None] * 4 and found[1] > 0.9, found
+    assert found[0] == ["Tensor"] * 4 and found[1] > 0.9, found
 
 
 def test_a_cell_that_is_stopped_while_it_waits_is_run_again_and_goes_on(digits):  # noqa: F811
