@@ -54,6 +54,15 @@ def moved(entry: Entry, device: object) -> PacelineError:
     return PacelineError(f"parameter {entry.name} was on {entry.device} when attach ran and is on {device} now; move the model before attach", subject=entry.name)
 
 
+def broken_off(ended_by: str) -> PacelineError:
+    """`ended_by`: the rank and its exception."""
+    return PacelineError(
+        f"{ended_by}, within the step of an optimizer, which may have updated some parameters and not others; ranks would train apart. Start again from a checkpoint, "
+        f"with what made it fail mended",
+        kind="peer-lost",
+    )
+
+
 def check_shape(entry: Entry) -> None:
     if entry.parameter.shape != entry.shape:
         raise PacelineError(

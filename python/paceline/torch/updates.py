@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+from paceline.torch import refusals
 from paceline.torch.account import Account
 from paceline.torch.clipping import Clip
 from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import Ledger
+from paceline.torch.lifetime import sentence
 from paceline.torch.separable import SPLIT, Stepping
 from paceline.torch.stepping import Arguments, Stepper, outside_of_forward, refuse_arguments
 from paceline.torch.table import Entry, Table
@@ -70,6 +72,7 @@ class Updates:
         self.after = after
         self._free: dict[int, WaitingGrad] = {}  # by parameter: those that nobody can look at any more
         self._applying = False
+        self._ended_by = ""  # rank and exception that broke an update off
 
     def on_finished(self) -> None:
         """The job is over for everybody."""
@@ -103,6 +106,8 @@ class Updates:
         due = [layer for layer in dict.fromkeys(layers) if layer in self.ledger.due]
         if not due or self._applying:  # what the optimizer reads while it is stepped is its own
             return
+        if self._ended_by:
+            raise refusals.broken_off(self._ended_by)
         if self.stepper.stepping is not Stepping.SPLIT:
             together = sorted(self.ledger.due)
             self._wait_for(together, reason)
@@ -150,6 +155,10 @@ class Updates:
                 finally:  # also where it raises: a mean may stand where the next one comes, in memory that goes with the job
                     for entry, grad in zip(entries, after):
                         entry.parameter.grad = grad
+        except BaseException as error:  # nobody knows how much of it was done: neither again nor left out would be what the others have
+            self._ended_by = sentence(self.exchange.node.rank, error)
+            self.exchange.node.fail(refusals.broken_off(self._ended_by).message)
+            raise
         finally:
             self._applying = False
         self._opened(layers)

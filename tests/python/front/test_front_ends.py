@@ -124,6 +124,50 @@ def test_an_optimizer_that_raises_in_its_step_leaves_the_gradients_of_the_script
     attached(1, nets.mlp(), lambda model: Raises(model.parameters(), lr=0.1), script)
 
 
+@pytest.mark.parametrize("error", (MemoryError("no more"), KeyboardInterrupt()), ids=repr)
+def test_a_step_that_raises_ends_the_job_though_the_script_goes_on(monkeypatch, error):
+    """Half of a layer may have its update. The gate that comes next neither steps it again nor leaves it out."""
+    monkeypatch.setattr(standin.StandIn, "happens_to_be_there", lambda self, keys: False)
+
+    told = f"rank 0: {type(error).__name__}.*, within the step of an optimizer, which may have updated some parameters and not others"
+
+    def body(rank, join):
+        raises = [error] if rank == 0 else []
+
+        class Raises(torch.optim.SGD):
+            def step(self, closure=None):
+                if raises and any(parameter is model[4].weight for parameter in self.param_groups[0]["params"]):
+                    raise raises.pop()
+                return super().step()
+
+        model = nets.mlp()
+        optimizer = Raises(model.parameters(), lr=0.1)
+        job = pt.attach(model, optimizer, join=join)
+
+        def begins():
+            nets.backward(model, 0, rank)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        def goes_on():
+            nets.backward(model, 1, rank)
+            optimizer.step()
+            job.synchronize()
+
+        if rank == 0:
+            begins()
+            with pytest.raises(type(error)):
+                model(torch.ones(1, 4))
+        with pytest.raises(PacelineError, match=told):
+            if rank == 1:
+                begins()
+            goes_on()
+        with pytest.raises(PacelineError, match=told):
+            job.close()
+
+    standin.run(2, body)
+
+
 @pytest.mark.parametrize("status", ((), (None,), (0,)))
 def test_an_exit_without_a_status_ends_this_ranks_part_as_the_end_of_the_block_does(status):
     def script(model, optimizer, rank, job, log):
