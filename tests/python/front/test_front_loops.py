@@ -260,25 +260,6 @@ def test_a_sparse_gradient_that_accumulates(name):
     compare(template, lambda m: torch.optim.SGD(m.parameters(), lr=0.1), script, **choices)
 
 
-def test_what_is_frozen_after_its_backward_pass_has_its_update_also_on_ranks_that_did_not_use_it():
-    """A GAN's discriminator, say, which is read next while it is still frozen."""
-    torch.manual_seed(5)
-    template = nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
-
-    def script(model, optimizer, rank, job, log):
-        for iteration in range(4):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model[2](x) + (model[rank](x) if iteration % 2 else 0), y).backward()
-            yield
-            model.requires_grad_(False)
-            optimizer.step()
-            log.append(bits([model[part](x) for part in range(3)]))
-            model.requires_grad_(True)
-            optimizer.zero_grad()
-
-    compare(template, adamw, script)
-
-
 def test_a_closure_is_run_once_and_its_loss_returned():
     def script(model, optimizer, rank, job, log):
         for iteration in range(3):
