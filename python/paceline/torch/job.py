@@ -184,6 +184,7 @@ class Job:
         self._front.exchange.close()
 
     def _iteration_done(self) -> None:
+        lifetime.going_on()
         if self._node.step_done(self._front.exchange.samples.total, self._loss, {}):
             self.stopping = True
         self._loss = math.nan

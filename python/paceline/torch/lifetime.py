@@ -8,6 +8,7 @@ import logging
 import multiprocessing
 import os
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Iterator
@@ -56,11 +57,19 @@ def install() -> None:
 
     def exit(status: object = None, /) -> NoReturn:
         global _failure
-        _failure = SystemExit(status) if status and not hasattr(sys, "ps1") else None  # a prompt catches it
+        if threading.current_thread() is threading.main_thread():  # any other ends alone
+            _failure = SystemExit(status) if status and not hasattr(sys, "ps1") else None  # a prompt catches it
         leave(status)  # type: ignore[arg-type]
 
     sys.excepthook = remember
     sys.exit = exit
+
+
+def going_on() -> None:
+    """The script trains: an exit that it has asked for was caught."""
+    global _failure
+    if isinstance(_failure, SystemExit):
+        _failure = None
 
 
 def leave(model: nn.Module, optimizer: Optimizer) -> None:

@@ -123,6 +123,13 @@ except KeyboardInterrupt:
     del Told.wait_layer
 step(1)
 """
+THREAD = """
+import threading
+step()
+other = threading.Thread(target=lambda: sys.exit(3))
+other.start()
+other.join()
+"""
 SEVERAL = """
 class Numbered(Told):
     def finish(self, seconds): print(self.number, flush=True)
@@ -144,6 +151,8 @@ ENDS = {
     "sys.exit with a status, which is an error": ("step(); sys.exit(3)", ["failed: rank 0: SystemExit: 3", "closed"], 3),
     "sys.exit within the job": ("step()\nwith job:\n    sys.exit(0)", ["finished", "closed"], 0),
     "sys.exit with a status within the job": ("step()\nwith job:\n    sys.exit(3)", ["failed: rank 0: SystemExit: 3", "closed"], 3),
+    "sys.exit with a status that the script catches, and trains on": ("try: sys.exit(3)\nexcept SystemExit: step()", ["finished", "closed"], 0),
+    "sys.exit with a status in another thread, which ends alone": (THREAD, ["finished", "closed"], 0),
     "an exception": ("step(); raise ValueError('no such file')", ["failed: rank 0: ValueError: no such file", "closed"], 1),
     "an exception within the job": ("step()\nwith job:\n    raise KeyError('x')", ["failed: rank 0: KeyError: 'x'", "closed"], 1),
     "workers of a data loader, forked while updates are due, that read new values and say nothing": (FORKED_LOADER, ["same", "finished", "closed"], 0),
