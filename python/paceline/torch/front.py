@@ -201,7 +201,7 @@ class Front:
             self._send(entry, content)  # it was set by hand, or accumulated and not finished in the last pass
             return
         self._unused.add(entry.index)
-        if grad is None and entry.parameter.requires_grad:
+        if grad is None and entry.parameter.requires_grad and entry.index not in self._waiting:  # else the script has taken it away
             entry.parameter.grad = self._wait_for(entry, None, sent=False)
 
     def step(self) -> None:
@@ -210,8 +210,8 @@ class Front:
             refusals.check_parameters(self.table, self.stepper.parameters())
             self.conclude()
             self.buffers.adopt_early(self.account, self.exchange.node.workers)
-            iteration, unused = self.ledger.iteration, set(self._unused)
-            grads = self.gradients()
+            iteration, grads = self.ledger.iteration, self.gradients()
+            unused = {index for index in self._unused if grads[index] is not None or index not in self._waiting}  # and not taken away
             clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, self.norm(iteration, grads), self.stepper.scale())
             self.updates.begin(Pending(iteration, grads, unused, clip))
             self.clip, self._waiting = None, {}

@@ -189,3 +189,24 @@ def test_parameters_that_are_parts_of_parameters_are_refused(group):
     split = nets.mlp()
     split[0].weight = nn.Parameter(distribute_tensor(split[0].weight.detach(), mesh, [Shard(0)]))
     refused(split, "parameter 0.weight is a DTensor, a part of a tensor; attach needs whole parameters")
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_gradient_that_is_taken_away_moves_nothing_also_on_ranks_that_did_not_use_it(looks):
+    torch.manual_seed(5)
+    template = nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(4):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model[2](x) + model[rank](x), y).backward()
+            yield
+            if looks:
+                log.append(bits(model[2].weight.grad.norm()))
+            if iteration % 2:
+                model[0].weight.grad = None
+            optimizer.step()
+            log.append(bits([model[part](x) for part in range(3)]))
+            optimizer.zero_grad()
+
+    compare(template, adamw, script)
