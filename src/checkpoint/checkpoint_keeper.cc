@@ -32,7 +32,7 @@ Status CheckpointKeeper::begin(job::JobSpec& spec, const wire::TensorTable& tabl
   const Status made = job_.saving.resume ? Status() : files_.make_directories(job_.saving.directory);
   if (!made.ok()) return error(ErrorKind::kBadRequest, "--checkpoint: {}; give a folder that can be made", made.message());
   PACELINE_RETURN_IF_ERROR(lock_directory());
-  if (const Status writes = can_write(files_, job_.saving.directory + "/checkpoint"); !writes.ok())
+  if (const Status writes = can_write(files_, job_.saving.directory + "/.writable"); !writes.ok())
     return error(ErrorKind::kBadRequest, "--checkpoint {}: {}; give a folder that can be written", job_.saving.directory,
                  writes.message());
   if (job_.saving.resume) {

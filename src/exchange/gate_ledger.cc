@@ -66,7 +66,7 @@ Status GateLedger::check_together() const {
       .because({"ended-early", ""});
 }
 
-Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& complete) {
+Status GateLedger::check_gradient(std::uint32_t tensor) const {
   if (tensor >= tensors_.size())
     return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
   if (tensors_[tensor] == TensorState::kFrozen) {
@@ -77,6 +77,11 @@ Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& comp
     return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
                  plan_->table().tensors[tensor].name, current_);
   }
+  return {};
+}
+
+Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& complete) {
+  PACELINE_RETURN_IF_ERROR(check_gradient(tensor));
   settle(tensor, TensorState::kReady, complete);
   return {};
 }
@@ -125,9 +130,15 @@ Status GateLedger::check_iteration_of(Iteration iteration) const {
 Status GateLedger::check_backward(Iteration iteration, std::span<const std::uint32_t> unused,
                                   std::span<const std::uint32_t> held_back) {
   PACELINE_RETURN_IF_ERROR(check_iteration_of(iteration));
-  for (const std::uint32_t tensor : held_back) tensors_[tensor] = TensorState::kReady;
-  const Status status = check_unused(iteration, unused);
-  for (const std::uint32_t tensor : held_back) tensors_[tensor] = TensorState::kAwaited;
+  Status status;
+  std::size_t ready = 0;
+  for (; ready < held_back.size() && status.ok(); ++ready) {
+    status = check_gradient(held_back[ready]);
+    if (!status.ok()) break;
+    tensors_[held_back[ready]] = TensorState::kReady;
+  }
+  if (status.ok()) status = check_unused(iteration, unused);
+  for (const std::uint32_t tensor : held_back.first(ready)) tensors_[tensor] = TensorState::kAwaited;
   return status;
 }
 

@@ -129,6 +129,7 @@ class GateLedger {
     Iteration last = 0;
   };
 
+  Status check_gradient(std::uint32_t tensor) const;
   Status check_iteration_of(Iteration iteration) const;
   Status check_unused(Iteration iteration, std::span<const std::uint32_t> unused);
   Status check_all_known(Iteration iteration) const;

@@ -49,6 +49,7 @@ TEST(GateLedger, AnEndOfBackwardIsCheckedBeforeWhatIsHeldBackIsReady) {
   EXPECT_THAT(gates.check_backward(1, none, held_back).message(), HasSubstr("neither a gradient nor is it called unused"));
   EXPECT_THAT(gates.check_backward(2, unused, held_back).message(), HasSubstr("over in iteration 1"));
   EXPECT_THAT(gates.check_backward(1, held_back, held_back).message(), HasSubstr("has a gradient"));
+  EXPECT_THAT(gates.check_backward(1, unused, std::vector<std::uint32_t>{0, 0}).message(), HasSubstr("came twice"));
   EXPECT_TRUE(gates.on_gradient(0, complete).ok()) << "looking changes nothing";
 }
 

@@ -66,14 +66,15 @@ class Buffers:
 
     def send(self, rank: int, iteration: int) -> None:
         """This rank's part of the iteration that ends, after what came back from the last."""
+        left = []
         for held in self._held:
             if held.row.frozen:
                 continue
-            self.due = iteration
             buffer = self._checked(held)
-            self._left.append((held, buffer, memory.mark_of(buffer)))
+            left.append((held, buffer, memory.mark_of(buffer)))
             if self.way == "mean" or rank == 0:
                 self.exchange.send_row(held.row, self._sent(buffer, held.as_is))
+        self._left, self.due = left, iteration if left else None
 
     def adopt(self, workers: int) -> None:
         """What came back for iteration `due`."""

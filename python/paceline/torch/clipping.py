@@ -65,7 +65,8 @@ def clip_by_script(front: Front, max_norm: float, entries: Sequence[Entry]) -> N
         if front.clip_norm is not None:
             raise PacelineError(f"attach(clip_norm={front.clip_norm}) clips already; remove one of the two", subject="clip_norm")
         front.conclude()
-        grads, idle = front.gradients(), front.idle
+        grads = front.gradients()
+        idle = front.idle(grads)
         left_out = {entry.index for entry in front.table.entries} - {entry.index for entry in entries} - front.exchange.frozen
         if front.clip is None and not left_out and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
             front.clip = Clip(max_norm, front.norm(front.ledger.iteration, grads))

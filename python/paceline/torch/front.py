@@ -211,7 +211,7 @@ class Front:
             self.conclude()
             self.buffers.adopt_early(self.account, self.exchange.node.workers)
             iteration, grads = self.ledger.iteration, self.gradients()
-            unused = {index for index in self._unused if grads[index] is not None or index not in self._waiting}  # and not taken away
+            unused = self.idle(grads) - self.exchange.frozen
             clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, self.norm(iteration, grads), self.stepper.scale())
             self.updates.begin(Pending(iteration, grads, unused, clip))
             self.clip, self._waiting = None, {}
@@ -281,7 +281,7 @@ class Front:
         self.open(self.order.current, reason)
 
     def norm(self, iteration: int, grads: list[Grad]) -> Callable[[], float]:
-        idle = set(self.idle)
+        idle = self.idle(grads)
 
         def ask() -> float:
             with self.lock, self.account.timed("clip_norm"):
@@ -294,7 +294,6 @@ class Front:
         with torch._C.DisableTorchFunction():
             return [entry.parameter.grad for entry in self.table.entries]
 
-    @property
-    def idle(self) -> set[int]:
-        """Parameters without a gradient at this rank."""
-        return self._unused | self.exchange.frozen
+    def idle(self, grads: list[Grad]) -> set[int]:
+        """Parameters without a gradient at this rank. One that the script has taken away is not idle: the others see that too."""
+        return {index for index in self._unused if grads[index] is not None or index not in self._waiting} | self.exchange.frozen

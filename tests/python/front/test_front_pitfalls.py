@@ -210,3 +210,40 @@ def test_a_gradient_that_is_taken_away_moves_nothing_also_on_ranks_that_did_not_
             optimizer.zero_grad()
 
     compare(template, adamw, script)
+
+
+@pytest.mark.parametrize("choices", [{"clip_norm": 0.1}, {}], ids=["by attach", "by the script"])
+def test_a_gradient_that_is_taken_away_is_in_the_norm_of_no_rank(choices):
+    torch.manual_seed(5)
+    template = nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(3):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model[2](x) + model[rank](x), y).backward()
+            yield
+            model[0].weight.grad = None
+            if not choices:
+                job.clip_grad_norm_(0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    one, other = attached(2, template, lambda m: torch.optim.SGD(m.parameters(), lr=0.1), script, **choices)
+    assert bits(list(one[0].parameters())) == bits(list(other[0].parameters()))
+
+
+def test_buffers_of_a_last_pass_that_nobody_steps_are_everybodys_after_close():
+    template = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))
+
+    def script(model, optimizer, rank, job, log):
+        for iteration in range(2):
+            x, y = nets.numbers(iteration, rank, (5, 4))
+            F.cross_entropy(model(x), y).backward()
+            yield
+            if iteration == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        job.close()
+
+    one, other = attached(2, template, adamw, script, buffers="mean")
+    assert bits(list(one[0].buffers())) == bits(list(other[0].buffers()))
