@@ -132,7 +132,7 @@ Status GateLedger::check_backward(Iteration iteration, std::span<const std::uint
   PACELINE_RETURN_IF_ERROR(check_iteration_of(iteration));
   Status status;
   std::size_t ready = 0;
-  for (; ready < held_back.size() && status.ok(); ++ready) {
+  for (; ready < held_back.size(); ++ready) {
     status = check_gradient(held_back[ready]);
     if (!status.ok()) break;
     tensors_[held_back[ready]] = TensorState::kReady;

@@ -109,7 +109,7 @@ class Coordinator final : public session::EndpointHandler {
   std::optional<Loss> loss_;
   int turned_away_ = 0;             // of those who tried to join
   bool deciding_ = false;           // from then until on_agreed has returned
-  bool ended_ = false;              // the job has, and all have been told
+  bool ended_ = false;              // the job has; what on_agreed says is of no use
   std::optional<LinkProbe> probe_;  // while it runs
   std::vector<std::byte> probe_bytes_;
   std::unique_ptr<TaskThread> agreeing_;       // while on_agreed runs
