@@ -82,7 +82,7 @@ class Stepper:
     def step(self, layers: Sequence[int]) -> None:
         """Steps the layers' parameters, all of them if the optimizer is stepped as a whole. Their gradients are in place."""
         if self.stepping is Stepping.AT_STEP:  # what is nested may hold the groups too: they stay as they are
-            args, kwargs = self.arguments
+            (args, kwargs), self.arguments = self.arguments, ((), {})  # which may hold a graph
             self._raw(self.optimizer, *args, **kwargs)
             return
         parts: dict[int, list[Tensor]] = {}
