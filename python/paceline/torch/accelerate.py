@@ -84,10 +84,12 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
         super().end_training()
 
     def leave_jobs(self) -> None:
-        while self._jobs:
-            for job in self._jobs.popitem()[1]:
-                job.close()
-        keep_steps(self._optimizers)
+        try:
+            while self._jobs:
+                for job in self._jobs.popitem()[1]:
+                    job.close()
+        finally:
+            keep_steps(self._optimizers)
 
 
 def become(accelerator: accelerate.Accelerator, arguments: dict[str, Any]) -> None:
