@@ -191,15 +191,23 @@ def test_parameters_that_are_parts_of_parameters_are_refused(group):
     refused(split, "parameter 0.weight is a DTensor, a part of a tensor; attach needs whole parameters")
 
 
+def parts():
+    torch.manual_seed(5)
+    return nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
+
+
+def backward_of_parts(model, iteration, rank):
+    """Through the last part on every rank, and through one that this rank alone uses."""
+    x, y = nets.numbers(iteration, rank, (5, 4))
+    F.cross_entropy(model[2](x) + model[rank](x), y).backward()
+    return x
+
+
 @pytest.mark.parametrize("looks", [False, True])
 def test_a_gradient_that_is_taken_away_moves_nothing_also_on_ranks_that_did_not_use_it(looks):
-    torch.manual_seed(5)
-    template = nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
-
     def script(model, optimizer, rank, job, log):
         for iteration in range(4):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model[2](x) + model[rank](x), y).backward()
+            x = backward_of_parts(model, iteration, rank)
             yield
             if looks:
                 log.append(bits(model[2].weight.grad.norm()))
@@ -209,18 +217,14 @@ def test_a_gradient_that_is_taken_away_moves_nothing_also_on_ranks_that_did_not_
             log.append(bits([model[part](x) for part in range(3)]))
             optimizer.zero_grad()
 
-    compare(template, adamw, script)
+    compare(parts(), adamw, script)
 
 
 @pytest.mark.parametrize("choices", [{"clip_norm": 0.1}, {}], ids=["by attach", "by the script"])
 def test_a_gradient_that_is_taken_away_is_in_the_norm_of_no_rank(choices):
-    torch.manual_seed(5)
-    template = nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
-
     def script(model, optimizer, rank, job, log):
         for iteration in range(3):
-            x, y = nets.numbers(iteration, rank, (5, 4))
-            F.cross_entropy(model[2](x) + model[rank](x), y).backward()
+            backward_of_parts(model, iteration, rank)
             yield
             model[0].weight.grad = None
             if not choices:
@@ -228,7 +232,7 @@ def test_a_gradient_that_is_taken_away_is_in_the_norm_of_no_rank(choices):
             optimizer.step()
             optimizer.zero_grad()
 
-    one, other = attached(2, template, lambda m: torch.optim.SGD(m.parameters(), lr=0.1), script, **choices)
+    one, other = attached(2, parts(), lambda m: torch.optim.SGD(m.parameters(), lr=0.1), script, **choices)
     assert bits(list(one[0].parameters())) == bits(list(other[0].parameters()))
 
 
