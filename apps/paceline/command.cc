@@ -1,5 +1,6 @@
 #include "paceline/command.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/error_line.h"
@@ -34,6 +35,27 @@ std::vector<const CLI::Option*> all_options(const CLI::App& command) {
   }
   return options;
 }
+
+const CLI::Option* option_named(const CLI::App& command, const std::string& name) {
+  const auto options = all_options(command);
+  const auto found = std::ranges::find_if(options, [&](const CLI::Option* option) { return option->check_lname(name); });
+  return found == options.end() ? nullptr : *found;
+}
+
+Reached reached_command(const CLI::App& app, const std::vector<std::string>& words) {
+  Reached reached{&app, 0};
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    for (const CLI::App* command : named_commands(*reached.command)) {
+      if (command->get_name() == words[i]) {
+        reached = {command, i + 1};
+        break;
+      }
+    }
+  }
+  return reached;
+}
+
+bool is_flag(const CLI::Option& option) { return option.get_expected_max() == 0 || option.get_type_size_max() == 0; }
 
 std::string path_of(const CLI::App& command) {
   return (command.get_parent() == nullptr ? "" : path_of(*command.get_parent()) + " ") + command.get_name();

@@ -55,6 +55,16 @@ void add_lab(CLI::App& app, Chosen& chosen);
 std::vector<const CLI::App*> named_commands(const CLI::App& app);
 // The options of `command`, those in groups too.
 std::vector<const CLI::Option*> all_options(const CLI::App& command);
+// By its long name without dashes; nullptr: it has none.
+const CLI::Option* option_named(const CLI::App& command, const std::string& name);
+// The command that a command line names.
+struct Reached {
+  const CLI::App* command;
+  std::size_t begin = 0;  // of the words behind the command's name
+};
+Reached reached_command(const CLI::App& app, const std::vector<std::string>& words);
+// Whether it takes no value.
+bool is_flag(const CLI::Option& option);
 // "paceline plan slice"
 std::string path_of(const CLI::App& command);
 

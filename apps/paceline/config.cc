@@ -19,24 +19,6 @@ constexpr const char* kConfig = "--config";
 // Two options that say the same thing in two ways: one on the command line wins over the other in the file.
 const std::map<std::string, std::string> kAlternatives = {{"iterations", "epochs"}, {"epochs", "iterations"}};
 
-struct Reached {
-  const CLI::App* command;
-  std::size_t begin = 0;  // of the words behind the command's name
-};
-
-Reached reached_command(const CLI::App& app, const std::vector<std::string>& words) {
-  Reached reached{&app, 0};
-  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-    for (const CLI::App* command : named_commands(*reached.command)) {
-      if (command->get_name() == words[i]) {
-        reached = {command, i + 1};
-        break;
-      }
-    }
-  }
-  return reached;
-}
-
 // Long names, without dashes, of what a file may give.
 std::vector<std::string> legal_keys(const CLI::App& command) {
   std::vector<std::string> names;
@@ -46,13 +28,6 @@ std::vector<std::string> legal_keys(const CLI::App& command) {
     }
   }
   return names;
-}
-
-const CLI::Option* option_named(const CLI::App& command, const std::string& name) {
-  for (const CLI::Option* option : all_options(command)) {
-    if (option->check_lname(name)) return option;
-  }
-  return nullptr;
 }
 
 struct Given {
@@ -130,8 +105,7 @@ std::optional<std::string> typed_list(const toml::array& array) {
 // What to put on the command line for `--name`: nothing for a flag that is false.
 Result<std::vector<std::string>> words_for(const CLI::Option& option, const std::string& name, const toml::node& node,
                                            const std::string& place) {
-  const bool flag = option.get_expected_max() == 0 || option.get_type_size_max() == 0;
-  if (flag) {
+  if (is_flag(option)) {
     if (const auto* value = node.as_boolean())
       return value->get() ? std::vector<std::string>{"--" + name} : std::vector<std::string>{};
     return error(ErrorKind::kBadRequest, "{}: {} is a flag; legal: true, false", place, name).because({"illegal", ""});

@@ -1,4 +1,5 @@
 // `paceline options`: the table of the options of a job (job/option.h), for people, for programs, and as a JSON schema.
+#include <algorithm>
 #include <iostream>
 
 #include "job/option.h"
@@ -18,6 +19,32 @@ void print_text() {
   }
 }
 
+// The schema of a file for `command`: with the options that are no job's, and each name with underscores too.
+report::Json schema_of(const CLI::App& command) {
+  report::Json schema = library::options_schema();
+  report::Json& properties = schema["properties"];
+  for (const CLI::Option* option : all_options(command)) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name == "help" || name == "config" || option->get_group().empty() || properties.contains(name)) continue;
+      report::Json& property = properties[name] = {{"description", option->get_description()}};
+      if (is_flag(*option))
+        property["type"] = "boolean";
+      else if (option->get_type_name() == "INT")
+        property["type"] = "integer";
+      else
+        property["type"] = {"string", "number", "array"};
+    }
+  }
+  report::Json twins = report::Json::object();
+  for (const auto& [name, property] : properties.items()) {
+    std::string twin = name;
+    std::ranges::replace(twin, '-', '_');
+    if (twin != name) twins[twin] = {{"$ref", "#/properties/" + name}};
+  }
+  properties.update(twins);
+  return schema;
+}
+
 }  // namespace
 
 void add_options(CLI::App& app, Chosen& chosen) {
@@ -30,10 +57,10 @@ void add_options(CLI::App& app, Chosen& chosen) {
   command->add_flag("--schema", wanted->schema,
                     "A JSON schema of the options instead, for editors and for checking a --config file");
   set_examples(*command, "  paceline options\n  paceline options --schema > job.schema.json");
-  command->callback([wanted, &chosen] {
-    chosen.run = [wanted] {
+  command->callback([wanted, &app, &chosen] {
+    chosen.run = [wanted, &app] {
       if (wanted->json || wanted->schema)
-        std::cout << (wanted->schema ? library::options_schema() : library::options_json()).dump(2) << "\n";
+        std::cout << (wanted->schema ? schema_of(*app.get_subcommand("train")) : library::options_json()).dump(2) << "\n";
       else
         print_text();
       return kDone;

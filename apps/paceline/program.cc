@@ -136,6 +136,25 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
                 {"illegal", about_value && read != nullptr ? read->get_name() : ""});
 }
 
+// CLI11 drops what is empty in a list ("16,,64").
+Status check_lists(const CLI::App& app, const std::vector<std::string>& words) {
+  const Reached reached = reached_command(app, words);
+  for (std::size_t i = reached.begin; i < words.size() && words[i] != "--"; ++i) {
+    if (words[i].rfind("--", 0) != 0) continue;
+    const std::size_t equals = words[i].find('=');
+    const CLI::Option* option =
+        option_named(*reached.command, words[i].substr(2, equals == std::string::npos ? equals : equals - 2));
+    if (option == nullptr || option->get_delimiter() == '\0') continue;
+    const std::string list = equals != std::string::npos ? words[i].substr(equals + 1) : i + 1 < words.size() ? words[i + 1] : "";
+    const std::string fenced = "," + list + ",";
+    if (const auto gap = fenced.find(",,"); !list.empty() && gap != std::string::npos)
+      return error(ErrorKind::kBadRequest, "{} {}: entry {} is empty; leave it out", option->get_name(), list,
+                   std::count(fenced.begin(), fenced.begin() + static_cast<std::ptrdiff_t>(gap) + 1, ','))
+          .because({"illegal", option->get_name()});
+  }
+  return {};
+}
+
 const char* group_of(const std::string& command) {
   for (const char* one : {"train", "run", "models", "datasets", "help"})
     if (command == one) return "Start here";
@@ -165,6 +184,8 @@ int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
 
   auto arguments = with_config(app, std::move(words));
   if (!arguments.ok()) return report_error(arguments.status());
+  if (const Status lists = check_lists(app, arguments->words); !lists.ok())
+    return report_error(with_origin(lists, arguments->origins));
 
   try {
     app.parse(std::vector<std::string>(arguments->words.rbegin(), arguments->words.rend()));  // CLI11 takes them from the back

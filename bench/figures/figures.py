@@ -101,7 +101,7 @@ class Cells:
         """"": it is finished; else why not."""
         (self.folder / "work").mkdir(exist_ok=True)
         began = time.monotonic()
-        done = subprocess.run(self.command(cell), capture_output=True, text=True)
+        done = run_command(self.command(cell))
         if done.returncode != 0:
             if done.returncode in (130, -signal.SIGINT):
                 sys.exit(130)
@@ -112,6 +112,27 @@ class Cells:
         new.write_text(json.dumps(kept).replace(str((self.folder / "work" / cell.name).absolute()), "{work}"))
         os.replace(new, self.file(cell))
         return ""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which nobody sends to the running cell too, as a terminal does with Ctrl-C."""
+
+
+def on_terminate(*_):
+    raise Terminated
+
+
+def run_command(words: list[str]) -> subprocess.CompletedProcess[str]:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException as reason:
+            if isinstance(reason, Terminated):
+                process.terminate()
+            else:
+                process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def lacking(store: Cells) -> dict[str, str]:
@@ -209,6 +230,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, on_terminate)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -42,6 +42,8 @@ Json property(const Option& option) {
   Json schema{{"description", option.sentence}};
   constexpr const char* kTypes[] = {"string", "string", "integer", "number", "string", "boolean"};
   schema["type"] = kTypes[static_cast<std::size_t>(option.type)];
+  // A learning rate may be a number, speeds an array of them.
+  if (option.type == OptionType::kText) schema["type"] = {"string", "number", "array"};
   if (!option.choices.empty()) schema["enum"] = option.choices;
   if (option.type == OptionType::kWhole || option.type == OptionType::kNumber) {
     schema["minimum"] = option.legal.from;

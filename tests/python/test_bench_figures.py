@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from jobs import PROGRAM, ROOT
+from jobs import PROGRAM, ROOT, wait_until
 from test_lab import rights
 
 COMPUTED = "ibatch-fig3,ibatch-fig4,ibatch-fig7,ibatch-table1,p3-fig1,p3-fig5,htc-table2,htc-lemma31,lp-fig2,elastic-fig2,elastic-fig3,ibatch-fig1"
@@ -91,13 +91,17 @@ else:
 """
 
 
-def drawn_by(folder, text, only, **values):
-    """What the page has of these figures when `text` stands in for the program."""
+def drawing(folder, text, only, **values):
+    """The command for the page of these figures when `text` stands in for the program."""
     program = folder / "paceline"
     program.write_text(text.format(python=sys.executable, **values))
     program.chmod(0o700)
-    words = [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", folder / "out", "--json", "--only", only]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    return [sys.executable, ROOT / "bench/figures/figures.py", "--program", program, "--output", folder / "out", "--json", "--only", only]
+
+
+def drawn_by(folder, text, only, **values):
+    """What the page has of them."""
+    done = subprocess.run(drawing(folder, text, only, **values), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return {one["figure"]: one for one in json.loads(done.stdout)}
 
@@ -108,6 +112,31 @@ def test_what_fails_or_is_lacking_is_no_point_and_the_others_are_drawn(tmp_path)
     assert "lacks CAP_SYS_ADMIN" in of["p3-fig12"]["sentence"] and "no trainer" in of["elastic-fig4b"]["sentence"]
     assert of["p3-fig5"]["verdict"] == "reproduced"
     assert not list((tmp_path / "out/cells").iterdir())
+
+
+RUNS_FOR_EVER = """#!{python}
+import signal, sys
+from pathlib import Path
+words = sys.argv[1:]
+if words[0] == "--version":
+    print("paceline 0.0.0")
+elif words[0] == "doctor":
+    print("{{}}")
+else:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    Path(sys.argv[0]).with_name("runs").touch()
+    signal.sigwait([signal.SIGTERM])
+    Path(sys.argv[0]).with_name("was told").touch()
+"""
+
+
+def test_who_ends_the_drawing_ends_what_it_runs(tmp_path):
+    with subprocess.Popen(drawing(tmp_path, RUNS_FOR_EVER, "htc-table2"), stderr=subprocess.PIPE, text=True) as process:
+        wait_until("a cell runs", (tmp_path / "runs").exists)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and said.endswith("paceline: interrupted; finished cells are kept, the same command goes on\n")
+    assert (tmp_path / "was told").exists()
 
 
 TWO_RUNS = """#!{python}

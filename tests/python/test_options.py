@@ -7,8 +7,10 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,11 +58,30 @@ def test_help_of_train_has_each_of_them_with_its_default(for_people):
 
 def test_the_schema_knows_each_of_them(for_people):
     schema = json.loads(output("options", "--schema"))
-    assert set(schema["properties"]) == {row["name"] for row in for_people} and schema["additionalProperties"] is False
+    assert schema["additionalProperties"] is False and {row["name"] for row in for_people} <= set(schema["properties"])
     assert schema["properties"]["momentum"] == {
         "description": "For momentum and nesterov", "type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.9,
     }
     assert schema["properties"]["resume"]["type"] == "boolean" and schema["properties"]["stall-deadline"]["default"] == "600s"
+
+
+def test_the_schema_takes_what_a_file_may_hold_and_refuses_what_it_may_not():
+    schema = json.loads(output("options", "--schema"))
+    check = jsonschema.Draft202012Validator(schema)
+    file = """
+        workers = 2
+        servers = 0
+        mini_batch = 16
+        learning-rate = 0.1
+        speed = [1, 2]
+        json = true
+        metrics = "metrics.jsonl"
+        loader-threads = 2
+        job-key-file = "job.key"
+        """
+    check.validate(tomllib.loads(file))
+    for wrong in ("worker = 2", "workers = true", "mini_batch = 0", "json = 1", "help = true", 'config = "other.toml"'):
+        assert not check.is_valid(tomllib.loads(wrong)), wrong
 
 
 def documented():

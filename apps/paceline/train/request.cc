@@ -14,6 +14,7 @@
 #include "paceline/train/data_check.h"
 #include "paceline/train/job_files.h"
 #include "paceline/train/job_options.h"
+#include "paceline/train/one_process.h"
 #include "paceline/train/roles.h"
 #include "paceline/within.h"
 #include "transport/transport.h"
@@ -250,34 +251,12 @@ Result<TrainRequest> checked(TrainRequest r) {
     return error(ErrorKind::kBadRequest, "--rank {} is that of a process that joins a job; give --join HOST:PORT, or leave it out",
                  r.rank);
   PACELINE_RETURN_IF_ERROR(check_security(r));
-  if (r.reference && !r.join.empty()) return error(ErrorKind::kBadRequest, "--reference trains alone; it cannot --join {}", r.join);
-  if (r.reference && r.settings.sync.kind != sync::SyncKind::kBsp) {
-    return error(ErrorKind::kBadRequest, "--reference computes --sync bsp; {} has no result that can be repeated",
-                 to_text(r.settings.sync.kind));
-  }
-  if (r.reference && !r.pace_file.empty())
-    return error(ErrorKind::kBadRequest, "--reference has no server that could see the workers' pace; leave --pace out");
-  if (r.reference && !r.trace_file.empty())
-    return error(ErrorKind::kBadRequest, "--reference is one process without a network; leave --trace out");
-  if (!r.join.empty() && !r.ranks_elsewhere && !r.trace_file.empty())
-    return error(ErrorKind::kBadRequest,
-                 "--trace {} with --join: the coordinator writes the timeline of all processes; give it to 'paceline coordinator'",
-                 r.trace_file);
-  if (!r.join.empty() && !r.ranks_elsewhere) {
-    for (const auto& [name, file] : {std::pair("--metrics", r.metrics_file), std::pair("--pace", r.pace_file)})
-      if (!file.empty() && file != "/dev/null")
-        return error(ErrorKind::kBadRequest,
-                     "{0} {1} with --join writes nothing: the 'paceline train' that starts a whole job does; leave {0} out", name,
-                     file);
-  }
+  PACELINE_RETURN_IF_ERROR(check_one_process(r));
   PACELINE_RETURN_IF_ERROR(check_output_names({{"--metrics", r.metrics_file},
                                                {"--pace", r.pace_file},
                                                {"--trace", r.trace_file},
                                                {"--export", r.settings.saving.export_file}}));
   if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
-  if (r.reference && (r.settings.saving.resume || !r.settings.saving.directory.empty())) {
-    return error(ErrorKind::kBadRequest, "--reference writes and reads no checkpoints; leave --checkpoint and --resume out");
-  }
   PACELINE_RETURN_IF_ERROR(check_output("--export", r.settings.saving.export_file));
   for (std::string* path : {&r.settings.saving.export_file, &r.settings.saving.directory})
     if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
