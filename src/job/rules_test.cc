@@ -170,6 +170,10 @@ TEST(JobSpec, TrainingWithoutServersRefusesWhatOnlyServersDo) {
   EXPECT_THAT(refusal({{"push", "as-ready"}}), HasSubstr("--push as-ready contradicts --collective loop1"));
   EXPECT_THAT(refusal({{"sync", "asp"}}), HasSubstr("--sync asp contradicts --collective loop1"));
   EXPECT_THAT(refusal({{"wire", "bfloat16"}}), HasSubstr("--wire bfloat16 contradicts --collective loop1"));
+  for (const char* places : {"server-egress", "worker-egress,server-ingress"})
+    EXPECT_THAT(refusal({{"ordered-places", places}}), HasSubstr(" contradicts --collective loop1, which has no servers; legal"));
+  for (const char* places : {"all", "none", "worker-egress", "window", "server-egress,server-ingress,worker-egress,window"})
+    EXPECT_EQ(refusal({{"ordered-places", places}}), "");
   EXPECT_EQ(refusal({{"checkpoint", "c"}}), "");
   EXPECT_THAT(refusal({{"broadcast-every", "5"}}), HasSubstr("--broadcast-every 5 contradicts --collective loop1"));
   EXPECT_THAT(refusal({{"algorithm", "direct"}}), HasSubstr("cannot run the reduce of --collective loop1"));

@@ -90,6 +90,13 @@ Result<ScheduleOptions> schedule_of(const ScheduleChoice& choice, Loop loop) {
   // What leaves together after backward had best be one message.
   if (!overlaps(loop)) options.cut.merge = kEverything;
   if (choice.merge) options.cut.merge = *choice.merge;
+  if (choice.places != OrderedPlaces{} && (choice.places.server_egress || choice.places.server_ingress)) {
+    return contradiction(
+        "--ordered-places",
+        "--ordered-places {} contradicts --collective {}, which has no servers; legal with it: all, none, a list of "
+        "worker-egress, window",
+        to_text(choice.places), to_string(loop));
+  }
   PACELINE_RETURN_IF_ERROR(set_places(to_string(loop), choice, options));
   return validated(options);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 
 #include "cost/lower_bound.h"
@@ -16,8 +17,9 @@ constexpr std::int64_t kChunksOfAModel = 1000;
 
 // Iterations until workers have found their pace, and until it has been seen for long enough.
 constexpr VirtualCluster::Horizon kInStep{.warm_up = 2, .iterations = 5};
-constexpr Iteration kUneven = 10;      // counted where workers are not in step, or not always as fast
-constexpr std::int64_t kMostFar = 20;  // of a staleness or lookahead, the iterations that are stepped for it
+constexpr Iteration kUntilSettled = 40;  // at most, where they have not by then
+constexpr Iteration kUneven = 10;        // counted where workers are not in step, or not always as fast
+constexpr std::int64_t kMostFar = 20;    // of a staleness or lookahead, the iterations that are stepped for it
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
@@ -157,7 +159,10 @@ double lower_bound(const Job& job, const Cluster& cluster) {
   }
   // The bound counts gradients like values.
   const BytesPerSecond mean_link{cluster.link.value * 2 / (1 + job.pushed)};
-  return cost::iteration_lower_bound(loads, cluster.workers, mean_link).lower_bound;
+  const cost::LowerBound bound = cost::iteration_lower_bound(loads, cluster.workers, mean_link);
+  // A faster worker may have its values later and push earlier than the slowest.
+  const bool even = std::ranges::adjacent_find(job.speed.by_rank, std::not_equal_to()) == job.speed.by_rank.end();
+  return even ? bound.lower_bound : std::max(bound.computation, bound.transfer);
 }
 
 }  // namespace
@@ -170,6 +175,15 @@ Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& sc
   set_batches(nodes, *plan, job, cluster);
   const VirtualCluster::Pace pace = nodes.run(horizon_of(job));
   return Prediction{.iteration = pace.iteration, .lower_bound = lower_bound(job, cluster), .messages = pace.messages};
+}
+
+Result<double> predict_settled(const Job& job, const scheduling::ScheduleOptions& schedule, const Cluster& cluster) {
+  if (job.sync.kind != sync::SyncKind::kBsp || job.speed.jitter > 0)
+    return error(ErrorKind::kBadRequest, "only workers in step settle: bsp, without jitter");
+  PACELINE_ASSIGN_OR_RETURN(const auto plan, plan_of(job, schedule, cluster));
+  VirtualCluster nodes(plan, job, cluster, links_of(*plan, cluster));
+  set_batches(nodes, *plan, job, cluster);
+  return nodes.run_until_settled(kUntilSettled).iteration;
 }
 
 Result<double> predict_job(const Job& job, const scheduling::ScheduleOptions& schedule, const Cluster& cluster,

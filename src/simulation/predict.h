@@ -59,11 +59,12 @@ struct Cluster {
 inline constexpr double kUsualProcessing = 30e-6;
 
 struct Prediction {
-  // Seconds, once the first iterations are over. Where workers do different numbers of iterations: those in which all together do
+  // Seconds, once the first iterations are over; of a schedule that orders nothing by layer some more may pass until all are equally
+  // long (predict_settled). Where workers do different numbers of iterations: those in which all together do
   // as many mini-batches as there are workers.
   double iteration = 0;
   // No schedule is faster (cost/lower_bound.h); 0 where that is not known: separate servers, links that differ or share cards, a
-  // pace that is uneven or random.
+  // pace that is uneven or random. With workers of different speeds only computing and what a link carries count.
   double lower_bound = 0;
   double messages = 0;  // with payload over links, per iteration, of all nodes
 };
@@ -75,6 +76,11 @@ Iteration predicted_iterations(const Job& job);
 // with another model than bsp. Time grows with messages, and little with bytes: chunks are as large as a thousandth of the model
 // when that is larger.
 Result<Prediction> predict(const Job& job, const scheduling::ScheduleOptions& schedule, const Cluster& cluster);
+
+// The seconds of an iteration once three are equally long, or the mean of some that never are: where messages are first come, first
+// served, queues may build up over 20 iterations. Takes several times as long as predict(). kBadRequest: as predict(), and where
+// workers are not in step.
+Result<double> predict_settled(const Job& job, const scheduling::ScheduleOptions& schedule, const Cluster& cluster);
 
 // Of a whole job of so many iterations of each worker (in the mean, where mini-batches are handed out): seconds from when all have
 // the initial values until all have the last ones. Errors: as predict(), and fewer than one iteration.

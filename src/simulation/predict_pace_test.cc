@@ -139,6 +139,54 @@ TEST(PredictPace, TheSlowerOfTwoLinksCounts) {
   EXPECT_EQ(alike, seconds_of(job, schedule, cluster));
 }
 
+// What a slow worker sends takes as long to leave as ever, and of the server's link only as long as that takes for it.
+TEST(PredictPace, ASlowSenderLeavesAFastReceiverFreeForOthers) {
+  Job job{.table = job::testing::table_of({{10'000'000}}), .forward = {0.001}, .backward = {0.001}};
+  job.sync.kind = SyncKind::kAsp;
+  const auto iteration = [&](std::vector<BytesPerSecond> links) {
+    const auto workers = static_cast<std::int32_t>(links.size() - 1);
+    return seconds_of(job, scheduling::p3(), {.workers = workers, .servers = 1, .link = {1e9}, .links = std::move(links)});
+  };
+  const double fast = iteration({{1e9}, {1e9}});
+  for (const double rate : {1e8, 1e7, 3e6}) {
+    const double slow = iteration({{rate}, {1e9}});
+    EXPECT_NEAR(iteration({{1e9}, {rate}, {1e9}}), 2 / (1 / fast + 1 / slow), 0.12 * 2 * fast) << rate;
+  }
+}
+
+// Two workers of which one is a fifth as fast, and one layer: the fast one has its values late and pushes early.
+TEST(PredictPace, TheBoundKnowsThatAFastWorkerNeedsItsValuesLater) {
+  Job job{.table = job::testing::table_of({{250'000}}), .forward = {0.02}, .backward = {0.02}};
+  Cluster cluster = cluster_of(2, 2, Cluster::Layout::kShared);
+  for (const std::vector<double>& speeds : {std::vector<double>{}, {0.5, 0.5}, {0.14, 0.77}, {0.77, 0.14}}) {
+    job.speed.by_rank = speeds;
+    for (const std::string& name : scheduling::schedule_names()) {
+      const auto predicted = predict(job, *scheduling::parse_schedule_name(name), cluster);
+      ASSERT_TRUE(predicted.ok());
+      EXPECT_GE(predicted->iteration, predicted->lower_bound - 1e-6) << name;
+      EXPECT_GT(predicted->lower_bound, 0.25);
+    }
+  }
+}
+
+// Queues of the default schedule build up before every iteration is as long as the one before it.
+TEST(PredictPace, QueuesMayNeedIterationsToBuildUp) {
+  Job job{.table = job::testing::table_of({{7'514}, {1'163'491}, {11'632}, {25'624}, {9'787}}),
+          .forward = {0.007, 0.004, 0.003, 0.013, 0.01},
+          .backward = {0.025, 0.029, 0.001, 0.023, 0.018}};
+  const Cluster cluster{
+      .workers = 2, .servers = 2, .layout = Cluster::Layout::kShared, .link = {110'685'310 / 8.0}, .start_up = 20e-6};
+  const ScheduleOptions schedule = scheduling::default_schedule();
+  const auto settled = predict_settled(job, schedule, cluster);
+  ASSERT_TRUE(settled.ok());
+  const double later = *predict_job(job, schedule, cluster, 80) - *predict_job(job, schedule, cluster, 60);
+  EXPECT_NEAR(*settled, later / 20, 0.01 * *settled);
+  EXPECT_LT(seconds_of(job, schedule, cluster), 0.9 * *settled);
+  EXPECT_EQ(*predict_settled(job, scheduling::p3(), cluster), *predict_settled(job, scheduling::p3(), cluster));
+  job.sync.kind = SyncKind::kAsp;
+  EXPECT_THAT(predict_settled(job, schedule, cluster).status().message(), HasSubstr("only workers in step settle"));
+}
+
 // Without clipping the second layer's value comes back while the first one still computes and pushes.
 TEST(PredictPace, ClippedValuesWaitForTheLastGradientOfAllServers) {
   Job job{.table = job::testing::table_of({{100'000}, {200'000}}), .forward = {0.1, 0.1}, .backward = {0.5, 0.5}};

@@ -80,26 +80,53 @@ void VirtualCluster::set_push_batches(std::int32_t rank, const scheduling::Bound
 
 // --- runs ---
 
-void VirtualCluster::step_until_all(std::int64_t& count, std::int64_t all) {
+template <typename Reached>
+void VirtualCluster::step_until(const Reached& reached) {
   for (Worker& worker : workers_) go_on(worker);
-  while (count < all) PACELINE_CHECK(network_.step(), "a predicted job stands still");
+  while (!reached()) PACELINE_CHECK(network_.step(), "a predicted job stands still");
+}
+
+// Between the ends of two iterations.
+VirtualCluster::Pace VirtualCluster::pace_between(Iteration from, Iteration to) const {
+  const Mark &first = marks_[static_cast<std::size_t>(from - 1)], &last = marks_[static_cast<std::size_t>(to - 1)];
+  const auto counted = static_cast<double>(to - from);
+  return {.iteration = static_cast<double>(last.time - first.time) / 1e9 / counted,
+          .messages = static_cast<double>(last.sent - first.sent) / counted};
+}
+
+bool VirtualCluster::settled_between(Iteration from, Iteration to) const {
+  constexpr double kEqual = 0.005;  // of the longest
+  double shortest = std::numeric_limits<double>::infinity(), longest = 0;
+  for (Iteration iteration = from; iteration < to; ++iteration) {
+    const double took = pace_between(iteration, iteration + 1).iteration;
+    shortest = std::min(shortest, took);
+    longest = std::max(longest, took);
+  }
+  return longest - shortest <= kEqual * longest;
 }
 
 VirtualCluster::Pace VirtualCluster::run(const Horizon& horizon) {
   last_ = horizon.iterations;
-  step_until_all(iterations_ended_, last_ * cluster_.workers);
-  const Mark& from = marks_[static_cast<std::size_t>(horizon.warm_up - 1)];
-  const Mark& to = marks_[static_cast<std::size_t>(last_ - 1)];
-  const auto counted = last_ - horizon.warm_up;
-  return {.iteration = plan_->uneven() ? mean_iteration(horizon)
-                                       : static_cast<double>(to.time - from.time) / 1e9 / static_cast<double>(counted),
-          .messages = static_cast<double>(to.sent - from.sent) / static_cast<double>(counted)};
+  step_until([&] { return iterations_ended_ >= last_ * cluster_.workers; });
+  Pace pace = pace_between(horizon.warm_up, last_);
+  if (plan_->uneven()) pace = {.iteration = mean_iteration(horizon), .messages = pace.messages};
+  return pace;
+}
+
+VirtualCluster::Pace VirtualCluster::run_until_settled(Iteration most) {
+  constexpr Iteration kCounted = 3;
+  last_ = most;
+  for (Iteration ended = kCounted + 1; ended <= most; ++ended) {
+    step_until([&] { return static_cast<Iteration>(marks_.size()) >= ended; });
+    if (settled_between(ended - kCounted, ended)) return pace_between(ended - kCounted, ended);
+  }
+  return pace_between(most / 2, most);
 }
 
 double VirtualCluster::run_to_the_end(Iteration iterations) {
   last_ = iterations;
   to_the_end_ = true;
-  step_until_all(workers_done_, cluster_.workers);
+  step_until([&] { return workers_done_ >= cluster_.workers; });
   return static_cast<double>(network_.now()) / 1e9;
 }
 

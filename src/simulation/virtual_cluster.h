@@ -33,6 +33,8 @@ class VirtualCluster final : private VirtualNetwork::Receiver {
     double iteration = 0, messages = 0;  // as in Prediction
   };
   Pace run(const Horizon& horizon);
+  // Of workers in step: as soon as three iterations are equally long, or else of the second half of `most`.
+  Pace run_until_settled(Iteration most);
   // A whole job: seconds until every worker has the last values.
   double run_to_the_end(Iteration iterations);
 
@@ -72,7 +74,10 @@ class VirtualCluster final : private VirtualNetwork::Receiver {
   std::uint32_t node_of_server(Rank rank) const;
   void give_initial_values();
   void send(const Parcel& parcel);
-  void step_until_all(std::int64_t& count, std::int64_t all);
+  template <typename Reached>
+  void step_until(const Reached& reached);
+  Pace pace_between(Iteration from, Iteration to) const;
+  bool settled_between(Iteration from, Iteration to) const;
   std::int64_t bytes_between(std::uint32_t unit, std::uint32_t last) const;
 
   void on_message(Server& to, const Parcel& parcel);

@@ -82,7 +82,8 @@ void VirtualNetwork::leave(std::uint32_t node, const scheduling::EgressQueue::Ch
     const std::int64_t leaves = wire_time(chunk.size.count, from);
     const std::int64_t arrives = to == from ? leaves : wire_time(chunk.size.count, to);
     sent = out.egress_free = begin + leaves;
-    arrived = in.ingress_free = std::max(sent, std::max(begin, in.ingress_free) + arrives);
+    in.ingress_free = std::max(begin, in.ingress_free) + arrives;
+    arrived = std::max(sent, in.ingress_free);
   }
   at(sent, Event::What::kSent, node);
   at(arrived, Event::What::kArrived, static_cast<std::uint32_t>(chunk.tag), chunk.size.count);

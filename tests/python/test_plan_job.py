@@ -111,6 +111,12 @@ def plan(tmp_path, memory, *options, times=TIMES, samples=1000):
     return json.loads(done.stdout)
 
 
+def test_of_mini_batches_that_are_as_fast_but_for_rounding_the_larger_is_taken(tmp_path):
+    times = {"measurements": [step(size, size / 100, [(DEFAULT, 0, 0)], [(DEFAULT, 0, 0)]) for size in (1, 10)]}  # 30 * 0.01 < 3 * 0.1
+    answer = plan(tmp_path, 1024 * MIB, times=times, samples=30)
+    assert answer["mini_batch"] == 10 and answer["epoch_seconds"] == pytest.approx(0.3)
+
+
 def best_by_trying(memory, samples):
     """The least time of a data epoch over all mini-batches and all choices."""
     found = []

@@ -119,6 +119,27 @@ WRONG = [
 ]
 
 
+def test_a_layer_without_parameters_is_computed_with_the_one_before_it():
+    layers = [{"bytes": 0, "forward": 0.01, "backward": 0.02}, {"bytes": 4e6, "forward": 0.03, "backward": 0.04}, {"bytes": 2e6, "forward": 0.01, "backward": 0.01}]
+    empty = {"bytes": 0, "forward": 0.005, "backward": 0.01}
+    times = {"forward": 0.005, "backward": 0.01}
+    split = [layers[0], empty, layers[1] | {"forward": 0.025, "backward": 0.03}, empty, layers[2], empty]
+    together = [layers[0] | {key: layers[0][key] + times[key] for key in times}, layers[1], layers[2] | {key: layers[2][key] + times[key] for key in times}]
+    for schedule in ("tuned", "p3", "kvstore", "default"):
+        case = {"bandwidth": 50e6, "machines": [1, 2, 4]}
+        a, b = (ask("speedup", case | {"layers": one}, "--schedule", schedule) for one in (split, together))
+        assert column(a, "paceline") == pytest.approx(column(b, "paceline"), rel=1e-6)
+
+
+@pytest.mark.parametrize(("schedule", "machines"), [("kvstore", 8), ("tuned", 5)])
+def test_iterations_that_have_not_settled_are_not_told_where_they_are_below_the_bound(schedule, machines):
+    layers = [(15483384, 0, 0), (1000, 0, 0.01669), (25062, 4.3e-05, 0.001187), (1214, 0.0494, 0)]
+    case = {"bandwidth": 15971480, "start_up": 0.01, "payload": 1, "pushed": 0.5, "cards": 2, "machines": [machines]}
+    case["layers"] = [dict(zip(("bytes", "forward", "backward"), layer, strict=True)) for layer in layers]
+    (row,) = ask("speedup", case, "--schedule", schedule, *(("--push", "as-ready") if schedule == "tuned" else ()))
+    assert row["paceline"] >= row["lower_bound"], row
+
+
 @pytest.mark.parametrize(("more", "named"), WRONG)
 def test_settings_that_cannot_be(more, named):
     refused("speedup", "--input", "-", text=json.dumps({**SPEEDUP, **more}), names=[named])

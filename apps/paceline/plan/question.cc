@@ -215,7 +215,9 @@ void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const c
         ->option_text("NAME");
   }
   for (const Key& key : asked.keys) {
-    app->add_option(option_name(key.name), given.keys[key.name], key.help + (key.required ? "" : " (optional)"))
+    const std::string name = option_name(key.name);
+    const std::string other_key = name == "--input-size" ? "; JSON key: input" : "";
+    app->add_option(name, given.keys[key.name], key.help + other_key + (key.required ? "" : " (optional)"))
         ->option_text(metavariable(key.type))
         ->group("One case by options (JSON keys: the same names with underscores)");
   }

@@ -77,7 +77,9 @@ Status choose(Candidates& candidates, std::int64_t samples) {
     }
     if (!candidate.plan.algorithms.feasible) continue;
     take_whole_steps(candidate);
-    if (!candidates.best || candidate.plan.time <= candidates.all[*candidates.best].plan.time) candidates.best = i;
+    const Candidate* best = candidates.best ? &candidates.all[*candidates.best] : nullptr;
+    if (best == nullptr || better(candidate.plan.time, candidate.step->mini_batch, best->plan.time, best->step->mini_batch))
+      candidates.best = i;
   }
   return {};
 }

@@ -21,36 +21,50 @@ constexpr double kUsualPayload = 1448.0 / 1514;  // of a link's bytes: TCP with 
 constexpr double kWorth = 0.5;                   // the share of its own work that a machine has to add in the mean
 constexpr double kLongest = 1e7, kLongestStartUp = 1'000;  // seconds, so that some iterations fit into virtual time
 
-// Layers without parameters are computed and not sent.
+// Layers without parameters are computed and not sent: with the layer before them, whose gate they wait for and whose gradient
+// waits for them. Those in front of all others wait for no gate, and are one layer.
 simulation::Job job_of(const std::vector<cost::LayerLoad>& layers) {
   simulation::Job job;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::string name = fmt::format("layer{}", i);
+  for (const cost::LayerLoad& layer : layers) {
     constexpr std::int64_t kElement = sizeof(float);
-    const std::int64_t elements = (layers[i].size.count + kElement - 1) / kElement;
-    job.table.layers.push_back(name);
-    if (elements > 0)
-      job.table.tensors.push_back(
-          {.name = name, .dtype = "float32", .shape = {elements}, .layer = Layer{static_cast<std::int32_t>(i)}});
-    job.forward.push_back(layers[i].forward);
-    job.backward.push_back(layers[i].backward);
+    const std::int64_t elements = (layer.size.count + kElement - 1) / kElement;
+    if (elements > 0 || job.table.layers.empty()) {
+      const Layer next{static_cast<std::int32_t>(job.table.layers.size())};
+      job.table.layers.push_back(fmt::format("layer{}", next.index));
+      if (elements > 0)
+        job.table.tensors.push_back({.name = job.table.layers.back(), .dtype = "float32", .shape = {elements}, .layer = next});
+      job.forward.push_back(0);
+      job.backward.push_back(0);
+    }
+    job.forward.back() += layer.forward;
+    job.backward.back() += layer.backward;
   }
   return job;
 }
 
+struct Stepped {
+  scheduling::ScheduleOptions schedule;
+  double iteration = 0;  // seconds
+};
+
+Result<Stepped> stepped(const simulation::Job& job, const scheduling::ScheduleOptions& schedule,
+                        const simulation::Cluster& cluster) {
+  PACELINE_ASSIGN_OR_RETURN(const auto predicted, simulation::predict(job, schedule, cluster));
+  return Stepped{schedule, predicted.iteration};
+}
+
 // As a job would choose, where that takes a moment; else by formula, in slices that are not too many to step.
-Result<double> tuned(const simulation::Job& job, const simulation::Cluster& cluster, const tuning::Given& given) {
+Result<Stepped> tuned(const simulation::Job& job, const simulation::Cluster& cluster, const tuning::Given& given) {
   const Bytes model{job.table.elements() * static_cast<std::int64_t>(sizeof(float))};
   scheduling::ScheduleOptions schedule = tuning::by_formula(model, cluster, {}, given);
   if (tuning::messages_of(job.table, schedule, cluster.workers) <= kFewMessages) {
     PACELINE_ASSIGN_OR_RETURN(const auto choice, tuning::tune(job, cluster, {}, given));
-    return choice.predicted.iteration;
+    return Stepped{choice.schedule, choice.predicted.iteration};
   }
   const double most = std::max(1.0, kMostMessages / 2 / cluster.workers - static_cast<double>(job.table.tensors.size()));
   schedule.cut.elements =
       std::max(schedule.cut.elements, static_cast<std::int64_t>(static_cast<double>(job.table.elements()) / most));
-  PACELINE_ASSIGN_OR_RETURN(const auto predicted, simulation::predict(job, schedule, cluster));
-  return predicted.iteration;
+  return stepped(job, schedule, cluster);
 }
 
 // What a case and its choices say of the machines and how they communicate.
@@ -83,12 +97,23 @@ cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64
   return bound;
 }
 
-Result<double> with_paceline(const Setting& setting, const simulation::Job& job, std::int64_t nodes, double computing) {
+Result<Stepped> by_name(const Setting& setting, const simulation::Job& job, const simulation::Cluster& cluster) {
+  PACELINE_ASSIGN_OR_RETURN(auto schedule, scheduling::parse_schedule_name(setting.schedule));
+  schedule.push = setting.given.push.value_or(schedule.push);
+  schedule.batching = setting.given.batching.value_or(schedule.batching);
+  if (tuning::messages_of(job.table, schedule, cluster.workers) > kMostByName)
+    return error(ErrorKind::kBadRequest,
+                 "{} of this model between {} machines has too many messages to step; ask for fewer machines or --schedule tuned",
+                 setting.schedule, cluster.workers);
+  return stepped(job, schedule, cluster);
+}
+
+Result<double> with_paceline(const Setting& setting, const simulation::Job& job, std::int64_t nodes, double computing,
+                             double lower_bound) {
   const bool apart = setting.servers > 0;
   if ((nodes == 1 && !apart) || job.table.tensors.empty()) return computing;
   using Layout = simulation::Cluster::Layout;
   const auto count = static_cast<std::int32_t>(nodes);
-  const std::string& name = setting.schedule;
   const simulation::Cluster cluster{.workers = count,
                                     .servers = apart ? setting.servers : count,
                                     .layout = apart ? Layout::kSeparate : Layout::kShared,
@@ -96,16 +121,12 @@ Result<double> with_paceline(const Setting& setting, const simulation::Job& job,
                                     .cards = setting.cards,
                                     .start_up = setting.link.start_up,
                                     .processing = simulation::kUsualProcessing};
-  if (name == "tuned") return tuned(job, cluster, setting.given);
-  PACELINE_ASSIGN_OR_RETURN(auto schedule, scheduling::parse_schedule_name(name));
-  schedule.push = setting.given.push.value_or(schedule.push);
-  schedule.batching = setting.given.batching.value_or(schedule.batching);
-  if (tuning::messages_of(job.table, schedule, count) > kMostByName)
-    return error(ErrorKind::kBadRequest,
-                 "{} of this model between {} machines has too many messages to step; ask for fewer machines or --schedule tuned",
-                 name, nodes);
-  PACELINE_ASSIGN_OR_RETURN(const auto predicted, simulation::predict(job, schedule, cluster));
-  return predicted.iteration;
+  PACELINE_ASSIGN_OR_RETURN(const Stepped seen,
+                            setting.schedule == "tuned" ? tuned(job, cluster, setting.given) : by_name(setting, job, cluster));
+  // Only iterations that have not settled can be shorter than the bound, but for nanoseconds that were rounded in each layer.
+  const double rounding = 4e-9 * static_cast<double>(job.forward.size());
+  if (seen.iteration >= lower_bound - rounding) return seen.iteration;
+  return simulation::predict_settled(job, seen.schedule, cluster);
 }
 
 Result<std::vector<std::int64_t>> machines_of(const Json& input) {
@@ -199,7 +220,7 @@ Result<Json> answer_speedup(const Json& input, const Json& choices) {
     if (bound.lower_bound > kLongest)
       return wrong_key("bandwidth", " lets an iteration of {} machines take {}; from {} on nothing is stepped", count,
                        in_time(bound.lower_bound), in_time(kLongest));
-    PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(setting, job, count, computing));
+    PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(setting, job, count, computing, bound.lower_bound));
     const double ddp = cost::bucketed_allreduce(layers, count, link), split = cost::split_allreduce(layers, count, link);
     const auto speedup = [&](double iteration) { return static_cast<double>(count) * computing / iteration; };
     const std::string limit = limit_of(bound);

@@ -10,12 +10,12 @@ namespace {
 // Sums of decimal fractions that are equal on paper differ in the last places.
 constexpr double kSameTime = 1e-12;
 
-bool better(const MiniBatchPlan& a, std::int64_t a_size, const MiniBatchPlan& b, std::int64_t b_size) {
-  const bool tie = std::abs(a.time - b.time) <= kSameTime * std::max(a.time, b.time);
-  return tie ? a_size > b_size : a.time < b.time;
-}
-
 }  // namespace
+
+bool better(double time, std::int64_t mini_batch, double than_time, std::int64_t than_mini_batch) {
+  const bool tie = std::abs(time - than_time) <= kSameTime * std::max(time, than_time);
+  return tie ? mini_batch > than_mini_batch : time < than_time;
+}
 
 Result<MiniBatchChoice> choose_mini_batch(std::int64_t samples, const std::vector<MiniBatchCandidate>& candidates) {
   if (samples < 1) return error(ErrorKind::kBadRequest, "samples is {}; legal is 1 or more", samples);
@@ -33,7 +33,8 @@ Result<MiniBatchChoice> choose_mini_batch(std::int64_t samples, const std::vecto
     choice.candidates.push_back({std::move(algorithms).value(), iterations, time});
     const MiniBatchPlan& added = choice.candidates.back();
     if (!added.algorithms.feasible) continue;
-    if (!choice.best || better(added, candidate.mini_batch, choice.candidates[*choice.best], candidates[*choice.best].mini_batch))
+    if (!choice.best ||
+        better(added.time, candidate.mini_batch, choice.candidates[*choice.best].time, candidates[*choice.best].mini_batch))
       choice.best = c;
   }
   return choice;

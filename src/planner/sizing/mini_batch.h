@@ -28,6 +28,9 @@ struct MiniBatchChoice {
   std::vector<MiniBatchPlan> candidates;
 };
 
+// Whether a data epoch of `time` is shorter, or as long but for rounding and with the larger mini-batch.
+bool better(double time, std::int64_t mini_batch, double than_time, std::int64_t than_mini_batch);
+
 // Least time; of times equal but for rounding the larger X; then the first. samples >= 1, at least one candidate, else kBadRequest.
 Result<MiniBatchChoice> choose_mini_batch(std::int64_t samples, const std::vector<MiniBatchCandidate>& candidates);
 
