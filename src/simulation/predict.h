@@ -59,9 +59,9 @@ struct Cluster {
 inline constexpr double kUsualProcessing = 30e-6;
 
 struct Prediction {
-  // Seconds, once the first iterations are over; of a schedule that orders nothing by layer some more may pass until all are equally
-  // long (predict_settled). Where workers do different numbers of iterations: those in which all together do
-  // as many mini-batches as there are workers.
+  // Seconds, once the first iterations are over; of a schedule that orders nothing by layer more may pass until all are as long
+  // (predict_settled). Where workers do different numbers of iterations: those in which all together do as many mini-batches as
+  // there are workers.
   double iteration = 0;
   // No schedule is faster (cost/lower_bound.h); 0 where that is not known: separate servers, links that differ or share cards, a
   // pace that is uneven or random. With workers of different speeds only computing and what a link carries count.
