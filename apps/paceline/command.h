@@ -1,6 +1,7 @@
 // What every command of the program shares: how it is added, how it reports, which exit code an error gets (docs/cli.md).
 #pragma once
 
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ int exit_code(const Status& status);
 
 // Prints `paceline: error: ...` on standard error, one line, and returns the exit code.
 int report_error(const Status& status);
+
+// Prints while something runs that goes on whether or not this can be written.
+void say(std::FILE* to, const std::string& text);
 
 // A value that its option refuses; what CLI11 throws for its own refusals, with the status that says all.
 class OptionError : public CLI::ParseError {

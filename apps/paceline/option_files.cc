@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "base/new_file.h"
 #include "base/utf8.h"
@@ -25,16 +26,23 @@ Status check_output_name(const char* option, const std::string& path) {
   return wrong("{} - names no file: standard output has the report; give a name, or ./-", option).because({"illegal", option});
 }
 
-Status check_output_names(std::initializer_list<std::pair<const char*, std::string>> files) {
+Status check_output_names(NamedFiles written, NamedFiles read) {
   namespace fs = std::filesystem;
   std::map<fs::path, const char*> options;
-  for (const auto& [option, path] : files) {
-    if (path.empty()) continue;
-    PACELINE_RETURN_IF_ERROR(check_output_name(option, path));
+  // The file itself; nothing for a device or a pipe.
+  const auto file_of = [](const std::string& path) -> std::optional<fs::path> {
     std::error_code problem;
-    const fs::path file = fs::weakly_canonical(path, problem);
-    if (problem || (fs::exists(file, problem) && !fs::is_regular_file(file, problem))) continue;
-    const auto [other, is_new] = options.emplace(file, option);
+    const fs::path file = path.empty() ? fs::path() : fs::weakly_canonical(path, problem);
+    if (path.empty() || problem || (fs::exists(file, problem) && !fs::is_regular_file(file, problem))) return std::nullopt;
+    return file;
+  };
+  for (const auto& [option, path] : read)
+    if (const auto file = file_of(path)) options.emplace(*file, option);
+  for (const auto& [option, path] : written) {
+    PACELINE_RETURN_IF_ERROR(check_output_name(option, path));
+    const auto file = file_of(path);
+    if (!file) continue;
+    const auto [other, is_new] = options.emplace(*file, option);
     if (!is_new)
       return wrong("{} and {} name one file, {}; give each its own", other->second, option, path)
           .because({"contradiction", option});

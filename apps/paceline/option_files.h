@@ -20,8 +20,9 @@ Result<std::string> read_option(const char* option, const std::string& path, Byt
 
 // Refuses "-", which means standard output elsewhere.
 Status check_output_name(const char* option, const std::string& path);
-// The same of several options ("": not given), no two of which may name one file; devices and pipes may be named twice.
-Status check_output_names(std::initializer_list<std::pair<const char*, std::string>> files);
+using NamedFiles = std::initializer_list<std::pair<const char*, std::string>>;  // by option; "": not given
+// The same of several options, none of which may name a file of another one or of `read`; devices and pipes may be named twice.
+Status check_output_names(NamedFiles written, NamedFiles read);
 // Whether the file could be written now; "" is well. kBadRequest naming the option.
 Status check_output(const char* option, const std::string& path);
 

@@ -1,18 +1,22 @@
 #include "paceline/program.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "paceline/config.h"
 #include "paceline/help_text.h"
+#include "report/report.h"
 
 namespace paceline::cli {
 namespace {
@@ -163,6 +167,13 @@ const char* group_of(const std::string& command) {
   return "Plan and measure";
 }
 
+// Else what is opened next would be taken for standard output.
+void fill_closed_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDONLY);  // cannot be written, as before
+  }
+}
+
 int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
   CLI::App app("Paceline trains one network on many workers and hides the communication behind the computation.", "paceline");
   app.set_version_flag("--version", "paceline " PACELINE_VERSION);
@@ -200,6 +211,7 @@ int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
 }  // namespace
 
 int run_program(std::span<const AddCommand> commands, const std::vector<std::string>& words) {
+  fill_closed_descriptors();
   try {
     const int code = run(commands, words);
     // What was printed may only now meet a disk that is full.
@@ -214,6 +226,11 @@ int run_program(std::span<const AddCommand> commands, const std::vector<std::str
         error(ErrorKind::kIo, "{}{}", refused.what(),
               limit ? ": no thread could be made; look at the limits (ulimit -a) and at the memory that is left" : "")
             .because({limit ? "memory" : "", ""}));
+  } catch (const report::Json::type_error& no_text) {
+    // Texts of options are looked at; what else becomes JSON are names of folders, variables, and words behind --.
+    return report_error(
+        error(ErrorKind::kBadRequest, "the folder, a variable or a word of the command is no UTF-8 text: {}", no_text.what())
+            .because({"illegal", ""}));
   } catch (const std::exception& unexpected) {
     return report_error(error(ErrorKind::kIo, "{}", unexpected.what()));
   }

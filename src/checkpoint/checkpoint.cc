@@ -96,18 +96,19 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
                    kCheckpointFormat)
           .because({"release", ""});
     Manifest manifest;
-    manifest.iteration = json.at("iteration");
+    manifest.iteration = whole_at(json, "iteration", 1, std::numeric_limits<std::int64_t>::max());
     manifest.release = json.at("release");
-    manifest.workers = json.at("workers");
-    manifest.servers = json.at("servers");
+    manifest.workers = static_cast<std::int32_t>(whole_at(json, "workers", 1, kMostInt32));
+    manifest.servers = static_cast<std::int32_t>(whole_at(json, "servers", 0, kMostInt32));
     for (const auto& [name, value] : json.at("settings").items()) manifest.settings.emplace_back(name, value.get<std::string>());
     manifest.table.layers = json.at("layers").get<std::vector<std::string>>();
     for (const report::Json& tensor : json.at("tensors")) {
       manifest.table.tensors.push_back({tensor.at("name"), tensor.at("dtype"), tensor.at("shape").get<std::vector<std::int64_t>>(),
-                                        Layer{tensor.at("layer")}, tensor.at("group"), tensor.value("frozen", false)});
+                                        Layer{static_cast<std::int32_t>(whole_at(tensor, "layer", 0, kMostInt32))},
+                                        static_cast<std::int32_t>(whole_at(tensor, "group", 0, kMostInt32)),
+                                        tensor.value("frozen", false)});
     }
     for (const report::Json& part : json.at("parts")) manifest.parts.push_back(part_summary_from(part));
-    if (manifest.iteration < 1 || manifest.workers < 1) return damaged("it has no workers or no iteration");
     PACELINE_RETURN_IF_ERROR(wire::validate(manifest.table));
     return manifest;
   } catch (const nlohmann::json::exception& problem) {

@@ -104,6 +104,17 @@ bool has_room(const SavedArray& array) {
 
 }  // namespace
 
+std::int64_t whole_at(const report::Json& json, const char* key, std::int64_t least, std::int64_t most) {
+  const report::Json& value = json.at(key);
+  // What is larger than an int64 is unsigned.
+  const bool whole =
+      value.is_number_integer() &&
+      !(value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+  if (!whole || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
+    throw nlohmann::json::other_error::create(501, fmt::format("'{}' is {}", key, value.dump()), nullptr);
+  return value;
+}
+
 std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
 report::Json to_json(const PartSummary& part) {

@@ -31,6 +31,8 @@ void close_if_open(int descriptor) {
   if (input.read >= 0) {
     fcntl(input.read, F_SETFL, 0);
     dup2(input.read, STDIN_FILENO);
+  } else if (isatty(STDIN_FILENO) == 1) {  // who is not in its group would stand still when it reads from it
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   }
   dup2(output.write, STDOUT_FILENO);
   dup2(errors.write, STDERR_FILENO);
@@ -94,8 +96,9 @@ Child::~Child() {
 }
 
 void Child::read(int& descriptor, std::string& rest, const std::function<void(const std::string&)>& on_line) {
+  constexpr std::size_t kMost = 64 << 10;  // of a child that prints faster than lines are taken
   char buffer[4096];
-  while (descriptor >= 0) {
+  for (std::size_t taken = 0; descriptor >= 0 && taken < kMost;) {
     const ssize_t count = ::read(descriptor, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
@@ -105,12 +108,12 @@ void Child::read(int& descriptor, std::string& rest, const std::function<void(co
       if (!rest.empty()) on_line(std::exchange(rest, {}));
       return;
     }
+    taken += static_cast<std::size_t>(count);
+    std::size_t begin = 0, searched = rest.size();
     rest.append(buffer, static_cast<std::size_t>(count));
-    for (std::size_t end; (end = rest.find('\n')) != std::string::npos;) {
-      const std::string line = rest.substr(0, end);
-      rest.erase(0, end + 1);
-      on_line(line);
-    }
+    for (std::size_t end; (end = rest.find('\n', searched)) != std::string::npos; searched = begin = end + 1)
+      on_line(rest.substr(begin, end - begin));
+    rest.erase(0, begin);
   }
 }
 

@@ -23,7 +23,8 @@ Result<Pipe> make_pipe();
 
 class Child {
  public:
-  // What it reads as standard input: this process's, or what is written into input(), which ends with this object.
+  // What it reads as standard input: this process's (of a terminal nothing), or what is written into input(), which ends with this
+  // object.
   enum class Input { kInherited, kPipe };
 
   // `label` names it in messages: "worker 2". `arguments[0]` is the program, searched in PATH when it has no slash; `environment`
@@ -43,7 +44,7 @@ class Child {
   int errors() const { return errors_; }
   int input() const { return input_; }  // writable; -1: it has this process's
 
-  // Reads what is there, calling `on_line` for every complete line; closes the end when it is over.
+  // Reads what is there, some 64 KiB at most, calling `on_line` for every complete line; closes the end when it is over.
   void read_output(const std::function<void(const std::string&)>& on_line) { read(output_, output_rest_, on_line); }
   void read_errors(const std::function<void(const std::string&)>& on_line) { read(errors_, errors_rest_, on_line); }
 

@@ -67,7 +67,15 @@ bool is_wildcard(std::string_view host) {
 }
 
 Result<Address> place_at(const std::string& host, std::uint16_t port) {
-  if (!Address{host}.is_file()) return Address{host, port};
+  const auto refuse = [&](const char* why) {
+    return error(ErrorKind::kBadRequest, "'{}' is no place: {}", host, why).because({"address", ""});
+  };
+  if (!Address{host}.is_file()) {
+    if (host.starts_with("unix:")) return refuse("the path of a file begins with /, as in unix:/run/job");
+    if (host.find_first_of("[]") != std::string::npos)
+      return refuse("an IPv6 address stands without brackets where no port follows");
+    return Address{host, port};
+  }
   if (port != 0)
     return error(ErrorKind::kBadRequest, "{} is a file and has no port {}; leave the port out", host, port)
         .because({"address", ""});

@@ -42,6 +42,12 @@ TEST(Address, AHostAndAPortOfACommandLineArePlaces) {
   EXPECT_EQ(place_at("127.0.0.1", 4100).value(), (Address{"127.0.0.1", 4100}));
   EXPECT_EQ(place_at("unix:/run/job", 0).value(), parse_address("unix:/run/job").value());
   EXPECT_EQ(place_at("unix:/run/job", 4100).status().kind(), ErrorKind::kBadRequest);
+  EXPECT_EQ(place_at("::1", 4100).value(), (Address{"::1", 4100}));
+  for (const char* const text : {"unix:job", "unix:", "[::1]", "[::1]:4100"}) {
+    const Status refused = place_at(text, 0).status();
+    EXPECT_EQ(refused.kind(), ErrorKind::kBadRequest) << text;
+    EXPECT_EQ(refused.message().find(std::string("'") + text + "' is no place: "), 0U) << refused.message();
+  }
 }
 
 TEST(Address, WhoIsToldOnlyWhereTheOthersMeetListensWhereTheyReachIt) {

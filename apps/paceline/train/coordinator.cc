@@ -93,8 +93,8 @@ int run_coordinator(const CoordinatorRequest& request) {
   if (request.events)
     events.emplace(stdout).add(event("listening", address->text()), Worth::kKept);
   else
-    fmt::print(stderr, "paceline: coordinator at {}, waiting for {} and {}\n", address->text(), counted(request.workers, "worker"),
-               counted(request.servers, "server"));
+    say(stderr, fmt::format("paceline: coordinator at {}, waiting for {} and {}\n", address->text(),
+                            counted(request.workers, "worker"), counted(request.servers, "server")));
 
   loop.run();
   bar.reset();

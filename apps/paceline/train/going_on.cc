@@ -71,8 +71,8 @@ void EarlierJob::tell(const TrainRequest& request) const {
   if (!saving.export_file.empty() && here.export_file.empty()) left += fmt::format(" --export {}", saving.export_file);
   if (!saving.key_file.empty() && here.key_file.empty()) left += fmt::format(" --checkpoint-key {}", saving.key_file);
   if (taken.empty() && left.empty()) return;
-  fmt::print(stderr, "paceline: from {}:{}{}{}\n", found_.folder, taken.empty() ? " nothing" : taken, left.empty() ? "" : "; not",
-             left);
+  say(stderr, fmt::format("paceline: from {}:{}{}{}\n", found_.folder, taken.empty() ? " nothing" : taken,
+                          left.empty() ? "" : "; not", left));
 }
 
 std::string way_on(const job::JobSpec& job) {

@@ -5,7 +5,10 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 namespace paceline::cli {
 
@@ -23,20 +26,19 @@ Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const char* option, const
                  why == ENXIO ? "it is a socket, or a pipe that nobody reads" : std::strerror(why))
         .because({why == ENOENT || why == ENOTDIR ? "no-file" : "", option});
   }
-  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   return std::unique_ptr<MetricsFile>(
-      new MetricsFile(fdopen(descriptor, "w"), fmt::format("{} {}", option, path), made ? path : "", workers, lines, earlier));
+      new MetricsFile(descriptor, fmt::format("{} {}", option, path), made ? path : "", workers, lines, earlier));
 }
 
 MetricsFile::~MetricsFile() {
-  std::fclose(file_);
+  close(file_);
   if (!begun_ && !made_.empty()) unlink(made_.c_str());
 }
 
 void MetricsFile::begin() {
   if (std::exchange(begun_, true)) return;
   // A pipe or device has nothing to empty, and no end.
-  [[maybe_unused]] const auto done = earlier_ == Earlier::kKept ? std::fseek(file_, 0, SEEK_END) : ftruncate(fileno(file_), 0);
+  [[maybe_unused]] const auto done = earlier_ == Earlier::kKept ? lseek(file_, 0, SEEK_END) : ftruncate(file_, 0);
 }
 
 void MetricsFile::on_progress(const report::Json& progress) {
@@ -70,12 +72,42 @@ void MetricsFile::on_progress(const report::Json& progress) {
 }
 
 void MetricsFile::write(const report::Json& line) {
+  constexpr std::size_t kMostPending = 32 << 20;
   if (!problem_.ok()) return;
   begin();
-  const std::string text = line.dump() + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0) return;
-  problem_ = error(ErrorKind::kIo, "{} cannot be written: {}; lines are missing", name_, std::strerror(errno));
-  fmt::print(stderr, "paceline: warning: {}, training goes on\n", problem_.message());
+  pending_ += line.dump() + "\n";
+  write_pending();
+  if (pending_.size() > kMostPending) fail("nobody reads it fast enough");
+}
+
+void MetricsFile::write_pending() {
+  std::size_t done = 0;
+  while (done < pending_.size()) {
+    const ssize_t written = ::write(file_, pending_.data() + done, pending_.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) break;
+    if (written < 0) return fail(std::strerror(errno));
+    done += static_cast<std::size_t>(written);
+  }
+  pending_.erase(0, done);
+}
+
+void MetricsFile::fail(const char* why) {
+  pending_.clear();
+  problem_ = error(ErrorKind::kIo, "{} cannot be written: {}; lines are missing", name_, why);
+  say(stderr, fmt::format("paceline: warning: {}, training goes on\n", problem_.message()));
+}
+
+const Status& MetricsFile::finish(Duration patience) {
+  const SystemClock clock;
+  const TimePoint end = clock.now() + patience;
+  while (!pending_.empty() && clock.now() < end) {
+    pollfd room{file_, POLLOUT, 0};
+    poll(&room, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(end - clock.now()).count()));
+    write_pending();
+  }
+  if (!pending_.empty()) fail("nobody reads it");
+  return problem_;
 }
 
 namespace {

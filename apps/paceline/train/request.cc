@@ -252,10 +252,18 @@ Result<TrainRequest> checked(TrainRequest r) {
                  r.rank);
   PACELINE_RETURN_IF_ERROR(check_security(r));
   PACELINE_RETURN_IF_ERROR(check_one_process(r));
+  constexpr std::string_view kRecords = "records:";
+  const std::string& data = r.settings.task.dataset;
   PACELINE_RETURN_IF_ERROR(check_output_names({{"--metrics", r.metrics_file},
                                                {"--pace", r.pace_file},
                                                {"--trace", r.trace_file},
-                                               {"--export", r.settings.saving.export_file}}));
+                                               {"--export", r.settings.saving.export_file}},
+                                              {{"--job-key-file", r.security.key_file},
+                                               {"--checkpoint-key", r.settings.saving.key_file},
+                                               {"--convolutions", r.convolutions_file},
+                                               {"--plan", r.plan_file},
+                                               {"--model", job::replay_file(r.settings).value_or("")},
+                                               {"--dataset", data.starts_with(kRecords) ? data.substr(kRecords.size()) : ""}}));
   if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
   PACELINE_RETURN_IF_ERROR(check_output("--export", r.settings.saving.export_file));
   for (std::string* path : {&r.settings.saving.export_file, &r.settings.saving.directory})

@@ -32,7 +32,7 @@ Status run_child(const char* label, const std::vector<std::string>& arguments, c
       if (auto read = read_error_line(line))
         said = std::move(*read);
       else
-        fmt::print(stderr, "{}\n", line);
+        say(stderr, line + "\n");
     });
   }
   child->wait();

@@ -19,6 +19,7 @@
 #include "paceline/train/hosts.h"
 #include "paceline/train/metrics.h"
 #include "paceline/train/roles.h"
+#include "paceline/train/signals.h"
 #include "paceline/train/trainer_program.h"
 #include "paceline/train/worker_program.h"
 #include "process/child.h"
@@ -34,6 +35,7 @@ using report::Json;
 // How long children may take to end by themselves once one of them has said why, or the user has asked twice; and how long what
 // they print is read when they have ended and somebody else still holds the other end.
 constexpr Duration kGrace = std::chrono::milliseconds(800), kLastWords = std::chrono::milliseconds(1500);
+constexpr Duration kLastReading = std::chrono::seconds(5);  // of who reads --metrics
 
 int report_said(ErrorKind kind, const SaidError& said) { return report_error(Status(kind, said.sentence, {said.code, ""})); }
 
@@ -42,7 +44,7 @@ class WholeJob {
   explicit WholeJob(const TrainRequest& request) : request_(request) {}
 
   int run() {
-    block_signals();
+    signals_ = take_signals_by_descriptor();
     if (const Status status = start(); !status.ok()) return report_error(status);
     while (!over()) {
       if (const Status status = serve(); !status.ok()) return report_error(status);
@@ -108,15 +110,6 @@ class WholeJob {
     children_.push_back(trainer_->take_process());
     forking_ = children_.back().get();
     return {};
-  }
-
-  void block_signals() {
-    sigset_t mask;
-    sigemptyset(&mask);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&mask, number);
-    signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    sigaddset(&mask, SIGPIPE);  // who reads what is printed may go away: an error of that file, and not this process's end
-    sigprocmask(SIG_BLOCK, &mask, nullptr);
   }
 
   // Waits for signals, lines and deadlines, and deals with what there is.
@@ -222,7 +215,7 @@ class WholeJob {
 
   // What a program of the user's own prints.
   void on_program_line(const Child& child, const std::string& line) {
-    fmt::print(request_.json ? stderr : stdout, "{}{}\n", prefix(child), line);
+    say(request_.json ? stderr : stdout, prefix(child) + line + "\n");
   }
 
   std::string prefix(const Child& child) const { return on_hosts() ? fmt::format("[{}] ", child.label()) : ""; }
@@ -249,7 +242,7 @@ class WholeJob {
 
   void on_error_line(const Child& child, const std::string& line) {
     auto said = read_error_line(line);
-    if (!said) return fmt::print(stderr, "{}{}\n", prefix(child), line);
+    if (!said) return say(stderr, prefix(child) + line + "\n");
     // The coordinator's verdict counts most; else what was said first.
     if (first_error_.sentence.empty() || &child == children_[0].get()) first_error_ = std::move(*said);
   }
@@ -264,7 +257,7 @@ class WholeJob {
       if (child.get() == children_[0].get()) {
         // The job is over; who does not end by itself is ended, and nobody is blamed. A user's program may have more to do.
         if (!well && blamed_.sentence.empty()) blamed_ = how_it_ended(*child);
-        programs_go_on_ = !request_.program.empty() && ended_in_order(*child);
+        programs_go_on_ = !request_.program.empty() && has_gathered() && ended_in_order(*child);
         kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
       } else if (well && !joined_before_it_ended(child.get())) {
         blamed_ = {fmt::format("{} ended without joining the job", named(*child)), "never-joined"};
@@ -320,9 +313,13 @@ class WholeJob {
                     named(**runs_on), to_text(from_seconds(request_.settings.limits.stall_deadline)));
   }
 
-  // The coordinator has said so before it welcomed anybody, but that line may not have been read yet.
   bool joined_before_it_ended(const Child* child) {
-    if (killed_ || request_.reference || child == forking_ || !blamed_.sentence.empty() || children_[0]->ended()) return true;
+    return killed_ || request_.reference || child == forking_ || !blamed_.sentence.empty() || children_[0]->ended() ||
+           has_gathered();
+  }
+
+  // The coordinator has said so before it welcomed anybody, but that line may not have been read yet.
+  bool has_gathered() {
     if (!gathered_) children_[0]->read_output([&](const std::string& line) { (void)on_event(line); });
     return gathered_;
   }
@@ -353,8 +350,8 @@ class WholeJob {
     const int status = children_[0]->wait_status();
     const bool job_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     // Whether a process could not do its last work, such as writing what was asked for, though the job went well.
-    for (const MetricsFile* lines : {metrics_.get(), pace_.get()}) {
-      if (job_well && lines != nullptr && !lines->problem().ok()) return report_error(lines->problem());
+    for (MetricsFile* lines : {metrics_.get(), pace_.get()}) {
+      if (job_well && lines != nullptr && !lines->finish(kLastReading).ok()) return report_error(lines->finish({}));
     }
     const bool said = !first_error_.sentence.empty();
     if (job_well && report_) return blamed_.sentence.empty() ? kDone : report_said(ErrorKind::kIo, said ? first_error_ : blamed_);
