@@ -134,7 +134,9 @@ struct CommunicatorOptions {
   int ranks = 0;
   std::string bind;  // "": 127.0.0.1, or a file beside the coordinator's
 
-  bool rank_order = false;  // add in rank order: the same bits whatever the algorithm; reduce then needs the last rank as root
+  // Add in rank order: the same bits whatever the algorithm, but for which of several NaNs. Then reduce needs the last rank as
+  // root.
+  bool rank_order = false;
   // A broadcast or reduce ends once all ranks have begun it, so that ranks that disagree all fail in it. `false` is faster: the
   // root of a broadcast and the leaves of a reduce do not wait, and each rank sends lg(ranks) messages fewer. But then they hear
   // of a disagreement only in their next operation.

@@ -36,7 +36,8 @@ typedef struct paceline_communicator_options {
   const char* bind;
   /* Instead of measuring it; the same everywhere. */
   const paceline_link* link;
-  /* 1: adds in rank order, the same bits whatever the algorithm; reduce then needs the last rank as root. */
+  /* 1: adds in rank order, the same bits whatever the algorithm, but for which of several NaNs; reduce then needs the last
+     rank as root. */
   int32_t rank_order;
   /* 1: a broadcast or reduce may end before all ranks have begun it, with fewer messages; ranks that disagree hear of it in
      their next operation. */

@@ -11,7 +11,7 @@
  *   paceline_job_set(job, "learning-rate", "0.1", &error);
  *   int64_t shape[1] = {1000};
  *   paceline_tensor weights = {sizeof weights, .name = "fc.weight", .shape = shape, .dimensions = 1, .value = initial};
- *   paceline_job_add_tensor(job, &weights, &error);
+ *   paceline_job_add_tensor(job, &weights, NULL, &error);
  *   paceline_place place = {sizeof place, .role = PACELINE_BOTH, .rank = -1, .workers = 1, .servers = 1};
  *   paceline_coordinate(job, &place, &coordinator, &error);
  *   paceline_node_address(coordinator, &address, &error);    a text: place.coordinator of everybody else
@@ -33,12 +33,12 @@
  * an unknown option. Nothing is thrown, and no signal handler, signal mask or environment variable of the process is touched.
  *
  * Structs begin with their size, which the caller sets to sizeof; the rest may be 0 for the default. A library knows the
- * structs of earlier releases; a struct that is smaller than the first release's or larger than its own is refused.
+ * structs of earlier releases; one that is smaller than the first release's or larger than its own is refused, but `error`.
  *
  * Handles are opaque, never NULL, and used until paceline_close. Each object has threads of the library's own, which block
  * all signals. Threads: any handle may be used by any thread, several at a time. A call of another thread that waits while
- * the handle is closed ends with PACELINE_CANCELLED. fork(): in the child every handle of the parent is refused and nothing of
- * it is touched; the child may make others.
+ * the handle is closed ends with PACELINE_CANCELLED; closing a request waits for its end (error.h). fork(): in the child
+ * every handle of the parent is refused and nothing of it is touched; the child may make others.
  *
  * Times are seconds. A `seconds` argument limits one call: 0 looks only, INFINITY leaves it to the job's own limits (options
  * `deadline` and `stall-deadline`). When it has passed and nothing else has happened the kind is PACELINE_AGAIN: call again

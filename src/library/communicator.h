@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 
@@ -24,7 +26,14 @@ class Ranks final : public Object {
   paceline_communicator_info info() const;
 
  private:
+  // Of the communicator and all its groups.
+  struct GroupIds {
+    std::mutex mutex;
+    std::set<std::int32_t> used;
+  };
+
   std::shared_ptr<runtime::CollectiveProcess> process_;
+  std::shared_ptr<GroupIds> ids_ = std::make_shared<GroupIds>();
   std::unique_ptr<collectives::Communicator> all_;
   paceline_link links_{};
 };

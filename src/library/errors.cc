@@ -7,15 +7,11 @@
 namespace paceline::library {
 namespace {
 
-// As much of the text as there is room for, ended by a 0, and not cut inside a letter.
 template <std::size_t kRoom>
 void copy_text(std::string_view text, char (&to)[kRoom]) {
-  std::size_t length = std::min(text.size(), kRoom - 1);
-  if (length < text.size()) {
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
-  }
-  std::memcpy(to, text.data(), length);
-  to[length] = 0;
+  const std::string_view cut = cut_text(text, kRoom);
+  std::memcpy(to, cut.data(), cut.size());
+  to[cut.size()] = 0;
 }
 
 std::int32_t fill(std::int32_t kind, std::string_view code, std::string_view subject, std::string_view message,
@@ -29,6 +25,14 @@ std::int32_t fill(std::int32_t kind, std::string_view code, std::string_view sub
 }
 
 }  // namespace
+
+std::string_view cut_text(std::string_view text, std::size_t room) {
+  std::size_t length = std::min(text.size(), room - 1);
+  if (length < text.size()) {
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  }
+  return text.substr(0, length);
+}
 
 std::int32_t kind_of(const Status& status) {
   constexpr std::int32_t kKinds[] = {PACELINE_BAD_REQUEST, PACELINE_PEER_LOST, PACELINE_DEADLINE, PACELINE_CANCELLED,

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 #include "base/status.h"
@@ -20,6 +21,9 @@ template <typename... Args>
 Status refusal(const char* code, const char* subject, fmt::format_string<Args...> format, Args&&... args) {
   return Status(ErrorKind::kBadRequest, fmt::format(format, std::forward<Args>(args)...), {code, subject});
 }
+
+// As much of the text as there is room for, with a 0 behind it, and not cut inside a letter.
+std::string_view cut_text(std::string_view text, std::size_t room);
 
 std::int32_t kind_of(const Status& status);
 // The kind of an error that the user names. Requires: is_error_kind(kind).

@@ -72,7 +72,7 @@ Table& table() {
 Status no_object(const void* handle, const char* wanted) {
   const auto number = reinterpret_cast<Number>(handle);
   if (handle == nullptr) return refusal(kNull, wanted, "the {} is NULL", wanted);
-  if (table().was_given(number)) return refusal(kHandle, wanted, "the {} is closed already", wanted);
+  if (table().was_given(number)) return closed_already(wanted);
   if (table().is_a_parents(number))
     return refusal(kHandle, wanted, "the {} was made before fork(); make another one in this process", wanted);
   return refusal(kHandle, wanted, "the {} is no handle of this library", wanted);
@@ -88,11 +88,14 @@ Result<std::shared_ptr<Object>> find_object(const void* handle, const char* want
   return object;
 }
 
+Status closed_already(const char* wanted) { return refusal(kHandle, wanted, "the {} is closed already", wanted); }
+
 Status close_handle(const void* handle, Duration limit) {
   const std::shared_ptr<Object> object = table().take(reinterpret_cast<Number>(handle));
   if (object == nullptr) return no_object(handle, "handle");
   object->stop();
   const std::unique_lock last(object->users_);
+  object->over_ = true;
   object->end(limit);
   return {};
 }

@@ -30,6 +30,7 @@ class Object {
   friend Status close_handle(const void* handle, Duration limit);
 
   std::shared_mutex users_;  // held, shared, by every call
+  bool over_ = false;        // guarded by users_: end() has been called, or will be
 };
 
 // An object while a call uses it.
@@ -37,6 +38,8 @@ template <typename Type>
 class Use {
  public:
   explicit Use(std::shared_ptr<Type> object) : object_(std::move(object)), lock_(object_->users_) {}
+  // Closed after it was found and before this held it.
+  bool over() const { return object_->over_; }
   Type* operator->() const { return object_.get(); }
   Type& operator*() const { return *object_; }
   const std::shared_ptr<Type>& shared() const { return object_; }
@@ -50,6 +53,7 @@ class Use {
 void* add_object(std::shared_ptr<Object> object);
 // kBadRequest with code "handle" when it is none.
 Result<std::shared_ptr<Object>> find_object(const void* handle, const char* wanted);
+Status closed_already(const char* wanted);
 Status close_handle(const void* handle, Duration limit);
 // Forgets all handles, without touching what is behind them: this is the child of a fork.
 void abandon_objects();
@@ -60,7 +64,9 @@ Result<Use<Type>> use(const void* handle) {
   PACELINE_ASSIGN_OR_RETURN(std::shared_ptr<Object> object, find_object(handle, Type::kType));
   auto typed = std::dynamic_pointer_cast<Type>(object);
   if (typed == nullptr) return refusal(kHandle, Type::kType, "the handle is a {}; give a {}", object->type(), Type::kType);
-  return Use<Type>(std::move(typed));
+  Use<Type> used(std::move(typed));
+  if (used.over()) return closed_already(Type::kType);
+  return used;
 }
 
 template <typename Handle>

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/secret.h"
+#include "base/utf8.h"
 #include "library/structs.h"
 #include "transport/security.h"
 
@@ -83,7 +84,7 @@ Result<std::optional<JobKey>> key_of(const char* job_key_file, const char* secur
   const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
   auto key = transport::choose_security(security == nullptr ? "auto" : security, text(job_key_file), places,
                                         text(std::getenv("PACELINE_JOB_KEY_FILE")));
-  if (!key.ok()) return key.status().because({"key", "job_key_file"});
+  if (!key.ok()) return key.status().because({"key", key.status().code() == "unknown" ? "security" : "job_key_file"});
   return key;
 }
 
@@ -137,7 +138,11 @@ int32_t paceline_fail(paceline_node* node, int32_t kind, const char* message, pa
     PACELINE_RETURN_IF_ERROR(check_given(message, "message"));
     if (!is_error_kind(kind) || kind == PACELINE_CANCELLED)
       return refusal("illegal", "kind", "{} is no kind of a failure; legal: 1 to 7 but 4 (PACELINE_CANCELLED)", kind);
-    used->fail(Status(error_kind_of(kind), message));
+    const std::string_view said = message;
+    if (said.empty() || !is_utf8(said))
+      return refusal("illegal", "message", "the message is {}; it is what everybody hears",
+                     said.empty() ? "empty" : "no UTF-8 text");
+    used->fail(Status(error_kind_of(kind), std::string(cut_text(said, sizeof(paceline_error::message)))));
     return {};
   });
 }

@@ -1,4 +1,6 @@
 // The functions of the C interface about the optimizer's state (optimizer_state.h), and what a job and a worker do for them.
+#include <limits>
+
 #include <fmt/ranges.h>
 
 #include "library/structs.h"
@@ -14,9 +16,10 @@ Status Job::set_state(std::uint32_t tensor, std::span<const float* const> arrays
   if (arrays.size() > kMostStateArrays)
     return refusal("illegal", "count", "{} arrays of optimizer state; legal: 0 to {}", arrays.size(), kMostStateArrays);
   if (updates < 0) return refusal("illegal", "updates", "\"{}\" has had {} updates; legal: 0 and more", info.name, updates);
+  constexpr std::int64_t kMostElements = std::numeric_limits<std::ptrdiff_t>::max() / sizeof(float);
   std::int64_t elements = 1;  // joining refuses such a shape, but that comes later
   for (const std::int64_t length : info.shape) {
-    if (length < 0 || __builtin_mul_overflow(elements, length, &elements))
+    if (length < 0 || __builtin_mul_overflow(elements, length, &elements) || elements > kMostElements)
       return refusal("illegal", "tensor", "tensor \"{}\" has the illegal shape [{}]", info.name, fmt::join(info.shape, ", "));
   }
   exchange::OptimizerState::Known known{.steps = updates, .planes = {}};

@@ -1,5 +1,6 @@
 // An iteration of a worker, call by call.
 #include <algorithm>
+#include <limits>
 
 #include "library/worker_node.h"
 #include "scheduling/urgency.h"
@@ -71,7 +72,7 @@ Status WorkerNode::in_turn(std::uint32_t place) {
 }
 
 void WorkerNode::begin_backward() {
-  if (!in_backward_.exchange(true)) exchange().forward_done();
+  if (in_backward_++ == 0) exchange().forward_done();
 }
 
 // In the job's table, whose layer of frozen tensors comes last; the program's layers of frozen tensors alone have no gate.
@@ -89,6 +90,9 @@ Status WorkerNode::set_order(std::span<const std::int32_t> layers) {
 
 Status WorkerNode::tell_rates(Iteration iteration, std::span<const double> learning_rates, std::span<const double> weight_decays) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_tell_rates"));
+  const std::size_t groups = static_cast<std::size_t>(exchange().plan().groups());
+  if (learning_rates.size() != groups)  // before they are read
+    return refusal("illegal", "groups", "rates of {} parameter groups; the job has {}", learning_rates.size(), groups);
   std::vector<exchange::GroupRates> rates;
   for (std::size_t group = 0; group < learning_rates.size(); ++group)
     rates.push_back({learning_rates[group], weight_decays[group]});
@@ -109,7 +113,10 @@ Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
     if (data != nullptr) copy_given(place, data, span_in(gradients_, place));
     taken = settled(exchange().gradient_ready(place));
   }
-  if (!taken.ok()) announced_[place] = 0;  // what is refused has done nothing: it may come again
+  if (!taken.ok()) {  // what is refused has done nothing: it may come again
+    announced_[place] = 0;
+    --in_backward_;
+  }
   return taken;
 }
 
@@ -125,9 +132,9 @@ Status WorkerNode::backward_done(Iteration iteration, std::span<const std::uint3
     PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
     unused_.push_back(job_.numbers.place(tensor));
   }
-  begin_backward();
+  if (in_backward_ == 0) exchange().forward_done();
   PACELINE_RETURN_IF_ERROR(settled(exchange().backward_done(iteration, unused_)));
-  in_backward_ = false;
+  in_backward_ = 0;
   ++current_;
   return {};
 }
@@ -146,7 +153,8 @@ Result<bool> WorkerNode::step_done(const paceline_step& step) {
   mark_ = ended;
   if (report_.iterations++ == 0) report_.loss_first = step.loss;
   report_.loss_last = step.loss;
-  report_.samples += step.samples;
+  if (__builtin_add_overflow(report_.samples, step.samples, &report_.samples))
+    report_.samples = std::numeric_limits<std::int64_t>::max();
   report_.iteration_seconds.add(report_.phases.total() - before);
   ++stepped_;
   const Result<bool> last = process_->end_iteration(stepped_);

@@ -59,12 +59,34 @@ Result<bool> WorkerNode::in_slices(Duration limit, Wait wait) {
   }
 }
 
+// Who comes while another thread joins or finishes waits no longer than it may. `call` gets what is left of the limit.
+template <typename Call>
+Result<bool> WorkerNode::one_at_a_time(Duration limit, Call call) {
+  const TimePoint began = now();
+  std::unique_lock lock(ends_);
+  PACELINE_ASSIGN_OR_RETURN(const bool mine, in_slices(limit, [&](Duration slice) -> Result<bool> {
+                              return left_.wait_until(lock, now() + slice, [this] { return !inside_; });
+                            }));
+  if (!mine) return false;
+  inside_ = true;
+  lock.unlock();
+  const auto leave = [this](void*) {
+    const std::lock_guard again(ends_);
+    inside_ = false;
+    left_.notify_one();
+  };
+  const std::unique_ptr<void, decltype(leave)> leaves(this, leave);
+  return call(limit == Duration::max() ? limit : limit - std::min<Duration>(limit, now() - began));
+}
+
 Result<bool> WorkerNode::joined(Duration limit) {
-  const std::lock_guard lock(ends_);
   if (turn_ != Turn::kJoining) return true;
-  PACELINE_ASSIGN_OR_RETURN(const bool over, in_slices(limit, [this](Duration slice) { return process_->joined(slice); }));
-  if (over) begin_training();
-  return over;
+  return one_at_a_time(limit, [this](Duration left) -> Result<bool> {
+    if (turn_ != Turn::kJoining) return true;
+    PACELINE_ASSIGN_OR_RETURN(const bool over, in_slices(left, [this](Duration slice) { return process_->joined(slice); }));
+    if (over) begin_training();
+    return over;
+  });
 }
 
 void WorkerNode::begin_training() {
@@ -93,8 +115,11 @@ paceline_info WorkerNode::info() const {
 }
 
 Result<bool> WorkerNode::finish(Duration limit) {
-  const std::lock_guard lock(ends_);
   if (turn_ == Turn::kJoining) return require_training("paceline_finish");
+  return one_at_a_time(limit, [this](Duration left) { return finish_alone(left); });
+}
+
+Result<bool> WorkerNode::finish_alone(Duration limit) {
   const TimePoint began = now();
   if (turn_ == Turn::kTraining) {
     PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().finish(current_ - 1, limit)));

@@ -4,6 +4,7 @@
 // turn it is.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -77,7 +78,10 @@ class WorkerNode final : public Node {
   void copy_given(std::uint32_t place, const void* data, Span to) const;
   void begin_training();
   void begin_backward();
+  template <typename Call>
+  Result<bool> one_at_a_time(Duration limit, Call call);
   void save_if_due(bool last);
+  Result<bool> finish_alone(Duration limit);
   void hand_in();
   exchange::GradientExchange& exchange() const { return process_->exchange(); }
 
@@ -91,7 +95,7 @@ class WorkerNode final : public Node {
   std::atomic<Turn> turn_ = Turn::kJoining;
   std::atomic<bool> closing_ = false;
   std::atomic<Iteration> current_ = 0;             // whose gradients are awaited
-  std::atomic<bool> in_backward_ = false;          // since its first gradient
+  std::atomic<std::int32_t> in_backward_ = 0;      // gradients of this backward that were not refused
   std::atomic<bool> gathered_ = false;             // state_, at least once
   std::vector<std::atomic<Iteration>> passed_;     // by layer of the table: the last iteration whose gate was passed
   std::vector<std::atomic<Iteration>> announced_;  // by place in the table: of its last gradient
@@ -102,7 +106,9 @@ class WorkerNode final : public Node {
   report::WorkerReport report_;
   std::vector<std::uint32_t> unused_;  // while backward_done runs
   std::unique_ptr<training::ProgressTeller> progress_;
-  std::mutex ends_;  // one thread joins or finishes at a time
+  std::mutex ends_;  // what follows
+  std::condition_variable left_;
+  bool inside_ = false;  // a thread joins or finishes
 };
 
 }  // namespace paceline::library

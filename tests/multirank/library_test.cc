@@ -227,6 +227,9 @@ TEST(Library, ACallThatMakesNoSenseIsRefusedBeforeAnythingBeginsAndHarmsNobody) 
     EXPECT_NE(group.open_group(all, 0, {0, 1}).message().find("group 0 cannot be; legal: 1 to 16317"), std::string::npos);
     EXPECT_NE(group.open_group(all, 1, {0, 2}).message().find("rank 2 of group 1 is no rank"), std::string::npos);
     EXPECT_NE(group.open_group(closed, 1, {0}).message().find("not open"), std::string::npos);
+    Communicator again;
+    EXPECT_EQ(group.open_group(all, 1, {0, 1}).message(), "") << "what was refused before had used nothing";
+    EXPECT_NE(again.open_group(all, 1, {0, 1}).message().find("group 1 was made before"), std::string::npos);
     EXPECT_TRUE(barrier(all).ok());
   });
 }

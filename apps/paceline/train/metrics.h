@@ -46,7 +46,7 @@ class MetricsFile {
   };
   int file_;
   std::string pending_;  // lines that a pipe had no room for
-  std::string name_;  // for messages: "--metrics FILE"
+  std::string name_;     // for messages: "--metrics FILE"
   Status problem_;
   std::string made_;  // the path when the file is new
   bool begun_ = false;

@@ -49,13 +49,17 @@ def words(tensor: Tensor) -> Elements:
 
 def padded(tensor: Tensor) -> Tensor:
     """The same bytes in memory of their own, up to a multiple of four."""
-    raw = tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8, device=HOST)
+    # Of one element any stride counts as contiguous, and is not what bytes are looked at by.
+    dense = tensor.detach().as_strided((1,), (1,)) if tensor.numel() == 1 else tensor.contiguous().view(-1)
+    raw = dense.view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8, device=HOST)
     held = torch.zeros((raw.numel() + 3) // 4 * 4, dtype=torch.uint8, device=HOST)
     held[: raw.numel()] = raw
     return held
 
 
 def unpadded(held: Tensor, like: Tensor) -> Tensor:
+    if like.numel() == 0:  # where `held` begins is no place of an element
+        return torch.empty_like(like)
     return held[: like.numel() * like.element_size()].view(like.dtype).view(like.shape)
 
 

@@ -54,9 +54,20 @@ def single(kind, n, r):
         t = drawn(kind, size)
         dist.broadcast(t, n - 1)
         yield f"broadcast of {size}", [t]
-    o = [torch.empty(5, dtype=kind) for _ in range(n)]
-    dist.all_gather(o, drawn(kind, 5))
-    yield "all_gather", o
+    for size in (0, 1, 5):
+        o = [torch.empty(size, dtype=kind) for _ in range(n)]
+        dist.all_gather(o, drawn(kind, size))
+        yield f"all_gather of {size}", o
+    for name, op in (("sum", dist.ReduceOp.SUM), ("product", dist.ReduceOp.PRODUCT)):
+        if kind is torch.bool:
+            continue
+        t = drawn(kind, 0)
+        dist.all_reduce(t, op)
+        yield f"all_reduce {name} of 0", [t]
+        t = drawn(kind, 4, 3)
+        one = t[:1, 0] if r == 0 else t[0, 0].clone().reshape(1)  # rank 0 has it among others
+        dist.all_reduce(one, op)
+        yield f"all_reduce {name} of 1", [torch.cat([one, one])]
     o = torch.empty(n * 3, 2, dtype=kind)
     dist.all_gather_into_tensor(o, drawn(kind, 3, 2))
     yield "all_gather_into_tensor", [o]
