@@ -80,7 +80,7 @@ Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& 
   const std::string file = checkpoint::PartHead{"worker", process.rank().value, settings.saving.iteration, "", {}}.file_name();
   const std::string path = settings.saving.from + "/" + file;
   PACELINE_ASSIGN_OR_RETURN(const checkpoint::PartReader part,
-                            checkpoint::open_part(system_files(), settings.saving.from, file, process.seal()));
+                            checkpoint::open_part(system_files(), settings.saving, file, process.seal()));
   const checkpoint::PartHead& head = part.head();
   auto buffers = adapter.buffers();
   if (head.arrays.size() != buffers.size()) {

@@ -110,6 +110,7 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
     }
     for (const report::Json& part : json.at("parts")) manifest.parts.push_back(part_summary_from(part));
     PACELINE_RETURN_IF_ERROR(wire::validate(manifest.table));
+    manifest.checksum = text.substr(body.size(), kHexDigits);
     return manifest;
   } catch (const nlohmann::json::exception& problem) {
     return damaged(problem.what());
@@ -135,11 +136,18 @@ Result<Manifest> read_manifest(Files& files, const std::string& folder, const Ch
   return parse_manifest(text, path, seal);
 }
 
-Result<PartReader> open_part(Files& files, const std::string& folder, const std::string& name, const CheckpointSeal& seal) {
-  if (!seal) return PartReader::open(files, folder + "/" + name);
-  PACELINE_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(files, folder, seal));
+Result<Manifest> read_manifest(Files& files, const job::Saving& saving, const CheckpointSeal& seal) {
+  PACELINE_ASSIGN_OR_RETURN(Manifest manifest, read_manifest(files, saving.from, seal));
+  if (manifest.checksum == saving.manifest) return manifest;
+  return error(ErrorKind::kCorrupt, "{} is not the checkpoint that the job was to go on from: it was replaced meanwhile",
+               saving.from)
+      .because({"bad-checkpoint", ""});
+}
+
+Result<PartReader> open_part(Files& files, const job::Saving& saving, const std::string& name, const CheckpointSeal& seal) {
+  PACELINE_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(files, saving, seal));
   const auto part = std::ranges::find(manifest.parts, name, &PartSummary::name);
-  return PartReader::open(files, folder + "/" + name, seal, part == manifest.parts.end() ? "" : part->seal);
+  return PartReader::open(files, saving.from + "/" + name, seal, part == manifest.parts.end() ? "" : part->seal);
 }
 
 // --- whole checkpoints ---

@@ -33,6 +33,7 @@ struct Manifest {  // NOLINT(clang-analyzer-core.uninitialized.Assign): does not
   wire::Settings settings;
   wire::TensorTable table;
   std::vector<PartSummary> parts;  // by name
+  std::string checksum;            // of one that was read: of its text
 
   bool operator==(const Manifest&) const = default;
 };
@@ -43,8 +44,10 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
 
 Status write_manifest(Files& files, const std::string& directory, const Manifest& manifest, const CheckpointSeal& seal = {});
 Result<Manifest> read_manifest(Files& files, const std::string& folder, const CheckpointSeal& seal = {});
-// Of a checkpoint's part, as its manifest knows it.
-Result<PartReader> open_part(Files& files, const std::string& folder, const std::string& name, const CheckpointSeal& seal);
+// The checkpoint that a job goes on from, as its coordinator has verified it. kCorrupt: another one lies there now.
+Result<Manifest> read_manifest(Files& files, const job::Saving& saving, const CheckpointSeal& seal);
+// Its part `name`, as its manifest knows it.
+Result<PartReader> open_part(Files& files, const job::Saving& saving, const std::string& name, const CheckpointSeal& seal);
 // Reads every byte of the checkpoint. kCorrupt or kIo naming file and tensor.
 Status verify_checkpoint(Files& files, const std::string& folder, const Manifest& manifest, const CheckpointSeal& seal = {});
 

@@ -25,6 +25,7 @@ Status CheckpointKeeper::begin(job::JobSpec& spec, const wire::TensorTable& tabl
   // Only the coordinator decides where to resume; a member that brings an answer is overruled.
   spec.saving.from.clear();
   spec.saving.iteration = 0;
+  spec.saving.manifest.clear();
   spec.loop.link.reset();
   job_ = spec;
   if (job_.saving.directory.empty()) return {};
@@ -84,6 +85,8 @@ Status CheckpointKeeper::resume(job::JobSpec& spec, const wire::TensorTable& tab
   }
   spec.saving.from = found.folder;
   spec.saving.iteration = found.manifest.iteration;
+  spec.saving.manifest = found.manifest.checksum;
+  from_ = found.folder;
   return {};
 }
 
@@ -163,6 +166,7 @@ Status CheckpointKeeper::last_one() const {
   if (job_.saving.directory.empty()) return {};
   const std::lock_guard lock(mutex_);
   if (last_ != 0 && newest_ == checkpoint_folder(job_.saving.directory, last_)) return {};
+  if (last_ == 0 && !from_.empty()) return {};  // nothing was left to train
   const bool is_void = last_ != 0 && void_.iteration == last_;
   const bool none_at_all = several_void_ && newest_.empty();
   if (is_void && job_.saving.every > 0 && !none_at_all) return {};  // one of several, and a warning has said it

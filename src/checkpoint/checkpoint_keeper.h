@@ -75,6 +75,7 @@ class CheckpointKeeper {
   std::set<std::string> expected_;
   std::map<Iteration, Collected> collected_;
   Iteration last_ = 0;  // of which anybody wrote a part
+  std::string from_;    // the checkpoint that the job went on from
   mutable std::mutex mutex_;
   std::string newest_;  // guarded by mutex_, like the one below
   struct {

@@ -151,7 +151,8 @@ Result<PartSummary> decode_part_summary(const std::string& text) {
 }
 
 Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head,
-                               const std::vector<std::span<const std::byte>>& contents, const CheckpointSeal& seal) {
+                               const std::vector<std::span<const std::byte>>& contents, const CheckpointSeal& seal,
+                               IfFinished if_finished) {
   PACELINE_CHECK(head.arrays.size() == contents.size(), "{} arrays, {} contents", head.arrays.size(), contents.size());
   for (std::size_t i = 0; i < contents.size(); ++i) {
     head.arrays[i].bytes = contents[i].size();
@@ -172,7 +173,12 @@ Result<PartSummary> write_part(Files& files, const std::string& directory, PartH
   }
   const std::string folder = checkpoint_folder(directory, head.iteration);
   PACELINE_RETURN_IF_ERROR(make_checkpoint_folder(files, folder));
-  PACELINE_RETURN_IF_ERROR(write_file(files, folder + "/" + summary.name, pieces));
+  PACELINE_ASSIGN_OR_RETURN(const auto file, NewFile::create(files, folder + "/" + summary.name));
+  for (const auto piece : pieces) PACELINE_RETURN_IF_ERROR(file->writer().append(piece));
+  if (if_finished == IfFinished::kRefuse && files.open(folder + "/" + kManifestName).ok())
+    return error(ErrorKind::kIo, "{} is finished, by another job; {} is late", folder, summary.name);
+  PACELINE_RETURN_IF_ERROR(file->finish());
+  PACELINE_RETURN_IF_ERROR(files.sync_directory(folder));
   return summary;
 }
 

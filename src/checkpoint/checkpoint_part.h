@@ -55,9 +55,12 @@ struct PartSummary {
 std::string encode(const PartSummary& summary);
 Result<PartSummary> decode_part_summary(const std::string& text);
 
+// A checkpoint that has a manifest: a process that was frozen may wake when another job has finished it.
+enum class IfFinished { kReplace, kRefuse };
 // Writes a part into the checkpoint of its iteration below `directory`. `contents[i]` are the bytes of head.arrays[i].
 Result<PartSummary> write_part(Files& files, const std::string& directory, PartHead head,
-                               const std::vector<std::span<const std::byte>>& contents, const CheckpointSeal& seal = {});
+                               const std::vector<std::span<const std::byte>>& contents, const CheckpointSeal& seal = {},
+                               IfFinished if_finished = IfFinished::kReplace);
 
 // A part that is open for reading; its header has passed its checks.
 class PartReader {

@@ -88,6 +88,19 @@ TEST_F(SealedCheckpoints, APartOfAnotherCheckpointOfTheSameKeyIsFoundOut) {
   EXPECT_THAT(SavedModel::open(files, kNewest, seal).status().message(), HasSubstr("server-0.bin does not match its seal"));
 }
 
+// Who may write there and has no key exchanges what the coordinator has verified before the members read it.
+TEST_F(SealedCheckpoints, OneThatWasExchangedSinceItWasVerifiedIsFoundOut) {
+  job::Saving saving{
+      .from = kNewest, .iteration = 20, .manifest = newest_good_checkpoint(files, kDirectory, seal)->manifest.checksum};
+  EXPECT_TRUE(SavedModel::open(files, saving, seal).ok());
+  EXPECT_TRUE(open_part(files, saving, "worker-1.bin", seal).ok());
+  const std::string kOlder = checkpoint_folder(kDirectory, 10);
+  for (const char* const name : {"manifest.json", "server-0.bin", "server-1.bin", "worker-0.bin", "worker-1.bin"})
+    files.files.at(kNewest + "/" + name) = files.files.at(kOlder + "/" + name);
+  EXPECT_THAT(SavedModel::open(files, saving, seal).status().message(), HasSubstr("it was replaced meanwhile"));
+  EXPECT_THAT(open_part(files, saving, "worker-1.bin", seal).status().message(), HasSubstr("it was replaced meanwhile"));
+}
+
 TEST_F(SealedCheckpoints, EveryTagIsForOnePurpose) {
   const auto bytes = bytes_of("bytes");
   const std::string tag = seal.tag(kSealedArray, bytes);

@@ -6,8 +6,18 @@
 namespace paceline::checkpoint {
 
 Result<SavedModel> SavedModel::open(Files& files, const std::string& folder, const CheckpointSeal& seal) {
+  PACELINE_ASSIGN_OR_RETURN(Manifest manifest, read_manifest(files, folder, seal));
+  return open(files, folder, std::move(manifest), seal);
+}
+
+Result<SavedModel> SavedModel::open(Files& files, const job::Saving& saving, const CheckpointSeal& seal) {
+  PACELINE_ASSIGN_OR_RETURN(Manifest manifest, read_manifest(files, saving, seal));
+  return open(files, saving.from, std::move(manifest), seal);
+}
+
+Result<SavedModel> SavedModel::open(Files& files, const std::string& folder, Manifest manifest, const CheckpointSeal& seal) {
   SavedModel model;
-  PACELINE_ASSIGN_OR_RETURN(model.manifest_, read_manifest(files, folder, seal));
+  model.manifest_ = std::move(manifest);
   for (const PartSummary& expected : model.manifest_.parts) {
     if (!expected.name.starts_with("server-")) continue;
     PACELINE_ASSIGN_OR_RETURN(PartReader part, PartReader::open(files, folder + "/" + expected.name, seal, expected.seal));

@@ -14,6 +14,8 @@ namespace paceline::checkpoint {
 class SavedModel {
  public:
   static Result<SavedModel> open(Files& files, const std::string& folder, const CheckpointSeal& seal = {});
+  // Of a job that goes on. Errors: as read_manifest.
+  static Result<SavedModel> open(Files& files, const job::Saving& saving, const CheckpointSeal& seal);
   const Manifest& manifest() const { return manifest_; }
 
   // Fills `value` with the values from `offset` on, of any number of tensors. kCorrupt naming file and tensor.
@@ -25,6 +27,7 @@ class SavedModel {
 
  private:
   SavedModel() = default;
+  static Result<SavedModel> open(Files& files, const std::string& folder, Manifest manifest, const CheckpointSeal& seal);
   struct Place {
     std::size_t part = 0, array = 0;
   };

@@ -14,7 +14,7 @@ PartSummary write(Files& files, const std::string& directory, const CheckpointSe
     rest = rest.subspan(bytes);
   }
   const std::string name = copy.head.file_name();
-  const auto written = write_part(files, directory, std::move(copy.head), contents, seal);
+  const auto written = write_part(files, directory, std::move(copy.head), contents, seal, IfFinished::kRefuse);
   return written.ok() ? *written : PartSummary{.name = name, .failure = written.status().message()};
 }
 

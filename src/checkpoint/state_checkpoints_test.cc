@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files_testing.h"
+#include "checkpoint/checkpoint.h"
 
 namespace paceline::checkpoint {
 namespace {
@@ -82,6 +83,32 @@ TEST(StateCheckpoints, TheLoopGoesOnWhileTheStateIsCopiedAndUpdatesOnlyThen) {
     EXPECT_TRUE(done) << "all is written";
   }
   EXPECT_EQ(files.files.size(), 1U);
+}
+
+// As of a process that was frozen while another job went on and finished the checkpoint.
+TEST(StateCheckpoints, APartThatIsLateReplacesNothingInAFinishedCheckpoint) {
+  paceline::testing::MemoryFiles files;
+  PostedOnly loop;
+  job::JobSpec settings;
+  settings.saving.directory = "c";
+  settings.saving.every = 1;
+  std::vector<std::string> failures;
+  const auto save = [&](float value) {
+    StateCheckpoints checkpoints(files, settings, {}, loop,
+                                 {.hold = [value] { return [value] { return copy_of_one(value); }; }, .release = [] {}},
+                                 [&](Iteration, const PartSummary& part) { failures.push_back(part.failure); });
+    checkpoints.on_iteration_complete(1);
+    loop.run();
+    loop.run();
+  };
+  save(1);
+  save(2);
+  const auto before = files.files.at("c/00000001/server-0.bin")->bytes;
+  ASSERT_TRUE(write_manifest(files, "c", {.iteration = 1, .workers = 1}).ok());
+  save(3);
+  EXPECT_EQ(files.files.at("c/00000001/server-0.bin")->bytes, before);
+  EXPECT_THAT(failures, ElementsAre("", "", ::testing::HasSubstr("c/00000001 is finished, by another job; server-0.bin is late")));
+  EXPECT_EQ(files.files.size(), 2U) << "nothing half written stays";
 }
 
 }  // namespace

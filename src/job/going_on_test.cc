@@ -74,6 +74,7 @@ TEST(GoingOn, EveryOptionThatAPersonGivesIsTakenButThoseOfOneRun) {
                                {"export", "e"},
                                {"resume-from", "f"},
                                {"resume-iteration", "8"},
+                               {"resume-manifest", "0123abcd"},
                                {"link-cost", "1,2,3"},
                                {"metrics", "1"},
                                {"pace", "1"},

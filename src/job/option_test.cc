@@ -68,6 +68,7 @@ const std::vector<std::pair<const char*, const char*>> kOthers = {{"model", "vgg
                                                                   {"resume", "1"},
                                                                   {"resume-from", "d"},
                                                                   {"resume-iteration", "7"},
+                                                                  {"resume-manifest", "0123abcd"},
                                                                   {"export", "f"},
                                                                   {"deadline", "0.5"},
                                                                   {"stall-deadline", "7"},

@@ -44,6 +44,8 @@ std::vector<Option> saving_options() {
            [](auto& job) -> auto& { return job.saving.from; }),
       number({.name = "resume-iteration", .sentence = "Its iteration", .legal = {.from = 0, .to = 1e15}},
              [](auto& job) -> auto& { return job.saving.iteration; }),
+      text({.name = "resume-manifest", .sentence = "Its manifest's checksum", .legal = {.words = "a checksum"}, .absent = ""},
+           [](auto& job) -> auto& { return job.saving.manifest; }),
       text({.name = "export",
             .takes = "FILE",
             .section = kFiles,

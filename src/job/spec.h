@@ -54,7 +54,8 @@ struct Saving {
   std::int64_t every = 0;   // iterations; 0: only at the end or when interrupted
   bool resume = false;      // from the newest good checkpoint in `directory`
   std::string from;         // what the coordinator found with `resume`: the checkpoint's folder; "": the job begins anew
-  Iteration iteration = 0;  // and its iteration
+  Iteration iteration = 0;  // and its iteration,
+  std::string manifest;     // and its manifest's checksum: what lies there later may be another one
   std::string export_file;  // rank 0 writes the final model there; "": nowhere
 
   bool operator==(const Saving&) const = default;

@@ -86,8 +86,8 @@ checkpoint::StateSource source_of(collectives::CollectiveCarrier& carrier) {
           .has_state = !carrier.plan().units().parts.empty()};
 }
 
-Status restore_state(Files& files, const std::string& folder, const checkpoint::CheckpointSeal& seal, paramserver::Server& core) {
-  PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model, checkpoint::SavedModel::open(files, folder, seal));
+Status restore_state(Files& files, const job::Saving& saving, const checkpoint::CheckpointSeal& seal, paramserver::Server& core) {
+  PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model, checkpoint::SavedModel::open(files, saving, seal));
   const job::Plan& plan = core.plan();
   std::vector<float> value, state;
   for (const std::uint32_t part : parts_of(core)) {
@@ -101,9 +101,9 @@ Status restore_state(Files& files, const std::string& folder, const checkpoint::
 }
 
 // The values come from rank 0, as at every job's start.
-Status restore_state(Files& files, const std::string& folder, const checkpoint::CheckpointSeal& seal,
+Status restore_state(Files& files, const job::Saving& saving, const checkpoint::CheckpointSeal& seal,
                      collectives::CollectiveCarrier& carrier) {
-  PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model, checkpoint::SavedModel::open(files, folder, seal));
+  PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model, checkpoint::SavedModel::open(files, saving, seal));
   const auto& parts = carrier.plan().units().parts;
   std::vector<float> value, state;
   for (std::uint32_t part = 0; part < parts.size(); ++part) {

@@ -32,7 +32,7 @@ Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
     pace_ = std::make_unique<report::PaceRecord>(std::move(tell));
     service_->core().observe(*pace_);
   }
-  from_ = settings.saving.from;
+  saving_ = settings.saving;
   seal_ = job.seal;
   if (!settings.saving.directory.empty()) {
     checkpoints_ =
@@ -44,7 +44,7 @@ Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
   return service_.get();
 }
 
-Status ServerPart::restore() { return restore_state(system_files(), from_, seal_, service_->core()); }
+Status ServerPart::restore() { return restore_state(system_files(), saving_, seal_, service_->core()); }
 
 // Off the loop, which serves the workers meanwhile: they need the answer only when they have ended the superstep's first iteration.
 void ServerPart::predict(sync::BarrierQuestion question) {

@@ -33,7 +33,7 @@ class ServerPart final : public Part {
 
   Node& node_;
   Rank rank_;
-  std::string from_;  // the checkpoint to go on from
+  job::Saving saving_;  // the checkpoint to go on from
   checkpoint::CheckpointSeal seal_;
   Iteration finish_at_ = 0;                   // 0: nobody asked to stop
   bool uneven_ = false;                       // workers do different numbers of iterations

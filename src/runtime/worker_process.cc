@@ -102,7 +102,7 @@ Result<session::ChannelEnd*> WorkerProcess::begin(const BegunJob& job) {
 // The initial values of a job are rank 0's, also of one that goes on.
 Status WorkerProcess::restore() {
   if (rank_ == Rank{0}) PACELINE_RETURN_IF_ERROR(restore_parameters());
-  return updates_ == nullptr ? Status() : restore_state(system_files(), settings_.saving.from, seal_, *updates_);
+  return updates_ == nullptr ? Status() : restore_state(system_files(), settings_.saving, seal_, *updates_);
 }
 
 exchange::GatehouseOptions WorkerProcess::gatehouse_options() {
@@ -142,8 +142,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
 }
 
 Status WorkerProcess::restore_parameters() {
-  PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model,
-                            checkpoint::SavedModel::open(system_files(), settings_.saving.from, seal_));
+  PACELINE_ASSIGN_OR_RETURN(checkpoint::SavedModel model, checkpoint::SavedModel::open(system_files(), settings_.saving, seal_));
   return model.read_values(0, parameters_);
 }
 
@@ -207,7 +206,8 @@ void WorkerProcess::save_part(Iteration iteration, checkpoint::PartHead head,
   head.rank = rank_.value;
   head.iteration = iteration;
   checkpoint::PartSummary part{.name = head.file_name()};
-  auto written = checkpoint::write_part(system_files(), settings_.saving.directory, std::move(head), contents, seal_);
+  auto written = checkpoint::write_part(system_files(), settings_.saving.directory, std::move(head), contents, seal_,
+                                        checkpoint::IfFinished::kRefuse);
   if (written.ok())
     part = *std::move(written);
   else

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace paceline::scheduling {
@@ -183,13 +184,18 @@ void index_units(std::span<const TensorExtent> tensors, std::int32_t servers, Un
   }
 }
 
-// The tensors from `first` on, to the servers in turn.
+// The tensors from `first` on, to the servers in turn, but to none that would hold nothing else: its iterations would never end.
 void add_frozen(std::span<const TensorExtent> tensors, std::size_t first, std::int32_t servers, UnitPlan& plan) {
+  std::set<Rank> homes;
+  for (const Unit& unit : plan.units) homes.insert(unit.server);
+  for (std::int32_t server = 0; server < servers && plan.units.empty(); ++server) homes.insert(Rank{server});
+  auto home = homes.begin();
   Cutter cutter(0, plan);
   for (std::size_t i = first; i < tensors.size(); ++i) {
     if (tensors[i].elements == 0) continue;
     cutter.add(static_cast<std::uint32_t>(i), tensors[i].layer, tensors[i].elements, 1);
-    plan.units.back().server = Rank{static_cast<std::int32_t>(i - first) % servers};
+    plan.units.back().server = *home;
+    if (++home == homes.end()) home = homes.begin();
   }
 }
 

@@ -100,7 +100,8 @@ struct TensorExtent {
 // largest tensors get a multiple of `servers` slices, which are smaller, until they do not. Where that does not help, less is
 // merged.
 //
-// A frozen tensor is a unit by itself, and its bytes balance nothing: it travels once.
+// A frozen tensor is a unit by itself, and its bytes balance nothing: it travels once. Its home is a server that has others too,
+// where any are.
 //
 // kBadRequest: no server, elements negative, layers that descend or are negative, an illegal cut, more than 2^32 - 1 units.
 // O(units * log(units)), at most log(tensors) * log(merge) times that, mostly once.

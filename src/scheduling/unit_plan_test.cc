@@ -252,6 +252,19 @@ TEST(UnitPlan, FrozenTensorsAreUnitsByThemselvesBehindAllOthersAndBalanceNothing
   EXPECT_FALSE(make_unit_plan(std::vector<TensorExtent>{{1, Layer{0}, true}, {1, Layer{1}}}, cut, 1).ok());
 }
 
+TEST(UnitPlan, NoServerHasFrozenTensorsAloneWhereAnyMove) {
+  const std::vector<TensorExtent> tensors = {
+      {30, Layer{0}}, {20, Layer{0}}, {7, Layer{2}, true}, {8, Layer{2}, true}, {9, Layer{2}, true}};
+  const auto homes = [](const UnitPlan& plan) {
+    std::vector<int> ranks;
+    for (const Unit& unit : plan.units) ranks.push_back(unit.server.value);
+    return ranks;
+  };
+  EXPECT_EQ(homes(*make_unit_plan(tensors, whole_tensors(), 4)), (std::vector<int>{0, 1, 0, 1, 0}));
+  EXPECT_EQ(homes(*make_unit_plan(tensors, whole_tensors(), 2)), (std::vector<int>{0, 1, 0, 1, 0}));
+  EXPECT_EQ(homes(*make_unit_plan(std::span(tensors).last(3), whole_tensors(), 2)), (std::vector<int>{0, 1, 0})) << "none moves";
+}
+
 TEST(UnitPlan, RefusesBadRequests) {
   const std::vector<TensorExtent> good = {{10, Layer{0}}}, descending = {{1, Layer{1}}, {1, Layer{0}}}, negative = {{-1, Layer{0}}},
                                   below = {{1, Layer{-1}}};

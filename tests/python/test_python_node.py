@@ -74,11 +74,15 @@ def test_two_members_train_and_the_report_says_so(role, servers, settings):
     coordinator.close(1)
 
 
-@pytest.mark.parametrize("role, servers, more", [("both", 2, {}), ("both", 2, {"optimizer": "adam"}), ("worker", 0, {"collective": "loop3-overlap"})])
+@pytest.mark.parametrize(
+    "role, servers, more",
+    [("both", 2, {}), ("both", 2, {"optimizer": "adam"}), ("worker", 0, {"collective": "loop3-overlap"}), ("worker", 4, {"schedule": "kvstore"})],
+)
 def test_a_job_goes_on_from_a_checkpoint_though_not_every_iteration_used_every_tensor(role, servers, more, tmp_path):
     def trained(folder, iterations, **saving):
         settings = {**SETTINGS, **more, "checkpoint": str(tmp_path / folder), **saving}
         coordinator = _library_node.Coordinator(2, servers, settings=settings)
+        apart = [_library_node.Server(Place(coordinator=coordinator.address, rank=rank)) for rank in range(servers if role == "worker" else 0)]
         values = {}
 
         def life(rank):
@@ -92,12 +96,16 @@ def test_a_job_goes_on_from_a_checkpoint_though_not_every_iteration_used_every_t
             node.close(1)
 
         assert on_threads(lambda: life(0), lambda: life(1)) == []
+        for server in apart:
+            server.finish(60)
+            server.close(1)
         coordinator.finish(60)
         coordinator.close(1)
         return values
 
     trained("stopped", 4)
     assert trained("stopped", 6, resume="1") == trained("whole", 6)
+    assert trained("stopped", 6, resume="1") == trained("whole", 6, resume="1"), "nothing was left to train"
 
 
 @pytest.mark.parametrize("role, servers, more", [("both", 2, {}), ("worker", 0, {"collective": "loop3-overlap"})])
