@@ -15,8 +15,8 @@ namespace paceline::runtime {
 checkpoint::StateSource source_of(paramserver::ServerService& service);
 checkpoint::StateSource source_of(collectives::CollectiveCarrier& carrier);
 
-// Fills values and optimizer state of a server, or the optimizer state of a worker that updates, from the checkpoint that the job goes on from.
-// Errors: kCorrupt, kIo, kBadRequest naming file and tensor.
+// Fills values and optimizer state of a server, or the optimizer state of a worker that updates, from the checkpoint that the job
+// goes on from. Errors: kCorrupt, kIo, kBadRequest naming file and tensor.
 Status restore_state(Files& files, const job::Saving& saving, const checkpoint::CheckpointSeal& seal, paramserver::Server& core);
 Status restore_state(Files& files, const job::Saving& saving, const checkpoint::CheckpointSeal& seal,
                      collectives::CollectiveCarrier& carrier);
