@@ -359,9 +359,11 @@ TEST_P(SessionTest, ARestartedProcessDoesNotTakeUpASessionThatItNeverHad) {
   const auto address = server->listen(backend_.host);
   worker.connect(address, kServer);
   const PeerId peer = worker.wait_peer(kServer);
-  server->kill();
-  server = std::make_unique<Node>(backend_, named(kServer, 60s));
-  server->rank.on_loop([&] { ASSERT_TRUE(server->endpoint->listen(address).ok()); });
+  worker.rank.on_loop([&] {  // which so finds nobody missing at the address
+    server->kill();
+    server = std::make_unique<Node>(backend_, named(kServer, 60s));
+    server->rank.on_loop([&] { ASSERT_TRUE(server->endpoint->listen(address).ok()); });
+  });
   const Status reason = worker.wait_lost(peer);
   EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
   EXPECT_THAT(reason.message(), HasSubstr("does not know this session any more"));
