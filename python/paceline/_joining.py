@@ -235,6 +235,18 @@ def remove_file(path: str) -> None:
     Path(path).unlink(missing_ok=True)
 
 
+def make_own(path: str) -> None:
+    """In a folder where everybody may write, the name may be somebody else's, who would tell the ranks where to go."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise PacelineError(f"{path}, where the ranks meet, cannot be opened: {error.strerror}; set TMPDIR, or PACELINE_COORDINATOR=HOST:PORT", code="illegal", subject="TMPDIR") from None
+    owner = os.fstat(descriptor).st_uid
+    os.close(descriptor)
+    if owner != os.getuid():
+        raise PacelineError(f"{path}, where the ranks meet, is another user's; set TMPDIR, or PACELINE_COORDINATOR=HOST:PORT", code="illegal", subject="TMPDIR")
+
+
 def store_of(here: Launch, name: str) -> Store:
     """The script's own process group has one already, or torchrun's agent, or rank 0 opens one."""
     import torch.distributed as dist
@@ -247,6 +259,7 @@ def store_of(here: Launch, name: str) -> Store:
     elif here.store.startswith("/"):
         for file in launch.left_behind(os.path.dirname(here.store)):
             file.unlink(missing_ok=True)
+        make_own(here.store)
         store = FileStore(here.store, here.workers)
         atexit.register(remove_file, here.store)
     elif dist.is_initialized():

@@ -158,7 +158,6 @@ void CheckpointKeeper::finish() {
 
 void CheckpointKeeper::note_void(Iteration iteration, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  several_void_ = several_void_ || (void_.iteration != 0 && void_.iteration != iteration);
   void_ = {iteration, why};
 }
 
@@ -168,8 +167,7 @@ Status CheckpointKeeper::last_one() const {
   if (last_ != 0 && newest_ == checkpoint_folder(job_.saving.directory, last_)) return {};
   if (last_ == 0 && !from_.empty()) return {};  // nothing was left to train
   const bool is_void = last_ != 0 && void_.iteration == last_;
-  const bool none_at_all = several_void_ && newest_.empty();
-  if (is_void && job_.saving.every > 0 && !none_at_all) return {};  // one of several, and a warning has said it
+  if (is_void && job_.saving.every > 0) return {};  // one of several, and a warning has said it
   return error(ErrorKind::kIo, "the job went through, but there is no checkpoint of its last iteration{}: {}; {}",
                last_ == 0 ? "" : fmt::format(" {}", last_), is_void ? void_.why : missing_parts(),
                newest_.empty() ? "there is none at all" : "the newest good one is " + newest_);

@@ -82,7 +82,6 @@ class CheckpointKeeper {
     Iteration iteration = 0;
     std::string why;
   } void_;  // the newest that could not be written
-  bool several_void_ = false;
   std::unique_ptr<TaskThread> thread_;
 };
 

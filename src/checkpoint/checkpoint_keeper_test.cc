@@ -100,21 +100,6 @@ TEST_F(Keeper, TheOnlyCheckpointThatCouldNotBeWrittenIsAnErrorAndOneOfSeveralIsA
   }
 }
 
-TEST_F(Keeper, NoneOfSeveralCheckpointsIsAnError) {
-  MemoryFiles files;
-  CheckpointKeeper keeper(files, {.workers = 1, .servers = 1, .release = "0.1.0", .warn = [](const std::string&) {}});
-  job::JobSpec agreed = spec();
-  agreed.saving.every = 10;
-  ASSERT_TRUE(keeper.begin(agreed, table()).ok());
-  for (const Iteration iteration : {10, 20}) {
-    keeper.on_saved({wire::Role::kWorker, Rank{0}}, iteration, said({.name = "worker-0.bin", .failure = "No space left"}));
-    keeper.on_saved({wire::Role::kServer, Rank{0}}, iteration, said(write_server(files, 0, iteration, {{0, kElements}}).value()));
-    keeper.finish();
-    EXPECT_EQ(keeper.last_one().ok(), iteration == 10);
-  }
-  EXPECT_THAT(keeper.last_one().message(), HasSubstr("there is none at all"));
-}
-
 TEST_F(Keeper, AFolderOfTheUsersOutlivesAFreshJob) {
   const auto content = std::make_shared<MemoryFiles::Content>();
   files_.files["/runs/a/20240131/raw/thesis.txt"] = content;

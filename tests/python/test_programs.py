@@ -79,7 +79,6 @@ def test_mistakes_are_told_as_before():
         (["train", "--join", "127.0.0.1:4100", "--metrics", "m.jsonl"], "--metrics m.jsonl with --join writes nothing: the 'paceline train' that starts a whole job does; leave --metrics out"),
         (["train", "--join", "127.0.0.1:4100", "--pace", "p.jsonl"], "--pace p.jsonl with --join writes nothing"),
         (["train", "--join", "127.0.0.1:4100", "--json"], "--json with --join prints nothing: the coordinator has the report; give it to 'paceline coordinator'"),
-        (["train", "--join", "127.0.0.1:4100", "--servers", "2"], "--servers 2 with --join does nothing: 'paceline coordinator --servers' says how many; leave it out"),
         *((["lab", "--hosts", "2", "--rate", rates, "--", "true"], f"--rate {rates}: entry {gap} is empty; leave it out") for rates, gap in (("1gbit,,2gbit", 2), (",1gbit", 1), ("1gbit,", 2))),
         (["bench", "figures", "--only", ","], "--only knows no ''"),
         (["bench", "figures", "--paper", "P3", "--only", "ibatch-fig4"], "--only ibatch-fig4 is of no figure of --paper P3"),

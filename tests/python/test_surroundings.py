@@ -66,20 +66,6 @@ def test_closed_outputs_are_not_taken_for_files_of_the_job():
         assert [os.readlink(f"/proc/{process.pid}/fd/{number}") for number in (0, 2)] == ["/dev/null"] * 2
 
 
-@pytest.mark.parametrize("more", [(), ("--checkpoint-every", 2)])
-def test_a_job_without_any_checkpoint_on_a_full_disk_is_no_success(tmp_path, job, more):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20k", "tmpfs", str(disk)], check=True)
-    try:
-        with Process("train", "--json", *job[:-1], 6, "--checkpoint", disk / "runs", *more) as process:
-            assert process.finish() == 1
-        assert process.report()["iterations"] == 6 and process.report()["checkpoint"] is None
-        assert "No space left on device" in process.the_error() and "last iteration 6" in process.the_error()
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
 class Pipe:
     """A pipe with a reader that reads nothing until it is told to."""
 

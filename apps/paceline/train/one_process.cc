@@ -33,9 +33,6 @@ Status check_joining(const TrainRequest& r) {
                            name, file);
   if (r.json)
     return contradiction("--json with --join prints nothing: the coordinator has the report; give it to 'paceline coordinator'");
-  if (r.servers_given && r.settings.has_servers())
-    return contradiction("--servers {} with --join does nothing: 'paceline coordinator --servers' says how many; leave it out",
-                         r.servers);
   return {};
 }
 

@@ -350,9 +350,9 @@ class WholeJob {
     const int status = children_[0]->wait_status();
     const bool job_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     // Whether a process could not do its last work, such as writing what was asked for, though the job went well.
-    for (MetricsFile* lines : {metrics_.get(), pace_.get()}) {
-      if (job_well && lines != nullptr && !lines->finish(kLastReading).ok()) return report_error(lines->finish({}));
-    }
+    for (MetricsFile* lines : {metrics_.get(), pace_.get()})
+      if (lines != nullptr && !lines->finish(job_well ? kLastReading : kGrace).ok() && job_well)
+        return report_error(lines->finish({}));
     const bool said = !first_error_.sentence.empty();
     if (job_well && report_) return blamed_.sentence.empty() ? kDone : report_said(ErrorKind::kIo, said ? first_error_ : blamed_);
     const bool worker_interrupted = WIFEXITED(status) && WEXITSTATUS(status) == kInterrupted;  // somebody asked its process to end

@@ -6,7 +6,7 @@ import subprocess
 from contextlib import closing
 
 import pytest
-from paceline import _addresses, _joining
+from paceline import PacelineError, _addresses, _joining
 from paceline.launch import Launch, address, process_of
 from processes import LIMIT, alone, interpreter_and_variables
 
@@ -61,6 +61,17 @@ def test_files_of_hydras_jobs_that_were_killed_are_removed_when_the_next_one_mee
         os.utime(tmp_path / file, None if file == todays else (0, 0))
     _joining.store_of(Launch("Hydra", 0, 2, store=str(tmp_path / "store")), "a job").set("told", "yes")
     assert {path.name for path in tmp_path.iterdir()} == kept | {todays, "store"}
+
+
+def test_ranks_do_not_meet_in_a_file_that_is_somebody_elses(tmp_path):
+    theirs, link = tmp_path / "theirs", tmp_path / "link"
+    theirs.write_text("")
+    os.chown(theirs, os.getuid() + 1, -1)
+    link.symlink_to(tmp_path / "own")
+    for file, said in ((theirs, "is another user's"), (link, "cannot be opened")):
+        with pytest.raises(PacelineError, match=f"{file}, where the ranks meet, {said}"):
+            _joining.store_of(Launch("Hydra", 0, 2, store=str(file)), "a job")
+    assert not (tmp_path / "own").exists()
 
 
 def test_a_port_is_kept_for_who_listens_there_in_a_moment():
