@@ -140,21 +140,30 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
                 {"illegal", about_value && read != nullptr ? read->get_name() : ""});
 }
 
+Status check_list(const CLI::Option& option, const std::string& list) {
+  const std::string fenced = "," + list + ",";
+  const auto gap = fenced.find(",,");
+  if (list.empty() || gap == std::string::npos) return {};
+  const auto entry = std::count(fenced.begin(), fenced.begin() + static_cast<std::ptrdiff_t>(gap) + 1, ',');
+  return error(ErrorKind::kBadRequest, "{} {}: entry {} is empty; leave it out", option.get_name(), list, entry)
+      .because({"illegal", option.get_name()});
+}
+
 // CLI11 drops what is empty in a list ("16,,64").
 Status check_lists(const CLI::App& app, const std::vector<std::string>& words) {
   const Reached reached = reached_command(app, words);
+  const auto is_option = [](const std::string& word) { return word.rfind("--", 0) == 0; };
   for (std::size_t i = reached.begin; i < words.size() && words[i] != "--"; ++i) {
-    if (words[i].rfind("--", 0) != 0) continue;
+    if (!is_option(words[i])) continue;
     const std::size_t equals = words[i].find('=');
     const CLI::Option* option =
         option_named(*reached.command, words[i].substr(2, equals == std::string::npos ? equals : equals - 2));
     if (option == nullptr || option->get_delimiter() == '\0') continue;
-    const std::string list = equals != std::string::npos ? words[i].substr(equals + 1) : i + 1 < words.size() ? words[i + 1] : "";
-    const std::string fenced = "," + list + ",";
-    if (const auto gap = fenced.find(",,"); !list.empty() && gap != std::string::npos)
-      return error(ErrorKind::kBadRequest, "{} {}: entry {} is empty; leave it out", option->get_name(), list,
-                   std::count(fenced.begin(), fenced.begin() + static_cast<std::ptrdiff_t>(gap) + 1, ','))
-          .because({"illegal", option->get_name()});
+    if (equals != std::string::npos) PACELINE_RETURN_IF_ERROR(check_list(*option, words[i].substr(equals + 1)));
+    for (std::size_t value = i + 1; value < words.size() && !is_option(words[value]); ++value) {
+      if (value == i + 1 ? equals == std::string::npos : option->get_allow_extra_args())
+        PACELINE_RETURN_IF_ERROR(check_list(*option, words[value]));
+    }
   }
   return {};
 }
@@ -226,10 +235,12 @@ int run_program(std::span<const AddCommand> commands, const std::vector<std::str
         error(ErrorKind::kIo, "{}{}", refused.what(),
               limit ? ": no thread could be made; look at the limits (ulimit -a) and at the memory that is left" : "")
             .because({limit ? "memory" : "", ""}));
-  } catch (const report::Json::type_error& no_text) {
+  } catch (const report::Json::type_error& wrong) {
+    constexpr int kNoText = 316;
+    if (wrong.id != kNoText) return report_error(error(ErrorKind::kIo, "{}", wrong.what()));
     // Texts of options are looked at; what else becomes JSON are names of folders, variables, and words behind --.
     return report_error(
-        error(ErrorKind::kBadRequest, "the folder, a variable or a word of the command is no UTF-8 text: {}", no_text.what())
+        error(ErrorKind::kBadRequest, "the folder, a variable or a word of the command is no UTF-8 text: {}", wrong.what())
             .because({"illegal", ""}));
   } catch (const std::exception& unexpected) {
     return report_error(error(ErrorKind::kIo, "{}", unexpected.what()));

@@ -115,7 +115,8 @@ Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
   }
   if (!taken.ok()) {  // what is refused has done nothing: it may come again
     announced_[place] = 0;
-    --in_backward_;
+    // Another thread may have ended the iteration meanwhile, and the count with it.
+    for (std::int32_t count = in_backward_; count > 0 && !in_backward_.compare_exchange_weak(count, count - 1);) continue;
   }
   return taken;
 }

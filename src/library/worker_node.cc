@@ -115,7 +115,7 @@ paceline_info WorkerNode::info() const {
 }
 
 Result<bool> WorkerNode::finish(Duration limit) {
-  if (turn_ == Turn::kJoining) return require_training("paceline_finish");
+  if (turn_ == Turn::kJoining) PACELINE_RETURN_IF_ERROR(require_training("paceline_finish"));
   return one_at_a_time(limit, [this](Duration left) { return finish_alone(left); });
 }
 
@@ -220,13 +220,13 @@ Status WorkerNode::check_current(Iteration iteration) const {
 }
 
 Result<WorkerNode::Span> WorkerNode::value(std::uint32_t tensor) {
-  if (turn_ == Turn::kJoining) return require_training("paceline_tensor_value");
+  if (turn_ == Turn::kJoining) PACELINE_RETURN_IF_ERROR(require_training("paceline_tensor_value"));
   PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
   return span_in(values_, job_.numbers.place(tensor));
 }
 
 Result<WorkerNode::Span> WorkerNode::gradient(std::uint32_t tensor) {
-  if (turn_ == Turn::kJoining) return require_training("paceline_tensor_gradient");
+  if (turn_ == Turn::kJoining) PACELINE_RETURN_IF_ERROR(require_training("paceline_tensor_gradient"));
   PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
   return span_in(gradients_, job_.numbers.place(tensor));
 }

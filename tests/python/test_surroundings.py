@@ -115,7 +115,7 @@ def test_a_program_reads_nothing_from_a_terminal():
 
 @pytest.mark.parametrize(
     ("given", "output"),
-    [("--job-key-file", "--metrics"), ("--job-key-file", "--export"), ("--checkpoint-key", "--trace"), ("--plan", "--pace"), ("--convolutions", "--export")],
+    [("--job-key-file", "--metrics"), ("--job-key-file", "--export"), ("--checkpoint-key", "--trace"), ("--plan", "--pace"), ("--convolutions", "--export"), ("--config", "--metrics")],
 )
 def test_no_output_replaces_what_the_job_reads(tmp_path, job, output, given):
     key = tmp_path / "key"
@@ -124,6 +124,8 @@ def test_no_output_replaces_what_the_job_reads(tmp_path, job, output, given):
         key.write_text('{"feasible": true, "train": {}}')
     if given == "--convolutions":
         key.write_text('{"convolutions": {}}')
+    if given == "--config":
+        key.write_text("seed = 7\n")
     before = key.read_bytes()
     words = ("--model", "lenet") if output == "--export" else job
     refused("train", *words, *(("--checkpoint", tmp_path / "c") if "check" in given else ()), given, key, output, f"{tmp_path}/./key", names=(given, output, "name one file"))

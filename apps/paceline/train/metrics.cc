@@ -103,7 +103,8 @@ const Status& MetricsFile::finish(Duration patience) {
   const TimePoint end = clock.now() + patience;
   while (!pending_.empty() && clock.now() < end) {
     pollfd room{file_, POLLOUT, 0};
-    poll(&room, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(end - clock.now()).count()));
+    const Duration left = std::max<Duration>(end - clock.now(), {});
+    poll(&room, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
     write_pending();
   }
   if (!pending_.empty()) fail("nobody reads it");

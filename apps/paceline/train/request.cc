@@ -262,6 +262,7 @@ Result<TrainRequest> checked(TrainRequest r) {
                                                {"--checkpoint-key", r.settings.saving.key_file},
                                                {"--convolutions", r.convolutions_file},
                                                {"--plan", r.plan_file},
+                                               {"--config", r.config_file},
                                                {"--model", job::replay_file(r.settings).value_or("")},
                                                {"--dataset", data.starts_with(kRecords) ? data.substr(kRecords.size()) : ""}}));
   if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));

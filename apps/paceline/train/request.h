@@ -31,7 +31,7 @@ struct TrainRequest {
   std::int32_t prefetch = 2, loader_threads = 1;  // trainer/data/loader.h
   std::string metrics_file, pace_file, trace_file;
   std::string convolutions_file;  // "": what the settings say
-  std::string plan_file;
+  std::string plan_file, config_file;
   bool json = false;
   bool progress = false;  // bars even when standard error is no terminal
 };

@@ -9,12 +9,10 @@ namespace paceline::cli {
 int take_signals_by_descriptor() {
   sigset_t mask;
   sigemptyset(&mask);
-  sigaddset(&mask, SIGCHLD);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction inherited {};
-    sigaction(number, nullptr, &inherited);
-    if (inherited.sa_handler != SIG_IGN) sigaddset(&mask, number);
-  }
+  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&mask, number);
+  struct sigaction inherited {};
+  sigaction(SIGHUP, nullptr, &inherited);
+  if (inherited.sa_handler != SIG_IGN) sigaddset(&mask, SIGHUP);
   const int descriptor = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   sigaddset(&mask, SIGPIPE);
   sigprocmask(SIG_BLOCK, &mask, nullptr);

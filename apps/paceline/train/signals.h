@@ -3,8 +3,8 @@
 
 namespace paceline::cli {
 
-// From now on SIGINT, SIGTERM, SIGHUP and SIGCHLD are read from the descriptor that this returns, but for those that this process
-// was started to ignore, as nohup has it with SIGHUP. What is printed where nobody reads is an error of that file, and not the end.
+// From now on SIGINT, SIGTERM, SIGHUP and SIGCHLD are read from the descriptor that this returns; SIGHUP not where this process was
+// started to ignore it, as by nohup. What is printed where nobody reads is an error of that file, and not the end.
 int take_signals_by_descriptor();
 
 }  // namespace paceline::cli

@@ -55,6 +55,7 @@ Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>
 
 int run_train(TrainRequest typed, const CLI::App& command) {
   const auto given = [&command](const std::string& name) { return command.count(name) > 0; };
+  if (given("--config")) typed.config_file = command.get_option("--config")->as<std::string>();
   const auto earlier = EarlierJob::find(typed, given);
   if (!earlier.ok()) {
     const auto alone = validated(typed);  // what contradicts itself needs no checkpoint to be wrong

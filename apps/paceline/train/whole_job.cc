@@ -205,7 +205,7 @@ class WholeJob {
     if (!event.is_object()) return {};
     if (event.contains("listening")) {
       listens_ = true;
-      return start_members(event["listening"]);
+      return children_[0]->ended() ? Status() : start_members(event["listening"]);
     }
     if (event.contains("gathered")) gathered_ = true;
     if (event.contains("report")) report_ = event["report"];
@@ -248,18 +248,19 @@ class WholeJob {
   }
 
   void notice_endings() {
-    for (const auto& child : children_) {
+    for (std::size_t i = 0; i < children_.size(); ++i) {  // there may be more of them meanwhile
+      Child* const child = children_[i].get();
       if (child->ended() || !child->try_wait()) continue;
       // Whom this process has killed is not to blame.
       const bool well = child->wait_status() == 0 || killed_;
       const bool killed = killing_signal(*child) > 0;
       if (!well && killed && how_lost_.empty()) how_lost_ = fmt::format(". {}", how_it_ended(*child).sentence);
-      if (child.get() == children_[0].get()) {
+      if (i == 0) {
         // The job is over; who does not end by itself is ended, and nobody is blamed. A user's program may have more to do.
         if (!well && blamed_.sentence.empty()) blamed_ = how_it_ended(*child);
         programs_go_on_ = !request_.program.empty() && has_gathered() && ended_in_order(*child);
         kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
-      } else if (well && !joined_before_it_ended(child.get())) {
+      } else if (well && !joined_before_it_ended(child)) {
         blamed_ = {fmt::format("{} ended without joining the job", named(*child)), "never-joined"};
         first_error_ = blamed_;
         first_error_.sentence +=
@@ -267,7 +268,7 @@ class WholeJob {
         kill_no_later_than(kGrace);
       } else if (!well && blamed_.sentence.empty()) {
         // In a job that has begun the others find out by themselves within the deadline, and know more.
-        const bool others_know = killed && joined_before_it_ended(child.get());
+        const bool others_know = killed && joined_before_it_ended(child);
         blamed_ = how_it_ended(*child);
         kill_no_later_than(others_know ? from_seconds(request_.settings.limits.deadline) + kLastWords : kGrace);
       }
@@ -330,9 +331,8 @@ class WholeJob {
   }
 
   bool over() const {
-    const auto all = [this](auto holds) { return std::all_of(children_.begin(), children_.end(), holds); };
-    if (!all([](const auto& child) { return child->ended(); })) return false;
-    return all([](const auto& child) { return child->output() < 0 && child->errors() < 0; }) ||
+    if (!std::ranges::all_of(children_, [](const auto& child) { return child->ended(); })) return false;
+    return std::ranges::all_of(children_, [](const auto& child) { return child->output() < 0 && child->errors() < 0; }) ||
            (read_until_ && clock_.now() >= *read_until_);
   }
 

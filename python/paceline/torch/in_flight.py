@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from paceline._errors import PacelineError
@@ -90,3 +90,10 @@ class InFlight:
         rest, self._stages = self._stages[self._done :], []
         if rest:
             threading.Thread(target=rest.clear, name="paceline requests", daemon=True).start()
+
+
+def all_of(begun: Sequence[InFlight]) -> InFlight:
+    whole = InFlight(None)
+    for pending in begun:
+        whole.then(pending)
+    return whole

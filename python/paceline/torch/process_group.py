@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from paceline.torch import lists
 from paceline.torch.collectives import Collectives
 from paceline.torch.forms import both
 from paceline.torch.hosted import Hosted
-from paceline.torch.in_flight import InFlight
+from paceline.torch.in_flight import InFlight, all_of
 from paceline.torch.lists import op_of
 from paceline.torch.monitored import MonitoredBarrier
 from paceline.torch.point_to_point import PointToPoint, tell_sources
@@ -55,6 +56,7 @@ class GroupOptions:
 
 
 _world: Group | None = None  # whose ranks later groups are some of
+_made: Counter[str] = Counter()  # later groups so far, by name
 _worlds = 0  # first groups of this process so far: what one has told in the store is none of the next one's business
 
 
@@ -248,13 +250,6 @@ if looks_up():
     tell_sources(Group)
 
 
-def all_of(begun: Sequence[InFlight]) -> InFlight:
-    whole = InFlight(None)
-    for pending in begun:
-        whole.then(pending)
-    return whole
-
-
 def number(store: Store, name: str) -> int:
     """Of a group: used once among the ranks of the first one. Who comes first chooses, the others hear of it."""
     assert _world is not None
@@ -272,13 +267,15 @@ def create(options: Any, own: Any) -> Group:
         raise PacelineError(f"pg_options={own!r}: the backend \"paceline\" takes paceline.torch.GroupOptions", subject="pg_options")
     if _world is None:
         _worlds += 1
+        _made.clear()
         own = own or GroupOptions()
         if own.wire not in WIRES:
             raise PacelineError(f"GroupOptions(wire={own.wire!r}); legal: {', '.join(WIRES)}", subject="wire")
         store = PrefixStore(f"paceline {_worlds}", options.store)
         _world = Group(rank, size, opened(rank, size, store, options.timeout, own), store, members, own, options.timeout, first=True)
         return _world
-    store = PrefixStore(f"paceline {_worlds}", options.store)
+    _made[options.group_id] += 1  # groups of the same ranks may have one name, one after the other (use_local_synchronization)
+    store = PrefixStore(f"paceline {_worlds} {_made[options.group_id]}", options.store)
     if own is not None:
         raise PacelineError("pg_options of a later group: it has those of the first one, init_process_group's", subject="pg_options")
     if members != sorted(members):

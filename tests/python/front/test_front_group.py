@@ -243,6 +243,11 @@ refused(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND))
 refused(lambda: dist.new_group([0, 1], backend="paceline", pg_options="fast"))
 refused(lambda: dist.new_group([0, 1], backend="paceline", pg_options=paceline.torch.GroupOptions(rank_order=True)))
 dist.all_reduce(torch.ones(1))  # nothing was harmed
+for _ in range(3):  # of one name
+    group = dist.new_group([0, 1], use_local_synchronization=True)
+    dist.all_reduce(both := torch.ones(1), group=group)
+    assert both.item() == 2
+    dist.destroy_process_group(group)
 open(os.path.join(sys.argv[1], f"said-{r}"), "w").write("\\n".join(said))
 dist.destroy_process_group()
 """
