@@ -216,7 +216,9 @@ void add_question(CLI::App& plan, Chosen& chosen, const Question& asked, const c
   }
   for (const Key& key : asked.keys) {
     const std::string name = option_name(key.name);
-    const std::string other_key = name == "--input-size" ? "; JSON key: input" : "";
+    std::string as_key = name.substr(2);
+    std::ranges::replace(as_key, '-', '_');
+    const std::string other_key = as_key == key.name ? "" : "; JSON key: " + key.name;
     app->add_option(name, given.keys[key.name], key.help + other_key + (key.required ? "" : " (optional)"))
         ->option_text(metavariable(key.type))
         ->group("One case by options (JSON keys: the same names with underscores)");
