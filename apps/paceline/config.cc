@@ -152,6 +152,10 @@ void add_config_option(CLI::App& app) {
   }
 }
 
+std::string config_file_of(const CLI::App& command) {
+  return command.count(kConfig) > 0 ? command.get_option(kConfig)->as<std::string>() : std::string();
+}
+
 Result<Arguments> with_config(const CLI::App& app, std::vector<std::string> words) {
   const Reached reached = reached_command(app, words);
   if (reached.command == &app) return Arguments{std::move(words), {}};  // main says what is missing

@@ -18,6 +18,9 @@ struct Arguments {
   std::map<std::string, std::string> origins;  // "--mini-batch" -> "job.toml:3", of those that a file gave
 };
 
+// The file that was given to `command`, once it is parsed; "": none.
+std::string config_file_of(const CLI::App& command);
+
 // The command line `words` with the options of its --config file, if it has one, put behind the command's name; those that the
 // command line gives itself, or an alternative to them, are left out. Errors: kBadRequest that names file, line and key: a file
 // that cannot be read or parsed, a key that is no option of that command (with the nearest one that is), a value that no option can

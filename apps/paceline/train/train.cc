@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "paceline/config.h"
 #include "paceline/environment.h"
 #include "paceline/machine.h"
 #include "paceline/option_files.h"
@@ -55,7 +56,7 @@ Result<TrainRequest> placed(TrainRequest typed, const std::optional<std::string>
 
 int run_train(TrainRequest typed, const CLI::App& command) {
   const auto given = [&command](const std::string& name) { return command.count(name) > 0; };
-  if (given("--config")) typed.config_file = command.get_option("--config")->as<std::string>();
+  typed.config_file = config_file_of(command);
   const auto earlier = EarlierJob::find(typed, given);
   if (!earlier.ok()) {
     const auto alone = validated(typed);  // what contradicts itself needs no checkpoint to be wrong
@@ -135,8 +136,9 @@ void add_run(CLI::App& app, Chosen& chosen) {
   set_examples(*command,
                "  paceline run --workers 2 --servers 1 -- ./own_module --width 64\n  paceline run --workers 4 --servers 2 -- "
                "python train.py\n  paceline run --hosts node1,node2,node3 -- python train.py");
-  command->callback([request, &chosen] {
-    chosen.run = [request] {
+  command->callback([request, command, &chosen] {
+    chosen.run = [request, command] {
+      request->config_file = config_file_of(*command);
       const Status program = request->hosts.names.empty()
                                  ? check_startable(request->program.front(), variable_of_others("PATH").value_or(kUsualPath))
                                  : Status();
