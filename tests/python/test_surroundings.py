@@ -132,6 +132,13 @@ def test_no_output_replaces_what_the_job_reads(tmp_path, job, output, given):
     assert key.read_bytes() == before
 
 
+def test_no_output_of_a_program_s_job_replaces_its_configuration(tmp_path):
+    config = tmp_path / "job.toml"
+    config.write_text("workers = 1\n")
+    refused("run", "--config", config, "--pace", config, "--", "true", names=("--config", "--pace", "name one file"))
+    assert config.read_text() == "workers = 1\n"
+
+
 def test_no_output_replaces_the_table_or_the_data_set(tmp_path, job, table):
     refused("train", *job, "--trace", table, names=("--model", "--trace", "name one file"))
     assert train(*job, "--trace", tmp_path / "trace.json")["iterations"] == 5
