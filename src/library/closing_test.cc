@@ -41,18 +41,9 @@ TEST(Closing, CallsOfOtherThreadsAreAnsweredOrRefused) {
 
 TEST(Closing, WhoOnlyLooksDoesNotWaitForWhoWaits) {
   OneWorker one;
-  one.coordinate();
-  paceline_place where = place(0, nullptr);
-  where.workers = 2;
+  one.coordinate(2);
+  one.begin();
   Error error;
-  paceline_node* coordinator = nullptr;
-  ASSERT_DONE(paceline_coordinate(one.job, &where, &coordinator, error));
-  paceline_text* text = nullptr;
-  ASSERT_DONE(paceline_node_address(coordinator, &text, error));
-  const std::string address = take(text);
-  where = place(PACELINE_BOTH, address.c_str());
-  where.workers = 0;
-  ASSERT_DONE(paceline_join(one.job, &where, &one.worker, error));
   std::thread waiting([&] {
     Error ended;
     EXPECT_EQ(PACELINE_CANCELLED, paceline_wait_joined(one.worker, INFINITY, ended)) << ended.message;
@@ -65,7 +56,6 @@ TEST(Closing, WhoOnlyLooksDoesNotWaitForWhoWaits) {
   EXPECT_EQ(PACELINE_AGAIN, paceline_wait_joined(one.worker, 0.01, error));
   EXPECT_DONE(paceline_interrupt(one.worker, error));
   waiting.join();
-  EXPECT_DONE(paceline_close(coordinator, 1, error));
 }
 
 TEST(Refused, CallsLeaveTheStateToBeGathered) {

@@ -79,9 +79,12 @@ class OneWorker {
     }
   }
 
-  void coordinate() {
+  // For so many workers, of which this is one.
+  void coordinate(std::int32_t of = 1) {
+    workers = of;
     Error error;
-    const paceline_place where = place(0, nullptr);
+    paceline_place where = place(0, nullptr);
+    where.workers = workers;
     EXPECT_DONE(paceline_coordinate(job, &where, &coordinator, error));
     paceline_text* text = nullptr;
     EXPECT_DONE(paceline_node_address(coordinator, &text, error));
@@ -89,7 +92,8 @@ class OneWorker {
   }
   void begin() {
     Error error;
-    const paceline_place where = place(PACELINE_BOTH, address.c_str());
+    paceline_place where = place(PACELINE_BOTH, address.c_str());
+    where.workers = workers;
     EXPECT_DONE(paceline_join(job, &where, &worker, error));
   }
   void join() {
@@ -124,6 +128,7 @@ class OneWorker {
   paceline_job* job = nullptr;
   paceline_node *coordinator = nullptr, *worker = nullptr;
   std::string address;
+  std::int32_t workers = 1;
 };
 
 }  // namespace paceline::library::testing

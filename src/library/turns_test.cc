@@ -37,19 +37,10 @@ void expect_training_refused(paceline_node* worker) {
 
 TEST(Turns, AWorkerThatHasNotJoinedTrainsNothingAndAnswersWhatItKnows) {
   OneWorker one;
-  one.coordinate();
-  paceline_job* two = one.job;
+  one.coordinate(2);
+  one.begin();
   Error error;
-  paceline_node* coordinator = nullptr;
-  paceline_place where = place(0, nullptr);
-  where.workers = 2;
-  ASSERT_DONE(paceline_coordinate(two, &where, &coordinator, error));
   paceline_text* text = nullptr;
-  ASSERT_DONE(paceline_node_address(coordinator, &text, error));
-  const std::string address = take(text);
-  where = place(PACELINE_BOTH, address.c_str());
-  where.workers = 0;
-  ASSERT_DONE(paceline_join(two, &where, &one.worker, error));
   EXPECT_EQ(PACELINE_AGAIN, paceline_wait_joined(one.worker, 0, error)) << "one of two workers is missing";
   expect_training_refused(one.worker);
   float* first = nullptr;
@@ -60,8 +51,8 @@ TEST(Turns, AWorkerThatHasNotJoinedTrainsNothingAndAnswersWhatItKnows) {
   ASSERT_DONE(paceline_node_info(one.worker, &info, error));
   EXPECT_EQ(-1, info.rank);
   EXPECT_EQ(4, info.elements);
-  EXPECT_REFUSED(paceline_node_report(coordinator, &text, error), "order");
-  EXPECT_EQ(PACELINE_AGAIN, paceline_finish(coordinator, 0, error));
+  EXPECT_REFUSED(paceline_node_report(one.coordinator, &text, error), "order");
+  EXPECT_EQ(PACELINE_AGAIN, paceline_finish(one.coordinator, 0, error));
 
   // Interrupted while another thread waits.
   std::thread waiting([&] {
@@ -70,7 +61,6 @@ TEST(Turns, AWorkerThatHasNotJoinedTrainsNothingAndAnswersWhatItKnows) {
   });
   EXPECT_DONE(paceline_interrupt(one.worker, error));
   waiting.join();
-  EXPECT_DONE(paceline_close(coordinator, 1, error));
 }
 
 TEST(Turns, CallsThatAreNotInTurnChangeNothing) {
