@@ -30,7 +30,7 @@ def test_every_operation_gives_what_gloo_gives(ranks, python, tmp_path):
 
 
 TRAINERS = """
-import json, os, sys, warnings, torch, torch.distributed as dist, torch.nn as nn
+import json, os, sys, warnings, beside_gloo, torch, torch.distributed as dist, torch.nn as nn
 warnings.simplefilter("ignore")
 backend, folder = sys.argv[1:]
 if backend == "paceline":
@@ -113,7 +113,7 @@ found["functional"] = bits([
     functional.broadcast(torch.ones(2) * r, 0, dist.group.WORLD)])
 found["DTensor"] = bits([distribute_tensor(torch.arange(8.0), mesh, [Shard(0)]).redistribute(mesh, [Replicate()]).to_local()])
 open(os.path.join(folder, f"{backend}-{n}-{r}"), "w").write(json.dumps(found))
-dist.destroy_process_group()
+beside_gloo.end()
 """
 
 

@@ -6,7 +6,7 @@ import pytest
 from processes import pythons, torchrun
 
 BEGIN = """
-import json, os, sys, torch, torch.distributed as dist
+import json, os, sys, beside_gloo, torch, torch.distributed as dist
 if sys.argv[1] == "paceline":
     import paceline.torch
 dist.init_process_group(sys.argv[1])
@@ -20,7 +20,7 @@ def told(name, *lists):
 END = """
 open(os.path.join(sys.argv[2], f"{sys.argv[1]}-{r}"), "w").write(json.dumps(found))
 dist.barrier()
-dist.destroy_process_group()
+beside_gloo.end()
 """
 SEVERAL = """
 for name in ("SUM", "PRODUCT", "MIN", "MAX"):
@@ -171,7 +171,7 @@ store.wait(["over"])
 
 def test_a_group_counts_its_operations_and_is_given_another_limit_but_none_beyond_its_first(tmp_path):
     file = tmp_path / "limits.py"
-    file.write_text(BEGIN + LIMITS + END.partition("dist.barrier")[0] + "store.set(f\"left {r}\", \"\")\nstore.wait([\"left 0\", \"left 1\"])\nos._exit(0)\n")
+    file.write_text(BEGIN + LIMITS + END.partition("dist.barrier")[0] + "beside_gloo.leave()\n")
     ran = torchrun(file, "paceline", tmp_path)
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = [json.loads((tmp_path / f"paceline-{rank}").read_text()) for rank in range(2)]

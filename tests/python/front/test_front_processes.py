@@ -25,7 +25,7 @@ def python(code, *arguments, **environment):
 
 DDP = """
 import contextlib, json, os, sys, torch, torch.distributed as dist
-import nets, scripts
+import beside_gloo, nets, scripts
 from loops import bits
 from test_front_processes import CASES
 rank, file = int(sys.argv[1]), sys.argv[2]
@@ -46,7 +46,7 @@ for name, (make, options, _) in CASES.items():
     found[name] = bits([list(model.parameters()), log if not options.get("average") else []])
 dist.barrier()
 print(json.dumps(found))
-dist.destroy_process_group()
+beside_gloo.end()
 """
 CASES = {
     "SGD": (lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9), {}, {}),
