@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import numbers
 import os
 import sys
 import warnings
@@ -82,8 +83,8 @@ def attach(
     expected = expected_finishes(accumulate, expect)
     refuse_choice("apply", apply, ("at-gates", "at-step"))
     refuse_choice("average", average, ("mean", "samples"))
-    if clip_norm is not None and not clip_norm > 0:
-        raise PacelineError(f"clip_norm={clip_norm} is not above 0", subject="clip_norm")
+    if clip_norm is not None and not (isinstance(clip_norm, numbers.Real) and clip_norm > 0):
+        raise PacelineError(f"clip_norm={clip_norm!r} is not above 0; give a number that is", subject="clip_norm")
     refuse_choice("update", update, ("worker", "server"))
     refuse_choice("sync", sync, servers.SYNC)
     on_servers = update == "server"
@@ -164,8 +165,8 @@ def where(place: Place, job_key_file: str, security: str) -> Place:
 
 def expected_finishes(accumulate: int, expect: str) -> int:
     refuse_choice("expect", expect, ("once", "counted"))
-    if accumulate < 1:
-        raise PacelineError(f"accumulate={accumulate} is less than 1 backward pass", subject="accumulate")
+    if not isinstance(accumulate, numbers.Integral) or accumulate < 1:
+        raise PacelineError(f"accumulate={accumulate!r} is less than 1 backward pass, or no whole number", subject="accumulate")
     if expect == "counted" and accumulate != 1:
         raise PacelineError(f"expect='counted' counts the backward passes itself; accumulate={accumulate} says their number; give one of the two", subject="accumulate")
     return COUNTED if expect == "counted" else accumulate

@@ -84,7 +84,7 @@ class Front:
     def _restart(self, entry: Entry) -> None:
         """A gradient after the last: fine if the script has thrown the others away, as it does to skip a step."""
         if any(grad.entry.parameter.grad is grad for grad in self._waiting.values()):
-            raise refusals.after_the_end(entry)
+            raise refusals.after_the_end(entry, self.ledger)
         self.drop("a new backward pass without a step")
 
     def _watch_end_of_backward(self) -> None:
@@ -94,15 +94,16 @@ class Front:
             torch.autograd.Variable._execution_engine.queue_callback(self.on_backward_end)
 
     def on_backward_end(self) -> None:
-        """A parameter that this rank has not used has a mean all the same if others did: whoever collects gradients from here on must find it."""
+        """Whoever collects gradients from here on must find the means, also of what this pass has not finished but other ranks or earlier passes have."""
         if self.inert or self.paused:
             return
         with self.lock:
             self.synchronize("backward")  # layers that this forward pass did not read
             for index in self.ledger.unsent():
                 entry = self.table.entries[index]
-                if entry.parameter.grad is None and entry.parameter.requires_grad and index not in self.exchange.frozen:
-                    entry.parameter.grad = self._wait_for(entry, None, sent=False)
+                if entry.parameter.requires_grad and index not in self.exchange.frozen and not isinstance(grad := entry.parameter.grad, WaitingGrad):
+                    self.adopt(entry)  # it may have begun to learn
+                    entry.parameter.grad = self._wait_for(entry, grad, sent=False)
 
     def _send(self, entry: Entry, content: Tensor) -> None:
         self.exchange.check_samples()
@@ -132,7 +133,7 @@ class Front:
             if self._waiting.get(entry.index) is not grad:
                 raise PacelineError(f"the gradient of {entry.name} belongs to an iteration that has ended", subject=entry.name)
             if in_backward():
-                raise refusals.touched_in_backward(entry)
+                raise refusals.touched_in_backward(entry, self.ledger)
             with self.account.timed(self.account.reader()):
                 self.conclude()
                 return self._mean_of(grad)
@@ -247,9 +248,9 @@ class Front:
             if self.ledger.told:
                 self.drop("zero_grad")
             self.exchange.samples.forget()
-            for index, grad in self._waiting.items():  # accumulated and not sent
-                if (parameter := self.table.entries[index].parameter).grad is grad:
-                    parameter.grad = grad.content()
+            for grad in self._waiting.values():  # accumulated and not sent
+                if grad.entry.parameter.grad is grad:
+                    grad.entry.parameter.grad = grad.content()
             self._waiting = {}
             if set_to_none or not self.ledger.due:
                 with torch._C.DisableTorchFunction():

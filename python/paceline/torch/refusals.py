@@ -15,6 +15,7 @@ NOTHING_FINISHED = (
     "torch.autograd.grad must store its result in parameter.grad"
 )
 SEVERAL = "Put all backward passes but the last into `with job.no_sync():`, or use attach(..., accumulate=N) or attach(..., expect='counted')"
+COUNTED = "attach(..., expect='counted') needs each gradient finished as often in every iteration as in the first"
 
 
 def stale(entry: Entry) -> PacelineError:
@@ -25,17 +26,18 @@ def stale(entry: Entry) -> PacelineError:
     )
 
 
-def touched_in_backward(entry: Entry) -> PacelineError:
+def touched_in_backward(entry: Entry, ledger: Ledger) -> PacelineError:
     return PacelineError(
         f"the gradient of {entry.name} was touched in backward() after it had been sent: a second backward pass before optimizer.step(), or a hook "
-        f"that reads .grad. {SEVERAL}",
+        f"that reads .grad. {COUNTED if ledger.counts else SEVERAL}",
         subject=entry.name,
     )
 
 
-def after_the_end(entry: Entry) -> PacelineError:
+def after_the_end(entry: Entry, ledger: Ledger) -> PacelineError:
     return PacelineError(
-        f"the gradient of {entry.name} was finished after the script had looked at gradients of this iteration, which ends its backward passes. {SEVERAL}",
+        f"the gradient of {entry.name} was finished after the script had looked at gradients of this iteration, which ends its backward passes. "
+        f"{COUNTED if ledger.counts else SEVERAL}. To throw gradients away, call optimizer.zero_grad()",
         subject=entry.name,
     )
 

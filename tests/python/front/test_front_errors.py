@@ -97,6 +97,8 @@ REFUSED = {
     "average": (nets.mlp, sgd, {"average": "median"}, "average='median' is none of"),
     "expect": (nets.mlp, sgd, {"expect": "twice"}, "expect='twice' is none of"),
     "accumulate": (nets.mlp, sgd, {"accumulate": 0}, "accumulate=0 is less than 1"),
+    "part of a pass": (nets.mlp, sgd, {"accumulate": 2.5}, "accumulate=2.5 is less than 1 backward pass, or no whole number"),
+    "a norm in words": (nets.mlp, sgd, {"clip_norm": "1"}, "clip_norm='1' is not above 0"),
     "both counts": (nets.mlp, sgd, {"accumulate": 2, "expect": "counted"}, "give one of the two"),
     "clip_norm": (nets.mlp, sgd, {"clip_norm": 0.0}, "clip_norm=0.0 is not above 0"),
 }
