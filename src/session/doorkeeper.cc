@@ -64,6 +64,8 @@ void Doorkeeper::judge(Link& link) {
 std::optional<std::string> Doorkeeper::refusal(const wire::Hello& hello) {
   if (common_.closing) return fmt::format("{} is closing", common_.options.self.text());
   if (auto text = objection(hello, common_.identity())) return text;
+  if (hello.received != 0)
+    return fmt::format("{} begins a session in which it has received {} chunks", hello.from.text(), hello.received);
   for (const auto& [id, other] : common_.peers) {
     if (other->known && other->stage != Stage::kEnding && same_process(other->name, hello.from))
       return fmt::format("{} is already in this job at {}", hello.from.text(), other->address_text);

@@ -14,6 +14,11 @@ std::string_view scheme_of(std::string_view text) {
   return text.substr(end).starts_with(":/") && !text.substr(end).starts_with("://") ? text.substr(0, end) : std::string_view();
 }
 
+bool is_wildcard_of_ipv4(const in6_addr& address) {
+  return IN6_IS_ADDR_V4MAPPED(&address) &&
+         std::all_of(address.s6_addr + 12, address.s6_addr + 16, [](auto byte) { return byte == 0; });
+}
+
 }  // namespace
 
 std::string_view Address::scheme() const { return scheme_of(host); }
@@ -61,9 +66,9 @@ Result<Address> parse_address(std::string_view text) {
 bool is_wildcard(std::string_view host) {
   const std::string text(host);
   in_addr four{};
-  if (::inet_pton(AF_INET, text.c_str(), &four) == 1) return four.s_addr == INADDR_ANY;
+  if (::inet_aton(text.c_str(), &four) == 1) return four.s_addr == INADDR_ANY;  // "0" too, as look-ups have it
   in6_addr six{};
-  return ::inet_pton(AF_INET6, text.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six);
+  return ::inet_pton(AF_INET6, text.c_str(), &six) == 1 && (IN6_IS_ADDR_UNSPECIFIED(&six) || is_wildcard_of_ipv4(six));
 }
 
 Result<Address> place_at(const std::string& host, std::uint16_t port) {

@@ -59,7 +59,7 @@ TEST(Address, WhoIsToldOnlyWhereTheOthersMeetListensWhereTheyReachIt) {
 }
 
 TEST(Address, AMemberListensWhereOthersReachIt) {
-  for (const char* const host : {"0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0"}) {
+  for (const char* const host : {"0.0.0.0", "0", "0.0", "0x0", "::", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0"}) {
     EXPECT_TRUE(is_wildcard(host)) << host;
     for (const char* const meeting : {"10.0.0.1", "127.0.0.1", "node1"}) {
       const auto place = own_place(host, {meeting, 4100});
@@ -70,7 +70,7 @@ TEST(Address, AMemberListensWhereOthersReachIt) {
     EXPECT_EQ(own_place(host, {}).value(), (Address{host, 0})) << "a coordinator is told of where it is reached";
     EXPECT_EQ(own_place(host, {"0.0.0.0", 4100}).value(), (Address{host, 0})) << "all are on this machine";
   }
-  for (const char* const host : {"127.0.0.1", "::1", "10.0.0.1", "node1", "0.0.0.0.example.org", ""})
+  for (const char* const host : {"127.0.0.1", "1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "node1", "0.0.0.0.example.org", ""})
     EXPECT_FALSE(is_wildcard(host));
 }
 

@@ -1,5 +1,7 @@
 #include "transport/sockets/socket_connector.h"
 
+#include <cerrno>
+
 #include "base/text.h"
 #include "base/wrong.h"
 #include "transport/sockets/socket_stream.h"
@@ -79,6 +81,7 @@ void SocketConnector::try_next() {
   if (status.ok() && !family_->configure(socket_->native_handle()))
     status = error(ErrorKind::kIo, "cannot set the options of a socket: {}", system_message(errno));
   if (!status.ok()) {
+    if (status.kind() == ErrorKind::kBadRequest) return pass_over(status.message());
     return finish(error(status.kind(), "cannot connect to {}: {}", address_.text(), status.message()));
   }
   const auto share = left() / static_cast<Duration::rep>(1 + endpoints_.size() - tried_);
@@ -97,6 +100,12 @@ void SocketConnector::give_up_try(Status reason) {
   try_next();
 }
 
+// An address that this machine has no way to: it says nothing of whether somebody listens at the others.
+void SocketConnector::pass_over(const std::string& reason) {
+  if (last_failure_.ok()) last_failure_ = error(ErrorKind::kPeerLost, "{}", reason);
+  try_next();
+}
+
 void SocketConnector::drop_try() {
   socket_.reset();
   if (shaking_ != nullptr) std::exchange(shaking_, nullptr)->abandon();
@@ -104,6 +113,7 @@ void SocketConnector::drop_try() {
 
 void SocketConnector::on_connected(const asio::error_code& failure) {
   const SocketLoop::Turn turn(*loop_);
+  if (failure.value() == EADDRNOTAVAIL) return pass_over(failure.message());  // as of ::1 where IPv6 is off
   if (failure) {
     const bool refused = failure == asio::error::connection_refused;
     return give_up_try(Status(ErrorKind::kPeerLost, failure.message(), {.code = refused ? kRefused : "", .subject = {}}));

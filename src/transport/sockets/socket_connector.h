@@ -30,6 +30,7 @@ class SocketConnector final : public LoopMember, public std::enable_shared_from_
   void shake_hands(Ends ends);
   void hand_over(std::shared_ptr<Stream> stream);
   void give_up_try(Status reason);
+  void pass_over(const std::string& reason);
   void drop_try();
   void finish(Result<std::unique_ptr<Connection>> result);
   Duration left() const { return until_ - loop_->now(); }
@@ -46,7 +47,7 @@ class SocketConnector final : public LoopMember, public std::enable_shared_from_
   std::size_t tried_ = 0;
   std::optional<Socket> socket_;
   std::shared_ptr<Stream> shaking_;  // hands; has the socket
-  Status last_failure_;              // of the address tried last
+  Status last_failure_;              // of the address tried last, if there was a way to one
   bool all_refused_ = true;          // so far
   Loop::TimerId timer_ = 0;
 };

@@ -59,7 +59,8 @@ class SocketFamily {
   virtual Ends ends(int descriptor, const SocketEndpoint& local, const SocketEndpoint& peer) const = 0;
 };
 
-// Makes `socket` a non-blocking socket for that place that child processes do not inherit. A Socket or an Acceptor.
+// Makes `socket`, a Socket or an Acceptor, a non-blocking socket for that place that child processes do not inherit. Errors:
+// kBadRequest when this machine does not know such places; kIo.
 template <typename AnySocket>
 Status open_socket(AnySocket& socket, const SocketEndpoint& endpoint);
 

@@ -81,7 +81,10 @@ template <typename AnySocket>
 Status open_socket(AnySocket& socket, const SocketEndpoint& endpoint) {
   const auto kind = endpoint.protocol();
   const int descriptor = ::socket(kind.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, kind.protocol());
-  if (descriptor < 0) return error(ErrorKind::kIo, "cannot open a socket: {}", system_message(errno));
+  if (descriptor < 0) {
+    const ErrorKind why = errno == EAFNOSUPPORT ? ErrorKind::kBadRequest : ErrorKind::kIo;
+    return error(why, "cannot open a socket: {}", system_message(errno));
+  }
   close_in_children(descriptor);
   asio::error_code failure;
   socket.assign(kind, descriptor, failure);
