@@ -25,9 +25,10 @@ Gatehouse::Gatehouse(const std::shared_ptr<const job::Plan>& plan, Rank worker, 
 }
 
 // A wait counts from where the first of those that wait now began.
-TimePoint Gatehouse::begin_wait(Duration limit) {
+TimePoint Gatehouse::begin_wait(Duration limit, Awaited what) {
   const TimePoint now = loop_.now();
-  if (waiting_++ == 0 && !std::exchange(cut_short_, false)) stall_.on_wait(now);
+  const bool goes_on = std::exchange(cut_short_, std::nullopt) == what;
+  if (waiting_++ == 0 && !goes_on) stall_.on_wait(now);
   return limit > kLongestLimit ? TimePoint::max() : now + limit;
 }
 

@@ -31,6 +31,14 @@ class Gatehouse {
   using Lock = std::unique_lock<std::mutex>;
   static constexpr Duration kNoLimit = Duration::max();
 
+  // What somebody waits for. Two waits for the same are one where the first was cut short.
+  enum class What : std::uint8_t { kValues, kRead, kMiniBatch, kVerdict, kState };
+  struct Awaited {
+    What what;
+    std::optional<Layer> layer{};  // of kValues and kRead; nothing: of all
+    bool operator==(const Awaited&) const = default;
+  };
+
   // What the training side has told, in its order: a complete unit, or that the iteration's backward is over.
   struct Told {
     exchange::GateLedger::Complete complete;
@@ -62,14 +70,14 @@ class Gatehouse {
   // passed. A call that goes on with a wait that was cut short counts from that one's beginning. Warns of a wait that takes 10
   // times the median iteration.
   template <typename Done, typename Describe>
-  Result<bool> wait(Lock& lock, Duration limit, Done done, Describe describe) {
+  Result<bool> wait(Lock& lock, Duration limit, Awaited what, Done done, Describe describe) {
     PACELINE_RETURN_IF_ERROR(failure_);
     if (done()) {
-      cut_short_ = false;
+      cut_short_.reset();
       return true;
     }
-    const TimePoint until = begin_wait(limit);
-    const Result<bool> over = wait_until(lock, until, done, describe);
+    const TimePoint until = begin_wait(limit, what);
+    const Result<bool> over = wait_until(lock, until, what, done, describe);
     --waiting_;
     return over;
   }
@@ -92,11 +100,11 @@ class Gatehouse {
 
  private:
   template <typename Done, typename Describe>
-  Result<bool> wait_until(Lock& lock, TimePoint until, Done done, Describe describe) {
+  Result<bool> wait_until(Lock& lock, TimePoint until, Awaited what, Done done, Describe describe) {
     while (failure_.ok() && !done()) {
       if (sleep(lock, until) == Woken::kByNews || done() || !failure_.ok()) continue;
       if (loop_.now() >= until) {
-        cut_short_ = true;
+        cut_short_ = what;
         return false;
       }
       PACELINE_RETURN_IF_ERROR(look_for_stall(lock, until, describe()));
@@ -106,7 +114,7 @@ class Gatehouse {
   }
   enum class Woken { kByNews, kByTime };
   Woken sleep(Lock& lock, TimePoint until);
-  TimePoint begin_wait(Duration limit);
+  TimePoint begin_wait(Duration limit, Awaited what);
   Status look_for_stall(Lock& lock, TimePoint until, const std::string& awaited);
 
   std::shared_ptr<const job::Plan> plan_;
@@ -121,9 +129,9 @@ class Gatehouse {
   std::vector<Told> told_;
   Blames blames_;
   session::StallDetector stall_;
-  int waiting_ = 0;         // threads
-  bool cut_short_ = false;  // the last wait was, by its limit
-  bool blaming_ = false;    // somebody finds out who is to blame for a stall
+  int waiting_ = 0;                   // threads
+  std::optional<Awaited> cut_short_;  // by its limit: the last wait
+  bool blaming_ = false;              // somebody finds out who is to blame for a stall
   Status failure_;
 };
 

@@ -15,8 +15,9 @@ Status check_layer(const job::Plan& plan, Layer layer) {
 
 // Until gradients are not being read any more.
 template <typename Over>
-Result<bool> wait_read(Gatehouse& house, const Carrier& carrier, Gatehouse::Lock& lock, Duration limit, Over over) {
-  return house.wait(lock, limit, over, [&] {
+Result<bool> wait_read(Gatehouse& house, const Carrier& carrier, Gatehouse::Lock& lock, Duration limit, std::optional<Layer> layer,
+                       Over over) {
+  return house.wait(lock, limit, {Gatehouse::What::kRead, layer}, over, [&] {
     const auto unit = house.gates().undelivered();
     return unit ? carrier.reading(*unit) : std::string("nothing");
   });
@@ -71,7 +72,8 @@ Result<bool> GradientExchange::wait_values(Lock& lock, std::optional<Layer> laye
   const auto open = [&] {
     return layer ? gates.open(*layer, gates.current()) : gates.all_open(gates.current()) && carrier_->takes_gradients();
   };
-  return house_->wait(lock, limit, open, [&] { return carrier_->awaited(gates.missing(layer)); });
+  return house_->wait(lock, limit, {Gatehouse::What::kValues, layer}, open,
+                      [&] { return carrier_->awaited(gates.missing(layer)); });
 }
 
 Result<bool> GradientExchange::wait_open(std::optional<Layer> layer, Iteration iteration, Duration limit) {
@@ -155,7 +157,7 @@ Iteration GradientExchange::current() {
 // What the last iteration still sends from here; hardly ever anything.
 Result<bool> GradientExchange::wait_for_round(Lock& lock) {
   return house_->wait(
-      lock, Gatehouse::kNoLimit, [this] { return carrier_->takes_gradients(); },
+      lock, Gatehouse::kNoLimit, {Gatehouse::What::kValues}, [this] { return carrier_->takes_gradients(); },
       [this] { return carrier_->awaited(house_->gates().missing(std::nullopt)); });
 }
 
@@ -199,7 +201,7 @@ Status GradientExchange::wait_unused_layers(Lock& lock, Iteration iteration) {
   if (!house_->failure().ok() || iteration != gates.current() || gates.all_open(iteration)) return {};
   const TimePoint entered = house_->loop().now();
   PACELINE_RETURN_IF_ERROR(whole(house_->wait(
-      lock, Gatehouse::kNoLimit, [&] { return gates.all_open(iteration); },
+      lock, Gatehouse::kNoLimit, {Gatehouse::What::kValues}, [&] { return gates.all_open(iteration); },
       [&] { return carrier_->awaited(gates.missing(std::nullopt)); })));
   gates.account_gate(std::nullopt, iteration, entered, house_->loop().now());
   return {};
@@ -243,7 +245,8 @@ void GradientExchange::forward_done() {
 Status GradientExchange::wait_gradient_free(std::uint32_t tensor) {
   PACELINE_RETURN_IF_ERROR(check_process());
   Lock lock = house_->lock();
-  return whole(wait_read(*house_, *carrier_, lock, Gatehouse::kNoLimit, [&] { return house_->gates().free_of(tensor); }));
+  return whole(
+      wait_read(*house_, *carrier_, lock, Gatehouse::kNoLimit, std::nullopt, [&] { return house_->gates().free_of(tensor); }));
 }
 
 Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration limit) {
@@ -253,7 +256,7 @@ Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration li
   exchange::GateLedger& gates = house_->gates();
   const TimePoint entered = house_->loop().now();
   if (!layer) tell([&](GateObserver& observer) { observer.on_forward_done(entered); });
-  const auto over = wait_read(*house_, *carrier_, lock, limit, [&] { return layer ? gates.free(*layer) : gates.free(); });
+  const auto over = wait_read(*house_, *carrier_, lock, limit, layer, [&] { return layer ? gates.free(*layer) : gates.free(); });
   if (layer) return over;
   const TimePoint now = house_->loop().now();
   tell([&](GateObserver& observer) {

@@ -14,7 +14,7 @@ Result<std::optional<std::int64_t>> GradientExchange::next_mini_batch(Duration l
   Lock lock = house_->lock();
   const TimePoint entered = house_->loop().now();
   PACELINE_ASSIGN_OR_RETURN(const bool over, house_->wait(
-                                                 lock, limit, [&] { return !numbers->empty(); },
+                                                 lock, limit, {Gatehouse::What::kMiniBatch}, [&] { return !numbers->empty(); },
                                                  [&] {
                                                    return fmt::format("server {} to hand out a mini-batch for iteration {}",
                                                                       plan().pacing_server().value, house_->gates().current());

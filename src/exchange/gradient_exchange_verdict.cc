@@ -13,9 +13,10 @@ Result<bool> GradientExchange::wait_verdict(Iteration iteration, Duration limit,
                  iteration, house_->gates().current());
   }
   const exchange::VerdictLedger& verdicts = *carrier_->verdicts();
-  PACELINE_ASSIGN_OR_RETURN(const bool over, house_->wait(
-                                                 lock, limit, [&] { return verdicts.of(iteration) != nullptr; },
-                                                 [&] { return carrier_->awaited_verdict(iteration); }));
+  PACELINE_ASSIGN_OR_RETURN(const bool over,
+                            house_->wait(
+                                lock, limit, {Gatehouse::What::kVerdict}, [&] { return verdicts.of(iteration) != nullptr; },
+                                [&] { return carrier_->awaited_verdict(iteration); }));
   if (over) verdict = *verdicts.of(iteration);
   return over;
 }

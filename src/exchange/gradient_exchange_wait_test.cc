@@ -125,6 +125,18 @@ TEST_F(ExchangeWait, IsForgottenWhenItsSecondCallFindsItOver) {
   EXPECT_GE(loop_.now() - begin, 60s);
 }
 
+TEST_F(ExchangeWait, OfOneGateIsNotThatOfAnother) {
+  start();
+  iterate(1);
+  EXPECT_FALSE(*exchange_->wait_free(std::nullopt, 0s));
+  loop_.advance(120s);  // an evaluation
+  const TimePoint begin = loop_.now();
+  loop_.tick = 10ms;
+  EXPECT_FALSE(*exchange_->wait_layer(Layer{1}, 2, 20s));
+  EXPECT_THAT(exchange_->wait_layer(Layer{0}, 2).message(), HasSubstr("worker 0 waited 60"));
+  EXPECT_GE(loop_.now() - begin, 80s);
+}
+
 TEST_F(ExchangeWait, TheChildOfAForkIsRefusedEverythingAndTouchesNothing) {
   start();
   iterate(1);

@@ -47,7 +47,7 @@ Result<bool> ServersState::gather(Duration limit) {
 
 Result<bool> ServersState::wait(exchange::Gatehouse::Lock& lock, Duration limit) {
   const auto over = house_.wait(
-      lock, limit, [this] { return units_missing_ == 0; }, [this] { return awaited(); });
+      lock, limit, {exchange::Gatehouse::What::kState}, [this] { return units_missing_ == 0; }, [this] { return awaited(); });
   if (over.ok() && *over) asked_in_ = 0;
   return over;
 }
