@@ -29,8 +29,8 @@ int32_t paceline_job_set_state(paceline_job* job, uint32_t tensor, const float* 
  * each server is asked. Any worker may call it, and the others need not: in "bsp" they wait for it at the end of their next
  * iteration. */
 int32_t paceline_gather_state(paceline_node* node, double seconds, paceline_error* error);
-/* As gathered last: one of the tensor's arrays, there until the next paceline_gather_state or until the node is closed. `array` may
- * be NULL, as may `count` (elements) and `updates`. */
+/* As gathered last: one of the tensor's arrays, there until the next paceline_gather_state or until the node is closed. Refused
+ * while a gather is not over. `array` may be NULL, as may `count` (elements) and `updates`. */
 int32_t paceline_tensor_state(const paceline_node* node, uint32_t tensor, size_t number, const float** array, int64_t* count,
                               int64_t* updates, paceline_error* error);
 

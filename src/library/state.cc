@@ -43,6 +43,7 @@ Result<bool> WorkerNode::gather_state(Duration limit) {
   PACELINE_ASSIGN_OR_RETURN(const bool values, settled(exchange().wait_all(current_ - 1, limit)));
   if (!values) return false;
   if (limit != Duration::max()) limit -= std::min<Duration>(limit, std::chrono::steady_clock::now() - began);
+  gathered_ = false;  // what was gathered before is overwritten from here on
   PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().carrier().gather_state(limit)));
   if (over) gathered_ = true;
   return over;

@@ -65,6 +65,25 @@ TEST(State, OfRankZeroIsWhatTheServersBeginWith) {
   EXPECT_EQ(1, updates);
 }
 
+TEST(State, IsNotReadWhileItIsGatheredAgain) {
+  WithMomentum one;
+  one.join();
+  one.train(1, kGradient);
+  const auto first = one.gathered();
+  Error error;
+  const float* array = nullptr;
+  for (int look = 0; look < 50; ++look) {
+    const std::int32_t over = paceline_gather_state(one.worker, 0, error);
+    if (over == PACELINE_AGAIN) {
+      EXPECT_REFUSED(paceline_tensor_state(one.worker, 0, 0, &array, nullptr, nullptr, error), "order");
+    } else {
+      EXPECT_DONE(over);
+      EXPECT_DONE(paceline_tensor_state(one.worker, 0, 0, &array, nullptr, nullptr, error));
+    }
+  }
+  EXPECT_EQ(first, one.gathered());
+}
+
 TEST(State, GoesOnAsIfTheJobHadNotEnded) {
   std::vector<float> velocity, values, straight;
   {

@@ -96,7 +96,7 @@ class WorkerNode final : public Node {
   std::atomic<bool> closing_ = false;
   std::atomic<Iteration> current_ = 0;             // whose gradients are awaited
   std::atomic<std::int32_t> in_backward_ = 0;      // gradients of this backward that were not refused
-  std::atomic<bool> gathered_ = false;             // state_, at least once
+  std::atomic<bool> gathered_ = false;             // state_, whole
   std::vector<std::atomic<Iteration>> passed_;     // by layer of the table: the last iteration whose gate was passed
   std::vector<std::atomic<Iteration>> announced_;  // by place in the table: of its last gradient
 
