@@ -1,6 +1,7 @@
 #include "lab/lab.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include <fcntl.h>
@@ -67,20 +68,36 @@ Status Lab::on(int host, const std::function<Status()>& action) const {
   return within(networks_[static_cast<std::size_t>(host)], action);
 }
 
+Result<std::string> Lab::read_counters() const {
+  std::string text;
+  // The kernel gives a page of whole lines at most, and goes on where the reader before has stopped: one reader at a time.
+  const std::lock_guard lock(reading_);
+  for (std::array<char, 16'384> piece;;) {
+    const ssize_t count = pread(counters_.get(), piece.data(), piece.size(), static_cast<off_t>(text.size()));
+    if (count < 0) return system_error("cannot read the interfaces' counters");
+    if (count == 0) return text;
+    text.append(piece.data(), static_cast<std::size_t>(count));
+  }
+}
+
 Result<std::vector<Traffic>> Lab::traffic() const {
-  std::string text(static_cast<std::size_t>(hosts() + 4) * 256, '\0');
-  const ssize_t count = pread(counters_.get(), text.data(), text.size(), 0);
-  if (count <= 0) return system_error("cannot read the interfaces' counters");
-  text.resize(static_cast<std::size_t>(count));
-  std::vector<Traffic> traffic(networks_.size());
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, read_counters());
+  std::vector<std::optional<Traffic>> found(networks_.size());
   for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
     std::size_t host = 0;
     long long received = 0, sent = 0;
     // What the switch's port receives is what the host has sent.
     if (std::sscanf(text.c_str() + at, " port%zu: %lld %*d %*d %*d %*d %*d %*d %*d %lld", &host, &received, &sent) == 3 &&
-        host < traffic.size()) {
-      traffic[host] = {.sent = {received}, .received = {sent}};
+        host < found.size()) {
+      found[host] = {.sent = {received}, .received = {sent}};
     }
+  }
+  std::vector<Traffic> traffic;
+  for (const auto& one : found) {
+    if (!one)
+      return error(ErrorKind::kIo, "host {}: its port at the lab's switch has no counters in /proc/net/dev; make the lab anew",
+                   traffic.size());
+    traffic.push_back(*one);
   }
   return traffic;
 }

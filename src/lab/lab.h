@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,10 +58,12 @@ class Lab {
  private:
   explicit Lab(LabOptions options) : options_(std::move(options)) {}
   Status build();
+  Result<std::string> read_counters() const;
 
   LabOptions options_;
   Descriptor switch_;                 // network namespace of the bridge
   Descriptor counters_;               // /proc/net/dev of the switch
+  mutable std::mutex reading_;        // held while all of it is read
   std::vector<Descriptor> networks_;  // of the hosts
   std::vector<std::unique_ptr<ProcessorLimit>> limits_;
   int stale_limits_removed_ = 0;

@@ -79,6 +79,15 @@ def test_what_two_hosts_send_is_shaped_and_counted_and_nothing_else_is_there():
     assert processes < 10, lines  # its own, not the machine's
 
 
+def test_every_one_of_many_hosts_is_counted():
+    """Also those whose counters are not on the first page that the kernel gives."""
+    done = lab("--hosts", 31, "--measure", "0s", "--json", "--", "bash", "-c", ": < /dev/tcp/{address:0}/9 || true")  # where nobody listens
+    if done is None:
+        return
+    hosts = json.loads(done[0])["hosts"]
+    assert len(hosts) == 31 and all(host["bytes_sent"] > 0 and host["bytes_received"] > 0 for host in hosts), hosts
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make control groups")
 def test_processors_of_each_host():
     busy = "python3 -c 'import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass'"
