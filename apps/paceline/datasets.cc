@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "paceline/command.h"
+#include "paceline/data_files.h"
 #include "paceline/data_root.h"
 #include "paceline/option_files.h"
 #include "paceline/progress.h"
@@ -123,6 +124,7 @@ Status pack_with_bar(const data::DatasetPair& pair, const Options& options) {
 
 int pack(const Options& options) {
   if (const Status status = check_output("file", options.file); !status.ok()) return report_error(status);
+  if (const Status status = check_no_data(options.spec, {{"file", options.file}}); !status.ok()) return report_error(status);
   const auto pair = data::open(options.spec, data_root());
   if (!pair.ok()) return report_error(pair.status());
   if (const Status status = pack_with_bar(*pair, options); !status.ok()) return report_error(status);

@@ -5,9 +5,11 @@ import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import termios
+import zlib
 
 import pytest
 from jobs import PROGRAM, Coordinator, Job, Process, train, wait_until
@@ -145,6 +147,59 @@ def test_no_output_replaces_the_table_or_the_data_set(tmp_path, job, table):
     records = tmp_path / "some.records"
     subprocess.run([PROGRAM, "datasets", "pack", "synthetic:1x4x4,samples=10,test=2", records], check=True, stdout=subprocess.DEVNULL)
     refused("train", "--model", "lenet", "--dataset", f"records:{records}", "--metrics", records, names=("--dataset", "--metrics", "name one file"))
+
+
+def png(grey):
+    """An image of one pixel."""
+    pieces = ((b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(bytes((0, grey)))), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in pieces)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder with a few files of each kind of data set, which has to leave them as they are."""
+    files = {"s.txt": b"a b\n", "t.txt": b"c d\n", "idx/train-images-idx3-ubyte": b"some images", "cifar/cifar-10-batches-bin/data_batch_1.bin": b"some more"}
+    files |= {f"img/{name}/0.png": png(grey) for name, grey in (("a", 50), ("b", 200))}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    yield tmp_path
+    assert {name: (tmp_path / name).read_bytes() for name in files} == files
+
+
+@pytest.mark.parametrize(
+    ("spec", "output", "file"),
+    [
+        ("text:s.txt,t.txt", "--export", "t.txt"),
+        ("text:s.txt,t.txt", "--pace", "./s.txt"),
+        ("mnist:idx", "--export", "idx/train-images-idx3-ubyte"),
+        ("cifar-10:cifar", "--metrics", "cifar/cifar-10-batches-bin/data_batch_1.bin"),
+        ("images:img,size=32", "--metrics", "img/b/0.png"),
+        ("images:img,size=32", "--trace", "img/b/new.jpg"),
+    ],
+)
+def test_no_output_replaces_a_file_of_the_data_set(data, spec, output, file):
+    refused("train", "--model", "lenet", "--dataset", spec, output, file, names=("--dataset", output, "name one file", f"{file} is part of the data set {spec}; give another"), folder=data)
+    assert not (data / "img/b/new.jpg").exists()
+
+
+@pytest.mark.parametrize(("spec", "file"), [("text:s.txt,t.txt", "s.txt"), ("images:img,size=32", "img/a/0.png"), ("images:img,size=32", "img/a/1.png")])
+def test_no_data_set_is_packed_into_a_file_of_its_own(data, spec, file):
+    refused("datasets", "pack", spec, file, names=(f"file {file} is part of the data set {spec}; give another name",), folder=data)
+
+
+def test_a_plan_replaces_no_file_of_the_data_set(data):
+    words = ("plan", "job", "--model", "lenet", "--dataset-size", 9, "--memory", "1GiB", "--dataset", "text:s.txt,t.txt")
+    refused(*words, "--output", "t.txt", names=("--dataset and --output name one file", "t.txt"), folder=data)
+
+
+def test_outputs_beside_the_data_are_written_every_time(data):
+    for file in ("img/images.records", "img/a/images.records", "img/images.records"):
+        subprocess.run([PROGRAM, "datasets", "pack", "images:img,size=32", file], cwd=data, check=True, stdout=subprocess.DEVNULL)
+        assert (data / file).stat().st_size > 0
+    (data / "img/a/metrics.jsonl").touch()  # as by the time before
+    words = ("train", "--model", "lenet", "--dataset", "images:img,size=32", "--pace", "img/pace.png", "--metrics", "img/a/metrics.jsonl")
+    refused(*words, "--trace", "/proc/x.json", names=("--trace", "/proc/x.json", "can be written"), folder=data)  # and nothing else is wrong
 
 
 def test_words_that_are_no_text_are_named_and_not_a_matter_of_json(tmp_path):

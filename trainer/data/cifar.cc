@@ -96,6 +96,12 @@ Result<std::shared_ptr<const Dataset>> open_half(const std::filesystem::path& fo
   return std::shared_ptr<const Dataset>(std::move(set));
 }
 
+// Where the files are looked for.
+std::filesystem::path place_of(const Layout& layout, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(folder / layout.subfolder, ignored) ? folder / layout.subfolder : folder;
+}
+
 }  // namespace
 
 Result<DatasetPair> open_cifar(Cifar which, const std::filesystem::path& folder, const std::string& name) {
@@ -105,12 +111,19 @@ Result<DatasetPair> open_cifar(Cifar which, const std::filesystem::path& folder,
     return error(ErrorKind::kBadRequest, "{}: is not a folder, expected one with {} and {}", folder.string(),
                  layout.train_files.front(), layout.test_file);
   }
-  const bool in_subfolder = std::filesystem::is_directory(folder / layout.subfolder, ignored);
-  const std::filesystem::path files = in_subfolder ? folder / layout.subfolder : folder;
+  const std::filesystem::path files = place_of(layout, folder);
   DatasetPair pair{.name = name};
   PACELINE_ASSIGN_OR_RETURN(pair.train, open_half(files, layout.train_files, layout));
   PACELINE_ASSIGN_OR_RETURN(pair.test, open_half(files, {layout.test_file}, layout));
   return pair;
+}
+
+std::vector<std::filesystem::path> cifar_files(Cifar which, const std::filesystem::path& folder) {
+  const Layout layout = layout_of(which);
+  const std::filesystem::path place = place_of(layout, folder);
+  std::vector<std::filesystem::path> files = {place / layout.test_file};
+  for (const std::string& name : layout.train_files) files.push_back(place / name);
+  return files;
 }
 
 }  // namespace paceline::trainer::data

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "trainer/data/dataset.h"
 
@@ -14,5 +15,7 @@ enum class Cifar { k10, k100 };
 // cifar-100-binary). Labels are read here, pixels when asked for, so that processes share the system's cache. CIFAR-100: the fine
 // labels. kBadRequest: a file is missing, empty or no whole number of records, a label out of range.
 Result<DatasetPair> open_cifar(Cifar which, const std::filesystem::path& folder, const std::string& name);
+// The files by their names, there or not.
+std::vector<std::filesystem::path> cifar_files(Cifar which, const std::filesystem::path& folder);
 
 }  // namespace paceline::trainer::data

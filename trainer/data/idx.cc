@@ -1,6 +1,7 @@
 #include "trainer/data/idx.h"
 
 #include <algorithm>
+#include <array>
 
 #include "trainer/data/file.h"
 
@@ -88,6 +89,11 @@ class IdxDataset final : public Dataset {
   std::vector<std::uint8_t> labels_;
 };
 
+constexpr const char *kTrain = "train", *kTest = "t10k";
+std::string images_name(const std::string& half) { return half + "-images-idx3-ubyte"; }
+std::string labels_name(const std::string& half) { return half + "-labels-idx1-ubyte"; }
+std::array<std::string, 2> forms_of(const std::string& name) { return {name, name + ".gz"}; }
+
 // The file itself or its .gz; the plain one wins.
 Result<std::filesystem::path> find(const std::filesystem::path& folder, const std::string& name) {
   std::error_code ignored;
@@ -95,15 +101,15 @@ Result<std::filesystem::path> find(const std::filesystem::path& folder, const st
     return error(ErrorKind::kBadRequest, "{}: is not a folder, expected one with train-images-idx3-ubyte and its three companions",
                  folder.string());
   }
-  for (const std::string& candidate : {name, name + ".gz"}) {
+  for (const std::string& candidate : forms_of(name)) {
     if (std::filesystem::exists(folder / candidate, ignored)) return folder / candidate;
   }
   return error(ErrorKind::kBadRequest, "{}: there is no such file, nor {}.gz", (folder / name).string(), name);
 }
 
 Result<std::shared_ptr<const Dataset>> open_half(const std::filesystem::path& folder, const std::string& half, const IdxSet& set) {
-  PACELINE_ASSIGN_OR_RETURN(const auto image_path, find(folder, half + "-images-idx3-ubyte"));
-  PACELINE_ASSIGN_OR_RETURN(const auto label_path, find(folder, half + "-labels-idx1-ubyte"));
+  PACELINE_ASSIGN_OR_RETURN(const auto image_path, find(folder, images_name(half)));
+  PACELINE_ASSIGN_OR_RETURN(const auto label_path, find(folder, labels_name(half)));
   PACELINE_ASSIGN_OR_RETURN(const auto image_bytes, read_file(image_path, kLargestFile));
   PACELINE_ASSIGN_OR_RETURN(IdxImages images, parse_idx_images(image_bytes, image_path.string()));
   PACELINE_ASSIGN_OR_RETURN(const auto label_bytes, read_file(label_path, kLargestFile));
@@ -147,14 +153,24 @@ Result<std::vector<std::uint8_t>> parse_idx_labels(std::span<const std::byte> co
 
 Result<DatasetPair> open_idx(const std::filesystem::path& folder, const IdxSet& set) {
   DatasetPair pair{.name = set.name};
-  PACELINE_ASSIGN_OR_RETURN(pair.train, open_half(folder, "train", set));
-  PACELINE_ASSIGN_OR_RETURN(pair.test, open_half(folder, "t10k", set));
+  PACELINE_ASSIGN_OR_RETURN(pair.train, open_half(folder, kTrain, set));
+  PACELINE_ASSIGN_OR_RETURN(pair.test, open_half(folder, kTest, set));
   if (pair.train->form() != pair.test->form()) {
     const auto &train = pair.train->form().shape, &test = pair.test->form().shape;
     return error(ErrorKind::kBadRequest, "{}: training images of {} x {} pixels, but test images of {} x {}; they must agree",
                  folder.string(), train[1], train[2], test[1], test[2]);
   }
   return pair;
+}
+
+std::vector<std::filesystem::path> idx_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const char* half : {kTrain, kTest}) {
+    for (const std::string& name : {images_name(half), labels_name(half)}) {
+      for (const std::string& form : forms_of(name)) files.push_back(folder / form);
+    }
+  }
+  return files;
 }
 
 }  // namespace paceline::trainer::data

@@ -31,5 +31,7 @@ struct IdxSet {
   Normalisation normalisation;
 };
 Result<DatasetPair> open_idx(const std::filesystem::path& folder, const IdxSet& set);
+// Each of the four names, plain and with ".gz", there or not.
+std::vector<std::filesystem::path> idx_files(const std::filesystem::path& folder);
 
 }  // namespace paceline::trainer::data

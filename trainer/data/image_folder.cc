@@ -118,7 +118,29 @@ Result<std::vector<ClassFiles>> classes_in(const std::filesystem::path& folder) 
   return classes;
 }
 
+// Whether `file` is an image of a class in `folder`, also by a link from there; classes lie `depth` folders deep at most.
+bool holds(const std::filesystem::path& folder, const std::filesystem::path& file, int depth) {
+  const auto names = list(folder, Wanted::kFolders);
+  if (!names.ok()) return false;
+  std::error_code ignored;
+  return std::ranges::any_of(*names, [&](const std::string& name) {
+    const std::filesystem::path inner = folder / name;
+    if (std::filesystem::equivalent(inner, file.parent_path(), ignored)) return true;
+    if (depth > 1 && holds(inner, file, depth - 1)) return true;
+    if (!std::filesystem::exists(file, ignored)) return false;
+    const auto images = list(inner, Wanted::kImages);
+    const auto is_file = [&](const std::string& image) { return std::filesystem::equivalent(inner / image, file, ignored); };
+    return images.ok() && std::ranges::any_of(*images, is_file);
+  });
+}
+
 }  // namespace
+
+bool is_image_of(const std::filesystem::path& folder, const std::filesystem::path& file) {
+  constexpr int kDeepest = 2;  // train/CLASS
+  const bool may_be = is_image_name(file) && file.filename().string().front() != '.';
+  return may_be && holds(folder, file, kDeepest);
+}
 
 Result<DatasetPair> open_image_folder(const std::filesystem::path& folder, std::int64_t size, const std::string& name) {
   if (size < 1 || size > kLargestImageSide)

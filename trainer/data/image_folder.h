@@ -18,4 +18,8 @@ constexpr std::int64_t kLargestImageSide = 4096;
 // That an image is unreadable shows when it is asked for. The test half is empty when every class has fewer than 10 files.
 Result<DatasetPair> open_image_folder(const std::filesystem::path& folder, std::int64_t size, const std::string& name);
 
+// Whether the absolute path `file` is an image below a folder below `folder`, or would be if it were there. Looks into folders only
+// where the name is that of an image.
+bool is_image_of(const std::filesystem::path& folder, const std::filesystem::path& file);
+
 }  // namespace paceline::trainer::data

@@ -2,21 +2,12 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "trainer/data/dataset.h"
+#include "trainer/data/spec.h"  // kinds()
 
 namespace paceline::trainer::data {
-
-// A kind of data set, as listed by `paceline datasets`.
-struct Kind {
-  std::string name;      // what stands before the colon, e.g. "cifar-10"
-  std::string argument;  // what stands after it, e.g. "DIR"; "" = takes none
-  std::string about;     // one line for people
-};
-std::span<const Kind> kinds();
 
 // Opens `spec`: mnist-5k | digits (from `data_root`, written there by scripts/setup) | mnist:DIR | cifar-10:DIR | cifar-100:DIR |
 // images:DIR[,size=224] | text:SOURCE,TARGET | records:FILE | synthetic:CxHxW[,classes=10][,samples=1000][,test=200][,seed=1].

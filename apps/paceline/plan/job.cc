@@ -3,6 +3,7 @@
 #include "base/new_file.h"
 #include "base/text.h"
 #include "base/wrong.h"
+#include "paceline/data_files.h"
 #include "paceline/option_files.h"
 #include "paceline/picture.h"
 #include "paceline/plan/case_options.h"
@@ -81,6 +82,8 @@ Status run(const Asked& asked, const CLI::App& command) {
   if (!question.dataset.empty()) PACELINE_RETURN_IF_ERROR(check_data_set_name(question.dataset));
   PACELINE_RETURN_IF_ERROR(check_output("--output", asked.output));
   PACELINE_RETURN_IF_ERROR(check_picture("--picture", asked.picture));
+  PACELINE_RETURN_IF_ERROR(
+      check_no_data(question.dataset, {{"--output", asked.output}, {"--picture", asked.picture}}, "--dataset"));
   PACELINE_ASSIGN_OR_RETURN(const Measurements measurements, measurements_of(asked));
   PACELINE_ASSIGN_OR_RETURN(const Recommendation recommendation, planner::recommend(question, measurements));
   const Json answer = to_json(recommendation);

@@ -9,6 +9,7 @@
 #include "base/wrong.h"
 #include "model/description.h"
 #include "paceline/beside.h"
+#include "paceline/data_files.h"
 #include "paceline/help_text.h"
 #include "paceline/option_files.h"
 #include "paceline/train/data_check.h"
@@ -252,19 +253,17 @@ Result<TrainRequest> checked(TrainRequest r) {
                  r.rank);
   PACELINE_RETURN_IF_ERROR(check_security(r));
   PACELINE_RETURN_IF_ERROR(check_one_process(r));
-  constexpr std::string_view kRecords = "records:";
-  const std::string& data = r.settings.task.dataset;
-  PACELINE_RETURN_IF_ERROR(check_output_names({{"--metrics", r.metrics_file},
-                                               {"--pace", r.pace_file},
-                                               {"--trace", r.trace_file},
-                                               {"--export", r.settings.saving.export_file}},
-                                              {{"--job-key-file", r.security.key_file},
-                                               {"--checkpoint-key", r.settings.saving.key_file},
-                                               {"--convolutions", r.convolutions_file},
-                                               {"--plan", r.plan_file},
-                                               {"--config", r.config_file},
-                                               {"--model", job::replay_file(r.settings).value_or("")},
-                                               {"--dataset", data.starts_with(kRecords) ? data.substr(kRecords.size()) : ""}}));
+  const NamedFiles written = {{"--metrics", r.metrics_file},
+                              {"--pace", r.pace_file},
+                              {"--trace", r.trace_file},
+                              {"--export", r.settings.saving.export_file}};
+  PACELINE_RETURN_IF_ERROR(check_output_names(written, {{"--job-key-file", r.security.key_file},
+                                                        {"--checkpoint-key", r.settings.saving.key_file},
+                                                        {"--convolutions", r.convolutions_file},
+                                                        {"--plan", r.plan_file},
+                                                        {"--config", r.config_file},
+                                                        {"--model", job::replay_file(r.settings).value_or("")}}));
+  PACELINE_RETURN_IF_ERROR(check_no_data(r.settings.task.dataset, written, "--dataset"));
   if (r.join.empty()) PACELINE_RETURN_IF_ERROR(check_output("--trace", r.trace_file));
   PACELINE_RETURN_IF_ERROR(check_output("--export", r.settings.saving.export_file));
   for (std::string* path : {&r.settings.saving.export_file, &r.settings.saving.directory})
