@@ -66,6 +66,7 @@ LayerProfile empty_profile(const wire::TensorTable& table) {
 Result<LayerProfile> profile_layers(const LayerProfileOptions& options,
                                     const std::function<void(std::int64_t, std::int64_t)>& on_step) {
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription description, model::describe(options.model));
+  PACELINE_RETURN_IF_ERROR(description.check_mini_batch(options.mini_batch));
   at::set_num_threads(1);  // as a worker
   torch::manual_seed(1);
   PACELINE_ASSIGN_OR_RETURN(const auto network, models::make(options.model));

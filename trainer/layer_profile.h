@@ -31,7 +31,7 @@ struct LayerProfile {
   std::int64_t warm_up = 0;   // steps before them
 };
 
-// Errors: kBadRequest for an unknown model. `on_step(done, total)` after every step.
+// Errors: kBadRequest for an unknown model or too small a mini-batch. `on_step(done, total)` after every step.
 Result<LayerProfile> profile_layers(const LayerProfileOptions& options,
                                     const std::function<void(std::int64_t, std::int64_t)>& on_step);
 

@@ -32,9 +32,13 @@ void copy_buffers(const ModuleAdapter& adapter, std::vector<torch::Tensor>& save
   }
 }
 
-void note(Iteration iteration, double accuracy, report::WorkerReport& report) {
+// Rank 0 tells of the run, whose seconds are those of all virtual workers.
+void note(Iteration iteration, double accuracy, std::vector<VirtualWorker>& workers) {
+  double trained = 0;
+  for (const VirtualWorker& worker : workers) trained += worker.report.phases.total();
+  report::WorkerReport& report = workers.front().report;
   report.accuracy = accuracy;
-  report::add_evaluation(report.evaluations, {iteration, report.phases.total(), accuracy});
+  report::add_evaluation(report.evaluations, {iteration, trained, accuracy});
 }
 
 }  // namespace
@@ -110,7 +114,7 @@ Result<std::vector<report::WorkerReport>> run_reference(Workload& workload, cons
     if (last || (settings.task.evaluate_every > 0 && iteration % settings.task.evaluate_every == 0)) {
       copy_buffers(adapter, virtual_workers[0].buffers, true);
       PACELINE_ASSIGN_OR_RETURN(now.accuracy, workload.evaluate(clock));
-      note(iteration, now.accuracy, virtual_workers[0].report);
+      note(iteration, now.accuracy, virtual_workers);
     }
     progress(now);
     if (last) break;

@@ -276,6 +276,7 @@ class StepProfiler {
 Result<StepProfile> profile_step(const StepProfileOptions& options,
                                  const std::function<void(std::int64_t, std::int64_t)>& on_step) {
   PACELINE_ASSIGN_OR_RETURN(model::ModelDescription description, model::describe(options.model));
+  PACELINE_RETURN_IF_ERROR(description.check_mini_batch(options.mini_batch));
   StepProfiler profiler(options, std::move(description));
   return profiler.run(on_step);
 }

@@ -41,8 +41,8 @@ struct StepProfile {
   std::vector<LayerMeasurement> layers;  // convolutions, in the order of registration
 };
 
-// Errors: kBadRequest for an unknown model or a choice that does not fit it; kOverloaded when there is not memory enough.
-// `on_step(done, total)` after every step.
+// Errors: kBadRequest for an unknown model, too small a mini-batch or a choice that does not fit the model; kOverloaded when there
+// is not memory enough. `on_step(done, total)` after every step.
 Result<StepProfile> profile_step(const StepProfileOptions& options, const std::function<void(std::int64_t, std::int64_t)>& on_step);
 
 }  // namespace paceline::trainer

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "base/new_file.h"
+#include "trainer/caught.h"
 #include "trainer/model_files.h"
 #include "trainer/stepper.h"
 #include "training/mini_batches.h"
@@ -148,10 +149,11 @@ class WorkerLoop {
 }  // namespace
 
 Status run_worker(Workload& workload, runtime::WorkerProcess& process) {
+  const std::string who = fmt::format("worker {}", process.rank().value);
   WorkerLoop loop(workload, process);
-  if (const Status status = loop.run(); !status.ok()) return process.fail(status);
+  if (const Status status = caught(who, [&] { return loop.run(); }); !status.ok()) return process.fail(status);
   // A file that cannot be written must not cost the others the job's checkpoint and report.
-  const Status exported = loop.export_if_asked();
+  const Status exported = caught(who, [&] { return loop.export_if_asked(); });
   const Status verdict = process.finish(loop.report());
   return verdict.ok() ? exported : verdict;
 }

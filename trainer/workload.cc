@@ -32,6 +32,10 @@ Status fits(const model::ModelDescription& model, const data::DatasetPair& data)
     return error(ErrorKind::kBadRequest, "model '{}' knows {} classes, data set '{}' has {}", model.name, model.classes, data.name,
                  form.classes);
   }
+  if (wants_text && form.source_vocabulary > model.source_words) {
+    return error(ErrorKind::kBadRequest, "model '{}' knows {} words of the source, data set '{}' has {}", model.name,
+                 model.source_words, data.name, form.source_vocabulary);
+  }
   return {};
 }
 
@@ -54,6 +58,7 @@ Result<std::unique_ptr<Workload>> Workload::open(const job::JobSpec& settings, s
   auto workload = std::unique_ptr<Workload>(new Workload);
   workload->settings_ = settings;
   PACELINE_ASSIGN_OR_RETURN(const model::ModelDescription description, model::describe(settings.task.model));
+  PACELINE_RETURN_IF_ERROR(description.check_mini_batch(settings.task.mini_batch));
   PACELINE_ASSIGN_OR_RETURN(workload->data_, data::open(settings.task.dataset, data_root));
   PACELINE_RETURN_IF_ERROR(fits(description, workload->data_));
   if (workers != 0) PACELINE_RETURN_IF_ERROR(workload->share_among(workers));

@@ -18,7 +18,7 @@ class Workload {
  public:
   // The data, and whether everything fits together, before anything is computed; make_network() follows. `workers` 0: not known
   // yet, share_among() tells it before anything else is used than adapter().
-  // Errors: kBadRequest naming the model, the data set, or what of the two does not fit together.
+  // Errors: kBadRequest naming the model, the data set, what of the two does not fit together, or the mini-batch.
   static Result<std::unique_ptr<Workload>> open(const job::JobSpec& settings, std::int32_t workers,
                                                 const std::filesystem::path& data_root);
 

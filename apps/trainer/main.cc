@@ -9,6 +9,7 @@
 #include "base/new_file.h"
 #include "forked_workers.h"
 #include "profile_mode.h"
+#include "trainer/caught.h"
 #include "trainer/measured_layers.h"
 #include "trainer/model_files.h"
 #include "trainer/reference.h"
@@ -51,7 +52,7 @@ Status run_worker_mode(const WorkerRequest& request, Workload& workload, wire::L
       const auto process,
       runtime::WorkerProcess::join(open, std::move(member), workload.adapter().parameters(), workload.adapter().gradients()));
   end_by_signal.set_process(process.get());
-  Status status = workload.share_among(process->workers());
+  Status status = caught(fmt::format("worker {}", process->rank().value), [&] { return workload.share_among(process->workers()); });
   status = status.ok() ? run_worker(workload, *process) : process->fail(status);
   end_by_signal.set_process(nullptr);
   return status;
@@ -78,22 +79,21 @@ Status run(const std::string& text) {
                            : run_worker_mode(request, *workload, std::move(seconds), *end_by_signal);
 }
 
+Status run_argument(char* argument) {
+  if (argument[0] == '[') {
+    PACELINE_ASSIGN_OR_RETURN(const auto mine, fork_workers(argument));
+    return mine ? run(*mine) : Status();
+  }
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, worker::text_behind(argument));
+  return run(text);
+}
+
 int run_program(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr, "paceline-trainer: error: this program is started by 'paceline train'\n");
     return 2;
   }
-  try {
-    if (argv[1][0] == '[') {
-      const auto mine = fork_workers(argv[1]);
-      if (!mine.ok()) return worker::exit_code(mine.status());
-      return *mine ? worker::exit_code(run(**mine)) : 0;
-    }
-    const auto text = worker::text_behind(argv[1]);
-    return worker::exit_code(text.ok() ? run(*text) : text.status());
-  } catch (const std::exception& problem) {  // torch reports by exceptions
-    return worker::exit_code(Status(ErrorKind::kIo, problem.what()));
-  }
+  return worker::exit_code(caught("", [&] { return run_argument(argv[1]); }));
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ std::vector<SyncCell> sync_cells(const JobsBenchOptions& options) {
 
 Json time_to(const Json& report, double goal) {
   for (const Json& evaluation : report["evaluations"]) {
-    if (evaluation["accuracy"].get<double>() >= goal) return evaluation["seconds"];
+    if (evaluation["accuracy"].is_number() && evaluation["accuracy"].get<double>() >= goal) return evaluation["seconds"];
   }
   return nullptr;
 }

@@ -45,6 +45,14 @@ std::int64_t ModelDescription::macs() const {
   return sum;
 }
 
+Status ModelDescription::check_mini_batch(std::int64_t samples) const {
+  if (samples >= smallest_mini_batch) return {};
+  return error(ErrorKind::kBadRequest,
+               "{} needs a --mini-batch of at least {}: BatchNorm of its auxiliary classifier sees one position of each sample",
+               name, smallest_mini_batch)
+      .because({"illegal", "--mini-batch"});
+}
+
 std::vector<FeatureMap> ModelDescription::feature_maps() const {
   std::vector<FeatureMap> maps;
   for (const LayerDescription& layer : layers) {

@@ -93,10 +93,15 @@ struct ModelDescription {
   // Images: {channels, height, width}. seq2seq: {2, length}, a row of source tokens and a row of target tokens.
   std::vector<std::int64_t> input;
   std::int64_t classes = 0;
+  std::int64_t source_words = 0;         // seq2seq: ids of the source vocabulary; images: 0
+  std::int64_t smallest_mini_batch = 1;  // that it can be trained with
   std::vector<LayerDescription> layers;  // forward order; auxiliary classifiers where training runs them
 
   std::int64_t parameters() const;
   std::int64_t macs() const;
+
+  // kBadRequest, naming the model and --mini-batch, when so many samples are too few to train with.
+  Status check_mini_batch(std::int64_t samples) const;
 
   // Eq 2 sums over these: the input and the output of every convolution and pooling layer, in forward order. Empty for a network
   // without convolutions.

@@ -138,7 +138,10 @@ ModelDescription inception_v3(Auxiliary auxiliary) {
   x = block_e({net, "Mixed_7c."}, x);
   x = net.global_average("avgpool", x);
   net.linear("fc", x.elements(), 1000);
-  return std::move(net).finish(1000);
+  ModelDescription model = std::move(net).finish(1000);
+  // The auxiliary classifier's second convolution leaves 1x1, of which BatchNorm needs more than one value.
+  if (auxiliary == Auxiliary::kWith) model.smallest_mini_batch = 2;
+  return model;
 }
 
 }  // namespace paceline::model

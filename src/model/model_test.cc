@@ -68,6 +68,25 @@ TEST(Describe, CountsAnLstmAndAnAttentionPerToken) {
   EXPECT_EQ(layer_of(model, "source_embedding").macs, 0);
 }
 
+TEST(Describe, HasAsManyWordsOfTheSourceAsItsEmbeddingHasRows) {
+  for (const std::string& name : names()) {
+    const ModelDescription model = described(name);
+    const std::int64_t rows = name == "seq2seq" ? layer_of(model, "source_embedding").tensors.front().shape.front() : 0;
+    EXPECT_EQ(model.source_words, rows) << name;
+  }
+}
+
+TEST(Describe, RefusesAMiniBatchOfWhichBatchNormSeesOneValue) {
+  for (const std::string& name : names()) {
+    EXPECT_EQ(described(name).check_mini_batch(1).ok(), name != "inception-v3-aux") << name;
+    EXPECT_TRUE(described(name).check_mini_batch(2).ok()) << name;
+  }
+  const Status status = described("inception-v3-aux").check_mini_batch(1);
+  EXPECT_EQ(status.kind(), ErrorKind::kBadRequest);
+  EXPECT_EQ(status.subject(), "--mini-batch");
+  EXPECT_THAT(status.message(), HasSubstr("inception-v3-aux needs a --mini-batch of at least 2"));
+}
+
 TEST(Describe, ListsLayersInForwardOrder) {
   const std::map<std::string, std::pair<std::string, std::string>> ends = {
       {"mlp", {"fc1", "fc3"}},

@@ -16,7 +16,9 @@ ModelDescription seq2seq() {
   net.lstm("decoder1", {.input = 2 * kWidth, .hidden = kWidth, .length = kLength});  // fed with embedding and context
   net.lstm("decoder2", {.input = kWidth, .hidden = kWidth, .length = kLength});
   net.linear("output", kWidth, kTargetWords, kLength);
-  return std::move(net).finish(kTargetWords);
+  ModelDescription model = std::move(net).finish(kTargetWords);
+  model.source_words = kSourceWords;
+  return model;
 }
 
 }  // namespace paceline::model

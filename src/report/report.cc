@@ -32,6 +32,8 @@ double mean(const std::vector<Report>& reports, Field field) {
 // As it is once it has travelled, so that who made a report and who reads it print the same.
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
+Json accuracy_or_null(double accuracy) { return accuracy < 0 ? Json(nullptr) : Json(accuracy); }
+
 std::vector<LinkReport> links_of(const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
   std::vector<LinkReport> links;
   for (const WorkerReport& worker : workers) links.push_back(worker.link);
@@ -106,8 +108,9 @@ Json per_server(const std::vector<ServerReport>& reports) {
 
 Json evaluations_json(const WorkerReport& worker) {
   Json evaluations = Json::array();
-  for (const WorkerReport::Evaluation& one : worker.evaluations)
-    evaluations.push_back({{"iteration", one.iteration}, {"seconds", one.seconds}, {"accuracy", one.accuracy}});
+  for (const WorkerReport::Evaluation& one : worker.evaluations) {
+    evaluations.push_back({{"iteration", one.iteration}, {"seconds", one.seconds}, {"accuracy", accuracy_or_null(one.accuracy)}});
+  }
   return evaluations;
 }
 
@@ -229,7 +232,7 @@ Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, con
               {"samples_per_second", trained > 0 ? static_cast<double>(samples) / trained : 0},
               {"loss_first", finite_or_null(mean(by_rank, [](const WorkerReport& w) { return w.loss_first; }))},
               {"loss_last", finite_or_null(mean(by_rank, [](const WorkerReport& w) { return w.loss_last; }))},
-              {"accuracy", accuracy < 0 ? Json(nullptr) : Json(accuracy)},
+              {"accuracy", accuracy_or_null(accuracy)},
               {"evaluations", evaluations_json(by_rank[0])},
               {"parameters_hash", by_rank[0].parameters_hash},
               {"checkpoint", nullptr},

@@ -53,11 +53,12 @@ struct WorkerReport {
   double overlapped_push = 0, overlapped_pull = 0;
   std::int64_t bytes_pushed = 0, bytes_pulled = 0;
   double loss_first = 0, loss_last = 0;
-  double accuracy = -1;  // of rank 0, 0..1; -1: not evaluated
+  double accuracy = -1;  // of rank 0, 0..1; -1: not evaluated, or there is no test set
   std::string parameters_hash;
   IterationTimes iteration_seconds;
   std::int64_t peak_bytes = 0;  // of the process
   // Of rank 0: what --evaluate-every found, at most 10 000 (add_evaluation). `seconds`: trained until then, evaluation excluded.
+  // `accuracy` as above.
   struct Evaluation {
     Iteration iteration = 0;
     double seconds = 0, accuracy = 0;

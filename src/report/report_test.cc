@@ -245,6 +245,17 @@ TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
       (*job_report({}, {.workers = 1, .processes = JobShape::Processes::kOne}, {worker_report(0)}, {}))["ordering"].is_null());
 }
 
+TEST(Report, AnEvaluationWithoutATestSetHasNoAccuracy) {
+  WorkerReport worker = worker_report(0);
+  worker.accuracy = -1;
+  worker.evaluations = {{2, 1.5, 0.25}, {4, 3, -1}};
+  const auto report = job_report({}, {.workers = 1, .servers = 1}, {worker}, {});
+  ASSERT_TRUE(report.ok());
+  EXPECT_TRUE((*report)["accuracy"].is_null());
+  EXPECT_EQ((*report)["evaluations"][0]["accuracy"], 0.25);
+  EXPECT_TRUE((*report)["evaluations"][1]["accuracy"].is_null());
+}
+
 TEST(Report, AJobWithoutIterationsHasOne) {
   const auto report = job_report({}, {.workers = 1, .servers = 1}, {WorkerReport{}}, {});
   ASSERT_TRUE(report.ok());

@@ -72,8 +72,11 @@ void ProgressTeller::tell(const report::WorkerReport& report, Iteration iteratio
   const bool wanted = process_.settings().watching.metrics || accuracy >= 0 || importance == Importance::kLast;
   if (!wanted && now - told_ < kProgressEvery) return;
   told_ = now;
+  // Where every iteration is told, the parts below are of this one, and so is what was waited before an evaluation and at the end.
+  const double took =
+      process_.settings().watching.metrics ? report.phases.total() - told_phases_.total() : report.iteration_seconds.last();
   report::Json progress{{"rank", report.rank}, {"iteration", iteration},   {"done", done},
-                        {"last", last_},       {"loss", report.loss_last}, {"seconds", report.iteration_seconds.last()}};
+                        {"last", last_},       {"loss", report.loss_last}, {"seconds", took}};
   if (accuracy >= 0) progress["accuracy"] = accuracy;
   // Since the last telling.
   const auto grown = [&](std::initializer_list<report::Phase> phases) {

@@ -68,7 +68,7 @@ def test_metrics_tell_of_every_workers_iterations_where_its_time_went(table, tmp
     for worker in report["per_worker"]:
         mine = [line for line in lines if line["rank"] == worker["rank"]]
         assert [line["iteration"] for line in mine] == list(range(1, worker["iterations"] + 1))
-        for key in ("computing", "waiting_barrier", "waiting_parameters"):
+        for key in ("seconds", "computing", "waiting_barrier", "waiting_parameters"):
             assert sum(line[key] for line in mine) == pytest.approx(worker[key], abs=1e-6)
         assert worker["waiting"] == pytest.approx(worker["waiting_barrier"] + worker["waiting_parameters"])
     train("--model", f"replay:{table}", "--iterations", 5, "--workers", 2, "--metrics", metrics, "--pace", tmp_path / "bsp.jsonl")
