@@ -184,6 +184,23 @@ TEST_P(SessionFrames, WhatWasRecordedOpensNothing) {
   EXPECT_TRUE(server.lost.empty());
 }
 
+TEST_P(SessionFrames, ASessionThatBeginsHasReceivedNothing) {
+  Node server(backend_, named(kServer));
+  const auto address = server.listen(backend_.host);
+  RawPeer raw(backend_);
+  End& liar = raw.connect(address);
+  auto hello = hello_of(kWorker2, 77, 1);
+  hello.received = 5;
+  say_hello(liar, hello);
+  std::string reason;
+  EXPECT_EQ(wait_reply(liar, &reason).verdict, wire::Verdict::kRefused);
+  EXPECT_THAT(reason, HasSubstr("worker 2 begins a session in which it has received 5 chunks"));
+  End& honest = raw.connect(address);
+  EXPECT_EQ(greet(honest, hello_of(kWorker2, 78, 1)).verdict, wire::Verdict::kAccepted);
+  server.rank.stop();
+  EXPECT_TRUE(server.lost.empty()) << "nobody whom the handler was not told of";
+}
+
 TEST_P(SessionFrames, WhoHasBeenAskedForAProofIsToldThatTheOtherSideCloses) {
   Node server(backend_, named(kServer));
   RawPeer raw(backend_);
