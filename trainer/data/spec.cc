@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/ranges.h>
+
 #include "base/text.h"
 
 namespace paceline::trainer::data {
@@ -21,12 +23,6 @@ const std::array<Kind, 9> kKinds = {{
      "made-up images that can be learned, e.g. synthetic:3x32x32"},
 }};
 
-std::string joined(std::span<const std::string> names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 }  // namespace
 
 std::span<const Kind> kinds() { return kKinds; }
@@ -40,7 +36,8 @@ Result<Spec> parse_spec(std::string_view spec) {
   for (const Kind& kind : kKinds) names.push_back(kind.name);
   const auto kind = std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return k.name == name; });
   if (kind == kKinds.end()) {
-    return error(ErrorKind::kBadRequest, "unknown data set '{}'{}; known are {}", spec, suggestion(name, names), joined(names))
+    return error(ErrorKind::kBadRequest, "unknown data set '{}'{}; known are {}", spec, suggestion(name, names),
+                 fmt::join(names, ", "))
         .because({"unknown", ""});
   }
   if (kind->argument.empty() && colon != std::string_view::npos) {
@@ -66,7 +63,7 @@ Result<Argument> parse_argument(const Spec& spec, std::span<const std::string> k
     const std::string key(part.substr(0, equals));
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
       return error(ErrorKind::kBadRequest, "data set '{}' has no option '{}'{}; its options are {}", spec.whole, key,
-                   suggestion(key, keys), joined(keys))
+                   suggestion(key, keys), fmt::join(keys, ", "))
           .because({"unknown", ""});
     }
     if (!parsed.options.emplace(key, part.substr(equals + 1)).second) {
