@@ -25,9 +25,9 @@ Status parse_number(std::string_view text, std::string_view what, const std::str
 }
 
 template <typename Number>
-Status take_option(const Argument& argument, const std::string& key, Number& number) {
+Status take_option(const Spec& spec, const Argument& argument, const std::string& key, Number& number) {
   const auto found = argument.options.find(key);
-  return found == argument.options.end() ? Status() : parse_number(found->second, "'" + key + "'", argument.whole, number);
+  return found == argument.options.end() ? Status() : parse_number(found->second, "'" + key + "'", spec.whole, number);
 }
 
 Result<DatasetPair> open_shipped(const std::string& name, const Normalisation& normalisation,
@@ -55,21 +55,21 @@ Result<DatasetPair> open_synthetic_spec(const Spec& spec) {
                    spec.whole, argument.subject)
           .because({"illegal", ""});
     }
-    PACELINE_RETURN_IF_ERROR(parse_number(shape.substr(0, cross), "a side of the shape", argument.whole, *sides[i]));
+    PACELINE_RETURN_IF_ERROR(parse_number(shape.substr(0, cross), "a side of the shape", spec.whole, *sides[i]));
     shape = shape.substr(i + 1 == sides.size() ? shape.size() : cross + 1);
   }
-  PACELINE_RETURN_IF_ERROR(take_option(argument, "classes", options.classes));
-  PACELINE_RETURN_IF_ERROR(take_option(argument, "samples", options.samples));
-  PACELINE_RETURN_IF_ERROR(take_option(argument, "test", options.test));
-  PACELINE_RETURN_IF_ERROR(take_option(argument, "seed", options.seed));
-  return open_synthetic(options, argument.whole);
+  PACELINE_RETURN_IF_ERROR(take_option(spec, argument, "classes", options.classes));
+  PACELINE_RETURN_IF_ERROR(take_option(spec, argument, "samples", options.samples));
+  PACELINE_RETURN_IF_ERROR(take_option(spec, argument, "test", options.test));
+  PACELINE_RETURN_IF_ERROR(take_option(spec, argument, "seed", options.seed));
+  return open_synthetic(options, spec.whole);
 }
 
 Result<DatasetPair> open_images_spec(const Spec& spec) {
   PACELINE_ASSIGN_OR_RETURN(const Argument argument, parse_images(spec));
   std::int64_t size = 224;
-  PACELINE_RETURN_IF_ERROR(take_option(argument, "size", size));
-  return open_image_folder(argument.subject, size, argument.whole);
+  PACELINE_RETURN_IF_ERROR(take_option(spec, argument, "size", size));
+  return open_image_folder(argument.subject, size, spec.whole);
 }
 
 Result<DatasetPair> open_named(std::string_view whole, const std::filesystem::path& data_root) {

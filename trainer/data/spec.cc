@@ -53,7 +53,7 @@ Result<Spec> parse_spec(std::string_view spec) {
 
 Result<Argument> parse_argument(const Spec& spec, std::span<const std::string> keys) {
   std::string_view argument = spec.argument;
-  Argument parsed{.whole = spec.whole, .subject = "", .options = {}};
+  Argument parsed;
   for (;;) {
     const std::size_t comma = argument.rfind(',');
     if (keys.empty() || comma == std::string_view::npos) break;

@@ -28,7 +28,6 @@ Result<Spec> parse_spec(std::string_view spec);
 
 // What stands behind the colon: a path or a shape, then key=value parts behind commas. A path may hold commas itself.
 struct Argument {
-  std::string whole;  // the spec, for messages
   std::string subject;
   std::map<std::string, std::string> options;
 };
