@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from paceline._errors import PacelineError
+from paceline.torch import copies
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
 from paceline.torch.job import Job
@@ -45,7 +46,8 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
         trains = not evaluation_mode and self.use_distributed and any(parameter.requires_grad for parameter in model.parameters())
         prepared: nn.Module = super().prepare_model(model, device_placement=device_placement, evaluation_mode=evaluation_mode or trains)
         if trains and prepared not in self._waiting and prepared not in self._jobs:
-            self._waiting[prepared] = prepared.register_forward_pre_hook(refuse_to_train)
+            self._waiting[prepared] = prepared.register_forward_pre_hook(RefusesToTrain())
+            copies.watch(prepared)
         return prepared
 
     def _attach_what_is_complete(self) -> None:
@@ -100,10 +102,12 @@ def become(accelerator: accelerate.Accelerator, arguments: dict[str, Any]) -> No
     accelerator._jobs = {}
 
 
-def refuse_to_train(model: nn.Module, arguments: object) -> None:
+class RefusesToTrain(copies.Hook):
     """Forward pre-hook of a model that has no job: its gradients would stay this rank's own."""
-    if model.training and torch.is_grad_enabled():
-        raise PacelineError(f"the {type(model).__name__} was prepared and its optimizer was not; give both to accelerator.prepare", subject="prepare")
+
+    def __call__(self, model: nn.Module, arguments: object) -> None:
+        if model.training and torch.is_grad_enabled():
+            raise PacelineError(f"the {type(model).__name__} was prepared and its optimizer was not; give both to accelerator.prepare", subject="prepare")
 
 
 def keep_steps(optimizers: Iterable[torch.optim.Optimizer]) -> None:

@@ -7,12 +7,11 @@
 - pre-hooks of `state_dict` of model and optimizer: buffers, and the optimizer's own state; and of every module that holds buffers which travel;
 - a hook of every gradient: whatever was read in spite of all these is an error when its gradient arrives, never an old value in silence.
 
-Hooks are objects that a copy or a pickle of the model loses: a copy is not attached.
+A copy or a pickle of the model has none of them (copies.py): it is not attached.
 """
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,20 +20,14 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from paceline.torch import copies
 from paceline.torch.front import Front
 from paceline.torch.references import Window
 from paceline.torch.table import Entry, Table, is_compiled, regions
 from paceline.torch.waiting import WaitingGrad
 
 
-class Inert:
-    """What a hook is in a copy of the model."""
-
-    def __call__(self, *args: object, **kwargs: object) -> None:
-        return None
-
-
-class Gate:
+class Gate(copies.Hook):
     """Pre-hook of a module: these layers are about to be read. Returns None always: another value would replace the module's input."""
 
     def __init__(self, front: Front, layers: Sequence[int]) -> None:
@@ -44,9 +37,6 @@ class Gate:
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, module: nn.Module, args: object) -> None:
         self.front.passed(self.layers, "forward")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Inert, ()
 
 
 def adopt_buffers(front: Front, reason: str) -> None:
@@ -78,7 +68,7 @@ class RootGate(Gate):
         self.window.close()
 
 
-class RootEnd:
+class RootEnd(copies.Hook):
     """Hook of the model itself: outside of its forward pass, references are watched. Returns None: another value would replace the output."""
 
     def __init__(self, front: Front, window: Window) -> None:
@@ -91,11 +81,8 @@ class RootEnd:
             self.front.order.forward(begins=False)
             self.window.open()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Inert, ()
 
-
-class StateGate:
+class StateGate(copies.Hook):
     """Pre-hook of state_dict, of the model and of the optimizer."""
 
     def __init__(self, front: Front) -> None:
@@ -107,9 +94,6 @@ class StateGate:
                 self.front.synchronize("state_dict")
                 adopt_buffers(self.front, "state_dict")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Inert, ()
-
 
 class LoadGate(StateGate):
     """Pre-hook of the optimizer's load_state_dict."""
@@ -120,7 +104,7 @@ class LoadGate(StateGate):
         super().__call__()
 
 
-class Arrival:
+class Arrival(copies.Hook):
     """Post-accumulate hook of a parameter."""
 
     def __init__(self, front: Front, entry: Entry) -> None:
@@ -137,12 +121,9 @@ class Arrival:
         else:
             self.front.on_gradient(self.entry)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Inert, ()
 
-
-class GatedParameters(dict[str, Any]):
-    """`module._parameters`: reading a parameter here opens its gate. Copies and pickles are plain dictionaries."""
+class GatedParameters(copies.Gated):
+    """`module._parameters`: reading a parameter here opens its gate."""
 
     __slots__ = ("front", "compiled")
     front: weakref.ref[Front]
@@ -178,12 +159,6 @@ class GatedParameters(dict[str, Any]):
             layers = [entry.layer for value in dict.values(self) if (entry := front.table.of(value)) is not None]
             front.open(layers, "parameters()")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (self.copy(),)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return copy.deepcopy(self.copy(), memo)
-
 
 class Gates:
     """All of them for one attached model, and their removal."""
@@ -211,6 +186,7 @@ class Gates:
         self._handles.append(self.model.register_forward_pre_hook(RootGate(self.front, self.window), prepend=True))
 
     def watch_parameters(self) -> None:
+        copies.watch(self.model)
         for _, module, region, _ in list(regions(self.model)):
             if module._parameters:
                 gated = GatedParameters(module._parameters)

@@ -28,6 +28,10 @@ class Sampler(DistributedSampler[Any]):
             self._began = now
         yield from super().__iter__()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or a pickle counts nothing."""
+        return DistributedSampler, (self.dataset, self.num_replicas, self.rank, self.shuffle, self.seed, self.drop_last), {"epoch": self.epoch}
+
     def set_epoch(self, epoch: int) -> None:
         """The epoch of all passes from here on; the sampler counts no more."""
         self._script_sets = True

@@ -18,9 +18,8 @@ from torch.optim import Optimizer
 from paceline._errors import PacelineError
 from paceline._node import Node, State
 from paceline._waiting import wait
-from paceline.torch import memory, server_rules
+from paceline.torch import copies, memory, server_rules
 from paceline.torch.exchange import Exchange
-from paceline.torch.gates import Inert
 from paceline.torch.table import Entry, Table
 
 GONE = (
@@ -116,12 +115,9 @@ class Gathering:
         return True
 
 
-class Gone:
+class Gone(copies.Hook):
     """Pre-hook of state_dict: there was a state, and nobody has asked for it in time."""
 
     def __call__(self, optimizer: Optimizer) -> None:
         if not optimizer.state:
             warnings.warn(GONE, stacklevel=3)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Inert, ()

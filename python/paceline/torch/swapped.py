@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from paceline.torch import copies
 from paceline.torch.front import Front
 from paceline.torch.separable import needs_closure
 from paceline.torch.stepping import apart, outside_of_forward, post_hooks, run_pre_hooks
@@ -58,8 +59,8 @@ def swap(optimizer: Optimizer, front: Front) -> None:
             front.zero_grad(lambda: kind.zero_grad(self, set_to_none), set_to_none)
 
     def reduce_ex(self: Optimizer, protocol: Any) -> Any:
-        front.synchronize("state_dict")
-        return unmade, (kind,), self.__getstate__()
+        state_of(self)  # which is up to date then
+        return copies.reduced_as(kind, self, protocol)
 
     def state_of(self: Optimizer) -> Any:
         if front.ledger.due:
@@ -75,19 +76,21 @@ def swap(optimizer: Optimizer, front: Front) -> None:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
+        "__class__": property(lambda self: kind, become),  # for pickles, which refuse to write another class than the one that the object has
         "__reduce_ex__": reduce_ex,
         "step": step,
         "zero_grad": zero_grad,
         "state": property(state_of, set_state),
     }
-    optimizer.__class__ = type(kind.__name__, (kind,), members)
+    become(optimizer, type(kind.__name__, (kind,), members))
     front.updates.on_applied.append(stepped)
     if counted is not None:
         count_calls(optimizer)
 
 
-def unmade(kind: type[Optimizer]) -> Optimizer:
-    return object.__new__(kind)
+def become(optimizer: Optimizer, kind: type[Optimizer]) -> None:
+    """Also where the class has a `__class__` of its own."""
+    vars(object)["__class__"].__set__(optimizer, kind)
 
 
 def count_calls(optimizer: Optimizer) -> None:
@@ -106,6 +109,6 @@ def restore(optimizer: Optimizer) -> None:
     swapped = type(optimizer)
     if "state" in vars(swapped):
         counted = vars(optimizer).pop("step", None)
-        optimizer.__class__ = swapped.__mro__[1]
+        become(optimizer, swapped.__mro__[1])
         if counted is not None:
             count_calls(optimizer)

@@ -20,6 +20,8 @@ READERS = {
     "optimizer.state_dict()": lambda model, optimizer, held: by_number(optimizer.state_dict()),
     "optimizer.state": lambda model, optimizer, held: [optimizer.state[p] for p in held],
     "deep copy of the model": lambda model, optimizer, held: copy.deepcopy(model).state_dict(),
+    "shallow copy of the model": lambda model, optimizer, held: copy.copy(model).state_dict(),
+    "forward of a shallow copy": lambda model, optimizer, held: copy.copy(model.even)(torch.ones(2, 8)),
     "deep copy of the optimizer": lambda model, optimizer, held: by_number(copy.deepcopy(optimizer).state_dict()),
     "pickle of the model": lambda model, optimizer, held: pickle.loads(pickle.dumps(model)).state_dict(),
     "torch.save of the model": lambda model, optimizer, held: saved(model).state_dict(),
